@@ -1,0 +1,147 @@
+"""Boards: what the layout problem needs to know of a chip.
+
+The preset figures were read from tt-metal 0.81.1 (allocator statistics of a device opened with
+`l1_small_size` 0); each `boards/*.json` names its source. A board of one's own is one more such file.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from optimizer.errors import FormatError, OptionError, UnknownNameError
+
+ARCHITECTURES = ("wormhole_b0", "blackhole")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """One chip as its runtime presents it to TTNN.
+
+    L1 of a worker core: circular buffers grow upwards from `cb_base_bytes`, tensors are allocated
+    downwards from `worker_l1_bytes - l1_small_bytes`, so the room both share (the L1 *bank*) is
+    `worker_l1_bytes - cb_base_bytes - l1_small_bytes`.
+    """
+
+    name: str
+    """Board name, e.g. `n150`."""
+    arch: str
+    """`wormhole_b0` or `blackhole`."""
+    grid_yx: tuple[int, int]
+    """Worker grid (rows, columns) visible to TTNN."""
+    worker_l1_bytes: int
+    """L1 size of a worker core; where circular buffers must end."""
+    cb_base_bytes: int
+    """First L1 address a circular buffer may use."""
+    l1_alignment_bytes: int
+    dram_banks: int
+    dram_bank_bytes: int
+    dram_alignment_bytes: int
+    clock_mhz: int
+    dram_peak_gbps: float
+    """Peak DRAM bandwidth of the chip in GB/s (1e9 bytes per second)."""
+
+    def __post_init__(self) -> None:
+        if self.arch not in ARCHITECTURES:
+            raise UnknownNameError("architecture", self.arch, ARCHITECTURES, node=f"board {self.name}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            numbers = value if isinstance(value, tuple) else (value,)
+            if any(isinstance(n, int | float) and n <= 0 for n in numbers):
+                raise OptionError(f"'{field.name}' must be positive, got {value}", node=f"board {self.name}")
+        if self.worker_l1_bytes <= self.cb_base_bytes:
+            raise OptionError(
+                f"'worker_l1_bytes' ({self.worker_l1_bytes}) must exceed 'cb_base_bytes' ({self.cb_base_bytes})",
+                node=f"board {self.name}",
+            )
+
+    @property
+    def num_cores(self) -> int:
+        return self.grid_yx[0] * self.grid_yx[1]
+
+    @property
+    def cb_limit_bytes(self) -> int:
+        """Most bytes per core that circular buffers may take: `worker_l1 - cb_base`."""
+        return self.worker_l1_bytes - self.cb_base_bytes
+
+    def l1_bank_bytes(self, l1_small_bytes: int) -> int:
+        """Bytes per core shared by L1 tensors and circular buffers."""
+        return self.cb_limit_bytes - l1_small_bytes
+
+    def l1_limit_bytes(self, l1_small_bytes: int, usage_cap: float) -> int:
+        """Bytes per core a plan may use: `floor(bank * usage_cap)`."""
+        return int(self.l1_bank_bytes(l1_small_bytes) * usage_cap)
+
+    def to_json(self) -> dict[str, Any]:
+        record = asdict(self)
+        record["grid_yx"] = list(self.grid_yx)
+        return record
+
+    @staticmethod
+    def from_json(record: object, place: str = "board") -> DeviceSpec:
+        """Build from a decoded JSON object; unknown, missing or mistyped fields are errors."""
+        if not isinstance(record, dict):
+            raise FormatError("a board file holds one JSON object", node=place)
+        known = {f.name: f.type for f in fields(DeviceSpec)}
+        data = {k: v for k, v in record.items() if k != "source"}
+        for key in data:
+            if key not in known:
+                raise UnknownNameError("board field", str(key), known, node=place)
+        missing = sorted(set(known) - set(data))
+        if missing:
+            raise FormatError(f"missing board field(s): {', '.join(missing)}", node=place)
+        for key, value in data.items():
+            data[key] = _checked_field(key, str(known[key]), value, place)
+        return DeviceSpec(**data)
+
+    @staticmethod
+    def preset(name: str) -> DeviceSpec:
+        """A built-in board by name."""
+        return _preset(name)
+
+    @staticmethod
+    def load(name_or_path: str) -> DeviceSpec:
+        """A preset by name, or a board file if the argument ends in `.json`."""
+        if not name_or_path.endswith(".json"):
+            return _preset(name_or_path)
+        path = Path(name_or_path)
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise FormatError(f"cannot read board file: {error.strerror}", node=name_or_path) from error
+        except ValueError as error:
+            raise FormatError(f"not a JSON board file: {error}", node=name_or_path) from error
+        return DeviceSpec.from_json(record, name_or_path)
+
+
+def _checked_field(key: str, type_name: str, value: object, place: str) -> object:
+    """One board field with its declared type, or FormatError naming it."""
+    integer = isinstance(value, int) and not isinstance(value, bool)
+    if type_name == "str" and isinstance(value, str):
+        return value
+    if type_name == "int" and integer:
+        return value
+    if type_name == "float" and (integer or isinstance(value, float)):
+        return float(value)  # type: ignore[arg-type]
+    if type_name.startswith("tuple") and isinstance(value, list | tuple) and len(value) == 2:
+        if all(isinstance(n, int) and not isinstance(n, bool) for n in value):
+            return tuple(value)
+    raise FormatError(f"board field '{key}' must be {type_name}, got {value!r}", node=place)
+
+
+def preset_names() -> tuple[str, ...]:
+    """Names of the built-in boards, sorted."""
+    folder = resources.files("optimizer") / "boards"
+    return tuple(sorted(p.name.removesuffix(".json") for p in folder.iterdir() if p.name.endswith(".json")))
+
+
+@cache
+def _preset(name: str) -> DeviceSpec:
+    if name not in preset_names():
+        raise UnknownNameError("board", name, preset_names())
+    text = (resources.files("optimizer") / "boards" / f"{name}.json").read_text(encoding="utf-8")
+    return DeviceSpec.from_json(json.loads(text), f"board {name}")

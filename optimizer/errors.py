@@ -1,0 +1,165 @@
+"""The exception tree of ttopt.
+
+    TtoptError                     anything ttopt raises on purpose
+    |-- InputError                 the caller's input is wrong          exit 2, HTTP 4xx
+    |   |-- FormatError            not a readable model / JSON document
+    |   |-- GraphError             ill-formed graph: cycle, missing value, duplicate name
+    |   |-- ShapeError             dynamic, empty, absurd or contradictory shape
+    |   |-- DTypeError             element type with no TTNN counterpart
+    |   |-- LimitError             larger than a configurable limit
+    |   |-- UnknownNameError       board / policy / op / option that does not exist
+    |   `-- OptionError            option value out of range or contradictory
+    |-- InfeasibleError            no plan satisfies the constraints    exit 1
+    |-- VerificationError          a finished plan failed its re-check  exit 1
+    |-- TimeLimitError             time limit hit with nothing found    exit 3
+    |-- OpModelError               the OpModel backend itself failed    exit 1
+    `-- StateError                 illegal use of one of our own objects
+
+Every message names the place (`node`), the limit that was hit (`limit`) and what would have been
+accepted (`alternatives`) where these exist; entrances print `str(error)` and nothing else.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class TtoptError(Exception):
+    """Root of everything ttopt raises deliberately."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        node: str | None = None,
+        limit: int | float | str | None = None,
+        alternatives: Iterable[str] = (),
+    ) -> None:
+        self.message = message
+        self.node = node
+        self.limit = limit
+        self.alternatives = tuple(alternatives)
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        text = self.message
+        if self.node is not None and self.node not in text:
+            text = f"{self.node}: {text}"
+        if self.alternatives:
+            text += f" (one of: {', '.join(self.alternatives)})"
+        return text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross process boundaries (batch workers, the HTTP solve process) with every field."""
+        return (_rebuild, (type(self), self.message, self.node, self.limit, self.alternatives))
+
+
+def _rebuild(
+    cls: type[TtoptError],
+    message: str,
+    node: str | None,
+    limit: int | float | str | None,
+    alternatives: tuple[str, ...],
+) -> TtoptError:
+    error = cls.__new__(cls)
+    TtoptError.__init__(error, message, node=node, limit=limit, alternatives=alternatives)
+    return error
+
+
+class InputError(TtoptError):
+    """The caller's input is wrong; nothing was computed."""
+
+    code = "bad-input"
+    exit_code = 2
+    http_status = 422
+
+
+class FormatError(InputError):
+    """The bytes are not a model or document of the announced format."""
+
+    code = "bad-format"
+    http_status = 400
+
+
+class GraphError(InputError):
+    """The graph is ill-formed: a cycle, a missing value, a duplicate name."""
+
+    code = "bad-graph"
+
+
+class ShapeError(InputError):
+    """A shape is dynamic, empty, absurd or contradicts the op's shape rule."""
+
+    code = "bad-shape"
+
+
+class DTypeError(InputError):
+    """An element type that has no TTNN counterpart."""
+
+    code = "bad-dtype"
+
+
+class LimitError(InputError):
+    """The input exceeds a configurable limit (named by `limit`)."""
+
+    code = "too-large"
+    http_status = 413
+
+
+class OptionError(InputError):
+    """An option's value is out of range or contradicts another."""
+
+    code = "bad-option"
+
+
+class UnknownNameError(InputError):
+    """A name (board, policy, op, emitter, ...) that does not exist; near matches come first."""
+
+    code = "unknown-name"
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, node: str | None = None) -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
+        shown = near + [n for n in names if n not in near]
+        if len(shown) > 12:
+            shown = [*shown[:12], f"... {len(shown) - 12} more"]
+        super().__init__(f"unknown {kind} '{name}'", node=node, alternatives=shown)
+
+
+class InfeasibleError(TtoptError):
+    """No plan satisfies every constraint, not even with everything in DRAM."""
+
+    code = "infeasible"
+    http_status = 422
+
+
+class VerificationError(TtoptError):
+    """A finished plan failed the independent re-check; it is never returned as a success."""
+
+    code = "verification-failed"
+
+
+class TimeLimitError(TtoptError):
+    """The time limit was reached before anything could be returned."""
+
+    code = "time-limit"
+    exit_code = 3
+    http_status = 504
+
+
+class OpModelError(TtoptError):
+    """An OpModel backend failed to answer (not: answered 'invalid')."""
+
+    code = "opmodel-failed"
+
+
+class StateError(TtoptError):
+    """One of our own objects was used against its state machine."""
+
+    code = "illegal-state"

@@ -1,0 +1,144 @@
+"""`OpDef`: what the optimizer knows of an op, as one row of the vocabulary table.
+
+The rows are in `optimizer.ir.vocabulary`; `opdef(name)` finds one. A name that no row has gives the
+opaque row: such an op lives in DRAM, its shapes are those its values state, and the result reports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from optimizer.errors import GraphError, ShapeError, UnknownNameError
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Attr, Op
+
+Shape = tuple[int, ...]
+ShapeRule = Callable[[Mapping[str, Attr], tuple[Shape, ...]], tuple[Shape, ...]]
+"""(attributes, input shapes) -> output shapes; raises ShapeError when they do not fit."""
+ViewRule = Callable[[Mapping[str, Attr], Shape, Shape], bool]
+"""(attributes, input shape, output shape) -> whether the tiled result shares the input's buffer."""
+
+
+class CostClass(StrEnum):
+    """Families of ops that share a cost formula; shares in reports are by this name."""
+
+    MATMUL = "matmul"
+    CONV = "conv"
+    ELTWISE = "eltwise"
+    SOFTMAX = "softmax"
+    NORM = "norm"
+    REDUCE = "reduce"
+    DATA_MOVEMENT = "data_movement"
+    LAYOUT = "layout"
+    POOL = "pool"
+    UPSAMPLE = "upsample"
+    EMBEDDING = "embedding"
+    SDPA = "sdpa"
+    HOST = "host"
+
+
+class Page(StrEnum):
+    """Page layout that an operand needs or a result has."""
+
+    TILE = "tile"
+    ROW_MAJOR = "row_major"
+    ANY = "any"
+    """Operand: takes either. Result: follows operand 0."""
+    HOST = "host"
+    """Operand stays on the host in row-major form and is prepared by the op (conv weights)."""
+
+
+class DTypeRule(StrEnum):
+    FIRST = "first"
+    """Result type of operand 0."""
+    SECOND = "second"
+    """Result type of operand 1 (embedding: that of the table)."""
+    U32 = "u32"
+    """Indices."""
+    FIRST_U16 = "first_u16"
+    """Two results: values of operand 0's type, u16 indices (topk, sort)."""
+    ATTR = "attr"
+    """Named by attribute `dtype`."""
+
+
+REQUIRED = object()
+"""Marks an attribute without a default."""
+
+
+@dataclass(frozen=True)
+class OpDef:
+    """One row of the vocabulary."""
+
+    name: str
+    cost_class: CostClass
+    shapes: ShapeRule
+    min_inputs: int = 1
+    max_inputs: int = 1
+    num_outputs: int | None = 1
+    """None: as many as the op states (split)."""
+    attrs: Mapping[str, object] = field(default_factory=dict)
+    """Attribute name -> default, or REQUIRED."""
+    dtype: DTypeRule = DTypeRule.FIRST
+    operand_pages: tuple[Page, ...] = (Page.TILE,)
+    """Page layout per operand; the last entry repeats."""
+    output_page: Page = Page.TILE
+    sharded_operands: tuple[int, ...] = ()
+    """Operand positions that may be sharded in L1."""
+    shardable: bool = False
+    """Whether the result may be sharded in L1, so that the op can be a link of an L1 chain."""
+    view: ViewRule | None = None
+    """When the result shares the operand's buffer (only asked for tiled, interleaved operands)."""
+    activation: bool = False
+    """Whether an activation can be fused (attribute `activation`)."""
+    opaque: bool = False
+
+    def operand_page(self, index: int) -> Page:
+        return self.operand_pages[min(index, len(self.operand_pages) - 1)]
+
+    def check_attrs(self, op: Op) -> None:
+        """Attributes must be known and required ones present (opaque ops carry anything)."""
+        if self.opaque:
+            return
+        for name in op.attrs:
+            if name not in self.attrs:
+                raise UnknownNameError(f"attribute of {self.name}", name, self.attrs, node=op.id)
+        for name, default in self.attrs.items():
+            if default is REQUIRED and name not in op.attrs:
+                raise GraphError(f"{self.name} needs attribute '{name}'", node=op.id)
+
+    def attr(self, op: Op, name: str) -> Attr:
+        """The op's attribute, or the row's default."""
+        if name in op.attrs:
+            return op.attrs[name]
+        default = self.attrs.get(name, REQUIRED)
+        if default is REQUIRED:
+            raise GraphError(f"{self.name} needs attribute '{name}'", node=op.id)
+        return default  # type: ignore[return-value]
+
+    def full_attrs(self, op: Op) -> dict[str, Attr]:
+        """Attributes with defaults filled in."""
+        filled = {k: v for k, v in self.attrs.items() if v is not REQUIRED}
+        return {**filled, **op.attrs}  # type: ignore[dict-item]
+
+    def infer_shapes(self, op: Op, inputs: tuple[Shape, ...]) -> tuple[Shape, ...]:
+        """Output shapes by the row's rule; ShapeError names the op and the input shapes."""
+        try:
+            return self.shapes(self.full_attrs(op), inputs)
+        except (IndexError, TypeError, ValueError, KeyError) as error:
+            shown = ", ".join(str(list(s)) for s in inputs)
+            raise ShapeError(f"{self.name} does not fit inputs {shown}: {error}", node=op.id) from error
+        except ShapeError as error:
+            shown = ", ".join(str(list(s)) for s in inputs)
+            raise ShapeError(f"{self.name} of {shown}: {error.message}", node=op.id) from None
+
+    def infer_dtypes(self, op: Op, inputs: tuple[DType, ...], count: int) -> tuple[DType, ...]:
+        """Element types of `count` results."""
+        if self.dtype is DTypeRule.U32:
+            return (DType.U32,) * count
+        if self.dtype is DTypeRule.FIRST_U16:
+            return (inputs[0], DType.U16)[:count]
+        if self.dtype is DTypeRule.ATTR:
+            return (DType(str(self.attr(op, "dtype"))),) * count
+        return (inputs[1 if self.dtype is DTypeRule.SECOND else 0],) * count

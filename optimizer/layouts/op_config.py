@@ -1,0 +1,159 @@
+"""Op-specific configurations, spelled and defaulted as in TTNN 0.81.
+
+Field names are the keyword arguments of the TTNN classes of the same name; `to_json` gives the `config`
+object of `graph.json`, tagged by `kind`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+from optimizer.errors import FormatError, UnknownNameError
+
+
+@dataclass(frozen=True)
+class OpConfig:
+    """Base of all op configurations."""
+
+    kind: ClassVar[str] = "none"
+
+    def to_json(self) -> dict[str, Any]:
+        record = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        return {"kind": self.kind, **record}
+
+
+@dataclass(frozen=True)
+class Conv2dConfig(OpConfig):
+    """`ttnn.Conv2dConfig`, and which `slice_config` goes with it."""
+
+    kind: ClassVar[str] = "conv2d"
+
+    weights_dtype: str | None = None
+    activation: str | None = None
+    deallocate_activation: bool = False
+    reallocate_halo_output: bool = True
+    act_block_h_override: int = 0
+    """Rows of one activation block, a multiple of 32; 0 lets TTNN take the whole shard."""
+    act_block_w_div: int = 1
+    reshard_if_not_optimal: bool = False
+    override_sharding_config: bool = False
+    shard_layout: str | None = None
+    """A `TensorMemoryLayout` value; None lets TTNN choose."""
+    transpose_shards: bool = False
+    output_layout: str = "tile"
+    enable_act_double_buffer: bool = False
+    enable_weights_double_buffer: bool = False
+    slice: str = "auto"
+    """`auto`: DRAM input is sliced by TTNN and the result is DRAM interleaved; `l1`: `Conv2dL1FullSliceConfig`."""
+
+
+@dataclass(frozen=True)
+class MatmulMultiCoreReuseProgramConfig(OpConfig):
+    """`ttnn.MatmulMultiCoreReuseProgramConfig`: every core its own output block, no multicast."""
+
+    kind: ClassVar[str] = "matmul_reuse"
+
+    compute_with_storage_grid_yx: tuple[int, int]
+    in0_block_w: int
+    out_subblock_h: int
+    out_subblock_w: int
+    per_core_M: int
+    per_core_N: int
+
+
+@dataclass(frozen=True)
+class MatmulMultiCoreReuseMultiCastProgramConfig(OpConfig):
+    """`ttnn.MatmulMultiCoreReuseMultiCastProgramConfig`: 2D, rows of cores share in0, columns share in1."""
+
+    kind: ClassVar[str] = "matmul_2d"
+
+    compute_with_storage_grid_yx: tuple[int, int]
+    in0_block_w: int
+    out_subblock_h: int
+    out_subblock_w: int
+    per_core_M: int
+    per_core_N: int
+    transpose_mcast: bool = False
+    fused_activation: str | None = None
+    fuse_batch: bool = True
+
+
+@dataclass(frozen=True)
+class MatmulMultiCoreReuseMultiCast1DProgramConfig(OpConfig):
+    """`ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig`: in0 (`mcast_in0`) or in1 goes to every core."""
+
+    kind: ClassVar[str] = "matmul_1d"
+
+    compute_with_storage_grid_yx: tuple[int, int]
+    in0_block_w: int
+    out_subblock_h: int
+    out_subblock_w: int
+    per_core_M: int
+    per_core_N: int
+    mcast_in0: bool
+    fused_activation: str | None = None
+    fuse_batch: bool = True
+
+
+@dataclass(frozen=True)
+class LayerNormShardedMultiCoreProgramConfig(OpConfig):
+    """`ttnn.LayerNormShardedMultiCoreProgramConfig`, used by layer_norm and rms_norm on sharded input."""
+
+    kind: ClassVar[str] = "layer_norm_sharded"
+
+    compute_with_storage_grid_yx: tuple[int, int]
+    subblock_w: int
+    block_h: int
+    block_w: int
+    inplace: bool = False
+
+
+@dataclass(frozen=True)
+class SDPAProgramConfig(OpConfig):
+    """`ttnn.SDPAProgramConfig`: chunk sizes in elements."""
+
+    kind: ClassVar[str] = "sdpa"
+
+    compute_with_storage_grid_yx: tuple[int, int]
+    q_chunk_size: int
+    k_chunk_size: int
+
+
+MatmulProgramConfig = (
+    MatmulMultiCoreReuseProgramConfig
+    | MatmulMultiCoreReuseMultiCastProgramConfig
+    | MatmulMultiCoreReuseMultiCast1DProgramConfig
+)
+
+_KINDS: dict[str, type[OpConfig]] = {
+    cls.kind: cls
+    for cls in (
+        Conv2dConfig,
+        MatmulMultiCoreReuseProgramConfig,
+        MatmulMultiCoreReuseMultiCastProgramConfig,
+        MatmulMultiCoreReuseMultiCast1DProgramConfig,
+        LayerNormShardedMultiCoreProgramConfig,
+        SDPAProgramConfig,
+    )
+}
+
+
+def op_config_from_json(record: Any, place: str = "config") -> OpConfig | None:
+    """Read a `config` object of `graph.json`; null gives None."""
+    if record is None:
+        return None
+    if not isinstance(record, dict) or "kind" not in record:
+        raise FormatError("not an op config: an object with 'kind' is expected", node=place)
+    kind = record["kind"]
+    if kind not in _KINDS:
+        raise UnknownNameError("op config kind", str(kind), _KINDS, node=place)
+    known = {f.name for f in fields(_KINDS[kind])}
+    data = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k != "kind"}
+    for key in data:
+        if key not in known:
+            raise UnknownNameError(f"{kind} config field", key, known, node=place)
+    try:
+        return _KINDS[kind](**data)
+    except TypeError as error:
+        raise FormatError(f"incomplete {kind} config: {error}", node=place) from error

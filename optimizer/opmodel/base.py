@@ -1,0 +1,142 @@
+"""What the optimizer asks of a backend: `OpModel` and its question and answer types.
+
+One protocol so that the optimizer never knows whether a formula, the real tt-metal on a mock device, a
+real device or a cache answers. Backends register by name in `optimizer.opmodel.registry`; every one must
+pass the conformance tests in `tests/opmodel/test_conformance.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
+
+from optimizer.device import DeviceSpec
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Attr
+from optimizer.layouts.memory_config import MemoryConfig, TensorLayout
+from optimizer.layouts.op_config import OpConfig
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An operand or result as the backend sees it."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    layout: TensorLayout
+
+
+@dataclass(frozen=True)
+class OpQuery:
+    """One op with concrete layouts. Equal queries have equal answers, so a query is a cache key."""
+
+    op: str
+    """Vocabulary name, e.g. `ttnn.matmul`."""
+    inputs: tuple[TensorSpec, ...]
+    attrs: tuple[tuple[str, Attr], ...] = ()
+    """`Op.attrs_key`."""
+    config: OpConfig | None = None
+    output: MemoryConfig | None = None
+    """The `memory_config=` argument; None leaves the output to the op. A sharded config without
+    `shard_spec` asks the op to derive the shards."""
+    output_dtype: DType | None = None
+    """The `dtype=` argument; None keeps what the op gives."""
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        key = (self.op, self.inputs, self.attrs, self.config, self.output, self.output_dtype)
+        object.__setattr__(self, "_hash", hash(key))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """String hashes differ between processes, so the cached hash is never pickled."""
+        return (OpQuery, (self.op, self.inputs, self.attrs, self.config, self.output, self.output_dtype))
+
+    @property
+    def attr(self) -> dict[str, Attr]:
+        return dict(self.attrs)
+
+
+class Rejection(StrEnum):
+    """Why a query is invalid; the values are the `kind` column of `ttopt opmodel query`."""
+
+    VALIDATION = "validation"
+    """The op refuses the combination."""
+    OOM_L1 = "oom_l1"
+    """An L1 tensor does not fit."""
+    OOM_DRAM = "oom_dram"
+    OOM_L1_SMALL = "oom_l1_small"
+    CB_TOO_BIG = "cb_too_big"
+    """Circular buffers alone exceed L1."""
+    CB_CLASH = "cb_clash"
+    """Circular buffers reach a tensor."""
+    ABORT = "abort"
+    """The backend process dies on this query."""
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True)
+class OpConstraints:
+    """Answer to 'may this op run so, and what does it take?'. All byte figures are per core."""
+
+    valid: bool
+    kind: Rejection | None = None
+    error: str | None = None
+    outputs: tuple[TensorSpec, ...] = ()
+    """The results actually produced: shape, element type and layout of each."""
+    cb_bytes: int = 0
+    """Circular (and dataflow) buffers, those backed by a tensor left out."""
+    l1_peak_bytes: int = 0
+    """Peak of L1 tensors allocated inside the op: outputs and temporaries. Inputs are not counted."""
+    peak_bytes: int = 0
+    """Peak over time of `cb + tensors` inside the op: never above `cb_bytes + l1_peak_bytes`."""
+    cores: int = 0
+    """Cores that compute."""
+
+    @staticmethod
+    def rejected(kind: Rejection, error: str) -> OpConstraints:
+        return OpConstraints(valid=False, kind=kind, error=error)
+
+
+class Bound(StrEnum):
+    """What limits an op's time."""
+
+    COMPUTE = "compute"
+    DRAM = "dram"
+    NOC = "noc"
+    DISPATCH = "dispatch"
+
+
+@dataclass(frozen=True)
+class OpCost:
+    """Answer to 'how long does it take?' for a valid query. `time_ns` is a positive integer."""
+
+    time_ns: int
+    bound: Bound
+    dram_read_bytes: int = 0
+    """Bytes read from DRAM by all cores together."""
+    dram_write_bytes: int = 0
+
+
+@runtime_checkable
+class OpModel(Protocol):
+    """A backend for one board."""
+
+    name: str
+    device: DeviceSpec
+    l1_small_bytes: int
+
+    def constraints(self, query: OpQuery) -> OpConstraints:
+        """Whether the op accepts these layouts on an otherwise empty L1, and what it then takes."""
+        ...
+
+    def cost(self, query: OpQuery) -> OpCost:
+        """Predicted time and DRAM traffic; only meaningful for queries that `constraints` accepts."""
+        ...
+
+    def runtime_ns(self, query: OpQuery) -> int:
+        """`cost(query).time_ns`."""
+        ...
