@@ -127,9 +127,9 @@ def _checked_field(key: str, type_name: str, value: object, place: str) -> objec
         return value
     if type_name == "float" and (integer or isinstance(value, float)):
         return float(value)  # type: ignore[arg-type]
-    if type_name.startswith("tuple") and isinstance(value, list | tuple) and len(value) == 2:
-        if all(isinstance(n, int) and not isinstance(n, bool) for n in value):
-            return tuple(value)
+    pair = isinstance(value, list | tuple) and len(value) == 2 and all(type(n) is int for n in value)
+    if type_name.startswith("tuple") and pair:
+        return tuple(value)  # type: ignore[arg-type]
     raise FormatError(f"board field '{key}' must be {type_name}, got {value!r}", node=place)
 
 
