@@ -1,0 +1,40 @@
+"""ttopt: chooses tensor layouts, shardings and op configs for TTNN graphs on Tenstorrent boards.
+
+    from optimizer import DeviceSpec, Options, load, optimize
+    result = optimize(load("resnet50.onnx"), DeviceSpec.preset("n150"), Options(policy="dfsharding"))
+    result.to_json()
+
+Names are resolved on first use, so importing the package loads no third-party library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optimizer.device import DeviceSpec
+    from optimizer.errors import TtoptError
+    from optimizer.importers import load
+    from optimizer.ir.graph import Graph
+    from optimizer.options import Options
+    from optimizer.pipeline import optimize
+    from optimizer.result import OptimizedGraph
+
+__all__ = ["DeviceSpec", "Graph", "OptimizedGraph", "Options", "TtoptError", "load", "optimize"]
+
+_HOMES = {
+    "DeviceSpec": "optimizer.device",
+    "Graph": "optimizer.ir.graph",
+    "OptimizedGraph": "optimizer.result",
+    "Options": "optimizer.options",
+    "TtoptError": "optimizer.errors",
+    "load": "optimizer.importers",
+    "optimize": "optimizer.pipeline",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'optimizer' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,131 @@
+"""`Options`: every knob of an optimisation, once.
+
+A field here is the `--flag` of `ttopt optimize` (underscores become dashes), the key in JSON options and
+HTTP bodies, and the attribute in Python. Field metadata holds the help text and the accepted choices.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any
+
+from optimizer.errors import OptionError, UnknownNameError
+
+DTYPE_CHOICES = ("f32", "bf16", "bfp8_b", "bfp4_b")
+POLICY_DEFAULT = "dfsharding"
+
+
+def _option(default: Any, text: str, choices: tuple[Any, ...] | None = None) -> Any:
+    return field(default=default, metadata={"help": text, "choices": choices})
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to optimise for, and within which limits. Invalid values raise OptionError."""
+
+    board: str = _option("n150", "board preset or a board file ending in .json")
+    policy: str = _option(POLICY_DEFAULT, "memory layout policy; `ttopt policies` lists them")
+    opmodel: str = _option("analytical", "backend that validates and prices ops; `ttopt opmodels` lists them")
+    optimization_level: int = _option(2, "0: DRAM, no op configs; 1: DRAM with op configs; 2: sharding", (0, 1, 2))
+    chain_objective: str = _option(
+        "core_usage",
+        "what a chain's solution maximises or minimises; a chain slower than DRAM is solved again for time",
+        ("core_usage", "time"),
+    )
+    max_legal_layouts: int = _option(64, "sharded layouts considered per op")
+    row_major_enabled: bool = _option(False, "also consider row-major layouts where an op takes them")
+    tensor_l1_usage_cap: float = _option(0.95, "share of the L1 bank a plan may use")
+    l1_small_bytes: int = _option(32768, "L1 bytes per core set aside for L1_SMALL (conv and pool need it)")
+    input_shapes: Mapping[str, tuple[int, ...]] = _option(None, "shape of a dynamic input, NAME:1,3,224,224")
+    activations_dtype: str | None = _option(
+        "bf16", "element type of float activations; null keeps the file's", DTYPE_CHOICES
+    )
+    weights_dtype: str | None = _option(None, "element type of float weights; null: as activations", DTYPE_CHOICES)
+    math_fidelity: str | None = _option(None, "math fidelity of matmuls and convs", ("lofi", "hifi2", "hifi3", "hifi4"))
+    override_output_layout: str = _option("", "op=grid:mem:memory_layout:layout:dtype,... (any subset of the parts)")
+    override_conv2d_config: str = _option("", "conv=field#value:field#value,...")
+    insert_memreconfig: str = _option("", "op=operand:operand,... reshards these operands to the op's output layout")
+    time_limit: float | None = _option(None, "seconds after which the best plan so far is returned")
+    seed: int = _option(0, "seed of randomised searches")
+    max_nodes: int = _option(200_000, "largest graph accepted, in nodes")
+    max_model_bytes: int = _option(2 * 1024**3, "largest model file accepted, in bytes (external data not counted)")
+
+    def __post_init__(self) -> None:
+        if self.input_shapes is None:
+            object.__setattr__(self, "input_shapes", {})
+        for f in fields(self):
+            choices, value = f.metadata["choices"], getattr(self, f.name)
+            optional = value is None and "None" in str(f.type)
+            if choices is not None and value not in choices and not optional:
+                raise OptionError(f"'{f.name}' cannot be {value!r}", node="options", alternatives=map(str, choices))
+        self._check_ranges()
+
+    def _check_ranges(self) -> None:
+        if not 0.0 < self.tensor_l1_usage_cap <= 1.0:
+            raise OptionError(
+                f"'tensor_l1_usage_cap' must be in (0, 1], got {self.tensor_l1_usage_cap}", node="options"
+            )
+        for name in ("max_legal_layouts", "max_nodes", "max_model_bytes"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"'{name}' must be at least 1, got {getattr(self, name)}", node="options")
+        for name in ("l1_small_bytes", "seed"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"'{name}' must not be negative, got {getattr(self, name)}", node="options")
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise OptionError(f"'time_limit' must be positive, got {self.time_limit}", node="options")
+
+    @staticmethod
+    def from_mapping(record: Mapping[str, Any]) -> Options:
+        """Options from decoded JSON; unknown keys and mistyped values are errors that name the key."""
+        types_by_name = _field_types()
+        for key in record:
+            if key not in types_by_name:
+                raise UnknownNameError("option", str(key), types_by_name, node="options")
+        values = {key: _coerce(key, types_by_name[key], value) for key, value in record.items()}
+        return Options(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        record = {f.name: getattr(self, f.name) for f in fields(self)}
+        record["input_shapes"] = {k: list(v) for k, v in sorted(self.input_shapes.items())}
+        return record
+
+
+@cache
+def _field_types() -> dict[str, Any]:
+    return typing.get_type_hints(Options)
+
+
+def _coerce(key: str, hint: Any, value: Any) -> Any:
+    """A decoded JSON value as the field's type, or OptionError."""
+    if key == "input_shapes":
+        return _coerce_shapes(value)
+    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value is None and type(None) in allowed:
+        return None
+    if isinstance(value, bool):
+        if bool in allowed:
+            return value
+    elif int in allowed and isinstance(value, int):
+        return value
+    elif float in allowed and isinstance(value, int | float):
+        return float(value)
+    elif str in allowed and isinstance(value, str):
+        return value
+    wanted = " or ".join("null" if t is type(None) else t.__name__ for t in allowed)
+    raise OptionError(f"'{key}' must be {wanted}, got {value!r}", node="options")
+
+
+def _coerce_shapes(value: Any) -> dict[str, tuple[int, ...]]:
+    if not isinstance(value, Mapping):
+        raise OptionError(f"'input_shapes' must map names to lists of sizes, got {value!r}", node="options")
+    shapes = {}
+    for name, sizes in value.items():
+        whole = isinstance(sizes, list | tuple) and all(type(s) is int and s > 0 for s in sizes)
+        if not whole:
+            raise OptionError(f"shape of '{name}' must be a list of positive integers, got {sizes!r}", node="options")
+        shapes[str(name)] = tuple(sizes)
+    return shapes

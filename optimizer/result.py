@@ -1,0 +1,216 @@
+"""`OptimizedGraph`: the annotated graph, the one thing every entrance returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from optimizer.device import DeviceSpec
+from optimizer.errors import UnknownNameError
+from optimizer.ir.graph import Attr, Graph
+from optimizer.layouts.memory_config import MemoryConfig, TensorLayout
+from optimizer.layouts.op_config import OpConfig
+from optimizer.options import Options
+
+SCHEMA = "ttopt.annotated-graph/1"
+
+
+class Role(StrEnum):
+    """What an op of the result is there for."""
+
+    COMPUTE = "compute"
+    RESHARD = "reshard"
+    """L1 -> L1 copy into another sharding."""
+    SPILL = "spill"
+    """L1 -> DRAM copy."""
+    LOAD = "load"
+    """DRAM -> L1 copy."""
+    LAYOUT = "layout"
+    """Tile <-> row-major conversion."""
+    VIEW = "view"
+    """Shares its operand's buffer; costs nothing but a dispatch."""
+    HOST = "host"
+    """Runs once, on weights only."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the OpModel says of one op as placed."""
+
+    time_ns: int
+    cb_bytes: int
+    peak_l1_bytes: int
+    """Peak L1 per core while the op runs: everything resident, its outputs, temporaries and buffers."""
+    cores: int
+    bound: str
+    dram_read_bytes: int
+    dram_write_bytes: int
+
+
+@dataclass(frozen=True)
+class OpRecord:
+    """The optimizer's decision for one op of the result."""
+
+    role: Role
+    config: OpConfig | None = None
+    request: MemoryConfig | None = None
+    """The `memory_config=` argument that makes the op give its output layout; None: none is passed."""
+    chain: str | None = None
+    predicted: Prediction | None = None
+    reason: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ChainRecord:
+    """An L1 chain in its final state."""
+
+    id: str
+    ops: tuple[str, ...]
+    state: str
+    spill_location: str
+    """`none`, `l1_interleaved` or `dram`."""
+    reason: str | None = None
+    """Why a failed chain fell back to DRAM."""
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "ops": list(self.ops),
+            "state": self.state,
+            "spill_location": self.spill_location,
+            "reason": self.reason,
+            "statistics": dict(self.statistics),
+        }
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A value kept in L1 from schedule position `start` to `end`, both inclusive."""
+
+    value: str
+    start: int
+    end: int
+    bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"value": self.value, "start": self.start, "end": self.end, "bytes": self.bytes}
+
+
+@dataclass
+class OptimizedGraph:
+    """A scheduled graph with a layout on every value and a decision on every op."""
+
+    graph: Graph
+    layouts: dict[str, TensorLayout]
+    records: dict[str, OpRecord]
+    device: DeviceSpec
+    options: Options
+    model: dict[str, Any]
+    """Name, sha256, and the import report of the model this came from."""
+    chains: tuple[ChainRecord, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    summary: dict[str, Any] = field(default_factory=dict)
+    timings: dict[str, Any] = field(default_factory=dict)
+    """The only part that differs between two runs of the same input."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The `graph.json` document (see `docs/formats.md`)."""
+        return {
+            "schema": SCHEMA,
+            "model": {**self.model, "inputs": list(self.graph.inputs), "outputs": list(self.graph.outputs)},
+            "device": self.device.to_json(),
+            "options": self.options.to_json(),
+            "values": {v: self._value_json(v) for v in self.graph.values},
+            "ops": [self._op_json(op.id) for op in self.graph.ops()],
+            "chains": [c.to_json() for c in self.chains],
+            "reservations": [r.to_json() for r in self.reservations],
+            "summary": self.summary,
+            "timings": self.timings,
+        }
+
+    def emit(self, name: str, path: str | Path) -> Path:
+        """Write the artifact of a registered emitter into a folder; returns the file's path."""
+        from optimizer.export.registry import emitter
+
+        return emitter(name)(self, Path(path))
+
+    def explain(self, op: str) -> dict[str, Any]:
+        """Why an op (by id or name) got its layout and config: its record, operands and alternatives."""
+        found = [o for o in self.graph.ops() if op in (o.id, o.name)]
+        if not found:
+            raise UnknownNameError("op", op, [o.id for o in self.graph.ops()])
+        chosen = found[0]
+        return {
+            **self._op_json(chosen.id),
+            "operands": [{"value": v, **self._value_json(v)} for v in chosen.inputs],
+            "results": [{"value": v, **self._value_json(v)} for v in chosen.outputs],
+            "chain_record": next((c.to_json() for c in self.chains if chosen.id in c.ops), None),
+        }
+
+    def _value_json(self, value_id: str) -> dict[str, Any]:
+        value = self.graph.value(value_id)
+        layout = self.layouts.get(value_id)
+        record: dict[str, Any] = {
+            "shape": list(value.shape),
+            "dtype": value.dtype.value,
+            "kind": value.kind.value,
+            "layout": None if layout is None else layout.to_json(),
+        }
+        if value.data is not None:
+            record["data"] = list(value.data)
+        return record
+
+    def _op_json(self, op_id: str) -> dict[str, Any]:
+        op, record = self.graph.op(op_id), self.records[op_id]
+        predicted = record.predicted
+        return {
+            "id": op.id,
+            "op": op.op,
+            "name": op.name,
+            "origin": list(op.origin),
+            "inputs": list(op.inputs),
+            "outputs": list(op.outputs),
+            "attrs": {k: attr_to_json(v) for k, v in sorted(op.attrs.items())},
+            "config": None if record.config is None else record.config.to_json(),
+            "memory_config_argument": None if record.request is None else _request_json(record.request),
+            "role": record.role.value,
+            "chain": record.chain,
+            "predicted": None if predicted is None else _prediction_json(predicted),
+            "reason": dict(record.reason),
+        }
+
+
+def attr_to_json(value: Attr) -> Any:
+    return [attr_to_json(v) for v in value] if isinstance(value, tuple) else value
+
+
+def attr_from_json(value: Any) -> Attr:
+    return tuple(attr_from_json(v) for v in value) if isinstance(value, list) else value
+
+
+def _request_json(memory: MemoryConfig) -> dict[str, Any]:
+    spec = memory.shard_spec
+    return {
+        "memory_layout": memory.memory_layout.value,
+        "buffer_type": memory.buffer_type.value,
+        "shard_shape": None if spec is None else list(spec.shape),
+        "core_ranges": None if spec is None else [list(r) for r in spec.core_ranges],
+        "grid_yx": None if spec is None else list(spec.grid_yx),
+        "orientation": None if spec is None else spec.orientation.value,
+    }
+
+
+def _prediction_json(p: Prediction) -> dict[str, Any]:
+    return {
+        "time_ns": p.time_ns,
+        "cb_bytes": p.cb_bytes,
+        "peak_l1_bytes": p.peak_l1_bytes,
+        "cores": p.cores,
+        "bound": p.bound,
+        "dram_read_bytes": p.dram_read_bytes,
+        "dram_write_bytes": p.dram_write_bytes,
+    }
