@@ -1,0 +1,196 @@
+"""LegalOpConfigAnalysis: an op's legal layouts times its op-specific parameters.
+
+A candidate is a layout of the result together with the config and the `memory_config=` argument that give
+it. Convs choose their own grid, so their candidates are what the op says it produces for each shard layout
+and activation block height; matmuls get program configs; sharded norms get theirs; other ops have no
+parameters, and their candidates are their legal layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from optimizer.errors import OptionError
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.layouts.acceptance import OpAcceptance
+from optimizer.layouts.matmul_configs import largest_divisor, matmul_program_configs
+from optimizer.layouts.memory_config import BufferType, MemoryConfig, TensorLayout, TensorMemoryLayout
+from optimizer.layouts.op_config import Conv2dConfig, LayerNormShardedMultiCoreProgramConfig, OpConfig
+from optimizer.layouts.tiling import TILE, ceil_div, physical_shape
+
+ACT_BLOCK_H_OVERRIDES = (0, 64, 32)
+"""Rows of an activation block to offer: the whole shard first (fastest), then less L1."""
+
+_CONV_SHARDINGS = (
+    TensorMemoryLayout.HEIGHT_SHARDED,
+    TensorMemoryLayout.BLOCK_SHARDED,
+    TensorMemoryLayout.WIDTH_SHARDED,
+)
+
+
+@dataclass(frozen=True)
+class OpCandidate:
+    """One way to run an op."""
+
+    output: TensorLayout
+    """Layout of the op's first result."""
+    config: OpConfig | None = None
+    request: MemoryConfig | None = None
+    """The `memory_config=` argument; None passes none."""
+
+
+@dataclass(frozen=True)
+class LegalConfigs:
+    """All candidates of one op."""
+
+    dram: tuple[OpCandidate, ...]
+    """Candidates with a DRAM interleaved result, preferred first; never empty."""
+    l1_interleaved: tuple[OpCandidate, ...] = ()
+    sharded: tuple[OpCandidate, ...] = ()
+    """Candidates with an L1 sharded result, most cores first."""
+    forced: bool = False
+    """An override excludes the DRAM candidates from the choice."""
+
+
+@dataclass(frozen=True)
+class LegalOpConfigAnalysis:
+    """Expands layouts into candidates."""
+
+    use_op_configs: bool = True
+    """False leaves every config to TTNN (optimization level 0)."""
+    conv2d_overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Op id -> Conv2dConfig fields fixed by the user."""
+
+    def apply(self, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance) -> LegalConfigs:
+        """Candidates of one op from its legal layouts (sharded ones most cores first)."""
+        expand = _EXPANSIONS.get(op.op, _plain) if self.use_op_configs else _plain
+        candidates = list(dict.fromkeys(expand(self, graph, op, layouts, accept)))
+        dram = [c for c in candidates if c.output.is_dram]
+        interleaved = [c for c in candidates if c.output.is_l1 and not c.output.is_sharded]
+        sharded = [c for c in candidates if c.output.is_l1 and c.output.is_sharded]
+        forced = not dram
+        if forced:
+            page = layouts[0].page_layout
+            memory = MemoryConfig(TensorMemoryLayout.INTERLEAVED, BufferType.DRAM)
+            dram = [self._dram(graph, op, TensorLayout(page, memory))]
+        return LegalConfigs(tuple(dram), tuple(interleaved), tuple(sharded), forced)
+
+    def _dram(self, graph: Graph, op: Op, layout: TensorLayout) -> OpCandidate:
+        if op.op in ("ttnn.conv2d", "ttnn.conv_transpose2d") and self.use_op_configs:
+            return OpCandidate(layout, self.conv_config(graph, op, None, 0, slice_="auto"), layout.memory)
+        return OpCandidate(layout, None, layout.memory)
+
+    def conv_config(
+        self, graph: Graph, op: Op, shard_layout: TensorMemoryLayout | None, act_block_h: int, slice_: str
+    ) -> Conv2dConfig:
+        """A conv config with the user's fixed fields on top."""
+        source = graph.value(op.inputs[0])
+        reusable = graph.use_count(source.id) > 1 or source.kind is ValueKind.INPUT
+        config = Conv2dConfig(
+            weights_dtype=_weights_dtype(graph, op),
+            activation=op.attrs.get("activation") or None,  # type: ignore[arg-type]
+            deallocate_activation=not reusable and slice_ == "l1",
+            act_block_h_override=act_block_h,
+            shard_layout=None if shard_layout is None else shard_layout.value,
+            slice=slice_,
+        )
+        return replace(config, **self.conv2d_overrides.get(op.id, {}))
+
+
+Expansion = Callable[[LegalOpConfigAnalysis, Graph, Op, tuple[TensorLayout, ...], OpAcceptance], Iterator[OpCandidate]]
+
+
+def _plain(
+    analysis: LegalOpConfigAnalysis, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance
+) -> Iterator[OpCandidate]:
+    """No parameters: the legal layouts themselves."""
+    for layout in layouts:
+        yield OpCandidate(layout, None, layout.memory)
+
+
+def _matmul(
+    analysis: LegalOpConfigAnalysis, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance
+) -> Iterator[OpCandidate]:
+    """Program configs for sharded results; L1 interleaved results are left out.
+
+    An L1 interleaved matmul result falls to a generic kernel on few cores (tt-mlir #7702), and a batched
+    second operand has no program config for sharded results.
+    """
+    a, b = graph.value(op.inputs[0]), graph.value(op.inputs[1])
+    batched = any(d != 1 for d in b.shape[:-2])
+    transposed = bool(op.attrs.get("transpose_a"))
+    k = a.shape[-2] if transposed else a.shape[-1]
+    activation = op.attrs.get("activation") or None
+    fp32 = graph.value(op.outputs[0]).dtype is DType.F32
+    for layout in layouts:
+        if not layout.is_sharded:
+            if layout.is_dram:
+                yield OpCandidate(layout, None, layout.memory)
+        elif not batched and not transposed:
+            for config in matmul_program_configs(layout, ceil_div(k, TILE), fp32, activation):  # type: ignore[arg-type]
+                yield OpCandidate(layout, config, layout.memory)
+
+
+def _conv(
+    analysis: LegalOpConfigAnalysis, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance
+) -> Iterator[OpCandidate]:
+    """DRAM through TTNN's automatic slicing; sharded as the op itself lays out each shard layout."""
+    allowed = {layout.memory_layout for layout in layouts if layout.is_sharded}
+    for layout in layouts:
+        if layout.is_dram:
+            yield analysis._dram(graph, op, layout)
+    operands = accept.default_operands(op)
+    found: list[OpCandidate] = []
+    fixed = analysis.conv2d_overrides.get(op.id, {})
+    for memory_layout in (m for m in _CONV_SHARDINGS if m in allowed):
+        if fixed.get("shard_layout") not in (None, memory_layout.value):
+            continue
+        for act_block_h in ACT_BLOCK_H_OVERRIDES:
+            config = analysis.conv_config(graph, op, memory_layout, act_block_h, slice_="l1")
+            output = accept.produced(op, operands, config, None)
+            if output is not None and output.is_sharded and output.is_l1:
+                found.append(OpCandidate(output, config, None))
+    if fixed and not found and any(not layout.is_dram for layout in layouts) and fixed.get("shard_layout"):
+        raise OptionError(f"no legal config is left by override-conv2d-config ({dict(fixed)})", node=op.id)
+    yield from sorted(found, key=lambda c: -c.output.num_shard_cores)
+
+
+def _norm(
+    analysis: LegalOpConfigAnalysis, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance
+) -> Iterator[OpCandidate]:
+    """A sharded result needs a program config when the input is sharded too, and none when it is not."""
+    _, width = physical_shape(graph.value(op.inputs[0]).shape, layouts[0].page_layout)
+    for layout in layouts:
+        spec = layout.shard_spec
+        if spec is not None and layout.memory_layout is not TensorMemoryLayout.HEIGHT_SHARDED:
+            block_w = ceil_div(spec.shape[1], TILE)
+            if spec.shape[1] * spec.grid_yx[1] == width:
+                grid_yx = (max(r[3] for r in spec.core_ranges) + 1, max(r[2] for r in spec.core_ranges) + 1)
+                yield OpCandidate(
+                    layout,
+                    LayerNormShardedMultiCoreProgramConfig(
+                        compute_with_storage_grid_yx=grid_yx,
+                        subblock_w=largest_divisor(block_w, 4),
+                        block_h=ceil_div(spec.shape[0], TILE),
+                        block_w=block_w,
+                    ),
+                    layout.memory,
+                )
+        yield OpCandidate(layout, None, layout.memory)
+
+
+def _weights_dtype(graph: Graph, op: Op) -> str:
+    return graph.value(op.inputs[1]).dtype.value
+
+
+_EXPANSIONS: dict[str, Expansion] = {
+    "ttnn.matmul": _matmul,
+    "ttnn.linear": _matmul,
+    "ttnn.conv2d": _conv,
+    "ttnn.conv_transpose2d": _conv,
+    "ttnn.layer_norm": _norm,
+    "ttnn.rms_norm": _norm,
+}

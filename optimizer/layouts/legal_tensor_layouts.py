@@ -1,0 +1,90 @@
+"""LegalTensorLayoutAnalysis: every layout a tensor type may have, shared by all values of that type.
+
+Rules (tt-mlir `LegalTensorLayoutAnalysis`): interleaved in DRAM and L1; block sharding over every grid of
+the worker grid, height and width sharding over every core count; grids ascend and a layout whose shard
+shape was already seen is dropped, so the smallest grid of each shard shape stays and no core is empty;
+no grid may have more rows or columns than the tensor has tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from optimizer.device import DeviceSpec
+from optimizer.layouts.memory_config import (
+    BufferType,
+    PageLayout,
+    TensorLayout,
+    TensorMemoryLayout,
+    interleaved,
+)
+from optimizer.layouts.tiling import TILE, physical_shape, sharded_layout
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TensorLayouts:
+    """The pool of one tensor type."""
+
+    interleaved: tuple[TensorLayout, ...]
+    """DRAM first, then L1."""
+    sharded: tuple[TensorLayout, ...]
+    """By number of cores, largest first; ties in the order block, height, width, then ascending grid."""
+
+
+class LegalTensorLayoutAnalysis:
+    """Builds pools on demand; one per (shape, page layout), since neither depends on the element type."""
+
+    name = "legal-tensor-layouts"
+
+    def __init__(self, device: DeviceSpec) -> None:
+        self.device = device
+        self._pools: dict[tuple[Shape, PageLayout], TensorLayouts] = {}
+
+    @property
+    def pool_count(self) -> int:
+        return len(self._pools)
+
+    def pool(self, shape: Shape, page_layout: PageLayout) -> TensorLayouts:
+        """All legal layouts of a tensor."""
+        key = (shape, page_layout)
+        if key not in self._pools:
+            self._pools[key] = self._build(shape, page_layout)
+        return self._pools[key]
+
+    def _build(self, shape: Shape, page: PageLayout) -> TensorLayouts:
+        plain = (interleaved(BufferType.DRAM, page), interleaved(BufferType.L1, page))
+        found: list[TensorLayout] = []
+        for memory_layout in (
+            TensorMemoryLayout.BLOCK_SHARDED,
+            TensorMemoryLayout.HEIGHT_SHARDED,
+            TensorMemoryLayout.WIDTH_SHARDED,
+        ):
+            seen: set[tuple[int, int]] = set()
+            for grid_yx in self._grids(memory_layout, shape, page):
+                layout = sharded_layout(shape, memory_layout, grid_yx, self.device, page)
+                assert layout.shard_spec is not None
+                if layout.shard_spec.shape not in seen:
+                    seen.add(layout.shard_spec.shape)
+                    found.append(layout)
+        found.sort(key=lambda layout: -layout.num_shard_cores)
+        return TensorLayouts(plain, tuple(found))
+
+    def _grids(self, memory_layout: TensorMemoryLayout, shape: Shape, page: PageLayout) -> Iterator[tuple[int, int]]:
+        """Virtual grids in ascending order, no larger than the tensor in tiles (rows, if row-major)."""
+        rows, cols = physical_shape(shape, page)
+        unit = TILE if page is PageLayout.TILE else 1
+        height, width = rows // unit, cols // unit
+        max_y, max_x = self.device.grid_yx
+        if memory_layout is TensorMemoryLayout.BLOCK_SHARDED:
+            for y in range(1, min(max_y, height) + 1):
+                for x in range(1, min(max_x, width) + 1):
+                    yield (y, x)
+        elif memory_layout is TensorMemoryLayout.HEIGHT_SHARDED:
+            for n in range(1, min(self.device.num_cores, height) + 1):
+                yield (n, 1)
+        else:
+            for n in range(1, min(self.device.num_cores, width) + 1):
+                yield (1, n)

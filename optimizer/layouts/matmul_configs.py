@@ -1,0 +1,68 @@
+"""Matmul program configs for a sharded result.
+
+Formulas: tt-mlir `MatmulProgramConfig.cpp` (1D width: in0 multicast, every core all rows; 1D height: in1
+multicast, every core all columns; 2D for block sharding), with the leading dims folded into M, which TTNN
+does itself when `fuse_batch` is set.
+"""
+
+from __future__ import annotations
+
+from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
+from optimizer.layouts.op_config import (
+    MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastProgramConfig,
+    OpConfig,
+)
+from optimizer.layouts.tiling import TILE, ceil_div
+
+MAX_SUBBLOCK_TILES = 8
+"""Output tiles that fit the destination registers in bf16 (half of them with fp32 accumulation)."""
+MAX_IN0_BLOCK_W = 8
+
+
+def largest_divisor(n: int, limit: int) -> int:
+    """The largest divisor of `n` that is at most `limit`."""
+    return next(d for d in range(min(n, limit), 0, -1) if n % d == 0)
+
+
+def in0_block_widths(k_tiles: int) -> tuple[int, ...]:
+    """Widths of an in0 block to offer, in tiles: all divisors of K up to 8, widest first, at most four."""
+    widths = [d for d in range(min(k_tiles, MAX_IN0_BLOCK_W), 0, -1) if k_tiles % d == 0]
+    return tuple(widths[:3] + widths[-1:]) if len(widths) > 4 else tuple(widths)
+
+
+def matmul_program_configs(
+    layout: TensorLayout, k_tiles: int, fp32_accumulation: bool, fused_activation: str | None
+) -> tuple[OpConfig, ...]:
+    """Program configs whose result has the given sharded layout; empty for interleaved layouts."""
+    spec = layout.shard_spec
+    if spec is None:
+        return ()
+    per_core_m, per_core_n = ceil_div(spec.shape[0], TILE), ceil_div(spec.shape[1], TILE)
+    limit = MAX_SUBBLOCK_TILES // 2 if fp32_accumulation else MAX_SUBBLOCK_TILES
+    subblock_w = largest_divisor(per_core_n, limit)
+    subblock_h = largest_divisor(per_core_m, limit // subblock_w) if subblock_w == per_core_n else 1
+    max_x = max(r[2] for r in spec.core_ranges) + 1
+    max_y = max(r[3] for r in spec.core_ranges) + 1
+    shared = {
+        "compute_with_storage_grid_yx": (max_y, max_x),
+        "out_subblock_h": subblock_h,
+        "out_subblock_w": subblock_w,
+        "per_core_M": per_core_m,
+        "per_core_N": per_core_n,
+        "fused_activation": fused_activation,
+        "fuse_batch": True,
+    }
+    if layout.memory_layout is TensorMemoryLayout.BLOCK_SHARDED and max_x > 1 and max_y > 1:
+        return tuple(
+            MatmulMultiCoreReuseMultiCastProgramConfig(in0_block_w=w, transpose_mcast=False, **shared)  # type: ignore[arg-type]
+            for w in in0_block_widths(k_tiles)
+        )
+    mcast_in0 = spec.grid_yx[0] == 1 and layout.memory_layout is not TensorMemoryLayout.HEIGHT_SHARDED
+    widths = in0_block_widths(k_tiles)
+    if not mcast_in0 and k_tiles not in widths:
+        widths = (k_tiles, *widths)
+    return tuple(
+        MatmulMultiCoreReuseMultiCast1DProgramConfig(in0_block_w=w, mcast_in0=mcast_in0, **shared)  # type: ignore[arg-type]
+        for w in widths
+    )

@@ -1,0 +1,179 @@
+"""User overrides, in tt-mlir's own spelling, keyed by op name.
+
+override-output-layout   op1=2x2:l1:block_sharded:tile:bf16,op2=dram      (parts in any order, any subset)
+override-conv2d-config   conv_1=weights_dtype#bf16:act_block_h_override#64,conv_2=shard_layout#block_sharded
+insert-memreconfig       op1=0,op2=0:1                                   (operand positions)
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from optimizer.errors import OptionError, UnknownNameError
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Graph
+from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, TensorMemoryLayout
+from optimizer.layouts.op_config import Conv2dConfig
+
+_BUFFERS = {"dram": BufferType.DRAM, "l1": BufferType.L1}
+_MEMORY_LAYOUTS = {m.value: m for m in TensorMemoryLayout}
+_PAGES = {p.value: p for p in PageLayout}
+_DTYPES = {
+    **{d.value: d for d in DType},
+    "bfp_bf8": DType.BFP8_B,
+    "bfp_bf4": DType.BFP4_B,
+}
+_GRID = re.compile(r"([1-9][0-9]*)x([1-9][0-9]*)$")
+
+
+@dataclass(frozen=True)
+class LayoutOverride:
+    """What the user fixes of an op's output layout; None parts stay free."""
+
+    grid_yx: tuple[int, int] | None = None
+    buffer_type: BufferType | None = None
+    memory_layout: TensorMemoryLayout | None = None
+    page_layout: PageLayout | None = None
+    dtype: DType | None = None
+
+    def allows(self, layout: TensorLayout) -> bool:
+        """Whether a layout has every part that the user fixed."""
+        spec = layout.shard_spec
+        return (
+            self.buffer_type in (None, layout.memory.buffer_type)
+            and self.memory_layout in (None, layout.memory_layout)
+            and self.page_layout in (None, layout.page_layout)
+            and (self.grid_yx is None or spec is None or spec.grid_yx == self.grid_yx)
+        )
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """All overrides of one run, by op id."""
+
+    output_layouts: Mapping[str, LayoutOverride]
+    conv2d_configs: Mapping[str, Mapping[str, Any]]
+    memreconfigs: Mapping[str, tuple[int, ...]]
+
+
+def parse_overrides(graph: Graph, output_layout: str, conv2d_config: str, memreconfig: str) -> Overrides:
+    """Read the three override options; op names are checked against the graph. Errors name the entry."""
+    layouts = {k: _layout(k, v) for k, v in _entries("override-output-layout", output_layout)}
+    configs = {k: _conv2d(k, v) for k, v in _entries("override-conv2d-config", conv2d_config)}
+    operands = {k: _operands(k, v) for k, v in _entries("insert-memreconfig", memreconfig)}
+    ids = _ids_by_name(graph)
+    resolved = Overrides(_resolve(ids, layouts), _resolve(ids, configs), _resolve(ids, operands))
+    for op_id, positions in resolved.memreconfigs.items():
+        count = len(graph.op(op_id).inputs)
+        if any(p >= count for p in positions):
+            raise OptionError(f"insert-memreconfig names operand {max(positions)} of {count}", node=op_id)
+    for op_id in resolved.conv2d_configs:
+        if graph.op(op_id).op not in ("ttnn.conv2d", "ttnn.conv_transpose2d"):
+            raise OptionError(f"override-conv2d-config on {graph.op(op_id).op}, which is no conv", node=op_id)
+    return resolved
+
+
+def _entries(option: str, text: str) -> list[tuple[str, str]]:
+    """Split `a=x,b=y`; an op named twice is an error."""
+    found: list[tuple[str, str]] = []
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, equals, value = part.rpartition("=")
+        if not equals or not name or not value:
+            raise OptionError(f"'{part}' is not op=value", node=option)
+        if any(name == other for other, _ in found):
+            raise OptionError(f"op '{name}' is named twice", node=option)
+        found.append((name, value))
+    return found
+
+
+def _ids_by_name(graph: Graph) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for op in graph.ops():
+        names.setdefault(op.name, op.id)
+    for op in graph.ops():
+        names[op.id] = op.id
+    return names
+
+
+def _resolve(ids: Mapping[str, str], by_name: Mapping[str, Any]) -> dict[str, Any]:
+    for name in by_name:
+        if name not in ids:
+            raise UnknownNameError("op in override", name, ids)
+    return {ids[name]: value for name, value in by_name.items()}
+
+
+def _layout(op: str, text: str) -> LayoutOverride:
+    parts: dict[str, Any] = {}
+    for part in text.split(":"):
+        grid = _GRID.match(part)
+        if grid:
+            key, value = "grid_yx", (int(grid[1]), int(grid[2]))
+        else:
+            key, value = _named_part(op, part)
+        if key in parts:
+            raise OptionError(f"'{text}' fixes its {key} twice", node=op)
+        parts[key] = value
+    return LayoutOverride(**parts)
+
+
+def _named_part(op: str, part: str) -> tuple[str, Any]:
+    for key, table in (
+        ("buffer_type", _BUFFERS),
+        ("memory_layout", _MEMORY_LAYOUTS),
+        ("page_layout", _PAGES),
+        ("dtype", _DTYPES),
+    ):
+        if part in table:
+            return key, table[part]
+    known = [*_BUFFERS, *_MEMORY_LAYOUTS, *_PAGES, *_DTYPES, "ROWSxCOLS"]
+    raise UnknownNameError("layout override part", part, known, node=op)
+
+
+def _conv2d(op: str, text: str) -> dict[str, Any]:
+    types = _conv2d_types()
+    result: dict[str, Any] = {}
+    for part in text.split(":"):
+        key, hash_sign, value = part.partition("#")
+        if not hash_sign:
+            raise OptionError(f"'{part}' is not field#value", node=op)
+        if key not in types:
+            raise UnknownNameError("conv2d config field", key, types, node=op)
+        result[key] = _conv2d_value(op, key, types[key], value)
+    return result
+
+
+def _conv2d_types() -> dict[str, Any]:
+    hints = typing.get_type_hints(Conv2dConfig)
+    return {f.name: hints[f.name] for f in fields(Conv2dConfig)}
+
+
+def _conv2d_value(op: str, key: str, hint: Any, text: str) -> Any:
+    """A field's text as its type; tt-mlir spellings of dtypes and layouts are translated."""
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if bool in kinds:
+        if text not in ("true", "false"):
+            raise OptionError(f"'{key}' must be true or false, got '{text}'", node=op)
+        return text == "true"
+    if int in kinds:
+        if not text.isdigit():
+            raise OptionError(f"'{key}' must be a non-negative integer, got '{text}'", node=op)
+        return int(text)
+    if key == "shard_layout" and text not in _MEMORY_LAYOUTS:
+        raise UnknownNameError("shard layout", text, _MEMORY_LAYOUTS, node=op)
+    if key == "weights_dtype":
+        if text not in _DTYPES:
+            raise UnknownNameError("dtype", text, _DTYPES, node=op)
+        return _DTYPES[text].value
+    return text
+
+
+def _operands(op: str, text: str) -> tuple[int, ...]:
+    positions = text.split(":")
+    if not all(p.isdigit() for p in positions):
+        raise OptionError(f"operand positions must be integers, got '{text}'", node=op)
+    return tuple(sorted({int(p) for p in positions}))

@@ -1,0 +1,90 @@
+"""Gives every value its page layout (tile or row-major) and inserts the conversions that this needs.
+
+After this pass every operand is in the page layout its op takes, so the later analyses choose memory
+configs only. Conversions are ordinary `ttnn.to_layout` ops; on weights they run once, on the host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from optimizer.ir.graph import Graph, Op, Value, ValueKind
+from optimizer.ir.opdef import OpDef, Page
+from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.memory_config import PageLayout
+
+_FIXED = {Page.TILE: PageLayout.TILE, Page.ROW_MAJOR: PageLayout.ROW_MAJOR}
+
+
+@dataclass(frozen=True)
+class AssignPageLayouts:
+    """Inserts `ttnn.to_layout` where an operand's page layout is not what its op takes."""
+
+    name: str = "page-layouts"
+
+    def apply(self, graph: Graph) -> dict[str, PageLayout]:
+        """Edits the graph in place and returns the page layout of every value."""
+        pages: dict[str, PageLayout] = {}
+        for value_id in list(graph.values):
+            if graph.producer(value_id) is None:
+                pages[value_id] = self._source_page(graph, graph.value(value_id))
+        copies: dict[tuple[str, PageLayout], str] = {}
+        for op in list(graph.ops()):
+            row = opdef(op.op)
+            inputs = tuple(self._operand(graph, pages, copies, op, row, k) for k in range(len(op.inputs)))
+            if inputs != op.inputs:
+                graph.replace_op(replace(op, inputs=inputs))
+            for output in op.outputs:
+                pages[output] = self._result_page(op, row, pages)
+        graph.sort()
+        return pages
+
+    @staticmethod
+    def _source_page(graph: Graph, value: Value) -> PageLayout:
+        """Inputs and weights are created in the page layout their first consumer takes."""
+        for consumer in graph.consumers(value.id):
+            wanted = opdef(consumer.op).operand_page(consumer.inputs.index(value.id))
+            if wanted is Page.HOST:
+                return PageLayout.ROW_MAJOR
+            if wanted in _FIXED:
+                return _FIXED[wanted]
+        if value.kind is ValueKind.INPUT and not value.dtype.is_float:
+            return PageLayout.ROW_MAJOR
+        return PageLayout.TILE
+
+    @staticmethod
+    def _result_page(op: Op, row: OpDef, pages: dict[str, PageLayout]) -> PageLayout:
+        if op.op == "ttnn.to_layout":
+            return PageLayout(str(op.attr("layout")))
+        if row.output_page in _FIXED:
+            return _FIXED[row.output_page]
+        return pages[op.inputs[0]] if op.inputs else PageLayout.TILE
+
+    @staticmethod
+    def _operand(
+        graph: Graph,
+        pages: dict[str, PageLayout],
+        copies: dict[tuple[str, PageLayout], str],
+        op: Op,
+        row: OpDef,
+        index: int,
+    ) -> str:
+        """The value to read as operand `index`: as is, or converted (one conversion per page, shared)."""
+        value_id = op.inputs[index]
+        wanted = _FIXED.get(row.operand_page(index))
+        if wanted is None or pages[value_id] is wanted:
+            return value_id
+        if (value_id, wanted) not in copies:
+            source = graph.value(value_id)
+            kind = ValueKind.ACTIVATION
+            if source.kind in (ValueKind.PARAMETER, ValueKind.CONSTANT):
+                kind = ValueKind.PARAMETER
+            copy = replace(source, id=graph.fresh_id(f"{value_id}_{wanted.value}"), kind=kind, data=None)
+            graph.add_value(copy)
+            op_id = graph.fresh_id(f"{value_id}_to_{wanted.value}")
+            attrs = {"layout": wanted.value}
+            convert = Op(op_id, "ttnn.to_layout", (value_id,), (copy.id,), attrs, name=op_id, origin=op.origin)
+            graph.add_op(convert, at=op.id)
+            pages[copy.id] = wanted
+            copies[value_id, wanted] = copy.id
+        return copies[value_id, wanted]
