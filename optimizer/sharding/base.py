@@ -1,0 +1,68 @@
+"""What a memory layout policy is given and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from optimizer.ir.graph import Graph
+from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate
+from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
+from optimizer.layouts.memory_config import TensorLayout
+from optimizer.options import Options
+from optimizer.result import ChainRecord, Reservation
+from optimizer.sharding.pricing import OpPricer
+
+Report = Callable[[str], None]
+"""Takes a line of progress."""
+
+
+@dataclass(frozen=True)
+class PolicyInput:
+    """One graph, everything it may do, and who answers questions about it."""
+
+    graph: Graph
+    """Every operand already in the page layout its op takes."""
+    legal: Mapping[str, LegalConfigs]
+    """Op id -> candidates, for every op that runs on every run."""
+    pools: LegalTensorLayoutAnalysis
+    pricer: OpPricer
+    options: Options
+    forced_reshards: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Op id -> operand positions that the user wants resharded."""
+    report: Report = lambda line: None
+
+
+@dataclass(frozen=True)
+class OpDecision:
+    """The final choice for one op."""
+
+    candidate: OpCandidate
+    operands: tuple[TensorLayout, ...]
+    """Layout in which every operand is read; where the value has another layout, a copy is inserted."""
+    chain: str | None = None
+    reason: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A policy's answer: order, one decision per op, and what a person may want to know."""
+
+    schedule: tuple[str, ...]
+    decisions: Mapping[str, OpDecision]
+    chains: tuple[ChainRecord, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    status: str = "feasible"
+    """`optimal`, `feasible` or `fallback`."""
+
+
+class Policy(Protocol):
+    """A way to lay out a whole graph."""
+
+    name: str
+
+    def run(self, problem: PolicyInput) -> Plan:
+        """A complete plan. InfeasibleError names the op that cannot run even with everything in DRAM."""
+        ...

@@ -1,0 +1,130 @@
+"""`OpPricer`: turns an op of the graph with chosen layouts into OpModel questions.
+
+Everything the policies and the result say about validity, L1 and time goes through here, so that a plan is
+judged by exactly the queries that its program will run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.opdef import Page
+from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.memory_config import (
+    HOST_ROW_MAJOR,
+    BufferType,
+    MemoryConfig,
+    PageLayout,
+    TensorLayout,
+    interleaved,
+)
+from optimizer.layouts.op_config import OpConfig
+from optimizer.layouts.tiling import l1_bytes_per_core
+from optimizer.opmodel.base import OpConstraints, OpCost, OpModel, OpQuery, Rejection, TensorSpec
+
+_COPY = "ttnn.to_memory_config"
+
+
+class OpPricer:
+    """Asks one OpModel about the ops of one graph. Implements `layouts.acceptance.OpAcceptance`."""
+
+    def __init__(self, graph: Graph, pages: dict[str, PageLayout], model: OpModel, l1_limit_bytes: int) -> None:
+        self.graph = graph
+        self.pages = pages
+        self.model = model
+        self.l1_limit_bytes = l1_limit_bytes
+        """Bytes per core that an op with its operands may take."""
+        self.rejections: dict[str, Counter[str]] = {}
+        """Op id -> how often the OpModel refused it, by message."""
+        self._attrs: dict[str, tuple[tuple[str, Attr], ...]] = {}
+
+    # -- operands ----------------------------------------------------------------------------------
+    def default_layout(self, value: Value) -> TensorLayout:
+        """DRAM interleaved in the value's page layout."""
+        return interleaved(BufferType.DRAM, self.pages[value.id])
+
+    def default_operands(self, op: Op) -> tuple[TensorLayout, ...]:
+        """Operand layouts with everything in DRAM; weights that the op prepares itself stay on the host."""
+        row = opdef(op.op)
+        layouts = []
+        for k, value_id in enumerate(op.inputs):
+            if row.operand_page(k) is Page.HOST:
+                layouts.append(HOST_ROW_MAJOR)
+            else:
+                layouts.append(self.default_layout(self.graph.value(value_id)))
+        return tuple(layouts)
+
+    # -- questions ---------------------------------------------------------------------------------
+    def query(
+        self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
+    ) -> OpQuery:
+        """The OpModel question for an op with these operand layouts."""
+        attrs = self._attrs.get(op.id)
+        if attrs is None:
+            attrs = tuple(sorted((k, v) for k, v in opdef(op.op).full_attrs(op).items()))
+            self._attrs[op.id] = attrs
+        values = self.graph.values
+        inputs = tuple(
+            TensorSpec(values[v].shape, values[v].dtype, layout) for v, layout in zip(op.inputs, operands, strict=True)
+        )
+        if opdef(op.op).opaque:
+            outputs = tuple((values[v].shape, values[v].dtype.value) for v in op.outputs)
+            attrs = (*attrs, ("outputs", outputs))
+        return OpQuery(op.op, inputs, attrs, config, request)
+
+    def constraints(
+        self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
+    ) -> OpConstraints:
+        """The OpModel's answer, with the plan's L1 limit applied to operands plus the op's own peak."""
+        answer = self.model.constraints(self.query(op, operands, config, request))
+        if answer.valid:
+            need = self.operand_bytes(op, operands) + answer.peak_bytes
+            if need > self.l1_limit_bytes:
+                message = f"needs {need} B of L1 per core, the limit is {self.l1_limit_bytes} B"
+                answer = OpConstraints.rejected(Rejection.OOM_L1, message)
+        if not answer.valid:
+            self.rejections.setdefault(op.id, Counter())[answer.error or "refused"] += 1
+        return answer
+
+    def produced(
+        self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
+    ) -> TensorLayout | None:
+        """Layout of the first result, None when refused or too large."""
+        answer = self.constraints(op, operands, config, request)
+        return answer.outputs[0].layout if answer.valid else None
+
+    def cost(
+        self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
+    ) -> OpCost:
+        return self.model.cost(self.query(op, operands, config, request))
+
+    def operand_bytes(self, op: Op, operands: Sequence[TensorLayout]) -> int:
+        """L1 bytes per core of the operands; a value read twice counts once."""
+        total = 0
+        for v, layout in dict(zip(op.inputs, operands, strict=True)).items():
+            total += self.value_bytes(v, layout)
+        return total
+
+    def value_bytes(self, value_id: str, layout: TensorLayout) -> int:
+        value = self.graph.value(value_id)
+        return l1_bytes_per_core(value.shape, value.dtype, layout, self.model.device)
+
+    # -- copies ------------------------------------------------------------------------------------
+    def copy_query(self, value_id: str, source: TensorLayout, target: TensorLayout) -> OpQuery:
+        value = self.graph.value(value_id)
+        return OpQuery(_COPY, (TensorSpec(value.shape, value.dtype, source),), (), None, target.memory)
+
+    def copy_accepted(self, value_id: str, source: TensorLayout, target: TensorLayout) -> bool:
+        """Whether `to_memory_config` can make this copy within the L1 limit."""
+        answer = self.model.constraints(self.copy_query(value_id, source, target))
+        need = self.value_bytes(value_id, source) + answer.peak_bytes
+        return answer.valid and need <= self.l1_limit_bytes and answer.outputs[0].layout == target
+
+    def copy_ns(self, value_id: str, source: TensorLayout, target: TensorLayout) -> int:
+        """Predicted time of a copy between memory configs; 0 when nothing moves."""
+        return 0 if source == target else self.model.runtime_ns(self.copy_query(value_id, source, target))
+
+    def is_weight(self, value_id: str) -> bool:
+        return self.graph.value(value_id).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT)
