@@ -1,0 +1,280 @@
+"""ShardSolver: one config per op of an L1 chain, compatible along every edge, with the most cores.
+
+The algorithm of the design's section 3.3, after tt-mlir's `ShardSolver`:
+
+1. entry ops: configs that accept the external (DRAM interleaved) operand, else a reshard at the entry;
+2. edges in schedule order: PathSet of compatible config pairs among those alive; if there is none, a
+   reshard, after which every live producer config pairs with every consumer config the reshard enables;
+3. after each edge, propagation in both directions to the fixed point;
+4. accumulated core usage backward, selection forward: highest usage, then tie rank, then index.
+
+Where an op has several operands inside the chain, arc consistency does not decide feasibility and the
+shares of step 4 are only a bound; there step 4 is a branch and bound over the same propagation
+(`optimizer.solver.branch_and_bound`), exact up to a node limit that the status reports.
+
+Differences from tt-mlir: no limit on the number of configs; exact usage instead of `float`; an edge whose
+direct paths contradict the rest of the chain is resharded too, not only one that has none; a preferred
+layout of the last op restricts that op instead of being picked greedily first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optimizer.errors import StateError
+from optimizer.solver.bitset import contains, indices_of
+from optimizer.solver.branch_and_bound import DEFAULT_NODE_LIMIT, SearchResult, search_max_cores
+from optimizer.solver.core_usage import AccumulatedUsage, accumulate_core_usage, usage_scales
+from optimizer.solver.path_network import PathNetwork
+from optimizer.solver.problem import (
+    ChainInfeasible,
+    ChainProblem,
+    ChainResult,
+    ChainSolution,
+    EdgeMode,
+    EdgeOracle,
+    Failure,
+    ReshardOption,
+    ReshardStrategy,
+    SolveStats,
+    SolveStatus,
+    choose_reshard,
+)
+
+
+class ShardSolver:
+    """Solves one chain. `solve()` does everything; `resolve()` and then `remaining`, `set` and
+    `accumulated_core_usage` give the stages one by one. One instance serves one solve."""
+
+    def __init__(
+        self,
+        problem: ChainProblem,
+        oracle: EdgeOracle,
+        *,
+        strategy: ReshardStrategy = ReshardStrategy.REACTIVE,
+        node_limit: int = DEFAULT_NODE_LIMIT,
+    ) -> None:
+        self._problem = problem
+        self._oracle = oracle
+        self._strategy = strategy
+        self._node_limit = node_limit
+        self._network = PathNetwork(problem, problem.initial_masks())
+        self._scales = usage_scales(problem)
+        self._modes: list[EdgeMode | None] = [None] * len(problem.edges)
+        self._direct_rows: list[Sequence[int]] = [()] * len(problem.edges)
+        self._options: list[Sequence[ReshardOption]] = [()] * len(problem.edges)
+        self._entry_options: dict[int, Sequence[ReshardOption]] = {}
+        self._stats = SolveStats()
+        self._resolved = False
+
+    def solve(self) -> ChainResult:
+        """Resolve the constraints and select; never raises for an infeasible chain."""
+        failure = self.resolve()
+        if failure is not None:
+            return failure
+        live = tuple(self._network.masks)
+        found, honoured = self._select()
+        self._stats = replace(self._stats, search_nodes=found.nodes, propagations=self._network.updates)
+        if found.configs is None:
+            if found.complete:
+                return self._infeasible(Failure.SEARCH)
+            return replace(self._infeasible(Failure.LIMIT), status=SolveStatus.UNKNOWN)
+        return self._solution(found, honoured, live)
+
+    def resolve(self) -> ChainInfeasible | None:
+        """Build and propagate every edge. None on success."""
+        if self._resolved:
+            raise StateError("this chain is already resolved")
+        self._resolved = True
+        for op, mask in enumerate(self._network.masks):
+            if not mask:
+                return self._infeasible(Failure.NO_CONFIG, op=op)
+        for op in self._problem.entries:
+            if not self._preprocess_entry(op):
+                return self._infeasible(Failure.ENTRY, op=op)
+        for index in self._problem.resolution_order:
+            failure = self._build_edge(index)
+            if failure is not None:
+                return self._infeasible(failure, edge_index=index)
+        self._stats = replace(self._stats, paths_left=self._network.count_paths())
+        return None
+
+    def remaining(self, op: int) -> int:
+        """Set of the op's configs still alive."""
+        return self._network.masks[op]
+
+    def set(self, op: int, config: int) -> bool:
+        """Choose a live config and propagate. False (and no change) if that leaves an edge without paths."""
+        if not contains(self._network.masks[op], config):
+            raise StateError(f"config {config} of op {op} is not alive")
+        before = self._network.snapshot()
+        if self._network.set(op, config) is None:
+            return True
+        self._network.restore(before)
+        return False
+
+    def accumulated_core_usage(self) -> AccumulatedUsage:
+        """Accumulated usage of the configs alive; only after a successful `resolve`."""
+        network = self._network
+        return accumulate_core_usage(self._problem, network.masks, network.path_sets, self._scales)
+
+    @property
+    def modes(self) -> tuple[EdgeMode | None, ...]:
+        """Per edge: direct, resharded or either; None where resolution did not get that far."""
+        return tuple(self._modes)
+
+    def _preprocess_entry(self, op: int) -> bool:
+        """Seed 3.3.5: narrow an entry op to configs that can read the external operand."""
+        live = self._network.masks[op]
+        if op not in self._problem.always_reshard_entry:
+            self._count(oracle_calls=1)
+            accepted = self._oracle.external(op, live) & live
+            if accepted:
+                self._network.masks[op] = accepted
+                return True
+        self._count(oracle_calls=1)
+        options = self._oracle.external_reshards(op, live)
+        enabled = 0
+        for option in options:
+            enabled |= option.enables & live if contains(option.producers, 0) else 0
+        self._entry_options[op] = options
+        self._network.masks[op] = enabled
+        return enabled != 0
+
+    def _build_edge(self, index: int) -> Failure | None:
+        """Seed 3.3.4: PathSet of one edge, with a reshard if direct paths are not enough."""
+        direct: Sequence[int] = ()
+        if index not in self._problem.forced_reshards:
+            direct = self._query_direct(index)
+        has_direct = any(direct)
+        if self._strategy is ReshardStrategy.REACTIVE and has_direct:
+            before = self._network.snapshot()
+            if self._add_paths(index, direct):
+                self._modes[index] = EdgeMode.DIRECT
+                self._direct_rows[index] = direct
+                return None
+            self._network.restore(before)
+        bridged = self._query_reshards(index)
+        if self._strategy is ReshardStrategy.EVERYWHERE and has_direct:
+            bridged = [a | b for a, b in zip(direct, bridged, strict=True)]
+            self._direct_rows[index] = direct
+            self._modes[index] = EdgeMode.EITHER
+        elif any(bridged):
+            self._modes[index] = EdgeMode.RESHARD
+        if not any(bridged):
+            return Failure.PROPAGATION if has_direct else Failure.NO_PATH
+        return None if self._add_paths(index, bridged) else Failure.PROPAGATION
+
+    def _add_paths(self, index: int, rows: Sequence[int]) -> bool:
+        self._count(paths_built=sum(row.bit_count() for row in rows))
+        return self._network.add_paths(index, rows) is None
+
+    def _query_direct(self, index: int) -> list[int]:
+        edge = self._problem.edges[index]
+        producers, consumers = self._network.masks[edge.producer], self._network.masks[edge.consumer]
+        self._count(oracle_calls=1)
+        rows = self._oracle.paths(edge, producers, consumers)
+        if len(rows) != self._problem.config_counts[edge.producer]:
+            raise StateError(f"the oracle gave {len(rows)} rows for edge {index}, one per producer config is needed")
+        return [row & consumers if contains(producers, config) else 0 for config, row in enumerate(rows)]
+
+    def _query_reshards(self, index: int) -> list[int]:
+        """Rows after a reshard; remembers the options for the final choice of the layout."""
+        edge = self._problem.edges[index]
+        producers, consumers = self._network.masks[edge.producer], self._network.masks[edge.consumer]
+        self._count(oracle_calls=1)
+        self._options[index] = self._oracle.reshards(edge, producers, consumers)
+        rows = [0] * self._problem.config_counts[edge.producer]
+        for option in self._options[index]:
+            enables = option.enables & consumers
+            if enables:
+                for config in indices_of(option.producers & producers):
+                    rows[config] |= enables
+        return rows
+
+    def _select(self) -> tuple[SearchResult, bool | None]:
+        """Selection among the last op's preferred configs first, if there are any."""
+        preferred = self._problem.preferred_last_mask
+        if preferred is None:
+            return self._select_max_cores(), None
+        last = self._problem.num_ops - 1
+        before = self._network.snapshot()
+        if preferred & self._network.masks[last] and self._network.restrict(last, preferred) is None:
+            found = self._select_max_cores()
+            if found.configs is not None:
+                return found, True
+            self._network.restore(before)
+            return self._select_max_cores(), False
+        self._network.restore(before)
+        return self._select_max_cores(), False
+
+    def _select_max_cores(self) -> SearchResult:
+        if not self._problem.is_forest:
+            return search_max_cores(self._problem, self._network, self._scales, self._node_limit)
+        usage = self.accumulated_core_usage()
+        configs = self._select_forward(usage)
+        return SearchResult(tuple(configs), complete=True, bound=usage.bound, nodes=0)
+
+    def _select_forward(self, usage: AccumulatedUsage) -> list[int]:
+        """Highest accumulated usage among the configs on a path from the producer's choice.
+
+        With one operand edge per op the network is a forest, every arc-consistent config extends to a
+        solution downstream, and the PathSet row of the producer's choice is all that `set` would leave.
+        """
+        problem, configs = self._problem, list[int]()
+        for op in range(problem.num_ops):
+            candidates = self._network.masks[op]
+            for index in problem.operand_edges[op]:
+                paths = self._network.path_sets[index]
+                candidates &= paths[configs[problem.edges[index].producer]] if paths else 0
+            values = usage.scaled[op]
+            ranked = ((-values[config], problem.tie_key(op, config)) for config in indices_of(candidates))
+            configs.append(min(ranked)[1][1])
+        return configs
+
+    def _solution(self, found: SearchResult, honoured: bool | None, live: tuple[int, ...]) -> ChainSolution:
+        if found.configs is None or None in self._modes:
+            raise StateError("no solution to report")
+        configs = found.configs
+        edges: list[int | None] = []
+        for index, edge in enumerate(self._problem.edges):
+            producer, consumer = configs[edge.producer], configs[edge.consumer]
+            rows = self._direct_rows[index]
+            is_direct = bool(rows) and contains(rows[producer], consumer)
+            edges.append(None if is_direct else choose_reshard(self._options[index], producer, consumer))
+        entries = tuple(
+            (op, choose_reshard(self._entry_options[op], 0, configs[op]) if op in self._entry_options else None)
+            for op in self._problem.entries
+        )
+        return ChainSolution(
+            status=SolveStatus.OPTIMAL if found.complete else SolveStatus.FEASIBLE,
+            configs=configs,
+            edge_reshards=tuple(edges),
+            entry_reshards=entries,
+            core_usage=self._problem.total_cores(configs),
+            bound=found.bound.__floor__(),
+            modes=tuple(mode for mode in self._modes if mode is not None),
+            live=live,
+            preferred_last_honoured=honoured,
+            stats=self._stats,
+        )
+
+    def _infeasible(self, failure: Failure, *, op: int | None = None, edge_index: int | None = None) -> ChainInfeasible:
+        edge = None if edge_index is None else self._problem.edges[edge_index]
+        return ChainInfeasible(
+            status=SolveStatus.INFEASIBLE,
+            failure=failure,
+            op=edge.consumer if edge is not None else op,
+            edge=edge,
+            edge_index=edge_index,
+            modes=tuple(self._modes),
+            stats=replace(self._stats, propagations=self._network.updates),
+        )
+
+    def _count(self, *, oracle_calls: int = 0, paths_built: int = 0) -> None:
+        self._stats = replace(
+            self._stats,
+            oracle_calls=self._stats.oracle_calls + oracle_calls,
+            paths_built=self._stats.paths_built + paths_built,
+        )
