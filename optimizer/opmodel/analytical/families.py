@@ -1,0 +1,76 @@
+"""Which rule judges which op."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, UNARY_PARAMS, opdef
+from optimizer.opmodel.analytical import (
+    attention,
+    conv,
+    eltwise,
+    embedding,
+    generic,
+    matmul,
+    memory,
+    movement,
+    norm,
+    pool,
+    reduction,
+    softmax,
+)
+from optimizer.opmodel.analytical.case import Family
+
+_FAMILIES: dict[str, Family] = {
+    **{f"ttnn.{n}": eltwise.unary for n in (*UNARY, *UNARY_PARAMS)},
+    **{f"ttnn.{n}": eltwise.binary for n in BINARY},
+    **{f"ttnn.{n}": eltwise.ternary for n in ("where", "addcmul", "addcdiv", "lerp", "mac")},
+    "ttnn.typecast": eltwise.typecast,
+    "ttnn.clone": eltwise.clone,
+    "ttnn.matmul": matmul.matmul,
+    "ttnn.linear": matmul.matmul,
+    "ttnn.conv2d": conv.conv2d,
+    "ttnn.max_pool2d": pool.pool2d,
+    "ttnn.avg_pool2d": pool.pool2d,
+    "ttnn.upsample": pool.upsample,
+    "ttnn.softmax": softmax.softmax,
+    "ttnn.attention_softmax": softmax.attention_softmax,
+    "ttnn.layer_norm": norm.layer_norm,
+    "ttnn.rms_norm": norm.layer_norm,
+    "ttnn.group_norm": norm.group_norm,
+    "ttnn.batch_norm": norm.batch_norm,
+    **{f"ttnn.{n}": reduction.reduce for n in REDUCTIONS if n != "prod"},
+    "ttnn.reshape": movement.reshape,
+    "ttnn.unsqueeze": movement.unsqueeze,
+    "ttnn.permute": movement.permute,
+    "ttnn.transpose": movement.transpose,
+    "ttnn.concat": movement.concat,
+    "ttnn.slice": movement.slice_,
+    "ttnn.split": movement.split,
+    "ttnn.pad": movement.pad,
+    "ttnn.repeat": movement.repeat,
+    "ttnn.embedding": embedding.embedding,
+    "ttnn.to_layout": memory.to_layout,
+    "ttnn.tilize": memory.tilize,
+    "ttnn.tilize_with_zero_padding": memory.tilize_with_zero_padding,
+    "ttnn.untilize": memory.untilize,
+    "ttnn.to_memory_config": memory.to_memory_config,
+    "ttnn.interleaved_to_sharded": memory.interleaved_to_sharded,
+    "ttnn.sharded_to_interleaved": memory.sharded_to_interleaved,
+    "ttnn.reshard": memory.reshard,
+    "ttnn.scaled_dot_product_attention": attention.sdpa,
+    "ttnn.split_query_key_value_and_split_heads": attention.split_heads,
+    "ttnn.nlp_create_qkv_heads": attention.split_heads,
+    "ttnn.concatenate_heads": attention.concatenate_heads,
+    "ttnn.nlp_concat_heads": attention.concatenate_heads,
+    "ttnn.rotary_embedding": attention.rotary_embedding,
+}
+
+
+@lru_cache(maxsize=4096)
+def family(op: str) -> Family:
+    """The rule of an op: its own, else interleaved only, else (unknown to the vocabulary) opaque."""
+    own = _FAMILIES.get(op)
+    if own is not None:
+        return own
+    return generic.opaque if opdef(op).opaque else generic.interleaved_only

@@ -1,0 +1,80 @@
+"""Ops without measured data, and opaque ops: interleaved operands and results only."""
+
+from __future__ import annotations
+
+from optimizer.errors import TtoptError
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Op
+from optimizer.ir.opdef import DTypeRule, OpDef, Page
+from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.memory_config import PageLayout
+from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
+from optimizer.opmodel.analytical.tensors import DRAM_MEMORY
+from optimizer.opmodel.base import TensorSpec
+
+
+def result_shapes(case: Case) -> tuple[tuple[int, ...], ...]:
+    """Output shapes by the vocabulary's rule; refused when the inputs do not fit."""
+    row = opdef(case.query.op)
+    op = Op(case.query.op, case.query.op, (), (), case.attrs)
+    try:
+        return row.infer_shapes(op, tuple(t.shape for t in case.inputs))
+    except TtoptError as error:
+        refuse(error.message)
+
+
+def result_dtypes(case: Case, row: OpDef, count: int) -> tuple[DType, ...]:
+    """Element types by the vocabulary's rule; a requested type wins for single results."""
+    if case.query.output_dtype is not None and count == 1:
+        return (case.query.output_dtype,)
+    if row.dtype is DTypeRule.ATTR:
+        return (DType(str(case.attrs.get("dtype", "bf16"))),) * count
+    if row.dtype is DTypeRule.U32:
+        return (DType.U32,) * count
+    if row.dtype is DTypeRule.FIRST_U16:
+        return (case.x.dtype, DType.U16)[:count]
+    index = 1 if row.dtype is DTypeRule.SECOND else 0
+    return (case.inputs[index].dtype,) * count
+
+
+def result_page(case: Case, row: OpDef) -> PageLayout:
+    if row.output_page is Page.ROW_MAJOR:
+        return PageLayout.ROW_MAJOR
+    if row.output_page is Page.ANY and case.inputs:
+        return case.x.layout.page_layout
+    return PageLayout.TILE
+
+
+def interleaved_only(case: Case) -> Usage:
+    """Any interleaved operands; interleaved result, DRAM or as operand 0 when nothing is requested."""
+    row = opdef(case.query.op)
+    for tensor in case.inputs:
+        need(not tensor.layout.is_sharded, f"{case.query.op}: sharded operands are not supported")
+    memory = case.output
+    if memory is None:
+        memory = case.x.layout.memory if case.inputs and not case.x.layout.is_host else DRAM_MEMORY
+    need(not memory.is_sharded, f"{case.query.op}: sharded output is not supported")
+    shapes = result_shapes(case)
+    page = result_page(case, row)
+    dtypes = result_dtypes(case, row, len(shapes))
+    outputs = tuple(case.result(s, d, memory, page) for s, d in zip(shapes, dtypes, strict=True))
+    cb = sum(2 * _unit(case, t) for t in (*case.inputs, *outputs) if not t.layout.is_host)
+    return Usage(outputs, cb=cb, cores=case.device.num_cores)
+
+
+def _unit(case: Case, tensor: TensorSpec) -> int:
+    """Bytes moved at once: a tile, or a row of a row-major tensor."""
+    if tensor.layout.is_tile:
+        return tensor.dtype.tile_bytes
+    return tensor.shape[-1] * tensor.dtype.element_bytes if tensor.shape else 32
+
+
+def opaque(case: Case) -> Usage:
+    """An op nobody knows lives in DRAM; its results are not described."""
+    for tensor in case.inputs:
+        need(tensor.layout.is_dram or tensor.layout.is_host, f"{case.query.op} is opaque: operands must be in DRAM")
+        need(not tensor.layout.is_sharded, f"{case.query.op} is opaque: operands must be interleaved")
+    memory = case.output
+    fits = memory is None or memory == DRAM_MEMORY
+    need(fits, f"{case.query.op} is opaque: its result must be DRAM interleaved")
+    return Usage((), cb=0, cores=case.device.num_cores)

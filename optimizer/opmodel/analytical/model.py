@@ -1,0 +1,108 @@
+"""`AnalyticalOpModel`: the OpModel protocol answered by formulas.
+
+A query passes four gates: every device operand can exist, the op's family accepts it (see `families`),
+the buffers fit below the circular-buffer limit, and operands plus the op's peak fit in the L1 bank.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from optimizer.device import DeviceSpec
+from optimizer.ir.opdef import REQUIRED
+from optimizer.ir.vocabulary import opdef
+from optimizer.opmodel.analytical.case import Case, Refused, Usage
+from optimizer.opmodel.analytical.cost import CostModel
+from optimizer.opmodel.analytical.families import family
+from optimizer.opmodel.analytical.tensors import dram_bank_bytes, l1_bytes, spec_problem
+from optimizer.opmodel.base import OpConstraints, OpCost, OpQuery, Rejection
+
+
+@lru_cache(maxsize=4096)
+def _defaults(op: str) -> dict[str, Any]:
+    return {k: v for k, v in opdef(op).attrs.items() if v is not REQUIRED}
+
+
+class AnalyticalOpModel:
+    """tt-metal's acceptance rules and sizes as formulas, and a roofline for time."""
+
+    name = "analytical"
+
+    def __init__(self, device: DeviceSpec, l1_small_bytes: int) -> None:
+        self.device = device
+        self.l1_small_bytes = l1_small_bytes
+        self._bank = device.l1_bank_bytes(l1_small_bytes)
+        self._cost = CostModel(device)
+
+    def constraints(self, query: OpQuery) -> OpConstraints:
+        """Whether tt-metal would run the op on an otherwise empty L1, and what it then takes."""
+        try:
+            used = self._input_bytes(query)
+            usage = self._usage(query)
+            return self._fitted(used, usage)
+        except Refused as refused:
+            return OpConstraints.rejected(refused.kind, refused.message)
+
+    def cost(self, query: OpQuery) -> OpCost:
+        """Predicted time and DRAM traffic of a query that `constraints` accepts."""
+        try:
+            usage = self._usage(query)
+        except Refused:
+            usage = Usage((), cores=1)
+        return self._cost.cost(query, usage)
+
+    def runtime_ns(self, query: OpQuery) -> int:
+        return self.cost(query).time_ns
+
+    def _usage(self, query: OpQuery) -> Usage:
+        attrs = _defaults(query.op)
+        if query.attrs:
+            attrs = {**attrs, **dict(query.attrs)}
+        return family(query.op)(Case(query, self.device, attrs, self.l1_small_bytes))
+
+    def _input_bytes(self, query: OpQuery) -> int:
+        """L1 bytes per core that the operands take; refused when one of them cannot exist."""
+        used = 0
+        for tensor in query.inputs:
+            layout = tensor.layout
+            if layout.is_host:
+                continue
+            problem = spec_problem(tensor, self.device)
+            if problem is not None:
+                raise Refused(problem)
+            if layout.is_l1:
+                used += l1_bytes(tensor, self.device)
+            elif dram_bank_bytes(tensor, self.device) > self.device.dram_bank_bytes:
+                raise Refused("Out of Memory: DRAM operand does not fit", Rejection.OOM_DRAM)
+        if used > self._bank:
+            raise Refused(f"Out of Memory: operands need {used} B of {self._bank} B per bank", Rejection.OOM_L1)
+        return used
+
+    def _fitted(self, used: int, usage: Usage) -> OpConstraints:
+        """The answer for accepted usage, or the rejection that lack of room gives."""
+        tensors = usage.l1
+        if tensors is None:
+            tensors = sum(l1_bytes(t, self.device) for t in usage.outputs)
+        peak = usage.cb + tensors if usage.peak is None else usage.peak
+        if used + tensors > self._bank:
+            text = f"Out of Memory: {used} B of operands and {tensors} B of results exceed {self._bank} B per bank"
+            raise Refused(text, Rejection.OOM_L1)
+        if usage.cb > self.device.cb_limit_bytes:
+            top = usage.cb + self.device.cb_base_bytes
+            text = f"Statically allocated circular buffers grow to {top} B beyond {self.device.worker_l1_bytes} B"
+            raise Refused(text, Rejection.CB_TOO_BIG)
+        if used + peak > self._bank:
+            text = f"Statically allocated circular buffers ({usage.cb} B) clash with L1 buffers ({used + tensors} B)"
+            raise Refused(text, Rejection.CB_CLASH)
+        for tensor in usage.outputs:
+            if tensor.layout.is_dram and dram_bank_bytes(tensor, self.device) > self.device.dram_bank_bytes:
+                raise Refused("Out of Memory: DRAM result does not fit", Rejection.OOM_DRAM)
+        return OpConstraints(
+            valid=True,
+            outputs=usage.outputs,
+            cb_bytes=usage.cb,
+            l1_peak_bytes=tensors,
+            peak_bytes=peak,
+            cores=max(1, usage.cores),
+        )

@@ -1,0 +1,144 @@
+"""Rules any device tensor must meet, whatever op it meets, and its size in L1.
+
+Source: tt-metal `TensorSpec`/`TensorLayout` validation; the messages are tt-metal's own.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from optimizer.device import DeviceSpec
+from optimizer.layouts.memory_config import (
+    BufferType,
+    MemoryConfig,
+    PageLayout,
+    ShardOrientation,
+    ShardSpec,
+    TensorLayout,
+    TensorMemoryLayout,
+)
+from optimizer.layouts.tiling import TILE, ceil_div, l1_bytes_per_core, physical_shape, tensor_bytes
+from optimizer.opmodel.base import TensorSpec
+
+HEIGHT = TensorMemoryLayout.HEIGHT_SHARDED
+WIDTH = TensorMemoryLayout.WIDTH_SHARDED
+BLOCK = TensorMemoryLayout.BLOCK_SHARDED
+INTERLEAVED = TensorMemoryLayout.INTERLEAVED
+DRAM_MEMORY = MemoryConfig(INTERLEAVED, BufferType.DRAM)
+L1_MEMORY = MemoryConfig(INTERLEAVED, BufferType.L1)
+TILED = PageLayout.TILE
+ROWS = PageLayout.ROW_MAJOR
+
+
+@lru_cache(maxsize=65536)
+def rectangles_cores(ranges: tuple[tuple[int, int, int, int], ...]) -> int:
+    return sum((x1 - x0 + 1) * (y1 - y0 + 1) for x0, y0, x1, y1 in ranges)
+
+
+@lru_cache(maxsize=65536)
+def bounding_box(spec: ShardSpec) -> tuple[int, int]:
+    """(rows, columns) of the smallest rectangle that holds the shard cores."""
+    ranges = spec.core_ranges
+    rows = max(r[3] for r in ranges) - min(r[1] for r in ranges) + 1
+    columns = max(r[2] for r in ranges) - min(r[0] for r in ranges) + 1
+    return (rows, columns)
+
+
+def _grid_problem(spec: ShardSpec, device: DeviceSpec, buffer: BufferType) -> str | None:
+    """A shard core that does not exist, or an impossible rectangle list."""
+    rows, columns = device.grid_yx if buffer is BufferType.L1 else (1, device.dram_banks)
+    for x0, y0, x1, y1 in spec.core_ranges:
+        if x0 < 0 or y0 < 0 or x1 < x0 or y1 < y0:
+            return f"Invalid core range ({x0}, {y0}) - ({x1}, {y1})"
+        if x1 >= columns or y1 >= rows:
+            where = "L1" if buffer is BufferType.L1 else "DRAM"
+            return f"Invalid shard grid: shard core ({x1}, {y1}) has no {where} bank on this device"
+    if not spec.core_ranges:
+        return "Invalid shard grid: no cores"
+    return None
+
+
+def _count_problem(kind: TensorMemoryLayout, spec: ShardSpec, shards: tuple[int, int]) -> str | None:
+    """More shards than cores to hold them."""
+    tall, wide = shards
+    if kind is HEIGHT and tall > spec.num_cores:
+        return f"Number of shards along height {tall} must not exceed number of cores {spec.num_cores}"
+    if kind is WIDTH and wide > spec.num_cores:
+        return f"Number of shards along width {wide} must not exceed number of cores {spec.num_cores}"
+    if kind is not BLOCK:
+        return None
+    if len(spec.core_ranges) != 1:
+        return "Shard grid must be one full contiguous core grid for block sharded"
+    grid_rows, grid_columns = bounding_box(spec)
+    if spec.orientation is ShardOrientation.COL_MAJOR:
+        grid_rows, grid_columns = grid_columns, grid_rows
+    order = "row" if spec.orientation is ShardOrientation.ROW_MAJOR else "column"
+    if tall > grid_rows:
+        return f"Number of shards along height {tall} must not exceed number of rows {grid_rows} for {order} major"
+    if wide > grid_columns:
+        return f"Number of shards along width {wide} must not exceed number of columns {grid_columns} for {order} major"
+    return None
+
+
+@lru_cache(maxsize=262144)
+def spec_problem(tensor: TensorSpec, device: DeviceSpec) -> str | None:
+    """Why no such tensor can exist on the device, in tt-metal's words; None when it can."""
+    layout = tensor.layout
+    if layout.page_layout is ROWS and tensor.dtype.is_block_float:
+        return f"{tensor.dtype.value} requires tile layout"
+    if not layout.is_sharded:
+        return None
+    spec = layout.shard_spec
+    if spec is None:
+        return "bad optional access: a sharded tensor needs a shard spec"
+    height, width = spec.shape
+    if height <= 0 or width <= 0:
+        return f"Shard shape ({height}, {width}) must be positive"
+    problem = _grid_problem(spec, device, layout.memory.buffer_type)
+    if problem is not None:
+        return problem
+    if layout.is_tile and (height % TILE or width % TILE):
+        return f"Physical shard shape ({height}, {width}) must be tile {{32, 32}} sized!"
+    rows, columns = physical_shape(tensor.shape, layout.page_layout)
+    kind = layout.memory_layout
+    if kind is HEIGHT and width != columns:
+        return f"Shard width {width} must match physical width {columns} for height sharded"
+    if kind is WIDTH and height != rows:
+        return f"Shard height {height} must match physical height {rows} for width sharded"
+    return _count_problem(kind, spec, (ceil_div(rows, height), ceil_div(columns, width)))
+
+
+@lru_cache(maxsize=262144)
+def l1_bytes(tensor: TensorSpec, device: DeviceSpec) -> int:
+    """L1 bytes per core of a tensor that passed `spec_problem`; 0 unless it lives in L1."""
+    return l1_bytes_per_core(tensor.shape, tensor.dtype, tensor.layout, device)
+
+
+@lru_cache(maxsize=262144)
+def dram_bank_bytes(tensor: TensorSpec, device: DeviceSpec) -> int:
+    """Bytes of the fullest DRAM bank."""
+    layout = tensor.layout
+    if not layout.is_dram:
+        return 0
+    spec = layout.shard_spec
+    if spec is not None:
+        height, width = spec.shape
+        if layout.is_tile:
+            return ceil_div(height, TILE) * ceil_div(width, TILE) * tensor.dtype.tile_bytes
+        return height * width * tensor.dtype.element_bytes
+    total = tensor_bytes(tensor.shape, tensor.dtype, layout.page_layout)
+    columns = physical_shape(tensor.shape, layout.page_layout)[1]
+    page = tensor.dtype.tile_bytes if layout.is_tile else columns * tensor.dtype.element_bytes
+    return ceil_div(total // max(1, page), device.dram_banks) * page
+
+
+@lru_cache(maxsize=65536)
+def tiles(shape: tuple[int, ...]) -> tuple[int, int]:
+    """(rows, columns) of a shape in tiles, leading dims folded into rows after padding."""
+    rows, columns = physical_shape(shape, TILED)
+    return (rows // TILE, columns // TILE)
+
+
+def like(tensor: TensorSpec, memory: MemoryConfig) -> TensorSpec:
+    """The same tensor somewhere else."""
+    return TensorSpec(tensor.shape, tensor.dtype, TensorLayout(tensor.layout.page_layout, memory))

@@ -1,0 +1,114 @@
+"""`CachedOpModel`: any backend behind a bounded memory, with counts and times per stage.
+
+A query compares by content, so it is the key; the wrapper holds the most recently used answers and says,
+for the `timings` of a result, how often and for how long each stage asked the backend itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from optimizer.device import DeviceSpec
+from optimizer.errors import OptionError
+from optimizer.opmodel.base import OpConstraints, OpCost, OpModel, OpQuery
+
+DEFAULT_ENTRIES = 500_000
+
+
+@dataclass(slots=True)
+class StageStatistics:
+    """Questions of one stage: how many, how many went to the backend, and the seconds spent there."""
+
+    calls: int = 0
+    misses: int = 0
+    seconds: float = 0.0
+
+    @property
+    def hits(self) -> int:
+        return self.calls - self.misses
+
+    def to_json(self) -> dict[str, Any]:
+        return {"calls": self.calls, "hits": self.hits, "misses": self.misses, "seconds": round(self.seconds, 6)}
+
+
+class CachedOpModel:
+    """An OpModel that remembers the answers of another one. Not for several threads at once."""
+
+    def __init__(self, backend: OpModel, max_entries: int = DEFAULT_ENTRIES) -> None:
+        if max_entries <= 0:
+            raise OptionError(f"'max_entries' must be positive, got {max_entries}")
+        self.backend = backend
+        self.name: str = backend.name
+        self.device: DeviceSpec = backend.device
+        self.l1_small_bytes: int = backend.l1_small_bytes
+        self._max_entries = max_entries
+        self._constraints: OrderedDict[OpQuery, OpConstraints] = OrderedDict()
+        self._costs: OrderedDict[OpQuery, OpCost] = OrderedDict()
+        self._stages: dict[str, StageStatistics] = {}
+        self._current = self._stage("other")
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count the questions asked inside the `with` block under `name`; stages nest."""
+        outer = self._current
+        self._current = self._stage(name)
+        try:
+            yield
+        finally:
+            self._current = outer
+
+    @property
+    def statistics(self) -> dict[str, StageStatistics]:
+        """Stage -> statistics, in order of name, stages that asked nothing left out."""
+        return {k: v for k, v in sorted(self._stages.items()) if v.calls}
+
+    def statistics_json(self) -> dict[str, Any]:
+        """The statistics as the `timings` section of a result holds them."""
+        return {name: stage.to_json() for name, stage in self.statistics.items()}
+
+    def __len__(self) -> int:
+        """Answers held."""
+        return len(self._constraints) + len(self._costs)
+
+    def constraints(self, query: OpQuery) -> OpConstraints:
+        stage = self._current
+        stage.calls += 1
+        found = self._constraints.get(query)
+        if found is not None:
+            self._constraints.move_to_end(query)
+            return found
+        start = time.perf_counter()
+        answer = self.backend.constraints(query)
+        stage.seconds += time.perf_counter() - start
+        stage.misses += 1
+        self._constraints[query] = answer
+        if len(self._constraints) > self._max_entries:
+            self._constraints.popitem(last=False)
+        return answer
+
+    def cost(self, query: OpQuery) -> OpCost:
+        stage = self._current
+        stage.calls += 1
+        found = self._costs.get(query)
+        if found is not None:
+            self._costs.move_to_end(query)
+            return found
+        start = time.perf_counter()
+        answer = self.backend.cost(query)
+        stage.seconds += time.perf_counter() - start
+        stage.misses += 1
+        self._costs[query] = answer
+        if len(self._costs) > self._max_entries:
+            self._costs.popitem(last=False)
+        return answer
+
+    def runtime_ns(self, query: OpQuery) -> int:
+        return self.cost(query).time_ns
+
+    def _stage(self, name: str) -> StageStatistics:
+        return self._stages.setdefault(name, StageStatistics())

@@ -1,0 +1,368 @@
+"""Rows of the tt-metal answer tables: one JSON object is one op with concrete layouts.
+
+`query_from_row` reads the question part of a row (`op`, `attrs`, `inputs`, `request_mem`,
+`request_dtype`); everything measured in the row is ignored. `answer_to_row` writes the contract's answer
+line. The tables spell ops and attributes as tt-metal's Python calls do; the mapping to vocabulary names
+and attributes is the `_OPS` table below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from optimizer.errors import FormatError, UnknownNameError
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Attr
+from optimizer.ir.vocabulary import op_names
+from optimizer.layouts.memory_config import (
+    BufferType,
+    CoreRange,
+    MemoryConfig,
+    PageLayout,
+    ShardOrientation,
+    ShardSpec,
+    TensorLayout,
+    TensorMemoryLayout,
+)
+from optimizer.layouts.op_config import (
+    Conv2dConfig,
+    LayerNormShardedMultiCoreProgramConfig,
+    MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastProgramConfig,
+    MatmulMultiCoreReuseProgramConfig,
+    OpConfig,
+    SDPAProgramConfig,
+)
+from optimizer.opmodel.base import OpConstraints, OpQuery, TensorSpec
+
+Attrs = dict[str, Attr]
+Row = Mapping[str, Any]
+
+_MEMORY_LAYOUTS = {
+    "interleaved": TensorMemoryLayout.INTERLEAVED,
+    "height": TensorMemoryLayout.HEIGHT_SHARDED,
+    "width": TensorMemoryLayout.WIDTH_SHARDED,
+    "block": TensorMemoryLayout.BLOCK_SHARDED,
+}
+_MEMORY_NAMES = {v: k for k, v in _MEMORY_LAYOUTS.items()}
+_PAGES = {"tile": PageLayout.TILE, "rm": PageLayout.ROW_MAJOR}
+_ORIENTATIONS = {"row": ShardOrientation.ROW_MAJOR, "col": ShardOrientation.COL_MAJOR}
+_ORIENTATION_NAMES = {v: k for k, v in _ORIENTATIONS.items()}
+HOST_MEMORY = MemoryConfig(TensorMemoryLayout.INTERLEAVED, BufferType.HOST)
+
+
+def frozen(value: Any) -> Attr:
+    """A JSON value as an attribute: lists and objects become nested tuples."""
+    if isinstance(value, list):
+        return tuple(frozen(v) for v in value)
+    if isinstance(value, dict):
+        return tuple((k, frozen(v)) for k, v in sorted(value.items()))
+    return value  # type: ignore[no-any-return]
+
+
+# -- memory configs --------------------------------------------------------------------------------------
+def virtual_grid_yx(
+    memory_layout: TensorMemoryLayout, ranges: tuple[CoreRange, ...], orientation: ShardOrientation
+) -> tuple[int, int]:
+    """The virtual (rows, columns) that a list of core rectangles stands for under a sharding."""
+    cores = sum((x1 - x0 + 1) * (y1 - y0 + 1) for x0, y0, x1, y1 in ranges)
+    if memory_layout is TensorMemoryLayout.HEIGHT_SHARDED:
+        return (cores, 1)
+    if memory_layout is TensorMemoryLayout.WIDTH_SHARDED:
+        return (1, cores)
+    columns = max(r[2] for r in ranges) - min(r[0] for r in ranges) + 1
+    rows = max(r[3] for r in ranges) - min(r[1] for r in ranges) + 1
+    return (rows, columns) if orientation is ShardOrientation.ROW_MAJOR else (columns, rows)
+
+
+def memory_from_row(record: Row) -> MemoryConfig:
+    """A `{memory_layout, buffer[, shard_shape, grid, orientation]}` object as a MemoryConfig."""
+    layout = _MEMORY_LAYOUTS[record["memory_layout"]]
+    buffer = BufferType(record["buffer"])
+    spec = None
+    if record.get("shard_shape") is not None:
+        ranges = tuple((int(r[0]), int(r[1]), int(r[2]), int(r[3])) for r in record["grid"])
+        orientation = _ORIENTATIONS[record.get("orientation") or "row"]
+        shape = (int(record["shard_shape"][0]), int(record["shard_shape"][1]))
+        spec = ShardSpec(virtual_grid_yx(layout, ranges, orientation), shape, ranges, orientation)
+    return MemoryConfig(layout, buffer, spec)
+
+
+def memory_to_row(memory: MemoryConfig) -> dict[str, Any]:
+    """The inverse of `memory_from_row`."""
+    record: dict[str, Any] = {
+        "memory_layout": _MEMORY_NAMES[memory.memory_layout],
+        "buffer": memory.buffer_type.value,
+    }
+    spec = memory.shard_spec
+    if spec is not None:
+        record["shard_shape"] = list(spec.shape)
+        record["grid"] = [list(r) for r in spec.core_ranges]
+        record["orientation"] = _ORIENTATION_NAMES[spec.orientation]
+    return record
+
+
+def _tensor(record: Row) -> TensorSpec:
+    memory = HOST_MEMORY if record.get("host") else memory_from_row(record)
+    layout = TensorLayout(_PAGES[record["layout"]], memory)
+    return TensorSpec(tuple(int(s) for s in record["shape"]), DType(record["dtype"]), layout)
+
+
+# -- attributes ------------------------------------------------------------------------------------------
+def _plain(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+    return {k: frozen(v) for k, v in attrs.items()}
+
+
+def _renamed(**names: str) -> Callable[[Row, tuple[TensorSpec, ...]], Attrs]:
+    """Attributes under vocabulary names: `_renamed(dims="axes")` reads `axes` as `dims`."""
+    back = {old: new for new, old in names.items()}
+
+    def read(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+        return {back.get(k, k): frozen(v) for k, v in attrs.items()}
+
+    return read
+
+
+def _without(*dropped: str) -> Callable[[Row, tuple[TensorSpec, ...]], Attrs]:
+    def read(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+        return {k: frozen(v) for k, v in attrs.items() if k not in dropped}
+
+    return read
+
+
+def _window(attrs: Row) -> Attrs:
+    pad = attrs["p"]
+    return {
+        "batch_size": attrs["n"],
+        "input_height": attrs["h"],
+        "input_width": attrs["w"],
+        "kernel_size": tuple(attrs["k"]),
+        "stride": tuple(attrs["s"]),
+        "padding": (pad[0], pad[0], pad[1], pad[1]) if len(pad) == 2 else tuple(pad),
+        "dilation": tuple(attrs.get("dil", (1, 1))),
+    }
+
+
+_CONV_FIELDS = (
+    "weights_dtype",
+    "deallocate_activation",
+    "reallocate_halo_output",
+    "act_block_h_override",
+    "act_block_w_div",
+    "reshard_if_not_optimal",
+    "override_sharding_config",
+    "transpose_shards",
+    "enable_act_double_buffer",
+    "enable_weights_double_buffer",
+)
+
+
+def _conv_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+    found = _window(attrs)
+    found.update(in_channels=attrs["cin"], out_channels=attrs["cout"], groups=attrs.get("groups", 1))
+    for key, value in (attrs.get("config") or {}).items():
+        if key not in _CONV_FIELDS and key not in ("shard_layout", "activation", "output_layout"):
+            found[key] = frozen(value)
+    if attrs.get("compute"):
+        found["compute"] = frozen(attrs["compute"])
+    return found
+
+
+def _conv_config(attrs: Row) -> OpConfig:
+    config = attrs.get("config") or {}
+    fields: dict[str, Any] = {k: config[k] for k in _CONV_FIELDS if k in config}
+    if config.get("shard_layout"):
+        fields["shard_layout"] = _MEMORY_LAYOUTS[config["shard_layout"]].value
+    if config.get("activation"):
+        fields["activation"] = config["activation"].lower()
+    if config.get("output_layout"):
+        fields["output_layout"] = _PAGES[config["output_layout"]].value
+    sliced = attrs.get("slice")
+    if sliced == "l1":
+        fields["slice"] = "l1"
+    elif sliced:
+        fields["slice"] = f"dram_{'height' if sliced[0] == 'h' else 'width'}:{int(sliced[1])}"
+    return Conv2dConfig(**fields)
+
+
+def _pool_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+    found = _window(attrs)
+    found.update(channels=attrs["c"], ceil_mode=bool(attrs.get("ceil", False)))
+    if attrs.get("applied_shard_scheme"):
+        found["applied_shard_scheme"] = _MEMORY_LAYOUTS[attrs["applied_shard_scheme"]].value
+    return found
+
+
+def _norm_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+    found: Attrs = {"compute": frozen(attrs["compute"])} if attrs.get("compute") else {}
+    if len(inputs) > 3:
+        found["residual"] = True
+    return found
+
+
+def _group_norm_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+    found = _renamed(num_groups="groups")(attrs, inputs)
+    if "output_layout" in attrs:
+        found["output_layout"] = _PAGES[attrs["output_layout"]].value
+    return found
+
+
+def _slice_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+    step = attrs.get("step")
+    return {
+        "begins": tuple(attrs["begin"]),
+        "ends": tuple(attrs["end"]),
+        "steps": None if step is None else tuple(step),
+    }
+
+
+def _split_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+    size, dim = attrs["size"], attrs["dim"]
+    if isinstance(size, list):
+        return {"sizes": tuple(size), "dim": dim}
+    total = inputs[0].shape[dim]
+    return {"sizes": tuple(min(size, total - at) for at in range(0, total, size)), "dim": dim, "size": size}
+
+
+def _upsample_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+    scale = attrs["scale"]
+    pair = tuple(scale) if isinstance(scale, list) else (scale, scale)
+    return {"scale_factor": pair, "mode": attrs.get("mode", "nearest")}
+
+
+def _heads_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+    return {"num_heads": attrs["heads"], "num_kv_heads": attrs.get("kv"), "transpose_key": attrs.get("tk", True)}
+
+
+def _nlp_heads_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+    return {**_heads_attrs(attrs, inputs), "transpose_key": attrs.get("tk", False)}
+
+
+def _page_attr(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+    return {"layout": _PAGES[attrs.get("layout", "tile")].value}
+
+
+def _sdpa_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
+    return {
+        **_without("program_config", "causal")(attrs, inputs),
+        "is_causal": bool(attrs.get("causal", False)),
+    }
+
+
+_OPS: dict[str, tuple[str, Callable[[Row, tuple[TensorSpec, ...]], Attrs]]] = {
+    "matmul": ("ttnn.matmul", _without("program_config")),
+    "linear": ("ttnn.linear", _without("program_config")),
+    "conv2d": ("ttnn.conv2d", _conv_attrs),
+    "conv_transpose2d": ("ttnn.conv_transpose2d", _conv_attrs),
+    "max_pool2d": ("ttnn.max_pool2d", _pool_attrs),
+    "avg_pool2d": ("ttnn.avg_pool2d", _pool_attrs),
+    "upsample": ("ttnn.upsample", _upsample_attrs),
+    "layer_norm": ("ttnn.layer_norm", _norm_attrs),
+    "rms_norm": ("ttnn.rms_norm", _norm_attrs),
+    "group_norm": ("ttnn.group_norm", _group_norm_attrs),
+    "transpose": ("ttnn.transpose", _renamed(dim0="d0", dim1="d1")),
+    "slice": ("ttnn.slice", _slice_attrs),
+    "split": ("ttnn.split", _split_attrs),
+    "repeat": ("ttnn.repeat", _renamed(repeats="reps")),
+    "repeat_interleave": ("ttnn.repeat_interleave", _renamed(repeats="n")),
+    "embedding": ("ttnn.embedding", _page_attr),
+    "to_layout": ("ttnn.to_layout", _page_attr),
+    "pow_scalar": ("ttnn.pow_scalar", _renamed(exponent="exp")),
+    "sdpa": ("ttnn.scaled_dot_product_attention", _sdpa_attrs),
+    "sdpa_decode": ("ttnn.scaled_dot_product_attention_decode", _plain),
+    "split_qkv": ("ttnn.split_query_key_value_and_split_heads", _heads_attrs),
+    "concat_heads": ("ttnn.concatenate_heads", _plain),
+    "nlp_create_qkv_heads": ("ttnn.nlp_create_qkv_heads", _nlp_heads_attrs),
+}
+"""Row op name -> (query op name, attribute reader); any other name is `ttnn.<name>` with plain attributes."""
+
+EXTRA_OPS = (
+    "ttnn.attention_softmax",
+    "ttnn.clone",
+    "ttnn.interleaved_to_sharded",
+    "ttnn.nlp_concat_heads",
+    "ttnn.nlp_create_qkv_heads",
+    "ttnn.reshard",
+    "ttnn.sharded_to_interleaved",
+    "ttnn.tilize",
+    "ttnn.tilize_with_zero_padding",
+    "ttnn.unsqueeze",
+    "ttnn.untilize",
+)
+"""TTNN calls that rows name and graphs never do: a graph says `to_layout`, `to_memory_config`, `reshape`."""
+
+
+def _matmul_config(config: Row) -> OpConfig:
+    fields = {k: v for k, v in config.items() if k not in ("kind", "grid")}
+    if fields.get("fused_activation"):
+        fields["fused_activation"] = fields["fused_activation"].lower()
+    fields["compute_with_storage_grid_yx"] = (config["grid"][1], config["grid"][0])
+    if config["kind"] == "1d":
+        return MatmulMultiCoreReuseMultiCast1DProgramConfig(**fields)
+    if config["kind"] == "2d":
+        return MatmulMultiCoreReuseMultiCastProgramConfig(**fields)
+    return MatmulMultiCoreReuseProgramConfig(**fields)
+
+
+def _config(op: str, attrs: Row) -> OpConfig | None:
+    if op in ("conv2d", "conv_transpose2d"):
+        return _conv_config(attrs)
+    config = attrs.get("program_config")
+    if not config:
+        return None
+    if op in ("matmul", "linear"):
+        return _matmul_config(config)
+    fields = {k: v for k, v in config.items() if k != "grid"}
+    fields["compute_with_storage_grid_yx"] = (config["grid"][1], config["grid"][0])
+    if op == "sdpa":
+        return SDPAProgramConfig(**fields)
+    return LayerNormShardedMultiCoreProgramConfig(**fields)
+
+
+def query_from_row(row: Any, place: str = "row") -> OpQuery:
+    """The question of a row; FormatError or UnknownNameError name `place` and what is wrong."""
+    if not isinstance(row, dict) or not isinstance(row.get("op"), str):
+        raise FormatError("a row is a JSON object with 'op', 'attrs' and 'inputs'", node=place)
+    op = row["op"]
+    name, read = _OPS.get(op, (f"ttnn.{op}", _plain))
+    if name not in op_names() and name not in EXTRA_OPS:
+        known = [*_OPS, *(n.removeprefix("ttnn.") for n in (*op_names(), *EXTRA_OPS))]
+        raise UnknownNameError("row op", op, known, node=place)
+    try:
+        inputs = tuple(_tensor(r) for r in row["inputs"])
+        attrs = row.get("attrs") or {}
+        found = read(attrs, inputs)
+        dtype = None if row.get("request_dtype") is None else DType(row["request_dtype"])
+        if op == "typecast":
+            found["dtype"] = None if dtype is None else dtype.value
+        requested = row.get("request_mem")
+        return OpQuery(
+            op=name,
+            inputs=inputs,
+            attrs=tuple(sorted(found.items())),
+            config=_config(op, attrs),
+            output=None if requested is None else memory_from_row(requested),
+            output_dtype=dtype,
+        )
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise FormatError(f"not a usable row: {type(error).__name__}: {error}", node=place) from error
+
+
+def answer_to_row(row_id: Any, answer: OpConstraints) -> dict[str, Any]:
+    """The answer line `{id, valid, kind, error, out_mem, peak_cb, peak_l1, peak_total}`; bytes per core."""
+    if not answer.valid:
+        kind = None if answer.kind is None else answer.kind.value
+        empty = dict.fromkeys(("out_mem", "peak_cb", "peak_l1", "peak_total"))
+        return {"id": row_id, "valid": False, "kind": kind, "error": answer.error, **empty}
+    out = answer.outputs[0].layout.memory if answer.outputs else None
+    return {
+        "id": row_id,
+        "valid": True,
+        "kind": None,
+        "error": None,
+        "out_mem": None if out is None else memory_to_row(out),
+        "peak_cb": answer.cb_bytes,
+        "peak_l1": answer.l1_peak_bytes,
+        "peak_total": answer.peak_bytes,
+    }
