@@ -1,48 +1,161 @@
-"""matmul and linear with an explicit program config or tt-metal's automatic choice."""
+"""matmul and linear, with an explicit program config or tt-metal's automatic choice.
+
+Sources: tt-metal `matmul_device_operation.cpp` (validation, output specs) and the program factories' buffer
+sizes, checked against recorded programs.
+"""
 
 from __future__ import annotations
 
-from optimizer.layouts.memory_config import MemoryConfig
-from optimizer.layouts.op_config import MatmulMultiCoreReuseMultiCast1DProgramConfig, MatmulProgramConfig
-from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.derive import block_spec, flat_spec
+from functools import lru_cache
+from math import prod
+
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation
+from optimizer.layouts.op_config import (
+    MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastProgramConfig,
+    MatmulMultiCoreReuseProgramConfig,
+    OpConfig,
+)
+from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
+from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
 from optimizer.opmodel.analytical.generic import result_shapes
-from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, tiles
+from optimizer.opmodel.analytical.matmul_auto import Plan, Problem, check_choice, choose
+from optimizer.opmodel.analytical.matmul_buffers import Buffers, buffers, matmul_cores
+from optimizer.opmodel.analytical.matmul_rules import check_plan, derived_memory
+from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, TILED
+from optimizer.opmodel.base import TensorSpec
+
+
+@lru_cache(maxsize=65536)
+def _dims(shape: tuple[int, ...], transposed: bool) -> tuple[int, int, int]:
+    """(batch, rows, columns) of an operand in tiles, after transposition."""
+    padded = padded_shape(shape, TILED)
+    rows, columns = padded[-2] // TILE, padded[-1] // TILE
+    if transposed:
+        rows, columns = columns, rows
+    return (prod(padded[:-2]), rows, columns)
+
+
+def _explicit(config: OpConfig) -> Plan:
+    """A program config of the caller as a plan (its output block is the whole per-core output)."""
+    if isinstance(config, MatmulMultiCoreReuseMultiCast1DProgramConfig):
+        kind, mcast, transpose, fuse = "1d", config.mcast_in0, False, config.fuse_batch
+    elif isinstance(config, MatmulMultiCoreReuseMultiCastProgramConfig):
+        kind, mcast, transpose, fuse = "2d", False, config.transpose_mcast, config.fuse_batch
+    elif isinstance(config, MatmulMultiCoreReuseProgramConfig):
+        kind, mcast, transpose, fuse = "reuse", False, False, True
+    else:
+        refuse(f"matmul does not take a {config.kind} config")
+    return Plan(
+        kind=kind,
+        grid_yx=config.compute_with_storage_grid_yx,
+        in0_block_w=config.in0_block_w,
+        subblock_h=config.out_subblock_h,
+        subblock_w=config.out_subblock_w,
+        block_h=config.per_core_M,
+        block_w=config.per_core_N,
+        per_core_m=config.per_core_M,
+        per_core_n=config.per_core_N,
+        mcast_in0=mcast,
+        transpose_mcast=transpose,
+        fuse_batch=fuse,
+        fused_activation=getattr(config, "fused_activation", None) is not None,
+    )
+
+
+def _compute(case: Case, out: DType) -> tuple[bool, bool]:
+    """(fp32 accumulation in the destination, packer accumulation in L1); defaults as `create_matmul_attributes`."""
+    compute = case.attrs.get("compute")
+    given = dict(compute) if compute else {}
+    full = out is DType.F32
+    if not given:
+        return (full, not full)
+    return (bool(given.get("fp32", False)), bool(given.get("l1acc", True)))
+
+
+def _separate_bias(case: Case, a: TensorSpec, b: TensorSpec, memory: MemoryConfig) -> bool:
+    """Whether the bias is added by an eltwise op afterwards (`get_post_process_bias`)."""
+    if len(case.inputs) < 3 or case.query.config is not None or case.attrs.get("core_grid"):
+        return False
+    if memory.buffer_type.value != "dram":
+        return True
+    if a.layout.is_sharded:
+        return False
+    plain = not b.layout.is_sharded and not memory.is_sharded
+    return not (plain and a.layout.is_dram and b.layout.is_dram)
 
 
 def matmul(case: Case) -> Usage:
     a, b = case.inputs[0], case.inputs[1]
+    bias = case.operand(2)
+    for tensor in case.inputs:
+        need(tensor.layout.is_tile, "Inputs to matmul must be tilized")
+        need(tensor.dtype.is_float, "Unsupported data format")
     shape = result_shapes(case)[0]
     memory = DRAM_MEMORY if case.output is None else case.output
+    dtype = case.query.output_dtype or a.dtype
+    activation = case.attrs.get("activation")
     config = case.query.config
-    need(not b.layout.is_sharded, "Input tensor B must have INTERLEAVED memory layout")
-    mt, nt = tiles(shape)
-    kt = tiles(a.shape)[1]
-    if not isinstance(config, MatmulProgramConfig):
-        need(not memory.is_sharded, "sharded output needs a program config")
-        out = case.result(shape, case.dtype(), memory)
-        cores = min(case.device.num_cores, mt * nt)
-        return Usage((out,), cb=16 * 16 * 2048 + 128 * 2048, cores=cores)
-    m, n, kw = config.per_core_M, config.per_core_N, config.in0_block_w
-    need(kt % kw == 0, f"Kt ({kt}) must be divisible by in0_block_w ({kw})")
-    blocks_y, blocks_x = -(-mt // m), -(-nt // n)
-    cores = blocks_y * blocks_x
-    rows, columns = config.compute_with_storage_grid_yx
-    if isinstance(config, MatmulMultiCoreReuseMultiCast1DProgramConfig):
-        need(cores <= rows * columns, f"Target number of cores {cores} > available {rows * columns}")
-        kind = WIDTH if config.mcast_in0 else HEIGHT
+    core_grid = case.attrs.get("core_grid")
+    if activation and a.layout.is_sharded:
+        refuse("Sharded matmul run with activation: this should be placed in the program config's fused_activation")
+    need(not (core_grid and config is not None), "Cannot use both user core grid/coordinates and a program config")
+    batch_a, mt, kt = _dims(a.shape, bool(case.attrs.get("transpose_a")))
+    batch_b, kt_b, nt = _dims(b.shape, bool(case.attrs.get("transpose_b")))
+    need(kt == kt_b, "K dimension in tiles must match")
+    linear = case.query.op == "ttnn.linear"
+    need(not (linear and batch_b > 1 and bias is not None), "Batched input not supported when bias exists")
+    separate = _separate_bias(case, a, b, memory)
+    fused_bias = bias if bias is not None and not separate else None
+    fp32, l1_acc = _compute(case, dtype)
+    resident = sum(case.l1(t) for t in case.inputs)
+    problem = Problem(
+        batch_a, batch_b, mt, kt, nt, a.dtype.tile_bytes, b.dtype.tile_bytes,
+        0 if fused_bias is None else fused_bias.dtype.tile_bytes,
+        4096 if fp32 else max(2048, dtype.tile_bytes),
+        a.layout.memory, b.layout.memory, memory, fp32,
+        case.device.l1_bank_bytes(case.l1_small_bytes) - resident,
+        case.device.grid_yx,
+        (core_grid[1], core_grid[0]) if core_grid else None,
+        batch_b > 1 and not linear,
+        bool(activation) and bool(core_grid),
+        bool(case.attrs.get("transpose_a")),
+    )  # fmt: skip
+    if config is None:
+        plan = choose(problem)
+        check_choice(plan)
     else:
-        need(blocks_y <= rows and blocks_x <= columns, "Num output blocks along y/x must be <= rows/cols")
-        kind = BLOCK
-    if memory.is_sharded:
-        need(memory.memory_layout is kind, f"output must be {kind.value}")
-        size = (m * 32, n * 32)
-        spec = block_spec(blocks_y, blocks_x, size) if kind is BLOCK else flat_spec(kind, cores, size, case.device)
-        memory = MemoryConfig(kind, memory.buffer_type, spec)
-    out = case.result(shape, case.dtype(), memory)
-    depth = 1 if kt == kw else 2
-    cb = depth * kw * (m * a.dtype.tile_bytes + n * b.dtype.tile_bytes)
-    cb += 0 if memory.is_sharded else m * n * out.dtype.tile_bytes
-    if len(case.inputs) > 2:
-        cb += n * case.inputs[2].dtype.tile_bytes
-    return Usage((out,), cb=cb, cores=cores)
+        plan = _explicit(config)
+    check_plan(case, plan, problem, fused_bias)
+    produced = derived_memory(case, plan, problem) if memory.is_sharded else memory
+    out = case.result(shape, dtype, produced)
+    need(produced.memory_layout is memory.memory_layout, "Mismatch between computed and provided memory layout")
+    sizes = buffers(plan, problem, a, b, out, fused_bias, fp32, l1_acc)
+    return _usage(case, plan, problem, out, sizes, bias if separate else None, bool(activation) and not core_grid)
+
+
+def _usage(
+    case: Case, plan: Plan, problem: Problem, out: TensorSpec, sizes: Buffers, bias: TensorSpec | None, unary: bool
+) -> Usage:
+    """Adds the eltwise programs that follow when bias or activation is not fused."""
+    size = case.l1(out)
+    cores = matmul_cores(plan, problem)
+    if bias is None and not unary:
+        return Usage((out,), cb=sizes.total, cores=cores)
+    tile = out.dtype.tile_bytes
+    peak, cb = sizes.total + size, sizes.total
+    l1 = size
+    same = out.layout.is_sharded
+    if bias is not None:
+        extra = 4 * tile + 4 * bias.dtype.tile_bytes
+        cb, l1 = max(cb, extra), 2 * size
+        peak = max(peak, extra + 2 * size)
+    if unary:
+        extra = 0 if same else 4 * tile
+        cb, l1 = max(cb, extra), 2 * size
+        peak = max(peak, extra + 2 * size)
+    return Usage((out,), cb=cb, l1=l1, peak=peak, cores=cores)
+
+
+__all__ = ["ShardOrientation", "ceil_div", "matmul"]

@@ -1,0 +1,98 @@
+"""Circular buffers of the matmul program factories, and the cores they use.
+
+Source: tt-metal `matmul_multicore*_program_factory.cpp`; the sizes of every recorded program with one output
+block per core are reproduced exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from optimizer.ir.dtype import DType
+from optimizer.layouts.tiling import ceil_div
+from optimizer.opmodel.analytical.matmul_auto import Plan, Problem
+from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH
+from optimizer.opmodel.base import TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """Bytes per core, tensor-backed buffers left out."""
+
+    in0: int
+    in1: int
+    out: int
+    partials: int = 0
+    bias: int = 0
+    sender: int = 0
+    """in0 buffers of cores that only send their shard."""
+
+    @property
+    def total(self) -> int:
+        return self.in0 + self.in1 + self.out + self.partials + self.bias + self.sender
+
+
+def partial_dtype(plan: Plan, kt: int, out: DType, bias: bool, fp32: bool, l1_acc: bool) -> DType:
+    """Element type of partial results (`determine_packer_l1_acc`)."""
+    steps = kt // max(1, plan.in0_block_w)
+    if fp32:
+        return DType.F32
+    if l1_acc and ((bias and steps > 1) or steps > 2):
+        return DType.BF16
+    return out
+
+
+def buffers(
+    plan: Plan,
+    problem: Problem,
+    a: TensorSpec,
+    b: TensorSpec,
+    out: TensorSpec,
+    bias: TensorSpec | None,
+    fp32: bool,
+    l1_acc: bool,
+) -> Buffers:
+    ta, tb, tout = a.dtype.tile_bytes, b.dtype.tile_bytes, out.dtype.tile_bytes
+    if plan.kind == "multi_core":
+        return Buffers(2 * ta, 2 * tb, 2 * tout)
+    k = plan.in0_block_w
+    steps = problem.kt // k
+    depth = 2 if steps > 1 or plan.kind == "reuse" else 1
+    in0 = depth * plan.block_h * k * ta
+    in1 = depth * plan.block_w * k * tb
+    sender = 0
+    if a.layout.is_sharded and a.layout.memory_layout is HEIGHT:
+        in0 = 0
+    if a.layout.is_sharded and plan.kind == "reuse":
+        in0 = 0
+    if b.layout.is_sharded:
+        in1 = 0
+    if a.layout.is_sharded and a.layout.memory_layout in (BLOCK, WIDTH) and plan.kind != "reuse":
+        spec = a.layout.shard_spec
+        assert spec is not None
+        if matmul_cores(plan, problem) < spec.num_cores:
+            sender = in0
+    sharded = out.layout.is_sharded
+    tiles = plan.block_h * plan.block_w
+    kind = partial_dtype(plan, problem.kt, out.dtype, bias is not None, fp32, l1_acc)
+    apart = kind is not out.dtype or (sharded and plan.per_core_m != plan.block_h)
+    return Buffers(
+        in0,
+        in1,
+        0 if sharded else tiles * tout,
+        tiles * kind.tile_bytes if apart else 0,
+        0 if bias is None else plan.block_w * bias.dtype.tile_bytes,
+        sender,
+    )
+
+
+def matmul_cores(plan: Plan, problem: Problem) -> int:
+    """Cores that compute."""
+    rows, columns = plan.grid_yx
+    if plan.kind == "multi_core":
+        return min(rows * columns, problem.m_total * problem.nt)
+    m = problem.m_total if plan.fuse_batch or plan.kind == "reuse" else problem.mt
+    blocks = ceil_div(m, plan.per_core_m) * ceil_div(problem.nt, plan.per_core_n)
+    if plan.kind == "reuse":
+        return max(1, min(rows * columns, blocks))
+    return max(1, blocks)
