@@ -31,7 +31,12 @@ class PolicyInput:
     options: Options
     forced_reshards: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Op id -> operand positions that the user wants resharded."""
-    report: Report = lambda line: None
+    report: Report | None = None
+
+    def say(self, line: str) -> None:
+        """Pass a line of progress on, if anyone listens."""
+        if self.report is not None:
+            self.report(line)
 
 
 @dataclass(frozen=True)

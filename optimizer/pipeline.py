@@ -1,0 +1,227 @@
+"""The pipeline: one straight list of stages from a model to a verified result.
+
+    import -> page layouts -> scalar types -> legal layouts and configs -> policy -> transform -> verify -> predict
+
+Every stage announces itself through a `ProgressEvent`, and its wall time ends up in `timings`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optimizer.device import DeviceSpec
+from optimizer.errors import VerificationError
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Graph
+from optimizer.layouts.legal_op_configs import LegalConfigs, LegalOpConfigAnalysis
+from optimizer.layouts.legal_op_layouts import LegalOpLayoutAnalysis
+from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
+from optimizer.layouts.memory_config import PageLayout
+from optimizer.layouts.overrides import Overrides, parse_overrides
+from optimizer.layouts.page_layouts import AssignPageLayouts
+from optimizer.layouts.scalar_dtypes import ScalarDataTypeAnalysis
+from optimizer.opmodel.cached import CachedOpModel
+from optimizer.opmodel.registry import create as create_opmodel
+from optimizer.options import Options
+from optimizer.result import OptimizedGraph
+from optimizer.sharding.base import Plan, PolicyInput
+from optimizer.sharding.pricing import OpPricer
+from optimizer.sharding.registry import create_policy
+from optimizer.summary import Predictor, Totals, predict, summarise
+from optimizer.transform.apply import AppliedPlan, ApplyPlan
+from optimizer.verify import VerifyReport, verify
+
+if TYPE_CHECKING:
+    from optimizer.importers import ImportedModel
+
+STAGES = ("import", "page-layouts", "legal-configs", "baseline", "policy", "transform", "verify", "predict")
+SHOWN_ERRORS = 5
+
+
+@dataclass(frozen=True)
+class ProgressEvent:
+    """Stage `index` of `count` has begun, or has something to say."""
+
+    stage: str
+    index: int
+    count: int
+    detail: str = ""
+
+
+Progress = Callable[[ProgressEvent], None]
+
+
+def optimize_file(
+    source: Path | bytes, options: Options, progress: Progress | None = None, name: str | None = None
+) -> OptimizedGraph:
+    """Import a model (ONNX or JSON, by content), optimise it for `options.board`, verify it."""
+    stages = _Stages(progress)
+    device = DeviceSpec.load(options.board)
+    with stages.run("import"):
+        model = import_model(source, options, name)
+    return _optimize(model, device, options, stages)
+
+
+def optimize(
+    model: ImportedModel | Graph, device: DeviceSpec, options: Options, progress: Progress | None = None
+) -> OptimizedGraph:
+    """Lay out an imported model or a graph on a board. The input graph is not changed.
+
+    Raises InfeasibleError when an op cannot run even from DRAM, VerificationError when the finished plan
+    fails its re-check, and InputError for options that do not fit the graph.
+    """
+    return _optimize(model, device, options, _Stages(progress))
+
+
+def import_model(source: Path | bytes, options: Options, name: str | None = None) -> ImportedModel:
+    """Read a model as the options say (input shapes, element types, limits)."""
+    from optimizer.importers import load
+    from optimizer.importers.model import KEEP, ImportLimits
+
+    activations = options.activations_dtype
+    weights = options.weights_dtype or activations
+    return load(
+        source,
+        input_shapes=options.input_shapes,
+        limits=ImportLimits(max_nodes=options.max_nodes, max_bytes=options.max_model_bytes),
+        activations_dtype=KEEP if activations is None else DType(activations),
+        weights_dtype=KEEP if weights is None else DType(weights),
+        name=name,
+    )
+
+
+def _optimize(model: ImportedModel | Graph, device: DeviceSpec, options: Options, stages: _Stages) -> OptimizedGraph:
+    """The whole data flow on one screen."""
+    graph = (model if isinstance(model, Graph) else model.graph).copy()
+    opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes))
+    limit_bytes = device.l1_limit_bytes(options.l1_small_bytes, options.tensor_l1_usage_cap)
+    with stages.run("page-layouts"):
+        overrides = parse_overrides(
+            graph, options.override_output_layout, options.override_conv2d_config, options.insert_memreconfig
+        )
+        pages = AssignPageLayouts().apply(graph)
+        dtypes = ScalarDataTypeAnalysis().apply(graph, dict(overrides.output_layouts))
+    pricer = OpPricer(graph, pages, opmodel, limit_bytes)
+    pools = LegalTensorLayoutAnalysis(device)
+    with stages.run("legal-configs"), opmodel.stage("legal-configs"):
+        legal = legal_configs(graph, pages, pools, pricer, options, overrides)
+    problem = PolicyInput(graph, legal, pools, pricer, options, overrides.memreconfigs, stages.say)
+    with stages.run("baseline"), opmodel.stage("baseline"):
+        baseline = _baseline(problem, pages, opmodel)
+    with stages.run("policy"), opmodel.stage("policy"):
+        plan = create_policy(options.policy if options.optimization_level == 2 else "dram").run(problem)
+    with stages.run("transform"):
+        applied = ApplyPlan(graph, pages, plan).apply()
+        result = _result(model, applied, plan, device, options)
+    with stages.run("verify"), opmodel.stage("verify"):
+        report = checked(result, opmodel)
+    with stages.run("predict"), opmodel.stage("predict"):
+        predict(result, opmodel, report.steps)
+        result.summary = summarise(result, opmodel, baseline, plan.status, _warnings(model, plan))
+        result.summary["dtypes"] = [d.value for d in dtypes]
+    result.timings = {**stages.seconds(), "opmodel": opmodel.statistics_json(), "layout_pools": pools.pool_count}
+    return result
+
+
+def legal_configs(
+    graph: Graph,
+    pages: dict[str, PageLayout],
+    pools: LegalTensorLayoutAnalysis,
+    pricer: OpPricer,
+    options: Options,
+    overrides: Overrides,
+) -> Mapping[str, LegalConfigs]:
+    """LegalOpLayoutAnalysis and LegalOpConfigAnalysis for every op of a run."""
+    layouts = LegalOpLayoutAnalysis(options.max_legal_layouts, sharding=options.optimization_level == 2)
+    configs = LegalOpConfigAnalysis(options.optimization_level > 0, overrides.conv2d_configs)
+    result = {}
+    for op in graph.run_ops():
+        legal = layouts.apply(graph, op, pages, pools, overrides.output_layouts.get(op.id))
+        result[op.id] = configs.apply(graph, op, legal, pricer)
+    return result
+
+
+def checked(result: OptimizedGraph, opmodel: CachedOpModel) -> VerifyReport:
+    """The verifier's report; VerificationError if it found anything."""
+    report = verify(result, opmodel)
+    if not report.ok:
+        shown = "; ".join(f"{place}: {message}" for place, message in report.errors[:SHOWN_ERRORS])
+        more = len(report.errors) - SHOWN_ERRORS
+        raise VerificationError(
+            f"the finished plan fails its re-check: {shown}" + (f" (and {more} more)" if more > 0 else ""),
+            node=report.errors[0][0],
+        )
+    return report
+
+
+def _baseline(problem: PolicyInput, pages: dict[str, PageLayout], opmodel: CachedOpModel) -> Totals:
+    """What the same graph takes with everything in DRAM."""
+    plan = create_policy("dram").run(problem)
+    applied = ApplyPlan(problem.graph, pages, plan).apply()
+    return Predictor(applied.graph, applied.layouts, opmodel).totals(applied.records)
+
+
+def _result(
+    model: ImportedModel | Graph, applied: AppliedPlan, plan: Plan, device: DeviceSpec, options: Options
+) -> OptimizedGraph:
+    return OptimizedGraph(
+        graph=applied.graph,
+        layouts=applied.layouts,
+        records=applied.records,
+        device=device,
+        options=options,
+        model=_model_record(model),
+        chains=plan.chains,
+        reservations=plan.reservations,
+    )
+
+
+def _model_record(model: ImportedModel | Graph) -> dict[str, Any]:
+    if isinstance(model, Graph):
+        return {"name": model.name, "sha256": None}
+    report = model.report
+    return {
+        "name": model.graph.name,
+        "sha256": model.sha256,
+        "import": {
+            "foreign_ops": dict(sorted(report.foreign_ops.items())),
+            "fused": dict(sorted(report.fused.items())),
+            "parameter_count": report.parameter_count,
+            "parameter_bytes": report.parameter_bytes,
+            "dtype_conversions": dict(sorted(report.dtype_conversions.items())),
+        },
+    }
+
+
+def _warnings(model: ImportedModel | Graph, plan: Plan) -> tuple[str, ...]:
+    imported = () if isinstance(model, Graph) else model.report.warnings
+    return (*imported, *plan.warnings)
+
+
+@dataclass
+class _Stages:
+    """Announces stages and measures them."""
+
+    progress: Progress | None
+    _seconds: dict[str, float] = field(default_factory=dict)
+    _current: str = STAGES[0]
+
+    @contextmanager
+    def run(self, stage: str) -> Iterator[None]:
+        self._current = stage
+        self.say("")
+        start = time.perf_counter()
+        yield
+        self._seconds[stage] = time.perf_counter() - start
+
+    def say(self, detail: str) -> None:
+        if self.progress is not None:
+            self.progress(ProgressEvent(self._current, STAGES.index(self._current), len(STAGES), detail))
+
+    def seconds(self) -> dict[str, Any]:
+        return {"stages_s": {k: round(v, 6) for k, v in self._seconds.items()}}

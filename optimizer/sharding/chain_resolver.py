@@ -1,0 +1,172 @@
+"""Takes one built chain to Completed or Failed: solve, replay in L1, compare with DRAM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from optimizer.layouts.legal_op_configs import OpCandidate
+from optimizer.sharding.base import OpDecision, PolicyInput
+from optimizer.sharding.chain_oracle import ChainOracle
+from optimizer.sharding.chain_replay import Clash, replay_chain
+from optimizer.sharding.l1_chain import ChainChoice, L1Chain, SpillLocation
+from optimizer.solver.bitset import indices_of
+from optimizer.solver.chain_costs import ChainObjective
+from optimizer.solver.chain_cpsat import solve_chain_cpsat
+from optimizer.solver.materialise import materialise
+from optimizer.solver.problem import ChainInfeasible, ChainProblem, ChainSolution
+from optimizer.solver.shard_solver import ShardSolver
+
+SHOWN_ALTERNATIVES = 5
+"""Alternatives kept per op for `ttopt explain`."""
+SHOWN_REJECTIONS = 4
+"""Distinct OpModel messages kept per op."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A solved chain, priced and replayed."""
+
+    solution: ChainSolution
+    choices: tuple[ChainChoice, ...]
+    time_ns: int
+    """Ops, copies in between, entry copy and final spill."""
+    clash: Clash | None
+    """Where the chain's tensors and circular buffers do not fit together, if they do not."""
+
+
+class ChainResolver:
+    """Resolves one chain; `cut` tells where a failed one may be split."""
+
+    def __init__(self, problem: PolicyInput, chain: L1Chain, dram: Mapping[str, OpDecision]) -> None:
+        self._problem = problem
+        self._chain = chain
+        self._oracle = ChainOracle(problem, chain.ops)
+        self._shape: ChainProblem = self._oracle.chain_problem()
+        self._dram_ns = sum(self._dram_op_ns(op_id, dram[op_id]) for op_id in chain.ops)
+        self._adopted: Attempt | None = None
+        self._objective = problem.options.chain_objective
+        self.cut: int | None = None
+        """Position at which a failed chain of several ops may be cut in two."""
+
+    def resolve(self) -> None:
+        """The chain ends Completed or Failed."""
+        solved = ShardSolver(self._shape, self._oracle).solve()
+        if isinstance(solved, ChainInfeasible):
+            names = [op.id for op in self._oracle.ops]
+            self._fail(solved.describe(names, self._shape), solved.op)
+            return
+        attempt = None if self._objective == "time" else self._attempt(solved)
+        if attempt is None or attempt.clash is not None or attempt.time_ns >= self._dram_ns:
+            attempt = self._fastest(solved) or attempt
+        assert attempt is not None
+        self._chain.resolve(attempt.choices)
+        if attempt.clash is not None:
+            self._fail(attempt.clash.describe(self._chain.ops), attempt.clash.position)
+        elif attempt.time_ns >= self._dram_ns:
+            self._fail(f"predicted no faster than in DRAM: {attempt.time_ns} ns against {self._dram_ns} ns", None)
+        else:
+            self._complete(attempt)
+
+    def decisions(self) -> dict[str, OpDecision]:
+        """Decisions for the chain's ops; empty if the chain failed."""
+        if self._adopted is None:
+            return {}
+        result = {}
+        for i, op in enumerate(self._oracle.ops):
+            choice = self._adopted.choices[i]
+            operands = self._oracle.operands(i, choice.operand0)
+            result[op.id] = OpDecision(choice.candidate, operands, self._chain.id, self._reason(i))
+        return result
+
+    # -- attempts ----------------------------------------------------------------------------------
+    def _fastest(self, solved: ChainSolution) -> Attempt | None:
+        """The time-optimal solution among the configs and reshards that ShardSolver left alive."""
+        table = materialise(self._shape, self._oracle, modes=solved.modes, live=solved.live)
+        result = solve_chain_cpsat(table, ChainObjective.TIME)
+        self._objective = "time"
+        return self._attempt(result) if isinstance(result, ChainSolution) else None
+
+    def _attempt(self, solution: ChainSolution) -> Attempt:
+        choices = self._choices(solution)
+        operands = [self._oracle.operands(i, c.operand0) for i, c in enumerate(choices)]
+        clash = replay_chain(self._problem.pricer, self._oracle.ops, choices, operands)
+        return Attempt(solution, choices, self._time_ns(solution), clash)
+
+    def _choices(self, solution: ChainSolution) -> tuple[ChainChoice, ...]:
+        entry = dict(solution.entry_reshards)[0]
+        choices = []
+        for i, config in enumerate(solution.configs):
+            reshard = entry if i == 0 else solution.edge_reshards[i - 1]
+            if reshard is not None:
+                operand0 = self._oracle.reshard_layout(i, reshard)
+            elif i == 0:
+                operand0 = self._oracle.default_operand0(0)
+            else:
+                operand0 = self._oracle.candidates[i - 1][solution.configs[i - 1]].output
+            choices.append(ChainChoice(self._oracle.candidates[i][config], operand0))
+        return tuple(choices)
+
+    def _time_ns(self, solution: ChainSolution) -> int:
+        """Modelled time of a solution, whatever objective it was found for."""
+        oracle, configs = self._oracle, solution.configs
+        entry = dict(solution.entry_reshards)[0]
+        if entry is None:
+            total = oracle.external_ns(0, configs[0])
+        else:
+            total = oracle.external_reshard_ns(0, entry, configs[0])
+        for edge, reshard in zip(self._shape.edges, solution.edge_reshards, strict=True):
+            p, c = configs[edge.producer], configs[edge.consumer]
+            if reshard is None:
+                total += oracle.direct_ns(edge, p, c)
+            else:
+                total += oracle.reshard_ns(edge, p, reshard) + oracle.resharded_ns(edge, reshard, c)
+        return total + oracle.exit_ns(oracle.candidates[-1][configs[-1]].output)
+
+    def _dram_op_ns(self, op_id: str, decision: OpDecision) -> int:
+        candidate = decision.candidate
+        op = self._problem.graph.op(op_id)
+        return self._problem.pricer.cost(op, decision.operands, candidate.config, candidate.request).time_ns
+
+    # -- outcomes ----------------------------------------------------------------------------------
+    def _fail(self, reason: str, position: int | None) -> None:
+        self._chain.fail(reason)
+        self._chain.statistics = {"dram_ns": self._dram_ns}
+        if position is not None and len(self._chain.ops) > 1:
+            self.cut = max(position, 1)
+
+    def _complete(self, attempt: Attempt) -> None:
+        self._adopted = attempt
+        self._chain.complete(SpillLocation.DRAM)
+        stats = attempt.solution.stats
+        self._chain.statistics = {
+            "objective": self._objective,
+            "core_usage": attempt.solution.core_usage,
+            "time_ns": attempt.time_ns,
+            "dram_ns": self._dram_ns,
+            "paths_built": stats.paths_built,
+            "paths_left": stats.paths_left,
+        }
+
+    def _reason(self, i: int) -> dict[str, Any]:
+        """What `ttopt explain` says of one op of the chain."""
+        assert self._adopted is not None
+        op, solution = self._oracle.ops[i], self._adopted.solution
+        live = list(indices_of(solution.live[i])) if solution.live else []
+        others = [c for c in live if c != solution.configs[i]]
+        others.sort(key=lambda c: (-self._shape.core_usage[i][c], self._shape.tie_key(i, c)))
+        rejections = self._problem.pricer.rejections.get(op.id)
+        common = [] if rejections is None else sorted(rejections.items(), key=lambda r: (-r[1], r[0]))
+        return {
+            "chosen": f"{self._objective} over {self._chain.id} ({len(self._chain.ops)} ops)",
+            "legal_configs": len(self._oracle.candidates[i]),
+            "compatible_configs": len(live),
+            "alternatives": [_shown(self._oracle.candidates[i][c]) for c in others[:SHOWN_ALTERNATIVES]],
+            "excluded": [{"error": error, "count": count} for error, count in common[:SHOWN_REJECTIONS]],
+        }
+
+
+def _shown(candidate: OpCandidate) -> dict[str, Any]:
+    config = None if candidate.config is None else candidate.config.to_json()
+    return {"layout": candidate.output.describe(), "cores": candidate.output.num_shard_cores, "config": config}

@@ -1,0 +1,112 @@
+"""DFShardingPolicy: depth-first schedule, L1 chains, one ShardSolver run per chain.
+
+    schedule -> build chains -> resolve each (ShardSolver) -> replay its L1 -> compare with DRAM -> complete
+
+A chain that cannot be resolved fails with its reason and is cut at the op where it failed, so that one bad
+edge costs one edge and not the chain. A resolved chain that the OpModel predicts no faster than the same
+ops in DRAM is solved again for time (CP-SAT); if that does not help either, its ops stay in DRAM.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from optimizer.layouts.memory_config import TensorLayout
+from optimizer.layouts.tiling import sharded_layout
+from optimizer.sharding.base import OpDecision, Plan, PolicyInput
+from optimizer.sharding.chain_building import build_chains
+from optimizer.sharding.chain_resolver import ChainResolver
+from optimizer.sharding.dram import dram_decision
+from optimizer.sharding.l1_chain import L1Chain
+from optimizer.sharding.schedule import depth_first_schedule
+
+
+class DFShardingPolicy:
+    """Sharded L1 chains along operand 0, everything between chains in DRAM."""
+
+    name = "dfsharding"
+
+    def run(self, problem: PolicyInput) -> Plan:
+        schedule = depth_first_schedule(problem.graph)
+        dram = {op_id: dram_decision(problem, problem.graph.op(op_id), "not in an L1 chain") for op_id in schedule}
+        decisions: dict[str, OpDecision] = dict(dram)
+        pending = deque(build_chains(problem.graph, schedule, problem.legal))
+        finished: list[L1Chain] = []
+        while pending:
+            chain = pending.popleft()
+            problem.say(f"{chain.id}: {len(chain.ops)} ops")
+            resolver = ChainResolver(problem, chain, dram)
+            resolver.resolve()
+            finished.append(chain)
+            if resolver.cut is not None:
+                pending.extendleft(reversed(_parts(chain, resolver.cut)))
+            decisions.update(resolver.decisions())
+            if chain.reason is not None:
+                decisions.update(_in_dram(chain, decisions))
+        warnings = [*_failures(finished), *_reshard_external_operands(problem, decisions)]
+        return Plan(schedule, decisions, tuple(c.record() for c in finished), warnings=tuple(warnings))
+
+
+def _parts(chain: L1Chain, cut: int) -> list[L1Chain]:
+    """The chains before and from position `cut` of a failed chain of several ops."""
+    parts = []
+    for suffix, ops in (("a", chain.ops[:cut]), ("b", chain.ops[cut:])):
+        part = L1Chain(f"{chain.id}{suffix}", list(ops))
+        part.build()
+        parts.append(part)
+    return parts
+
+
+def _in_dram(chain: L1Chain, decisions: Mapping[str, OpDecision]) -> dict[str, OpDecision]:
+    """The DRAM decisions of a failed chain's ops, with the reason."""
+    result = {}
+    for op_id in chain.ops:
+        kept = decisions[op_id]
+        reason = {"chosen": "DRAM", "chain": chain.id, "because": chain.reason}
+        result[op_id] = OpDecision(kept.candidate, kept.operands, None, reason)
+    return result
+
+
+def _failures(chains: Sequence[L1Chain]) -> list[str]:
+    """One line per failed chain, naming its ops."""
+    lines = []
+    for chain in chains:
+        if chain.reason is not None:
+            shown = ", ".join(chain.ops[:3]) + (", ..." if len(chain.ops) > 3 else "")
+            lines.append(f"{chain.id} ({shown}) stays in DRAM: {chain.reason}")
+    return lines
+
+
+def _reshard_external_operands(problem: PolicyInput, decisions: dict[str, OpDecision]) -> list[str]:
+    """`insert_memreconfig` on operands that no chain carries: bring them to the op's output layout.
+
+    Operand 0 inside a chain is resharded by the solver; here every other named operand is loaded from DRAM
+    into the sharding of the op's result, if the op accepts that. Returns a line for each that it does not.
+    """
+    refused = []
+    for op_id, positions in sorted(problem.forced_reshards.items()):
+        op, decision = problem.graph.op(op_id), decisions[op_id]
+        for k in positions:
+            if k == 0 and decision.chain is not None:
+                continue
+            wanted = _like(problem, op.inputs[k], decision.candidate.output)
+            operands = (*decision.operands[:k], wanted, *decision.operands[k + 1 :])
+            candidate = decision.candidate
+            produced = problem.pricer.produced(op, operands, candidate.config, candidate.request)
+            if wanted.is_l1 and produced == candidate.output:
+                decision = OpDecision(candidate, operands, decision.chain, decision.reason)
+                decisions[op_id] = decision
+            else:
+                refused.append(f"insert_memreconfig: '{op_id}' does not accept operand {k} as {wanted.describe()}")
+    return refused
+
+
+def _like(problem: PolicyInput, value_id: str, layout: TensorLayout) -> TensorLayout:
+    """The sharding of `layout` applied to another value; `layout` itself if it is interleaved."""
+    spec = layout.shard_spec
+    if spec is None:
+        return layout
+    shape = problem.graph.value(value_id).shape
+    page = problem.pricer.pages[value_id]
+    return sharded_layout(shape, layout.memory_layout, spec.grid_yx, problem.pricer.model.device, page)

@@ -1,0 +1,129 @@
+"""Fills in predictions and adds them up to the summary a person reads first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from optimizer.ir.graph import Graph
+from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.memory_config import TensorLayout
+from optimizer.layouts.tiling import tensor_bytes
+from optimizer.opmodel.base import OpConstraints, OpCost, OpModel
+from optimizer.result import OpRecord, OptimizedGraph, Prediction, Role
+from optimizer.sharding.pricing import OpPricer
+from optimizer.verify import StepMemory
+
+COPIES = (Role.RESHARD, Role.SPILL, Role.LOAD)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over all ops of one run."""
+
+    time_ns: int
+    dram_read_bytes: int
+    dram_write_bytes: int
+    by_class_ns: Mapping[str, int]
+
+
+class Predictor:
+    """Prices the ops of a transformed graph."""
+
+    def __init__(self, graph: Graph, layouts: Mapping[str, TensorLayout], model: OpModel) -> None:
+        self._graph = graph
+        self._layouts = layouts
+        self._model = model
+        pages = {v: layout.page_layout for v, layout in layouts.items()}
+        self._pricer = OpPricer(graph, pages, model, model.device.cb_limit_bytes)
+
+    def answers(self, op_id: str, record: OpRecord) -> tuple[OpConstraints, OpCost]:
+        op = self._graph.op(op_id)
+        query = self._pricer.query(op, [self._layouts[v] for v in op.inputs], record.config, record.request)
+        return self._model.constraints(query), self._model.cost(query)
+
+    def totals(self, records: Mapping[str, OpRecord]) -> Totals:
+        """Sums over every op that is not on the host."""
+        read = write = 0
+        by_class: Counter[str] = Counter()
+        for op in self._graph.ops():
+            record = records[op.id]
+            if record.role is Role.HOST:
+                continue
+            _, cost = self.answers(op.id, record)
+            read += cost.dram_read_bytes
+            write += cost.dram_write_bytes
+            by_class[opdef(op.op).cost_class.value] += cost.time_ns
+        return Totals(sum(by_class.values()), read, write, dict(sorted(by_class.items())))
+
+
+def predict(result: OptimizedGraph, model: OpModel, steps: Iterable[StepMemory]) -> None:
+    """Write a `Prediction` into the record of every op that runs; `steps` are the verifier's."""
+    predictor = Predictor(result.graph, result.layouts, model)
+    for step in steps:
+        record = result.records[step.op]
+        answer, cost = predictor.answers(step.op, record)
+        prediction = Prediction(
+            time_ns=cost.time_ns,
+            cb_bytes=answer.cb_bytes,
+            peak_l1_bytes=step.total_bytes,
+            cores=answer.cores,
+            bound=cost.bound.value,
+            dram_read_bytes=cost.dram_read_bytes,
+            dram_write_bytes=cost.dram_write_bytes,
+        )
+        result.records[step.op] = replace(record, predicted=prediction)
+
+
+def summarise(
+    result: OptimizedGraph, model: OpModel, baseline: Totals, status: str, warnings: Iterable[str]
+) -> dict[str, Any]:
+    """The `summary` object of `graph.json`. Bytes are totals over the chip unless the key says L1."""
+    totals = Predictor(result.graph, result.layouts, model).totals(result.records)
+    roles = Counter(record.role for record in result.records.values())
+    options, device = result.options, result.device
+    failed = [c for c in result.chains if c.state == "failed"]
+    return {
+        "status": status,
+        "policy": options.policy,
+        "opmodel": options.opmodel,
+        "predicted_time_ns": totals.time_ns,
+        "lower_bound_ns": None,
+        "gap": None,
+        "baselines": {
+            "dram_ns": baseline.time_ns,
+            "dfsharding_ns": totals.time_ns if options.policy == "dfsharding" else None,
+            "dram_read_bytes_total": baseline.dram_read_bytes,
+            "dram_write_bytes_total": baseline.dram_write_bytes,
+        },
+        "ops": sum(1 for op in result.graph.ops() if result.records[op.id].role is not Role.HOST),
+        "ops_by_role": {role.value: roles[role] for role in Role if roles[role]},
+        "time_by_class_ns": dict(totals.by_class_ns),
+        "chains": len(result.chains) - len(failed),
+        "chains_failed": len(failed),
+        "reshards": roles[Role.RESHARD] + roles[Role.LOAD],
+        "spills": roles[Role.SPILL],
+        "dram_read_bytes_total": totals.dram_read_bytes,
+        "dram_write_bytes_total": totals.dram_write_bytes,
+        "l1_peak_bytes": max((r.predicted.peak_l1_bytes for r in result.records.values() if r.predicted), default=0),
+        "l1_limit_bytes": device.l1_limit_bytes(options.l1_small_bytes, options.tensor_l1_usage_cap),
+        "l1_resident_fraction": l1_resident_fraction(result),
+        "unsupported": [[op.op, op.id] for op in result.graph.ops() if opdef(op.op).opaque],
+        "warnings": list(warnings),
+    }
+
+
+def l1_resident_fraction(result: OptimizedGraph) -> float:
+    """Share, by bytes, of the activations computed in a run that are produced in L1 (copies left out)."""
+    total = resident = 0
+    for op in result.graph.ops():
+        if result.records[op.id].role in (*COPIES, Role.HOST):
+            continue
+        for v in op.outputs:
+            value, layout = result.graph.value(v), result.layouts[v]
+            size = tensor_bytes(value.shape, value.dtype, layout.page_layout)
+            total += size
+            resident += size if layout.is_l1 else 0
+    return round(resident / total, 6) if total else 0.0

@@ -1,0 +1,197 @@
+"""Writes a plan into a new graph: layouts on values, copies between them, ops in schedule order.
+
+Copies are explicit `ttnn.to_memory_config` ops:
+
+    spill     L1 -> DRAM, right after the producer, once, if any reader or the caller needs the value in DRAM
+    load      DRAM -> L1, right before the reader
+    reshard   L1 -> another L1 layout, right before the reader
+
+Graph outputs are returned DRAM interleaved. Ops on weights only come first, with role `host`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from optimizer.errors import StateError
+from optimizer.ir.graph import Graph, Op, Value, ValueKind
+from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
+from optimizer.result import OpRecord, Role
+from optimizer.sharding.base import OpDecision, Plan
+
+COPY = "ttnn.to_memory_config"
+
+
+@dataclass
+class AppliedPlan:
+    """The transformed graph with layouts and records; predictions are filled in later."""
+
+    graph: Graph
+    layouts: dict[str, TensorLayout]
+    records: dict[str, OpRecord]
+
+
+@dataclass
+class ApplyPlan:
+    """One plan applied to one graph; use `apply` once."""
+
+    source: Graph
+    pages: dict[str, PageLayout]
+    plan: Plan
+    name: str = "transform"
+    _result: AppliedPlan = field(init=False)
+    _dram_copy: dict[str, str] = field(default_factory=dict)
+    _multi_output: dict[str, TensorLayout] = field(default_factory=dict)
+
+    def apply(self) -> AppliedPlan:
+        """The transformed graph. StateError if the plan does not cover it."""
+        graph = Graph(self.source.name, self.source.inputs, ())
+        self._result = AppliedPlan(graph, {}, {})
+        self._check_plan()
+        needs_dram = self._values_needed_in_dram()
+        self._add_sources()
+        for op in self.source.ops():
+            if self.source.is_const_eval(op):
+                self._add_host_op(op)
+        for op_id in self.plan.schedule:
+            self._add_run_op(self.source.op(op_id), self.plan.decisions[op_id], needs_dram)
+        graph.outputs = [self._dram_copy.get(v, v) for v in self.source.outputs]
+        return self._result
+
+    def _check_plan(self) -> None:
+        run = {op.id for op in self.source.run_ops()}
+        if set(self.plan.schedule) != run or set(self.plan.decisions) != run:
+            raise StateError("the plan does not decide every op of the graph exactly once")
+
+    # -- sources -----------------------------------------------------------------------------------
+    def _add_sources(self) -> None:
+        """Inputs, weights and constants, each in the layout its first reader wants."""
+        for value in self.source.values.values():
+            if self.source.producer(value.id) is None:
+                self._add_value(value, self._source_layout(value))
+
+    def _source_layout(self, value: Value) -> TensorLayout:
+        default = interleaved(BufferType.DRAM, self.pages[value.id])
+        if value.kind in (ValueKind.INPUT, ValueKind.ACTIVATION):
+            return default
+        wanted = self._first_wanted(value.id)
+        return default if wanted is None else wanted
+
+    def _first_wanted(self, value_id: str) -> TensorLayout | None:
+        """Layout in which the first op of a run reads a weight; None if only other weights depend on it."""
+        for op in self.source.consumers(value_id):
+            if op.id in self.plan.decisions:
+                return self.plan.decisions[op.id].operands[op.inputs.index(value_id)]
+        return None
+
+    def _add_host_op(self, op: Op) -> None:
+        self._result.graph.add_op(op)
+        for v in op.outputs:
+            wanted = self._first_wanted(v)
+            layout = wanted if wanted is not None else interleaved(BufferType.DRAM, self.pages[v])
+            self._add_value(self.source.value(v), layout)
+        self._result.records[op.id] = OpRecord(Role.HOST, reason={"chosen": "depends on weights only: runs once"})
+
+    # -- ops of a run ------------------------------------------------------------------------------
+    def _values_needed_in_dram(self) -> set[str]:
+        """Values that an op reads from DRAM or that the caller gets back."""
+        needed = set(self.source.outputs)
+        for op_id, decision in self.plan.decisions.items():
+            for v, layout in zip(self.source.op(op_id).inputs, decision.operands, strict=True):
+                if not layout.is_l1 or not self._produced_in(v).is_l1:
+                    needed.add(v)
+        return needed
+
+    def _produced_in(self, value_id: str) -> TensorLayout:
+        """Layout in which a value comes into being."""
+        producer = self.source.producer(value_id)
+        if producer is None or producer.id not in self.plan.decisions:
+            return interleaved(BufferType.DRAM, self.pages[value_id])
+        return result_layout(producer, value_id, self.plan.decisions[producer.id], self.pages)
+
+    def _add_run_op(self, op: Op, decision: OpDecision, needs_dram: set[str]) -> None:
+        inputs = tuple(
+            self._operand(op, v, layout, decision) for v, layout in zip(op.inputs, decision.operands, strict=True)
+        )
+        self._result.graph.add_op(replace(op, inputs=inputs))
+        for v in op.outputs:
+            layout = result_layout(op, v, decision, self.pages)
+            self._add_value(self.source.value(v), layout)
+        candidate = decision.candidate
+        role = self._role(op, inputs)
+        self._result.records[op.id] = OpRecord(
+            role, candidate.config, candidate.request, decision.chain, None, decision.reason
+        )
+        for v in op.outputs:
+            if v in needs_dram and self._result.layouts[v].is_l1:
+                target = interleaved(BufferType.DRAM, self.pages[v])
+                self._dram_copy[v] = self._copy(v, target, Role.SPILL, op, f"{op.name or op.id}_spill")
+
+    def _role(self, op: Op, inputs: tuple[str, ...]) -> Role:
+        if op.op == "ttnn.to_layout":
+            return Role.LAYOUT
+        layouts = self._result.layouts
+        return Role.VIEW if is_view(self._result.graph, layouts, op, inputs) else Role.COMPUTE
+
+    def _operand(self, op: Op, value_id: str, wanted: TensorLayout, decision: OpDecision) -> str:
+        """The value to read: the original, its DRAM copy, or a copy made right before this op."""
+        have = self._result.layouts[value_id]
+        if have == wanted:
+            return value_id
+        if self.source.value(value_id).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT):
+            return self._host_copy(value_id, wanted)
+        if wanted.is_dram and value_id in self._dram_copy:
+            return self._dram_copy[value_id]
+        if wanted.page_layout is not have.page_layout:
+            raise StateError(f"operand '{value_id}' of '{op.id}' needs a page layout conversion")
+        source = value_id if have.is_l1 else self._dram_copy.get(value_id, value_id)
+        role = Role.RESHARD if have.is_l1 else Role.LOAD
+        return self._copy(source, wanted, role, op, f"{op.name or op.id}_mem_reconfig", decision.chain)
+
+    def _host_copy(self, value_id: str, wanted: TensorLayout) -> str:
+        """A second form of a weight that two ops want differently."""
+        graph = self._result.graph
+        value = self.source.value(value_id)
+        twin = replace(value, id=graph.fresh_id(f"{value_id}_{wanted.memory.buffer_type.value}"), data=None)
+        twin = replace(twin, kind=ValueKind.PARAMETER)
+        op_id = graph.fresh_id(f"{twin.id}_copy")
+        graph.add_op(Op(op_id, COPY, (value_id,), (twin.id,), name=op_id))
+        self._add_value(twin, wanted)
+        self._result.records[op_id] = OpRecord(Role.HOST, request=wanted.memory)
+        return twin.id
+
+    def _copy(self, source: str, target: TensorLayout, role: Role, op: Op, name: str, chain: str | None = None) -> str:
+        """Append a `to_memory_config` op and return its result's id."""
+        graph = self._result.graph
+        value = self.source.values.get(source) or graph.value(source)
+        copy = replace(value, id=graph.fresh_id(f"{source}_{role.value}"), kind=ValueKind.ACTIVATION)
+        op_id = graph.fresh_id(f"{op.id}_{role.value}")
+        graph.add_op(Op(op_id, COPY, (source,), (copy.id,), name=name, origin=op.origin))
+        self._add_value(copy, target)
+        moved = f"{self._result.layouts[source].describe()} -> {target.describe()}"
+        self._result.records[op_id] = OpRecord(role, None, target.memory, chain, None, {"chosen": moved})
+        return copy.id
+
+    def _add_value(self, value: Value, layout: TensorLayout) -> None:
+        self._result.graph.add_value(value)
+        self._result.layouts[value.id] = layout
+
+
+def result_layout(op: Op, value_id: str, decision: OpDecision, pages: dict[str, PageLayout]) -> TensorLayout:
+    """Layout of one result: the candidate's for the first, the same interleaved placement for the others."""
+    layout = decision.candidate.output
+    if value_id == op.outputs[0]:
+        return layout
+    return interleaved(layout.memory.buffer_type, pages[value_id])
+
+
+def is_view(graph: Graph, layouts: dict[str, TensorLayout], op: Op, inputs: tuple[str, ...]) -> bool:
+    """Whether the op's result shares its operand's buffer: a view by its row, and the same tiled placement."""
+    rule = opdef(op.op).view
+    if rule is None or not inputs:
+        return False
+    source, target = layouts[inputs[0]], layouts[op.outputs[0]]
+    same_place = source == target and source.is_tile and not source.is_sharded
+    shapes = graph.value(inputs[0]).shape, graph.value(op.outputs[0]).shape
+    return same_place and rule(opdef(op.op).full_attrs(op), *shapes)

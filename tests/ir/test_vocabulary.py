@@ -1,0 +1,104 @@
+"""Shape rules and rows of the vocabulary."""
+
+from __future__ import annotations
+
+import pytest
+
+from optimizer.errors import GraphError, ShapeError, UnknownNameError
+from optimizer.ir.graph import Attr, Op
+from optimizer.ir.opdef import Page
+from optimizer.ir.vocabulary import op_names, opdef
+
+CONV = {
+    "batch_size": 2, "input_height": 8, "input_width": 8, "in_channels": 16, "out_channels": 32,
+    "kernel_size": (3, 3), "stride": (2, 2), "padding": (1, 1, 1, 1),
+}  # fmt: skip
+POOL = {
+    "batch_size": 1, "input_height": 7, "input_width": 7, "channels": 4, "kernel_size": (2, 2), "stride": (2, 2),
+}  # fmt: skip
+
+CASES: list[tuple[str, dict[str, Attr], list[tuple[int, ...]], list[tuple[int, ...]]]] = [
+    ("relu", {}, [(2, 3)], [(2, 3)]),
+    ("add", {}, [(2, 1, 3), (4, 1)], [(2, 4, 3)]),
+    ("where", {}, [(4, 1), (1, 3), (1, 1)], [(4, 3)]),
+    ("matmul", {}, [(2, 4, 8), (8, 5)], [(2, 4, 5)]),
+    ("matmul", {"transpose_b": True}, [(4, 8), (5, 8)], [(4, 5)]),
+    ("linear", {}, [(1, 4, 8), (8, 5), (5,)], [(1, 4, 5)]),
+    ("conv2d", CONV, [(1, 1, 128, 16), (32, 16, 3, 3)], [(1, 1, 32, 32)]),
+    ("max_pool2d", {**POOL}, [(1, 1, 49, 4)], [(1, 1, 9, 4)]),
+    ("max_pool2d", {**POOL, "ceil_mode": True}, [(1, 1, 49, 4)], [(1, 1, 16, 4)]),
+    ("mean", {"dim": (1, 2), "keepdim": False}, [(2, 3, 4, 5)], [(2, 5)]),
+    ("sum", {"dim": None}, [(2, 3)], [(1, 1)]),
+    ("permute", {"dims": (0, 2, 1)}, [(2, 3, 4)], [(2, 4, 3)]),
+    ("concat", {"dim": -1}, [(2, 3), (2, 5)], [(2, 8)]),
+    ("slice", {"begins": (0, 1), "ends": (2, 6), "steps": (1, 2)}, [(2, 6)], [(2, 3)]),
+    ("split", {"sizes": (1, 3), "dim": 1}, [(2, 4)], [(2, 1), (2, 3)]),
+    ("pad", {"padding": ((0, 0), (1, 2))}, [(2, 3)], [(2, 6)]),
+    ("embedding", {}, [(2, 7), (100, 64)], [(2, 7, 64)]),
+    ("topk", {"k": 3}, [(2, 8)], [(2, 3), (2, 3)]),
+    ("upsample", {"scale_factor": (2, 3)}, [(1, 4, 4, 8)], [(1, 8, 12, 8)]),
+    ("scaled_dot_product_attention", {}, [(1, 8, 16, 64), (1, 2, 32, 64), (1, 2, 32, 64)], [(1, 8, 16, 64)]),
+    (
+        "split_query_key_value_and_split_heads", {"num_heads": 4, "num_kv_heads": 2},
+        [(1, 16, 256)], [(1, 4, 16, 32), (1, 2, 16, 32), (1, 2, 16, 32)],
+    ),
+    ("concatenate_heads", {}, [(1, 4, 16, 32)], [(1, 16, 128)]),
+    ("arange", {"end": 7, "step": 2}, [], [(4,)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "attrs", "inputs", "outputs"), CASES)
+def test_shape_rule(
+    name: str, attrs: dict[str, Attr], inputs: list[tuple[int, ...]], outputs: list[tuple[int, ...]]
+) -> None:
+    op = Op("op", f"ttnn.{name}", (), (), attrs)
+    assert list(opdef(op.op).infer_shapes(op, tuple(inputs))) == outputs
+
+
+BAD: list[tuple[str, dict[str, Attr], list[tuple[int, ...]], str]] = [
+    ("add", {}, [(2, 3), (4, 3)], "do not broadcast"),
+    ("matmul", {}, [(4, 8), (7, 5)], "inner dims differ: 8 and 7"),
+    ("conv2d", CONV, [(2, 8, 8, 16), (32, 16, 3, 3)], "N\\*H\\*W"),
+    ("conv2d", {**CONV, "kernel_size": (11, 11)}, [(1, 1, 128, 16), (32, 16, 11, 11)], "larger than the padded"),
+    ("reshape", {"shape": (5,)}, [(2, 3)], "cannot reshape 6"),
+    ("permute", {"dims": (0, 0)}, [(2, 3)], "no permutation"),
+    ("concat", {"dim": 0}, [(2, 3), (2, 4)], "differ outside dim 0"),
+    ("concat", {"dim": 4}, [(2, 3), (2, 4)], "outside rank 2"),
+    ("split", {"sizes": (1, 1), "dim": 1}, [(2, 4)], "do not add up to 4"),
+    ("topk", {"k": 9}, [(2, 8)], "exceeds 8"),
+    ("slice", {"begins": (0,), "ends": (9,)}, [(4,)], "outside size 4"),
+]
+
+
+@pytest.mark.parametrize(("name", "attrs", "inputs", "message"), BAD)
+def test_shape_rule_refuses(name: str, attrs: dict[str, Attr], inputs: list[tuple[int, ...]], message: str) -> None:
+    op = Op("here", f"ttnn.{name}", (), (), attrs)
+    with pytest.raises(ShapeError, match=message) as caught:
+        opdef(op.op).infer_shapes(op, tuple(inputs))
+    assert caught.value.node == "here"
+
+
+def test_unknown_ops_are_opaque() -> None:
+    row = opdef("onnx.NonZero")
+    assert row.opaque
+    assert not row.shardable
+    with pytest.raises(GraphError, match="outputs must state their shapes"):
+        row.infer_shapes(Op("op", "onnx.NonZero", (), ()), ((1,),))
+
+
+def test_attributes_are_checked() -> None:
+    row = opdef("ttnn.concat")
+    with pytest.raises(GraphError, match="needs attribute 'dim'"):
+        row.check_attrs(Op("op", "ttnn.concat", (), ()))
+    with pytest.raises(UnknownNameError, match="unknown attribute of ttnn.concat 'dime' \\(one of: dim\\)"):
+        row.check_attrs(Op("op", "ttnn.concat", (), (), {"dim": 0, "dime": 1}))
+
+
+def test_only_shardable_ops_have_sharded_results_and_rows_are_consistent() -> None:
+    for name in op_names():
+        row = opdef(name)
+        assert row.min_inputs <= row.max_inputs
+        assert row.name == name
+        if row.shardable:
+            assert row.sharded_operands, name
+        assert row.output_page is not Page.HOST

@@ -1,0 +1,76 @@
+"""The layout pool of a tensor type: generation, deduplication and order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optimizer.device import DeviceSpec
+from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
+from optimizer.layouts.memory_config import DRAM_TILE, L1_TILE, PageLayout, TensorMemoryLayout
+from optimizer.layouts.tiling import ceil_div, physical_shape
+
+N150 = DeviceSpec.preset("n150")
+
+
+def pool(shape: tuple[int, ...]) -> list[str]:
+    layouts = LegalTensorLayoutAnalysis(N150).pool(shape, PageLayout.TILE)
+    return [layout.describe() for layout in layouts.sharded]
+
+
+def test_a_two_by_two_tile_tensor_has_every_distinct_shard_once() -> None:
+    assert pool((64, 64)) == [
+        "l1 block_sharded 2x2 [32, 32] tile",
+        "l1 block_sharded 1x2 [64, 32] tile",
+        "l1 block_sharded 2x1 [32, 64] tile",
+        "l1 height_sharded 2x1 [32, 64] tile",
+        "l1 width_sharded 1x2 [64, 32] tile",
+        "l1 block_sharded 1x1 [64, 64] tile",
+        "l1 height_sharded 1x1 [64, 64] tile",
+        "l1 width_sharded 1x1 [64, 64] tile",
+    ]
+
+
+def test_the_smallest_grid_of_a_shard_shape_stays() -> None:
+    """10 rows of tiles on 9 cores would be 2 a core with 4 cores empty: 5 cores do."""
+    grids = [line for line in pool((320, 32)) if "height" in line]
+    assert [g.split()[2] for g in grids] == ["10x1", "5x1", "4x1", "3x1", "2x1", "1x1"]
+
+
+def test_interleaved_layouts_come_first_dram_before_l1() -> None:
+    layouts = LegalTensorLayoutAnalysis(N150).pool((1, 1, 32, 32), PageLayout.TILE)
+    assert layouts.interleaved == (DRAM_TILE, L1_TILE)
+
+
+def test_pools_are_shared_by_tensor_type() -> None:
+    analysis = LegalTensorLayoutAnalysis(N150)
+    assert analysis.pool((64, 64), PageLayout.TILE) is analysis.pool((64, 64), PageLayout.TILE)
+    assert analysis.pool_count == 1
+
+
+@given(rows=st.integers(1, 3000), cols=st.integers(1, 3000), board=st.sampled_from(["n150", "p150"]))
+def test_no_core_is_empty_and_no_grid_exceeds_the_tensor(rows: int, cols: int, board: str) -> None:
+    device = DeviceSpec.preset(board)
+    layouts = LegalTensorLayoutAnalysis(device).pool((1, rows, cols), PageLayout.TILE).sharded
+    height, width = physical_shape((1, rows, cols), PageLayout.TILE)
+    volumes = [layout.num_shard_cores for layout in layouts]
+    assert volumes == sorted(volumes, reverse=True)
+    shards = [(layout.memory_layout, layout.shard_spec) for layout in layouts]
+    assert len(shards) == len(set(shards))
+    for layout in layouts:
+        spec = layout.shard_spec
+        assert spec is not None
+        used = (ceil_div(height, spec.shape[0]), ceil_div(width, spec.shape[1]))
+        if layout.memory_layout is not TensorMemoryLayout.BLOCK_SHARDED:
+            assert used == spec.grid_yx
+        else:
+            assert used[0] <= spec.grid_yx[0] <= device.grid_yx[0]
+            assert used[1] <= spec.grid_yx[1] <= device.grid_yx[1]
+
+
+@pytest.mark.parametrize("page", list(PageLayout))
+def test_row_major_shards_are_in_elements(page: PageLayout) -> None:
+    layouts = LegalTensorLayoutAnalysis(N150).pool((1, 1, 70, 64), page).sharded
+    heights = {layout.shard_spec.shape[0] for layout in layouts if layout.shard_spec is not None}
+    assert (35 in heights) == (page is PageLayout.ROW_MAJOR)
