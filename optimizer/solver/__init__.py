@@ -1,0 +1,9 @@
+"""Solvers on plain integers: chains of configs, exact references, and the L1 allocator.
+
+`problem`        what a chain is, what an oracle answers, what a result says
+`shard_solver`   the policy's solver: propagation, reshards where needed, most cores
+`materialise`    a chain with every answer of the oracle written out, for the exact solvers
+`chain_dp`       exact for linear chains, cores or time
+`chain_cpsat`    exact for every chain, cores or time (the only module that imports ortools, when called)
+`l1_allocator`   where the runtime would place buffers, and whether circular buffers reach them
+"""

@@ -64,6 +64,7 @@ class ShardSolver:
         self._modes: list[EdgeMode | None] = [None] * len(problem.edges)
         self._direct_rows: list[Sequence[int]] = [()] * len(problem.edges)
         self._options: list[Sequence[ReshardOption]] = [()] * len(problem.edges)
+        self._entry_direct: dict[int, int] = {}
         self._entry_options: dict[int, Sequence[ReshardOption]] = {}
         self._stats = SolveStats()
         self._resolved = False
@@ -127,20 +128,18 @@ class ShardSolver:
     def _preprocess_entry(self, op: int) -> bool:
         """Seed 3.3.5: narrow an entry op to configs that can read the external operand."""
         live = self._network.masks[op]
+        accepted = 0
         if op not in self._problem.always_reshard_entry:
             self._count(oracle_calls=1)
             accepted = self._oracle.external(op, live) & live
-            if accepted:
-                self._network.masks[op] = accepted
-                return True
-        self._count(oracle_calls=1)
-        options = self._oracle.external_reshards(op, live)
-        enabled = 0
-        for option in options:
-            enabled |= option.enables & live if contains(option.producers, 0) else 0
-        self._entry_options[op] = options
-        self._network.masks[op] = enabled
-        return enabled != 0
+        self._entry_direct[op] = accepted
+        if not accepted or self._strategy is ReshardStrategy.EVERYWHERE:
+            self._count(oracle_calls=1)
+            self._entry_options[op] = self._oracle.external_reshards(op, live)
+            for option in self._entry_options[op]:
+                accepted |= option.enables & live if contains(option.producers, 0) else 0
+        self._network.masks[op] = accepted
+        return accepted != 0
 
     def _build_edge(self, index: int) -> Failure | None:
         """Seed 3.3.4: PathSet of one edge, with a reshard if direct paths are not enough."""
@@ -243,15 +242,15 @@ class ShardSolver:
             rows = self._direct_rows[index]
             is_direct = bool(rows) and contains(rows[producer], consumer)
             edges.append(None if is_direct else choose_reshard(self._options[index], producer, consumer))
-        entries = tuple(
-            (op, choose_reshard(self._entry_options[op], 0, configs[op]) if op in self._entry_options else None)
-            for op in self._problem.entries
-        )
+        entries = []
+        for op in self._problem.entries:
+            is_direct = contains(self._entry_direct[op], configs[op])
+            entries.append((op, None if is_direct else choose_reshard(self._entry_options[op], 0, configs[op])))
         return ChainSolution(
             status=SolveStatus.OPTIMAL if found.complete else SolveStatus.FEASIBLE,
             configs=configs,
             edge_reshards=tuple(edges),
-            entry_reshards=entries,
+            entry_reshards=tuple(entries),
             core_usage=self._problem.total_cores(configs),
             bound=found.bound.__floor__(),
             modes=tuple(mode for mode in self._modes if mode is not None),

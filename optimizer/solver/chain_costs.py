@@ -1,0 +1,200 @@
+"""The chain problem as node and edge costs: what the exact solvers minimise.
+
+Every connection between two configs reduces to one number: the cheapest of the direct path and the allowed
+reshards. For the objective `time` one integer orders solutions by (time, then most cores):
+
+    cost = time_ns * cores_unit - cores,     cores_unit = 1 + the most cores any choice can have
+
+and for `core_usage` the cost is `-cores`. Costs are int64 arrays; INFEASIBLE marks impossible pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.errors import LimitError, StateError
+from optimizer.solver.bitset import contains, full_mask, indices_of
+from optimizer.solver.materialise import EdgeTable, EntryTable, MaterialisedChain
+from optimizer.solver.problem import ChainSolution, ReshardOption, SolveStats, SolveStatus, choose_reshard
+
+Costs = NDArray[np.int64]
+
+INFEASIBLE = 1 << 61
+"""Cost of an impossible choice; sums of possible costs stay below `MAX_COST` in magnitude."""
+MAX_COST = 1 << 52
+"""Costs below this are exact in a double, which is how CP-SAT reports objectives and bounds."""
+
+
+class ChainObjective(StrEnum):
+    CORE_USAGE = "core_usage"
+    """Most cores; reshards cost nothing (ShardSolver's objective)."""
+    TIME = "time"
+    """Least time of ops, connections, entries and exits; among those, most cores."""
+
+
+@dataclass(frozen=True)
+class ChainCosts:
+    objective: ChainObjective
+    cores_unit: int
+    nodes: tuple[Costs, ...]
+    """Per op: cost per config, entry and exit included; INFEASIBLE for configs that are not allowed."""
+    edges: tuple[Costs, ...]
+    """Per edge: [producer config][consumer config]."""
+
+    def bound_of(self, cost_bound: int) -> int:
+        """Bound in the objective's own unit (cores or ns) that follows from a lower bound of the cost."""
+        if self.objective is ChainObjective.CORE_USAGE:
+            return -cost_bound
+        return -(-cost_bound // self.cores_unit)
+
+
+def chain_costs(chain: MaterialisedChain, objective: ChainObjective) -> ChainCosts:
+    """Reduce a chain to costs. LimitError if they do not fit into 52 bits."""
+    problem = chain.problem
+    cores_unit = 1 + sum(max(row, default=0) for row in problem.core_usage)
+    scale = cores_unit if objective is ChainObjective.TIME else 0
+    nodes = [_node_costs(chain, op, scale) for op in range(problem.num_ops)]
+    for op, entry in zip(problem.entries, chain.entries, strict=True):
+        best = np.full(problem.config_counts[op], INFEASIBLE, dtype=np.int64)
+        enabled = entry.direct
+        for option in entry.reshards:
+            enabled |= option.enables if contains(option.producers, 0) else 0
+        for config in indices_of(enabled & chain.masks[op]):
+            best[config] = _bridge_entry(entry, config, objective).time_ns * scale
+        nodes[op] = add_costs(nodes[op], best)
+    edges = [
+        _edge_costs(table, problem.config_counts[edge.consumer], scale)
+        for edge, table in zip(problem.edges, chain.edges, strict=True)
+    ]
+    if sum(_magnitude(costs) for costs in (*nodes, *edges)) >= MAX_COST:
+        raise LimitError("the chain's times and cores are too large to be compared in one integer", limit=MAX_COST)
+    return ChainCosts(objective, cores_unit, tuple(nodes), tuple(edges))
+
+
+def _node_costs(chain: MaterialisedChain, op: int, scale: int) -> Costs:
+    problem = chain.problem
+    costs = np.full(problem.config_counts[op], INFEASIBLE, dtype=np.int64)
+    for config in indices_of(chain.masks[op]):
+        costs[config] = _op_ns(chain, op, config) * scale - problem.core_usage[op][config]
+    return costs
+
+
+def _op_ns(chain: MaterialisedChain, op: int, config: int) -> int:
+    problem = chain.problem
+    return sum(table[op][config] for table in (problem.time_ns, problem.exit_ns) if table)
+
+
+def _edge_costs(table: EdgeTable, num_consumers: int, scale: int) -> Costs:
+    costs = np.full((len(table.direct), num_consumers), INFEASIBLE, dtype=np.int64)
+    for producer, row in enumerate(table.direct):
+        for consumer in indices_of(row):
+            costs[producer, consumer] = table.direct_ns[producer][consumer] * scale if table.direct_ns else 0
+    for number, option in enumerate(table.reshards):
+        producers = list(indices_of(option.producers & full_mask(len(table.direct))))
+        consumers = list(indices_of(option.enables & full_mask(num_consumers)))
+        copy = np.array([table.reshard_ns[number][p] if table.reshard_ns else 0 for p in producers], dtype=np.int64)
+        read = np.array([table.resharded_ns[number][c] if table.resharded_ns else 0 for c in consumers], dtype=np.int64)
+        block = np.ix_(producers, consumers)
+        costs[block] = np.minimum(costs[block], (copy[:, None] + read[None, :]) * scale)
+    return costs
+
+
+def add_costs(first: Costs, second: Costs) -> Costs:
+    """Element-wise sum that keeps INFEASIBLE; two INFEASIBLE terms still fit into 64 bits."""
+    total = first + second
+    return np.where(total > MAX_COST, INFEASIBLE, total)
+
+
+def _magnitude(costs: Costs) -> int:
+    finite = costs[costs != INFEASIBLE]
+    return int(np.abs(finite).max()) if finite.size else 0
+
+
+@dataclass(frozen=True)
+class _Bridge:
+    """How two configs are connected: the reshard layout (None: direct) and its time."""
+
+    layout_id: int | None
+    time_ns: int
+
+
+def _bridge(
+    objective: ChainObjective,
+    direct_ns: int | None,
+    options: Sequence[tuple[ReshardOption, int]],
+    producer: int,
+    consumer: int,
+) -> _Bridge:
+    """One way out of several: direct if possible (and, for `time`, not slower), else the reshard that
+    `choose_reshard` takes among all (for `time`: among the fastest)."""
+    fastest = min((ns for _, ns in options), default=None)
+    by_time = objective is ChainObjective.TIME
+    if direct_ns is not None and (not by_time or fastest is None or direct_ns <= fastest):
+        return _Bridge(None, direct_ns)
+    candidates = [(option, ns) for option, ns in options if not by_time or ns == fastest]
+    layout_id = choose_reshard([option for option, _ in candidates], producer, consumer)
+    return _Bridge(layout_id, next(ns for option, ns in candidates if option.layout_id == layout_id))
+
+
+def _bridge_edge(table: EdgeTable, producer: int, consumer: int, objective: ChainObjective) -> _Bridge:
+    direct_ns = None
+    if contains(table.direct[producer], consumer):
+        direct_ns = table.direct_ns[producer][consumer] if table.direct_ns else 0
+    options = []
+    for number, option in enumerate(table.reshards):
+        if contains(option.producers, producer) and contains(option.enables, consumer):
+            copy = table.reshard_ns[number][producer] if table.reshard_ns else 0
+            read = table.resharded_ns[number][consumer] if table.resharded_ns else 0
+            options.append((option, copy + read))
+    return _bridge(objective, direct_ns, options, producer, consumer)
+
+
+def _bridge_entry(entry: EntryTable, config: int, objective: ChainObjective) -> _Bridge:
+    direct_ns = None
+    if contains(entry.direct, config):
+        direct_ns = entry.direct_ns[config] if entry.direct_ns else 0
+    options = [
+        (option, entry.reshard_ns[number][config] if entry.reshard_ns else 0)
+        for number, option in enumerate(entry.reshards)
+        if contains(option.producers, 0) and contains(option.enables, config)
+    ]
+    return _bridge(objective, direct_ns, options, 0, config)
+
+
+def solution_of(
+    chain: MaterialisedChain,
+    configs: Sequence[int],
+    objective: ChainObjective,
+    *,
+    status: SolveStatus,
+    bound: int,
+    stats: SolveStats,
+) -> ChainSolution:
+    """Complete a choice of configs: how every edge is bridged, cores and time. StateError if it is no solution."""
+    problem = chain.problem
+    for op, config in enumerate(configs):
+        if not contains(chain.masks[op], config):
+            raise StateError(f"config {config} of op {op} is not allowed")
+    edges = [
+        _bridge_edge(table, configs[edge.producer], configs[edge.consumer], objective)
+        for edge, table in zip(problem.edges, chain.edges, strict=True)
+    ]
+    entries = [
+        _bridge_entry(entry, configs[op], objective) for op, entry in zip(problem.entries, chain.entries, strict=True)
+    ]
+    own_ns = sum(_op_ns(chain, op, config) for op, config in enumerate(configs))
+    return ChainSolution(
+        status=status,
+        configs=tuple(configs),
+        edge_reshards=tuple(bridge.layout_id for bridge in edges),
+        entry_reshards=tuple((op, bridge.layout_id) for op, bridge in zip(problem.entries, entries, strict=True)),
+        core_usage=problem.total_cores(configs),
+        time_ns=own_ns + sum(bridge.time_ns for bridge in (*edges, *entries)),
+        bound=bound,
+        stats=stats,
+    )
