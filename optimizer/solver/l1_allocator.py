@@ -1,0 +1,248 @@
+"""The runtime's L1 allocator on plain intervals, and the replay of a program on it.
+
+tt-metal places L1 buffers top-down and first-fit: a buffer goes to the upper end of the highest hole that
+is large enough, at the same address on every core (lock-step), so one list of intervals stands for all
+cores. Circular buffers grow from the bottom of the same bank while an op runs; a program is rejected when
+they reach the lowest live buffer, holes above it notwithstanding.
+
+Sources: tt-metal `FreeListOpt::allocate` with `SearchPolicy::FIRST` and `bottom_up = false`, sizes rounded
+up to the alignment and at least one alignment unit; confirmed address for address on tt-metal's mock
+device. Addresses and sizes are bytes per core. Nothing here raises for a program that does not fit: the
+replay returns a `ReplayFailure` that names the step.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from optimizer.errors import OptionError, StateError
+
+BufferId = int | str
+
+
+class L1Allocator:
+    """First-fit from the top in `[base_bytes, top_bytes)`."""
+
+    def __init__(self, base_bytes: int, top_bytes: int, alignment_bytes: int) -> None:
+        if alignment_bytes <= 0 or not 0 <= base_bytes <= top_bytes:
+            raise OptionError(f"no L1 bank: [{base_bytes}, {top_bytes}) in steps of {alignment_bytes}")
+        self._base = base_bytes
+        self._top = top_bytes - (top_bytes - base_bytes) % alignment_bytes
+        self._alignment = alignment_bytes
+        self._starts: list[int] = []
+        self._sizes: dict[int, int] = {}
+
+    def rounded(self, size_bytes: int) -> int:
+        """Bytes that a buffer of this size really takes."""
+        units = max(1, -(-size_bytes // self._alignment))
+        return units * self._alignment
+
+    def allocate(self, size_bytes: int) -> int | None:
+        """Address of the new buffer, None if no hole fits. StateError for a negative size."""
+        if size_bytes < 0:
+            raise StateError(f"a buffer cannot have {size_bytes} bytes")
+        size = self.rounded(size_bytes)
+        ceiling = self._top
+        for start in reversed(self._starts):
+            if ceiling - (start + self._sizes[start]) >= size:
+                break
+            ceiling = start
+        if ceiling - size < self._base:
+            return None
+        address = ceiling - size
+        insort(self._starts, address)
+        self._sizes[address] = size
+        return address
+
+    def free(self, address: int) -> None:
+        """Release the buffer at `address`; StateError if there is none."""
+        if self._sizes.pop(address, None) is None:
+            raise StateError(f"no buffer at address {address}")
+        del self._starts[bisect_left(self._starts, address)]
+
+    @property
+    def lowest_address(self) -> int | None:
+        """Address of the lowest live buffer, None if there is none."""
+        return self._starts[0] if self._starts else None
+
+    @property
+    def live_bytes(self) -> int:
+        """Sum of the live buffers' sizes, rounding included."""
+        return sum(self._sizes.values())
+
+    @property
+    def largest_hole_bytes(self) -> int:
+        ceiling, largest = self._top, 0
+        for start in reversed(self._starts):
+            largest = max(largest, ceiling - start - self._sizes[start])
+            ceiling = start
+        return max(largest, ceiling - self._base)
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc:
+    """A buffer comes to life."""
+
+    buffer: BufferId
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    buffer: BufferId
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """An op runs with these circular buffers at the bottom of the bank."""
+
+    cb_bytes: int
+
+
+Event = Alloc | Free | Execute
+
+
+class ReplayError(StrEnum):
+    OUT_OF_MEMORY = "out-of-memory"
+    """No hole is large enough for the buffer."""
+    CB_CLASH = "cb-clash"
+    """Circular buffers reach the lowest live buffer."""
+    CB_TOO_BIG = "cb-too-big"
+    """Circular buffers alone exceed L1."""
+    UNKNOWN_BUFFER = "unknown-buffer"
+    """A buffer is freed that is not live."""
+    DUPLICATE_BUFFER = "duplicate-buffer"
+    """A buffer is allocated that is live already."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFailure:
+    """The first step that the runtime would reject."""
+
+    step: int
+    """Index into the events."""
+    error: ReplayError
+    needed_bytes: int
+    """Size of the buffer, or of the circular buffers."""
+    available_bytes: int
+    """Largest hole, or the room below the lowest live buffer."""
+    live_bytes: int
+    """Sum of live buffers: with `needed_bytes` below the bank's size, the failure is fragmentation."""
+    buffer: BufferId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    step: int
+    buffer: BufferId
+    address: int
+    size_bytes: int
+    """Rounded up to the alignment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What became of a program, up to its failure if there is one."""
+
+    placements: tuple[Placement, ...]
+    failure: ReplayFailure | None
+    peak_extent_bytes: int
+    """Highest of (depth of the live buffers, holes included, + circular buffers) over all steps."""
+    peak_sum_bytes: int
+    """Highest of (sum of live buffers + circular buffers): the difference is lost to holes."""
+
+    @property
+    def ok(self) -> bool:
+        return self.failure is None
+
+
+def replay(
+    events: Iterable[Event],
+    *,
+    base_bytes: int,
+    top_bytes: int,
+    alignment_bytes: int,
+    cb_end_bytes: int | None = None,
+) -> Replay:
+    """Run a program through the allocator.
+
+    `base_bytes` is where circular buffers begin, `top_bytes` where tensors begin downwards (`worker_l1 -
+    l1_small`), `cb_end_bytes` where circular buffers must end if no tensor is live (`worker_l1`; default
+    `top_bytes`).
+    """
+    cb_end = top_bytes if cb_end_bytes is None else cb_end_bytes
+    run = _Replay(L1Allocator(base_bytes, top_bytes, alignment_bytes), base_bytes, top_bytes, cb_end)
+    failure = None
+    for step, event in enumerate(events):
+        failure = run.apply(step, event)
+        if failure is not None:
+            break
+    return Replay(tuple(run.placements), failure, run.peak_extent, run.peak_sum)
+
+
+class _Replay:
+    """The state of one replay."""
+
+    def __init__(self, allocator: L1Allocator, base: int, top: int, cb_end: int) -> None:
+        self._allocator = allocator
+        self._base = base
+        self._top = top
+        self._cb_end = cb_end
+        self._addresses: dict[BufferId, int] = {}
+        self.placements: list[Placement] = []
+        self.peak_extent = 0
+        self.peak_sum = 0
+
+    def apply(self, step: int, event: Event) -> ReplayFailure | None:
+        match event:
+            case Alloc(buffer, size_bytes):
+                failure = self._alloc(step, buffer, size_bytes)
+            case Free(buffer):
+                failure = self._free(step, buffer)
+            case Execute(cb_bytes):
+                return self._execute(step, cb_bytes)
+        if failure is None:
+            self._measure(0)
+        return failure
+
+    def _alloc(self, step: int, buffer: BufferId, size_bytes: int) -> ReplayFailure | None:
+        if buffer in self._addresses:
+            return self._failure(step, ReplayError.DUPLICATE_BUFFER, size_bytes, 0, buffer)
+        address = self._allocator.allocate(size_bytes)
+        if address is None:
+            hole = self._allocator.largest_hole_bytes
+            return self._failure(step, ReplayError.OUT_OF_MEMORY, self._allocator.rounded(size_bytes), hole, buffer)
+        self._addresses[buffer] = address
+        self.placements.append(Placement(step, buffer, address, self._allocator.rounded(size_bytes)))
+        return None
+
+    def _free(self, step: int, buffer: BufferId) -> ReplayFailure | None:
+        address = self._addresses.pop(buffer, None)
+        if address is None:
+            return self._failure(step, ReplayError.UNKNOWN_BUFFER, 0, 0, buffer)
+        self._allocator.free(address)
+        return None
+
+    def _execute(self, step: int, cb_bytes: int) -> ReplayFailure | None:
+        """Circular buffers may end exactly where the lowest buffer begins (tt-metal compares with `<`)."""
+        lowest = self._allocator.lowest_address
+        if cb_bytes > self._cb_end - self._base:
+            return self._failure(step, ReplayError.CB_TOO_BIG, cb_bytes, self._cb_end - self._base, None)
+        if lowest is not None and self._base + cb_bytes > lowest:
+            return self._failure(step, ReplayError.CB_CLASH, cb_bytes, lowest - self._base, None)
+        self._measure(cb_bytes)
+        return None
+
+    def _measure(self, cb_bytes: int) -> None:
+        lowest = self._allocator.lowest_address
+        depth = 0 if lowest is None else self._top - lowest
+        self.peak_extent = max(self.peak_extent, depth + cb_bytes)
+        self.peak_sum = max(self.peak_sum, self._allocator.live_bytes + cb_bytes)
+
+    def _failure(
+        self, step: int, error: ReplayError, needed: int, available: int, buffer: BufferId | None
+    ) -> ReplayFailure:
+        return ReplayFailure(step, error, needed, available, self._allocator.live_bytes, buffer)
