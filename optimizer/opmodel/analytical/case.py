@@ -49,8 +49,9 @@ class Usage:
     peak: int | None = None
     """Peak of circular buffers plus tensors; None: `cb + l1`."""
     cores: int = 1
-    clash: int | None = None
-    """Tensor bytes that the largest buffers must not reach; None: derived from `peak - cb`."""
+    room: int | None = None
+    """Bytes that must be free beside the operands, where that is less than `peak` because buffers counted
+    together never coexist on a core; None: `peak`."""
 
 
 @dataclass(slots=True)

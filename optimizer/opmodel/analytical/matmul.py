@@ -10,20 +10,21 @@ from functools import lru_cache
 from math import prod
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation
+from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.op_config import (
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
     MatmulMultiCoreReuseMultiCastProgramConfig,
     MatmulMultiCoreReuseProgramConfig,
     OpConfig,
 )
-from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
+from optimizer.layouts.tiling import TILE, padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
 from optimizer.opmodel.analytical.generic import result_shapes
 from optimizer.opmodel.analytical.matmul_auto import Plan, Problem, check_choice, choose
 from optimizer.opmodel.analytical.matmul_buffers import Buffers, buffers, matmul_cores
 from optimizer.opmodel.analytical.matmul_rules import check_plan, derived_memory
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, TILED
+from optimizer.opmodel.analytical.trace import Trace
 from optimizer.opmodel.base import TensorSpec
 
 
@@ -76,7 +77,11 @@ def _compute(case: Case, out: DType) -> tuple[bool, bool]:
 
 def _separate_bias(case: Case, a: TensorSpec, b: TensorSpec, memory: MemoryConfig) -> bool:
     """Whether the bias is added by an eltwise op afterwards (`get_post_process_bias`)."""
-    if len(case.inputs) < 3 or case.query.config is not None or case.attrs.get("core_grid"):
+    if len(case.inputs) < 3:
+        return False
+    if _dims(b.shape, False)[0] > 1 or isinstance(case.query.config, MatmulMultiCoreReuseProgramConfig):
+        return True
+    if case.query.config is not None or case.attrs.get("core_grid"):
         return False
     if memory.buffer_type.value != "dram":
         return True
@@ -84,6 +89,18 @@ def _separate_bias(case: Case, a: TensorSpec, b: TensorSpec, memory: MemoryConfi
         return False
     plain = not b.layout.is_sharded and not memory.is_sharded
     return not (plain and a.layout.is_dram and b.layout.is_dram)
+
+
+def _check_bias(case: Case, b: TensorSpec, bias: TensorSpec, nt: int, separate: bool) -> None:
+    if separate:
+        width = b.shape[-1]  # of a rank-1 bias the shape check looks at B before its transposition
+        need(len(bias.shape) > 1 or bias.shape[-1] in (1, width), "Broadcast error: Invalid dimension")
+        return
+    batch, rows, columns = _dims(bias.shape, False)
+    need(batch == 1, "Unsupported bias shape: batch size not equal to 1.")
+    need(rows == 1, "Unsupported bias shape: padded second last dimension of bias not equal to tile height")
+    need(columns == nt, "Unsupported bias shape: padded last dimension of bias differs from second input's")
+    need(not b.layout.is_sharded or bias.layout.is_sharded, "bad optional access")
 
 
 def matmul(case: Case) -> Usage:
@@ -98,16 +115,16 @@ def matmul(case: Case) -> Usage:
     activation = case.attrs.get("activation")
     config = case.query.config
     core_grid = case.attrs.get("core_grid")
-    if activation and a.layout.is_sharded:
+    if activation and (a.layout.is_sharded or b.layout.is_sharded):
         refuse("Sharded matmul run with activation: this should be placed in the program config's fused_activation")
     need(not (core_grid and config is not None), "Cannot use both user core grid/coordinates and a program config")
     batch_a, mt, kt = _dims(a.shape, bool(case.attrs.get("transpose_a")))
     batch_b, kt_b, nt = _dims(b.shape, bool(case.attrs.get("transpose_b")))
     need(kt == kt_b, "K dimension in tiles must match")
-    linear = case.query.op == "ttnn.linear"
-    need(not (linear and batch_b > 1 and bias is not None), "Batched input not supported when bias exists")
     separate = _separate_bias(case, a, b, memory)
     fused_bias = bias if bias is not None and not separate else None
+    if bias is not None:
+        _check_bias(case, b, bias, nt, separate)
     fp32, l1_acc = _compute(case, dtype)
     resident = sum(case.l1(t) for t in case.inputs)
     problem = Problem(
@@ -118,7 +135,7 @@ def matmul(case: Case) -> Usage:
         case.device.l1_bank_bytes(case.l1_small_bytes) - resident,
         case.device.grid_yx,
         (core_grid[1], core_grid[0]) if core_grid else None,
-        batch_b > 1 and not linear,
+        batch_b > 1,
         bool(activation) and bool(core_grid),
         bool(case.attrs.get("transpose_a")),
     )  # fmt: skip
@@ -128,9 +145,8 @@ def matmul(case: Case) -> Usage:
     else:
         plan = _explicit(config)
     check_plan(case, plan, problem, fused_bias)
-    produced = derived_memory(case, plan, problem) if memory.is_sharded else memory
+    produced = derived_memory(plan, problem) if memory.is_sharded else memory
     out = case.result(shape, dtype, produced)
-    need(produced.memory_layout is memory.memory_layout, "Mismatch between computed and provided memory layout")
     sizes = buffers(plan, problem, a, b, out, fused_bias, fp32, l1_acc)
     return _usage(case, plan, problem, out, sizes, bias if separate else None, bool(activation) and not core_grid)
 
@@ -141,21 +157,20 @@ def _usage(
     """Adds the eltwise programs that follow when bias or activation is not fused."""
     size = case.l1(out)
     cores = matmul_cores(plan, problem)
-    if bias is None and not unary:
-        return Usage((out,), cb=sizes.total, cores=cores)
+    if plan.kind == "multi_core" and case.attrs.get("transpose_b"):
+        size += case.l1(case.inputs[1])  # B is transposed by an op of its own
+    if bias is None and not unary and size == case.l1(out):
+        return Usage((out,), cb=sizes.total, cores=cores, room=sizes.total - sizes.sender + size)
     tile = out.dtype.tile_bytes
-    peak, cb = sizes.total + size, sizes.total
-    l1 = size
-    same = out.layout.is_sharded
+    trace = Trace()
+    trace.allocate(size)
+    trace.run(sizes.total, dataflow=True, idle=sizes.sender)
     if bias is not None:
-        extra = 4 * tile + 4 * bias.dtype.tile_bytes
-        cb, l1 = max(cb, extra), 2 * size
-        peak = max(peak, extra + 2 * size)
+        trace.allocate(size)
+        broadcast = out.shape[-2:] != (1, *bias.shape)[-2:]
+        trace.run(4 * tile + (4 if broadcast else 2) * bias.dtype.tile_bytes)
+        trace.free(size)
     if unary:
-        extra = 0 if same else 4 * tile
-        cb, l1 = max(cb, extra), 2 * size
-        peak = max(peak, extra + 2 * size)
-    return Usage((out,), cb=cb, l1=l1, peak=peak, cores=cores)
-
-
-__all__ = ["ShardOrientation", "ceil_div", "matmul"]
+        trace.allocate(size)
+        trace.run(0 if out.layout.is_sharded and out.layout.is_l1 else 4 * tile, dataflow=True)
+    return Usage((out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=cores, room=trace.room)

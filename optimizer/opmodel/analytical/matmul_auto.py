@@ -134,10 +134,10 @@ def _subblock_sizes(h: int, w: int, fp32: bool) -> tuple[int, int]:
 
 def choose(p: Problem) -> Plan:
     """The automatic program config; refuses what tt-metal refuses while choosing."""
-    if p.user_grid_yx is not None:
-        return _with_core_grid(p)
     if p.memory_a.shard_spec is not None:
         return _sharded(p)
+    if p.user_grid_yx is not None:
+        return _with_core_grid(p)
     return _simple(p)
 
 
@@ -231,6 +231,12 @@ def _batched(p: Problem, grid: tuple[int, int]) -> Plan:
     return Plan("reuse", grid, k, sh, sw, m, n, m, n)
 
 
+def _fit_sharded(p: Problem, m: int, n: int, k: int) -> tuple[int, int]:
+    """The output block beside a sharded operand: a sharded output allows no narrow block of several rows."""
+    bh, bw, _ = fit_blocks(p, m, n, k, False)
+    return (1, bw) if p.memory_out.is_sharded and bw != n else (bh, bw)
+
+
 def _sharded(p: Problem) -> Plan:
     """`get_matmul_program_config`: operand A is sharded and no core grid is given."""
     a, out = p.memory_a, p.memory_out
@@ -240,11 +246,11 @@ def _sharded(p: Problem) -> Plan:
     if p.batched:
         return _sharded_bmm(p, spec, grid)
     need(p.memory_b.memory_layout is INTERLEAVED, "Input tensor B must have INTERLEAVED memory layout")
-    flat = a.memory_layout in (HEIGHT, WIDTH) and (grid[0] > 1 or grid[1] > 1)
+    flat = a.memory_layout in (HEIGHT, WIDTH)
     block = a.memory_layout is BLOCK and grid[0] > 1 and grid[1] > 1
     if not flat and not block:
         return _with_core_grid(p)
-    if flat:
+    if flat and grid != (1, 1):
         need(spec.orientation is ShardOrientation.ROW_MAJOR, "Input tensor A must have ROW_MAJOR shard orientation")
     if out.is_sharded:
         need(a.buffer_type is out.buffer_type, "Input A and output buffer types must match")
@@ -257,7 +263,7 @@ def _sharded(p: Problem) -> Plan:
         m, n, k = height, p.nt, p.kt
     else:
         return _sharded_block(p, spec, grid, full)
-    bh, bw, _ = fit_blocks(p, m, n, k, False)
+    bh, bw = _fit_sharded(p, m, n, k)
     sh, sw = _subblock(bh, bw, p.fp32_dest, full)
     return Plan("1d", grid, k, sh, sw, bh, bw, m, n, a.memory_layout is WIDTH)
 
@@ -320,20 +326,34 @@ def _simple(p: Problem) -> Plan:
     core_y = core_x = 0
     if not (blocks_y == 1 and blocks_x == 1) and blocks_y <= rows and blocks_x <= columns:
         core_y, core_x = blocks_y, blocks_x
-    sharded_rest = core_y == 0 and out.is_sharded
-    if core_y == 1 or wide or (sharded_rest and out.memory_layout is WIDTH):
-        return _mcast_1d(p, grid, False, True)
-    if core_x == 1 or tall or (sharded_rest and out.memory_layout is HEIGHT):
-        return _mcast_1d(p, grid, False, False)
-    if core_y > 0 or dram_interleaved or (sharded_rest and out.memory_layout is BLOCK):
+    rest = core_y == 0 and out.is_sharded
+    line = _line_of_blocks(out)
+    need(line is None or p.batch_b == 1, "BLOCK_SHARDED output on a 1D grid is not supported with batched operands")
+    fuse = line is not None
+    if wide or (core_y == 1 and not dram_interleaved) or (rest and (out.memory_layout is WIDTH or line == "row")):
+        return _mcast_1d(p, grid, fuse, True, out.shard_spec if line == "row" else None)
+    if tall or (core_x == 1 and not dram_interleaved) or (rest and (out.memory_layout is HEIGHT or line == "column")):
+        return _mcast_1d(p, grid, fuse, False, out.shard_spec if line == "column" else None)
+    if core_y > 0 or dram_interleaved or (rest and out.memory_layout is BLOCK):
         return _simple_2d(p, core, k, dram_interleaved)
     return Plan("multi_core", grid)
 
 
+def _line_of_blocks(out: MemoryConfig) -> str | None:
+    """`row` or `column` when block shards lie on one row or column of several cores."""
+    if out.memory_layout is not BLOCK or out.shard_spec is None:
+        return None
+    rows, columns = bounding_box(out.shard_spec)
+    if (rows == 1) == (columns == 1):
+        return None
+    return "row" if rows == 1 else "column"
+
+
 def _simple_2d(p: Problem, core: int, k: int, dram_interleaved: bool) -> Plan:
     rows, columns = grid = p.device_grid_yx
-    m = n = bh = bw = core
-    sh, sw = 4, 2
+    m, n = min(core, p.m_total if p.batch_b == 1 else p.mt), min(core, p.nt)
+    bh, bw = m, n
+    sh, sw = _subblock(m, n, p.fp32_dest)
     if sw != n:
         sh = 1
     if dram_interleaved:
@@ -341,7 +361,7 @@ def _simple_2d(p: Problem, core: int, k: int, dram_interleaved: bool) -> Plan:
         m, n = ceil_div(p.mt, rows), ceil_div(p.nt, columns)
         bh, bw, k = fit_blocks(p, m, n, k, True)
         sh, sw = _subblock(bh, bw, p.fp32_dest)
-    return Plan("2d", grid, k, sh, sw, bh, bw, m, n, fuse_batch=False)
+    return Plan("2d", grid, k, sh, sw, bh, bw, m, n, fuse_batch=p.memory_out.is_sharded and p.batch_b == 1)
 
 
 def check_choice(plan: Plan) -> None:

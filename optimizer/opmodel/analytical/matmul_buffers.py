@@ -32,12 +32,11 @@ class Buffers:
         return self.in0 + self.in1 + self.out + self.partials + self.bias + self.sender
 
 
-def partial_dtype(plan: Plan, kt: int, out: DType, bias: bool, fp32: bool, l1_acc: bool) -> DType:
-    """Element type of partial results (`determine_packer_l1_acc`)."""
-    steps = kt // max(1, plan.in0_block_w)
+def partial_dtype(steps: int, out: DType, several: bool, fp32: bool, l1_acc: bool) -> DType:
+    """Element type of partial results (`determine_packer_l1_acc`); `several`: two steps already accumulate."""
     if fp32:
         return DType.F32
-    if l1_acc and ((bias and steps > 1) or steps > 2):
+    if l1_acc and ((several and steps > 1) or steps > 2):
         return DType.BF16
     return out
 
@@ -56,13 +55,15 @@ def buffers(
     if plan.kind == "multi_core":
         return Buffers(2 * ta, 2 * tb, 2 * tout)
     k = plan.in0_block_w
-    steps = problem.kt // k
+    steps = problem.kt // k * _batches(plan, problem, a)
     depth = 2 if steps > 1 or plan.kind == "reuse" else 1
     in0 = depth * plan.block_h * k * ta
     in1 = depth * plan.block_w * k * tb
     sender = 0
     if a.layout.is_sharded and a.layout.memory_layout is HEIGHT:
-        in0 = 0
+        narrow = plan.block_h != plan.per_core_m and plan.block_w != plan.per_core_n
+        # A shard that is not one block is copied to be read block by block.
+        in0 = plan.per_core_m * problem.kt * ta if narrow or k != problem.kt else 0
     if a.layout.is_sharded and plan.kind == "reuse":
         in0 = 0
     if b.layout.is_sharded:
@@ -74,8 +75,9 @@ def buffers(
             sender = in0
     sharded = out.layout.is_sharded
     tiles = plan.block_h * plan.block_w
-    kind = partial_dtype(plan, problem.kt, out.dtype, bias is not None, fp32, l1_acc)
-    apart = kind is not out.dtype or (sharded and plan.per_core_m != plan.block_h)
+    several = bias is not None or a.layout.memory_layout in (BLOCK, WIDTH)
+    kind = partial_dtype(steps, out.dtype, several, fp32, l1_acc)
+    apart = kind is not out.dtype or (sharded and (plan.per_core_m != plan.block_h or plan.per_core_n != plan.block_w))
     return Buffers(
         in0,
         in1,
@@ -84,6 +86,13 @@ def buffers(
         0 if bias is None else plan.block_w * bias.dtype.tile_bytes,
         sender,
     )
+
+
+def _batches(plan: Plan, problem: Problem, a: TensorSpec) -> int:
+    """Batches one core goes through one after the other."""
+    if plan.kind == "reuse":
+        return 1 if a.layout.is_sharded else problem.batch_a
+    return 1 if plan.fuse_batch else problem.batch_a
 
 
 def matmul_cores(plan: Plan, problem: Problem) -> int:

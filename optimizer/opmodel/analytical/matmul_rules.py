@@ -17,6 +17,9 @@ from optimizer.opmodel.base import TensorSpec
 def check_plan(case: Case, plan: Plan, p: Problem, bias: TensorSpec | None) -> None:
     """Refuse what validation refuses."""
     out = p.memory_out
+    for memory in (p.memory_a, out):
+        on_chip = not memory.is_sharded or memory.buffer_type is BufferType.L1
+        need(on_chip, "DFB borrows memory from a tensor that is not L1-resident (L1 is required)")
     if plan.kind == "multi_core":
         need(not out.is_sharded, "Unsupported op for output sharding")
         need(not p.memory_a.is_sharded and not p.memory_b.is_sharded, "Input A and B must be INTERLEAVED")
@@ -67,6 +70,11 @@ def _within(grid: tuple[int, int], spec: ShardSpec | None) -> bool:
     return all(x1 < grid[1] and y1 < grid[0] for _, _, x1, y1 in spec.core_ranges)
 
 
+def _is_line(out: MemoryConfig, axis: int) -> bool:
+    """Block shards on a single row (axis 0) or column (axis 1) of cores."""
+    return out.memory_layout is BLOCK and out.shard_spec is not None and bounding_box(out.shard_spec)[axis] == 1
+
+
 def _same_place(p: Problem) -> None:
     if p.memory_out.is_sharded:
         need(p.memory_a.buffer_type is p.memory_out.buffer_type, "Buffer type mismatch")
@@ -81,6 +89,7 @@ def _check_1d(plan: Plan, p: Problem) -> None:
     need(total <= rows * columns, f"Number of blocks exceeds number of cores: {total} blocks > {rows * columns} cores")
     if p.memory_out.is_sharded:
         need(_within(plan.grid_yx, p.memory_out.shard_spec), "output shard grid must lie within the compute grid")
+    need(plan.per_core_m <= max(1, m), f"per_core_M ({plan.per_core_m}) exceeds Mt ({m})")
     spec, out = p.memory_a.shard_spec, p.memory_out
     if plan.mcast_in0:
         need(blocks_y == 1, "mcast_in0 requires M to fit within a single per_core_M block")
@@ -89,7 +98,7 @@ def _check_1d(plan: Plan, p: Problem) -> None:
             need(m == plan.per_core_m, "M must be equal to per_core_M")
             need(spec.shape[1] // TILE % plan.in0_block_w == 0, "shard width must be divisible by in0_block_w")
         if out.is_sharded:
-            need(out.memory_layout is WIDTH, "Output memory layout must be WIDTH_SHARDED")
+            need(out.memory_layout is WIDTH or _is_line(out, 0), "Output memory layout must be WIDTH_SHARDED")
             need(m == plan.per_core_m, "M must be equal to per_core_M")
         b = p.memory_b
         if b.is_sharded and b.buffer_type is BufferType.L1:
@@ -101,8 +110,9 @@ def _check_1d(plan: Plan, p: Problem) -> None:
         _check_1d_operand(plan, p, spec, HEIGHT)
         need(ceil_div(m, plan.per_core_m) <= spec.num_cores, "M must be divisible by per_core_M")
         need(p.kt == spec.shape[1] // TILE, "K must be equal to the shard width")
+    need(blocks_x == 1, f"mcast_in1 requires N ({p.nt}) to fit within a single per_core_N block ({plan.per_core_n})")
     if out.is_sharded:
-        need(out.memory_layout is HEIGHT, "Output memory layout must be HEIGHT_SHARDED")
+        need(out.memory_layout is HEIGHT or _is_line(out, 1), "Output memory layout must be HEIGHT_SHARDED")
         need(p.nt == plan.per_core_n, "N must be equal to per_core_N")
     need(p.memory_b.memory_layout is INTERLEAVED, "Operand B must be interleaved")
 
@@ -123,6 +133,7 @@ def _check_2d(plan: Plan, p: Problem) -> None:
         blocks_y, blocks_x = blocks_x, blocks_y
     need(blocks_x <= columns, f"Num output blocks along x ({blocks_x}) must be <= number of columns ({columns})")
     need(blocks_y <= rows, f"Num output blocks along y ({blocks_y}) must be <= number of rows ({rows})")
+    need(plan.per_core_m <= m, f"per_core_M ({plan.per_core_m}) exceeds Mt ({m})")
     out, spec = p.memory_out, p.memory_a.shard_spec
     if out.is_sharded:
         need(_within(plan.grid_yx, out.shard_spec), "output shard grid must lie within the compute grid")
@@ -226,7 +237,7 @@ def _filled(cores: int, grid: tuple[int, int], row_wise: bool) -> tuple[tuple[in
     return tuple(ranges)
 
 
-def derived_memory(case: Case, plan: Plan, p: Problem) -> MemoryConfig:
+def derived_memory(plan: Plan, p: Problem) -> MemoryConfig:
     """The sharded output config tt-metal computes from the program config, whatever spec was requested."""
     out = p.memory_out
     shape = (plan.per_core_m * TILE, plan.per_core_n * TILE)
@@ -237,6 +248,11 @@ def derived_memory(case: Case, plan: Plan, p: Problem) -> MemoryConfig:
         else:
             spec = block_spec(blocks_y, blocks_x, shape)
         return MemoryConfig(out.memory_layout, out.buffer_type, spec)
+    if plan.kind == "1d" and out.memory_layout is BLOCK and out.shard_spec is not None:
+        spec = out.shard_spec
+        kind = HEIGHT if bounding_box(spec)[1] == 1 else WIDTH
+        grid = (spec.num_cores, 1) if kind is HEIGHT else (1, spec.num_cores)
+        return MemoryConfig(kind, out.buffer_type, ShardSpec(grid, spec.shape, spec.core_ranges, spec.orientation))
     m = p.m_total if plan.fuse_batch or plan.kind == "reuse" else p.mt
     cores = ceil_div(m, plan.per_core_m) * ceil_div(p.nt, plan.per_core_n)
     orientation = ShardOrientation.ROW_MAJOR
@@ -245,12 +261,16 @@ def derived_memory(case: Case, plan: Plan, p: Problem) -> MemoryConfig:
         for memory in (p.memory_b, p.memory_a):
             if memory.shard_spec is not None:
                 orientation = memory.shard_spec.orientation
+    if plan.kind == "reuse" and out.shard_spec is not None:
+        given = out.shard_spec
+        spec = ShardSpec(given.grid_yx, shape, given.core_ranges, orientation)
+        return MemoryConfig(out.memory_layout, out.buffer_type, spec)
     need(cores <= plan.grid_yx[0] * plan.grid_yx[1], "Target number of cores is greater than available")
     ranges = _filled(cores, plan.grid_yx, orientation is ShardOrientation.ROW_MAJOR)
-    kind = out.memory_layout
-    grid = {HEIGHT: (cores, 1), WIDTH: (1, cores)}.get(kind)
-    if grid is None:
+    if out.memory_layout is BLOCK:
         rows = max(r[3] for r in ranges) + 1
         columns = max(r[2] for r in ranges) + 1
         grid = (rows, columns) if orientation is ShardOrientation.ROW_MAJOR else (columns, rows)
-    return MemoryConfig(kind, out.buffer_type, ShardSpec(grid, shape, ranges, orientation))
+    else:
+        grid = (cores, 1) if out.memory_layout is HEIGHT else (1, cores)
+    return MemoryConfig(out.memory_layout, out.buffer_type, ShardSpec(grid, shape, ranges, orientation))

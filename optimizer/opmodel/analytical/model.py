@@ -88,11 +88,11 @@ class AnalyticalOpModel:
         if used + tensors > self._bank:
             text = f"Out of Memory: {used} B of operands and {tensors} B of results exceed {self._bank} B per bank"
             raise Refused(text, Rejection.OOM_L1)
-        if usage.cb > self.device.cb_limit_bytes:
+        if min(usage.cb, peak if usage.room is None else usage.room) > self.device.cb_limit_bytes:
             top = usage.cb + self.device.cb_base_bytes
             text = f"Statically allocated circular buffers grow to {top} B beyond {self.device.worker_l1_bytes} B"
             raise Refused(text, Rejection.CB_TOO_BIG)
-        if used + peak > self._bank:
+        if used + (peak if usage.room is None else usage.room) > self._bank:
             text = f"Statically allocated circular buffers ({usage.cb} B) clash with L1 buffers ({used + tensors} B)"
             raise Refused(text, Rejection.CB_CLASH)
         for tensor in usage.outputs:
