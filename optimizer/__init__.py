@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from optimizer.pipeline import optimize
     from optimizer.result import OptimizedGraph
 
+__version__ = "0.1.0"
+
 __all__ = ["DeviceSpec", "Graph", "OptimizedGraph", "Options", "TtoptError", "load", "optimize"]
 
 _HOMES = {

@@ -1,0 +1,20 @@
+# The HTTP service: `docker build -t ttopt . && docker run --rm -p 8000:8000 ttopt`.
+# It needs no writable disk but /tmp: add `--read-only --tmpfs /tmp --cap-drop ALL`.
+FROM python:3.12-slim AS build
+WORKDIR /src
+COPY constraints.txt pyproject.toml README.md LICENSE ./
+COPY optimizer optimizer
+COPY api api
+RUN python -m venv /opt/ttopt \
+    && /opt/ttopt/bin/python -m pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt . \
+    && /opt/ttopt/bin/python -m compileall -q /opt/ttopt/lib
+
+FROM python:3.12-slim
+COPY --from=build /opt/ttopt /opt/ttopt
+ENV PATH=/opt/ttopt/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /tmp
+EXPOSE 8000
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s --retries=3 \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/healthz', timeout=4)"]
+CMD ["ttopt", "serve", "--host", "0.0.0.0", "--port", "8000"]

@@ -1,0 +1,56 @@
+# `make demo` and `make test` need Python 3 and make, nothing else: the environment below bootstraps itself.
+PYTHON3 ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+READY   := $(VENV)/.ready
+MODEL   ?= fixtures/onnx/resnet50_b1_legacy17.onnx
+BOARD   ?= n150
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format schema pins serve bench check-long clean
+
+help: ## list what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+$(READY): pyproject.toml constraints.txt scripts/bootstrap.py
+	@$(PYTHON3) scripts/bootstrap.py --venv $(VENV)
+	@touch $@
+
+setup: $(READY) ## make the environment (.venv); the other targets do it by themselves
+
+demo: $(READY) ## optimize ResNet-50 for an n150 and explain one of its convolutions
+	$(BIN)/ttopt optimize $(MODEL) --board $(BOARD) -o demo-out
+	$(BIN)/ttopt explain demo-out/graph.json conv2d_1
+
+test: $(READY) ## run the tests
+	$(BIN)/python -m pytest -n 2
+
+check: $(READY) ## ruff, formatting, mypy, import directions, Dockerfile
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/hadolint Dockerfile
+
+format: $(READY) ## format the code and fix what ruff can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+schema: $(READY) ## write the JSON Schemas in docs/ anew
+	$(BIN)/ttopt schema -o docs
+
+pins: $(READY) ## write the constraints files anew with the newest versions
+	@uv=$$($(PYTHON3) scripts/bootstrap.py --print-uv) && scripts/pins.sh "$$uv" $(BIN)/python
+
+serve: $(READY) ## the HTTP service on port 8000
+	$(BIN)/ttopt serve
+
+bench: $(READY) ## every fixture graph on n150 and p150: table of results, seconds and memory
+	$(BIN)/python benchmarks/graphs.py
+
+check-long: $(READY) ## slow checks: container steps in a clean environment, every graph on every board
+	$(BIN)/python scripts/container_steps.py
+	$(BIN)/python benchmarks/graphs.py --boards n150 n300 p100 p150 --strict
+
+clean: ## remove everything that was made
+	rm -rf $(VENV) .bootstrap .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-out dist build

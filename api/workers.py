@@ -1,0 +1,121 @@
+"""Solver processes behind the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from typing import Any
+
+from api.problems import BusyError, lost
+from optimizer.batch.executor import Job, JobFailure, WorkerDied
+from optimizer.batch.worker import Worker
+from optimizer.errors import TimeLimitError, TtoptError
+
+PRELOADED = "api.solve"
+
+
+class ClientGone(Exception):
+    """The client closed the connection while its request was worked on."""
+
+
+class WorkerPool:
+    """`size` processes; further requests wait, up to `queue_limit` of them, then BusyError."""
+
+    def __init__(self, size: int, queue_limit: int) -> None:
+        self._size = size
+        self._queue_limit = queue_limit
+        self._free: asyncio.Queue[Worker] = asyncio.Queue()
+        self._workers: set[Worker] = set()
+        self._waiting = 0
+
+    def start(self) -> None:
+        for _ in range(self._size):
+            self._add()
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+        self._workers.clear()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a request would be taken now: a worker is free, or the queue has room."""
+        return bool(self._workers) and (not self._free.empty() or self._waiting < self._queue_limit)
+
+    async def run(self, job: Job, seconds: float, gone: Awaitable[None]) -> Any:
+        """The job's value.
+
+        Raises what the job raises; TimeLimitError after `seconds`; WorkerLostError if its process ends;
+        ClientGone as soon as `gone` is done. In the last three cases a fresh process takes over.
+        """
+        if not self.has_room:
+            raise BusyError("every worker is busy and the queue is full", limit=self._queue_limit)
+        departure = asyncio.ensure_future(gone)
+        try:
+            worker = await self._take(departure)
+            return await self._run_on(worker, job, seconds, departure)
+        finally:
+            departure.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await departure
+
+    async def _take(self, departure: asyncio.Future[None]) -> Worker:
+        """A free worker, alive; ClientGone if the client leaves first."""
+        self._waiting += 1
+        taking = asyncio.ensure_future(self._free.get())
+        either: set[asyncio.Future[Any]] = {taking, departure}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waiting -= 1
+            if not taking.done():
+                taking.cancel()
+        if not taking.done() or taking.cancelled():
+            raise ClientGone
+        worker = taking.result()
+        if departure.done():
+            self._free.put_nowait(worker)
+            raise ClientGone
+        if not worker.is_alive:
+            self._replace(worker)
+            return await self._take(departure)
+        return worker
+
+    async def _run_on(self, worker: Worker, job: Job, seconds: float, departure: asyncio.Future[None]) -> Any:
+        answer = asyncio.ensure_future(asyncio.to_thread(_call, worker, job))
+        try:
+            await asyncio.wait({answer, departure}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped = not answer.done()
+            if stopped:
+                worker.kill()
+        try:
+            value = await answer
+        except WorkerDied as error:
+            self._replace(worker)
+            if departure.done():
+                raise ClientGone from error
+            if stopped:
+                raise TimeLimitError(f"stopped after {seconds:g} s", limit=seconds) from error
+            raise lost(error) from error
+        except (TtoptError, JobFailure):
+            self._free.put_nowait(worker)
+            raise
+        self._free.put_nowait(worker)
+        return value
+
+    def _add(self) -> None:
+        worker = Worker(PRELOADED)
+        self._workers.add(worker)
+        self._free.put_nowait(worker)
+
+    def _replace(self, worker: Worker) -> None:
+        self._workers.discard(worker)
+        worker.close()
+        self._add()
+
+
+def _call(worker: Worker, job: Job) -> Any:
+    worker.send(job)
+    return worker.receive()

@@ -1,0 +1,48 @@
+"""The command `ttopt`: a thin layer over the library.
+
+stdout carries data, stderr carries progress and messages. Exit codes: 0 done; 1 finished, but a check
+failed or no plan exists; 2 bad input or usage; 3 time limit with nothing to return; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from optimizer.cli.parser import build_parser, parse
+from optimizer.errors import TtoptError
+
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    try:
+        status = _run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return status
+    except TtoptError as error:
+        print(f"ttopt: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("ttopt: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of stdout has had enough (`ttopt ... | head`); nothing more can be written there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"ttopt: error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        error.add_note("This is a defect of ttopt, not of your input: please report it with the lines above.")
+        raise
+
+
+def _run(argv: Sequence[str]) -> int:
+    args = parse(build_parser(), argv)
+    status: int = args.run(args)
+    return status

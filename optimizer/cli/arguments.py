@@ -1,0 +1,50 @@
+"""Arguments that several commands share, and the options of `Options` as flags."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from optimizer.option_text import OptionInfo, option_infos, parse_option
+from optimizer.options import Options
+
+Commands = Any
+"""What `ArgumentParser.add_subparsers` returns; its type is private to argparse."""
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="what to print (default: table)")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """One flag per field of `Options`; absent flags leave the default."""
+    group = parser.add_argument_group("options of the optimisation")
+    for info in option_infos():
+        if info.kind is bool:
+            group.add_argument(info.flag, action=argparse.BooleanOptionalAction, default=None, help=_help(info))
+        else:
+            metavar = "NAME:SIZES" if info.kind is dict else info.name.rpartition("_")[2].upper()
+            group.add_argument(info.flag, action="append", metavar=metavar, help=_help(info))
+
+
+def options_record(args: argparse.Namespace) -> dict[str, Any]:
+    """The options given on the command line, as decoded JSON would hold them."""
+    record: dict[str, Any] = {}
+    for info in option_infos():
+        given = getattr(args, info.name, None)
+        if given is not None:
+            record[info.name] = given if info.kind is bool else parse_option(info.name, given)
+    return record
+
+
+def options_from(args: argparse.Namespace) -> Options:
+    return Options.from_mapping(options_record(args))
+
+
+def _help(info: OptionInfo) -> str:
+    text = info.help
+    if info.choices:
+        text += f"; one of {', '.join(map(str, info.choices))}"
+    if info.default not in (None, "", False):
+        text += f" (default: {info.default})"
+    return text.replace("%", "%%")

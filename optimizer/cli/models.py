@@ -1,0 +1,140 @@
+"""`ttopt optimize` and `ttopt inspect`: from a model file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optimizer.cli.arguments import Commands, add_format, add_options, options_from
+from optimizer.cli.progress import ProgressBar
+from optimizer.cli.summary import summary_text
+from optimizer.cli.tables import as_json, bytes_text, pairs, table
+from optimizer.errors import OptionError, UnknownNameError
+
+if TYPE_CHECKING:
+    from optimizer.importers.model import ImportedModel
+
+MODEL_HELP = "an ONNX file or a JSON graph (docs/formats.md)"
+
+
+def add(commands: Commands) -> None:
+    optimize = commands.add_parser(
+        "optimize", help="choose layouts for a model, write the annotated graph", allow_abbrev=False
+    )
+    optimize.add_argument("model", type=Path, metavar="MODEL", help=MODEL_HELP)
+    optimize.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for results (default: MODEL.ttopt)")
+    optimize.add_argument(
+        "--emit", action="append", default=[], metavar="NAMES", help="more artifacts, a,b,... (`ttopt emitters`)"
+    )
+    add_format(optimize)
+    add_options(optimize)
+    optimize.set_defaults(run=run_optimize)
+
+    inspect = commands.add_parser("inspect", help="what the importer understands of a model", allow_abbrev=False)
+    inspect.add_argument("model", type=Path, metavar="MODEL", help=MODEL_HELP)
+    add_format(inspect)
+    add_options(inspect)
+    inspect.set_defaults(run=run_inspect)
+
+
+def run_optimize(args: argparse.Namespace) -> int:
+    options = options_from(args)
+    emitters = checked_emitters(args.emit)
+    folder: Path = args.output or default_folder(args.model)
+    if folder.exists() and not folder.is_dir():
+        raise OptionError("the output must be a folder", node=str(folder))
+    from optimizer.pipeline import optimize_file
+
+    with ProgressBar(args.model.name) as progress:
+        result = optimize_file(args.model, options, progress)
+        written = [result.emit(name, folder) for name in ("json", *emitters)]
+    if args.format == "json":
+        print(as_json({"model": result.model["name"], **result.summary, "files": [str(p) for p in written]}))
+    else:
+        print(summary_text(result.to_json()))
+        print()
+    for path in written:
+        print(f"wrote {path}", file=sys.stderr if args.format == "json" else sys.stdout)
+    return 0
+
+
+def default_folder(model: Path) -> Path:
+    return model.with_name(model.stem + ".ttopt")
+
+
+def checked_emitters(texts: Iterable[str]) -> tuple[str, ...]:
+    """Emitters of `--emit a,b --emit c` without `json`, which is always written; unknown names raise."""
+    from optimizer.export.registry import emitter_names
+
+    known = emitter_names()
+    names = dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in known:
+            raise UnknownNameError("emitter", name, known)
+    return tuple(name for name in names if name != "json")
+
+
+def run_inspect(args: argparse.Namespace) -> int:
+    options = options_from(args)
+    from optimizer.pipeline import import_model
+
+    with ProgressBar(args.model.name):
+        record = inspection(import_model(args.model, options))
+    print(as_json(record) if args.format == "json" else inspection_text(record))
+    return 0
+
+
+def inspection(model: ImportedModel) -> dict[str, Any]:
+    """What the importer understood, as JSON."""
+    graph, report = model.graph, model.report
+
+    def described(value_ids: Iterable[str]) -> list[dict[str, Any]]:
+        values = [graph.value(v) for v in value_ids]
+        return [{"id": v.id, "shape": list(v.shape), "dtype": v.dtype.value} for v in values]
+
+    run_ops = graph.run_ops()
+    return {
+        "name": graph.name,
+        "sha256": model.sha256,
+        "inputs": described(graph.inputs),
+        "outputs": described(graph.outputs),
+        "ops": dict(sorted(Counter(op.op for op in run_ops).items())),
+        "ops_on_weights_only": len(graph) - len(run_ops),
+        "parameter_count": report.parameter_count,
+        "parameter_bytes": report.parameter_bytes,
+        "foreign_ops": dict(sorted(report.foreign_ops.items())),
+        "fused": dict(report.fused),
+        "unsupported": [{"op": op, "nodes": list(nodes)} for op, nodes in report.unsupported],
+        "dtype_conversions": dict(report.dtype_conversions),
+        "warnings": list(report.warnings),
+        "schedule": [
+            {"id": op.id, "op": op.op, "name": op.name, "outputs": described(op.outputs), "origin": list(op.origin)}
+            for op in run_ops
+        ],
+    }
+
+
+def inspection_text(record: dict[str, Any]) -> str:
+    """The inspection for a person; the schedule is left to `--format json`."""
+    foreign, ops = sum(record["foreign_ops"].values()), sum(record["ops"].values())
+    lines = [
+        ("model", record["name"]),
+        *((f"input {v['id']}", f"{v['dtype']} {v['shape']}") for v in record["inputs"]),
+        *((f"output {v['id']}", f"{v['dtype']} {v['shape']}") for v in record["outputs"]),
+        ("parameters", f"{record['parameter_count']:,} ({bytes_text(record['parameter_bytes'])})"),
+        ("ops", f"{foreign} in the file -> {ops} to run, {record['ops_on_weights_only']} on weights only"),
+        ("fused", ", ".join(f"{name} x{n}" for name, n in record["fused"].items()) or "nothing"),
+        ("converted", ", ".join(f"{name} x{n}" for name, n in record["dtype_conversions"].items()) or "nothing"),
+        ("unsupported", unsupported_text(record["unsupported"])),
+        *(("warning", warning) for warning in record["warnings"]),
+    ]
+    return pairs(lines) + "\n\n" + table(("op", "count"), Counter(record["ops"]).most_common())
+
+
+def unsupported_text(found: list[dict[str, Any]]) -> str:
+    """`none`, or op types with their number and first node."""
+    return ", ".join(f"{u['op']} x{len(u['nodes'])} (first: {u['nodes'][0]})" for u in found) or "none"

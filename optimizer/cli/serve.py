@@ -1,0 +1,26 @@
+"""`ttopt serve`: the HTTP service."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from optimizer.cli.arguments import Commands
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser("serve", help="run the HTTP service", allow_abbrev=False)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000)")
+    parser.add_argument("--workers", type=int, help="solver processes (default: TTOPT_WORKERS, else one per core)")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    import uvicorn
+
+    if args.workers is not None:
+        os.environ["TTOPT_WORKERS"] = str(args.workers)
+    # By name, as the service is above this room.
+    uvicorn.run("api.app:create_app", factory=True, host=args.host, port=args.port, log_level="info")
+    return 0

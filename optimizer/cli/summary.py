@@ -1,0 +1,86 @@
+"""The summary of a result for a person: before -> after, what failed, what is unsupported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from optimizer.cli.tables import bytes_text, pairs, percent_text, table, time_text
+
+Document = dict[str, Any]
+"""A decoded `graph.json`."""
+
+
+def summary_text(document: Document) -> str:
+    """Several lines; every figure is the document's own."""
+    summary = document["summary"]
+    title = f"{document['model']['name']} on {document['device']['name']}: {plan_text(summary)}"
+    return "\n\n".join([title, _before_after(summary), pairs(_facts(document))])
+
+
+def plan_text(summary: Document) -> str:
+    """`verified plan of policy dfsharding, status feasible`."""
+    text = f"verified plan of policy {summary['policy']}, status {summary['status']}"
+    gap = summary.get("gap")
+    return text if gap is None else f"{text}, gap {percent_text(gap)}"
+
+
+def _before_after(summary: Document) -> str:
+    base = summary["baselines"]
+    rows = [
+        ("predicted time", base.get("dram_ns"), summary["predicted_time_ns"], time_text),
+        ("DRAM read", base.get("dram_read_bytes_total"), summary["dram_read_bytes_total"], bytes_text),
+        ("DRAM written", base.get("dram_write_bytes_total"), summary["dram_write_bytes_total"], bytes_text),
+    ]
+    return table(
+        ("", "all in DRAM", "this plan", "change"),
+        [(name, show(before), show(after), _change(before, after)) for name, before, after, show in rows],
+    )
+
+
+def _change(before: float | None, after: float | None) -> str:
+    if not before or after is None:
+        return "-"
+    return f"{100 * (after - before) / before:+.1f} %"
+
+
+def _facts(document: Document) -> list[tuple[str, object]]:
+    summary = document["summary"]
+    peak, limit = summary["l1_peak_bytes"], summary["l1_limit_bytes"]
+    facts: list[tuple[str, object]] = [
+        ("L1 peak per core", f"{bytes_text(peak)} of {bytes_text(limit)} ({percent_text(peak / limit)})"),
+        ("L1-resident share", percent_text(summary["l1_resident_fraction"])),
+        ("ops", f"{summary['ops']} ({_roles(document)})"),
+        ("reshards", summary["reshards"]),
+        ("spills", summary["spills"]),
+        ("chains", _chains(document)),
+    ]
+    facts += [(f"  failed {c['id']}", c.get("reason") or "no reason given") for c in failed_chains(document)]
+    facts.append(("unsupported ops", unsupported_ops(summary) or "none"))
+    facts += [("warning", warning) for warning in summary["warnings"]]
+    facts.append(("seconds", f"{sum(document['timings']['stages_s'].values()):.1f}"))
+    return facts
+
+
+def failed_chains(document: Document) -> list[Document]:
+    """Chains that fell back to DRAM."""
+    return [c for c in document["chains"] if c["state"] == "failed"]
+
+
+def unsupported_ops(summary: Document) -> str:
+    """Unsupported ops in one line, `foreign.Foo x2 (first: foo_1)`; empty if there are none."""
+    nodes: dict[str, list[str]] = {}
+    for op, op_id in summary["unsupported"]:
+        nodes.setdefault(op, []).append(op_id)
+    return ", ".join(f"{op} x{len(ids)} (first: {ids[0]})" for op, ids in sorted(nodes.items()))
+
+
+def _roles(document: Document) -> str:
+    counts = Counter(op["role"] for op in document["ops"])
+    return ", ".join(f"{role} {n}" for role, n in sorted(counts.items()))
+
+
+def _chains(document: Document) -> str:
+    counts = Counter(c["state"] for c in document["chains"])
+    detail = ", ".join(f"{state} {n}" for state, n in sorted(counts.items()))
+    return f"{len(document['chains'])} ({detail})" if detail else "0"

@@ -1,0 +1,62 @@
+"""Text tables and units for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A text table: columns padded, numbers (all but the first column's) to the right."""
+    cells = [[str(c) for c in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(header), *cells]) for i in range(len(header))]
+    numeric = [i > 0 and all(_is_number(row[i]) for row in cells) for i in range(len(header))]
+    lines = [_line(header, widths, numeric), "  ".join("-" * w for w in widths)]
+    lines += [_line(row, widths, numeric) for row in cells]
+    return "\n".join(lines)
+
+
+def pairs(rows: Iterable[tuple[str, object]]) -> str:
+    """Lines of `name  value`, values aligned."""
+    listed = list(rows)
+    width = max((len(name) for name, _ in listed), default=0)
+    return "\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in listed)
+
+
+def as_json(record: Any) -> str:
+    return json.dumps(record, indent=1, ensure_ascii=False)
+
+
+def bytes_text(size: float | None) -> str:
+    """`1.4 MiB`; `-` for None."""
+    if size is None:
+        return "-"
+    for unit in ("B", "KiB", "MiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.2f} GiB"
+
+
+def time_text(time_ns: float | None) -> str:
+    """`1.234 ms`; `-` for None."""
+    if time_ns is None:
+        return "-"
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if abs(time_ns) >= scale:
+            return f"{time_ns / scale:.3f} {unit}"
+    return f"{time_ns:.0f} ns"
+
+
+def percent_text(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    padded = [c.rjust(w) if right else c.ljust(w) for c, w, right in zip(row, widths, numeric, strict=True)]
+    return "  ".join(padded).rstrip()
+
+
+def _is_number(text: str) -> bool:
+    return text[:1].isdigit() or text in ("-", "")

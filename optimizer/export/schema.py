@@ -1,0 +1,252 @@
+"""The JSON documents as pydantic models: the schemas in `docs/`, and the check on what is read back.
+
+Fields may be added to the documents; readers ignore what they do not know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from optimizer.errors import FormatError
+from optimizer.export.annotated_json import FILE_NAME
+
+DTypeName = Literal["f32", "bf16", "bfp8_b", "bfp4_b", "u32", "i32", "u16", "u8"]
+Kind = Literal["input", "parameter", "constant", "activation"]
+Number = int | float | bool
+Size = int
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+
+
+class InputValue(Record):
+    """One tensor of a graph."""
+
+    shape: list[Size] = Field(description="static sizes")
+    dtype: DTypeName
+    kind: Kind = Field(description="`input`: fed on every run; `parameter`: a weight; `constant`: has `data`")
+    data: list[Number] | None = Field(None, description="elements of a constant in row-major order")
+
+
+class InputOp(Record):
+    """One operation; producers come before consumers or in any order."""
+
+    id: str
+    op: str = Field(description="TTNN name, e.g. `ttnn.matmul`; a name without meaning to ttopt stays in DRAM")
+    inputs: list[str] = Field(description="ids of the values it reads")
+    outputs: list[str] = Field(description="ids of the values it computes")
+    attrs: dict[str, Any] = Field(default_factory=dict)
+    name: str = Field("", description="what overrides and `explain` may call it")
+    origin: list[str] = Field(default_factory=list, description="names of the foreign nodes it computes")
+
+
+class InputModel(Record):
+    """Name and interface of the graph."""
+
+    name: str = "graph"
+    inputs: list[str] = Field(description="ids of the values fed by the caller, in call order")
+    outputs: list[str] = Field(description="ids of the values returned, in return order")
+
+
+class InputGraph(Record):
+    """A graph to optimize (`ttopt optimize graph.json`, `POST /v1/optimize`)."""
+
+    model: InputModel
+    values: dict[str, InputValue] = Field(description="every tensor by id")
+    ops: list[InputOp]
+
+
+class Layout(Record):
+    """Where and how a value is stored; the last four fields are null unless sharded."""
+
+    tensor_layout: Literal["tile", "row_major"]
+    memory_layout: Literal["interleaved", "height_sharded", "width_sharded", "block_sharded"]
+    buffer_type: Literal["dram", "l1", "host"]
+    grid_yx: list[int] | None = Field(None, description="shards in rows and columns")
+    shard_shape: list[int] | None = Field(None, description="elements of a shard, height and width")
+    core_ranges: list[list[int]] | None = Field(None, description="[x0, y0, x1, y1], both ends included")
+    orientation: Literal["row_major", "col_major"] | None = None
+
+
+class Value(InputValue):
+    """One tensor and its layout."""
+
+    layout: Layout | None
+
+
+class Prediction(Record):
+    """What the OpModel says of an op as placed; bytes are per core unless the name says otherwise."""
+
+    time_ns: int
+    cb_bytes: int
+    peak_l1_bytes: int
+    cores: int
+    bound: Literal["compute", "dram", "noc", "dispatch"]
+    dram_read_bytes: int
+    dram_write_bytes: int
+
+
+class MemoryConfigArgument(Record):
+    """The `memory_config=` argument that gives an op its output layout."""
+
+    memory_layout: str
+    buffer_type: str
+    shard_shape: list[int] | None
+    core_ranges: list[list[int]] | None
+    grid_yx: list[int] | None
+    orientation: str | None
+
+
+class PlacedOp(InputOp):
+    """One operation with its decision: what verifying and pricing need."""
+
+    config: dict[str, Any] | None = Field(None, description="op configuration, tagged by `kind`; null: TTNN's default")
+    memory_config_argument: MemoryConfigArgument | None = Field(None, description="null: the argument is not passed")
+    role: Literal["compute", "reshard", "spill", "load", "layout", "view", "host"] = "compute"
+
+
+class AnnotatedOp(PlacedOp):
+    """One operation of the result, at its place in the schedule."""
+
+    chain: str | None = Field(description="L1 chain it belongs to")
+    predicted: Prediction | None
+    reason: dict[str, Any] = Field(description="why: what was chosen, the alternatives and what excluded them")
+
+
+class Chain(Record):
+    """An L1 chain in its final state."""
+
+    id: str
+    ops: list[str]
+    state: str
+    spill_location: str
+    reason: str | None = None
+    statistics: dict[str, Any] = Field(default_factory=dict)
+
+
+class Reservation(Record):
+    """A value kept in L1 from one schedule position to another, both included."""
+
+    value: str
+    start: int
+    end: int
+    bytes: int
+
+
+class Baselines(Record):
+    """The same graph under simpler policies, by the same OpModel; null: not computed."""
+
+    model_config = ConfigDict(extra="allow")
+
+    dram_ns: int | None = None
+    dfsharding_ns: int | None = None
+    dram_read_bytes_total: int | None = None
+    dram_write_bytes_total: int | None = None
+
+
+class Summary(Record):
+    """Figures of the whole plan. A result that failed verification is never written."""
+
+    status: Literal["optimal", "feasible", "fallback"]
+    policy: str
+    opmodel: str
+    predicted_time_ns: int
+    lower_bound_ns: int | None = None
+    gap: float | None = None
+    baselines: Baselines
+    ops: int
+    reshards: int
+    spills: int
+    dram_read_bytes_total: int
+    dram_write_bytes_total: int
+    l1_peak_bytes: int = Field(description="per core, over the whole schedule")
+    l1_limit_bytes: int = Field(description="per core: what the allocator gives, times the usage cap")
+    l1_resident_fraction: float
+    unsupported: list[Any]
+    warnings: list[str]
+
+
+class ResultModel(InputModel):
+    """The model the result came from."""
+
+    sha256: str | None = None
+
+
+class PlacedGraph(Record):
+    """A scheduled graph with a layout on every value, whoever made it: what `ttopt price` reads."""
+
+    model: ResultModel
+    device: dict[str, Any]
+    options: dict[str, Any] = Field(default_factory=dict)
+    values: dict[str, Value]
+    ops: Sequence[PlacedOp] = Field(description="in schedule order")
+
+
+class AnnotatedGraph(PlacedGraph):
+    """`graph.json`: what `ttopt optimize` writes."""
+
+    schema_: Literal["ttopt.annotated-graph/1"] = Field(alias="schema")
+    options: dict[str, Any]
+    ops: Sequence[AnnotatedOp] = Field(description="in schedule order")
+    chains: list[Chain]
+    reservations: list[Reservation]
+    summary: Summary
+    timings: dict[str, Any] = Field(description="the only part that differs between two runs of the same input")
+
+
+SCHEMAS: dict[str, type[Record]] = {"graph.schema.json": InputGraph, "annotated-graph.schema.json": AnnotatedGraph}
+"""File name in `docs/` -> model."""
+
+
+def schema_text(model: type[Record]) -> str:
+    record = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema(by_alias=True)}
+    return json.dumps(record, indent=1) + "\n"
+
+
+def write_schemas(folder: Path) -> list[Path]:
+    """Write every schema into a folder; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, model in SCHEMAS.items():
+        path = folder / name
+        path.write_text(schema_text(model), encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def read_annotated(path: Path) -> dict[str, Any]:
+    """The decoded `graph.json` at a path or in a folder; FormatError says what is wrong where."""
+    return _read(path, AnnotatedGraph)[0]
+
+
+def read_placed(path: Path) -> PlacedGraph:
+    """A graph with layouts, ours or foreign, at a path or in a folder; FormatError says what is wrong where."""
+    return _read(path, PlacedGraph)[1]
+
+
+def _read[Model: Record](path: Path, model: type[Model]) -> tuple[dict[str, Any], Model]:
+    file = path / FILE_NAME if path.is_dir() else path
+    try:
+        record = json.loads(file.read_bytes())
+    except OSError as error:
+        raise FormatError(f"cannot read a result: {error.strerror}", node=str(file)) from error
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"not a JSON document: {error}", node=str(file)) from error
+    try:
+        return record, model.model_validate(record)
+    except ValidationError as error:
+        raise FormatError(f"not an annotated graph: {first_fault(error)}", node=str(file)) from error
+
+
+def first_fault(error: ValidationError) -> str:
+    """Place and message of a document's first fault, and how many more there are."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    place = ".".join(str(part) for part in faults[0]["loc"]) or "document"
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{place}: {faults[0]['msg']}{more}"

@@ -1,0 +1,93 @@
+"""Options written as text: command-line flags, `--sweep k=v1,v2`, HTTP query parameters."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any
+
+from optimizer.errors import OptionError, UnknownNameError
+from optimizer.options import Options
+
+NONE_WORDS = ("none", "null")
+TRUE_WORDS = ("true", "1", "yes", "on")
+FALSE_WORDS = ("false", "0", "no", "off")
+
+
+@dataclass(frozen=True)
+class OptionInfo:
+    """What an entrance needs to present one field of `Options`."""
+
+    name: str
+    help: str
+    kind: type
+    """`bool`, `int`, `float`, `str`, or `dict` for `input_shapes`."""
+    nullable: bool
+    choices: tuple[Any, ...] | None
+    default: Any
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+
+def option_infos() -> tuple[OptionInfo, ...]:
+    """Every option in the order of the fields of `Options`."""
+    hints = typing.get_type_hints(Options)
+    return tuple(_info(f, hints[f.name]) for f in fields(Options))
+
+
+def _info(field: Field[Any], hint: Any) -> OptionInfo:
+    members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    kind = next(m for m in members if m is not type(None))
+    return OptionInfo(
+        name=field.name,
+        help=field.metadata["help"],
+        kind=dict if typing.get_origin(kind) is not None else kind,
+        nullable=type(None) in members,
+        choices=field.metadata["choices"],
+        default=None if field.default is MISSING else field.default,
+    )
+
+
+def parse_option(name: str, texts: Iterable[str]) -> Any:
+    """The value an option's text stands for, as decoded JSON would hold it.
+
+    `input_shapes` merges any number of `NAME:1,3,224,224`; of every other option the last text counts.
+    Raises UnknownNameError for an option that does not exist and OptionError for text of the wrong kind.
+    """
+    infos = {info.name: info for info in option_infos()}
+    if name not in infos:
+        raise UnknownNameError("option", name, infos, node="options")
+    info, given = infos[name], list(texts)
+    if info.kind is dict:
+        return dict(_shape(text) for text in given)
+    return _scalar(info, given[-1])
+
+
+def _scalar(info: OptionInfo, text: str) -> Any:
+    word = text.strip().lower()
+    if info.nullable and word in NONE_WORDS:
+        return None
+    if info.kind is bool:
+        if word in TRUE_WORDS + FALSE_WORDS:
+            return word in TRUE_WORDS
+        raise OptionError(f"'{info.name}' must be true or false, got '{text}'", node="options")
+    if info.kind is str:
+        return text
+    try:
+        return info.kind(text)
+    except ValueError:
+        wanted = "a whole number" if info.kind is int else "a number"
+        raise OptionError(f"'{info.name}' must be {wanted}, got '{text}'", node="options") from None
+
+
+def _shape(text: str) -> tuple[str, list[int]]:
+    """`NAME:1,3,224,224` (or with `x` between the sizes); the name may hold colons."""
+    name, colon, sizes = text.rpartition(":")
+    parts = sizes.replace("x", ",").split(",")
+    if not colon or not name or not all(p.strip().isdecimal() for p in parts):
+        raise OptionError(f"'input_shapes' takes NAME:1,3,224,224, got '{text}'", node="options")
+    return name, [int(p) for p in parts]

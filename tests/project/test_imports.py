@@ -1,0 +1,41 @@
+"""What the package shows, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import optimizer
+
+HEAVY = ("ortools", "onnx", "onnx_ir", "onnxscript", "fastapi", "starlette", "uvicorn", "pydantic", "networkx", "ttnn")
+
+
+def modules_after(code: str) -> set[str]:
+    """Top-level modules loaded in a fresh interpreter that ran `code`."""
+    script = f"import sys\n{code}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_no_third_party_library() -> None:
+    loaded = modules_after("import optimizer; from optimizer import DeviceSpec, Graph, OptimizedGraph, Options")
+    assert "optimizer" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_the_command_starts_without_heavy_libraries() -> None:
+    loaded = modules_after("import optimizer.cli\nassert optimizer.cli.main(['boards', '--format', 'json']) == 0")
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_public_names() -> None:
+    assert optimizer.__all__ == ["DeviceSpec", "Graph", "OptimizedGraph", "Options", "TtoptError", "load", "optimize"]
+
+
+def test_public_names_resolve_to_their_homes() -> None:
+    for name in optimizer.__all__:
+        assert getattr(optimizer, name).__name__ == name
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(optimizer, "optimise")
