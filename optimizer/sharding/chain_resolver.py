@@ -55,7 +55,7 @@ class ChainResolver:
         solved = ShardSolver(self._shape, self._oracle).solve()
         if isinstance(solved, ChainInfeasible):
             names = [op.id for op in self._oracle.ops]
-            self._fail(solved.describe(names, self._shape), solved.op)
+            self._fail(solved.describe(names), solved.op)
             return
         attempt = None if self._objective == "time" else self._attempt(solved)
         if attempt is None or attempt.clash is not None or attempt.time_ns >= self._dram_ns:
@@ -112,10 +112,7 @@ class ChainResolver:
         """Modelled time of a solution, whatever objective it was found for."""
         oracle, configs = self._oracle, solution.configs
         entry = dict(solution.entry_reshards)[0]
-        if entry is None:
-            total = oracle.external_ns(0, configs[0])
-        else:
-            total = oracle.external_reshard_ns(0, entry, configs[0])
+        total = oracle.external_ns(0, configs[0]) if entry is None else oracle.external_reshard_ns(0, entry, configs[0])
         for edge, reshard in zip(self._shape.edges, solution.edge_reshards, strict=True):
             p, c = configs[edge.producer], configs[edge.consumer]
             if reshard is None:
