@@ -1,0 +1,6 @@
+"""Foreign models to `Graph`: `load(path_or_bytes)`; nothing heavy is imported before it is called."""
+
+from optimizer.importers.loading import FORMATS, Format, load
+from optimizer.importers.model import KEEP, ImportedModel, ImportLimits, ImportOptions, ImportReport
+
+__all__ = ["FORMATS", "KEEP", "Format", "ImportLimits", "ImportOptions", "ImportReport", "ImportedModel", "load"]

@@ -1,0 +1,83 @@
+"""What every importer does last: output names, schedule, the well-formedness of the result, the report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from optimizer.errors import GraphError
+from optimizer.importers.model import ImportedModel, ImportReport
+from optimizer.ir.graph import Graph, Value, ValueKind
+from optimizer.ir.vocabulary import opdef
+
+
+def finish(
+    graph: Graph,
+    output_names: Sequence[str],
+    *,
+    sha256: str,
+    foreign_ops: Mapping[str, int],
+    fused: Mapping[str, int],
+    conversions: Mapping[str, int],
+    warnings: Sequence[str],
+) -> ImportedModel:
+    """Name the outputs as the model does, order the schedule and sum up."""
+    graph.prune()
+    _name_outputs(graph, output_names)
+    graph.sort()
+    _drop_unused_data(graph)
+    notes = list(dict.fromkeys(warnings))
+    if conversions:
+        shown = ", ".join(f"{n} tensors {kind}" for kind, n in sorted(conversions.items()))
+        notes.append(f"element types converted: {shown}")
+    parameters = [v for v in graph.values.values() if v.kind is ValueKind.PARAMETER and graph.producer(v.id) is None]
+    report = ImportReport(
+        foreign_ops=dict(sorted(foreign_ops.items())),
+        fused=dict(fused),
+        unsupported=_unsupported(graph),
+        warnings=tuple(notes),
+        parameter_count=sum(v.volume for v in parameters),
+        parameter_bytes=sum(parameter_bytes(v) for v in parameters),
+        dtype_conversions=dict(sorted(conversions.items())),
+    )
+    return ImportedModel(graph, sha256, report)
+
+
+def parameter_bytes(value: Value) -> int:
+    """Bytes of a tensor's elements, a 1024th of a tile each (block formats share exponents)."""
+    return -(-value.volume * value.dtype.tile_bytes // 1024)
+
+
+def _unsupported(graph: Graph) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    found: dict[str, list[str]] = {}
+    for op in graph.ops():
+        if opdef(op.op).opaque:
+            found.setdefault(op.op, []).append(op.name or op.id)
+    return tuple((kind, tuple(names)) for kind, names in sorted(found.items()))
+
+
+def _name_outputs(graph: Graph, names: Sequence[str]) -> None:
+    """Passes may have given an output's value another id; call it as the model does where that is possible."""
+    seen = Counter(graph.outputs)
+    for position, name in enumerate(names):
+        current = graph.outputs[position]
+        producer = graph.producer(current)
+        if current == name or producer is None or seen[current] > 1 or name in graph.values:
+            continue
+        value = graph.value(current)
+        graph.add_value(replace(value, id=name))
+        outputs = tuple(name if v == current else v for v in producer.outputs)
+        graph.replace_op(replace(producer, outputs=outputs))
+        graph.replace_uses(current, name)
+        del graph.values[current]
+
+
+def _drop_unused_data(graph: Graph) -> None:
+    """Every value is read, written or an input; anything else would only confuse a reader."""
+    if not graph.outputs:
+        raise GraphError("the graph has no outputs")
+    for value_id in [v for v in graph.values if graph.use_count(v) == 0]:
+        produced = graph.producer(value_id) is not None
+        if not produced and value_id not in graph.inputs:
+            del graph.values[value_id]

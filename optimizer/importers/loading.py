@@ -1,0 +1,97 @@
+"""`load`: a model of any known format, by its suffix or content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+
+from optimizer.errors import FormatError, LimitError, UnknownNameError
+from optimizer.importers.model import KEEP, ImportedModel, ImportLimits, ImportOptions
+from optimizer.ir.dtype import DType
+
+Reader = Callable[[bytes, ImportOptions], ImportedModel]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One importable format; its module is loaded when first used."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    module: str
+    """Holds `read(data, options)`."""
+
+    def reader(self) -> Reader:
+        read: Reader = import_module(self.module).read
+        return read
+
+
+FORMATS: dict[str, Format] = {
+    f.name: f
+    for f in (
+        Format("json", (".json",), "optimizer.importers.json_graph"),
+        Format("onnx", (".onnx", ".pb"), "optimizer.importers.onnx_file"),
+    )
+}
+
+
+def load(
+    source: str | PathLike[str] | bytes,
+    *,
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    limits: ImportLimits | None = None,
+    activations_dtype: DType | str | None = None,
+    weights_dtype: DType | str | None = None,
+    name: str | None = None,
+    fuse: bool = True,
+) -> ImportedModel:
+    """Import a model from a path or from its bytes.
+
+    `activations_dtype` (default bf16) is the type of every float activation, `weights_dtype` (default the
+    same) that of every float parameter; `"keep"` leaves f32 and bf16 as the file has them. Raises
+    FormatError, GraphError, ShapeError, DTypeError, LimitError or UnknownNameError, naming the node.
+    """
+    limits = limits or ImportLimits()
+    activations = _dtype(activations_dtype or DType.BF16)
+    weights = _dtype(weights_dtype) if weights_dtype else activations
+    if isinstance(source, bytes):
+        data, suffix, stem = source, "", "model"
+    else:
+        path = Path(source)
+        data, suffix, stem = _read_file(path, limits), path.suffix.lower(), path.stem
+    if len(data) > limits.max_bytes:
+        raise LimitError(f"{len(data)} bytes exceed the limit of {limits.max_bytes}", limit=limits.max_bytes)
+    options = ImportOptions(input_shapes or {}, limits, activations, weights, name or stem, fuse)
+    return _format(data, suffix).reader()(data, options)
+
+
+def _dtype(given: DType | str) -> DType | str:
+    if given == KEEP:
+        return KEEP
+    try:
+        return DType(given)
+    except ValueError:
+        raise UnknownNameError("element type", str(given), [*DType, KEEP]) from None
+
+
+def _read_file(path: Path, limits: ImportLimits) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size > limits.max_bytes:
+            raise LimitError(f"{path} has {size} bytes, the limit is {limits.max_bytes}", limit=limits.max_bytes)
+        return path.read_bytes()
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _format(data: bytes, suffix: str) -> Format:
+    """By suffix, else by the first character: a JSON document starts with a brace."""
+    for candidate in FORMATS.values():
+        if suffix in candidate.suffixes:
+            return candidate
+    if data[:64].lstrip().startswith(b"{"):
+        return FORMATS["json"]
+    return FORMATS["onnx"]

@@ -1,0 +1,70 @@
+"""What an importer returns, what it reports, and the limits that it enforces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Graph
+
+KEEP = "keep"
+"""As `activations_dtype`: keep f32 and bf16 as the file has them instead of converting."""
+
+
+@dataclass(frozen=True)
+class ImportLimits:
+    """Sizes beyond which an import stops with LimitError."""
+
+    max_nodes: int = 1_000_000
+    """Nodes of the foreign graph, functions inlined."""
+    max_elements: int = 1 << 34
+    """Elements of any one tensor."""
+    max_bytes: int = (1 << 31) - 1
+    """Size of the file (protobuf itself ends at 2 GiB); external weights do not count, they are not read."""
+    max_rank: int = 8
+    """Dimensions of any one tensor."""
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What a caller may choose about an import."""
+
+    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    limits: ImportLimits = ImportLimits()
+    activations_dtype: DType | str = DType.BF16
+    """Type of every float activation, or `KEEP`."""
+    weights_dtype: DType | str = DType.BF16
+    """Type of every float parameter, or `KEEP`."""
+    name: str | None = None
+    fuse: bool = True
+    """Whether the pattern fusions run; without them one foreign node gives one op or a short decomposition."""
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What the importer understood."""
+
+    foreign_ops: Mapping[str, int]
+    """Foreign op type -> count, after folding."""
+    fused: Mapping[str, int]
+    """Pass name -> number of rewrites, for passes that did something."""
+    unsupported: tuple[tuple[str, tuple[str, ...]], ...]
+    """Ops without a TTNN counterpart: (op type, names of the ops)."""
+    warnings: tuple[str, ...]
+    parameter_count: int
+    """Elements of all parameters."""
+    parameter_bytes: int
+    """Bytes of all parameters at their element type in tiles, without padding."""
+    dtype_conversions: Mapping[str, int]
+    """`"f32 -> bf16"` -> number of tensors."""
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A graph ready for the optimizer."""
+
+    graph: Graph
+    sha256: str
+    """Of the file's bytes."""
+    report: ImportReport

@@ -1,0 +1,51 @@
+"""The ONNX importer: file bytes to a `Graph` in TTNN's vocabulary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from hashlib import sha256
+
+from optimizer.errors import GraphError
+from optimizer.importers import onnx_front_end
+from optimizer.importers.finishing import finish
+from optimizer.importers.model import ImportedModel, ImportOptions
+from optimizer.importers.onnx_lowering import Lowering
+from optimizer.importers.onnx_ops import TABLE
+from optimizer.importers.passes import run_passes
+from optimizer.ir.graph import Graph, ValueKind
+
+
+def read(data: bytes, options: ImportOptions) -> ImportedModel:
+    """Import ONNX bytes; any error is an InputError that names the node."""
+    proto = onnx_front_end.parse(data)
+    name = options.name or proto.graph.name or "model"
+    front = onnx_front_end.fold(proto, options.input_shapes, options.limits)
+    lowering = Lowering(front, options, name, TABLE)
+    graph = lowering.run()
+    outputs = [v.name or "" for v in front.model.graph.outputs]
+    fused = run_passes(graph, causal=frozenset(lowering.causal), fuse=options.fuse)
+    _forget_weights(graph, front.weights)
+    return finish(
+        graph,
+        outputs,
+        sha256=sha256(data).hexdigest(),
+        foreign_ops=lowering.foreign_ops,
+        fused=fused,
+        conversions=Counter(lowering.conversions),
+        warnings=lowering.warnings,
+    )
+
+
+def _forget_weights(graph: Graph, weights: frozenset[str]) -> None:
+    """Small float initializers are weights like the large ones: their elements stay in the model's file."""
+    for value in list(graph.values.values()):
+        if value.kind is ValueKind.CONSTANT and value.id in weights and value.dtype.is_float and value.volume > 1:
+            graph.set_value(replace(value, kind=ValueKind.PARAMETER, data=None))
+
+
+def unexpected_nchw(graph: Graph) -> None:
+    """Raise if an intermediate `nchw.*` op survived the passes."""
+    for op in graph.ops():
+        if op.op.startswith("nchw."):
+            raise GraphError(f"{op.op} was not lowered", node=op.name)

@@ -1,0 +1,20 @@
+"""One function per ONNX op type, by family; `TABLE` maps `[domain.]OpType` to it."""
+
+from optimizer.importers.onnx_lowering import NodeMapping
+from optimizer.importers.onnx_ops import (
+    attention,
+    conv,
+    eltwise,
+    indexing,
+    matmul,
+    microsoft,
+    movement,
+    norm,
+    pool,
+    reduce,
+    resize,
+)
+
+_FAMILIES = (eltwise, matmul, conv, pool, resize, norm, reduce, movement, indexing, attention, microsoft)
+
+TABLE: dict[str, NodeMapping] = {name: fn for family in _FAMILIES for name, fn in family.OPS.items()}

@@ -1,0 +1,119 @@
+"""Convolutions; one-dimensional ones run as two-dimensional ones of height 1."""
+
+from __future__ import annotations
+
+from math import prod
+
+from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError, Shape
+from optimizer.ir.graph import Attr
+
+Pads = tuple[int, int, int, int]
+"""Top, bottom, left, right."""
+
+
+def two(values: tuple[int, ...] | None, rank: int, default: int = 1) -> tuple[int, int]:
+    """A per-dimension attribute as (height, width)."""
+    given = tuple(int(v) for v in values) if values else (default,) * rank
+    return (default, given[0]) if rank == 1 else (given[0], given[1])
+
+
+def pads(ctx: Lowering, size: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int],
+         dilation: tuple[int, int], rank: int) -> Pads:  # fmt: skip
+    """Explicit or automatic padding of a window op."""
+    auto = ctx.attr("auto_pad", "NOTSET")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        found: list[int] = []
+        for i, s, k, d in zip(size, stride, kernel, dilation, strict=True):
+            total = max(0, (-(-i // s) - 1) * s + (k - 1) * d + 1 - i)
+            low = total // 2 if auto == "SAME_UPPER" else total - total // 2
+            found += [low, total - low]
+        return (found[0], found[1], found[2], found[3])
+    given = ctx.attr("pads") or (0,) * (2 * rank)
+    if auto == "VALID":
+        given = (0,) * (2 * rank)
+    if rank == 1:
+        return (0, 0, int(given[0]), int(given[1]))
+    return (int(given[0]), int(given[2]), int(given[1]), int(given[3]))
+
+
+def spatial(ctx: Lowering) -> int:
+    rank = len(ctx.shape(0)) - 2
+    if rank not in (1, 2):
+        raise NotMappedError(f"{rank}-dimensional window")
+    return rank
+
+
+def lift(ctx: Lowering, value_id: str, rank: int) -> str:
+    """[N, C, L] to [N, C, 1, L]."""
+    if rank == 2:
+        return value_id
+    n, c, length = ctx.vshape(value_id)
+    return ctx.reshape(value_id, (n, c, 1, length))
+
+
+def conv(ctx: Lowering) -> str:
+    rank = spatial(ctx)
+    x, weight = lift(ctx, ctx.x(0), rank), lift(ctx, ctx.x(1), rank)
+    n, _, height, width = ctx.vshape(x)
+    cout, _, kh, kw = ctx.vshape(weight)
+    stride, dilation = two(ctx.attr("strides"), rank), two(ctx.attr("dilations"), rank)
+    padding = pads(ctx, (height, width), (kh, kw), stride, dilation, rank)
+    attrs: dict[str, Attr] = {
+        "kernel_size": (kh, kw),
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": int(ctx.attr("group", 1)),
+    }
+    operands = [x, weight, *([ctx.x(2)] if ctx.has(2) else [])]
+    return _emit(ctx, "nchw.conv2d", operands, attrs, (n, cout), rank)
+
+
+def conv_transpose(ctx: Lowering) -> str:
+    rank = spatial(ctx)
+    x, weight = lift(ctx, ctx.x(0), rank), lift(ctx, ctx.x(1), rank)
+    n, _, height, width = ctx.vshape(x)
+    _, cout, kh, kw = ctx.vshape(weight)
+    groups = int(ctx.attr("group", 1))
+    stride, dilation = two(ctx.attr("strides"), rank), two(ctx.attr("dilations"), rank)
+    extra = two(ctx.attr("output_padding"), rank, 0)
+    padding = _transpose_pads(ctx, (height, width), (kh, kw), stride, dilation, extra, rank)
+    attrs: dict[str, Attr] = {
+        "kernel_size": (kh, kw),
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": groups,
+        "output_padding": extra,
+    }
+    operands = [x, weight, *([ctx.x(2)] if ctx.has(2) else [])]
+    return _emit(ctx, "nchw.conv_transpose2d", operands, attrs, (n, cout * groups), rank)
+
+
+def _transpose_pads(ctx: Lowering, size: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int],
+                    dilation: tuple[int, int], extra: tuple[int, int], rank: int) -> Pads:  # fmt: skip
+    auto = ctx.attr("auto_pad", "NOTSET")
+    stated = ctx.attr("output_shape")
+    if auto not in ("SAME_UPPER", "SAME_LOWER") and stated is None:
+        return pads(ctx, size, kernel, stride, dilation, rank)
+    want = two(stated, rank) if stated else (size[0] * stride[0], size[1] * stride[1])
+    found: list[int] = []
+    for i, s, k, d, e, o in zip(size, stride, kernel, dilation, extra, want, strict=True):
+        total = (i - 1) * s + d * (k - 1) + e + 1 - o
+        if total < 0:
+            raise NotMappedError("output_shape needs negative padding")
+        low = total // 2 if auto == "SAME_UPPER" else total - total // 2
+        found += [low, total - low]
+    return (found[0], found[1], found[2], found[3])
+
+
+def _emit(ctx: Lowering, op: str, operands: list[str], attrs: dict[str, Attr], lead: tuple[int, int], rank: int) -> str:
+    out: Shape = ctx.out_shape()
+    shape = (*lead, *((1,) if rank == 1 else ()), *out[2:])
+    if prod(shape) != prod(out):
+        raise NotMappedError("channels of weight and result differ")
+    result = ctx.emit_raw(op, operands, attrs, [(shape, ctx.vdtype(operands[0]))])[0]
+    return ctx.reshape(result, out)
+
+
+OPS: dict[str, NodeMapping] = {"Conv": conv, "ConvTranspose": conv_transpose}

@@ -1,0 +1,358 @@
+"""Elementwise ONNX ops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Attr
+
+UNARY = {
+    "Relu": "relu",
+    "Sigmoid": "sigmoid",
+    "Tanh": "tanh",
+    "Exp": "exp",
+    "Sqrt": "sqrt",
+    "Neg": "neg",
+    "Abs": "abs",
+    "Log": "log",
+    "Reciprocal": "reciprocal",
+    "Sin": "sin",
+    "Cos": "cos",
+    "Tan": "tan",
+    "Asin": "asin",
+    "Acos": "acos",
+    "Atan": "atan",
+    "Sinh": "sinh",
+    "Cosh": "cosh",
+    "Erf": "erf",
+    "Softsign": "softsign",
+    "Mish": "mish",
+    "HardSwish": "hardswish",
+    "Floor": "floor",
+    "Ceil": "ceil",
+    "Round": "round",
+    "Sign": "sign",
+    "Not": "logical_not",
+    "IsNaN": "isnan",
+    "BitwiseNot": "bitwise_not",
+}
+
+BINARY = {
+    "Add": "add",
+    "Sub": "subtract",
+    "Mul": "multiply",
+    "Div": "divide",
+    "And": "logical_and",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+    "Equal": "eq",
+    "Less": "lt",
+    "Greater": "gt",
+    "LessOrEqual": "le",
+    "GreaterOrEqual": "ge",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+}
+
+_COMMUTES = {"add", "multiply", "logical_and", "logical_or", "logical_xor", "eq", "ne", "maximum", "minimum"}
+_COMMUTES |= {"bitwise_and", "bitwise_or", "bitwise_xor"}
+_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "subtract": "rsub", "divide": "rdiv"}
+_COMPARES = {"eq", "ne", "lt", "gt", "le", "ge"}
+_LOGICAL = {"logical_and", "logical_or", "logical_xor"}
+
+
+def _unary(name: str) -> NodeMapping:
+    def lower(ctx: Lowering) -> str:
+        return ctx.emit(name, ctx.x(0))
+
+    return lower
+
+
+def combine(ctx: Lowering, op: str, left: ir.Value, right: ir.Value) -> str:
+    """A binary op of two foreign values; a one-element constant becomes the attribute `scalar`."""
+    a_rank, b_rank = len(left.shape or ()), len(right.shape or ())
+    scalar = ctx.scalar(right, a_rank)
+    if scalar is not None:
+        return _finish(ctx, op, ctx.emit(op, ctx.use(left), scalar=scalar))
+    scalar = ctx.scalar(left, b_rank)
+    if scalar is not None and (op in _COMMUTES or op in _MIRRORED):
+        name = op if op in _COMMUTES else _MIRRORED[op]
+        return _finish(ctx, op, ctx.emit(name, ctx.use(right), scalar=scalar))
+    a, b = ctx.use(left), ctx.use(right)
+    if op in _COMMUTES and ctx.is_static(a) and not ctx.is_static(b):
+        a, b = b, a
+    return _finish(ctx, op, ctx.emit(op, a, b))
+
+
+def _finish(ctx: Lowering, op: str, result: str) -> str:
+    # a comparison of integers gives integers; booleans are floats everywhere in the graph
+    if op in _COMPARES or op in _LOGICAL:
+        return ctx.typecast(result, ctx.float_dtype)
+    return result
+
+
+def _binary(name: str) -> NodeMapping:
+    def lower(ctx: Lowering) -> str:
+        return combine(ctx, name, ctx.input(0), ctx.input(1))
+
+    return lower
+
+
+def div(ctx: Lowering) -> str:
+    result = combine(ctx, "divide", ctx.input(0), ctx.input(1))
+    if ctx.vdtype(result).is_float:
+        return result
+    # ONNX truncates integer quotients; the operands go through f32
+    dtype = ctx.vdtype(result)
+    a, b = ctx.typecast(ctx.x(0), DType.F32), ctx.typecast(ctx.x(1), DType.F32)
+    return ctx.typecast(ctx.emit("trunc", ctx.emit("divide", a, b)), dtype)
+
+
+def variadic(op: str) -> NodeMapping:
+    """Sum, Min, Max, Mean of any number of inputs as a chain of binary ops."""
+
+    def lower(ctx: Lowering) -> str:
+        if len(ctx.node.inputs) == 1:
+            return ctx.x(0)
+        result = combine(ctx, op, ctx.input(0), ctx.input(1))
+        for value in list(ctx.node.inputs)[2:]:
+            assert value is not None
+            scalar = ctx.scalar(value, len(ctx.vshape(result)))
+            if scalar is not None:
+                result = ctx.emit(op, result, scalar=scalar)
+            else:
+                result = ctx.emit(op, result, ctx.use(value))
+        return result
+
+    return lower
+
+
+def mean(ctx: Lowering) -> str:
+    total = variadic("add")(ctx)
+    assert isinstance(total, str)
+    return ctx.emit("multiply", total, scalar=1.0 / len(ctx.node.inputs))
+
+
+def power(ctx: Lowering) -> str:
+    exponent = ctx.scalar(ctx.input(1), len(ctx.shape(0)))
+    if exponent is not None:
+        return power_scalar(ctx, ctx.x(0), float(exponent))
+    base = ctx.scalar(ctx.input(0), len(ctx.shape(1)))
+    if base is not None:
+        if base <= 0:
+            raise NotMappedError(f"power of the base {base}")
+        return ctx.emit("exp", ctx.emit("multiply", ctx.x(1), scalar=math.log(base)))
+    return ctx.emit("pow", ctx.x(0), ctx.typecast(ctx.x(1), ctx.vdtype(ctx.x(0))))
+
+
+def power_scalar(ctx: Lowering, x: str, exponent: float) -> str:
+    named = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
+    if exponent == 1.0:
+        return x
+    if exponent in named:
+        return ctx.emit(named[exponent], x)
+    return ctx.emit("pow_scalar", x, exponent=exponent)
+
+
+def mod(ctx: Lowering) -> str:
+    return combine(ctx, "fmod" if ctx.attr("fmod", 0) else "remainder", ctx.input(0), ctx.input(1))
+
+
+def clip(ctx: Lowering) -> str:
+    rank = len(ctx.shape(0))
+    x = ctx.x(0)
+    if ctx.opset < 11:
+        low: float | None = ctx.attr("min")
+        high: float | None = ctx.attr("max")
+    else:
+        bounds: list[float | None] = []
+        for index in (1, 2):
+            bounds.append(ctx.scalar(ctx.input(index), rank) if ctx.has(index) else None)
+        for index, op in ((1, "maximum"), (2, "minimum")):
+            if ctx.has(index) and bounds[index - 1] is None:
+                x = ctx.emit(op, x, ctx.x(index))
+        low, high = bounds
+    return clamp(ctx, x, low, high)
+
+
+def clamp(ctx: Lowering, x: str, low: float | None, high: float | None) -> str:
+    """Clamp with absent or infinite bounds dropped; [0, 6] and [0, inf) have ops of their own."""
+    low = None if low is None or low < -3e38 else low
+    high = None if high is None or high > 3e38 else high
+    if low is None and high is None:
+        return x
+    if low == 0 and high is None:
+        return ctx.emit("relu", x)
+    if low == 0 and high == 6:
+        return ctx.emit("relu6", x)
+    return ctx.emit("clamp", x, min=low, max=high)
+
+
+def where(ctx: Lowering) -> str:
+    rank = len(ctx.out_shape())
+    cond, x, y = ctx.x(0), ctx.scalar(ctx.input(1), rank), ctx.scalar(ctx.input(2), rank)
+    condition_rank = len(ctx.shape(0))
+    if (x is not None or y is not None) and condition_rank < rank and len(ctx.vshape(cond)) < rank:
+        cond = ctx.reshape(cond, (*(1,) * (rank - condition_rank), *ctx.shape(0)))
+    operands = [cond]
+    dtype = ctx.dtype(ctx.node.outputs[0])
+    operands[0] = ctx.typecast(cond, dtype)
+    attrs: dict[str, Attr] = {}
+    for name, scalar, index in (("x", x, 1), ("y", y, 2)):
+        if scalar is not None:
+            attrs[name] = scalar
+        else:
+            operands.append(ctx.typecast(ctx.x(index), dtype))
+    return ctx.emit("where", *operands, **attrs)
+
+
+def cast(ctx: Lowering) -> str:
+    target = ctx.node.outputs[0]
+    source = ctx.input(0)
+    dtype = ctx.dtype(target)
+    if target.dtype == ir.DataType.BOOL and source.dtype != ir.DataType.BOOL:
+        return ctx.emit("nez", ctx.typecast(ctx.x(0), dtype))
+    return ctx.typecast(ctx.x(0), dtype)
+
+
+def leaky_relu(ctx: Lowering) -> str:
+    return ctx.emit("leaky_relu", ctx.x(0), negative_slope=float(ctx.attr("alpha", 0.01)))
+
+
+def elu(ctx: Lowering) -> str:
+    return ctx.emit("elu", ctx.x(0), alpha=float(ctx.attr("alpha", 1.0)))
+
+
+def celu(ctx: Lowering) -> str:
+    return ctx.emit("celu", ctx.x(0), alpha=float(ctx.attr("alpha", 1.0)))
+
+
+def selu(ctx: Lowering) -> str:
+    alpha, gamma = float(ctx.attr("alpha", 1.6732632)), float(ctx.attr("gamma", 1.050701))
+    if abs(alpha - 1.6732632) < 1e-5 and abs(gamma - 1.050701) < 1e-5:
+        return ctx.emit("selu", ctx.x(0))
+    return ctx.emit("multiply", ctx.emit("elu", ctx.x(0), alpha=alpha), scalar=gamma)
+
+
+def softplus(ctx: Lowering) -> str:
+    return ctx.emit("softplus", ctx.x(0))
+
+
+def thresholded_relu(ctx: Lowering) -> str:
+    return ctx.emit("threshold", ctx.x(0), threshold=float(ctx.attr("alpha", 1.0)), value=0.0)
+
+
+def shrink(ctx: Lowering) -> str:
+    lambd, bias = float(ctx.attr("lambd", 0.5)), float(ctx.attr("bias", 0.0))
+    x = ctx.x(0)
+    high = ctx.emit("multiply", ctx.emit("gt", x, scalar=lambd), ctx.emit("add", x, scalar=-bias))
+    low = ctx.emit("multiply", ctx.emit("lt", x, scalar=-lambd), ctx.emit("add", x, scalar=bias))
+    return ctx.emit("add", high, low)
+
+
+def hard_sigmoid(ctx: Lowering) -> str:
+    alpha, beta = float(ctx.attr("alpha", 0.2)), float(ctx.attr("beta", 0.5))
+    if abs(alpha - 1 / 6) < 1e-5 and beta == 0.5:
+        return ctx.emit("hardsigmoid", ctx.x(0))
+    scaled = ctx.emit("add", ctx.emit("multiply", ctx.x(0), scalar=alpha), scalar=beta)
+    return ctx.emit("clamp", scaled, min=0.0, max=1.0)
+
+
+def gelu(ctx: Lowering) -> str:
+    return ctx.emit("gelu", ctx.x(0))
+
+
+def swish(ctx: Lowering) -> str:
+    alpha = float(ctx.attr("alpha", 1.0))
+    if alpha == 1.0:
+        return ctx.emit("silu", ctx.x(0))
+    return ctx.emit("multiply", ctx.x(0), ctx.emit("sigmoid", ctx.emit("multiply", ctx.x(0), scalar=alpha)))
+
+
+def prelu(ctx: Lowering) -> str:
+    slope = ctx.scalar(ctx.input(1), len(ctx.shape(0)))
+    if slope is not None:
+        return ctx.emit("leaky_relu", ctx.x(0), negative_slope=float(slope))
+    return ctx.emit("prelu", ctx.x(0), ctx.x(1))
+
+
+def is_inf(ctx: Lowering) -> str:
+    x = ctx.x(0)
+    positive, negative = ctx.attr("detect_positive", 1), ctx.attr("detect_negative", 1)
+    found = ctx.emit("isinf", x)
+    if positive and negative:
+        return found
+    return ctx.emit("logical_and", found, ctx.emit("gtz" if positive else "ltz", x))
+
+
+def asinh(ctx: Lowering) -> str:
+    x = ctx.x(0)
+    root = ctx.emit("sqrt", ctx.emit("add", ctx.emit("square", x), scalar=1.0))
+    return ctx.emit("log", ctx.emit("add", x, root))
+
+
+def acosh(ctx: Lowering) -> str:
+    x = ctx.x(0)
+    root = ctx.emit("sqrt", ctx.emit("add", ctx.emit("square", x), scalar=-1.0))
+    return ctx.emit("log", ctx.emit("add", x, root))
+
+
+def atanh(ctx: Lowering) -> str:
+    x = ctx.x(0)
+    quotient = ctx.emit("divide", ctx.emit("add", x, scalar=1.0), ctx.emit("rsub", x, scalar=1.0))
+    return ctx.emit("multiply", ctx.emit("log", quotient), scalar=0.5)
+
+
+def identity(ctx: Lowering) -> list[str | None]:
+    """Identity, and Dropout at inference (its mask is all ones)."""
+    outputs: list[str | None] = [ctx.x(0)]
+    if len(ctx.node.outputs) > 1:
+        mask = ctx.node.outputs[1]
+        ones = np.ones(ctx.shape(0)) if mask.uses() or mask.is_graph_output() else None
+        outputs.append(None if ones is None else ctx.constant(ones, ctx.float_dtype, "mask"))
+    return outputs
+
+
+_SPECIAL: dict[str, Callable[[Lowering], str | list[str | None]]] = {
+    "Div": div,
+    "Sum": variadic("add"),  # type: ignore[dict-item]
+    "Max": variadic("maximum"),  # type: ignore[dict-item]
+    "Min": variadic("minimum"),  # type: ignore[dict-item]
+    "Mean": mean,
+    "Pow": power,
+    "Mod": mod,
+    "Clip": clip,
+    "Where": where,
+    "Cast": cast,
+    "CastLike": cast,
+    "LeakyRelu": leaky_relu,
+    "Elu": elu,
+    "Celu": celu,
+    "Selu": selu,
+    "Softplus": softplus,
+    "ThresholdedRelu": thresholded_relu,
+    "Shrink": shrink,
+    "HardSigmoid": hard_sigmoid,
+    "Gelu": gelu,
+    "Swish": swish,
+    "PRelu": prelu,
+    "IsInf": is_inf,
+    "Asinh": asinh,
+    "Acosh": acosh,
+    "Atanh": atanh,
+    "Identity": identity,
+    "Dropout": identity,
+}
+
+OPS: dict[str, NodeMapping] = {
+    **{name: _unary(op) for name, op in UNARY.items()},
+    **{name: _binary(op) for name, op in BINARY.items()},
+    **_SPECIAL,
+}

@@ -1,0 +1,193 @@
+"""Shape changes and data movement."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError, Shape
+
+
+def to_out_shape(ctx: Lowering) -> str:
+    """Reshape, Flatten, Squeeze, Unsqueeze: the target is the inferred shape."""
+    return ctx.reshape(ctx.x(0), ctx.out_shape() or (1,))
+
+
+def transpose(ctx: Lowering) -> str:
+    rank = len(ctx.shape(0))
+    perm = ctx.attr("perm") or tuple(reversed(range(rank)))
+    return ctx.permute(ctx.x(0), perm) if rank else ctx.x(0)
+
+
+def concat(ctx: Lowering) -> str:
+    rank = len(ctx.out_shape())
+    axis = int(ctx.attr("axis", 1)) % rank
+    inputs = [ctx.use(v) for v in ctx.node.inputs if v is not None and 0 not in (tuple(v.shape or ()))]
+    return inputs[0] if len(inputs) == 1 else ctx.emit("concat", *inputs, dim=axis)
+
+
+def split(ctx: Lowering) -> list[str]:
+    shape = ctx.shape(0)
+    axis = int(ctx.attr("axis", 0)) % len(shape)
+    sizes = tuple(v.shape[axis] for v in ctx.node.outputs if v.shape is not None)
+    if len(sizes) == 1:
+        return [ctx.x(0)]
+    attrs = {"sizes": tuple(int(str(s)) for s in sizes), "dim": axis}
+    return ctx.emit_all("split", [ctx.x(0)], attrs, len(sizes))
+
+
+def slice_(ctx: Lowering) -> str:
+    shape = ctx.shape(0)
+    if ctx.opset < 10:
+        starts, ends = ctx.attr("starts"), ctx.attr("ends")
+        axes, steps = ctx.attr("axes"), None
+    else:
+        starts = ctx.need_const(1, "start").reshape(-1).tolist()
+        ends = ctx.need_const(2, "end").reshape(-1).tolist()
+        axes = ctx.need_const(3, "axis").reshape(-1).tolist() if ctx.has(3) else None
+        steps = ctx.need_const(4, "step").reshape(-1).tolist() if ctx.has(4) else None
+    axes = [int(a) % len(shape) for a in (axes if axes is not None else range(len(starts)))]
+    steps = [int(s) for s in (steps if steps is not None else [1] * len(starts))]
+    begins, stops, strides = [0] * len(shape), list(shape), [1] * len(shape)
+    reverse: list[int] = []
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        span = range(*slice(int(start), int(end), step).indices(shape[axis]))
+        if len(span) == 0:
+            raise NotMappedError("empty slice")
+        if step < 0:
+            reverse.append(axis)
+            span = span[::-1]
+        begins[axis], stops[axis], strides[axis] = span[0], span[-1] + 1, span.step
+    if reverse:
+        return _reversed(ctx, begins, stops, strides, reverse)
+    if begins == [0] * len(shape) and tuple(stops) == shape and set(strides) == {1}:
+        return ctx.x(0)
+    return ctx.emit("slice", ctx.x(0), begins=tuple(begins), ends=tuple(stops), steps=tuple(strides))
+
+
+def _reversed(ctx: Lowering, begins: list[int], ends: list[int], steps: list[int], axes: list[int]) -> str:
+    """A slice with negative steps: forward slice, then single-element slices in reverse (short axes only)."""
+    x = ctx.emit("slice", ctx.x(0), begins=tuple(begins), ends=tuple(ends), steps=tuple(steps))
+    for axis in axes:
+        size = ctx.vshape(x)[axis]
+        if size > 64:
+            raise NotMappedError(f"reversal of {size} elements")
+        if size > 1:
+            x = ctx.emit("concat", *[ctx.slice(x, axis, i, i + 1) for i in reversed(range(size))], dim=axis)
+    return x
+
+
+def expand(ctx: Lowering) -> str:
+    return broadcast_to(ctx, ctx.x(0), ctx.shape(0), ctx.out_shape())
+
+
+def broadcast_to(ctx: Lowering, x: str, shape: Shape, target: Shape) -> str:
+    padded = (*(1,) * (len(target) - len(shape)), *shape)
+    x = ctx.reshape(x, padded or (1,))
+    repeats = tuple(t // s for t, s in zip(target, padded, strict=True))
+    return x if set(repeats) <= {1} else ctx.emit("repeat", x, repeats=repeats)
+
+
+def tile(ctx: Lowering) -> str:
+    if ctx.opset < 6:
+        raise NotMappedError("Tile of opset 1")
+    repeats = tuple(t // s for t, s in zip(ctx.out_shape(), ctx.shape(0), strict=True))
+    return ctx.x(0) if set(repeats) <= {1} else ctx.emit("repeat", ctx.x(0), repeats=repeats)
+
+
+def pad(ctx: Lowering) -> str:
+    rank = len(ctx.shape(0))
+    mode = ctx.attr("mode", "constant")
+    if ctx.opset < 11:
+        amounts = [int(p) for p in (ctx.attr("pads") or ctx.attr("paddings"))]
+        value: float | int | None = float(ctx.attr("value", 0.0))
+    else:
+        amounts = [int(p) for p in ctx.need_const(1, "padding").reshape(-1)]
+        value = ctx.scalar(ctx.input(2), rank) if ctx.has(2) else 0.0
+    axes = [int(a) % rank for a in ctx.need_const(3, "axes").reshape(-1)] if ctx.has(3) else list(range(rank))
+    if value is None:
+        raise NotMappedError("padding value computed at run time")
+    pairs = [(0, 0)] * rank
+    for i, axis in enumerate(axes):
+        pairs[axis] = (amounts[i], amounts[i + len(axes)])
+    x = _crop(ctx, ctx.x(0), pairs)
+    pairs = [(max(lo, 0), max(hi, 0)) for lo, hi in pairs]
+    if all(p == (0, 0) for p in pairs):
+        return x
+    if mode == "constant":
+        return ctx.emit("pad", x, padding=tuple(pairs), value=value)
+    return _mirror(ctx, x, pairs, str(mode))
+
+
+def _crop(ctx: Lowering, x: str, pairs: list[tuple[int, int]]) -> str:
+    for axis, (lo, hi) in enumerate(pairs):
+        if lo < 0 or hi < 0:
+            x = ctx.slice(x, axis, max(0, -lo), ctx.vshape(x)[axis] - max(0, -hi))
+    return x
+
+
+def _mirror(ctx: Lowering, x: str, pairs: list[tuple[int, int]], mode: str) -> str:
+    """Padding by reflection, edge or wrap as a concat of slices."""
+    for axis, (lo, hi) in enumerate(pairs):
+        size = ctx.vshape(x)[axis]
+        index = np.pad(np.arange(size), (lo, hi), mode=mode)  # type: ignore[call-overload]
+        if lo + hi == 0:
+            continue
+        if lo + hi > 64:
+            raise NotMappedError(f"{mode} padding by {lo + hi} elements")
+        before = [ctx.slice(x, axis, int(i), int(i) + 1) for i in index[:lo]]
+        after = [ctx.slice(x, axis, int(i), int(i) + 1) for i in index[lo + size :]]
+        x = ctx.emit("concat", *before, x, *after, dim=axis)
+    return x
+
+
+def constant_of_shape(ctx: Lowering) -> str:
+    value = ctx.attr("value")
+    number = ctx.number(value.reshape(-1)[0]) if value is not None else 0.0
+    dtype = ctx.dtype(ctx.node.outputs[0])
+    return ctx.emit("full", shape=ctx.out_shape() or (1,), value=number, dtype=dtype.value)
+
+
+def range_(ctx: Lowering) -> str:
+    start, end, step = (ctx.number(ctx.need_const(i, "range").reshape(-1)[0]) for i in range(3))
+    return ctx.emit("arange", start=start, end=end, step=step, dtype=ctx.dtype(ctx.node.outputs[0]).value)
+
+
+def trilu(ctx: Lowering) -> str:
+    shape = ctx.shape(0)
+    k = int(ctx.need_const(1, "k").reshape(-1)[0]) if ctx.has(1) else 0
+    rows, columns = shape[-2:]
+    if rows * columns > 1 << 16:
+        raise NotMappedError(f"triangle of {rows} x {columns}")
+    mask = np.tri(rows, columns, k=k if not ctx.attr("upper", 1) else k - 1, dtype=bool)
+    if ctx.attr("upper", 1):
+        mask = ~mask
+    dtype = ctx.vdtype(ctx.x(0))
+    condition = ctx.constant(mask.reshape((1,) * (len(shape) - 2) + mask.shape), dtype, "triangle")
+    return ctx.emit("where", condition, ctx.x(0), y=0.0)
+
+
+def eye_like(ctx: Lowering) -> str:
+    rows, columns = ctx.out_shape()
+    if rows * columns > 1 << 16:
+        raise NotMappedError(f"identity of {rows} x {columns}")
+    eye = np.eye(rows, columns, k=int(ctx.attr("k", 0)))
+    return ctx.constant(eye, ctx.dtype(ctx.node.outputs[0]), "eye")
+
+
+OPS: dict[str, NodeMapping] = {
+    "Reshape": to_out_shape,
+    "Flatten": to_out_shape,
+    "Squeeze": to_out_shape,
+    "Unsqueeze": to_out_shape,
+    "Transpose": transpose,
+    "Concat": concat,
+    "Split": split,
+    "Slice": slice_,
+    "Expand": expand,
+    "Tile": tile,
+    "Pad": pad,
+    "ConstantOfShape": constant_of_shape,
+    "Range": range_,
+    "Trilu": trilu,
+    "EyeLike": eye_like,
+}

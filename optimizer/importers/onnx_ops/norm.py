@@ -1,0 +1,140 @@
+"""Normalisations and softmax."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+
+
+def softmax(ctx: Lowering) -> str:
+    shape = ctx.vshape(ctx.x(0))
+    rank = len(shape)
+    axis = int(ctx.attr("axis", -1 if ctx.opset >= 13 else 1)) % rank
+    if ctx.opset >= 13 or prod(shape[axis + 1 :]) == 1:
+        return ctx.emit("softmax", ctx.x(0), dim=axis - rank)
+    # before opset 13 the dims from `axis` on are one
+    flat = ctx.reshape(ctx.x(0), (prod(shape[:axis]), prod(shape[axis:])))
+    return ctx.reshape(ctx.emit("softmax", flat, dim=-1), shape)
+
+
+def log_softmax(ctx: Lowering) -> str:
+    return ctx.emit("log", softmax(ctx))
+
+
+def layer_norm(ctx: Lowering) -> list[str | None]:
+    if any(v.uses() or v.is_graph_output() for v in list(ctx.node.outputs)[1:]):
+        raise NotMappedError("LayerNormalization that returns mean or deviation")
+    axis = int(ctx.attr("axis", -1)) % len(ctx.shape(0))
+    operands = [ctx.x(i) for i in range(1, 3) if ctx.has(i)]
+    result = over_tail(ctx, "layer_norm", ctx.x(0), axis, operands, float(ctx.attr("epsilon", 1e-5)))
+    return [result] + [None] * (len(ctx.node.outputs) - 1)
+
+
+def rms_norm(ctx: Lowering) -> str:
+    axis = int(ctx.attr("axis", -1)) % len(ctx.shape(0))
+    operands = [ctx.x(1)] if ctx.has(1) else []
+    return over_tail(ctx, "rms_norm", ctx.x(0), axis, operands, float(ctx.attr("epsilon", 1e-5)))
+
+
+def over_tail(ctx: Lowering, op: str, x: str, axis: int, scales: list[str], epsilon: float) -> str:
+    """Normalise the dims from `axis` on, as one dim."""
+    shape = ctx.vshape(x)
+    width = prod(shape[axis:])
+    flat = ctx.reshape(x, (*shape[:axis], width))
+    rows = []
+    for scale in scales:
+        if prod(ctx.vshape(scale)) not in (1, width):
+            raise NotMappedError("scale that differs between rows")
+        if prod(ctx.vshape(scale)) == 1 and width != 1:
+            scale = ctx.emit("repeat", ctx.reshape(scale, (1,)), repeats=(width,))
+        rows.append(ctx.reshape(scale, (width,)))
+    if (op == "layer_norm" and len(rows) == 2) or op == "rms_norm" or not rows or len(rows) == 1:
+        result = ctx.emit(op, flat, *rows, epsilon=epsilon)
+    else:
+        raise NotMappedError("more than scale and bias")
+    return ctx.reshape(result, shape)
+
+
+def batch_norm(ctx: Lowering) -> list[str | None]:
+    outputs = list(ctx.node.outputs)
+    if ctx.attr("training_mode", 0) or any(v.uses() or v.is_graph_output() for v in outputs[1:]):
+        raise NotMappedError("BatchNormalization in training mode")
+    operands = [ctx.x(i) for i in range(5)]
+    attrs = {"epsilon": float(ctx.attr("epsilon", 1e-5))}
+    result = ctx.emit_raw("nchw.batch_norm", operands, attrs, [(ctx.vshape(operands[0]), ctx.vdtype(operands[0]))])
+    return [result[0]] + [None] * (len(outputs) - 1)
+
+
+def instance_norm(ctx: Lowering) -> str:
+    operands = [ctx.x(i) for i in range(3)]
+    shape = ctx.vshape(operands[0])
+    attrs = {"epsilon": float(ctx.attr("epsilon", 1e-5)), "num_groups": shape[1]}
+    return ctx.emit_raw("nchw.group_norm", operands, attrs, [(shape, ctx.vdtype(operands[0]))])[0]
+
+
+def group_norm(ctx: Lowering) -> str:
+    x = ctx.x(0)
+    shape = ctx.vshape(x)
+    groups = int(ctx.attr("num_groups"))
+    scales = [ctx.x(1), ctx.x(2)]
+    if prod(ctx.vshape(scales[0])) != shape[1]:  # opset 18 has one scale per group
+        size = shape[1] // groups
+        scales = [ctx.emit("repeat_interleave", s, repeats=size, dim=0) for s in scales]
+    attrs = {"epsilon": float(ctx.attr("epsilon", 1e-5)), "num_groups": groups}
+    return ctx.emit_raw("nchw.group_norm", [x, *scales], attrs, [(shape, ctx.vdtype(x))])[0]
+
+
+def lrn(ctx: Lowering) -> str:
+    size, alpha = int(ctx.attr("size")), float(ctx.attr("alpha", 1e-4))
+    beta, bias = float(ctx.attr("beta", 0.75)), float(ctx.attr("bias", 1.0))
+    x = ctx.x(0)
+    shape = ctx.vshape(x)
+    low = (size - 1) // 2
+    padding = tuple((low, size - 1 - low) if i == 1 else (0, 0) for i in range(len(shape)))
+    padded = ctx.emit("pad", ctx.emit("square", x), padding=padding, value=0.0)
+    total = ctx.slice(padded, 1, 0, shape[1])
+    for k in range(1, size):
+        total = ctx.emit("add", total, ctx.slice(padded, 1, k, k + shape[1]))
+    scale = ctx.emit("add", ctx.emit("multiply", total, scalar=alpha / size), scalar=bias)
+    return ctx.emit("multiply", x, ctx.emit("pow_scalar", scale, exponent=-beta))
+
+
+def lp_normalization(ctx: Lowering) -> str:
+    axis, p = int(ctx.attr("axis", -1)), int(ctx.attr("p", 2))
+    x = ctx.x(0)
+    if p == 1:
+        length = ctx.emit("sum", ctx.emit("abs", x), dim=(axis,), keepdim=True)
+    else:
+        length = ctx.emit("sqrt", ctx.emit("sum", ctx.emit("square", x), dim=(axis,), keepdim=True))
+    return ctx.emit("divide", x, length)
+
+
+def mean_variance_normalization(ctx: Lowering) -> str:
+    axes = tuple(int(a) for a in ctx.attr("axes", (0, 2, 3)))
+    x = ctx.x(0)
+    centred = ctx.emit("subtract", x, ctx.emit("mean", x, dim=axes, keepdim=True))
+    variance = ctx.emit("mean", ctx.emit("square", centred), dim=axes, keepdim=True)
+    deviation = ctx.emit("add", ctx.emit("sqrt", variance), scalar=1e-9)
+    return ctx.emit("divide", centred, deviation)
+
+
+def ones(ctx: Lowering, count: int) -> str:
+    """A constant of ones, the scale of a norm without one."""
+    return ctx.constant(np.ones(count), ctx.float_dtype, "ones")
+
+
+OPS: dict[str, NodeMapping] = {
+    "Softmax": softmax,
+    "LogSoftmax": log_softmax,
+    "LayerNormalization": layer_norm,
+    "RMSNormalization": rms_norm,
+    "BatchNormalization": batch_norm,
+    "InstanceNormalization": instance_norm,
+    "GroupNormalization": group_norm,
+    "LRN": lrn,
+    "LpNormalization": lp_normalization,
+    "MeanVarianceNormalization": mean_variance_normalization,
+}

@@ -1,0 +1,100 @@
+"""Reductions, scans and selections along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+from optimizer.ir.dtype import DType
+
+
+def _axes(ctx: Lowering) -> tuple[int, ...] | None:
+    """Reduced axes, non-negative; None when nothing is reduced."""
+    rank = len(ctx.shape(0))
+    axes = ctx.axes("axes", 1)
+    if not axes:
+        return None if ctx.attr("noop_with_empty_axes", 0) else tuple(range(rank))
+    return tuple(sorted({a % rank for a in axes}))
+
+
+def reduction(op: str, before: tuple[str, ...] = (), after: tuple[str, ...] = ()) -> NodeMapping:
+    """`after(op(before(x)))` over the node's axes."""
+
+    def lower(ctx: Lowering) -> str:
+        x = ctx.x(0)
+        axes = _axes(ctx) if ctx.shape(0) else ()
+        for name in before:
+            x = ctx.emit(name, x)
+        if axes:
+            x = ctx.emit(op, x, dim=axes, keepdim=bool(ctx.attr("keepdims", 1)))
+        for name in after:
+            x = ctx.emit(name, x)
+        return x
+
+    return lower
+
+
+def log_sum_exp(ctx: Lowering) -> str:
+    axes = _axes(ctx)
+    if not axes:
+        return ctx.x(0)
+    x = ctx.x(0)
+    peak = ctx.emit("max", x, dim=axes, keepdim=True)
+    total = ctx.emit("sum", ctx.emit("exp", ctx.emit("subtract", x, peak)), dim=axes, keepdim=True)
+    return ctx.emit("add", ctx.emit("log", total), peak)
+
+
+def arg_reduce(largest: bool) -> NodeMapping:
+    def lower(ctx: Lowering) -> str:
+        if ctx.attr("select_last_index", 0):
+            raise NotMappedError("the last index among equals")
+        x = ctx.x(0)
+        if not ctx.vdtype(x).is_float:
+            x = ctx.typecast(x, DType.F32)
+        if not largest:
+            x = ctx.emit("neg", x)
+        axis, keep = int(ctx.attr("axis", 0)), bool(ctx.attr("keepdims", 1))
+        return ctx.typecast(ctx.emit("argmax", x, dim=axis, keepdim=keep), DType.I32)
+
+    return lower
+
+
+def top_k(ctx: Lowering) -> list[str]:
+    count = int(ctx.need_const(1, "k").reshape(-1)[0]) if ctx.opset >= 10 else int(ctx.attr("k"))
+    attrs = {"k": count, "dim": int(ctx.attr("axis", -1)), "largest": bool(ctx.attr("largest", 1))}
+    values, indices = ctx.emit_all("topk", [ctx.x(0)], attrs, 2)
+    return [values, ctx.typecast(indices, DType.I32)]
+
+
+def cum_sum(ctx: Lowering) -> str:
+    if ctx.attr("exclusive", 0) or ctx.attr("reverse", 0):
+        raise NotMappedError("exclusive or reverse CumSum")
+    return ctx.emit("cumsum", ctx.x(0), dim=int(ctx.need_const(1, "axis").reshape(-1)[0]))
+
+
+def hardmax(ctx: Lowering) -> str:
+    if ctx.opset < 13:
+        raise NotMappedError("Hardmax before opset 13")
+    axis = int(ctx.attr("axis", -1))
+    peak = ctx.emit("max", ctx.x(0), dim=(axis,), keepdim=True)
+    return ctx.emit("eq", ctx.x(0), peak)
+
+
+_R: Callable[..., NodeMapping] = reduction
+
+OPS: dict[str, NodeMapping] = {
+    "ReduceSum": _R("sum"),
+    "ReduceMean": _R("mean"),
+    "ReduceMax": _R("max"),
+    "ReduceMin": _R("min"),
+    "ReduceProd": _R("prod"),
+    "ReduceL1": _R("sum", before=("abs",)),
+    "ReduceL2": _R("sum", before=("square",), after=("sqrt",)),
+    "ReduceSumSquare": _R("sum", before=("square",)),
+    "ReduceLogSum": _R("sum", after=("log",)),
+    "ReduceLogSumExp": log_sum_exp,
+    "ArgMax": arg_reduce(True),
+    "ArgMin": arg_reduce(False),
+    "TopK": top_k,
+    "CumSum": cum_sum,
+}

@@ -1,0 +1,417 @@
+"""How each op runs on channels-last twins.
+
+A rule gets the twins and an op; it either replaces the op by one on twins and returns True, or leaves
+everything as it was and returns False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from optimizer.importers.passes.rewriting import Shape, emit, is_static, reshape
+from optimizer.importers.passes.twins import Form, Twins
+from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.vocabulary import BINARY, UNARY, UNARY_PARAMS, opdef
+
+Rule = Callable[[Twins, Op], bool]
+
+SECOND, ROWS = Form.CHANNELS_SECOND, Form.ROWS
+
+
+def put(graph: Graph, op: Op, name: str, inputs: Sequence[str], attrs: Mapping[str, Attr]) -> tuple[str, ...]:
+    """Replace an op by one that computes new values; its old results have no producer afterwards."""
+    graph.remove_op(op.id)
+    row = opdef(name)
+    new = replace(op, op=name, inputs=tuple(inputs), attrs=dict(attrs), outputs=())
+    shapes = row.infer_shapes(new, tuple(graph.value(v).shape for v in inputs))
+    dtypes = row.infer_dtypes(new, tuple(graph.value(v).dtype for v in inputs), len(shapes))
+    kind = ValueKind.PARAMETER if all(is_static(graph, v) for v in inputs) else ValueKind.ACTIVATION
+    ids = tuple(graph.fresh_id(f"{v}_flat") for v in op.outputs)
+    for value_id, shape, dtype in zip(ids, shapes, dtypes, strict=True):
+        graph.add_value(Value(value_id, shape, dtype, kind))
+    graph.add_op(replace(new, outputs=ids), at=op.id)
+    return ids
+
+
+def _done(twins: Twins, op: Op, form: Form, flats: Sequence[str]) -> bool:
+    for value_id, flat in zip(op.outputs, flats, strict=True):
+        twins.add(value_id, form, op, flat=flat)
+    return True
+
+
+def _full_attrs(op: Op) -> dict[str, Attr]:
+    return opdef(op.op).full_attrs(op)
+
+
+# -- window ops ------------------------------------------------------------------------------------
+def _conv(twins: Twins, op: Op) -> bool:
+    graph = twins.graph
+    n, cin, height, width = graph.value(op.inputs[0]).shape
+    cout = graph.value(op.outputs[0]).shape[1]
+    attrs = dict(op.attrs)
+    attrs |= {"batch_size": n, "input_height": height, "input_width": width}
+    attrs |= {"in_channels": cin, "out_channels": cout}
+    operands = [twins.flat(op.inputs[0], SECOND, op), op.inputs[1]]
+    if len(op.inputs) > 2:
+        operands.append(reshape(graph, op, op.inputs[2], (1, 1, 1, cout)))
+    flats = put(graph, op, f"ttnn.{op.op.removeprefix('nchw.')}", operands, attrs)
+    return _done(twins, op, SECOND, flats)
+
+
+def _pool(twins: Twins, op: Op) -> bool:
+    graph = twins.graph
+    n, channels, height, width = graph.value(op.inputs[0]).shape
+    attrs = dict(op.attrs)
+    attrs |= {"batch_size": n, "input_height": height, "input_width": width, "channels": channels}
+    flats = put(graph, op, f"ttnn.{op.op.removeprefix('nchw.')}", [twins.flat(op.inputs[0], SECOND, op)], attrs)
+    return _done(twins, op, SECOND, flats)
+
+
+def _upsample(twins: Twins, op: Op) -> bool:
+    last = twins.last(op.inputs[0], SECOND, op)
+    result = put(twins.graph, op, "ttnn.upsample", [last], op.attrs)[0]
+    twins.add(op.outputs[0], SECOND, op, last=result)
+    return True
+
+
+# -- norms over channels ---------------------------------------------------------------------------
+def _batch_norm(twins: Twins, op: Op) -> bool:
+    """x*scale + shift with scale and shift computed once from the weights."""
+    graph = twins.graph
+    channels = graph.value(op.inputs[0]).shape[1]
+    scale, shift = batch_norm_factors(graph, op)
+    flat = twins.flat(op.inputs[0], SECOND, op)
+    row = (1, 1, 1, channels)
+    scaled = emit(graph, op, "multiply", [flat, reshape(graph, op, scale, row)], {})
+    flats = put(graph, op, "ttnn.add", [scaled, reshape(graph, op, shift, row)], {})
+    return _done(twins, op, SECOND, flats)
+
+
+def batch_norm_factors(graph: Graph, op: Op) -> tuple[str, str]:
+    """weight/sqrt(variance + epsilon) and bias - mean*that, both [C], of an `nchw.batch_norm`."""
+    _, weight, bias, mean, variance = op.inputs
+    epsilon = op.attr("epsilon")
+    inverse = emit(graph, op, "rsqrt", [emit(graph, op, "add", [variance], {"scalar": epsilon})], {})
+    scale = emit(graph, op, "multiply", [weight, inverse], {})
+    shift = emit(graph, op, "subtract", [bias, emit(graph, op, "multiply", [mean, scale], {})], {})
+    return scale, shift
+
+
+def _group_norm(twins: Twins, op: Op) -> bool:
+    graph = twins.graph
+    shape = graph.value(op.inputs[0]).shape
+    n, channels = shape[:2]
+    flat = twins.flat(op.inputs[0], SECOND, op)
+    image = reshape(graph, op, flat, (n, 1, prod(shape[2:]), channels))
+    scales = [reshape(graph, op, v, (channels,)) for v in op.inputs[1:]]
+    result = put(graph, op, "ttnn.group_norm", [image, *scales], op.attrs)[0]
+    flats = [reshape(graph, op, result, graph.value(flat).shape)]
+    return _done(twins, op, SECOND, flats)
+
+
+# -- elementwise -----------------------------------------------------------------------------------
+def _unary(twins: Twins, op: Op) -> bool:
+    twin = twins.get(op.inputs[0])
+    if twin is None:
+        return False
+    flat = twins.flat(op.inputs[0], twin.form, op)
+    return _done(twins, op, twin.form, put(twins.graph, op, op.op, [flat], op.attrs))
+
+
+def _nary(twins: Twins, op: Op) -> bool:
+    graph = twins.graph
+    out = graph.value(op.outputs[0]).shape
+    whole = [v for v in op.inputs if graph.value(v).shape == out]
+    forms = [twin.form for v in whole if (twin := twins.get(v)) is not None]
+    if not forms or len(out) < 2:
+        return False
+    form = SECOND if SECOND in forms else ROWS
+    moving = [v for v in whole if not is_static(graph, v)]
+    if form is SECOND and 2 * sum(1 for v in moving if _has(twins, v, form)) < len(moving):
+        return False
+    views = [_operand_view(graph.value(v).shape, out, form) for v in op.inputs]
+    if None in views:
+        return False
+    if "sample" in views:
+        return _per_sample(twins, op, views)
+    operands = [_as_operand(twins, op, v, str(view), form) for v, view in zip(op.inputs, views, strict=True)]
+    return _done(twins, op, form, put(graph, op, op.op, operands, op.attrs))
+
+
+def _has(twins: Twins, value_id: str, form: Form) -> bool:
+    twin = twins.get(value_id)
+    return twin is not None and twin.form is form
+
+
+def _operand_view(shape: Shape, out: Shape, form: Form) -> str | None:
+    """How an operand broadcasts against the flat form: whole, channel, one, position, sample; else None."""
+    if len(shape) > len(out):
+        return None
+    padded = (*(1,) * (len(out) - len(shape)), *shape)
+    if padded == out:
+        return "whole" if len(shape) == len(out) else "padded"
+    if prod(padded) == 1:
+        return "one"
+    channel = 1 if form is SECOND else len(out) - 1
+    others = [s for i, s in enumerate(padded) if i != channel]
+    full_others = [s for i, s in enumerate(out) if i != channel]
+    if padded[channel] == out[channel] and prod(others) == 1:
+        return "channel"
+    if padded[channel] == 1 and others == full_others:
+        return "position"
+    if form is SECOND and padded[:2] == out[:2] and prod(padded[2:]) == 1:
+        return "sample"
+    return None
+
+
+def _as_operand(twins: Twins, op: Op, value_id: str, view: str, form: Form) -> str:
+    graph = twins.graph
+    if view in ("whole", "position"):
+        value_shape = graph.value(value_id).shape
+        if view == "position" and form is ROWS:
+            return twins.flat(value_id, ROWS, op)
+        if len(value_shape) >= 2 and (view == "whole" or len(value_shape) == len(graph.value(op.outputs[0]).shape)):
+            return twins.flat(value_id, form, op)
+    twin = twins.get(value_id)
+    if view == "channel" and twin is not None and twin.channels == prod(twin.shape):
+        return reshape(graph, op, twins.flat(value_id, twin.form, op), (1, 1, 1, twin.channels))
+    twins.materialise(value_id)
+    if view == "padded":
+        out = graph.value(op.outputs[0]).shape
+        return twins.flat(reshape(graph, op, value_id, out), form, op)
+    count = prod(graph.value(value_id).shape)
+    return reshape(graph, op, value_id, (1, 1, count, 1) if view == "position" else (1, 1, 1, count))
+
+
+def _per_sample(twins: Twins, op: Op, views: list[str | None]) -> bool:
+    """Operands [N, C, 1, 1] against [N, C, H, W]: the op runs on [N, 1, H*W, C]."""
+    graph = twins.graph
+    out = graph.value(op.outputs[0]).shape
+    n, channels, count = out[0], out[1], prod(out[2:])
+    operands: list[str] = []
+    for value_id, view in zip(op.inputs, views, strict=True):
+        if view == "sample":
+            flat = twins.flat(value_id, SECOND, op) if len(graph.value(value_id).shape) == len(out) else value_id
+            operands.append(reshape(graph, op, flat, (n, 1, 1, channels)))
+        elif view == "position":
+            operands.append(reshape(graph, op, _as_operand(twins, op, value_id, view, SECOND), (n, 1, count, 1)))
+        else:
+            flat = _as_operand(twins, op, value_id, str(view), SECOND)
+            operands.append(reshape(graph, op, flat, (n, 1, count, channels)) if view in ("whole", "padded") else flat)
+    result = put(graph, op, op.op, operands, op.attrs)[0]
+    return _done(twins, op, SECOND, [reshape(graph, op, result, (1, 1, n * count, channels))])
+
+
+# -- data movement ---------------------------------------------------------------------------------
+def _concat(twins: Twins, op: Op) -> bool:
+    graph = twins.graph
+    forms = [twin.form for v in op.inputs if (twin := twins.get(v)) is not None]
+    if not forms or 2 * len(forms) < len(op.inputs):
+        return False
+    form = SECOND if SECOND in forms else ROWS
+    shape = graph.value(op.outputs[0]).shape
+    axis = int(op.attr("dim")) % len(shape)
+    channel = 1 if form is SECOND else len(shape) - 1
+    if axis == channel:
+        dim = 3
+    elif axis == 0 or (axis == (2 if form is SECOND else 1) and shape[0] == 1):
+        dim = 2
+    elif form is SECOND:
+        lasts = [twins.last(v, form, op) for v in op.inputs]
+        twins.add(op.outputs[0], form, op, last=put(graph, op, op.op, lasts, {"dim": axis - 1})[0])
+        return True
+    else:
+        return False
+    flats = [twins.flat(v, form, op) for v in op.inputs]
+    return _done(twins, op, form, put(graph, op, op.op, flats, {"dim": dim}))
+
+
+def _slice(twins: Twins, op: Op) -> bool:
+    graph = twins.graph
+    twin = twins.get(op.inputs[0])
+    if twin is None:
+        return False
+    shape = twin.shape
+    channel = 1 if twin.form is SECOND else len(shape) - 1
+    begins, ends = list(op.attr("begins")), list(op.attr("ends"))
+    steps = list(op.attrs.get("steps") or (1,) * len(shape))  # type: ignore[arg-type]
+    kept = [i for i in range(len(shape)) if (begins[i], ends[i], steps[i]) == (0, shape[i], 1)]
+    if len(kept) == len(shape) - 1 and channel not in kept:
+        flat = twins.flat(op.inputs[0], twin.form, op)
+        count = graph.value(flat).shape[2]
+        attrs: dict[str, Attr] = {
+            "begins": (0, 0, 0, begins[channel]),
+            "ends": (1, 1, count, ends[channel]),
+            "steps": (1, 1, 1, steps[channel]),
+        }
+        return _done(twins, op, twin.form, put(graph, op, op.op, [flat], attrs))
+    if twin.form is not SECOND:
+        return False
+    order = (0, *range(2, len(shape)), 1)
+    attrs = {
+        "begins": tuple(begins[i] for i in order),
+        "ends": tuple(ends[i] for i in order),
+        "steps": tuple(steps[i] for i in order),
+    }
+    last = put(graph, op, op.op, [twins.last(op.inputs[0], SECOND, op)], attrs)[0]
+    twins.add(op.outputs[0], SECOND, op, last=last)
+    return True
+
+
+def _split(twins: Twins, op: Op) -> bool:
+    twin = twins.get(op.inputs[0])
+    if twin is None:
+        return False
+    axis = int(op.attr("dim")) % len(twin.shape)
+    if axis != (1 if twin.form is SECOND else len(twin.shape) - 1):
+        return False
+    flat = twins.flat(op.inputs[0], twin.form, op)
+    flats = put(twins.graph, op, op.op, [flat], {"sizes": op.attr("sizes"), "dim": 3})
+    return _done(twins, op, twin.form, flats)
+
+
+def _pad(twins: Twins, op: Op) -> bool:
+    twin = twins.get(op.inputs[0])
+    if twin is None or twin.form is not SECOND:
+        return False
+    pairs = op.attr("padding")
+    order = (0, *range(2, len(twin.shape)), 1)
+    attrs = {**op.attrs, "padding": tuple(pairs[i] for i in order)}
+    last = put(twins.graph, op, op.op, [twins.last(op.inputs[0], SECOND, op)], attrs)[0]
+    twins.add(op.outputs[0], SECOND, op, last=last)
+    return True
+
+
+def _reshape(twins: Twins, op: Op) -> bool:
+    graph = twins.graph
+    twin = twins.get(op.inputs[0])
+    if twin is None:
+        return False
+    old, new = twin.shape, graph.value(op.outputs[0]).shape
+    spread = prod(old[2:]) if twin.form is SECOND else 1
+    flat_order = twin.form is ROWS or spread == 1  # the twin has the value's own element order
+    if twin.form is SECOND and len(new) >= 3 and new[:2] == old[:2]:
+        form = SECOND
+    elif flat_order and len(new) >= 2 and new[-1] == twin.channels:
+        form = ROWS
+    elif flat_order:
+        flat = twins.flat(op.inputs[0], twin.form, op)
+        graph.replace_op(replace(op, inputs=(flat,)))
+        return True
+    else:
+        return False
+    flat = twins.flat(op.inputs[0], twin.form, op)
+    graph.remove_op(op.id)
+    return _done(twins, op, form, [flat])
+
+
+def _permute(twins: Twins, op: Op) -> bool:
+    graph = twins.graph
+    source = op.inputs[0]
+    twin = twins.get(source)
+    shape = graph.value(source).shape
+    dims = tuple(int(d) % len(shape) for d in op.attr("dims"))
+    rank = len(dims)
+    to_last, to_second = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
+    if twin is not None and twin.form is SECOND and dims == to_last:
+        flat = twins.flat(source, SECOND, op)
+        graph.remove_op(op.id)
+        return _done(twins, op, ROWS, [flat])
+    if dims == to_second and (rank == 4 or (rank >= 3 and twin is not None and twin.form is ROWS)):
+        if is_static(graph, source):
+            return False
+        if twin is not None and twin.form is ROWS:
+            flat = twins.flat(source, ROWS, op)
+            graph.remove_op(op.id)
+            return _done(twins, op, SECOND, [flat])
+        twins.materialise(source)
+        graph.remove_op(op.id)
+        twins.add(op.outputs[0], SECOND, op, last=source)
+        return True
+    if twin is not None and twin.form is SECOND:
+        last = twins.last(source, SECOND, op)
+        composed = tuple(to_last.index(d) for d in dims)
+        if list(composed) != sorted(composed):
+            graph.replace_op(replace(op, inputs=(last,), attrs={"dims": composed}))
+            return True
+    return False
+
+
+# -- rows: norms, linears, reductions --------------------------------------------------------------
+def _row_norm(twins: Twins, op: Op) -> bool:
+    twin = twins.get(op.inputs[0])
+    if twin is None or twin.form is not ROWS or any(not is_static(twins.graph, v) for v in op.inputs[1:]):
+        return False
+    flat = twins.flat(op.inputs[0], ROWS, op)
+    return _done(twins, op, ROWS, put(twins.graph, op, op.op, [flat, *op.inputs[1:]], op.attrs))
+
+
+def _linear(twins: Twins, op: Op) -> bool:
+    twin = twins.get(op.inputs[0])
+    graph = twins.graph
+    if twin is None or twin.form is not ROWS or op.attrs.get("transpose_a") or len(twin.shape) < 2:
+        return False
+    if any(not is_static(graph, v) for v in op.inputs[1:]) or len(graph.value(op.inputs[1]).shape) != 2:
+        return False
+    flat = twins.flat(op.inputs[0], ROWS, op)
+    return _done(twins, op, ROWS, put(graph, op, op.op, [flat, *op.inputs[1:]], op.attrs))
+
+
+def _softmax(twins: Twins, op: Op) -> bool:
+    twin = twins.get(op.inputs[0])
+    if twin is None:
+        return False
+    dim = int(_full_attrs(op)["dim"]) % len(twin.shape)  # type: ignore[arg-type]
+    if dim != (1 if twin.form is SECOND else len(twin.shape) - 1):
+        return False
+    flat = twins.flat(op.inputs[0], twin.form, op)
+    return _done(twins, op, twin.form, put(twins.graph, op, op.op, [flat], {**op.attrs, "dim": -1}))
+
+
+def _reduce(twins: Twins, op: Op) -> bool:
+    twin = twins.get(op.inputs[0])
+    if twin is None:
+        return False
+    graph, rank = twins.graph, len(twin.shape)
+    attrs = _full_attrs(op)
+    dim = attrs["dim"]
+    given = range(rank) if dim is None else dim if isinstance(dim, tuple) else (dim,)
+    dims = {int(d) % rank for d in given}  # type: ignore[arg-type, union-attr]
+    keep = bool(attrs["keepdim"])
+    channel = 1 if twin.form is SECOND else rank - 1
+    if dims == {channel} and keep:
+        flat = twins.flat(op.inputs[0], twin.form, op)
+        return _done(twins, op, twin.form, put(graph, op, op.op, [flat], {"dim": (3,), "keepdim": True}))
+    if twin.form is not SECOND or dims != set(range(2, rank)):
+        return False
+    n, channels = twin.shape[:2]
+    image = reshape(graph, op, twins.flat(op.inputs[0], SECOND, op), (n, 1, prod(twin.shape[2:]), channels))
+    result = put(graph, op, op.op, [image], {"dim": (2,), "keepdim": True})[0]
+    return _done(twins, op, SECOND if keep else ROWS, [reshape(graph, op, result, (1, 1, n, channels))])
+
+
+RULES: dict[str, Rule] = {
+    "nchw.conv2d": _conv,
+    "nchw.conv_transpose2d": _conv,
+    "nchw.max_pool2d": _pool,
+    "nchw.avg_pool2d": _pool,
+    "nchw.upsample": _upsample,
+    "nchw.batch_norm": _batch_norm,
+    "nchw.group_norm": _group_norm,
+    **{f"ttnn.{name}": _unary for name in (*UNARY, *UNARY_PARAMS, "typecast")},
+    **{f"ttnn.{name}": _nary for name in (*BINARY, "where", "addcmul", "addcdiv", "lerp", "mac")},
+    "ttnn.concat": _concat,
+    "ttnn.slice": _slice,
+    "ttnn.split": _split,
+    "ttnn.pad": _pad,
+    "ttnn.reshape": _reshape,
+    "ttnn.permute": _permute,
+    "ttnn.layer_norm": _row_norm,
+    "ttnn.rms_norm": _row_norm,
+    "ttnn.linear": _linear,
+    "ttnn.matmul": _linear,
+    "ttnn.softmax": _softmax,
+    **{f"ttnn.{name}": _reduce for name in ("sum", "mean", "max", "min", "prod")},
+}

@@ -1,0 +1,136 @@
+"""What the passes share: reading small patterns and replacing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.vocabulary import opdef
+
+Shape = tuple[int, ...]
+
+STATIC = (ValueKind.PARAMETER, ValueKind.CONSTANT)
+
+
+def is_static(graph: Graph, value_id: str) -> bool:
+    """Whether a value is a weight or constant, or computed from such only."""
+    return graph.value(value_id).kind in STATIC
+
+
+def produced_by(graph: Graph, value_id: str, *names: str) -> Op | None:
+    """The producer of a value if it is one of the named ops (`ttnn.` left out)."""
+    op = graph.producer(value_id)
+    return op if op is not None and op.op.removeprefix("ttnn.") in names else None
+
+
+def is_scalar_op(op: Op, *names: str) -> bool:
+    """Whether an op is one of the named binary ops with a scalar right-hand side."""
+    return op.op.removeprefix("ttnn.") in names and len(op.inputs) == 1 and op.attrs.get("scalar") is not None
+
+
+def only_use(graph: Graph, value_id: str) -> Op | None:
+    """The op that reads a value, if it is read exactly once and is no graph output."""
+    consumers = graph.consumers(value_id)
+    return consumers[0] if len(consumers) == 1 and graph.use_count(value_id) == 1 else None
+
+
+def close(a: float, b: float, tolerance: float = 1e-3) -> bool:
+    """Equal up to a relative tolerance: constants in files are rounded to f32, f16 or bf16."""
+    return abs(a - b) <= tolerance * max(abs(a), abs(b))
+
+
+def origins(ops: Iterable[Op]) -> tuple[str, ...]:
+    """Foreign names of several ops, each once, in order."""
+    return tuple(dict.fromkeys(name for op in ops for name in op.origin))
+
+
+def emit(
+    graph: Graph,
+    like: Op,
+    name: str,
+    inputs: Sequence[str],
+    attrs: Mapping[str, Attr],
+    *,
+    output: str | None = None,
+    shape: Shape | None = None,
+    dtype: DType | None = None,
+) -> str:
+    """Add an op beside `like` (same origin and place in the schedule); returns its value.
+
+    `output` names an existing value without producer; `shape` overrides the op's rule (for `nchw.*` ops).
+    """
+    row = opdef(f"ttnn.{name}") if "." not in name else opdef(name)
+    full = row.name if not row.opaque else name
+    op_id = graph.fresh_id(f"{like.id}_{name.rsplit('.', 1)[-1]}")
+    label = f"{like.name}.{name.rsplit('.', 1)[-1]}{op_id[len(like.id) + 1 + len(name.rsplit('.', 1)[-1]) :]}"
+    op = Op(op_id, full, tuple(inputs), (), dict(attrs), label, like.origin)
+    if shape is None:
+        shape = row.infer_shapes(op, tuple(graph.value(v).shape for v in inputs))[0]
+    if dtype is None:
+        dtype = row.infer_dtypes(op, tuple(graph.value(v).dtype for v in inputs), 1)[0]
+    if output is None:
+        static = all(is_static(graph, v) for v in inputs)
+        kind = ValueKind.PARAMETER if static else ValueKind.ACTIVATION
+        output = graph.add_value(Value(graph.fresh_id(f"{op_id}_out"), shape, dtype, kind)).id
+    graph.add_op(replace(op, outputs=(output,)), at=like.id)
+    return output
+
+
+def fuse(graph: Graph, root: Op, main: Op, name: str, inputs: Sequence[str], attrs: Mapping[str, Attr],
+         absorbed: Sequence[Op]) -> Op:  # fmt: skip
+    """Replace `root` by one op called like `main`; what it absorbed goes when nothing else reads it.
+
+    The new op computes root's outputs; its origin is that of everything absorbed, main and root.
+    """
+    absorbed_origin = origins([*absorbed, main, root])
+    at = root.id
+    graph.remove_op(root.id)
+    keep_main = main.id != root.id and any(graph.use_count(v) for v in main.outputs)
+    if main.id != root.id and not keep_main:
+        graph.remove_op(main.id)
+    op_id = graph.fresh_id(main.id) if keep_main else main.id
+    label = f"{main.name}.{name}" if keep_main else main.name
+    op = Op(op_id, f"ttnn.{name}" if "." not in name else name, tuple(inputs), root.outputs, dict(attrs), label,
+            absorbed_origin)  # fmt: skip
+    graph.add_op(op, at=at)
+    drop_dead(graph, [op.id for op in absorbed] + ([main.id] if keep_main else []))
+    return op
+
+
+def drop_dead(graph: Graph, op_ids: Iterable[str]) -> None:
+    """Remove the named ops that nothing reads, and then what only they read."""
+    stack = list(op_ids)
+    while stack:
+        op_id = stack.pop()
+        if not graph.has_op(op_id):
+            continue
+        op = graph.op(op_id)
+        if any(graph.use_count(v) for v in op.outputs):
+            continue
+        feeders = [p.id for v in op.inputs if (p := graph.producer(v)) is not None]
+        graph.remove_op(op_id)
+        stack.extend(feeders)
+
+
+def reshape(graph: Graph, like: Op, value_id: str, shape: Shape, output: str | None = None) -> str:
+    """Reshape unless the shape is right already."""
+    if output is None and graph.value(value_id).shape == shape:
+        return value_id
+    return emit(graph, like, "reshape", [value_id], {"shape": shape}, output=output)
+
+
+def permute(graph: Graph, like: Op, value_id: str, dims: Shape, output: str | None = None) -> str:
+    """Permute unless the dims are in order already."""
+    if output is None and list(dims) == sorted(dims):
+        return value_id
+    return emit(graph, like, "permute", [value_id], {"dims": dims}, output=output)
+
+
+def finish(graph: Graph, rewrites: int) -> int:
+    """Restore schedule order and drop what became dead after `rewrites` rewrites."""
+    if rewrites:
+        graph.prune()
+        graph.sort()
+    return rewrites
