@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.overrides import Overrides, parse_overrides
 from optimizer.layouts.page_layouts import AssignPageLayouts
-from optimizer.layouts.scalar_dtypes import ScalarDataTypeAnalysis
+from optimizer.layouts.scalar_dtypes import ScalarDataTypeAnalysis, apply_dtype_overrides
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
@@ -39,7 +39,27 @@ from optimizer.verify import VerifyReport, verify
 if TYPE_CHECKING:
     from optimizer.importers import ImportedModel
 
-STAGES = ("import", "page-layouts", "legal-configs", "baseline", "policy", "transform", "verify", "predict")
+STAGES = (
+    "import",
+    "page-layouts",
+    "scalar-dtypes",
+    "legal-configs",
+    "baseline",
+    "policy",
+    "transform",
+    "verify",
+    "predict",
+)
+    "import",
+    "page-layouts",
+    "scalar-dtypes",
+    "legal-configs",
+    "baseline",
+    "policy",
+    "transform",
+    "verify",
+    "predict",
+)
 SHOWN_ERRORS = 5
 
 
@@ -60,7 +80,7 @@ def optimize_file(
     source: Path | bytes, options: Options, progress: Progress | None = None, name: str | None = None
 ) -> OptimizedGraph:
     """Import a model (ONNX or JSON, by content), optimise it for `options.board`, verify it."""
-    stages = _Stages(progress)
+    stages = Stages(progress)
     device = DeviceSpec.load(options.board)
     with stages.run("import"):
         model = import_model(source, options, name)
@@ -75,7 +95,7 @@ def optimize(
     Raises InfeasibleError when an op cannot run even from DRAM, VerificationError when the finished plan
     fails its re-check, and InputError for options that do not fit the graph.
     """
-    return _optimize(model, device, options, _Stages(progress))
+    return _optimize(model, device, options, Stages(progress))
 
 
 def import_model(source: Path | bytes, options: Options, name: str | None = None) -> ImportedModel:
@@ -95,37 +115,57 @@ def import_model(source: Path | bytes, options: Options, name: str | None = None
     )
 
 
-def _optimize(model: ImportedModel | Graph, device: DeviceSpec, options: Options, stages: _Stages) -> OptimizedGraph:
+def _optimize(model: ImportedModel | Graph, device: DeviceSpec, options: Options, stages: Stages) -> OptimizedGraph:
     """The whole data flow on one screen."""
-    graph = (model if isinstance(model, Graph) else model.graph).copy()
+    options = _effective(options)
     opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes))
-    limit_bytes = device.l1_limit_bytes(options.l1_small_bytes, options.tensor_l1_usage_cap)
-    with stages.run("page-layouts"):
-        overrides = parse_overrides(
-            graph, options.override_output_layout, options.override_conv2d_config, options.insert_memreconfig
-        )
-        pages = AssignPageLayouts().apply(graph)
-        dtypes = ScalarDataTypeAnalysis().apply(graph, dict(overrides.output_layouts))
-    pricer = OpPricer(graph, pages, opmodel, limit_bytes)
-    pools = LegalTensorLayoutAnalysis(device)
-    with stages.run("legal-configs"), opmodel.stage("legal-configs"):
-        legal = legal_configs(graph, pages, pools, pricer, options, overrides)
-    problem = PolicyInput(graph, legal, pools, pricer, options, overrides.memreconfigs, stages.say)
+    problem = prepare(model, opmodel, options, stages)
+    pages = problem.pricer.pages
     with stages.run("baseline"), opmodel.stage("baseline"):
-        baseline = _baseline(problem, pages, opmodel)
+        baseline = _baseline(problem, opmodel)
     with stages.run("policy"), opmodel.stage("policy"):
-        plan = create_policy(options.policy if options.optimization_level == 2 else "dram").run(problem)
+        plan = create_policy(options.policy).run(problem)
     with stages.run("transform"):
-        applied = ApplyPlan(graph, pages, plan).apply()
+        applied = ApplyPlan(problem.graph, pages, plan).apply()
         result = _result(model, applied, plan, device, options)
     with stages.run("verify"), opmodel.stage("verify"):
         report = checked(result, opmodel)
     with stages.run("predict"), opmodel.stage("predict"):
         predict(result, opmodel, report.steps)
         result.summary = summarise(result, opmodel, baseline, plan.status, _warnings(model, plan))
-        result.summary["dtypes"] = [d.value for d in dtypes]
-    result.timings = {**stages.seconds(), "opmodel": opmodel.statistics_json(), "layout_pools": pools.pool_count}
+    result.timings = {
+        **stages.seconds(),
+        "opmodel": opmodel.statistics_json(),
+        "layout_pools": problem.pools.pool_count,
+    }
     return result
+
+
+def prepare(
+    model: ImportedModel | Graph, opmodel: CachedOpModel, options: Options, stages: Stages | None = None
+) -> PolicyInput:
+    """Everything a policy needs: the graph with its page layouts, and every op's legal configs."""
+    stages = Stages(None) if stages is None else stages
+    graph = (model if isinstance(model, Graph) else model.graph).copy()
+    with stages.run("page-layouts"):
+        overrides = parse_overrides(
+            graph, options.override_output_layout, options.override_conv2d_config, options.insert_memreconfig
+        )
+        graph = apply_dtype_overrides(graph, overrides)
+        pages = AssignPageLayouts().apply(graph)
+    with stages.run("scalar-dtypes"):
+        dtypes = ScalarDataTypeAnalysis().apply(graph)
+    limit_bytes = opmodel.device.l1_limit_bytes(options.l1_small_bytes, options.tensor_l1_usage_cap)
+    pricer = OpPricer(graph, pages, opmodel, limit_bytes)
+    pools = LegalTensorLayoutAnalysis(opmodel.device)
+    with stages.run("legal-configs"), opmodel.stage("legal-configs"):
+        legal = legal_configs(graph, pages, pools, pricer, options, overrides)
+    return PolicyInput(graph, legal, pools, pricer, options, dtypes, overrides.memreconfigs, stages.say)
+
+
+def _effective(options: Options) -> Options:
+    """Below optimization level 2 nothing is sharded, so the policy is `dram`."""
+    return options if options.optimization_level == 2 else replace(options, policy="dram")
 
 
 def legal_configs(
@@ -159,10 +199,10 @@ def checked(result: OptimizedGraph, opmodel: CachedOpModel) -> VerifyReport:
     return report
 
 
-def _baseline(problem: PolicyInput, pages: dict[str, PageLayout], opmodel: CachedOpModel) -> Totals:
+def _baseline(problem: PolicyInput, opmodel: CachedOpModel) -> Totals:
     """What the same graph takes with everything in DRAM."""
     plan = create_policy("dram").run(problem)
-    applied = ApplyPlan(problem.graph, pages, plan).apply()
+    applied = ApplyPlan(problem.graph, problem.pricer.pages, plan).apply()
     return Predictor(applied.graph, applied.layouts, opmodel).totals(applied.records)
 
 
@@ -204,7 +244,7 @@ def _warnings(model: ImportedModel | Graph, plan: Plan) -> tuple[str, ...]:
 
 
 @dataclass
-class _Stages:
+class Stages:
     """Announces stages and measures them."""
 
     progress: Progress | None

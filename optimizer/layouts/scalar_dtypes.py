@@ -1,12 +1,17 @@
-"""ScalarDataTypeAnalysis: the element types that occur in a graph, user overrides included."""
+"""ScalarDataTypeAnalysis: the element types that occur in a graph, user overrides included.
+
+An override of an op's element type becomes an explicit `ttnn.typecast` behind the op: few TTNN ops convert
+while they compute, and a conversion that costs time must be visible in the result.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from optimizer.errors import OptionError
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Graph
-from optimizer.layouts.overrides import LayoutOverride
+from optimizer.ir.graph import Graph, Op
+from optimizer.layouts.overrides import Overrides
 
 
 @dataclass(frozen=True)
@@ -15,8 +20,29 @@ class ScalarDataTypeAnalysis:
 
     name: str = "scalar-dtypes"
 
-    def apply(self, graph: Graph, overrides: dict[str, LayoutOverride]) -> tuple[DType, ...]:
-        """Element types of all values and of all overrides, sorted by name."""
-        found = {value.dtype for value in graph.values.values()}
-        found.update(o.dtype for o in overrides.values() if o.dtype is not None)
-        return tuple(sorted(found, key=lambda d: d.value))
+    def apply(self, graph: Graph) -> tuple[DType, ...]:
+        """Element types of all values, sorted by name."""
+        return tuple(sorted({value.dtype for value in graph.values.values()}, key=lambda d: d.value))
+
+
+def apply_dtype_overrides(graph: Graph, overrides: Overrides) -> Graph:
+    """A graph in which every op with an overridden element type is followed by a typecast to it.
+
+    Readers of the op and graph outputs read the converted value. OptionError for ops with several results.
+    """
+    wanted = {op_id: o.dtype for op_id, o in overrides.output_layouts.items() if o.dtype is not None}
+    for op_id, dtype in sorted(wanted.items()):
+        op = graph.op(op_id)
+        if len(op.outputs) != 1:
+            raise OptionError(f"override-output-layout: {op.op} has {len(op.outputs)} results", node=op_id)
+        source = graph.value(op.outputs[0])
+        if source.dtype is dtype:
+            continue
+        cast = graph.add_value(replace(source, id=graph.fresh_id(f"{source.id}_{dtype.value}"), dtype=dtype))
+        graph.replace_uses(source.id, cast.id)
+        cast_id = graph.fresh_id(f"{op_id}_typecast")
+        graph.add_op(
+            Op(cast_id, "ttnn.typecast", (source.id,), (cast.id,), {"dtype": dtype.value}, cast_id, op.origin), at=op_id
+        )
+        graph.sort()
+    return graph

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
 from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
@@ -29,6 +30,8 @@ class PolicyInput:
     pools: LegalTensorLayoutAnalysis
     pricer: OpPricer
     options: Options
+    dtypes: tuple[DType, ...] = ()
+    """Element types that occur in the graph."""
     forced_reshards: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Op id -> operand positions that the user wants resharded."""
     report: Report | None = None

@@ -15,7 +15,7 @@ from optimizer.solver.bitset import indices_of
 from optimizer.solver.chain_costs import ChainObjective
 from optimizer.solver.chain_cpsat import solve_chain_cpsat
 from optimizer.solver.materialise import materialise
-from optimizer.solver.problem import ChainInfeasible, ChainProblem, ChainSolution
+from optimizer.solver.problem import ChainInfeasible, ChainProblem, ChainResult, ChainSolution
 from optimizer.solver.shard_solver import ShardSolver
 
 SHOWN_ALTERNATIVES = 5
@@ -42,21 +42,21 @@ class ChainResolver:
     def __init__(self, problem: PolicyInput, chain: L1Chain, dram: Mapping[str, OpDecision]) -> None:
         self._problem = problem
         self._chain = chain
-        self._oracle = ChainOracle(problem, chain.ops)
-        self._shape: ChainProblem = self._oracle.chain_problem()
+        self.oracle = ChainOracle(problem, chain.ops)
+        self._shape: ChainProblem = self.oracle.chain_problem()
         self._dram_ns = sum(self._dram_op_ns(op_id, dram[op_id]) for op_id in chain.ops)
         self._adopted: Attempt | None = None
         self._objective = problem.options.chain_objective
         self.cut: int | None = None
         """Position at which a failed chain of several ops may be cut in two."""
 
-    def resolve(self) -> None:
-        """The chain ends Completed or Failed."""
-        solved = ShardSolver(self._shape, self._oracle).solve()
+    def resolve(self) -> ChainResult:
+        """The chain ends Completed or Failed; returns what ShardSolver found."""
+        solved = ShardSolver(self._shape, self.oracle).solve()
         if isinstance(solved, ChainInfeasible):
-            names = [op.id for op in self._oracle.ops]
+            names = [op.id for op in self.oracle.ops]
             self._fail(solved.describe(names), solved.op)
-            return
+            return solved
         attempt = None if self._objective == "time" else self._attempt(solved)
         if attempt is None or attempt.clash is not None or attempt.time_ns >= self._dram_ns:
             attempt = self._fastest(solved) or attempt
@@ -68,30 +68,31 @@ class ChainResolver:
             self._fail(f"predicted no faster than in DRAM: {attempt.time_ns} ns against {self._dram_ns} ns", None)
         else:
             self._complete(attempt)
+        return solved
 
     def decisions(self) -> dict[str, OpDecision]:
         """Decisions for the chain's ops; empty if the chain failed."""
         if self._adopted is None:
             return {}
         result = {}
-        for i, op in enumerate(self._oracle.ops):
+        for i, op in enumerate(self.oracle.ops):
             choice = self._adopted.choices[i]
-            operands = self._oracle.operands(i, choice.operand0)
+            operands = self.oracle.operands(i, choice.operand0)
             result[op.id] = OpDecision(choice.candidate, operands, self._chain.id, self._reason(i))
         return result
 
     # -- attempts ----------------------------------------------------------------------------------
     def _fastest(self, solved: ChainSolution) -> Attempt | None:
         """The time-optimal solution among the configs and reshards that ShardSolver left alive."""
-        table = materialise(self._shape, self._oracle, modes=solved.modes, live=solved.live)
+        table = materialise(self._shape, self.oracle, modes=solved.modes, live=solved.live)
         result = solve_chain_cpsat(table, ChainObjective.TIME)
         self._objective = "time"
         return self._attempt(result) if isinstance(result, ChainSolution) else None
 
     def _attempt(self, solution: ChainSolution) -> Attempt:
         choices = self._choices(solution)
-        operands = [self._oracle.operands(i, c.operand0) for i, c in enumerate(choices)]
-        clash = replay_chain(self._problem.pricer, self._oracle.ops, choices, operands)
+        operands = [self.oracle.operands(i, c.operand0) for i, c in enumerate(choices)]
+        clash = replay_chain(self._problem.pricer, self.oracle.ops, choices, operands)
         return Attempt(solution, choices, self._time_ns(solution), clash)
 
     def _choices(self, solution: ChainSolution) -> tuple[ChainChoice, ...]:
@@ -100,17 +101,17 @@ class ChainResolver:
         for i, config in enumerate(solution.configs):
             reshard = entry if i == 0 else solution.edge_reshards[i - 1]
             if reshard is not None:
-                operand0 = self._oracle.reshard_layout(i, reshard)
+                operand0 = self.oracle.reshard_layout(i, reshard)
             elif i == 0:
-                operand0 = self._oracle.default_operand0(0)
+                operand0 = self.oracle.default_operand0(0)
             else:
-                operand0 = self._oracle.candidates[i - 1][solution.configs[i - 1]].output
-            choices.append(ChainChoice(self._oracle.candidates[i][config], operand0))
+                operand0 = self.oracle.candidates[i - 1][solution.configs[i - 1]].output
+            choices.append(ChainChoice(self.oracle.candidates[i][config], operand0))
         return tuple(choices)
 
     def _time_ns(self, solution: ChainSolution) -> int:
         """Modelled time of a solution, whatever objective it was found for."""
-        oracle, configs = self._oracle, solution.configs
+        oracle, configs = self.oracle, solution.configs
         entry = dict(solution.entry_reshards)[0]
         total = oracle.external_ns(0, configs[0]) if entry is None else oracle.external_reshard_ns(0, entry, configs[0])
         for edge, reshard in zip(self._shape.edges, solution.edge_reshards, strict=True):
@@ -149,7 +150,7 @@ class ChainResolver:
     def _reason(self, i: int) -> dict[str, Any]:
         """What `ttopt explain` says of one op of the chain."""
         assert self._adopted is not None
-        op, solution = self._oracle.ops[i], self._adopted.solution
+        op, solution = self.oracle.ops[i], self._adopted.solution
         live = list(indices_of(solution.live[i])) if solution.live else []
         others = [c for c in live if c != solution.configs[i]]
         others.sort(key=lambda c: (-self._shape.core_usage[i][c], self._shape.tie_key(i, c)))
@@ -157,9 +158,9 @@ class ChainResolver:
         common = [] if rejections is None else sorted(rejections.items(), key=lambda r: (-r[1], r[0]))
         return {
             "chosen": f"{self._objective} over {self._chain.id} ({len(self._chain.ops)} ops)",
-            "legal_configs": len(self._oracle.candidates[i]),
+            "legal_configs": len(self.oracle.candidates[i]),
             "compatible_configs": len(live),
-            "alternatives": [_shown(self._oracle.candidates[i][c]) for c in others[:SHOWN_ALTERNATIVES]],
+            "alternatives": [_shown(self.oracle.candidates[i][c]) for c in others[:SHOWN_ALTERNATIVES]],
             "excluded": [{"error": error, "count": count} for error, count in common[:SHOWN_REJECTIONS]],
         }
 

@@ -10,22 +10,30 @@ ops in DRAM is solved again for time (CP-SAT); if that does not help either, its
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, Plan, PolicyInput
 from optimizer.sharding.chain_building import build_chains
+from optimizer.sharding.chain_oracle import ChainOracle
 from optimizer.sharding.chain_resolver import ChainResolver
 from optimizer.sharding.dram import dram_decision
 from optimizer.sharding.l1_chain import L1Chain
 from optimizer.sharding.schedule import depth_first_schedule
+from optimizer.solver.problem import ChainResult
+
+Observer = Callable[[L1Chain, ChainOracle, ChainResult], None]
 
 
+@dataclass(frozen=True)
 class DFShardingPolicy:
     """Sharded L1 chains along operand 0, everything between chains in DRAM."""
 
-    name = "dfsharding"
+    name: str = "dfsharding"
+    observer: Observer | None = None
+    """Called with every chain's oracle and ShardSolver result (cross-checks against other solvers)."""
 
     def run(self, problem: PolicyInput) -> Plan:
         schedule = depth_first_schedule(problem.graph)
@@ -37,7 +45,9 @@ class DFShardingPolicy:
             chain = pending.popleft()
             problem.say(f"{chain.id}: {len(chain.ops)} ops")
             resolver = ChainResolver(problem, chain, dram)
-            resolver.resolve()
+            solved = resolver.resolve()
+            if self.observer is not None:
+                self.observer(chain, resolver.oracle, solved)
             finished.append(chain)
             if resolver.cut is not None:
                 pending.extendleft(reversed(_parts(chain, resolver.cut)))
