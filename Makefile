@@ -5,6 +5,7 @@ BIN     := $(VENV)/bin
 READY   := $(VENV)/.ready
 MODEL   ?= fixtures/onnx/resnet50_b1_legacy17.onnx
 BOARD   ?= n150
+OP      ?= /m/resnet/encoder/stages.0/layers.1/layer/layer.0/convolution/Conv
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format schema pins serve bench check-long clean
@@ -20,7 +21,7 @@ setup: $(READY) ## make the environment (.venv); the other targets do it by them
 
 demo: $(READY) ## optimize ResNet-50 for an n150 and explain one of its convolutions
 	$(BIN)/ttopt optimize $(MODEL) --board $(BOARD) -o demo-out
-	$(BIN)/ttopt explain demo-out/graph.json conv2d_1
+	$(BIN)/ttopt explain demo-out/graph.json $(OP)
 
 test: $(READY) ## run the tests
 	$(BIN)/python -m pytest -n 2

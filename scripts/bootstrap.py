@@ -69,9 +69,9 @@ def install_uv():
     requirement = "uv==" + UV_VERSION
     if answer([sys.executable, "-m", "venv", PRIVATE]) is not None:
         python = os.path.join(PRIVATE, "bin", "python")
-        return subprocess.call([python, "-m", "pip", "install", "--quiet", requirement], stdout=sys.stderr) == 0
+        return subprocess.call([python, "-m", "pip", "install", "-qq", requirement], stdout=sys.stderr) == 0
     target = os.path.join(PRIVATE, "lib")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", target, requirement]
+    command = [sys.executable, "-m", "pip", "install", "-qq", "--target", target, requirement]
     if answer([sys.executable, "-m", "pip", "--version"]) is None or subprocess.call(command, stdout=sys.stderr) != 0:
         return False
     os.makedirs(os.path.join(PRIVATE, "bin"), exist_ok=True)

@@ -54,10 +54,11 @@ def run_explain(args: argparse.Namespace) -> int:
 
 
 def explanation(document: Document, op: str) -> dict[str, Any]:
-    """What `OptimizedGraph.explain` says, from the document. UnknownNameError lists near matches."""
-    chosen = next((o for o in document["ops"] if op in (o["id"], o["name"])), None)
-    if chosen is None:
-        raise UnknownNameError("op", op, [o["id"] for o in document["ops"]])
+    """What `OptimizedGraph.explain` says, from the document; a foreign node names the op that computes it.
+
+    UnknownNameError lists near matches.
+    """
+    chosen = _found(document["ops"], op)
 
     def described(value_ids: list[str]) -> list[dict[str, Any]]:
         return [{"value": v, **document["values"][v]} for v in value_ids]
@@ -68,6 +69,14 @@ def explanation(document: Document, op: str) -> dict[str, Any]:
         "results": described(chosen["outputs"]),
         "chain_record": next((c for c in document["chains"] if chosen["id"] in c["ops"]), None),
     }
+
+
+def _found(ops: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    for names in (lambda o: (o["id"], o["name"]), lambda o: o["origin"]):
+        for op in ops:
+            if name in names(op):
+                return op
+    raise UnknownNameError("op", name, [op["id"] for op in ops])
 
 
 def explanation_text(record: dict[str, Any]) -> str:
@@ -88,7 +97,7 @@ def explanation_text(record: dict[str, Any]) -> str:
     if chain is not None:
         facts.append(("chain", f"{chain['id']}, {len(chain['ops'])} ops, {chain['state']}"))
         facts += [("chain failed", chain["reason"])] if chain.get("reason") else []
-    return "\n\n".join([pairs(facts), *_reason_blocks(record["reason"])])
+    return "\n\n".join([pairs(facts), *_reason_blocks(record["reason"], record["config"] or {})])
 
 
 def value_text(value: dict[str, Any]) -> str:
@@ -105,16 +114,23 @@ def layout_text(layout: dict[str, Any]) -> str:
     return f"{text}, {layout['tensor_layout']}"
 
 
-def _reason_blocks(reason: dict[str, Any]) -> list[str]:
+def _reason_blocks(reason: dict[str, Any], config: dict[str, Any]) -> list[str]:
     """The reason as text: plain entries as lines, each list of records as a table."""
     plain = [(k, _flat(v)) for k, v in reason.items() if not _is_records(v)]
     blocks = [pairs(plain)] if plain else []
     for name, records in reason.items():
         if _is_records(records):
             columns = list(dict.fromkeys(key for record in records for key in record))
-            rows = [[_flat(record.get(c, "")) for c in columns] for record in records]
+            rows = [[_cell(record.get(c, ""), config) for c in columns] for record in records]
             blocks.append(f"{name}\n{table(columns, rows)}")
     return blocks
+
+
+def _cell(value: Any, config: dict[str, Any]) -> str:
+    """A table cell; of a config only what differs from the chosen one."""
+    if isinstance(value, dict) and "kind" in value and value["kind"] == config.get("kind"):
+        return _flat({k: v for k, v in value.items() if v != config.get(k)}) or "as chosen"
+    return _flat(value)
 
 
 def _is_records(value: Any) -> bool:

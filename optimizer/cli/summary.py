@@ -50,14 +50,14 @@ def _facts(document: Document) -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = [
         ("L1 peak per core", f"{bytes_text(peak)} of {bytes_text(limit)} ({percent_text(peak / limit)})"),
         ("L1-resident share", percent_text(summary["l1_resident_fraction"])),
-        ("ops", f"{summary['ops']} ({_roles(document)})"),
+        ("ops", _ops(document)),
         ("reshards", summary["reshards"]),
         ("spills", summary["spills"]),
         ("chains", _chains(document)),
     ]
     facts += [(f"  failed {c['id']}", c.get("reason") or "no reason given") for c in failed_chains(document)]
     facts.append(("unsupported ops", unsupported_ops(summary) or "none"))
-    facts += [("warning", warning) for warning in summary["warnings"]]
+    facts += [("warning", warning) for warning in summary["warnings"] if not _is_about_chain(warning, document)]
     facts.append(("seconds", f"{sum(document['timings']['stages_s'].values()):.1f}"))
     return facts
 
@@ -75,9 +75,16 @@ def unsupported_ops(summary: Document) -> str:
     return ", ".join(f"{op} x{len(ids)} (first: {ids[0]})" for op, ids in sorted(nodes.items()))
 
 
-def _roles(document: Document) -> str:
+def _ops(document: Document) -> str:
     counts = Counter(op["role"] for op in document["ops"])
-    return ", ".join(f"{role} {n}" for role, n in sorted(counts.items()))
+    on_host = counts.pop("host", 0)
+    text = f"{sum(counts.values())} ({', '.join(f'{role} {n}' for role, n in sorted(counts.items()))})"
+    return f"{text}, and {on_host} on weights only" if on_host else text
+
+
+def _is_about_chain(warning: str, document: Document) -> bool:
+    """Whether the table has the warning already, as the reason of a failed chain."""
+    return warning.partition(" ")[0] in {c["id"] for c in failed_chains(document)}
 
 
 def _chains(document: Document) -> str:

@@ -1,0 +1,95 @@
+"""Which jobs a batch consists of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from optimizer.batch.plan import parse_sweep, plan_jobs
+from optimizer.batch.store import ResultStore
+from optimizer.errors import FormatError, OptionError, UnknownNameError
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    folder = tmp_path / "models"
+    (folder / "deeper").mkdir(parents=True)
+    for name in ("b.onnx", "a.onnx", "c.json", "notes.txt"):
+        (folder / name).write_text(name)
+    (folder / "deeper" / "a.onnx").write_text("another a")
+    return folder
+
+
+def test_a_folder_stands_for_its_models(models: Path) -> None:
+    jobs = plan_jobs([models], {}, {})
+    assert [job.name for job in jobs] == ["a", "b", "c"]
+
+
+def test_models_of_one_name_get_folders_of_their_own(models: Path) -> None:
+    jobs = plan_jobs([models / "a.onnx", models / "deeper" / "a.onnx", models / "a.onnx"], {}, {})
+    assert [job.name for job in jobs] == ["a", "a-2"]
+
+
+def test_a_sweep_is_the_product_of_its_values(models: Path) -> None:
+    sweep = parse_sweep(["board=n150,p150", "tensor-l1-usage-cap=0.5,0.9"])
+    jobs = plan_jobs([models / "a.onnx"], {"seed": 3}, sweep)
+    assert [(j.options.board, j.options.tensor_l1_usage_cap) for j in jobs] == [
+        ("n150", 0.5),
+        ("n150", 0.9),
+        ("p150", 0.5),
+        ("p150", 0.9),
+    ]
+    assert {job.options.seed for job in jobs} == {3}
+    assert jobs[1].name == "a--board=n150--tensor_l1_usage_cap=0.9"
+
+
+def test_the_key_follows_content_and_options(models: Path) -> None:
+    plain = plan_jobs([models / "a.onnx"], {}, {})[0].key
+    assert plan_jobs([models / "a.onnx"], {}, {})[0].key == plain
+    assert plan_jobs([models / "a.onnx"], {"seed": 1}, {})[0].key != plain
+    (models / "a.onnx").write_text("changed")
+    assert plan_jobs([models / "a.onnx"], {}, {})[0].key != plain
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("polcy=dram", UnknownNameError, "one of: policy"),
+        ("seed=1,x", OptionError, "'seed' must be a whole number, got 'x'"),
+        ("seed", OptionError, "OPTION=VALUE"),
+    ],
+)
+def test_a_wrong_sweep_is_refused(text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        parse_sweep([text])
+
+
+def test_a_value_that_no_option_takes_is_refused_before_anything_runs(models: Path) -> None:
+    with pytest.raises(OptionError, match="tensor_l1_usage_cap"):
+        plan_jobs([models], {}, parse_sweep(["tensor_l1_usage_cap=0.5,1.5"]))
+
+
+def test_a_missing_model_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"nowhere\.onnx: no such file"):
+        plan_jobs([tmp_path / "nowhere.onnx"], {}, {})
+    with pytest.raises(FormatError, match="no model in this folder"):
+        plan_jobs([tmp_path], {}, {})
+
+
+def test_the_store_remembers_successes_only(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "results.sqlite")
+    store.put("good", "a", True, {"ok": True})
+    store.put("bad", "b", False, {"ok": False})
+    store.close()
+    again = ResultStore(tmp_path / "results.sqlite")
+    assert again.succeeded("good") == {"ok": True}
+    assert again.succeeded("bad") is None
+    assert again.succeeded("never") is None
+    again.close()
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "results.sqlite").write_text("this is not a database, it is a text that is long enough" * 20)
+    with pytest.raises(FormatError, match="not a result store"):
+        ResultStore(tmp_path / "results.sqlite")
