@@ -50,16 +50,6 @@ STAGES = (
     "verify",
     "predict",
 )
-    "import",
-    "page-layouts",
-    "scalar-dtypes",
-    "legal-configs",
-    "baseline",
-    "policy",
-    "transform",
-    "verify",
-    "predict",
-)
 SHOWN_ERRORS = 5
 
 
