@@ -44,17 +44,42 @@ def bounding_box(spec: ShardSpec) -> tuple[int, int]:
     return (rows, columns)
 
 
-def _grid_problem(spec: ShardSpec, device: DeviceSpec, buffer: BufferType) -> str | None:
-    """A shard core that does not exist, or an impossible rectangle list."""
-    rows, columns = device.grid_yx if buffer is BufferType.L1 else (1, device.dram_banks)
+def _used_cores(kind: TensorMemoryLayout, spec: ShardSpec, shards: tuple[int, int]) -> list[tuple[int, int]]:
+    """(x, y) of the cores that really hold a shard: the first ones of the grid in the order of orientation."""
+    row_wise = spec.orientation is ShardOrientation.ROW_MAJOR
+    if kind is BLOCK:
+        tall, wide = shards if row_wise else (shards[1], shards[0])
+        x0, y0, x1, y1 = spec.core_ranges[0]
+        return [(x, y) for y in range(y0, min(y1, y0 + tall - 1) + 1) for x in range(x0, min(x1, x0 + wide - 1) + 1)]
+    cores: list[tuple[int, int]] = []
     for x0, y0, x1, y1 in spec.core_ranges:
-        if x0 < 0 or y0 < 0 or x1 < x0 or y1 < y0:
-            return f"Invalid core range ({x0}, {y0}) - ({x1}, {y1})"
-        if x1 >= columns or y1 >= rows:
-            where = "L1" if buffer is BufferType.L1 else "DRAM"
-            return f"Invalid shard grid: shard core ({x1}, {y1}) has no {where} bank on this device"
+        if row_wise:
+            cores += [(x, y) for y in range(y0, y1 + 1) for x in range(x0, x1 + 1)]
+        else:
+            cores += [(x, y) for x in range(x0, x1 + 1) for y in range(y0, y1 + 1)]
+    return cores[: shards[0] * shards[1]]
+
+
+def _grid_problem(
+    kind: TensorMemoryLayout, spec: ShardSpec, shards: tuple[int, int], device: DeviceSpec, buffer: BufferType
+) -> str | None:
+    """A core that holds a shard but does not exist."""
+    rows, columns = device.grid_yx if buffer is BufferType.L1 else (1, device.dram_banks)
+    if all(x1 < columns and y1 < rows for _, _, x1, y1 in spec.core_ranges):
+        return None
+    where = "L1" if buffer is BufferType.L1 else "DRAM"
+    for x, y in _used_cores(kind, spec, shards):
+        if x >= columns or y >= rows:
+            return f"Invalid shard grid: shard core ({x}, {y}) has no {where} bank on this device"
+    return None
+
+
+def _range_problem(spec: ShardSpec) -> str | None:
     if not spec.core_ranges:
         return "Invalid shard grid: no cores"
+    for x0, y0, x1, y1 in spec.core_ranges:
+        if x0 < 0 or y0 < 0 or x1 < x0 or y1 < y0 or x1 > 255 or y1 > 255:
+            return f"Invalid core range ({x0}, {y0}) - ({x1}, {y1})"
     return None
 
 
@@ -94,7 +119,7 @@ def spec_problem(tensor: TensorSpec, device: DeviceSpec) -> str | None:
     height, width = spec.shape
     if height <= 0 or width <= 0:
         return f"Shard shape ({height}, {width}) must be positive"
-    problem = _grid_problem(spec, device, layout.memory.buffer_type)
+    problem = _range_problem(spec)
     if problem is not None:
         return problem
     if layout.is_tile and (height % TILE or width % TILE):
@@ -105,7 +130,9 @@ def spec_problem(tensor: TensorSpec, device: DeviceSpec) -> str | None:
         return f"Shard width {width} must match physical width {columns} for height sharded"
     if kind is WIDTH and height != rows:
         return f"Shard height {height} must match physical height {rows} for width sharded"
-    return _count_problem(kind, spec, (ceil_div(rows, height), ceil_div(columns, width)))
+    shards = (ceil_div(rows, height), ceil_div(columns, width))
+    problem = _count_problem(kind, spec, shards)
+    return problem or _grid_problem(kind, spec, shards, device, layout.memory.buffer_type)
 
 
 @lru_cache(maxsize=262144)
