@@ -91,6 +91,14 @@ _FORM = {
     "properties": {"file": {"type": "string", "format": "binary"}, "options": OPTIONS_SCHEMA},
 }
 
+_NAME = {
+    "name": "name",
+    "in": "query",
+    "required": False,
+    "description": "what the result calls the model (default: the form's file name, else `model`)",
+    "schema": {"type": "string"},
+}
+
 OPTIMIZE: dict[str, Any] = {
     "summary": "Choose layouts for a model",
     "description": "The body is an ONNX model (any content type but the two below), a JSON graph, alone or with "
@@ -113,7 +121,7 @@ OPTIMIZE: dict[str, Any] = {
         ),
     },
     "openapi_extra": {
-        "parameters": [_query_parameter(info) for info in option_infos()],
+        "parameters": [_NAME, *(_query_parameter(info) for info in option_infos())],
         "requestBody": {
             "required": True,
             "content": {

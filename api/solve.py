@@ -14,11 +14,11 @@ from optimizer.options import Options
 from optimizer.pipeline import import_model, optimize
 
 
-def solve(source: bytes, wrapped: bool, options: Mapping[str, Any], max_nodes: int) -> bytes:
-    """The annotated graph of a model, as the command writes it.
+def solve(source: bytes, name: str | None, wrapped: bool, options: Mapping[str, Any], max_nodes: int) -> bytes:
+    """The annotated graph of a model, as the command writes it. Raises TtoptError.
 
-    `wrapped`: the body may be `{"graph": ..., "options": {...}}`; `options` (from the query or a form)
-    count more than those. Raises TtoptError.
+    `name` is the model's (None: `model`, as bytes tell no file name). `wrapped`: the body may be
+    `{"graph": ..., "options": {...}}`; `options` (of the query or a form) count more than those.
     """
     if wrapped:
         source, own = unwrapped(source)
@@ -27,7 +27,7 @@ def solve(source: bytes, wrapped: bool, options: Mapping[str, Any], max_nodes: i
     if chosen.board.endswith(".json"):
         raise OptionError("over HTTP a board is given by name", node="board")
     # The service's limit is on the import alone, so that the result names the options that were asked for.
-    model = import_model(source, replace(chosen, max_nodes=min(chosen.max_nodes, max_nodes)))
+    model = import_model(source, replace(chosen, max_nodes=min(chosen.max_nodes, max_nodes)), name)
     return dumps(optimize(model, DeviceSpec.load(chosen.board), chosen)).encode()
 
 

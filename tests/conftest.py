@@ -41,3 +41,23 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"differs from {path.relative_to(ROOT)}"
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def mlp_onnx(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A two-layer perceptron of 256 rows as an ONNX file; layers `fc1`, `act`, `fc2`."""
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = [numpy_helper.from_array(np.ones((512, 512), np.float32), name) for name in ("w1", "w2")]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"], name="fc1"),
+        helper.make_node("Relu", ["h"], ["a"], name="act"),
+        helper.make_node("MatMul", ["a", "w2"], ["y"], name="fc2"),
+    ]
+    interface = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [256, 512]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "mlp", interface[:1], interface[1:], weights)
+    path = tmp_path_factory.mktemp("models") / "mlp.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path

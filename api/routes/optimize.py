@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -18,6 +19,8 @@ from optimizer.option_text import parse_option
 
 router = APIRouter(tags=["optimize"])
 
+NAME = "name"
+"""Query parameter beside the options: what the result calls the model."""
 FORM_FIELDS = ("file", "options")
 CLIENT_CLOSED_REQUEST = 499
 """nginx's status for a client that left; nobody receives it, it is for the access log."""
@@ -27,15 +30,16 @@ CLIENT_CLOSED_REQUEST = 499
 async def optimize(request: Request) -> Response:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     options = _query_options(request)
+    name = request.query_params.get(NAME)
     if media_type == "multipart/form-data":
-        source, own = await _form(request)
-        options = {**own, **options}
+        source, file_name, own = await _form(request)
+        options, name = {**own, **options}, name or Path(file_name).stem
     else:
         source = await request.body()
     if not source:
         raise FormatError("the body is empty: send an ONNX model or a JSON graph", node="body")
     settings = request.app.state.settings
-    job = partial(solve, source, _is_json(media_type), options, settings.max_nodes)
+    job = partial(solve, source, name or None, _is_json(media_type), options, settings.max_nodes)
     try:
         answer = await request.app.state.pool.run(job, settings.request_seconds, _departure(request))
     except ClientGone:
@@ -50,11 +54,11 @@ def _is_json(media_type: str) -> bool:
 def _query_options(request: Request) -> dict[str, Any]:
     """Options from the query string, spelled as in JSON or as the command's flags."""
     query = request.query_params
-    return {name: parse_option(name, query.getlist(key)) for key in query if (name := key.replace("-", "_"))}
+    return {(name := key.replace("-", "_")): parse_option(name, query.getlist(key)) for key in query if key != NAME}
 
 
-async def _form(request: Request) -> tuple[bytes, dict[str, Any]]:
-    """The model (field `file`) and the options (field `options`, a JSON object) of a multipart body."""
+async def _form(request: Request) -> tuple[bytes, str, dict[str, Any]]:
+    """The model (field `file`), its file name, and the options (field `options`, a JSON object) of a multipart body."""
     try:
         async with request.form(max_files=1, max_fields=2) as form:
             for name in form:
@@ -63,7 +67,7 @@ async def _form(request: Request) -> tuple[bytes, dict[str, Any]]:
             file, options = form.get("file"), form.get("options", "{}")
             if not isinstance(file, UploadFile):
                 raise FormatError("the form needs the model as field 'file'", node="body")
-            return await file.read(), _options_object(options)
+            return await file.read(), file.filename or "", _options_object(options)
     except HTTPException as error:
         raise FormatError(f"not a readable multipart body: {error.detail}", node="body") from error
 

@@ -1,0 +1,129 @@
+"""Wrong command lines: exit code 2 and one line that helps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from optimizer.cli import INTERRUPTED, main
+from optimizer.cli.arguments import options_from
+from optimizer.cli.parser import build_parser, command_parsers, parse
+from optimizer.options import Options
+from tests.cli.conftest import Run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["optimise"], "unknown command 'optimise', did you mean 'optimize'?"),
+        ([], "a command is needed: optimize,"),
+        (["optimize"], "the following arguments are required: MODEL"),
+        (["optimize", "m.onnx", "--polcy", "dram"], "unknown option '--polcy', did you mean '--policy'"),
+        (["optimize", "m.onnx", "--tensor-l1", "1"], "unknown option '--tensor-l1'"),
+        (["optimize", "m.onnx", "extra"], "unexpected argument 'extra'"),
+        (["optimize", "m.onnx", "--seed", "x"], "'seed' must be a whole number, got 'x'"),
+        (["optimize", "m.onnx", "--time-limit", "0"], "'time_limit' must be positive"),
+        (["optimize", "m.onnx", "--tensor-l1-usage-cap", "nan"], "'tensor_l1_usage_cap' must be in (0, 1]"),
+        (["optimize", "m.onnx", "--math-fidelity", "hifi5"], "cannot be 'hifi5' (one of: lofi, hifi2, hifi3, hifi4)"),
+        (["optimize", "m.onnx", "--input-shapes", "x=1,2"], "takes NAME:1,3,224,224, got 'x=1,2'"),
+        (["optimize", "m.onnx", "--input-shapes", "x:1,0"], "shape of 'x' must be a list of positive integers"),
+        (["optimize", "m.onnx", "--emit", "json,pdf"], "unknown emitter 'pdf' (one of: json"),
+        (["optimize", "m.onnx", "--format", "xml"], "invalid choice: 'xml'"),
+        (["boards", "--format"], "expected one argument"),
+        (["opmodel"], "the following arguments are required: COMMAND"),
+        (["opmodel", "qery"], "invalid choice: 'qery'"),
+        (["batch", "m.onnx", "-o", "out", "--jobs", "0"], "'--jobs' must be positive"),
+    ],
+)
+def test_wrong_usage(run: Run, arguments: list[str], message: str) -> None:
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("ttopt: error: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--board", "n15O"], "unknown board 'n15O' (one of: n150,"),
+        (["--board", "nowhere.json"], "nowhere.json: cannot read board file"),
+        (["--policy", "dfshard"], "unknown policy 'dfshard' (one of: dfsharding"),
+        (["--opmodel", "ttmetl"], "unknown OpModel backend 'ttmetl'"),
+        (["--override-output-layout", "fc9=dram"], "fc9"),
+        (["--max-nodes", "1"], "limit"),
+    ],
+)
+def test_names_that_do_not_exist(run: Run, mlp_onnx: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
+    status, out, err = run("optimize", mlp_onnx, "-o", tmp_path / "out", *arguments)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_option_is_a_flag_and_nothing_else_is() -> None:
+    flags = {flag for action in command_parsers(build_parser())["optimize"]._actions for flag in action.option_strings}
+    of_options = {"--" + f.name.replace("_", "-") for f in fields(Options)}
+    assert of_options <= flags
+    others = flags - of_options - {"--no-row-major-enabled"}
+    assert others == {"-h", "--help", "-o", "--output", "--emit", "--format"}
+
+
+def test_flags_arrive_as_options() -> None:
+    text = "optimize m.onnx --board p150 --row-major-enabled --weights-dtype bfp8_b --activations-dtype none"
+    text += " --input-shapes a:b:1,3 --input-shapes c:4x5 --time-limit 2.5 --optimization-level 1"
+    options = options_from(parse(build_parser(), text.split()))
+    assert options == Options(
+        board="p150",
+        row_major_enabled=True,
+        weights_dtype="bfp8_b",
+        activations_dtype=None,
+        input_shapes={"a:b": (1, 3), "c": (4, 5)},
+        time_limit=2.5,
+        optimization_level=1,
+    )
+
+
+def test_no_flags_are_the_defaults() -> None:
+    assert options_from(parse(build_parser(), ["optimize", "m.onnx"])) == Options()
+
+
+@pytest.mark.parametrize("command", ["", *sorted(command_parsers(build_parser()))])
+def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([*command.split(), "--help"])
+    assert stop.value.code == 0
+    assert f"usage: ttopt {command}".rstrip() in capsys.readouterr().out
+
+
+def test_an_interrupt_is_exit_code_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("optimizer.cli.names.preset_names", interrupted)
+    assert run("boards") == (INTERRUPTED, "", "ttopt: interrupted\n")
+
+
+def test_a_defect_is_not_swallowed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("optimizer.cli.names.preset_names", broken)
+    with pytest.raises(RuntimeError, match="boom") as defect:
+        run("boards")
+    assert "please report" in defect.value.__notes__[0]
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = [sys.executable, "-m", "optimizer.cli", "boards"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait() == 0
