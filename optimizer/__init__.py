@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from optimizer.device import DeviceSpec
     from optimizer.errors import TtoptError
     from optimizer.importers import load
+    from optimizer.ir.builder import GraphBuilder
     from optimizer.ir.graph import Graph
     from optimizer.options import Options
     from optimizer.pipeline import optimize
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["DeviceSpec", "Graph", "OptimizedGraph", "Options", "TtoptError", "load", "optimize"]
+__all__ = ["DeviceSpec", "Graph", "GraphBuilder", "OptimizedGraph", "Options", "TtoptError", "load", "optimize"]
 
 _HOMES = {
     "DeviceSpec": "optimizer.device",
     "Graph": "optimizer.ir.graph",
+    "GraphBuilder": "optimizer.ir.builder",
     "OptimizedGraph": "optimizer.result",
     "Options": "optimizer.options",
     "TtoptError": "optimizer.errors",

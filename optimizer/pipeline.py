@@ -137,6 +137,7 @@ def prepare(
     """Everything a policy needs: the graph with its page layouts, and every op's legal configs."""
     stages = Stages(None) if stages is None else stages
     graph = (model if isinstance(model, Graph) else model.graph).copy()
+    graph.prune()
     with stages.run("page-layouts"):
         overrides = parse_overrides(
             graph, options.override_output_layout, options.override_conv2d_config, options.insert_memreconfig

@@ -198,11 +198,28 @@ class _Checker:
                 self.error(op.id, f"{op.op} is refused: {answer.error}")
                 continue
             answers[op.id] = answer
-            for v, produced in zip(op.outputs, answer.outputs, strict=False):
-                if produced.layout != self.result.layouts[v]:
-                    stated = self.result.layouts[v].describe()
-                    self.error(op.id, f"'{v}' is stated as {stated}, {op.op} gives {produced.layout.describe()}")
+            self._outputs(op, answer)
         return answers
+
+    def _outputs(self, op: Op, answer: OpConstraints) -> None:
+        """Results must be exactly what the op gives; an opaque op's are in DRAM."""
+        stated = [self.result.layouts[v] for v in op.outputs]
+        if opdef(op.op).opaque:
+            if any(not layout.is_dram or layout.is_sharded for layout in stated):
+                self.error(op.id, f"{op.op} is opaque, so its results must be DRAM interleaved")
+            return
+        if len(answer.outputs) != len(stated):
+            self.error(op.id, f"{op.op} gives {len(answer.outputs)} results, {len(stated)} are stated")
+        for v, layout, given in zip(op.outputs, stated, answer.outputs, strict=False):
+            value = self.graph.value(v)
+            if given.layout != layout:
+                self.error(op.id, f"'{v}' is stated as {layout.describe()}, {op.op} gives {given.layout.describe()}")
+            if (given.shape, given.dtype) != (value.shape, value.dtype):
+                self.error(
+                    op.id,
+                    f"'{v}' is stated as {list(value.shape)} {value.dtype.value}, "
+                    f"{op.op} gives {list(given.shape)} {given.dtype.value}",
+                )
 
     def _run_ops(self) -> Iterator[Op]:
         return (op for op in self.graph.ops() if self.result.records[op.id].role is not Role.HOST)

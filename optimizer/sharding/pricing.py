@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page
@@ -38,7 +39,7 @@ class OpPricer:
         """Bytes per core that an op with its operands may take."""
         self.rejections: dict[str, Counter[str]] = {}
         """Op id -> how often the OpModel refused it, by message."""
-        self._attrs: dict[str, tuple[tuple[str, Attr], ...]] = {}
+        self._attrs: dict[tuple[str, bool], tuple[tuple[str, Attr], ...]] = {}
 
     # -- operands ----------------------------------------------------------------------------------
     def default_layout(self, value: Value) -> TensorLayout:
@@ -61,24 +62,30 @@ class OpPricer:
         self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
     ) -> OpQuery:
         """The OpModel question for an op with these operand layouts."""
-        attrs = self._attrs.get(op.id)
-        if attrs is None:
-            attrs = tuple(sorted((k, v) for k, v in opdef(op.op).full_attrs(op).items()))
-            self._attrs[op.id] = attrs
+        attrs = self._attributes(op, fused=getattr(config, "fused_activation", None) is not None)
         values = self.graph.values
         inputs = tuple(
             TensorSpec(values[v].shape, values[v].dtype, layout) for v, layout in zip(op.inputs, operands, strict=True)
         )
-        if opdef(op.op).opaque:
-            outputs = tuple((values[v].shape, values[v].dtype.value) for v in op.outputs)
-            attrs = (*attrs, ("outputs", outputs))
         return OpQuery(op.op, inputs, attrs, config, request)
+
+    def _attributes(self, op: Op, fused: bool) -> tuple[tuple[str, Attr], ...]:
+        """All attributes, defaults included; an activation that the program config fuses is not the op's too."""
+        key = (op.id, fused)
+        if key not in self._attrs:
+            full = opdef(op.op).full_attrs(op)
+            if fused:
+                full["activation"] = None
+            self._attrs[key] = tuple(sorted(full.items()))
+        return self._attrs[key]
 
     def constraints(
         self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
     ) -> OpConstraints:
         """The OpModel's answer, with the plan's L1 limit applied to operands plus the op's own peak."""
         answer = self.model.constraints(self.query(op, operands, config, request))
+        if answer.valid and opdef(op.op).opaque:
+            answer = replace(answer, outputs=self._opaque_results(op))
         if answer.valid:
             need = self.operand_bytes(op, operands) + answer.peak_bytes
             if need > self.l1_limit_bytes:
@@ -87,6 +94,11 @@ class OpPricer:
         if not answer.valid:
             self.rejections.setdefault(op.id, Counter())[answer.error or "refused"] += 1
         return answer
+
+    def _opaque_results(self, op: Op) -> tuple[TensorSpec, ...]:
+        """Results of an op the vocabulary lacks: as its values state them, in DRAM."""
+        values = (self.graph.value(v) for v in op.outputs)
+        return tuple(TensorSpec(v.shape, v.dtype, self.default_layout(v)) for v in values)
 
     def produced(
         self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None

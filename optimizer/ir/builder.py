@@ -1,0 +1,67 @@
+"""`GraphBuilder`: write a graph down op by op; shapes and element types are inferred.
+
+b = GraphBuilder("mlp")
+x = b.input("x", (1, 1, 512, 1024))
+w = b.parameter("w", (1024, 1024))
+y = b.op("ttnn.linear", x, w, activation="relu", name="fc")
+graph = b.finish(y)
+"""
+
+from __future__ import annotations
+
+from optimizer.errors import GraphError
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.vocabulary import opdef
+
+
+class GraphBuilder:
+    """Builds one graph; methods return value ids."""
+
+    def __init__(self, name: str) -> None:
+        self._graph = Graph(name)
+
+    def input(self, name: str, shape: tuple[int, ...], dtype: DType = DType.BF16) -> str:
+        """A value fed on every run."""
+        self._graph.inputs.append(name)
+        return self._source(name, shape, dtype, ValueKind.INPUT)
+
+    def parameter(self, name: str, shape: tuple[int, ...], dtype: DType = DType.BF16) -> str:
+        """A weight."""
+        return self._source(name, shape, dtype, ValueKind.PARAMETER)
+
+    def constant(self, name: str, shape: tuple[int, ...], data: tuple[float, ...], dtype: DType = DType.BF16) -> str:
+        """A small tensor with its elements in row-major order."""
+        return self._graph.add_value(Value(name, shape, dtype, ValueKind.CONSTANT, data)).id
+
+    def op(self, op: str, *inputs: str, name: str = "", **attrs: Attr) -> str:
+        """Add an op of the vocabulary with one result; returns the result's id."""
+        results = self.ops(op, *inputs, name=name, **attrs)
+        if len(results) != 1:
+            raise GraphError(f"{op} has {len(results)} results, use `ops`", node=name or None)
+        return results[0]
+
+    def ops(self, op: str, *inputs: str, name: str = "", **attrs: Attr) -> tuple[str, ...]:
+        """Add an op of the vocabulary; returns the ids of all results."""
+        graph, row = self._graph, opdef(op)
+        op_id = graph.fresh_id(name or op.rpartition(".")[2])
+        draft = Op(op_id, op, inputs, (), attrs, name or op_id)
+        row.check_attrs(draft)
+        operands = tuple(graph.value(v) for v in inputs)
+        shapes = row.infer_shapes(draft, tuple(v.shape for v in operands))
+        dtypes = row.infer_dtypes(draft, tuple(v.dtype for v in operands), len(shapes))
+        weights = operands and all(v.kind in (ValueKind.PARAMETER, ValueKind.CONSTANT) for v in operands)
+        kind = ValueKind.PARAMETER if weights else ValueKind.ACTIVATION
+        outputs = []
+        for shape, dtype in zip(shapes, dtypes, strict=True):
+            outputs.append(graph.add_value(Value(graph.fresh_id(f"{op_id}_out"), shape, dtype, kind)).id)
+        graph.add_op(Op(op_id, op, inputs, tuple(outputs), attrs, name or op_id))
+        return tuple(outputs)
+
+    def finish(self, *outputs: str) -> Graph:
+        """The graph, returning these values."""
+        self._graph.outputs = list(outputs)
+        return self._graph
+
+    def _source(self, name: str, shape: tuple[int, ...], dtype: DType, kind: ValueKind) -> str:
+        return self._graph.add_value(Value(name, shape, dtype, kind)).id

@@ -1,0 +1,187 @@
+"""Every registered policy on hand-made and random graphs: verified, never slower than DRAM, deterministic."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optimizer.device import DeviceSpec
+from optimizer.errors import InfeasibleError, UnknownNameError
+from optimizer.ir.builder import GraphBuilder
+from optimizer.ir.graph import Graph
+from optimizer.options import Options
+from optimizer.pipeline import optimize
+from optimizer.result import OptimizedGraph, Role
+from optimizer.sharding.registry import create_policy, policy_names
+
+
+def run(graph: Graph, policy: str = "dfsharding", board: str = "n150", **options: object) -> OptimizedGraph:
+    chosen = Options.from_mapping({"policy": policy, "board": board, **options})
+    return optimize(graph, DeviceSpec.preset(board), chosen)
+
+
+def conv_relu() -> Graph:
+    b = GraphBuilder("conv_relu")
+    x = b.input("x", (1, 1, 4096, 64))
+    w = b.parameter("w", (128, 64, 3, 3))
+    c = b.op(
+        "ttnn.conv2d", x, w, name="conv", batch_size=1, input_height=64, input_width=64, in_channels=64,
+        out_channels=128, kernel_size=(3, 3), padding=(1, 1, 1, 1),
+    )  # fmt: skip
+    return b.finish(b.op("ttnn.relu", c, name="relu"))
+
+
+def mlp(layers: int = 3, width: int = 1024) -> Graph:
+    b = GraphBuilder("mlp")
+    x = b.input("x", (1, 1, 512, width))
+    for i in range(layers):
+        x = b.op("ttnn.linear", x, b.parameter(f"w{i}", (width, width)), name=f"fc{i}", activation="relu")
+    return b.finish(x)
+
+
+def test_the_documented_example_runs_in_one_chain_and_is_spilled_for_its_caller() -> None:
+    result = run(conv_relu())
+    assert [op.id for op in result.graph.ops()] == ["conv", "relu", "relu_spill"]
+    conv, relu, spill = (result.layouts[op.outputs[0]] for op in result.graph.ops())
+    assert conv == relu
+    assert conv.is_l1
+    assert conv.is_sharded
+    assert spill.describe() == "dram interleaved tile"
+    assert result.records["relu_spill"].role is Role.SPILL
+    assert [c.state for c in result.chains] == ["completed"]
+    assert result.summary["predicted_time_ns"] < result.summary["baselines"]["dram_ns"]
+
+
+def test_dram_policy_keeps_everything_in_dram() -> None:
+    result = run(mlp(), "dram")
+    assert all(not layout.is_l1 for layout in result.layouts.values())
+    assert result.summary["predicted_time_ns"] == result.summary["baselines"]["dram_ns"]
+    assert result.summary["l1_resident_fraction"] == 0.0
+
+
+def test_matmul_chains_carry_program_configs() -> None:
+    result = run(mlp())
+    for i in range(3):
+        record = result.records[f"fc{i}"]
+        assert record.config is not None
+        assert record.config.to_json()["fused_activation"] == "relu"
+
+
+def test_a_chain_that_is_slower_than_dram_says_so() -> None:
+    """One small op gains nothing from L1: entering and leaving costs more than it saves."""
+    b = GraphBuilder("small")
+    result = run(b.finish(b.op("ttnn.relu", b.input("x", (1, 1, 32, 32)), name="relu")))
+    assert [c.state for c in result.chains] == ["failed"]
+    assert "no faster than in DRAM" in str(result.chains[0].reason)
+    assert any("no faster than in DRAM" in w for w in result.summary["warnings"])
+    assert result.summary["predicted_time_ns"] == result.summary["baselines"]["dram_ns"]
+
+
+def test_time_objective_is_at_least_as_fast() -> None:
+    cores, time = run(mlp()), run(mlp(), chain_objective="time")
+    assert time.summary["predicted_time_ns"] <= cores.summary["predicted_time_ns"]
+
+
+def test_tensors_larger_than_l1_stay_in_dram() -> None:
+    b = GraphBuilder("huge")
+    x = b.op("ttnn.relu", b.input("x", (1, 1, 65536, 4096)), name="relu")
+    result = run(b.finish(b.op("ttnn.exp", x, name="exp")))
+    assert result.summary["l1_resident_fraction"] == 0.0
+    assert result.summary["l1_peak_bytes"] <= result.summary["l1_limit_bytes"]
+
+
+def test_unknown_ops_live_in_dram_and_are_reported() -> None:
+    graph = conv_relu()
+    relu = graph.op("relu")
+    graph.replace_op(type(relu)("relu", "onnx.Mystery", relu.inputs, relu.outputs, {"alpha": 1}, "relu"))
+    result = run(graph)
+    assert result.summary["unsupported"] == [["onnx.Mystery", "relu"]]
+    assert result.layouts[relu.outputs[0]].is_dram
+    assert [op.op for op in result.graph.ops()].count("onnx.Mystery") == 1
+
+
+def test_optimization_levels() -> None:
+    none, configs, sharded = (run(conv_relu(), optimization_level=level) for level in (0, 1, 2))
+    assert none.records["conv"].config is None
+    assert configs.records["conv"].config is not None
+    assert not any(layout.is_l1 for layout in configs.layouts.values())
+    assert any(layout.is_l1 for layout in sharded.layouts.values())
+
+
+def test_layout_override_is_kept() -> None:
+    result = run(mlp(), override_output_layout="fc1=block_sharded:l1")
+    assert result.layouts[result.graph.op("fc1").outputs[0]].memory_layout.value == "block_sharded"
+    result = run(mlp(), override_output_layout="fc1=dram")
+    assert result.layouts[result.graph.op("fc1").outputs[0]].is_dram
+
+
+def test_dtype_override_is_an_explicit_typecast() -> None:
+    result = run(mlp(1), override_output_layout="fc0=f32")
+    assert [op.op for op in result.graph.ops() if op.op == "ttnn.typecast"] == ["ttnn.typecast"]
+    assert result.graph.value(result.graph.outputs[0]).dtype.value == "f32"
+
+
+def test_memreconfig_forces_a_copy_before_the_op() -> None:
+    plain, forced = run(mlp()), run(mlp(), insert_memreconfig="fc1=0")
+    assert forced.summary["reshards"] > plain.summary["reshards"]
+
+
+def test_conv_override_reaches_the_config() -> None:
+    result = run(conv_relu(), override_conv2d_config="conv=act_block_h_override#32:enable_act_double_buffer#true")
+    config = result.records["conv"].config
+    assert config is not None
+    assert config.to_json()["act_block_h_override"] == 32
+    assert config.to_json()["enable_act_double_buffer"] is True
+
+
+def test_unknown_policy_lists_the_known_ones() -> None:
+    with pytest.raises(UnknownNameError, match="unknown policy 'dfshard' \\(one of: dfsharding"):
+        create_policy("dfshard")
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """Random DAGs of matmuls, elementwise ops, norms, softmax, reshapes and concats over small tensors."""
+    b = GraphBuilder("random")
+    rows = 32 * draw(st.integers(1, 12))
+    width = 32 * draw(st.sampled_from([1, 2, 4, 8, 16]))
+    values = [b.input("x", (1, 1, rows, width))]
+    for i in range(draw(st.integers(1, 9))):
+        kind = draw(st.sampled_from(["relu", "gelu", "add", "multiply", "linear", "softmax", "norm", "permute"]))
+        a = draw(st.sampled_from(values[-3:]))
+        if kind in ("relu", "gelu"):
+            values.append(b.op(f"ttnn.{kind}", a))
+        elif kind in ("add", "multiply"):
+            values.append(b.op(f"ttnn.{kind}", a, draw(st.sampled_from(values))))
+        elif kind == "linear":
+            values.append(b.op("ttnn.linear", a, b.parameter(f"w{i}", (width, width))))
+        elif kind == "softmax":
+            values.append(b.op("ttnn.softmax", a))
+        elif kind == "norm":
+            values.append(b.op("ttnn.layer_norm", a, b.parameter(f"g{i}", (width,))))
+        else:
+            values.append(b.op("ttnn.permute", b.op("ttnn.permute", a, dims=(0, 1, 3, 2)), dims=(0, 1, 3, 2)))
+    outputs = {values[-1], draw(st.sampled_from(values[1:]))}
+    return b.finish(*sorted(outputs))
+
+
+@settings(max_examples=25)
+@given(graph=graphs(), board=st.sampled_from(["n150", "p150"]), policy=st.sampled_from(policy_names()))
+def test_any_graph_verifies_is_no_slower_than_dram_and_is_deterministic(graph: Graph, board: str, policy: str) -> None:
+    """`optimize` raises if its own re-check fails, so returning at all is the first property."""
+    first, second = run(graph, policy, board), run(graph, policy, board)
+    slower = first.summary["predicted_time_ns"] > first.summary["baselines"]["dram_ns"]
+    assert not slower
+    documents = [{k: v for k, v in r.to_json().items() if k != "timings"} for r in (first, second)]
+    assert json.dumps(documents[0]) == json.dumps(documents[1])
+
+
+def test_an_op_that_cannot_run_at_all_is_named() -> None:
+    """137 GB fit no board."""
+    b = GraphBuilder("too_large")
+    graph = b.finish(b.op("ttnn.relu", b.input("x", (1, 1, 1 << 20, 1 << 16)), name="impossible"))
+    with pytest.raises(InfeasibleError, match=r"impossible: ttnn\.relu cannot run from DRAM to DRAM"):
+        run(graph)
