@@ -274,7 +274,7 @@ def _run_conv(
     del keeps
     trace.allocate(_result_bytes(plan) + CONFIG_TENSOR_BYTES // 2)
     trace.run(conv_buffer_bytes(plan, p.config_in_dram))
-    trace.free(halo + CONFIG_TENSOR_BYTES // 2)
+    trace.free(CONFIG_TENSOR_BYTES // 2)
 
 
 def _run_matmul(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], size: int, trace: Trace) -> None:

@@ -1,31 +1,243 @@
-"""Pooling and upsampling."""
+"""Max and average pooling over [1, 1, N*H*W, C].
+
+Source: tt-metal `generic_pools.cpp`, `pool_utils.cpp`: the input is sharded if it is not, haloed, pooled; a DRAM
+input that does not fit at once is pooled slice by slice into DRAM.
+"""
 
 from __future__ import annotations
 
-from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout
-from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.derive import flat_spec
-from optimizer.opmodel.analytical.generic import result_shapes
-from optimizer.opmodel.analytical.tensors import HEIGHT
+from dataclasses import dataclass, replace
+
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import PageLayout, ShardOrientation, TensorMemoryLayout
+from optimizer.layouts.tiling import TILE, ceil_div, round_up
+from optimizer.opmodel.analytical import parallel
+from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
+from optimizer.opmodel.analytical.parallel import ROW, Parallel, Window
+from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH
+from optimizer.opmodel.analytical.trace import Trace
+
+FACE = 16
+CONFIG_TENSOR_BYTES = 64
+"""Allowance for the index tensors that live in L1 during halo and pooling."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolProblem:
+    """One pooling run: all of it or one slice."""
+
+    window: Window
+    channels: int
+    tiled: bool
+    dtype: DType
+    average: bool
 
 
 def pool2d(case: Case) -> Usage:
-    x = case.x
-    shape = result_shapes(case)[0]
-    memory = case.output
-    if memory is None:
-        rows = shape[-2]
-        cores = min(case.device.num_cores, rows)
-        spec = flat_spec(HEIGHT, cores, (-(-rows // cores), shape[-1]), case.device)
-        memory = MemoryConfig(HEIGHT, BufferType.L1, spec)
-    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
-    out = case.result(shape, x.dtype, memory, PageLayout.ROW_MAJOR)
-    return Usage((out,), cb=20000, cores=case.device.num_cores)
+    problem, shape = _problem(case)
+    memory = case.x.layout.memory
+    asked = case.attrs.get("applied_shard_scheme")
+    if not memory.is_sharded:
+        source = _spread(case, problem, asked)
+        if case.x.layout.is_dram and not _fits(case, problem, source):
+            return _sliced(case, problem, shape, asked)
+        shard = _input_shard(problem, source)
+        return _pooled(case, problem, shape, source, shard, fresh=True)
+    need(asked is None, "A sharding scheme should not be specified for a sharded input tensor.")
+    spec = memory.shard_spec
+    assert spec is not None
+    need(spec.orientation is ShardOrientation.ROW_MAJOR, "Only row major orientation is supported.")
+    source = parallel.of_memory(memory)
+    _check_walk(source)
+    channels = round_up(problem.channels, spec.shape[1])
+    if source.kind is not HEIGHT:
+        fits = channels % source.channels == 0
+        need(fits, f"input channels ({channels}) should be divisible by num_shards ({source.channels})")
+    return _pooled(case, problem, shape, source, spec.shape, fresh=False)
+
+
+def _problem(case: Case) -> tuple[PoolProblem, tuple[int, ...]]:
+    a, x = case.attrs, case.x
+    window = Window(
+        a["batch_size"], a["input_height"], a["input_width"], tuple(a["kernel_size"]), tuple(a["stride"]),
+        tuple(a["padding"]), tuple(a["dilation"]), bool(a.get("ceil_mode")),
+    )  # fmt: skip
+    channels = a["channels"]
+    need(x.shape == (1, 1, window.in_nhw, channels), "input must be [1, 1, N*H*W, C]")
+    oh, ow = window.out_hw
+    need(oh > 0 and ow > 0, "Pool2D: Effective kernel size cannot exceed padded input size")
+    top, bottom, left, right = window.padding
+    half_h, half_w = window.kernel[0] // 2, window.kernel[1] // 2
+    padded = max(top, bottom) <= half_h and max(left, right) <= half_w
+    need(padded, "Pool2D: Padding should not exceed half of kernel size")
+    need(x.dtype in (DType.BF16, DType.BFP8_B), "Only BFLOAT16 supported for now")
+    need(x.layout.is_tile or x.dtype is DType.BF16, "Only BFLOAT16 supported for now")
+    problem = PoolProblem(window, channels, x.layout.is_tile, x.dtype, case.query.op == "ttnn.avg_pool2d")
+    return problem, (1, 1, window.out_nhw, channels)
+
+
+def _check_walk(source: Parallel) -> None:
+    """The cores must be the first ones of a row-by-row walk over the grid."""
+    ranges = source.ranges
+    width = max(r[2] for r in ranges) + 1
+    index = 0
+    for x0, y0, x1, y1 in ranges:
+        for y in range(y0, y1 + 1):
+            for x in range(x0, x1 + 1):
+                need((x, y) == (index % width, index // width), "Sliding-window shard grid must be row-filled")
+                index += 1
+
+
+def _spread(case: Case, p: PoolProblem, asked: str | None) -> Parallel:
+    """Where an interleaved input is sharded: as asked, else the kind that needs least L1."""
+    if asked is not None:
+        return _determine(case, p, TensorMemoryLayout(asked), asked=True)
+    sizes = {kind: _estimate(case, p, _determine(case, p, kind)) for kind in (HEIGHT, WIDTH, BLOCK)}
+    if sizes[HEIGHT] > sizes[WIDTH]:
+        return _determine(case, p, BLOCK if sizes[WIDTH] > sizes[BLOCK] else WIDTH)
+    return _determine(case, p, BLOCK if sizes[HEIGHT] > sizes[BLOCK] else HEIGHT)
+
+
+def _determine(case: Case, p: PoolProblem, kind: TensorMemoryLayout, asked: bool = False) -> Parallel:
+    width = TILE if p.tiled else FACE
+    alignment = 8 if asked and not p.tiled else TILE
+    return parallel.determine(
+        kind,
+        p.channels,
+        p.window.out_nhw,
+        p.channels,
+        alignment,
+        case.device,
+        ROW,
+        False,
+        tile_height=1,
+        tile_width=width,
+    )
+
+
+def _input_shard(p: PoolProblem, source: Parallel) -> tuple[int, int]:
+    unit = TILE if p.tiled else 1
+    channels = round_up(p.channels, TILE) if p.tiled else p.channels
+    width = round_up(channels, source.channels * (TILE if p.tiled else 8)) // source.channels
+    rows = round_up(p.window.in_nhw, TILE) if p.tiled else p.window.in_nhw
+    if source.kind is WIDTH:
+        return (rows, width)
+    return (round_up(rows, source.nhw * unit) // source.nhw, width)
+
+
+def _buffers(p: PoolProblem, source: Parallel) -> int:
+    """Circular buffers of the pooling program (`calculate_L1_usage`), the output's own left out."""
+    kernel = p.window.kernel[0] * p.window.kernel[1]
+    rows = kernel if kernel <= FACE else TILE
+    share = p.channels / source.channels
+    tiles = -int(-share // TILE)
+    partial = 0 < (p.channels // source.channels) % TILE <= FACE
+    large = kernel > (TILE // 2 if partial else TILE)
+    most = 4 if p.average and large else 8
+    elements = min(tiles, most) * TILE * rows if tiles > most else tiles * TILE * rows
+    page = 2 * round_up(elements, TILE * TILE)
+    top, bottom, left, right = p.window.padding
+    scalars = 2 if p.average and p.window.ceil and (top or bottom or left or right) else 1
+    return scalars * 2 * 2048 + 2048 + 4 * page
+
+
+def _estimate(case: Case, p: PoolProblem, source: Parallel) -> int:
+    """What auto-sharding compares: buffers plus a tile-rounded output shard."""
+    channels = round_up(p.channels, source.channels * TILE)
+    rows = p.window.out_nhw
+    height = rows if source.kind is WIDTH else round_up(rows, source.nhw * TILE) // source.nhw
+    width = channels // source.channels
+    pages = height * -int(-(p.channels / source.channels) // FACE)
+    return _buffers(p, source) + round_up(pages * min(FACE, width) * 2, 32)
+
+
+def _run(
+    p: PoolProblem, source: Parallel, shard: tuple[int, int], fresh: bool, drop: bool
+) -> tuple[Trace, tuple[int, int]]:
+    """Halo and pooling: `fresh` shards the input first, `drop` frees those shards after the halo."""
+    trace = Trace()
+    size = 0
+    if fresh:
+        size = shard[0] * round_up(shard[1] * 2, 16)
+        if p.tiled:
+            size = ceil_div(shard[0], TILE) * ceil_div(shard[1], TILE) * p.dtype.tile_bytes
+        trace.allocate(size)
+    stick = round_up(shard[1] * 2, 16)
+    halo = parallel.halo_sticks(p.window, source.nhw, False) * stick
+    trace.allocate(halo + CONFIG_TENSOR_BYTES)
+    trace.run(2 * stick + (4 * ceil_div(shard[1], TILE) * 2048 if p.tiled else 0))
+    if drop:
+        trace.free(size)
+    rows = ceil_div(p.window.out_nhw, source.nhw)
+    width = ceil_div(p.channels, source.channels)
+    if width % FACE:
+        width = FACE if width < FACE else round_up(width, TILE)
+    out = rows * round_up(width * 2, 16)
+    trace.free(CONFIG_TENSOR_BYTES)
+    trace.allocate(out)
+    trace.run(_buffers(p, source))
+    return trace, (rows, width)
+
+
+def _pooled(
+    case: Case, p: PoolProblem, shape: tuple[int, ...], source: Parallel, shard: tuple[int, int], fresh: bool
+) -> Usage:
+    trace, out_shard = _run(p, source, shard, fresh, case.x.layout.is_dram)
+    memory = source.memory(out_shard)
+    out = case.result(shape, DType.BF16, memory, PageLayout.ROW_MAJOR)
+    requested = case.output
+    if requested is not None and requested != memory:
+        if requested.is_sharded:
+            spec = requested.shard_spec
+            need(spec is not None, "bad optional access")
+            assert spec is not None
+            idle = requested.memory_layout is BLOCK and ceil_div(shape[-1], spec.shape[1]) < spec.grid_yx[1]
+            need(not idle, "pooling into block shards with idle columns aborts")
+        out = case.result(shape, DType.BF16, requested, PageLayout.ROW_MAJOR)
+        trace.allocate(case.l1(out))
+        trace.run(0, dataflow=True)
+    return Usage(
+        (out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=source.cores, room=trace.room
+    )
+
+
+def _fits(case: Case, p: PoolProblem, source: Parallel) -> bool:
+    trace, _ = _run(p, source, _input_shard(p, source), True, True)
+    return trace.room <= case.device.l1_bank_bytes(case.l1_small_bytes)
+
+
+def _sliced(case: Case, p: PoolProblem, shape: tuple[int, ...], asked: str | None) -> Usage:
+    """Pooling a DRAM input in slices of its width (or height): the result is DRAM interleaved."""
+    out = case.result(shape, DType.BF16, DRAM_MEMORY, PageLayout.ROW_MAJOR)
+    window = p.window
+    along_height = window.height > 3 * window.width
+    for side in (along_height, not along_height):
+        axis = 0 if side else 1
+        extent = window.out_hw[axis]
+        for count in range(2, extent + 1):
+            size = ceil_div(extent, count)
+            span = (size - 1) * window.stride[axis] + window.dilation[axis] * (window.kernel[axis] - 1) + 1
+            held = min(window.height if side else window.width, span)
+            piece = replace(p, window=replace(window, height=held) if side else replace(window, width=held))
+            if min(piece.window.out_hw) < 1:
+                break
+            source = _spread(case, piece, asked)
+            if not _fits(case, piece, source):
+                continue
+            trace, _ = _run(piece, source, _input_shard(piece, source), True, True)
+            return Usage(
+                (out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=source.cores,
+                room=trace.room,
+            )  # fmt: skip
+    raise Refused("DRAM Auto slice could not find valid slice configuration.")
 
 
 def upsample(case: Case) -> Usage:
     x = case.x
     memory = case.follow()
     need(not x.layout.is_sharded and not memory.is_sharded, "upsample: interleaved only")
-    out = case.result(result_shapes(case)[0], x.dtype, memory, x.layout.page_layout)
+    n, h, w, c = x.shape
+    sh, sw = case.attrs["scale_factor"]
+    shape = (n, int(h * sh), int(w * sw), c)
+    out = case.result(shape, x.dtype, memory, x.layout.page_layout)
     return Usage((out,), cb=4 * x.shape[-1] * 2, cores=case.device.num_cores)
