@@ -22,7 +22,7 @@ from optimizer.errors import TtoptError
 from optimizer.ir.graph import Op, ValueKind
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
-from optimizer.layouts.tiling import TILE, ceil_div, l1_bytes_per_core, physical_shape, round_up
+from optimizer.layouts.tiling import TILE, ceil_div, l1_bytes_per_core, physical_shape
 from optimizer.opmodel.base import OpConstraints, OpModel
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.pricing import OpPricer
@@ -40,8 +40,8 @@ class StepMemory:
     own_peak_bytes: int
     """Outputs, temporaries and circular buffers of the op."""
     cb_bytes: int
-    depth_bytes: int
-    """How far down from the top of L1 the deepest tensor reaches while the op runs."""
+    extent_bytes: int
+    """Depth of the deepest tensor from the top of L1, holes included, plus the buffers and temporaries below."""
 
     @property
     def total_bytes(self) -> int:
@@ -235,13 +235,13 @@ class _Checker:
             answer = answers[op.id]
             resident = sum(end - start for start, end in live.values())
             outputs = {v: self._bytes(v) for v in op.outputs if buffer_of.get(v) == v}
-            temporaries = max(0, answer.l1_peak_bytes - sum(outputs.values()))
-            scratch = _place(live, round_up(temporaries, self.device.l1_alignment_bytes))
-            transient = {**live, "": scratch} if temporaries else dict(live)
+            before = max((end for _, end in live.values()), default=0)
             for v, size in outputs.items():
-                transient[v] = live[v] = _place(transient, size)
-            depth = max((end for _, end in transient.values()), default=0)
-            memory = StepMemory(op.id, resident, answer.peak_bytes, answer.cb_bytes, depth)
+                live[v] = _place(live, size)
+            after = max((end for _, end in live.values()), default=0)
+            inside = max(0, answer.peak_bytes - sum(outputs.values()))
+            extent = max(before + answer.cb_bytes, after + inside)
+            memory = StepMemory(op.id, resident, answer.peak_bytes, answer.cb_bytes, extent)
             self.report.steps.append(memory)
             self._check_step(memory)
             for v in [v for v in live if last_read.get(v, -1) <= step]:
@@ -254,11 +254,10 @@ class _Checker:
                 f"L1 holds {memory.resident_bytes} B and the op takes {memory.own_peak_bytes} B more: "
                 f"{memory.total_bytes} B of {self.limit_bytes} B",
             )
-        if memory.depth_bytes + memory.cb_bytes > self.bank_bytes:
+        if memory.extent_bytes > self.bank_bytes:
             self.error(
                 memory.op,
-                f"circular buffers ({memory.cb_bytes} B) reach the deepest tensor "
-                f"({memory.depth_bytes} B of {self.bank_bytes} B)",
+                f"tensors, holes and circular buffers take {memory.extent_bytes} B of the {self.bank_bytes} B of L1",
             )
 
     def _buffers(self, ops: list[Op]) -> dict[str, str]:

@@ -2,7 +2,9 @@
 
 Within a chain the operand, the result and the circular buffers of one op are alive at a time, plus a copy
 where an edge is resharded. Holes between them can still push circular buffers into a tensor, so the exact
-order of allocations and frees of the emitted program is put to the allocator.
+order of allocations and frees of the emitted program is put to the allocator. An op with temporaries runs
+several programs; its buffers and temporaries need not coexist, so it must fit twice: the largest circular
+buffers below what is resident, and its peak below resident tensors and result.
 """
 
 from __future__ import annotations
@@ -86,12 +88,11 @@ def _op_events(
         held = f"{i}.copy"
     answer = pricer.constraints(op, operands, choice.candidate.config, choice.candidate.request)
     output_bytes = pricer.value_bytes(op.outputs[0], choice.candidate.output)
-    temporaries = answer.l1_peak_bytes - output_bytes
-    if temporaries > 0:
-        events.append(Alloc(f"{i}.temporaries", temporaries))
-    events += [Alloc(f"{i}.result", output_bytes), Execute(answer.cb_bytes)]
-    if temporaries > 0:
-        events.append(Free(f"{i}.temporaries"))
+    events += [
+        Execute(answer.cb_bytes),
+        Alloc(f"{i}.result", output_bytes),
+        Execute(max(0, answer.peak_bytes - output_bytes)),
+    ]
     if held is not None:
         events.append(Free(held))
     return f"{i}.result"
