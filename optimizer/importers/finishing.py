@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from optimizer.errors import GraphError
+from optimizer.errors import GraphError, ShapeError
 from optimizer.importers.model import ImportedModel, ImportReport
 from optimizer.ir.graph import Graph, Value, ValueKind
 from optimizer.ir.vocabulary import opdef
@@ -27,6 +27,7 @@ def finish(
     _name_outputs(graph, output_names)
     graph.sort()
     _drop_unused_data(graph)
+    check(graph)
     notes = list(dict.fromkeys(warnings))
     if conversions:
         shown = ", ".join(f"{n} tensors {kind}" for kind, n in sorted(conversions.items()))
@@ -42,6 +43,32 @@ def finish(
         dtype_conversions=dict(sorted(conversions.items())),
     )
     return ImportedModel(graph, sha256, report)
+
+
+def check(graph: Graph) -> None:
+    """Every op is of the vocabulary or opaque, every operand exists, every shape is that of the op's rule."""
+    for op in graph.ops():
+        if op.op.startswith("nchw."):
+            raise GraphError(f"{op.op} was not lowered", node=op.name)
+        for value_id in op.inputs:
+            value = graph.value(value_id)
+            if graph.producer(value_id) is None and value.kind is ValueKind.ACTIVATION:
+                raise GraphError(f"reads '{value_id}', which nothing computes", node=op.name)
+        row = opdef(op.op)
+        row.check_attrs(op)
+        if row.opaque:
+            continue
+        if not row.min_inputs <= len(op.inputs) <= row.max_inputs:
+            raise GraphError(f"{op.op} takes {row.min_inputs} to {row.max_inputs} operands", node=op.name)
+        stated = tuple(graph.value(v).shape for v in op.outputs)
+        inferred = row.infer_shapes(op, tuple(graph.value(v).shape for v in op.inputs))
+        if stated != inferred:
+            raise ShapeError(
+                f"{op.op} gives {[list(s) for s in inferred]}, stated {[list(s) for s in stated]}", node=op.name
+            )
+    for value_id in graph.outputs:
+        if value_id not in graph.values:
+            raise GraphError(f"output '{value_id}' is not computed", node=value_id)
 
 
 def parameter_bytes(value: Value) -> int:

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
 
-from optimizer.errors import GraphError
 from optimizer.importers import onnx_front_end
 from optimizer.importers.finishing import finish
 from optimizer.importers.model import ImportedModel, ImportOptions
@@ -42,10 +41,3 @@ def _forget_weights(graph: Graph, weights: frozenset[str]) -> None:
     for value in list(graph.values.values()):
         if value.kind is ValueKind.CONSTANT and value.id in weights and value.dtype.is_float and value.volume > 1:
             graph.set_value(replace(value, kind=ValueKind.PARAMETER, data=None))
-
-
-def unexpected_nchw(graph: Graph) -> None:
-    """Raise if an intermediate `nchw.*` op survived the passes."""
-    for op in graph.ops():
-        if op.op.startswith("nchw."):
-            raise GraphError(f"{op.op} was not lowered", node=op.name)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+import onnx.inliner
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from optimizer.errors import FormatError, GraphError, LimitError, ShapeError
 from optimizer.importers.model import ImportLimits
@@ -63,7 +64,7 @@ def parse(data: bytes) -> onnx.ModelProto:
     if not data:
         raise FormatError("the file is empty")
     try:
-        proto = onnx.ModelProto.FromString(data)
+        proto: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except DecodeError as error:
         raise FormatError("not an ONNX model: the protobuf cannot be parsed (truncated file?)") from error
     if not proto.HasField("graph") or proto.ir_version <= 0 or not proto.graph.output:
@@ -122,7 +123,8 @@ def _fold_loop(proto: onnx.ModelProto) -> ir.Model:
                 common.RemoveUnusedNodesPass()(model)
                 if not result.modified:
                     break
-            return infer_symbolic_shapes(model)
+            folded: ir.Model = infer_symbolic_shapes(model)
+            return folded
     except LIBRARY_ERRORS as error:
         raise GraphError(f"the model is inconsistent: {_first_line(error)}") from error
 

@@ -111,10 +111,7 @@ class Lowering:
         mapping = self.table.get(key)
         outputs: str | Sequence[str | None]
         try:
-            if mapping is None:
-                outputs = self._opaque(key)
-            else:
-                outputs = mapping(self)
+            outputs = self._opaque(key) if mapping is None else mapping(self)
         except NotMappedError as reason:
             self._discard()
             self.warnings.append(f"{self.label}: {reason}; it becomes an opaque op")

@@ -1,5 +1,7 @@
 """One function per ONNX op type, by family; `TABLE` maps `[domain.]OpType` to it."""
 
+from __future__ import annotations
+
 from optimizer.importers.onnx_lowering import NodeMapping
 from optimizer.importers.onnx_ops import (
     attention,

@@ -79,9 +79,13 @@ def combine(ctx: Lowering, op: str, left: ir.Value, right: ir.Value) -> str:
     """A binary op of two foreign values; a one-element constant becomes the attribute `scalar`."""
     a_rank, b_rank = len(left.shape or ()), len(right.shape or ())
     scalar = ctx.scalar(right, a_rank)
+    if scalar == 1 and op == "logical_and":
+        return ctx.use(left)
     if scalar is not None:
         return _finish(ctx, op, ctx.emit(op, ctx.use(left), scalar=scalar))
     scalar = ctx.scalar(left, b_rank)
+    if scalar == 1 and op == "logical_and":
+        return ctx.use(right)
     if scalar is not None and (op in _COMMUTES or op in _MIRRORED):
         name = op if op in _COMMUTES else _MIRRORED[op]
         return _finish(ctx, op, ctx.emit(name, ctx.use(right), scalar=scalar))
@@ -125,10 +129,8 @@ def variadic(op: str) -> NodeMapping:
         for value in list(ctx.node.inputs)[2:]:
             assert value is not None
             scalar = ctx.scalar(value, len(ctx.vshape(result)))
-            if scalar is not None:
-                result = ctx.emit(op, result, scalar=scalar)
-            else:
-                result = ctx.emit(op, result, ctx.use(value))
+            attrs: dict[str, Attr] = {} if scalar is None else {"scalar": scalar}
+            result = ctx.emit(op, result, *([ctx.use(value)] if scalar is None else []), **attrs)
         return result
 
     return lower

@@ -27,7 +27,10 @@ def gemm(ctx: Lowering) -> str:
     if ctx.attr("transA", 0):
         a = ctx.permute(a, (1, 0))
     if ctx.attr("transB", 0):
-        attrs["transpose_b"] = True
+        if ctx.is_static(b):  # turned once instead of on every run
+            b = ctx.permute(b, (1, 0))
+        else:
+            attrs["transpose_b"] = True
     has_bias = ctx.has(2) and beta != 0
     if alpha == 1.0 and has_bias and beta == 1.0 and _is_row(ctx.shape(2), ctx.out_shape()):
         return ctx.emit("linear", a, b, ctx.x(2), **attrs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError, Shape
+from optimizer.ir.graph import Attr
 
 
 def to_out_shape(ctx: Lowering) -> str:
@@ -31,7 +32,7 @@ def split(ctx: Lowering) -> list[str]:
     sizes = tuple(v.shape[axis] for v in ctx.node.outputs if v.shape is not None)
     if len(sizes) == 1:
         return [ctx.x(0)]
-    attrs = {"sizes": tuple(int(str(s)) for s in sizes), "dim": axis}
+    attrs: dict[str, Attr] = {"sizes": tuple(int(str(s)) for s in sizes), "dim": axis}
     return ctx.emit_all("split", [ctx.x(0)], attrs, len(sizes))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+from optimizer.ir.graph import Attr
 
 
 def resize(ctx: Lowering) -> str:
@@ -44,7 +45,7 @@ def _copies_blocks(coordinates: str, rounding: str) -> bool:
 def _upsample(ctx: Lowering, x: str, scale: tuple[int, int], mode: str) -> str:
     n, c, height, width = ctx.vshape(x)
     shape = (n, c, height * scale[0], width * scale[1])
-    attrs = {"scale_factor": scale, "mode": mode}
+    attrs: dict[str, Attr] = {"scale_factor": scale, "mode": mode}
     return ctx.emit_raw("nchw.upsample", [x], attrs, [(shape, ctx.vdtype(x))])[0]
 
 

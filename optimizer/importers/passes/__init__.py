@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from optimizer.importers.passes.activation_patterns import Gelu, HardSwish, Silu
+from optimizer.importers.passes.attention_pattern import Attention, RepeatHeads
 from optimizer.importers.passes.channels_last import ChannelsLast
+from optimizer.importers.passes.conv_patterns import ConvBatchNorm, PadIntoWindow, ScaleIntoBatchNorm
+from optimizer.importers.passes.heads import ConcatHeads, Rotary, SplitHeads
+from optimizer.importers.passes.indices import IndexTypes
+from optimizer.importers.passes.linear import FuseActivation, Linear, LinearRank
+from optimizer.importers.passes.movement import MergeMovement
+from optimizer.importers.passes.norm_patterns import GroupNorm, LayerNorm, RmsNorm
+from optimizer.importers.passes.simplify import CommonSubexpressions, Simplify
 from optimizer.ir.graph import Graph
 
 
@@ -18,11 +27,40 @@ class Pass(Protocol):
         """Rewrite the graph in place; returns the number of rewrites."""
 
 
-def passes(causal: frozenset[str]) -> tuple[Pass, ...]:
-    return (ChannelsLast(),)
+def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
+    """All passes in order; `causal` names the parameters known to be causal masks."""
+    return (
+        Simplify(),
+        CommonSubexpressions(),
+        RepeatHeads(),
+        MergeMovement(),
+        Gelu(),
+        HardSwish(),
+        Silu(),
+        LayerNorm(),
+        RmsNorm(),
+        GroupNorm(),
+        Attention(causal),
+        MergeMovement(),
+        Rotary(),
+        ConcatHeads(),
+        SplitHeads(),
+        LinearRank(),
+        MergeMovement(),
+        PadIntoWindow(),
+        ScaleIntoBatchNorm(),
+        ConvBatchNorm(),
+        Linear(),
+        ChannelsLast(),
+        MergeMovement(),
+        CommonSubexpressions(),
+        FuseActivation(),
+        IndexTypes(),
+    )
 
 
 REQUIRED = ("channels-last",)
+"""Passes that run even when fusion is off: without them the graph holds ops that TTNN lacks."""
 
 
 def run_passes(graph: Graph, *, causal: frozenset[str] = frozenset(), fuse: bool = True) -> dict[str, int]:

@@ -378,7 +378,7 @@ def _reduce(twins: Twins, op: Op) -> bool:
     attrs = _full_attrs(op)
     dim = attrs["dim"]
     given = range(rank) if dim is None else dim if isinstance(dim, tuple) else (dim,)
-    dims = {int(d) % rank for d in given}  # type: ignore[arg-type, union-attr]
+    dims = {int(d) % rank for d in given}  # type: ignore[arg-type]
     keep = bool(attrs["keepdim"])
     channel = 1 if twin.form is SECOND else rank - 1
     if dims == {channel} and keep:

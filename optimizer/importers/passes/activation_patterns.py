@@ -1,0 +1,210 @@
+"""Activations that exporters spell out: GELU (erf and tanh), SiLU, HardSwish, HardSigmoid, Mish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import pi, sqrt
+from typing import ClassVar
+
+from optimizer.importers.passes.rewriting import close, finish, fuse, is_scalar_op, only_use, produced_by
+from optimizer.ir.graph import Graph, Op
+
+
+@dataclass
+class Product:
+    """A tree of multiplications flattened: the tensors, the number, and the ops that make it up."""
+
+    tensors: list[str] = field(default_factory=list)
+    number: float = 1.0
+    ops: list[Op] = field(default_factory=list)
+
+
+def product_of(graph: Graph, top: Op) -> Product:
+    """Flatten the multiplications under `top`; inner ones count only if nothing else reads them."""
+    found = Product()
+    _collect(graph, top, found)
+    return found
+
+
+def _collect(graph: Graph, op: Op, found: Product) -> None:
+    found.ops.append(op)
+    if is_scalar_op(op, "multiply"):
+        found.number *= float(op.attrs["scalar"])  # type: ignore[arg-type]
+    for value_id in op.inputs:
+        inner = produced_by(graph, value_id, "multiply")
+        if inner is not None and len(found.ops) < 5 and only_use(graph, value_id) is not None:
+            _collect(graph, inner, found)
+        else:
+            found.tensors.append(value_id)
+
+
+def _tops(graph: Graph, value_id: str) -> list[tuple[Op, Product]]:
+    """Multiplications above a value, each flattened: from the nearest to the farthest, up to three."""
+    found: list[tuple[Op, Product]] = []
+    op = only_use(graph, value_id)
+    while op is not None and op.op == "ttnn.multiply" and not op.attrs.get("activations") and len(found) < 3:
+        found.append((op, product_of(graph, op)))
+        op = only_use(graph, op.outputs[0])
+    return found
+
+
+def _scaled(graph: Graph, value_id: str) -> tuple[str, float, list[Op]]:
+    """A value as (tensor, factor, ops) with scalar multiplications taken off."""
+    ops: list[Op] = []
+    factor = 1.0
+    op = graph.producer(value_id)
+    while op is not None and is_scalar_op(op, "multiply"):
+        factor *= float(op.attrs["scalar"])  # type: ignore[arg-type]
+        ops.append(op)
+        value_id = op.inputs[0]
+        op = graph.producer(value_id)
+    return value_id, factor, ops
+
+
+def _replace(graph: Graph, inner: str, x: str, number: float, name: str, absorbed: list[Op]) -> bool:
+    """Find `number * x * inner` above `inner` and make it one unary op."""
+    for top, product in _tops(graph, inner):
+        if len(product.tensors) != 2 or inner not in product.tensors or not close(product.number, number):
+            continue
+        other = product.tensors[1 - product.tensors.index(inner)]
+        if other == x:
+            fuse(graph, top, top, name, [x], {}, [*absorbed, *product.ops[1:]])
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class Gelu:
+    """0.5*x*(1 + erf(x/sqrt 2)) and 0.5*x*(1 + tanh(sqrt(2/pi)*(x + 0.044715*x^3))) -> gelu.
+
+    TTNN's gelu is the erf form; the tanh form differs from it by at most 5e-4.
+    """
+
+    name: ClassVar[str] = "gelu"
+
+    def apply(self, graph: Graph) -> int:
+        rewrites = 0
+        for op in graph.ops():
+            if op.op not in ("ttnn.erf", "ttnn.tanh") or not graph.has_op(op.id):
+                continue
+            shifted = only_use(graph, op.outputs[0])
+            if shifted is None or not is_scalar_op(shifted, "add") or shifted.attrs["scalar"] != 1:
+                continue
+            found = self._erf(graph, op) if op.op == "ttnn.erf" else self._tanh(graph, op)
+            if found is not None:
+                x, ops = found
+                rewrites += _replace(graph, shifted.outputs[0], x, 0.5, "gelu", [*ops, op, shifted])
+        return finish(graph, rewrites)
+
+    def _erf(self, graph: Graph, op: Op) -> tuple[str, list[Op]] | None:
+        x, factor, ops = _scaled(graph, op.inputs[0])
+        return (x, ops) if close(factor, 1 / sqrt(2)) else None
+
+    def _tanh(self, graph: Graph, op: Op) -> tuple[str, list[Op]] | None:
+        total, factor, ops = _scaled(graph, op.inputs[0])
+        if close(factor, sqrt(2 / pi)):
+            addition = produced_by(graph, total, "add")
+            if addition is not None and len(addition.inputs) == 2:
+                return self._cubic(graph, addition, [*ops, addition])
+        return self._factored(graph, op)
+
+    def _cubic(self, graph: Graph, addition: Op, ops: list[Op]) -> tuple[str, list[Op]] | None:
+        """x + 0.044715*x^3"""
+        for x, other in (addition.inputs, addition.inputs[::-1]):
+            cube, factor, scales = _scaled(graph, other)
+            power = graph.producer(cube)
+            if not close(factor, 0.044715) or power is None:
+                continue
+            if power.op == "ttnn.pow_scalar" and power.attrs["exponent"] == 3 and power.inputs == (x,):
+                return x, [*ops, *scales, power]
+            if power.op == "ttnn.multiply" and len(power.inputs) == 2:
+                squares = [produced_by(graph, v, "square") for v in power.inputs]
+                if any(s is not None and s.inputs == (x,) for s in squares) and x in power.inputs:
+                    return x, [*ops, *scales, power]
+        return None
+
+    def _factored(self, graph: Graph, op: Op) -> tuple[str, list[Op]] | None:
+        """sqrt(2/pi)*x*(1 + 0.044715*x*x)"""
+        top = produced_by(graph, op.inputs[0], "multiply")
+        if top is None:
+            return None
+        product = product_of(graph, top)
+        if len(product.tensors) != 2 or not close(product.number, sqrt(2 / pi)):
+            return None
+        for x, other in (product.tensors, product.tensors[::-1]):
+            shifted = graph.producer(other)
+            if shifted is None or not is_scalar_op(shifted, "add") or shifted.attrs["scalar"] != 1:
+                continue
+            inner, factor, scales = _scaled(graph, shifted.inputs[0])
+            power = graph.producer(inner)
+            if power is None:
+                continue
+            if close(factor, 0.044715) and power.op == "ttnn.square" and power.inputs == (x,):
+                return x, [*product.ops, shifted, *scales, power]
+            if power.op == "ttnn.multiply" and len(power.inputs) == 2:
+                tree = product_of(graph, power)
+                if tree.tensors == [x, x] and close(tree.number * factor, 0.044715):
+                    return x, [*product.ops, shifted, *scales, *tree.ops]
+        return None
+
+
+@dataclass(frozen=True)
+class Silu:
+    """x*sigmoid(x) -> silu; x*tanh(softplus(x)) -> mish; x*hardsigmoid(x) -> hardswish."""
+
+    name: ClassVar[str] = "silu"
+
+    def apply(self, graph: Graph) -> int:
+        rewrites = 0
+        gates = {"ttnn.sigmoid": "silu", "ttnn.hardsigmoid": "hardswish", "ttnn.tanh": "mish"}
+        for op in graph.ops():
+            if op.op not in gates or not graph.has_op(op.id):
+                continue
+            x, absorbed = op.inputs[0], [op]
+            if op.op == "ttnn.tanh":
+                plus = produced_by(graph, x, "softplus")
+                if plus is None:
+                    continue
+                x, absorbed = plus.inputs[0], [plus, op]
+            rewrites += _replace(graph, op.outputs[0], x, 1.0, gates[op.op], absorbed)
+        return finish(graph, rewrites)
+
+
+@dataclass(frozen=True)
+class HardSwish:
+    """x*clip(x + 3, 0, 6)/6 in any order -> hardswish; clip(x + 3, 0, 6)/6 alone -> hardsigmoid."""
+
+    name: ClassVar[str] = "hardswish"
+
+    def apply(self, graph: Graph) -> int:
+        rewrites = 0
+        for op in graph.ops():
+            if op.op not in ("ttnn.relu6", "ttnn.clamp") or not graph.has_op(op.id):
+                continue
+            rewrites += self._visit(graph, op)
+        return finish(graph, rewrites)
+
+    def _visit(self, graph: Graph, op: Op) -> int:
+        shifted = produced_by(graph, op.inputs[0], "add")
+        if shifted is None or not is_scalar_op(shifted, "add"):
+            return 0
+        x, factor, scales = _scaled(graph, shifted.inputs[0])
+        if op.op == "ttnn.relu6" and shifted.attrs["scalar"] == 3:
+            x, scales, number = shifted.inputs[0], [], 1 / 6
+        elif (op.attrs.get("min"), op.attrs.get("max")) == (0, 1) and close(factor, 1 / 6):
+            if shifted.attrs["scalar"] != 0.5:
+                return 0
+            number = 1.0
+        else:
+            return 0
+        absorbed = [*scales, shifted, op]
+        if _replace(graph, op.outputs[0], x, number, "hardswish", absorbed):
+            return 1
+        if number == 1.0:
+            fuse(graph, op, op, "hardsigmoid", [x], {}, absorbed[:-1])
+            return 1
+        scale = only_use(graph, op.outputs[0])
+        if scale is not None and is_scalar_op(scale, "multiply") and close(float(scale.attrs["scalar"]), number):  # type: ignore[arg-type]
+            fuse(graph, scale, scale, "hardsigmoid", [x], {}, absorbed)
+            return 1
+        return 0

@@ -1,0 +1,247 @@
+"""Merge chains of reshapes and permutes; drop those that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+from typing import ClassVar
+
+from optimizer.importers.passes.rewriting import Shape, drop_dead, finish, is_static, only_use, origins
+from optimizer.ir.graph import Graph, Op, Value, ValueKind
+
+Step = tuple[str, Shape]
+"""(`reshape`, target shape) or (`permute`, dims)."""
+
+LONGEST = 6
+"""Ops looked at in one chain; what precedes them has been merged before."""
+
+
+class Factors:
+    """A tensor's dims split into factors, followed through reshapes and permutes."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.sizes: list[int] = []
+        self.root: list[int] = []
+        """Factor ids in the order of the original tensor."""
+        self.dims: list[list[int]] = []
+        """Factor ids of each dim of the current tensor, outermost first; empty for a dim of one."""
+        for size in shape:
+            self.dims.append([self._new(size)] if size > 1 else [])
+        self.root = [f for dim in self.dims for f in dim]
+
+    def _new(self, size: int) -> int:
+        self.sizes.append(size)
+        return len(self.sizes) - 1
+
+    def _split(self, factor: int, outer: int) -> tuple[int, int]:
+        """Split a factor in an outer and an inner one, in the original tensor too."""
+        a, b = self._new(outer), self._new(self.sizes[factor] // outer)
+        at = self.root.index(factor)
+        self.root[at : at + 1] = [a, b]
+        return a, b
+
+    def apply(self, step: Step) -> bool:
+        """Follow one op; False when a reshape cuts factors in a way that has no common refinement."""
+        kind, argument = step
+        if kind == "permute":
+            self.dims = [self.dims[d] for d in argument]
+            return True
+        queue = [f for dim in self.dims for f in dim]
+        queue.reverse()
+        dims: list[list[int]] = []
+        for size in argument:
+            group: list[int] = []
+            left = size
+            while left > 1:
+                factor = queue.pop()
+                have = self.sizes[factor]
+                if left % have == 0:
+                    group.append(factor)
+                    left //= have
+                elif have % left == 0:
+                    outer, inner = self._split(factor, left)
+                    group.append(outer)
+                    queue.append(inner)
+                    left = 1
+                else:
+                    return False
+            dims.append(group)
+        self.dims = dims
+        return True
+
+    def shortest(self) -> list[Step]:
+        """Fewest ops from the original tensor to the current one."""
+        target = tuple(prod(self.sizes[f] for f in dim) for dim in self.dims)
+        sequence = [f for dim in self.dims for f in dim]
+        if sequence == self.root:
+            return [] if target == self.shape else [("reshape", target)]
+        groups = self._original_dims()
+        order = _order_of(groups, sequence)
+        if order is not None:
+            dims = _with_ones(self.shape, target, order)
+            if dims is not None:
+                return [("permute", dims)]
+        direct = self._reshape_first(target)
+        if direct is not None:
+            return direct
+        if order is not None:
+            ones = [i for i, g in enumerate(groups) if not g]
+            dims = (*order, *ones)
+            return [("permute", dims), ("reshape", target)]
+        return self._general(sequence, target)
+
+    def _original_dims(self) -> list[list[int]]:
+        groups: list[list[int]] = []
+        position = 0
+        for size in self.shape:
+            group: list[int] = []
+            while prod(self.sizes[f] for f in group) < size:
+                group.append(self.root[position])
+                position += 1
+            groups.append(group)
+        return groups
+
+    def _reshape_first(self, target: Shape) -> list[Step] | None:
+        """Reshape to the target's dims in original order, then one permute; None if a dim is scattered."""
+        place = {f: i for i, f in enumerate(self.root)}
+        for dim in self.dims:
+            if any(place[b] != place[a] + 1 for a, b in pairwise(dim)):
+                return None
+        big = [i for i, dim in enumerate(self.dims) if dim]
+        by_origin = iter(sorted(big, key=lambda i: place[self.dims[i][0]]))
+        source = [next(by_origin) if i in set(big) else i for i in range(len(target))]
+        middle = tuple(target[i] for i in source)
+        dims = tuple(source.index(i) for i in range(len(target)))
+        return [("reshape", middle), ("permute", dims)]
+
+    def _general(self, sequence: list[int], target: Shape) -> list[Step]:
+        place = {f: i for i, f in enumerate(sequence)}
+        runs: list[list[int]] = []
+        for factor in self.root:
+            if runs and place[factor] == place[runs[-1][-1]] + 1:
+                runs[-1].append(factor)
+            else:
+                runs.append([factor])
+        dims = tuple(sorted(range(len(runs)), key=lambda i: place[runs[i][0]]))
+        middle = tuple(prod(self.sizes[f] for f in run) for run in runs)
+        steps: list[Step] = [("reshape", middle)] if middle != self.shape else []
+        steps.append(("permute", dims))
+        if tuple(middle[d] for d in dims) != target:
+            steps.append(("reshape", target))
+        return steps
+
+
+def _order_of(groups: Sequence[list[int]], sequence: list[int]) -> list[int] | None:
+    """Indices of the non-empty groups such that their factors joined give `sequence`, or None."""
+    first = {group[0]: i for i, group in enumerate(groups) if group}
+    order: list[int] = []
+    position = 0
+    while position < len(sequence):
+        index = first.get(sequence[position])
+        if index is None or sequence[position : position + len(groups[index])] != groups[index]:
+            return None
+        order.append(index)
+        position += len(groups[index])
+    return order
+
+
+def _with_ones(shape: Shape, target: Shape, order: list[int]) -> Shape | None:
+    """Dims of the one permute from `shape` to `target` that moves the non-one dims as `order`, or None."""
+    if len(shape) != len(target):
+        return None
+    big, ones = iter(order), iter([i for i, s in enumerate(shape) if s == 1])
+    dims = [next(ones if size == 1 else big, -1) for size in target]
+    return None if -1 in dims else tuple(dims)
+
+
+@dataclass(frozen=True)
+class MergeMovement:
+    """Chains of reshape and permute become the fewest ops with the same result."""
+
+    name: ClassVar[str] = "movement"
+
+    def apply(self, graph: Graph) -> int:
+        rewrites = 0
+        for op in graph.ops():
+            if graph.has_op(op.id) and _is_movement(op):
+                rewrites += _merge(graph, graph.op(op.id))
+        return finish(graph, rewrites)
+
+
+def _is_movement(op: Op) -> bool:
+    return op.op in ("ttnn.reshape", "ttnn.permute")
+
+
+def _step(op: Op, rank: int) -> Step:
+    if op.op == "ttnn.reshape":
+        return "reshape", tuple(op.attr("shape"))
+    return "permute", tuple(int(d) % rank for d in op.attr("dims"))
+
+
+def _merge(graph: Graph, last: Op) -> int:
+    chain = [last]
+    while len(chain) < LONGEST:
+        above = graph.producer(chain[0].inputs[0])
+        if above is None or not _is_movement(above):
+            break
+        chain.insert(0, above)
+    removable = 1
+    for op in reversed(chain[:-1]):
+        if only_use(graph, op.outputs[0]) is None:
+            break
+        removable += 1
+    for start in range(len(chain)):
+        part = chain[start:]
+        source = part[0].inputs[0]
+        steps = _shortest(graph, source, part)
+        if steps is None:
+            continue
+        if len(steps) < len(part) and len(steps) <= min(removable, len(part)):
+            return _replace(graph, source, part, steps)
+    return 0
+
+
+def _shortest(graph: Graph, source: str, chain: Sequence[Op]) -> list[Step] | None:
+    factors = Factors(graph.value(source).shape)
+    for op in chain:
+        if not factors.apply(_step(op, len(graph.value(op.inputs[0]).shape))):
+            return None
+    return factors.shortest()
+
+
+def _replace(graph: Graph, source: str, chain: Sequence[Op], steps: Sequence[Step]) -> int:
+    last = chain[-1]
+    out = last.outputs[0]
+    if not steps:
+        if out in graph.outputs and graph.producer(source) is None:
+            return 0  # a returned value needs an op that computes it
+        graph.replace_uses(out, source)
+        drop_dead(graph, [last.id])
+        return 1
+    reusable = list(chain)
+    current = source
+    value = graph.value(out)
+    graph.remove_op(last.id)
+    for op in reversed(chain[:-1]):
+        if any(graph.use_count(v) for v in op.outputs):
+            break
+        graph.remove_op(op.id)
+    for index, (kind, argument) in enumerate(steps):
+        final = index == len(steps) - 1
+        like = reusable[-1] if final else reusable[max(0, len(reusable) - len(steps) + index)]
+        attrs = {"shape": argument} if kind == "reshape" else {"dims": argument}
+        if final:
+            target = out
+        else:
+            shape = graph.value(current).shape
+            shape = argument if kind == "reshape" else tuple(shape[d] for d in argument)
+            kept = ValueKind.PARAMETER if is_static(graph, current) else ValueKind.ACTIVATION
+            target = graph.add_value(Value(graph.fresh_id(f"{like.id}_moved"), shape, value.dtype, kept)).id
+        op_id = graph.fresh_id(like.id)
+        new = replace(like, id=op_id, op=f"ttnn.{kind}", inputs=(current,), outputs=(target,), attrs=attrs)
+        graph.add_op(replace(new, origin=origins(chain)), at=last.id)
+        current = target
+    return 1

@@ -1,0 +1,98 @@
+"""Arithmetic in one spelling, so that the patterns after it need to know only that one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from optimizer.importers.passes.rewriting import drop_dead, finish, fuse, is_scalar_op, only_use, produced_by
+from optimizer.ir.graph import Graph, Op
+
+
+@dataclass(frozen=True)
+class Simplify:
+    """x/c -> x*(1/c); 1/sqrt(x) -> rsqrt; a/sqrt(b) -> a*rsqrt(b); x*x -> x^2; x*1, x+0, x^1 vanish."""
+
+    name: ClassVar[str] = "simplify"
+
+    def apply(self, graph: Graph) -> int:
+        rewrites = 0
+        for op in graph.ops():
+            rewrites += self._visit(graph, op)
+        return finish(graph, rewrites)
+
+    def _visit(self, graph: Graph, op: Op) -> int:
+        if not op.op.startswith("ttnn."):
+            return 0
+        scalar = op.attrs.get("scalar")
+        if (
+            is_scalar_op(op, "divide")
+            and isinstance(scalar, int | float)
+            and scalar
+            and graph.value(op.inputs[0]).dtype.is_float
+        ):
+            op = replace(op, op="ttnn.multiply", attrs={**op.attrs, "scalar": 1.0 / float(scalar)})
+            graph.replace_op(op)
+            return 1 + _drop_neutral(graph, op)
+        if _drop_neutral(graph, op):
+            return 1
+        if op.op == "ttnn.multiply" and len(op.inputs) == 2 and op.inputs[0] == op.inputs[1]:
+            graph.replace_op(replace(op, op="ttnn.square", inputs=op.inputs[:1], attrs={}))
+            return 1
+        return _reciprocal_root(graph, op)
+
+
+def _drop_neutral(graph: Graph, op: Op) -> int:
+    neutral = (is_scalar_op(op, "multiply") and op.attrs["scalar"] == 1) or (
+        is_scalar_op(op, "add", "subtract") and op.attrs["scalar"] == 0
+    )
+    if not neutral or op.attrs.get("activations") or graph.producer(op.inputs[0]) is None:
+        return 0
+    graph.replace_uses(op.outputs[0], op.inputs[0])
+    drop_dead(graph, [op.id])
+    return 1
+
+
+def _reciprocal_root(graph: Graph, op: Op) -> int:
+    divisor: str | None = None
+    if op.op == "ttnn.reciprocal" or (op.op == "ttnn.rdiv" and op.attrs["scalar"] == 1):
+        divisor = op.inputs[0]
+    elif op.op == "ttnn.divide" and len(op.inputs) == 2:
+        divisor = op.inputs[1]
+    root = produced_by(graph, divisor, "sqrt") if divisor is not None else None
+    if root is None or divisor is None or only_use(graph, divisor) is None:
+        return 0
+    if op.op != "ttnn.divide":
+        fuse(graph, op, root, "rsqrt", root.inputs, {}, [])
+        return 1
+    graph.replace_op(replace(root, op="ttnn.rsqrt"))
+    graph.replace_op(replace(op, op="ttnn.multiply"))
+    return 1
+
+
+@dataclass(frozen=True)
+class CommonSubexpressions:
+    """Ops with the same name, operands and attributes are computed once."""
+
+    name: ClassVar[str] = "common-subexpressions"
+
+    def apply(self, graph: Graph) -> int:
+        seen: dict[tuple[object, ...], Op] = {}
+        rewrites = 0
+        returned = set(graph.outputs)
+        for op in graph.ops():
+            if not op.op.startswith(("ttnn.", "nchw.")):
+                continue
+            op = graph.op(op.id)
+            key = (op.op, op.inputs, op.attrs_key)
+            first = seen.setdefault(key, op)
+            if first.id == op.id or any(v in returned for v in op.outputs):
+                continue
+            for old, new in zip(op.outputs, first.outputs, strict=True):
+                graph.replace_uses(old, new)
+            kept = graph.op(first.id)
+            merged = tuple(dict.fromkeys([*kept.origin, *op.origin]))
+            graph.replace_op(replace(kept, origin=merged))
+            graph.remove_op(op.id)
+            rewrites += 1
+        return finish(graph, rewrites)
