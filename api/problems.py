@@ -7,9 +7,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from optimizer.batch.executor import JobFailure, WorkerDied
 from optimizer.errors import TtoptError
@@ -18,6 +19,14 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:ttopt:problem:"
+
+
+CLIENT_CLOSED_REQUEST = 499
+"""nginx's status for a client that left; nobody receives it, it is for the access log."""
+
+
+class ClientGone(Exception):
+    """The client closed the connection while its request was worked on."""
 
 
 class BusyError(TtoptError):
@@ -59,6 +68,8 @@ def install(app: FastAPI) -> None:
     """Answer every error of the app with a problem document."""
     app.add_exception_handler(TtoptError, _deliberate)
     app.add_exception_handler(HTTPException, _routing)
+    app.add_exception_handler(ClientGone, _left)
+    app.add_exception_handler(ClientDisconnect, _left)
     app.add_exception_handler(JobFailure, _failed_job)
     app.add_exception_handler(Exception, _defect)
 
@@ -82,6 +93,10 @@ async def _routing(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
     return problem(request, error.status_code, code, str(error.detail), error.headers)
+
+
+async def _left(request: Request, error: Exception) -> Response:
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 async def _failed_job(request: Request, error: Exception) -> JSONResponse:

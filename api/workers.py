@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from api.problems import BusyError, lost
+from api.problems import BusyError, ClientGone, lost
 from optimizer.batch.executor import Job, JobFailure, WorkerDied
 from optimizer.batch.worker import Worker
 from optimizer.errors import TimeLimitError, TtoptError
 
 PRELOADED = "api.solve"
-
-
-class ClientGone(Exception):
-    """The client closed the connection while its request was worked on."""
 
 
 class WorkerPool:
@@ -43,15 +39,15 @@ class WorkerPool:
         """Whether a request would be taken now: a worker is free, or the queue has room."""
         return bool(self._workers) and (not self._free.empty() or self._waiting < self._queue_limit)
 
-    async def run(self, job: Job, seconds: float, gone: Awaitable[None]) -> Any:
+    async def run(self, job: Job, seconds: float, gone: Callable[[], Coroutine[Any, Any, None]]) -> Any:
         """The job's value.
 
         Raises what the job raises; TimeLimitError after `seconds`; WorkerLostError if its process ends;
-        ClientGone as soon as `gone` is done. In the last three cases a fresh process takes over.
+        ClientGone as soon as `gone()` returns. In the last three cases a fresh process takes over.
         """
         if not self.has_room:
             raise BusyError("every worker is busy and the queue is full", limit=self._queue_limit)
-        departure = asyncio.ensure_future(gone)
+        departure = asyncio.ensure_future(gone())
         try:
             worker = await self._take(departure)
             return await self._run_on(worker, job, seconds, departure)

@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 
 from api.openapi import OPTIMIZE
 from api.solve import solve
-from api.workers import ClientGone
 from optimizer.errors import FormatError, OptionError
 from optimizer.option_text import parse_option
 
@@ -22,8 +21,6 @@ router = APIRouter(tags=["optimize"])
 NAME = "name"
 """Query parameter beside the options: what the result calls the model."""
 FORM_FIELDS = ("file", "options")
-CLIENT_CLOSED_REQUEST = 499
-"""nginx's status for a client that left; nobody receives it, it is for the access log."""
 
 
 @router.post("/v1/optimize", **OPTIMIZE)
@@ -40,10 +37,7 @@ async def optimize(request: Request) -> Response:
         raise FormatError("the body is empty: send an ONNX model or a JSON graph", node="body")
     settings = request.app.state.settings
     job = partial(solve, source, name or None, _is_json(media_type), options, settings.max_nodes)
-    try:
-        answer = await request.app.state.pool.run(job, settings.request_seconds, _departure(request))
-    except ClientGone:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    answer = await request.app.state.pool.run(job, settings.request_seconds, partial(_departure, request))
     return Response(answer, media_type="application/json")
 
 

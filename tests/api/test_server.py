@@ -1,0 +1,120 @@
+"""The service as it is run: `ttopt serve` in a process of its own, real sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from optimizer.cli import main
+
+START_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Base URL of a running service with one worker."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "optimizer.cli", "serve", "--port", str(port), "--workers", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_until_up(url)
+        yield url
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=30)
+    assert process.returncode in (0, -signal.SIGTERM), log
+    assert "Traceback" not in log
+
+
+def wait_until_up(url: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            with urlopen(f"{url}/healthz", timeout=5) as response:
+                assert response.status == 200
+                return
+        except URLError:
+            assert time.monotonic() < deadline, "the service does not come up"
+            time.sleep(0.1)
+
+
+def post(url: str, body: bytes) -> bytes:
+    with urlopen(Request(f"{url}/v1/optimize", data=body), timeout=300) as response:
+        data: bytes = response.read()
+        return data
+
+
+def test_the_answer_is_the_commands_and_health_answers_meanwhile(
+    server: str, project_root: Path, tmp_path: Path
+) -> None:
+    """Plain urllib posts as curl's --data-binary does, as a url-encoded form."""
+    model = project_root / "fixtures" / "onnx" / "resnet50_b1_legacy17.onnx"
+    with ThreadPoolExecutor(1) as background:
+        answer = background.submit(post, f"{server}", model.read_bytes())
+        waits = []
+        while not answer.done():
+            started = time.monotonic()
+            with urlopen(f"{server}/healthz", timeout=10):
+                waits.append(time.monotonic() - started)
+            time.sleep(0.02)
+    assert len(waits) > 5
+    assert max(waits) < 2.0
+    assert main(["optimize", str(model), "-o", str(tmp_path)]) == 0
+    documents = [json.loads(answer.result()), json.loads((tmp_path / "graph.json").read_bytes())]
+    for document in documents:
+        del document["timings"]
+        # The bytes of a body have no file name.
+        del document["model"]["name"]
+    assert json.dumps(documents[0]) == json.dumps(documents[1])
+
+
+def test_a_client_that_leaves_frees_the_worker(server: str, project_root: Path) -> None:
+    body = (project_root / "fixtures" / "onnx" / "llama32_1b_16l_dynamo20.onnx").read_bytes()
+    with socket.create_connection(("127.0.0.1", int(server.rpartition(":")[2])), timeout=10) as connection:
+        head = f"POST /v1/optimize HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        time.sleep(0.5)
+    started = time.monotonic()
+    small = (project_root / "fixtures" / "onnx" / "dlrm_like_dynamo20.onnx").read_bytes()
+    assert json.loads(post(server, small))["schema"] == "ttopt.annotated-graph/1"
+    assert time.monotonic() - started < 30
+
+
+def test_a_half_sent_body_does_no_harm(server: str) -> None:
+    with socket.create_connection(("127.0.0.1", int(server.rpartition(":")[2])), timeout=10) as connection:
+        connection.sendall(b"POST /v1/optimize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nhalf")
+    with urlopen(f"{server}/healthz", timeout=10) as response:
+        assert response.status == 200
+
+
+def test_a_taken_port_is_an_error(project_root: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [sys.executable, "-m", "optimizer.cli", "serve", "--port", port, "--workers", "1"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={**os.environ, "PYTHONWARNINGS": "error"},
+        )
+    assert done.returncode != 0
+    assert "address already in use" in done.stderr
+    assert "Traceback" not in done.stderr
