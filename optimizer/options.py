@@ -36,6 +36,7 @@ class Options:
         "what a chain's solution maximises or minimises; a chain slower than DRAM is solved again for time",
         ("core_usage", "time"),
     )
+    l1_interleaved_fallback: bool = _option(True, "keep results that no chain holds in L1 interleaved where it pays")
     max_legal_layouts: int = _option(64, "sharded layouts considered per op")
     row_major_enabled: bool = _option(False, "also consider row-major layouts where an op takes them")
     tensor_l1_usage_cap: float = _option(0.95, "share of the L1 bank a plan may use")

@@ -24,6 +24,7 @@ from optimizer.layouts.tiling import TILE, ceil_div, physical_shape
 ACT_BLOCK_H_OVERRIDES = (0, 64, 32)
 """Rows of an activation block to offer: the whole shard first (fastest), then less L1."""
 
+_CONVS = ("ttnn.conv2d", "ttnn.conv_transpose2d")
 _CONV_SHARDINGS = (
     TensorMemoryLayout.HEIGHT_SHARDED,
     TensorMemoryLayout.BLOCK_SHARDED,
@@ -75,13 +76,17 @@ class LegalOpConfigAnalysis:
         if forced:
             page = layouts[0].page_layout
             memory = MemoryConfig(TensorMemoryLayout.INTERLEAVED, BufferType.DRAM)
-            dram = [self._dram(graph, op, TensorLayout(page, memory))]
+            dram = list(self._dram(graph, op, TensorLayout(page, memory)))
         return LegalConfigs(tuple(dram), tuple(interleaved), tuple(sharded), forced)
 
-    def _dram(self, graph: Graph, op: Op, layout: TensorLayout) -> OpCandidate:
-        if op.op in ("ttnn.conv2d", "ttnn.conv_transpose2d") and self.use_op_configs:
-            return OpCandidate(layout, self.conv_config(graph, op, None, 0, slice_="auto"), layout.memory)
-        return OpCandidate(layout, None, layout.memory)
+    def _dram(self, graph: Graph, op: Op, layout: TensorLayout) -> Iterator[OpCandidate]:
+        """Ways to a DRAM result, preferred first: a conv may need smaller activation blocks to fit."""
+        if op.op in _CONVS and self.use_op_configs:
+            for act_block_h in ACT_BLOCK_H_OVERRIDES:
+                config = self.conv_config(graph, op, None, act_block_h, slice_="auto")
+                yield OpCandidate(layout, config, layout.memory)
+        else:
+            yield OpCandidate(layout, None, layout.memory)
 
     def conv_config(
         self, graph: Graph, op: Op, shard_layout: TensorMemoryLayout | None, act_block_h: int, slice_: str
@@ -141,7 +146,7 @@ def _conv(
     allowed = {layout.memory_layout for layout in layouts if layout.is_sharded}
     for layout in layouts:
         if layout.is_dram:
-            yield analysis._dram(graph, op, layout)
+            yield from analysis._dram(graph, op, layout)
     operands = accept.default_operands(op)
     found: list[OpCandidate] = []
     fixed = analysis.conv2d_overrides.get(op.id, {})

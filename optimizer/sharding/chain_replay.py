@@ -41,14 +41,25 @@ def replay_chain(
     ops: Sequence[Op],
     choices: Sequence[ChainChoice],
     operands: Sequence[Sequence[TensorLayout]],
+    entry_value: str | None = None,
 ) -> Clash | None:
-    """None if the chain runs on an otherwise empty L1, else where and why it does not."""
+    """None if the chain runs on an otherwise empty L1, else where and why it does not.
+
+    `entry_value` is the operand of the first op that is already in L1 when the chain starts, if one is.
+    """
     events: list[Event] = []
     positions: list[int] = []
-    held: str | None = None
+    have = pricer.default_layout(pricer.graph.value(ops[0].inputs[0]))
+    held: list[str] = []
+    if entry_value is not None:
+        layout = operands[0][ops[0].inputs.index(entry_value)]
+        events.append(Alloc("entry", pricer.value_bytes(entry_value, layout)))
+        held.append("entry")
+        have = layout if entry_value == ops[0].inputs[0] else have
     for i, op in enumerate(ops):
-        held = _op_events(pricer, i, op, choices, operands[i], held, events)
+        _op_events(pricer, op, choices[i], operands[i], have, held, events, str(i))
         positions += [i] * (len(events) - len(positions))
+        have, held = choices[i].candidate.output, [f"{i}.result"]
     last = choices[-1].candidate.output
     spill = pricer.copy_query(ops[-1].outputs[0], last, pricer.default_layout(pricer.graph.value(ops[-1].outputs[0])))
     events.append(Execute(pricer.model.constraints(spill).cb_bytes))
@@ -70,29 +81,29 @@ def replay_chain(
 
 def _op_events(
     pricer: OpPricer,
-    i: int,
     op: Op,
-    choices: Sequence[ChainChoice],
+    choice: ChainChoice,
     operands: Sequence[TensorLayout],
-    held: str | None,
+    have: TensorLayout,
+    held: list[str],
     events: list[Event],
-) -> str:
-    """Append what one op does to L1; returns the buffer of its result."""
-    choice = choices[i]
-    have = choices[i - 1].candidate.output if i else pricer.default_layout(pricer.graph.value(op.inputs[0]))
+    name: str,
+) -> None:
+    """Append what one op does to L1. Operand 0 is there in layout `have`; `held` are buffers it frees."""
     if choice.operand0 != have:
         copy = pricer.model.constraints(pricer.copy_query(op.inputs[0], have, choice.operand0))
-        events += [Alloc(f"{i}.copy", pricer.value_bytes(op.inputs[0], choice.operand0)), Execute(copy.cb_bytes)]
-        if held is not None:
-            events.append(Free(held))
-        held = f"{i}.copy"
+        events += [
+            Alloc(f"{name}.copy", pricer.value_bytes(op.inputs[0], choice.operand0)),
+            Execute(copy.cb_bytes),
+        ]
+        if have.is_l1:
+            events.append(Free(held.pop(0)))
+        held.append(f"{name}.copy")
     answer = pricer.constraints(op, operands, choice.candidate.config, choice.candidate.request)
     output_bytes = pricer.value_bytes(op.outputs[0], choice.candidate.output)
     events += [
         Execute(answer.cb_bytes),
-        Alloc(f"{i}.result", output_bytes),
+        Alloc(f"{name}.result", output_bytes),
         Execute(max(0, answer.peak_bytes - output_bytes)),
+        *(Free(buffer) for buffer in held),
     ]
-    if held is not None:
-        events.append(Free(held))
-    return f"{i}.result"

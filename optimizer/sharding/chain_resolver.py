@@ -18,6 +18,8 @@ from optimizer.solver.materialise import materialise
 from optimizer.solver.problem import ChainInfeasible, ChainProblem, ChainResult, ChainSolution
 from optimizer.solver.shard_solver import ShardSolver
 
+NO_FASTER = "predicted no faster than in DRAM"
+"""How the reason of a chain begins that was resolved but does not pay."""
 SHOWN_ALTERNATIVES = 5
 """Alternatives kept per op for `ttopt explain`."""
 SHOWN_REJECTIONS = 4
@@ -65,7 +67,7 @@ class ChainResolver:
         if attempt.clash is not None:
             self._fail(attempt.clash.describe(self._chain.ops), attempt.clash.position)
         elif attempt.time_ns >= self._dram_ns:
-            self._fail(f"predicted no faster than in DRAM: {attempt.time_ns} ns against {self._dram_ns} ns", None)
+            self._fail(f"{NO_FASTER}: {attempt.time_ns} ns against {self._dram_ns} ns", None)
         else:
             self._complete(attempt)
         return solved

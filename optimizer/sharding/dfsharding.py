@@ -18,9 +18,10 @@ from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, Plan, PolicyInput
 from optimizer.sharding.chain_building import build_chains
 from optimizer.sharding.chain_oracle import ChainOracle
-from optimizer.sharding.chain_resolver import ChainResolver
+from optimizer.sharding.chain_resolver import NO_FASTER, ChainResolver
 from optimizer.sharding.dram import dram_decision
 from optimizer.sharding.l1_chain import L1Chain
+from optimizer.sharding.l1_interleaved import L1InterleavedFallback
 from optimizer.sharding.schedule import depth_first_schedule
 from optimizer.solver.problem import ChainResult
 
@@ -54,6 +55,8 @@ class DFShardingPolicy:
             decisions.update(resolver.decisions())
             if chain.reason is not None:
                 decisions.update(_in_dram(chain, decisions))
+        if problem.options.l1_interleaved_fallback:
+            L1InterleavedFallback(problem, schedule, decisions, finished).apply()
         warnings = [*_failures(finished), *_reshard_external_operands(problem, decisions)]
         return Plan(schedule, decisions, tuple(c.record() for c in finished), warnings=tuple(warnings))
 
@@ -79,12 +82,13 @@ def _in_dram(chain: L1Chain, decisions: Mapping[str, OpDecision]) -> dict[str, O
 
 
 def _failures(chains: Sequence[L1Chain]) -> list[str]:
-    """One line per failed chain, naming its ops."""
-    lines = []
+    """One line for all chains that are no faster in L1, one for every other failure, naming its ops."""
+    slow = [c for c in chains if c.reason is not None and c.reason.startswith(NO_FASTER)]
+    lines = [f"{len(slow)} chain(s) stay in DRAM: {NO_FASTER} ({slow[0].id}, ...; see `chains`)"] if slow else []
     for chain in chains:
-        if chain.reason is not None:
+        if chain.reason is not None and chain not in slow:
             shown = ", ".join(chain.ops[:3]) + (", ..." if len(chain.ops) > 3 else "")
-            lines.append(f"{chain.id} ({shown}) stays in DRAM: {chain.reason}")
+            lines.append(f"{chain.id} ({shown}) is cut or stays in DRAM: {chain.reason}")
     return lines
 
 
