@@ -237,7 +237,7 @@ class _Checker:
             outputs = {v: self._bytes(v) for v in op.outputs if buffer_of.get(v) == v}
             before = max((end for _, end in live.values()), default=0)
             for v, size in outputs.items():
-                live[v] = _place(live, size)
+                live[v] = place_buffer(live, size)
             after = max((end for _, end in live.values()), default=0)
             inside = max(0, answer.peak_bytes - sum(outputs.values()))
             extent = max(before + answer.cb_bytes, after + inside)
@@ -275,7 +275,7 @@ class _Checker:
         return l1_bytes_per_core(value.shape, value.dtype, self.result.layouts[value_id], self.device)
 
 
-def _place(live: dict[str, tuple[int, int]], size: int) -> tuple[int, int]:
+def place_buffer(live: dict[str, tuple[int, int]], size: int) -> tuple[int, int]:
     """(start, end) distance from the top of L1 of the first hole that takes `size` bytes."""
     start = 0
     for used_start, used_end in sorted(live.values()):
