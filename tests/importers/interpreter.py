@@ -232,9 +232,7 @@ def _windows(image: Array, a: Attrs, fill: float) -> Array:
         oh, ow = (h - dh * (kh - 1) - 1) // sh + 1, (w - dw * (kw - 1) - 1) // sw + 1
     more_h = max(0, (oh - 1) * sh + dh * (kh - 1) + 1 - h)
     more_w = max(0, (ow - 1) * sw + dw * (kw - 1) + 1 - w)
-    padded = np.pad(
-        image, ((0, 0), (top, bottom + more_h), (left, right + more_w), (0, 0)), constant_values=fill
-    )
+    padded = np.pad(image, ((0, 0), (top, bottom + more_h), (left, right + more_w), (0, 0)), constant_values=fill)
     n, c = image.shape[0], image.shape[3]
     s = padded.strides
     shape = (n, oh, ow, kh, kw, c)
@@ -351,8 +349,7 @@ def _group_norm(x: list[Array], a: Attrs) -> Array:
 def _reduce(fn: Callable[..., Array]) -> Callable[[list[Array], Attrs], Array]:
     def run_it(x: list[Array], a: Attrs) -> Array:
         dim = a["dim"] if a["dim"] is None or isinstance(a["dim"], tuple) else (a["dim"],)
-        out = fn(x[0], axis=dim, keepdims=a["keepdim"])
-        return out
+        return fn(x[0], axis=dim, keepdims=a["keepdim"])
 
     return run_it
 
@@ -416,6 +413,7 @@ def _rotary(x: list[Array], a: Attrs) -> Array:
     return x[0] * cos + turned * sin
 
 
+# ruff: noqa: ARG005
 _OPS: dict[str, Callable[[list[Array], Attrs], Array | list[Array]]] = {
     "matmul": _matmul,
     "linear": _matmul,

@@ -1,0 +1,317 @@
+"""The JSON importer: graphs written by hand or by other tools, in the schema of `graph.json`.
+
+Layouts, configs, predictions and summaries of an annotated graph are accepted and ignored; the copies
+between layouts that the optimizer inserted are taken out again.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from math import isfinite, prod
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from optimizer.errors import FormatError, GraphError, LimitError, ShapeError, UnknownNameError
+from optimizer.importers.finishing import finish
+from optimizer.importers.model import ImportedModel, ImportLimits, ImportOptions
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.vocabulary import op_names, opdef
+
+SCHEMAS = ("ttopt.graph/1", "ttopt.annotated-graph/1")
+INSERTED_ROLES = ("reshard", "spill", "load", "layout")
+MAX_DEPTH = 32
+"""Nesting of lists in an attribute."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class ModelSection(_Strict):
+    """What the graph is called and where it begins and ends."""
+
+    name: str = "model"
+    sha256: str | None = None
+    inputs: list[str] = Field(description="ids of the values fed on every run, in call order")
+    outputs: list[str] = Field(description="ids of the values returned, in return order")
+
+
+class ValueSection(_Strict):
+    """One tensor. The shape of a value computed by a known op may be left out."""
+
+    shape: list[int] | None = None
+    dtype: DType | None = None
+    kind: ValueKind | None = None
+    data: list[float | bool] | None = Field(default=None, description="elements of a constant, row-major")
+    layout: Any = Field(default=None, description="ignored on import")
+
+
+class OpSection(_Strict):
+    """One operation of the TTNN vocabulary, or an opaque one whose output values state their shapes."""
+
+    id: str
+    op: str
+    name: str = ""
+    origin: list[str] = []
+    inputs: list[str]
+    outputs: list[str]
+    attrs: dict[str, Any] = {}
+    config: Any = Field(default=None, description="ignored on import")
+    role: Literal["compute", "reshard", "spill", "load", "layout", "view", "host"] | None = None
+    chain: Any = Field(default=None, description="ignored on import")
+    predicted: Any = Field(default=None, description="ignored on import")
+    reason: Any = Field(default=None, description="ignored on import")
+
+
+class GraphDocument(_Strict):
+    """A graph to optimize."""
+
+    schema_: Literal["ttopt.graph/1", "ttopt.annotated-graph/1"] = Field(default="ttopt.graph/1", alias="schema")
+    model: ModelSection
+    values: dict[str, ValueSection] = {}
+    ops: list[OpSection]
+    device: Any = Field(default=None, description="ignored on import")
+    options: Any = Field(default=None, description="ignored on import")
+    chains: Any = Field(default=None, description="ignored on import")
+    reservations: Any = Field(default=None, description="ignored on import")
+    summary: Any = Field(default=None, description="ignored on import")
+    timings: Any = Field(default=None, description="ignored on import")
+
+
+def read(data: bytes, options: ImportOptions) -> ImportedModel:
+    """Import a JSON graph; any error is an InputError that names the place."""
+    document = parse(data)
+    if len(document.ops) > options.limits.max_nodes:
+        raise LimitError(
+            f"{len(document.ops)} ops exceed the limit of {options.limits.max_nodes}", limit=options.limits.max_nodes
+        )
+    graph, dropped = build(document, options)
+    warnings = [f"{dropped} copies between layouts were taken out"] if dropped else []
+    foreign: dict[str, int] = {}
+    for op in document.ops:
+        foreign[op.op] = foreign.get(op.op, 0) + 1
+    return finish(
+        graph,
+        list(graph.outputs),
+        sha256=sha256(data).hexdigest(),
+        foreign_ops=foreign,
+        fused={},
+        conversions={},
+        warnings=warnings,
+    )
+
+
+def parse(data: bytes) -> GraphDocument:
+    """Bytes to a validated document; FormatError names the first few offending fields."""
+    try:
+        raw = json.loads(data, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"not a JSON document: {error}") from error
+    if not isinstance(raw, dict):
+        raise FormatError("the JSON document must be an object")
+    try:
+        return GraphDocument.model_validate(raw)
+    except ValidationError as error:
+        if raw.get("summary") is not None and all(e["type"] == "extra_forbidden" for e in error.errors()):
+            return _without_unknown(raw, error)
+        places = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        shown = "; ".join(places[:5]) + (f"; and {len(places) - 5} more" if len(places) > 5 else "")
+        raise FormatError(f"not a graph of schema {SCHEMAS[0]}: {shown}") from None
+
+
+def _without_unknown(raw: dict[str, Any], error: ValidationError) -> GraphDocument:
+    """A result of another version may have fields that this one does not know; in hand-made graphs they are typos."""
+    for problem in error.errors():
+        place: Any = raw
+        *path, last = problem["loc"]
+        for step in path:
+            place = place[step]
+        del place[last]
+    return GraphDocument.model_validate(raw)
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise GraphError("the name appears twice in one JSON object", node=key)
+        result[key] = value
+    return result
+
+
+def _no_constant(name: str) -> float:
+    raise FormatError(f"{name} is not a JSON number")
+
+
+def build(document: GraphDocument, options: ImportOptions) -> tuple[Graph, int]:
+    """A document as a graph in schedule order, and the number of layout copies left out."""
+    graph = Graph(document.model.name)
+    ops, alias = _without_copies(document)
+    produced = _producers(ops)
+    for name, given in options.input_shapes.items():
+        stated = document.values.get(name)
+        if name not in document.model.inputs or stated is None or list(given) != stated.shape:
+            raise ShapeError(
+                f"a JSON graph has static shapes; --input-shapes {name} does not agree",
+                node=name,
+                alternatives=document.model.inputs,
+            )
+    for value_id, section in document.values.items():
+        if value_id not in produced and value_id not in alias:
+            _add_source(graph, value_id, section, document, options.limits)
+    graph.inputs = list(document.model.inputs)
+    for value_id in document.model.inputs:
+        if value_id not in graph.values:
+            place = "is computed by an op" if value_id in produced else "is not in 'values'"
+            raise GraphError(f"input '{value_id}' {place}", node=value_id)
+    for op in _topological(ops, produced, graph):
+        _add_op(graph, op, document, options.limits)
+    graph.outputs = [alias.get(v, v) for v in document.model.outputs]
+    for value_id in graph.outputs:
+        if value_id not in graph.values:
+            raise GraphError(f"output '{value_id}' is neither a value nor computed", node=value_id)
+    return graph, len(alias)
+
+
+def _without_copies(document: GraphDocument) -> tuple[list[OpSection], dict[str, str]]:
+    """Ops without the inserted copies, and which value each copy stands for."""
+    alias: dict[str, str] = {}
+    kept: list[OpSection] = []
+    for op in document.ops:
+        inserted = op.role in INSERTED_ROLES and op.op in ("ttnn.to_memory_config", "ttnn.to_layout")
+        if inserted and len(op.inputs) == len(op.outputs) == 1:
+            alias[op.outputs[0]] = op.inputs[0]
+        else:
+            kept.append(op)
+    for value_id in alias:
+        target, steps = alias[value_id], 0
+        while target in alias and steps <= len(alias):
+            target, steps = alias[target], steps + 1
+        if steps > len(alias):
+            raise GraphError("copies between layouts form a cycle", node=value_id)
+        alias[value_id] = target
+    if alias:
+        kept = [op.model_copy(update={"inputs": [alias.get(v, v) for v in op.inputs]}) for op in kept]
+    return kept, alias
+
+
+def _producers(ops: list[OpSection]) -> dict[str, str]:
+    produced: dict[str, str] = {}
+    seen: set[str] = set()
+    for op in ops:
+        if op.id in seen:
+            raise GraphError("two ops have this id", node=op.id)
+        seen.add(op.id)
+        for value_id in op.outputs:
+            if value_id in produced:
+                raise GraphError(
+                    f"value '{value_id}' is produced by '{produced[value_id]}' and '{op.id}'", node=value_id
+                )
+            produced[value_id] = op.id
+    return produced
+
+
+def _add_source(
+    graph: Graph, value_id: str, section: ValueSection, document: GraphDocument, limits: ImportLimits
+) -> None:
+    """An input, parameter or constant."""
+    if section.shape is None:
+        raise ShapeError("states no shape", node=value_id)
+    is_input = value_id in document.model.inputs
+    default = ValueKind.INPUT if is_input else ValueKind.CONSTANT if section.data is not None else ValueKind.PARAMETER
+    kind = section.kind or default
+    if (kind is ValueKind.INPUT) != is_input:
+        raise GraphError(f"has kind {kind} but is {'' if is_input else 'not '}listed in model.inputs", node=value_id)
+    if kind is ValueKind.ACTIVATION:
+        raise GraphError("is an activation that no op computes", node=value_id)
+    shape = _shape(value_id, section.shape, limits)
+    data = None
+    if section.data is not None:
+        if kind is not ValueKind.CONSTANT or len(section.data) != prod(shape):
+            raise ShapeError(f"{len(section.data)} elements for a {kind} of shape {list(shape)}", node=value_id)
+        data = tuple(section.data)
+    graph.add_value(Value(value_id, shape, section.dtype or DType.BF16, kind, data))
+
+
+def _shape(value_id: str, shape: list[int] | tuple[int, ...], limits: ImportLimits) -> tuple[int, ...]:
+    if any(s <= 0 for s in shape):
+        raise ShapeError(f"shape {list(shape)} is empty or negative", node=value_id)
+    if len(shape) > limits.max_rank:
+        raise LimitError(f"rank {len(shape)} exceeds {limits.max_rank}", node=value_id, limit=limits.max_rank)
+    if prod(shape) > limits.max_elements:
+        raise LimitError(
+            f"shape {list(shape)} exceeds {limits.max_elements} elements", node=value_id, limit=limits.max_elements
+        )
+    return tuple(shape) or (1,)
+
+
+def _topological(ops: list[OpSection], produced: dict[str, str], graph: Graph) -> list[OpSection]:
+    """Ops in an order in which producers come first, as near to the document's as possible."""
+    sketch = Graph("order")
+    by_id = {op.id: op for op in ops}
+    for op in ops:
+        for value_id in op.inputs:
+            if value_id not in produced and value_id not in graph.values:
+                raise GraphError(f"reads '{value_id}', which is neither a value nor computed", node=op.id)
+        sketch.add_op(Op(op.id, op.op, tuple(op.inputs), tuple(op.outputs)))
+    sketch.sort()
+    return [by_id[op.id] for op in sketch.ops()]
+
+
+def _add_op(graph: Graph, section: OpSection, document: GraphDocument, limits: ImportLimits) -> None:
+    row = opdef(section.op)
+    attrs = {name: _attr(value, f"{section.id}.attrs.{name}") for name, value in section.attrs.items()}
+    name, origin = section.name or section.id, tuple(section.origin)
+    op = Op(section.id, section.op, tuple(section.inputs), tuple(section.outputs), attrs, name, origin)
+    row.check_attrs(op)
+    stated = [document.values.get(v) or ValueSection() for v in section.outputs]
+    if row.opaque:
+        if any(s.shape is None for s in stated):
+            raise UnknownNameError("op (one outside the vocabulary must state its output shapes)", section.op,
+                                   op_names(), node=section.id)  # fmt: skip
+        shapes = tuple(_shape(v, s.shape or [], limits) for v, s in zip(section.outputs, stated, strict=True))
+        dtypes = tuple(s.dtype or DType.BF16 for s in stated)
+    else:
+        shapes, dtypes = _inferred(graph, op, limits)
+    static = bool(op.inputs) and all(
+        graph.value(v).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT) for v in op.inputs
+    )
+    kind = ValueKind.PARAMETER if static else ValueKind.ACTIVATION
+    for value_id, shape, dtype, given in zip(op.outputs, shapes, dtypes, stated, strict=True):
+        if given.shape is not None and tuple(given.shape or (1,)) != shape:
+            raise ShapeError(f"'{value_id}' states {given.shape}, {section.op} gives {list(shape)}", node=section.id)
+        graph.add_value(Value(value_id, shape, given.dtype or dtype, kind))
+    graph.add_op(op)
+
+
+def _inferred(graph: Graph, op: Op, limits: ImportLimits) -> tuple[tuple[tuple[int, ...], ...], tuple[DType, ...]]:
+    row = opdef(op.op)
+    if not row.min_inputs <= len(op.inputs) <= row.max_inputs:
+        raise GraphError(
+            f"{op.op} takes {row.min_inputs} to {row.max_inputs} operands, not {len(op.inputs)}", node=op.id
+        )
+    shapes = row.infer_shapes(op, tuple(graph.value(v).shape for v in op.inputs))
+    if len(shapes) != len(op.outputs):
+        raise GraphError(f"{op.op} has {len(shapes)} results, {len(op.outputs)} are named", node=op.id)
+    shapes = tuple(_shape(op.id, s, limits) for s in shapes)
+    try:
+        dtypes = row.infer_dtypes(op, tuple(graph.value(v).dtype for v in op.inputs), len(shapes))
+    except ValueError as error:
+        raise GraphError(f"attribute 'dtype': {error}", node=op.id) from error
+    return shapes, dtypes
+
+
+def _attr(value: Any, place: str, depth: int = 0) -> Attr:
+    """A JSON value as an attribute: numbers, strings, booleans, null and nested lists of them."""
+    if isinstance(value, list):
+        if depth >= MAX_DEPTH:
+            raise FormatError("lists nested too deeply", node=place)
+        return tuple(_attr(v, place, depth + 1) for v in value)
+    if isinstance(value, float) and not isfinite(value):
+        raise FormatError("not a finite number", node=place)
+    if value is None or isinstance(value, int | float | str):
+        return value
+    raise FormatError("objects are no attribute values", node=place)
