@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import PageLayout, ShardOrientation, TensorMemoryLayout
+from optimizer.layouts.memory_config import PageLayout, ShardOrientation, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical import parallel
 from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
 from optimizer.opmodel.analytical.parallel import ROW, Parallel, Window
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH
 from optimizer.opmodel.analytical.trace import Trace
+from optimizer.opmodel.base import TensorSpec
 
 FACE = 16
 CONFIG_TENSOR_BYTES = 64
@@ -184,7 +185,9 @@ def _pooled(
 ) -> Usage:
     trace, out_shard = _run(p, source, shard, fresh, case.x.layout.is_dram)
     memory = source.memory(out_shard)
-    out = case.result(shape, DType.BF16, memory, PageLayout.ROW_MAJOR)
+    # Channels are padded inside the shards, so only the grid of the result can be wrong.
+    case.result((*shape[:-1], out_shard[1] * source.channels), DType.BF16, memory, PageLayout.ROW_MAJOR)
+    out = TensorSpec(shape, DType.BF16, TensorLayout(PageLayout.ROW_MAJOR, memory))
     requested = case.output
     if requested is not None and requested != memory:
         if requested.is_sharded:
