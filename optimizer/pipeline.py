@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import VerificationError
+from optimizer.errors import TimeLimitError, VerificationError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
 from optimizer.layouts.legal_op_configs import LegalConfigs, LegalOpConfigAnalysis
@@ -70,7 +70,7 @@ def optimize_file(
     source: Path | bytes, options: Options, progress: Progress | None = None, name: str | None = None
 ) -> OptimizedGraph:
     """Import a model (ONNX or JSON, by content), optimise it for `options.board`, verify it."""
-    stages = Stages(progress)
+    stages = Stages(progress, options.time_limit)
     device = DeviceSpec.load(options.board)
     with stages.run("import"):
         model = import_model(source, options, name)
@@ -85,7 +85,7 @@ def optimize(
     Raises InfeasibleError when an op cannot run even from DRAM, VerificationError when the finished plan
     fails its re-check, and InputError for options that do not fit the graph.
     """
-    return _optimize(model, device, options, Stages(progress))
+    return _optimize(model, device, options, Stages(progress, options.time_limit))
 
 
 def import_model(source: Path | bytes, options: Options, name: str | None = None) -> ImportedModel:
@@ -151,7 +151,9 @@ def prepare(
     pools = LegalTensorLayoutAnalysis(opmodel.device)
     with stages.run("legal-configs"), opmodel.stage("legal-configs"):
         legal = legal_configs(graph, pages, pools, pricer, options, overrides)
-    return PolicyInput(graph, legal, pools, pricer, options, dtypes, overrides.memreconfigs, stages.say)
+    return PolicyInput(
+        graph, legal, pools, pricer, options, dtypes, overrides.memreconfigs, stages.say, stages.time_is_up
+    )
 
 
 def _effective(options: Options) -> Options:
@@ -234,21 +236,34 @@ def _warnings(model: ImportedModel | Graph, plan: Plan) -> tuple[str, ...]:
     return (*imported, *plan.warnings)
 
 
+MUST_FINISH = ("import", "page-layouts", "scalar-dtypes", "legal-configs", "baseline", "policy")
+"""Stages that a run cannot do without: past the time limit, none of them is begun."""
+
+
 @dataclass
 class Stages:
-    """Announces stages and measures them."""
+    """Announces stages, measures them, and keeps the time limit."""
 
     progress: Progress | None
+    time_limit: float | None = None
+    _begun: float = field(default_factory=time.monotonic)
     _seconds: dict[str, float] = field(default_factory=dict)
     _current: str = STAGES[0]
 
     @contextmanager
     def run(self, stage: str) -> Iterator[None]:
+        if stage in MUST_FINISH and self.time_is_up():
+            raise TimeLimitError(
+                f"time limit of {self.time_limit:g} s reached before stage '{stage}': nothing to return"
+            )
         self._current = stage
         self.say("")
         start = time.perf_counter()
         yield
         self._seconds[stage] = time.perf_counter() - start
+
+    def time_is_up(self) -> bool:
+        return self.time_limit is not None and time.monotonic() - self._begun > self.time_limit
 
     def say(self, detail: str) -> None:
         if self.progress is not None:

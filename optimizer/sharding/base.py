@@ -35,6 +35,8 @@ class PolicyInput:
     forced_reshards: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Op id -> operand positions that the user wants resharded."""
     report: Report | None = None
+    time_is_up: Callable[[], bool] = bool
+    """Whether the run's time limit has passed; a policy then returns the best complete plan it has."""
 
     def say(self, line: str) -> None:
         """Pass a line of progress on, if anyone listens."""

@@ -122,6 +122,12 @@ class ChainOracle:
         value_id = self.ops[-1].outputs[0]
         return self._pricer.copy_ns(value_id, output, self._pricer.default_layout(self._problem.graph.value(value_id)))
 
+    def time_with(self, op: int, operand0: TensorLayout, config: int) -> int | None:
+        """Time of an op under a config with this operand 0; None if it does not accept that."""
+        candidate = self.candidates[op][config]
+        accepted = self._produces(op, self.operands(op, operand0), candidate)
+        return self._op_ns(op, operand0, config) if accepted else None
+
     # -- what the policy needs to write the answer down ----------------------------------------------
     def reshard_layout(self, op: int, layout_id: int) -> TensorLayout:
         """The layout behind an id of `reshards` or `external_reshards`, for operand 0 of an op."""

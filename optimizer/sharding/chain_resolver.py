@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.layouts.legal_op_configs import OpCandidate
+from optimizer.layouts.memory_config import TensorLayout
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chain_oracle import ChainOracle
 from optimizer.sharding.chain_replay import Clash, replay_chain
@@ -46,6 +46,7 @@ class ChainResolver:
         self._chain = chain
         self.oracle = ChainOracle(problem, chain.ops)
         self._shape: ChainProblem = self.oracle.chain_problem()
+        self._dram = dram
         self._dram_ns = sum(self._dram_op_ns(op_id, dram[op_id]) for op_id in chain.ops)
         self._adopted: Attempt | None = None
         self._objective = problem.options.chain_objective
@@ -153,6 +154,7 @@ class ChainResolver:
         """What `ttopt explain` says of one op of the chain."""
         assert self._adopted is not None
         op, solution = self.oracle.ops[i], self._adopted.solution
+        operand0 = self._adopted.choices[i].operand0
         live = list(indices_of(solution.live[i])) if solution.live else []
         others = [c for c in live if c != solution.configs[i]]
         others.sort(key=lambda c: (-self._shape.core_usage[i][c], self._shape.tie_key(i, c)))
@@ -160,13 +162,19 @@ class ChainResolver:
         common = [] if rejections is None else sorted(rejections.items(), key=lambda r: (-r[1], r[0]))
         return {
             "chosen": f"{self._objective} over {self._chain.id} ({len(self._chain.ops)} ops)",
+            "dram_time_ns": self._dram_op_ns(op.id, self._dram[op.id]),
             "legal_configs": len(self.oracle.candidates[i]),
             "compatible_configs": len(live),
-            "alternatives": [_shown(self.oracle.candidates[i][c]) for c in others[:SHOWN_ALTERNATIVES]],
+            "alternatives": [self._shown(i, c, operand0) for c in others[:SHOWN_ALTERNATIVES]],
             "excluded": [{"error": error, "count": count} for error, count in common[:SHOWN_REJECTIONS]],
         }
 
-
-def _shown(candidate: OpCandidate) -> dict[str, Any]:
-    config = None if candidate.config is None else candidate.config.to_json()
-    return {"layout": candidate.output.describe(), "cores": candidate.output.num_shard_cores, "config": config}
+    def _shown(self, i: int, config: int, operand0: TensorLayout) -> dict[str, Any]:
+        """An alternative, with its time if the op takes its present operand that way."""
+        candidate = self.oracle.candidates[i][config]
+        return {
+            "layout": candidate.output.describe(),
+            "cores": candidate.output.num_shard_cores,
+            "time_ns": self.oracle.time_with(i, operand0, config),
+            "config": None if candidate.config is None else candidate.config.to_json(),
+        }

@@ -25,6 +25,9 @@ from optimizer.sharding.l1_interleaved import L1InterleavedFallback
 from optimizer.sharding.schedule import depth_first_schedule
 from optimizer.solver.problem import ChainResult
 
+TIME_IS_UP = "the time limit was reached first"
+"""How the reason of a chain begins that was never looked at."""
+
 Observer = Callable[[L1Chain, ChainOracle, ChainResult], None]
 
 
@@ -45,6 +48,11 @@ class DFShardingPolicy:
         while pending:
             chain = pending.popleft()
             problem.say(f"{chain.id}: {len(chain.ops)} ops")
+            if problem.time_is_up():
+                chain.fail(f"{TIME_IS_UP} ({problem.options.time_limit:g} s)")
+                finished.append(chain)
+                decisions.update(_in_dram(chain, decisions))
+                continue
             resolver = ChainResolver(problem, chain, dram)
             solved = resolver.resolve()
             if self.observer is not None:
@@ -58,7 +66,9 @@ class DFShardingPolicy:
         if problem.options.l1_interleaved_fallback:
             L1InterleavedFallback(problem, schedule, decisions, finished).apply()
         warnings = [*_failures(finished), *_reshard_external_operands(problem, decisions)]
-        return Plan(schedule, decisions, tuple(c.record() for c in finished), warnings=tuple(warnings))
+        cut_off = any(c.reason is not None and c.reason.startswith(TIME_IS_UP) for c in finished)
+        status = "fallback" if cut_off else "feasible"
+        return Plan(schedule, decisions, tuple(c.record() for c in finished), (), tuple(warnings), status)
 
 
 def _parts(chain: L1Chain, cut: int) -> list[L1Chain]:
@@ -82,11 +92,16 @@ def _in_dram(chain: L1Chain, decisions: Mapping[str, OpDecision]) -> dict[str, O
 
 
 def _failures(chains: Sequence[L1Chain]) -> list[str]:
-    """One line for all chains that are no faster in L1, one for every other failure, naming its ops."""
-    slow = [c for c in chains if c.reason is not None and c.reason.startswith(NO_FASTER)]
-    lines = [f"{len(slow)} chain(s) stay in DRAM: {NO_FASTER} ({slow[0].id}, ...; see `chains`)"] if slow else []
+    """One line for all chains that share a general reason, one for every other failure, naming its ops."""
+    lines = []
+    general: list[L1Chain] = []
+    for text in (NO_FASTER, TIME_IS_UP):
+        alike = [c for c in chains if c.reason is not None and c.reason.startswith(text)]
+        general += alike
+        if alike:
+            lines.append(f"{len(alike)} chain(s) stay in DRAM: {text} ({alike[0].id}, ...; see `chains`)")
     for chain in chains:
-        if chain.reason is not None and chain not in slow:
+        if chain.reason is not None and chain not in general:
             shown = ", ".join(chain.ops[:3]) + (", ..." if len(chain.ops) > 3 else "")
             lines.append(f"{chain.id} ({shown}) is cut or stays in DRAM: {chain.reason}")
     return lines
