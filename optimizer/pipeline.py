@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from optimizer.device import DeviceSpec
 from optimizer.errors import TimeLimitError, VerificationError
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Graph
+from optimizer.ir.graph import Graph, Op
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.legal_op_configs import LegalConfigs, LegalOpConfigAnalysis
 from optimizer.layouts.legal_op_layouts import LegalOpLayoutAnalysis
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
-from optimizer.layouts.memory_config import PageLayout
+from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, PageLayout
 from optimizer.layouts.overrides import Overrides, parse_overrides
-from optimizer.layouts.page_layouts import AssignPageLayouts
+from optimizer.layouts.page_layouts import AssignPageLayouts, RowMajorTest
 from optimizer.layouts.scalar_dtypes import ScalarDataTypeAnalysis, apply_dtype_overrides
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
@@ -143,7 +144,9 @@ def prepare(
             graph, options.override_output_layout, options.override_conv2d_config, options.insert_memreconfig
         )
         graph = apply_dtype_overrides(graph, overrides)
-        pages = AssignPageLayouts().apply(graph)
+        pages = AssignPageLayouts(runs_row_major=_row_major_test(opmodel, options)).apply(graph)
+        if options.math_fidelity is not None:
+            set_math_fidelity(graph, options.math_fidelity)
     with stages.run("scalar-dtypes"):
         dtypes = ScalarDataTypeAnalysis().apply(graph)
     limit_bytes = opmodel.device.l1_limit_bytes(options.l1_small_bytes, options.tensor_l1_usage_cap)
@@ -159,6 +162,25 @@ def prepare(
 def _effective(options: Options) -> Options:
     """Below optimization level 2 nothing is sharded, so the policy is `dram`."""
     return options if options.optimization_level == 2 else replace(options, policy="dram")
+
+
+def _row_major_test(opmodel: CachedOpModel, options: Options) -> RowMajorTest | None:
+    """Asks the OpModel whether an op runs on row-major DRAM operands; None unless the option is on."""
+
+    def runs_row_major(graph: Graph, op: Op) -> bool:
+        operands = [DRAM_ROW_MAJOR] * len(op.inputs)
+        pricer = OpPricer(graph, {}, opmodel, opmodel.device.cb_limit_bytes)
+        answer = pricer.constraints(op, operands, None, DRAM_ROW_MAJOR.memory)
+        return answer.valid and all(t.layout == DRAM_ROW_MAJOR for t in answer.outputs)
+
+    return runs_row_major if options.row_major_enabled else None
+
+
+def set_math_fidelity(graph: Graph, math_fidelity: str) -> None:
+    """Give every op that has a math fidelity (matmuls and convs) the user's."""
+    for op in graph.run_ops():
+        if "math_fidelity" in opdef(op.op).attrs:
+            graph.replace_op(op.with_attrs(math_fidelity=math_fidelity))
 
 
 def legal_configs(

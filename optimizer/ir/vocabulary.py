@@ -160,7 +160,7 @@ def _eltwise_rows() -> None:
 
 
 def _matmul_and_conv_rows() -> None:
-    transposes = {"transpose_a": False, "transpose_b": False, "activation": None}
+    transposes = {"transpose_a": False, "transpose_b": False, "activation": None, "math_fidelity": None}
     _row(
         "matmul",
         CostClass.MATMUL,
@@ -190,7 +190,8 @@ def _matmul_and_conv_rows() -> None:
         "padding": (0, 0, 0, 0),
         "dilation": (1, 1),
     }
-    conv = {**window, "in_channels": REQUIRED, "out_channels": REQUIRED, "groups": 1, "activation": None}
+    channels = {"in_channels": REQUIRED, "out_channels": REQUIRED, "groups": 1}
+    conv = {**window, **channels, "activation": None, "math_fidelity": None}
     pages = (Page.ANY, Page.HOST, Page.HOST)
     _row(
         "conv2d",

@@ -6,14 +6,19 @@ configs only. Conversions are ordinary `ttnn.to_layout` ops; on weights they run
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
-from optimizer.ir.opdef import OpDef, Page
+from optimizer.ir.opdef import CostClass, OpDef, Page
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import PageLayout
 
 _FIXED = {Page.TILE: PageLayout.TILE, Page.ROW_MAJOR: PageLayout.ROW_MAJOR}
+
+
+RowMajorTest = Callable[[Graph, Op], bool]
+"""Whether an op that normally works on tiles also runs on row-major operands and gives a row-major result."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,8 @@ class AssignPageLayouts:
     """Inserts `ttnn.to_layout` where an operand's page layout is not what its op takes."""
 
     name: str = "page-layouts"
+    runs_row_major: RowMajorTest | None = None
+    """With it, elementwise ops whose operands are all row-major stay row-major (option `row_major_enabled`)."""
 
     def apply(self, graph: Graph) -> dict[str, PageLayout]:
         """Edits the graph in place and returns the page layout of every value."""
@@ -31,6 +38,9 @@ class AssignPageLayouts:
         copies: dict[tuple[str, PageLayout], str] = {}
         for op in list(graph.ops()):
             row = opdef(op.op)
+            if self._stays_row_major(graph, pages, op, row):
+                pages.update(dict.fromkeys(op.outputs, PageLayout.ROW_MAJOR))
+                continue
             inputs = tuple(self._operand(graph, pages, copies, op, row, k) for k in range(len(op.inputs)))
             if inputs != op.inputs:
                 graph.replace_op(replace(op, inputs=inputs))
@@ -38,6 +48,11 @@ class AssignPageLayouts:
                 pages[output] = self._result_page(op, row, pages)
         graph.sort()
         return pages
+
+    def _stays_row_major(self, graph: Graph, pages: dict[str, PageLayout], op: Op, row: OpDef) -> bool:
+        if self.runs_row_major is None or row.cost_class is not CostClass.ELTWISE or not op.inputs:
+            return False
+        return all(pages[v] is PageLayout.ROW_MAJOR for v in op.inputs) and self.runs_row_major(graph, op)
 
     @staticmethod
     def _source_page(graph: Graph, value: Value) -> PageLayout:

@@ -24,9 +24,7 @@ def graph() -> Graph:
 def test_parts_come_in_any_order_and_subset() -> None:
     parsed = parse_overrides(graph(), "op_a=bf16:tile:block_sharded:l1:2x4,layer/add=dram", "", "")
     assert parsed.output_layouts == {
-        "op_a": LayoutOverride(
-            (2, 4), BufferType.L1, TensorMemoryLayout.BLOCK_SHARDED, PageLayout.TILE, DType.BF16
-        ),
+        "op_a": LayoutOverride((2, 4), BufferType.L1, TensorMemoryLayout.BLOCK_SHARDED, PageLayout.TILE, DType.BF16),
         "op_b": LayoutOverride(buffer_type=BufferType.DRAM),
     }
 
