@@ -110,20 +110,24 @@ def _fold_loop(proto: onnx.ModelProto) -> ir.Model:
             warnings.simplefilter("ignore")
             model = ir.from_proto(proto)
             common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
-            for _ in range(5):
-                model = infer_symbolic_shapes(model)
-                result = fold_constants(
-                    model,
-                    onnx_shape_inference=False,
-                    input_size_limit=FOLD_LIMIT,
-                    output_size_limit=FOLD_LIMIT,
-                    should_fold=_should_fold,
-                )
-                _drop_identities(model)
-                common.RemoveUnusedNodesPass()(model)
-                if not result.modified:
+            # onnx's own inference, node by node, is slower but knows the ops of old opsets
+            for with_onnx in (False, True):
+                for _ in range(5):
+                    model = infer_symbolic_shapes(model)
+                    result = fold_constants(
+                        model,
+                        onnx_shape_inference=with_onnx,
+                        input_size_limit=FOLD_LIMIT,
+                        output_size_limit=FOLD_LIMIT,
+                        should_fold=_should_fold,
+                    )
+                    _drop_identities(model)
+                    common.RemoveUnusedNodesPass()(model)
+                    if not result.modified:
+                        break
+                folded: ir.Model = infer_symbolic_shapes(model)
+                if not _unresolved(folded):
                     break
-            folded: ir.Model = infer_symbolic_shapes(model)
             return folded
     except LIBRARY_ERRORS as error:
         raise GraphError(f"the model is inconsistent: {_first_line(error)}") from error
@@ -386,8 +390,21 @@ def is_causal_mask(array: Any) -> bool:
     return bool(np.array_equal(mask, np.tri(mask.shape[0], dtype=bool)))
 
 
+def _unresolved(model: ir.Model) -> list[str]:
+    """Nodes with an output, used by anything, whose shape or type is not known."""
+    found: list[str] = []
+    for node in model.graph:
+        for value in node.outputs:
+            if not value.name or not (value.uses() or value.is_graph_output()):
+                continue
+            static = value.shape is not None and all(isinstance(d, int) for d in value.shape)
+            if not static or value.dtype is None:
+                found.append(f"{node.op_type} '{node.name or value.name}' -> {value.shape or 'unknown shape'}")
+                break
+    return found
+
+
 def _check_resolved(model: ir.Model) -> None:
-    unresolved: list[str] = []
     for node in model.graph:
         if node.op_type in CONTROL_FLOW:
             raise GraphError(
@@ -395,13 +412,7 @@ def _check_resolved(model: ir.Model) -> None:
                 "export the model with the control flow unrolled or removed",
                 node=node.name or node.outputs[0].name,
             )
-        for value in node.outputs:
-            if not value.name or not (value.uses() or value.is_graph_output()):
-                continue
-            static = value.shape is not None and all(isinstance(d, int) for d in value.shape)
-            if not static or value.dtype is None:
-                unresolved.append(f"{node.op_type} '{node.name or value.name}' -> {value.shape or 'unknown shape'}")
-                break
+    unresolved = _unresolved(model)
     if unresolved:
         shown = "; ".join(unresolved[:3]) + (f"; and {len(unresolved) - 3} more" if len(unresolved) > 3 else "")
         raise ShapeError(

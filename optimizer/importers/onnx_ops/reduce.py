@@ -72,14 +72,6 @@ def cum_sum(ctx: Lowering) -> str:
     return ctx.emit("cumsum", ctx.x(0), dim=int(ctx.need_const(1, "axis").reshape(-1)[0]))
 
 
-def hardmax(ctx: Lowering) -> str:
-    if ctx.opset < 13:
-        raise NotMappedError("Hardmax before opset 13")
-    axis = int(ctx.attr("axis", -1))
-    peak = ctx.emit("max", ctx.x(0), dim=(axis,), keepdim=True)
-    return ctx.emit("eq", ctx.x(0), peak)
-
-
 _R: Callable[..., NodeMapping] = reduction
 
 OPS: dict[str, NodeMapping] = {

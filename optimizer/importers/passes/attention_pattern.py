@@ -97,7 +97,10 @@ class Attention:
         if scores is None or output is None:
             return 0
         root, guard = output
-        return self._rewrite(graph, softmax, scores, root, guard, (*(1,) * (4 - len(shape)), *shape))
+        # masks may be added where batch and heads are apart although the softmax sees them merged
+        apart = [s for op in scores.ops if len(s := graph.value(op.outputs[0]).shape) == 4]
+        full = apart[0] if apart else (*(1,) * (4 - len(shape)), *shape)
+        return self._rewrite(graph, softmax, scores, root, guard, full)
 
     def _scores(self, graph: Graph, softmax: Op) -> Scores | None:
         """Walk from the softmax's operand down to the product of queries and keys."""
@@ -195,7 +198,7 @@ class Attention:
             return 0
         if any(prod(graph.value(t).shape) != b * h * n * d for t, n in ((q, sq), (k, sk), (v, sk))):
             return 0
-        if len(scores.masks) > 2 or any(len(graph.value(m).shape) > 4 for m in scores.masks):
+        if len(scores.masks) > 2 or not all(_covers(graph.value(m).shape, full) for m in scores.masks):
             return 0
         named = replace(root, origin=origins([product, *reversed(scores.ops), softmax, *guard, root]))
         scale = scores.scale * _strip_scale(graph, q, product) * _strip_scale(graph, k, product)
@@ -243,7 +246,7 @@ class Attention:
         chosen = op.op == "ttnn.where" and len(op.inputs) == 1 and op.attrs.get("x") == 0
         if not chosen or float(op.attrs.get("y") or 0.0) > MASKED:  # type: ignore[arg-type]
             return False
-        condition = graph.value(op.inputs[0])
+        condition = graph.value(_before_reshapes(graph, op.inputs[0]))
         known = condition.id in self.causal or _causal_data(graph, condition.id, boolean=True)
         return known and prod(condition.shape[:-2]) == 1
 
@@ -260,11 +263,26 @@ def _lift(shape: Shape, full: Shape) -> Shape:
     return (*(1,) * (4 - len(shape)), *shape)
 
 
+def _covers(shape: Shape, full: Shape) -> bool:
+    """Whether a mask broadcasts to the scores."""
+    if len(shape) > 4:
+        return False
+    return all(m in (1, s) for m, s in zip(_lift(shape, full), full, strict=True))
+
+
 def _explicit(graph: Graph, like: Op, mask: str, full: Shape) -> str:
     """TTNN wants a mask with both sequence dims spelled out."""
     shape = graph.value(mask).shape
     repeats = (1, 1, full[2] // shape[2], full[3] // shape[3])
     return mask if set(repeats) == {1} else emit(graph, like, "repeat", [mask], {"repeats": repeats})
+
+
+def _before_reshapes(graph: Graph, value_id: str) -> str:
+    op = produced_by(graph, value_id, "reshape")
+    while op is not None:
+        value_id = op.inputs[0]
+        op = produced_by(graph, value_id, "reshape")
+    return value_id
 
 
 def _causal_data(graph: Graph, value_id: str, *, boolean: bool) -> bool:

@@ -48,6 +48,9 @@ class PadIntoWindow:
         own = op.attr("padding")
         if op.op == "nchw.avg_pool2d" and any(own):
             return 0
+        kernel = op.attr("kernel_size")
+        if op.op != "nchw.conv2d" and any(2 * max(pairs[i + 2]) > kernel[i] for i in range(2)):
+            return 0  # TTNN's pools take at most half a window of padding
         padding = (own[0] + pairs[2][0], own[1] + pairs[2][1], own[2] + pairs[3][0], own[3] + pairs[3][1])
         attrs = {**op.attrs, "padding": padding}
         if op.op == "nchw.avg_pool2d":

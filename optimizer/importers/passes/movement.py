@@ -154,7 +154,8 @@ def _with_ones(shape: Shape, target: Shape, order: list[int]) -> Shape | None:
         return None
     big, ones = iter(order), iter([i for i, s in enumerate(shape) if s == 1])
     dims = [next(ones if size == 1 else big, -1) for size in target]
-    return None if -1 in dims else tuple(dims)
+    fits = all(d >= 0 and shape[d] == size for d, size in zip(dims, target, strict=True))
+    return tuple(dims) if fits else None
 
 
 @dataclass(frozen=True)
