@@ -6,7 +6,8 @@ from typing import Any
 
 from fastapi import Response
 
-from optimizer.export.schema import AnnotatedGraph, InputGraph
+from optimizer.export.schema import AnnotatedGraph
+from optimizer.importers.json_graph import GraphDocument
 from optimizer.option_text import OptionInfo, option_infos
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -55,7 +56,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 
 
 def _graph_schema() -> dict[str, Any]:
-    return _inlined(InputGraph.model_json_schema())
+    return _inlined(GraphDocument.model_json_schema(by_alias=True))
 
 
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:

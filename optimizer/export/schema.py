@@ -14,52 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from optimizer.errors import FormatError
 from optimizer.export.annotated_json import FILE_NAME
+from optimizer.importers.json_graph import GraphDocument
 
 DTypeName = Literal["f32", "bf16", "bfp8_b", "bfp4_b", "u32", "i32", "u16", "u8"]
 Kind = Literal["input", "parameter", "constant", "activation"]
 Number = int | float | bool
-Size = int
 
 
 class Record(BaseModel):
     model_config = ConfigDict(extra="ignore", populate_by_name=True)
-
-
-class InputValue(Record):
-    """One tensor of a graph."""
-
-    shape: list[Size] = Field(description="static sizes")
-    dtype: DTypeName
-    kind: Kind = Field(description="`input`: fed on every run; `parameter`: a weight; `constant`: has `data`")
-    data: list[Number] | None = Field(None, description="elements of a constant in row-major order")
-
-
-class InputOp(Record):
-    """One operation; producers come before consumers or in any order."""
-
-    id: str
-    op: str = Field(description="TTNN name, e.g. `ttnn.matmul`; a name without meaning to ttopt stays in DRAM")
-    inputs: list[str] = Field(description="ids of the values it reads")
-    outputs: list[str] = Field(description="ids of the values it computes")
-    attrs: dict[str, Any] = Field(default_factory=dict)
-    name: str = Field("", description="what overrides and `explain` may call it")
-    origin: list[str] = Field(default_factory=list, description="names of the foreign nodes it computes")
-
-
-class InputModel(Record):
-    """Name and interface of the graph."""
-
-    name: str = "graph"
-    inputs: list[str] = Field(description="ids of the values fed by the caller, in call order")
-    outputs: list[str] = Field(description="ids of the values returned, in return order")
-
-
-class InputGraph(Record):
-    """A graph to optimize (`ttopt optimize graph.json`, `POST /v1/optimize`)."""
-
-    model: InputModel
-    values: dict[str, InputValue] = Field(description="every tensor by id")
-    ops: list[InputOp]
 
 
 class Layout(Record):
@@ -74,9 +37,13 @@ class Layout(Record):
     orientation: Literal["row_major", "col_major"] | None = None
 
 
-class Value(InputValue):
+class Value(Record):
     """One tensor and its layout."""
 
+    shape: list[int] = Field(description="static sizes")
+    dtype: DTypeName
+    kind: Kind = Field(description="`input`: fed on every run; `parameter`: a weight; `constant`: has `data`")
+    data: list[Number] | None = Field(None, description="elements of a constant in row-major order")
     layout: Layout | None
 
 
@@ -103,9 +70,16 @@ class MemoryConfigArgument(Record):
     orientation: str | None
 
 
-class PlacedOp(InputOp):
+class PlacedOp(Record):
     """One operation with its decision: what verifying and pricing need."""
 
+    id: str
+    op: str = Field(description="TTNN name, e.g. `ttnn.matmul`; a name without meaning to ttopt stays in DRAM")
+    name: str = Field("", description="what overrides and `explain` may call it")
+    origin: list[str] = Field(default_factory=list, description="names of the foreign nodes it computes")
+    inputs: list[str] = Field(description="ids of the values it reads")
+    outputs: list[str] = Field(description="ids of the values it computes")
+    attrs: dict[str, Any] = Field(default_factory=dict)
     config: dict[str, Any] | None = Field(None, description="op configuration, tagged by `kind`; null: TTNN's default")
     memory_config_argument: MemoryConfigArgument | None = Field(None, description="null: the argument is not passed")
     role: Literal["compute", "reshard", "spill", "load", "layout", "view", "host"] = "compute"
@@ -172,10 +146,13 @@ class Summary(Record):
     warnings: list[str]
 
 
-class ResultModel(InputModel):
+class ResultModel(Record):
     """The model the result came from."""
 
+    name: str = "graph"
     sha256: str | None = None
+    inputs: list[str] = Field(description="ids of the values fed by the caller, in call order")
+    outputs: list[str] = Field(description="ids of the values returned, in return order")
 
 
 class PlacedGraph(Record):
@@ -200,11 +177,14 @@ class AnnotatedGraph(PlacedGraph):
     timings: dict[str, Any] = Field(description="the only part that differs between two runs of the same input")
 
 
-SCHEMAS: dict[str, type[Record]] = {"graph.schema.json": InputGraph, "annotated-graph.schema.json": AnnotatedGraph}
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "graph.schema.json": GraphDocument,
+    "annotated-graph.schema.json": AnnotatedGraph,
+}
 """File name in `docs/` -> model."""
 
 
-def schema_text(model: type[Record]) -> str:
+def schema_text(model: type[BaseModel]) -> str:
     record = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema(by_alias=True)}
     return json.dumps(record, indent=1) + "\n"
 
