@@ -104,7 +104,8 @@ def _drop_unused_data(graph: Graph) -> None:
     """Every value is read, written or an input; anything else would only confuse a reader."""
     if not graph.outputs:
         raise GraphError("the graph has no outputs")
-    for value_id in [v for v in graph.values if graph.use_count(v) == 0]:
+    outputs = set(graph.outputs)
+    for value_id in [v for v in graph.values if graph.consumer_count(v) == 0 and v not in outputs]:
         produced = graph.producer(value_id) is not None
         if not produced and value_id not in graph.inputs:
             del graph.values[value_id]

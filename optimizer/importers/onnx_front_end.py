@@ -92,6 +92,9 @@ def fold(proto: onnx.ModelProto, input_shapes: Mapping[str, tuple[int, ...]], li
     _drop_stated_shapes(proto)
     _bind_inputs(proto.graph, input_shapes)
     _check_sizes(proto.graph, limits)
+    for node in proto.graph.node:
+        if node.op_type in CONTROL_FLOW and node.op_type != "If":  # an If on a constant folds away
+            raise _control_flow(node.op_type, node.name or next(iter(node.output), "?"))
     initializers = frozenset(t.name for t in proto.graph.initializer)
     parameters, causal = _promote_weights(proto.graph)
     model = _fold_loop(proto)
@@ -102,13 +105,13 @@ def fold(proto: onnx.ModelProto, input_shapes: Mapping[str, tuple[int, ...]], li
 def _fold_loop(proto: onnx.ModelProto) -> ir.Model:
     import onnx_ir as ir
     import onnx_ir.passes.common as common
-    from onnx_shape_inference import infer_symbolic_shapes
+    from onnx_shape_inference import ShapeInferenceError, infer_symbolic_shapes
     from onnxscript.optimizer import fold_constants
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = ir.from_proto(proto)
+            model: ir.Model = ir.from_proto(proto)
             common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
             # onnx's own inference, node by node, is slower but knows the ops of old opsets
             for with_onnx in (False, True):
@@ -125,10 +128,13 @@ def _fold_loop(proto: onnx.ModelProto) -> ir.Model:
                     common.RemoveUnusedNodesPass()(model)
                     if not result.modified:
                         break
-                folded: ir.Model = infer_symbolic_shapes(model)
-                if not _unresolved(folded):
+                else:
+                    model = infer_symbolic_shapes(model)
+                if not _unresolved(model):
                     break
-            return folded
+            return model
+    except ShapeInferenceError as error:
+        raise ShapeError(f"shapes do not fit: {_first_line(error)}", node=error.node_name) from error
     except LIBRARY_ERRORS as error:
         raise GraphError(f"the model is inconsistent: {_first_line(error)}") from error
 
@@ -404,14 +410,18 @@ def _unresolved(model: ir.Model) -> list[str]:
     return found
 
 
+def _control_flow(op_type: str, name: str) -> GraphError:
+    return GraphError(
+        f"{op_type} '{name}' cannot be represented: what runs depends on run-time values; "
+        "export the model with the control flow unrolled or removed",
+        node=name,
+    )
+
+
 def _check_resolved(model: ir.Model) -> None:
     for node in model.graph:
         if node.op_type in CONTROL_FLOW:
-            raise GraphError(
-                f"{node.op_type} cannot be represented: its body depends on run-time values; "
-                "export the model with the control flow unrolled or removed",
-                node=node.name or node.outputs[0].name,
-            )
+            raise _control_flow(node.op_type, node.name or node.outputs[0].name or "?")
     unresolved = _unresolved(model)
     if unresolved:
         shown = "; ".join(unresolved[:3]) + (f"; and {len(unresolved) - 3} more" if len(unresolved) > 3 else "")

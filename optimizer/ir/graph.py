@@ -127,6 +127,10 @@ class Graph:
         """Distinct ops that read a value, in insertion order."""
         return tuple(self._ops[op_id] for op_id in self._consumers.get(value_id, ()))
 
+    def consumer_count(self, value_id: str) -> int:
+        """Number of distinct ops that read a value, in constant time."""
+        return len(self._consumers.get(value_id, ()))
+
     def use_count(self, value_id: str) -> int:
         """Number of operand positions plus graph outputs that read a value."""
         reads = sum(op.inputs.count(value_id) for op in self.consumers(value_id))

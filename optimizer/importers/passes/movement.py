@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import prod
 from typing import ClassVar
 
-from optimizer.importers.passes.rewriting import Shape, drop_dead, finish, is_static, only_use, origins
+from optimizer.importers.passes.rewriting import Shape, drop_dead, finish, is_read, is_static, only_use, origins
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 
 Step = tuple[str, Shape]
@@ -227,7 +227,7 @@ def _replace(graph: Graph, source: str, chain: Sequence[Op], steps: Sequence[Ste
     value = graph.value(out)
     graph.remove_op(last.id)
     for op in reversed(chain[:-1]):
-        if any(graph.use_count(v) for v in op.outputs):
+        if any(is_read(graph, v) for v in op.outputs):
             break
         graph.remove_op(op.id)
     for index, (kind, argument) in enumerate(steps):

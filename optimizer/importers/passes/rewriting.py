@@ -32,8 +32,15 @@ def is_scalar_op(op: Op, *names: str) -> bool:
 
 def only_use(graph: Graph, value_id: str) -> Op | None:
     """The op that reads a value, if it is read exactly once and is no graph output."""
-    consumers = graph.consumers(value_id)
-    return consumers[0] if len(consumers) == 1 and graph.use_count(value_id) == 1 else None
+    if graph.consumer_count(value_id) != 1 or value_id in graph.outputs:
+        return None
+    op = graph.consumers(value_id)[0]
+    return op if op.inputs.count(value_id) == 1 else None
+
+
+def is_read(graph: Graph, value_id: str) -> bool:
+    """Whether any op reads a value or the graph returns it."""
+    return graph.consumer_count(value_id) > 0 or value_id in graph.outputs
 
 
 def close(a: float, b: float, tolerance: float = 1e-3) -> bool:
@@ -87,7 +94,7 @@ def fuse(graph: Graph, root: Op, main: Op, name: str, inputs: Sequence[str], att
     absorbed_origin = origins([*absorbed, main, root])
     at = root.id
     graph.remove_op(root.id)
-    keep_main = main.id != root.id and any(graph.use_count(v) for v in main.outputs)
+    keep_main = main.id != root.id and any(is_read(graph, v) for v in main.outputs)
     if main.id != root.id and not keep_main:
         graph.remove_op(main.id)
     op_id = graph.fresh_id(main.id) if keep_main else main.id
@@ -107,7 +114,7 @@ def drop_dead(graph: Graph, op_ids: Iterable[str]) -> None:
         if not graph.has_op(op_id):
             continue
         op = graph.op(op_id)
-        if any(graph.use_count(v) for v in op.outputs):
+        if any(is_read(graph, v) for v in op.outputs):
             continue
         feeders = [p.id for v in op.inputs if (p := graph.producer(v)) is not None]
         graph.remove_op(op_id)

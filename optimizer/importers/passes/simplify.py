@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from optimizer.importers.passes.rewriting import drop_dead, finish, fuse, is_scalar_op, only_use, produced_by
+from optimizer.importers.passes.rewriting import drop_dead, finish, fuse, is_scalar_op, only_use, origins, produced_by
 from optimizer.ir.graph import Graph, Op
 
 
@@ -78,6 +78,7 @@ class CommonSubexpressions:
 
     def apply(self, graph: Graph) -> int:
         seen: dict[tuple[object, ...], Op] = {}
+        merged: dict[str, list[Op]] = {}
         rewrites = 0
         returned = set(graph.outputs)
         for op in graph.ops():
@@ -90,9 +91,10 @@ class CommonSubexpressions:
                 continue
             for old, new in zip(op.outputs, first.outputs, strict=True):
                 graph.replace_uses(old, new)
-            kept = graph.op(first.id)
-            merged = tuple(dict.fromkeys([*kept.origin, *op.origin]))
-            graph.replace_op(replace(kept, origin=merged))
+            merged.setdefault(first.id, []).append(op)
             graph.remove_op(op.id)
             rewrites += 1
+        for op_id, others in merged.items():
+            kept = graph.op(op_id)
+            graph.replace_op(replace(kept, origin=origins([kept, *others])))
         return finish(graph, rewrites)
