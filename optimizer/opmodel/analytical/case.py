@@ -49,6 +49,12 @@ class Usage:
     peak: int | None = None
     """Peak of circular buffers plus tensors; None: `cb + l1`."""
     cores: int = 1
+    block: tuple[int, int] | None = None
+    """Output tiles (rows, columns) that one core of a matmul computes at a time."""
+    blocks: int = 1
+    """Such blocks per core."""
+    view: bool = False
+    """Nothing runs: the result is another reading of operand 0."""
     room: int | None = None
     """Bytes that must be free beside the operands, where that is less than `peak` because buffers counted
     together never coexist on a core; None: `peak`."""

@@ -17,7 +17,7 @@ from optimizer.layouts.op_config import (
     MatmulMultiCoreReuseProgramConfig,
     OpConfig,
 )
-from optimizer.layouts.tiling import TILE, padded_shape
+from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
 from optimizer.opmodel.analytical.generic import result_shapes
 from optimizer.opmodel.analytical.matmul_auto import Plan, Problem, check_choice, choose
@@ -151,16 +151,29 @@ def matmul(case: Case) -> Usage:
     return _usage(case, plan, problem, out, sizes, bias if separate else None, bool(activation) and not core_grid)
 
 
+def _blocks(plan: Plan, problem: Problem, cores: int) -> tuple[tuple[int, int], int]:
+    """(output tiles of one core's block, blocks of one core)."""
+    if plan.kind == "multi_core":
+        return ((1, 1), ceil_div(problem.m_total * problem.nt, cores))
+    block = (plan.per_core_m, plan.per_core_n)
+    if plan.kind == "reuse":
+        count = ceil_div(problem.m_total, plan.per_core_m) * ceil_div(problem.nt, plan.per_core_n)
+        return (block, ceil_div(count, cores))
+    return (block, 1 if plan.fuse_batch else max(1, problem.m_total // problem.mt))
+
+
 def _usage(
     case: Case, plan: Plan, problem: Problem, out: TensorSpec, sizes: Buffers, bias: TensorSpec | None, unary: bool
 ) -> Usage:
     """Adds the eltwise programs that follow when bias or activation is not fused."""
     size = case.l1(out)
     cores = matmul_cores(plan, problem)
+    block, blocks = _blocks(plan, problem, cores)
     if plan.kind == "multi_core" and case.attrs.get("transpose_b"):
         size += case.l1(case.inputs[1])  # B is transposed by an op of its own
     if bias is None and not unary and size == case.l1(out):
-        return Usage((out,), cb=sizes.total, cores=cores, room=sizes.total - sizes.sender + size)
+        room = sizes.total - sizes.sender + size
+        return Usage((out,), cb=sizes.total, cores=cores, block=block, blocks=blocks, room=room)
     tile = out.dtype.tile_bytes
     trace = Trace()
     trace.allocate(size)
@@ -173,4 +186,7 @@ def _usage(
     if unary:
         trace.allocate(size)
         trace.run(0 if out.layout.is_sharded and out.layout.is_l1 else 4 * tile, dataflow=True)
-    return Usage((out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=cores, room=trace.room)
+    return Usage(
+        (out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=cores, block=block,
+        blocks=blocks, room=trace.room,
+    )  # fmt: skip

@@ -26,7 +26,7 @@ def unsqueeze(case: Case) -> Usage:
     shape = list(x.shape)
     shape.insert(dim % (len(shape) + 1), 1)
     out = case.result(tuple(shape), x.dtype, x.layout.memory, x.layout.page_layout)
-    return Usage((out,), cb=0, cores=1)
+    return Usage((out,), cb=0, cores=1, view=True)
 
 
 def permute(case: Case) -> Usage:

@@ -1,0 +1,94 @@
+"""Streams of questions to a backend: rows of a file in, answers out (`ttopt opmodel query` and `time`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from optimizer.device import DeviceSpec
+from optimizer.errors import FormatError, OptionError, TtoptError
+from optimizer.opmodel import registry
+from optimizer.opmodel.base import OpModel
+from optimizer.opmodel.rows import answer_to_row, query_from_row
+
+DEFAULT_BOARD = "n150"
+L1_SMALL_BYTES = 32768
+"""What rows that do not say assume: the tables were recorded so."""
+
+
+class _Backends:
+    """One backend per (board, l1_small) that the rows name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._made: dict[tuple[str, int], OpModel] = {}
+
+    def get(self, board: str, l1_small: int) -> OpModel:
+        made = self._made.get((board, l1_small))
+        if made is None:
+            made = registry.create(self.name, DeviceSpec.preset(board), l1_small)
+            self._made[board, l1_small] = made
+        return made
+
+
+def query_rows(rows: Iterable[Mapping[str, Any]], opmodel: str = "analytical") -> Iterator[dict[str, Any]]:
+    """The contract's answer per row: `{id, valid, kind, error, out_mem, peak_cb, peak_l1, peak_total}`.
+
+    What a row records of tt-metal's answer is not read. A row that cannot be read raises FormatError naming
+    its number and id.
+    """
+    backends = _Backends(opmodel)
+    for number, row in enumerate(rows, start=1):
+        place = _place(row, number)
+        model = _of_row(backends, row, place)
+        query = query_from_row(row, place)
+        yield answer_to_row(row.get("id", number), model.constraints(query))
+
+
+def _place(row: Mapping[str, Any], number: int) -> str:
+    return f"row {number} (id {row['id']})" if "id" in row else f"row {number}"
+
+
+def _of_row(backends: _Backends, row: Mapping[str, Any], place: str) -> OpModel:
+    board, small = row.get("board", DEFAULT_BOARD), row.get("l1_small", L1_SMALL_BYTES)
+    if not isinstance(board, str):
+        raise FormatError(f"'board' must be a name, got {board!r}", node=place)
+    if not isinstance(small, int) or isinstance(small, bool) or small < 0:
+        raise FormatError(f"'l1_small' must be a count of bytes, got {small!r}", node=place)
+    return backends.get(board, small)
+
+
+def time_rows(rows: Iterable[Mapping[str, str]], opmodel: str = "analytical") -> Iterator[dict[str, Any]]:
+    """`{id, predicted_ns}` per row of the measured-times schema; measured columns are not read."""
+    if opmodel != "analytical":
+        raise OptionError(f"backend '{opmodel}' predicts no times for rows of device ops; use 'analytical'")
+    from optimizer.opmodel.analytical.calibration import row_work
+    from optimizer.opmodel.analytical.timing import Timing
+
+    timings: dict[tuple[str, int], Timing] = {}
+    for number, row in enumerate(rows, start=1):
+        place = _place(row, number)
+        try:
+            key = _clock(row)
+            if key not in timings:
+                timings[key] = Timing(*key)
+            predicted, _ = timings[key].time(row_work(row))
+        except TtoptError as error:
+            raise FormatError(error.message, node=place) from error
+        yield {"id": row.get("id", str(number)), "predicted_ns": predicted}
+
+
+def _clock(row: Mapping[str, str]) -> tuple[str, int]:
+    """(architecture, clock) of a row."""
+    arch = row.get("arch") or ""
+    boards = {"wormhole_b0": "n150", "blackhole": "p150"}
+    if arch not in boards:
+        raise FormatError(f"column 'arch' must be one of {', '.join(boards)}, got {arch!r}")
+    text = row.get("clock_mhz") or str(DeviceSpec.preset(boards[arch]).clock_mhz)
+    try:
+        clock = int(float(text))
+    except ValueError as error:
+        raise FormatError(f"column 'clock_mhz' must be a number, got {text!r}") from error
+    if clock <= 0:
+        raise FormatError(f"column 'clock_mhz' must be positive, got {clock}")
+    return (arch, clock)
