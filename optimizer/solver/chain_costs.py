@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from optimizer.errors import LimitError, StateError
 from optimizer.solver.bitset import contains, full_mask, indices_of
-from optimizer.solver.materialise import EdgeTable, EntryTable, MaterialisedChain
+from optimizer.solver.materialise import EdgeTable, EntryTable, MaterialisedChain, Matrix
 from optimizer.solver.problem import ChainSolution, ReshardOption, SolveStats, SolveStatus, choose_reshard
 
 Costs = NDArray[np.int64]
@@ -58,6 +58,8 @@ def chain_costs(chain: MaterialisedChain, objective: ChainObjective) -> ChainCos
     problem = chain.problem
     cores_unit = 1 + sum(max(row, default=0) for row in problem.core_usage)
     scale = cores_unit if objective is ChainObjective.TIME else 0
+    if _total_magnitude(chain) * scale + cores_unit >= MAX_COST:
+        raise LimitError("the chain's times and cores are too large to be compared in one integer", limit=MAX_COST)
     nodes = [_node_costs(chain, op, scale) for op in range(problem.num_ops)]
     for op, entry in zip(problem.entries, chain.entries, strict=True):
         best = np.full(problem.config_counts[op], INFEASIBLE, dtype=np.int64)
@@ -71,8 +73,6 @@ def chain_costs(chain: MaterialisedChain, objective: ChainObjective) -> ChainCos
         _edge_costs(table, problem.config_counts[edge.consumer], scale)
         for edge, table in zip(problem.edges, chain.edges, strict=True)
     ]
-    if sum(_magnitude(costs) for costs in (*nodes, *edges)) >= MAX_COST:
-        raise LimitError("the chain's times and cores are too large to be compared in one integer", limit=MAX_COST)
     return ChainCosts(objective, cores_unit, tuple(nodes), tuple(edges))
 
 
@@ -110,9 +110,15 @@ def add_costs(first: Costs, second: Costs) -> Costs:
     return np.where(total > MAX_COST, INFEASIBLE, total)
 
 
-def _magnitude(costs: Costs) -> int:
-    finite = costs[costs != INFEASIBLE]
-    return int(np.abs(finite).max()) if finite.size else 0
+def _total_magnitude(chain: MaterialisedChain) -> int:
+    """No choice's time exceeds this, in either direction."""
+    problem = chain.problem
+    matrices: list[Matrix] = [(row,) for table in (problem.time_ns, problem.exit_ns) for row in table]
+    for edge in chain.edges:
+        matrices += [edge.direct_ns, edge.reshard_ns, edge.resharded_ns]
+    for entry in chain.entries:
+        matrices += [(entry.direct_ns,), entry.reshard_ns]
+    return sum(max((abs(cell) for row in matrix for cell in row), default=0) for matrix in matrices)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ An edge with costs becomes a flow: producer configs with equal rows up to a cons
 configs likewise (the constants move to the ops), one Boolean per possible pair of merged rows and columns,
 and its marginals *equal* the two ops' choices; the weaker `f >= x + y - 1` gives a useless LP bound.
 
-Ties: the cost orders by (time, cores) in one integer; further solves fix the tie keys op by op in schedule
-order, several ops at a time in mixed radix. The answer is the lexicographically smallest optimum, so it does
-not depend on the search. One worker, a fixed seed and a limit in deterministic time make runs reproducible.
+Ties: the cost orders by (time, cores) in one integer; if another choice is as good, one more solve with a
+fixed search order finds the one with the smallest tie keys in schedule order. The answer is the
+lexicographically smallest optimum, so it does not depend on the search. One worker, a fixed seed and a
+limit in deterministic time make runs reproducible.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from optimizer.solver.chain_costs import INFEASIBLE, ChainCosts, ChainObjective,
 from optimizer.solver.materialise import MaterialisedChain
 from optimizer.solver.problem import (
     ChainInfeasible,
+    ChainProblem,
     ChainResult,
     Failure,
     SolveStats,
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
 
 DEFAULT_DETERMINISTIC_TIME = 30.0
 """Limit of each solve in OR-tools' deterministic time, roughly seconds of one core."""
-_RADIX_LIMIT = 1 << 40
-"""Tie-break objectives stay below this, well inside CP-SAT's integers."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,12 @@ def solve_chain_cpsat(
     objective: ChainObjective,
     *,
     max_deterministic_time: float = DEFAULT_DETERMINISTIC_TIME,
+    tie_break: bool = True,
 ) -> ChainResult:
     """Optimal choice of a chain. The status is `optimal`, or `feasible` / `unknown` if the limit was reached.
 
-    Unless the status is `optimal` the choice is some good one; it is reproducible, but not tie-broken.
+    The limit holds for each solve: the main one and those that break ties. Without `tie_break`, or if the
+    status is not `optimal`, the choice is some optimal (good) one: reproducible, but not the canonical one.
     """
     costs = chain_costs(chain, objective)
     for op, node in enumerate(costs.nodes):
@@ -75,8 +77,8 @@ def solve_chain_cpsat(
         return ChainInfeasible(status, failure, op=None, stats=stats)
     configs = _chosen(model, solver)
     bound = round(solver.best_objective_bound)
-    if status is SolveStatus.OPTIMAL:
-        configs = _break_ties(chain, model, configs, round(solver.objective_value), max_deterministic_time)
+    if status is SolveStatus.OPTIMAL and tie_break:
+        configs = _break_ties(chain.problem, model, configs, round(solver.objective_value), max_deterministic_time)
     return solution_of(chain, configs, objective, status=status, bound=costs.bound_of(bound), stats=stats)
 
 
@@ -87,6 +89,9 @@ def _new_solver(max_deterministic_time: float) -> cp_model.CpSolver:
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.linearization_level = 2
+    # Probing and symmetry search cost more than they save on these models (measured: half the time).
+    solver.parameters.cp_model_probing_level = 0
+    solver.parameters.symmetry_level = 0
     solver.parameters.max_deterministic_time = max_deterministic_time
     return solver
 
@@ -153,8 +158,8 @@ def _add_edge(
     possible = merged != INFEASIBLE
     if possible.all() and not merged.any():
         return []
-    left = [sum(producers[i] for i in group) for group in row_groups]
-    right = [sum(consumers[i] for i in group) for group in column_groups]
+    left = [_any_of(model, [producers[i] for i in group]) for group in row_groups]
+    right = [_any_of(model, [consumers[i] for i in group]) for group in column_groups]
     if not merged[possible].any():
         for chosen, row in zip(left, possible, strict=True):
             model.add(chosen <= sum(right[column] for column in np.flatnonzero(row)))
@@ -174,6 +179,15 @@ def _add_edge(
     return terms
 
 
+def _any_of(model: cp_model.CpModel, variables: Sequence[cp_model.IntVar]) -> cp_model.IntVar:
+    """A Boolean equal to the sum of exclusive Booleans."""
+    if len(variables) == 1:
+        return variables[0]
+    merged = model.new_bool_var("")
+    model.add(sum(variables) == merged)
+    return merged
+
+
 def _equal_rows(matrix: Costs) -> list[list[int]]:
     groups: dict[bytes, list[int]] = {}
     for index, row in enumerate(np.ascontiguousarray(matrix)):
@@ -188,42 +202,38 @@ def _chosen(model: _Model, solver: cp_model.CpSolver) -> list[int]:
 
 
 def _break_ties(
-    chain: MaterialisedChain, model: _Model, configs: list[int], optimum: int, max_deterministic_time: float
+    problem: ChainProblem, model: _Model, configs: list[int], optimum: int, max_deterministic_time: float
 ) -> list[int]:
-    """Lexicographically smallest choice of the given cost, by schedule position, then (rank, index)."""
+    """Lexicographically smallest choice of the given cost, by schedule position, then (rank, index).
+
+    One solve: with a fixed decision order and the preferred value first, a variable takes another value only
+    if the decisions before it imply so, hence the first solution found is the lexicographically smallest.
+    Presolve stays off because it may replace variables by others.
+    """
+    from ortools.sat.python import cp_model
 
     model.model.add(model.cost <= optimum)
-    for block in _tie_blocks(model):
-        terms: list[cp_model.LinearExprT] = []
-        weight = 1
-        for op in reversed(block):
-            order = sorted(chain.problem.tie_key(op, config) for config in model.configs[op])
-            terms.extend(position * weight * model.configs[op][config] for position, (_, config) in enumerate(order))
-            weight *= len(order)
-        model.model.minimize(sum(terms))
-        model.model.clear_hints()  # type: ignore[no-untyped-call]
-        for op, config in enumerate(configs):
-            for candidate, variable in model.configs[op].items():
-                model.model.add_hint(variable, candidate == config)
-        solver = _new_solver(max_deterministic_time)
-        if _status_of(solver, solver.solve(model.model)) is SolveStatus.UNKNOWN:
-            return configs
-        configs = _chosen(model, solver)
-        for op in block:
-            model.model.add(model.configs[op][configs[op]] == 1)
-    return configs
+    if _is_only_choice(model, configs, max_deterministic_time):
+        return configs
+    model.model.clear_objective()  # type: ignore[no-untyped-call]
+    order = [
+        variables[config]
+        for op, variables in enumerate(model.configs)
+        for _, config in sorted(problem.tie_key(op, config) for config in variables)
+    ]
+    model.model.add_decision_strategy(order, cp_model.CHOOSE_FIRST, cp_model.SELECT_MAX_VALUE)
+    solver = _new_solver(max_deterministic_time)
+    solver.parameters.search_branching = cp_model.FIXED_SEARCH
+    solver.parameters.cp_model_presolve = False
+    found = _status_of(solver, solver.solve(model.model)) is SolveStatus.OPTIMAL
+    return _chosen(model, solver) if found else configs
 
 
-def _tie_blocks(model: _Model) -> list[list[int]]:
-    """Ops with a choice, in schedule order, cut so that the mixed-radix objective stays small."""
-    blocks: list[list[int]] = []
-    size = _RADIX_LIMIT
-    for op, variables in enumerate(model.configs):
-        if len(variables) < 2:
-            continue
-        if size * len(variables) > _RADIX_LIMIT:
-            blocks.append([])
-            size = 1
-        blocks[-1].append(op)
-        size *= len(variables)
-    return blocks
+def _is_only_choice(model: _Model, configs: list[int], max_deterministic_time: float) -> bool:
+    """Whether no other choice is as cheap: with times, the rule. The cost stays the objective, because the
+    LP bound then rules out nearly everything at once."""
+    other = model.model.clone()
+    chosen = [other.get_bool_var_from_proto_index(v[c].index) for v, c in zip(model.configs, configs, strict=True)]
+    other.add(sum(chosen) <= len(configs) - 1)
+    solver = _new_solver(max_deterministic_time)
+    return _status_of(solver, solver.solve(other)) is SolveStatus.INFEASIBLE
