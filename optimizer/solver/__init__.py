@@ -5,5 +5,6 @@
 `materialise`    a chain with every answer of the oracle written out, for the exact solvers
 `chain_dp`       exact for linear chains, cores or time
 `chain_cpsat`    exact for every chain, cores or time (the only module that imports ortools, when called)
+`chain_exact`    the one of the two that fits
 `l1_allocator`   where the runtime would place buffers, and whether circular buffers reach them
 """

@@ -14,6 +14,7 @@ from optimizer.solver.bitset import full_mask
 from optimizer.solver.chain_costs import ChainObjective
 from optimizer.solver.chain_cpsat import solve_chain_cpsat
 from optimizer.solver.chain_dp import solve_linear_chain
+from optimizer.solver.chain_exact import solve_chain_exact
 from optimizer.solver.materialise import EdgeTable, EntryTable, MaterialisedChain, TableOracle, materialise
 from optimizer.solver.problem import (
     ChainInfeasible,
@@ -202,6 +203,15 @@ def test_shard_solver_and_cpsat_agree_on_a_dag_of_15_ops(seed: int) -> None:
     assert solution(cores).configs == solution(by_cpsat).configs
 
 
+@pytest.mark.parametrize("skips", [False, True])
+def test_front_door_takes_the_solver_that_fits(skips: bool) -> None:
+    chain = layered_chain(8, 8, 6, 3, skips)
+
+    result = solution(solve_chain_exact(chain, ChainObjective.TIME))
+
+    assert result == solution((solve_chain_cpsat if skips else solve_linear_chain)(chain, ChainObjective.TIME))
+
+
 def test_live_configs_narrow_the_tables_without_changing_the_optimum() -> None:
     chain = layered_chain(10, 12, 8, 1, skips=False)
     oracle = TableOracle(chain)
@@ -231,6 +241,6 @@ def test_repeated_solves_are_equal() -> None:
 
 
 def test_ortools_is_loaded_only_when_solving() -> None:
-    code = "import sys, optimizer.solver.chain_cpsat, optimizer.solver.shard_solver; sys.exit('ortools' in sys.modules)"
+    code = "import sys, optimizer.solver.chain_exact, optimizer.solver.shard_solver; sys.exit('ortools' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
