@@ -90,7 +90,7 @@ def test_attributes_are_checked() -> None:
     row = opdef("ttnn.concat")
     with pytest.raises(GraphError, match="needs attribute 'dim'"):
         row.check_attrs(Op("op", "ttnn.concat", (), ()))
-    with pytest.raises(UnknownNameError, match="unknown attribute of ttnn.concat 'dime' \\(one of: dim\\)"):
+    with pytest.raises(UnknownNameError, match=r"unknown attribute of ttnn\.concat 'dime' \(one of: dim\)"):
         row.check_attrs(Op("op", "ttnn.concat", (), (), {"dim": 0, "dime": 1}))
 
 
