@@ -15,60 +15,13 @@ from optimizer.ir.opdef import REQUIRED, CostClass, DTypeRule, OpDef, Page, Shap
 
 _TABLE: dict[str, OpDef] = {}
 
-UNARY = [
-    "relu",
-    "gelu",
-    "silu",
-    "sigmoid",
-    "tanh",
-    "exp",
-    "sqrt",
-    "rsqrt",
-    "neg",
-    "abs",
-    "log",
-    "reciprocal",
-    "square",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "erf",
-    "erfc",
-    "erfinv",
-    "softsign",
-    "mish",
-    "relu6",
-    "hardswish",
-    "hardsigmoid",
-    "hardtanh",
-    "selu",
-    "floor",
-    "ceil",
-    "round",
-    "trunc",
-    "frac",
-    "sign",
-    "log1p",
-    "log2",
-    "log10",
-    "expm1",
-    "exp2",
-    "cbrt",
-    "isnan",
-    "isinf",
-    "logical_not",
-    "gtz",
-    "ltz",
-    "eqz",
-    "nez",
-    "bitwise_not",
-    "identity",
-]
+UNARY = (
+    "relu", "gelu", "silu", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "neg", "abs", "log", "reciprocal", "square",
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "erf", "erfc", "erfinv", "softsign", "mish",
+    "relu6", "hardswish", "hardsigmoid", "hardtanh", "selu", "floor", "ceil", "round", "trunc", "frac", "sign",
+    "log1p", "log2", "log10", "expm1", "exp2", "cbrt", "isnan", "isinf", "logical_not", "gtz", "ltz", "eqz", "nez",
+    "bitwise_not", "identity",
+)  # fmt: skip
 """Unary ops without parameters."""
 
 UNARY_PARAMS: dict[str, dict[str, object]] = {
@@ -86,32 +39,11 @@ UNARY_PARAMS: dict[str, dict[str, object]] = {
 }
 """Unary ops with scalar parameters. `rsub`: scalar - x; `rdiv`: scalar / x."""
 
-BINARY = [
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "maximum",
-    "minimum",
-    "pow",
-    "eq",
-    "ne",
-    "lt",
-    "gt",
-    "le",
-    "ge",
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-    "squared_difference",
-    "atan2",
-    "fmod",
-    "remainder",
-    "prelu",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-]
+BINARY = (
+    "add", "subtract", "multiply", "divide", "maximum", "minimum", "pow", "eq", "ne", "lt", "gt", "le", "ge",
+    "logical_and", "logical_or", "logical_xor", "squared_difference", "atan2", "fmod", "remainder", "prelu",
+    "bitwise_and", "bitwise_or", "bitwise_xor",
+)  # fmt: skip
 """Binary ops with broadcasting. One input and attribute `scalar` mean a scalar right-hand side."""
 
 REDUCTIONS = ("sum", "mean", "max", "min", "prod", "std", "var")
