@@ -137,7 +137,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
-            raise GraphError("the name appears twice in one JSON object", node=key)
+            raise GraphError(f"the name '{key}' appears twice in one JSON object", node=key)
         result[key] = value
     return result
 
@@ -203,7 +203,7 @@ def _producers(ops: list[OpSection]) -> dict[str, str]:
     seen: set[str] = set()
     for op in ops:
         if op.id in seen:
-            raise GraphError("two ops have this id", node=op.id)
+            raise GraphError(f"two ops have the id '{op.id}'", node=op.id)
         seen.add(op.id)
         for value_id in op.outputs:
             if value_id in produced:
@@ -219,31 +219,39 @@ def _add_source(
 ) -> None:
     """An input, parameter or constant."""
     if section.shape is None:
-        raise ShapeError("states no shape", node=value_id)
+        raise ShapeError(f"'{value_id}' states no shape", node=value_id)
     is_input = value_id in document.model.inputs
     default = ValueKind.INPUT if is_input else ValueKind.CONSTANT if section.data is not None else ValueKind.PARAMETER
     kind = section.kind or default
     if (kind is ValueKind.INPUT) != is_input:
-        raise GraphError(f"has kind {kind} but is {'' if is_input else 'not '}listed in model.inputs", node=value_id)
+        raise GraphError(
+            f"'{value_id}' has kind {kind} but is {'' if is_input else 'not '}listed in model.inputs", node=value_id
+        )
     if kind is ValueKind.ACTIVATION:
-        raise GraphError("is an activation that no op computes", node=value_id)
+        raise GraphError(f"'{value_id}' is an activation that no op computes", node=value_id)
     shape = _shape(value_id, section.shape, limits)
     data = None
     if section.data is not None:
         if kind is not ValueKind.CONSTANT or len(section.data) != prod(shape):
-            raise ShapeError(f"{len(section.data)} elements for a {kind} of shape {list(shape)}", node=value_id)
+            raise ShapeError(
+                f"'{value_id}': {len(section.data)} elements for a {kind} of shape {list(shape)}", node=value_id
+            )
         data = tuple(section.data)
     graph.add_value(Value(value_id, shape, section.dtype or DType.BF16, kind, data))
 
 
 def _shape(value_id: str, shape: list[int] | tuple[int, ...], limits: ImportLimits) -> tuple[int, ...]:
     if any(s <= 0 for s in shape):
-        raise ShapeError(f"shape {list(shape)} is empty or negative", node=value_id)
+        raise ShapeError(f"'{value_id}' has the shape {list(shape)}, which is empty or negative", node=value_id)
     if len(shape) > limits.max_rank:
-        raise LimitError(f"rank {len(shape)} exceeds {limits.max_rank}", node=value_id, limit=limits.max_rank)
+        raise LimitError(
+            f"'{value_id}' has rank {len(shape)}, the limit is {limits.max_rank}", node=value_id, limit=limits.max_rank
+        )
     if prod(shape) > limits.max_elements:
         raise LimitError(
-            f"shape {list(shape)} exceeds {limits.max_elements} elements", node=value_id, limit=limits.max_elements
+            f"'{value_id}' of shape {list(shape)} exceeds {limits.max_elements} elements",
+            node=value_id,
+            limit=limits.max_elements,
         )
     return tuple(shape) or (1,)
 

@@ -88,10 +88,10 @@ def _read_file(path: Path, limits: ImportLimits) -> bytes:
 
 
 def _format(data: bytes, suffix: str) -> Format:
-    """By suffix, else by the first character: a JSON document starts with a brace."""
+    """By suffix, else by the first character: a JSON document starts with a bracket."""
     for candidate in FORMATS.values():
         if suffix in candidate.suffixes:
             return candidate
-    if data[:64].lstrip().startswith(b"{"):
+    if data[:64].lstrip().startswith((b"{", b"[")):
         return FORMATS["json"]
     return FORMATS["onnx"]

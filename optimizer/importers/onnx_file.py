@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 
@@ -11,6 +12,7 @@ from optimizer.importers.finishing import finish
 from optimizer.importers.model import ImportedModel, ImportOptions
 from optimizer.importers.onnx_lowering import Lowering
 from optimizer.importers.onnx_ops import TABLE
+from optimizer.importers.onnx_ops.eltwise import TANH_GELU
 from optimizer.importers.passes import run_passes
 from optimizer.ir.graph import Graph, ValueKind
 
@@ -24,6 +26,7 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
     graph = lowering.run()
     outputs = [v.name or "" for v in front.model.graph.outputs]
     fused = run_passes(graph, causal=frozenset(lowering.causal), fuse=options.fuse)
+    warnings = [*lowering.warnings, *_approximations(graph, fused, lowering.foreign_ops)]
     _forget_weights(graph, front.weights)
     return finish(
         graph,
@@ -32,8 +35,16 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
         foreign_ops=lowering.foreign_ops,
         fused=fused,
         conversions=Counter(lowering.conversions),
-        warnings=lowering.warnings,
+        warnings=warnings,
     )
+
+
+def _approximations(graph: Graph, fused: Mapping[str, int], foreign_ops: Mapping[str, int]) -> list[str]:
+    """What the fused graph computes a little differently from the file."""
+    notes = [TANH_GELU] if fused.get("gelu-tanh") else []
+    if fused.get("attention") and foreign_ops.get("IsNaN") and not any(op.op == "ttnn.isnan" for op in graph.ops()):
+        notes.append("attention rows whose keys are all masked give the mean of the values instead of zero")
+    return notes
 
 
 def _forget_weights(graph: Graph, weights: frozenset[str]) -> None:

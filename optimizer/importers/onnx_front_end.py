@@ -169,11 +169,11 @@ def _check_names(graph: onnx.GraphProto) -> None:
     initializers = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     if len(initializers) != len(graph.initializer) + len(graph.sparse_initializer):
         twice = [name for name, n in Counter(t.name for t in graph.initializer).items() if n > 1]
-        raise GraphError("two initializers have this name", node=twice[0])
+        raise GraphError(f"two initializers have the name '{twice[0]}'", node=twice[0])
     inputs = Counter(i.name for i in graph.input)
     for name, count in inputs.items():
         if count > 1:
-            raise GraphError("two graph inputs have this name", node=name)
+            raise GraphError(f"two graph inputs have the name '{name}'", node=name)
     producer: dict[str, int] = {}
     for index, node in enumerate(graph.node):
         for name in node.output:
@@ -281,7 +281,8 @@ def _bind_inputs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) 
             given, declared = shapes[info.name], _dims(info)
             if info.type.tensor_type.HasField("shape") and len(given) != len(declared):
                 raise ShapeError(
-                    f"--input-shapes gives rank {len(given)}, the model says {declared} (rank {len(declared)})",
+                    f"--input-shapes {info.name} gives rank {len(given)}, "
+                    f"the model says {declared} (rank {len(declared)})",
                     node=info.name,
                 )
             bound.update({d: n for d, n in zip(declared, given, strict=False) if isinstance(d, str) and d != "?"})
@@ -316,12 +317,14 @@ def _check_sizes(graph: onnx.GraphProto, limits: ImportLimits) -> None:
 def check_shape(name: str, dims: list[int] | tuple[int, ...], limits: ImportLimits) -> None:
     """ShapeError on an empty tensor, LimitError on one that is too large or of too high a rank."""
     if any(d < 0 for d in dims):
-        raise ShapeError(f"shape {list(dims)} has a negative size", node=name)
+        raise ShapeError(f"tensor '{name}' of shape {list(dims)} has a negative size", node=name)
     if len(dims) > limits.max_rank:
-        raise LimitError(f"rank {len(dims)} exceeds the limit of {limits.max_rank}", node=name, limit=limits.max_rank)
+        raise LimitError(
+            f"tensor '{name}' has rank {len(dims)}, the limit is {limits.max_rank}", node=name, limit=limits.max_rank
+        )
     if prod(dims) > limits.max_elements:
         raise LimitError(
-            f"shape {list(dims)} has {prod(dims)} elements, the limit is {limits.max_elements}",
+            f"tensor '{name}' of shape {list(dims)} has {prod(dims)} elements, the limit is {limits.max_elements}",
             node=name,
             limit=limits.max_elements,
         )

@@ -293,7 +293,7 @@ class Lowering:
         shape = foreign_shape(value) or (1,)
         check_shape(value.name or "?", shape, self.options.limits)
         if 0 in shape:
-            raise ShapeError(f"tensor of shape {list(shape)} is empty", node=value.name)
+            raise ShapeError(f"tensor '{value.name}' of shape {list(shape)} is empty", node=value.name)
         return shape
 
     @property
@@ -315,8 +315,9 @@ class Lowering:
             return chosen
         if kind in _INTEGERS:
             return _INTEGERS[kind]
+        shown = kind.name.lower() if kind is not None else "unknown"
         raise DTypeError(
-            f"element type {kind.name.lower() if kind is not None else 'unknown'} has no TTNN counterpart",
+            f"'{value.name}': element type {shown} has no TTNN counterpart",
             node=value.name,
             alternatives=[k.name.lower() for k in (*_FLOATS, *_INTEGERS, ir.DataType.BOOL)],
         )

@@ -32,7 +32,7 @@ def raises(data: bytes, error: type[InputError], *words: str, **options: Any) ->
     return caught.value
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00" * 40, b"hello, world", b"\x08\x08", b"[1, 2]"])
+@pytest.mark.parametrize("data", [b"", b"\x00" * 40, b"hello, world", b"\x08\x08", b"[1, 2]", b"{"])
 def test_not_a_model(data: bytes) -> None:
     raises(data, FormatError)
 

@@ -533,6 +533,23 @@ def test_fused_projection_is_split_by_one_op(witness: ModuleType, make_model: Mo
     assert ops == {"linear": 1, "split_query_key_value_and_split_heads": 1, **ATTENTION}
 
 
+@pytest.mark.parametrize("cut", ["gather", "split"])
+def test_fused_projection_unbound_along_a_dim_of_three(cut: str, witness: ModuleType, make_model: Model) -> None:
+    net = Net()
+    qkv = net("Add", net("MatMul", "x", f32(H * D, 3 * H * D, scale=0.1)), f32(3 * H * D))
+    turned = net("Transpose", net("Reshape", qkv, ints(B, S, 3, H, D)), perm=[2, 0, 3, 1, 4])
+    if cut == "gather":
+        q, k, v = (net("Gather", turned, np.int64(i), axis=0) for i in range(3))
+    else:
+        q, k, v = (net("Squeeze", p, ints(0)) for p in net("Split", turned, axis=0, count=3, num_outputs=3))
+    scores = net("MatMul", net("Mul", q, np.float32(0.2)), net("Transpose", k, perm=[0, 1, 3, 2]))
+    out = joined(net, net("MatMul", net("Softmax", scores, axis=-1), v))
+
+    ops, _ = run(net, SHAPE, out, witness, make_model, opset=18)
+
+    assert ops == {"linear": 1, "split_query_key_value_and_split_heads": 1, **ATTENTION}
+
+
 def test_rotary_embedding(witness: ModuleType, make_model: Model) -> None:
     net = Net()
     low = net("Slice", "x", ints(0), ints(32), ints(3))

@@ -61,6 +61,8 @@ BINARY = {
     "BitwiseXor": "bitwise_xor",
 }
 
+TANH_GELU = "GELU in its tanh form becomes TTNN's erf form (they differ by at most 5e-4)"
+
 _COMMUTES = {"add", "multiply", "logical_and", "logical_or", "logical_xor", "eq", "ne", "maximum", "minimum"}
 _COMMUTES |= {"bitwise_and", "bitwise_or", "bitwise_xor"}
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "subtract": "rsub", "divide": "rdiv"}
@@ -268,6 +270,8 @@ def hard_sigmoid(ctx: Lowering) -> str:
 
 
 def gelu(ctx: Lowering) -> str:
+    if ctx.attr("approximate", "none") == "tanh":
+        ctx.warnings.append(TANH_GELU)
     return ctx.emit("gelu", ctx.x(0))
 
 

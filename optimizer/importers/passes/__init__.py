@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from optimizer.importers.passes.activation_patterns import Gelu, HardSwish, Silu
+from optimizer.importers.passes.activation_patterns import Gelu, GeluTanh, HardSwish, Silu
 from optimizer.importers.passes.attention_pattern import Attention, RepeatHeads
 from optimizer.importers.passes.channels_last import ChannelsLast
 from optimizer.importers.passes.conv_patterns import ConvBatchNorm, PadIntoWindow, ScaleIntoBatchNorm
-from optimizer.importers.passes.heads import ConcatHeads, Rotary, SplitHeads
+from optimizer.importers.passes.heads import ConcatHeads, Rotary, SplitHeads, UnbindHeads
 from optimizer.importers.passes.indices import IndexTypes
 from optimizer.importers.passes.linear import FuseActivation, Linear, LinearRank
 from optimizer.importers.passes.movement import MergeMovement
@@ -33,8 +33,10 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         Simplify(),
         CommonSubexpressions(),
         RepeatHeads(),
+        UnbindHeads(),
         MergeMovement(),
         Gelu(),
+        GeluTanh(),
         HardSwish(),
         Silu(),
         LayerNorm(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import pi, sqrt
 from typing import ClassVar
@@ -73,32 +74,51 @@ def _replace(graph: Graph, inner: str, x: str, number: float, name: str, absorbe
     return False
 
 
+Argument = Callable[[Graph, Op], tuple[str, list[Op]] | None]
+"""From the inner function of a GELU to (x, ops between)."""
+
+
+def _gelu(graph: Graph, inner: str, argument: Argument) -> int:
+    """0.5*x*(1 + inner(argument(x))) -> gelu(x)."""
+    rewrites = 0
+    for op in graph.ops():
+        if op.op != inner or not graph.has_op(op.id):
+            continue
+        shifted = only_use(graph, op.outputs[0])
+        if shifted is None or not is_scalar_op(shifted, "add") or shifted.attrs["scalar"] != 1:
+            continue
+        found = argument(graph, op)
+        if found is not None:
+            x, ops = found
+            rewrites += _replace(graph, shifted.outputs[0], x, 0.5, "gelu", [*ops, op, shifted])
+    return finish(graph, rewrites)
+
+
 @dataclass(frozen=True)
 class Gelu:
-    """0.5*x*(1 + erf(x/sqrt 2)) and 0.5*x*(1 + tanh(sqrt(2/pi)*(x + 0.044715*x^3))) -> gelu.
-
-    TTNN's gelu is the erf form; the tanh form differs from it by at most 5e-4.
-    """
+    """0.5*x*(1 + erf(x/sqrt 2)) -> gelu."""
 
     name: ClassVar[str] = "gelu"
 
     def apply(self, graph: Graph) -> int:
-        rewrites = 0
-        for op in graph.ops():
-            if op.op not in ("ttnn.erf", "ttnn.tanh") or not graph.has_op(op.id):
-                continue
-            shifted = only_use(graph, op.outputs[0])
-            if shifted is None or not is_scalar_op(shifted, "add") or shifted.attrs["scalar"] != 1:
-                continue
-            found = self._erf(graph, op) if op.op == "ttnn.erf" else self._tanh(graph, op)
-            if found is not None:
-                x, ops = found
-                rewrites += _replace(graph, shifted.outputs[0], x, 0.5, "gelu", [*ops, op, shifted])
-        return finish(graph, rewrites)
+        return _gelu(graph, "ttnn.erf", self._erf)
 
     def _erf(self, graph: Graph, op: Op) -> tuple[str, list[Op]] | None:
         x, factor, ops = _scaled(graph, op.inputs[0])
         return (x, ops) if close(factor, 1 / sqrt(2)) else None
+
+
+@dataclass(frozen=True)
+class GeluTanh:
+    """0.5*x*(1 + tanh(sqrt(2/pi)*(x + 0.044715*x^3))) -> gelu.
+
+    TTNN's gelu is the erf form; the tanh form differs from it by at most 5e-4.
+    """
+
+    name: ClassVar[str] = "gelu-tanh"
+
+    def apply(self, graph: Graph) -> int:
+        return _gelu(graph, "ttnn.tanh", self._tanh)
 
     def _tanh(self, graph: Graph, op: Op) -> tuple[str, list[Op]] | None:
         total, factor, ops = _scaled(graph, op.inputs[0])

@@ -110,6 +110,63 @@ class SplitHeads:
 
 
 @dataclass(frozen=True)
+class UnbindHeads:
+    """[B, S, 3*H*D] seen as [B, S, 3, H, D], permuted and cut in three -> split_query_key_value_and_split_heads."""
+
+    name: ClassVar[str] = "unbind-heads"
+
+    def apply(self, graph: Graph) -> int:
+        rewrites = 0
+        for op in graph.ops():
+            if op.op == "ttnn.permute" and graph.has_op(op.id) and _dims(op) == (2, 0, 3, 1, 4):
+                rewrites += self._visit(graph, op)
+        return finish(graph, rewrites)
+
+    def _visit(self, graph: Graph, turned: Op) -> int:
+        spread = produced_by(graph, turned.inputs[0], "reshape")
+        b, s, three, h, d = graph.value(turned.inputs[0]).shape
+        if spread is None or three != 3 or d % TILE or graph.value(spread.inputs[0]).shape != (b, s, 3 * h * d):
+            return 0
+        thirds = self._thirds(graph, turned.outputs[0])
+        ends = [only_use(graph, v) for v in thirds]
+        if len(ends) != 3 or any(e is None or e.op != "ttnn.reshape" for e in ends):
+            return 0
+        reshapes = [e for e in ends if e is not None]
+        if any(graph.value(e.outputs[0]).shape != (b, h, s, d) for e in reshapes):
+            return 0
+        cuts = [p for v in thirds if (p := graph.producer(v)) is not None]
+        for end in reshapes:
+            graph.remove_op(end.id)
+        new = replace(
+            turned,
+            id=graph.fresh_id(f"{turned.id}_heads"),
+            op="ttnn.split_query_key_value_and_split_heads",
+            inputs=spread.inputs,
+            outputs=tuple(e.outputs[0] for e in reshapes),
+            attrs={"num_heads": h, "transpose_key": False},
+            origin=origins([spread, turned, *cuts, *reshapes]),
+        )
+        graph.add_op(new, at=turned.id)
+        drop_dead(graph, [c.id for c in cuts])
+        return 1
+
+    def _thirds(self, graph: Graph, value_id: str) -> list[str]:
+        """The three slices of a value along dim 0, in order; empty if it is read in any other way."""
+        readers = graph.consumers(value_id)
+        if value_id in graph.outputs:
+            return []
+        if len(readers) == 1 and readers[0].op == "ttnn.split" and len(readers[0].outputs) == 3:
+            return list(readers[0].outputs) if int(readers[0].attr("dim")) % 5 == 0 else []
+        found: dict[int, str] = {}
+        for op in readers:
+            if op.op != "ttnn.slice" or graph.value(op.outputs[0]).shape[1:] != graph.value(value_id).shape[1:]:
+                return []
+            if graph.value(op.outputs[0]).shape[0] == 1:
+                found[op.attr("begins")[0]] = op.outputs[0]
+        return [found[i] for i in sorted(found)] if len(readers) == len(found) == 3 else []
+
+
+@dataclass(frozen=True)
 class Rotary:
     """x*cos + concat(-x[D/2:], x[:D/2])*sin -> rotary_embedding; the head size must be a multiple of 64."""
 
