@@ -51,7 +51,7 @@ class Options:
     override_conv2d_config: str = _option("", "conv=field#value:field#value,...")
     insert_memreconfig: str = _option("", "op=operand:operand,... reshards these operands to the op's output layout")
     time_limit: float | None = _option(None, "seconds after which the best plan so far is returned")
-    seed: int = _option(0, "seed of randomised searches")
+    seed: int = _option(0, "seed of randomised searches (the present policies have none)")
     max_nodes: int = _option(200_000, "largest graph accepted, in nodes")
     max_model_bytes: int = _option(2 * 1024**3, "largest model file accepted, in bytes (external data not counted)")
 

@@ -13,7 +13,7 @@ from optimizer.sharding.chain_replay import Clash, replay_chain
 from optimizer.sharding.l1_chain import ChainChoice, L1Chain, SpillLocation
 from optimizer.solver.bitset import indices_of
 from optimizer.solver.chain_costs import ChainObjective
-from optimizer.solver.chain_cpsat import solve_chain_cpsat
+from optimizer.solver.chain_exact import solve_chain_exact
 from optimizer.solver.materialise import materialise
 from optimizer.solver.problem import ChainInfeasible, ChainProblem, ChainResult, ChainSolution
 from optimizer.solver.shard_solver import ShardSolver
@@ -87,8 +87,8 @@ class ChainResolver:
     # -- attempts ----------------------------------------------------------------------------------
     def _fastest(self, solved: ChainSolution) -> Attempt | None:
         """The time-optimal solution among the configs and reshards that ShardSolver left alive."""
-        table = materialise(self._shape, self.oracle, modes=solved.modes, live=solved.live)
-        result = solve_chain_cpsat(table, ChainObjective.TIME)
+        table = materialise(self._shape, self.oracle)
+        result = solve_chain_exact(table, ChainObjective.TIME)
         self._objective = "time"
         return self._attempt(result) if isinstance(result, ChainSolution) else None
 
