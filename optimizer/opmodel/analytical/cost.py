@@ -182,10 +182,9 @@ def _short_name(query: OpQuery) -> str:
         return "transpose" if last else "permute"
     if name == "transpose":
         attrs, rank = dict(query.attrs), len(query.inputs[0].shape)
-        last = [
-            d for d in (attrs.get("dim0", -2), attrs.get("dim1", -1)) if isinstance(d, int) and d % rank == rank - 1
-        ]
-        return "transpose" if last else "transpose_hc"
+        pair = (attrs.get("dim0", -2), attrs.get("dim1", -1))
+        moved = [d for d in pair if isinstance(d, int) and d % rank == rank - 1]
+        return "transpose" if moved else "transpose_hc"
     return name
 
 

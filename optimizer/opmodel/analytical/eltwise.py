@@ -76,10 +76,16 @@ def _broadcast_shape(case: Case) -> tuple[int, ...]:
         refuse(f"Invalid subtile broadcast type: {error.message}")
 
 
+_ONE_TYPE = frozenset({"ttnn.maximum", "ttnn.minimum", "ttnn.pow"})
+"""Binary ops that refuse operands of different types."""
+
+
 def binary(case: Case) -> Usage:
     a = case.x
     shape = _broadcast_shape(case)
     b = case.operand(1)
+    if b is not None and case.query.op in _ONE_TYPE:
+        need(a.dtype is b.dtype, "Mixed dtype is not supported for this binary operation")
     memory = case.output
     source = a
     if b is not None and b.layout.is_sharded and not a.layout.is_sharded:

@@ -1,24 +1,30 @@
-"""Embedding: row-major indices and bf16 row-major table."""
+"""Embedding: a row of the table per index.
+
+The result is tiled by the kernel itself where rows and width are whole tiles, by an op of its own otherwise;
+then the kernel writes row-major, which shards by height only.
+"""
 
 from __future__ import annotations
 
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import PageLayout
+from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.tensors import DRAM_MEMORY
+from optimizer.opmodel.analytical.tensors import HEIGHT
 
 
 def embedding(case: Case) -> Usage:
-    ids, table = case.inputs
-    for tensor in case.inputs:
+    ids, table = case.inputs[0], case.inputs[1]
+    for tensor in (ids, table):
         need(not tensor.layout.is_sharded, "embedding: operands must be interleaved")
-    need(not table.layout.is_tile, "Weights tensor must be row major")
     need(table.dtype is DType.BF16, "Weights tensor must have BFLOAT16")
     memory = ids.layout.memory if case.output is None else case.output
-    if memory.is_sharded and memory.shard_spec is None:
-        memory = DRAM_MEMORY
+    need(not memory.is_sharded or memory.shard_spec is not None, "MemoryConfig must have Shard Spec specified")
     page = PageLayout(str(case.attrs.get("layout", "tile")))
-    shape = (*ids.shape, table.shape[-1])
-    out = case.result(shape, table.dtype, memory, page)
-    cb = 4 * table.shape[-1] * 32 * 2
+    width = table.shape[-1]
+    tiled = page is PageLayout.TILE and ids.shape[-1] % TILE == 0 and width % TILE == 0 and not ids.layout.is_tile
+    kind = memory.memory_layout
+    need(not memory.is_sharded or tiled or kind is HEIGHT, "Embedding only supports height sharded Row Major outputs")
+    out = case.result((*ids.shape, width), table.dtype, memory, page)
+    cb = 4 * width * 2 * (TILE if tiled else 1) + 4 * ids.shape[-1]
     return Usage((out,), cb=cb, cores=case.device.num_cores)

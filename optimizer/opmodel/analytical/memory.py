@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from optimizer.layouts.memory_config import MemoryConfig, PageLayout
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import MemoryConfig, PageLayout, ShardSpec
+from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.tensors import INTERLEAVED, ROWS
+from optimizer.opmodel.analytical.tensors import HEIGHT, INTERLEAVED, ROWS
+from optimizer.opmodel.base import TensorSpec
 
 
 def _moved(case: Case, memory: MemoryConfig, page: PageLayout, cb_tiles: int = 4) -> Usage:
@@ -46,18 +49,48 @@ def reshard(case: Case) -> Usage:
 
 
 def _converted(case: Case, page: PageLayout) -> Usage:
+    """Tiling or untiling; shards follow the padded or the logical shape."""
     x = case.x
-    wide = -(-x.shape[-1] // 32)
-    usage = _moved(case, case.follow(), page, 0)
-    usage.cb = 2 * wide * 2048
-    return usage
+    dtype = DType.BF16 if page is ROWS and x.dtype.is_block_float else case.dtype()
+    memory = case.follow()
+    spec = memory.shard_spec
+    if case.output is None and spec is not None:
+        memory = _unpadded(memory, spec, x) if page is ROWS else memory
+    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    out = case.result(x.shape, dtype, memory, page)
+    wide = ceil_div(x.shape[-1], TILE)
+    if spec is not None and x.layout.is_sharded and memory.is_sharded:
+        wide = ceil_div(spec.shape[1], TILE)
+    cb = wide * (x.dtype.tile_bytes + dtype.tile_bytes)
+    room = case.device.l1_bank_bytes(case.l1_small_bytes) - case.l1(x) - case.l1(out)
+    if cb > room:  # a block of the row at a time
+        cb = max(2 * x.dtype.tile_bytes, min(cb, room // 2))
+    return Usage((out,), cb=cb, cores=case.device.num_cores)
+
+
+def _unpadded(memory: MemoryConfig, spec: ShardSpec, x: TensorSpec) -> MemoryConfig:
+    """Height shards of an untiled tensor are as wide as its logical rows."""
+    if memory.memory_layout is not HEIGHT or spec.shape[1] == x.shape[-1]:
+        return memory
+    cut = ShardSpec(spec.grid_yx, (spec.shape[0], x.shape[-1]), spec.core_ranges, spec.orientation)
+    return MemoryConfig(memory.memory_layout, memory.buffer_type, cut)
 
 
 def to_layout(case: Case) -> Usage:
-    return _converted(case, PageLayout(str(case.attrs["layout"])))
+    page = PageLayout(str(case.attrs["layout"]))
+    x = case.x
+    if page is x.layout.page_layout:  # already so: given back as it is, whatever is asked
+        out = case.result(x.shape, x.dtype, x.layout.memory, page)
+        return Usage((out,), cb=0, l1=0, cores=1, view=True)
+    return _converted(case, page)
 
 
 def tilize(case: Case) -> Usage:
+    """Whole tiles only; padding is another op's work."""
+    x = case.x
+    rows = x.shape[-2] if len(x.shape) > 1 else 1
+    need(rows % TILE == 0, f"Input tensor height ({rows}) must be divisible by tile height ({TILE})")
+    need(x.shape[-1] % TILE == 0, f"Input tensor width ({x.shape[-1]}) must be divisible by tile width ({TILE})")
     return _converted(case, PageLayout.TILE)
 
 

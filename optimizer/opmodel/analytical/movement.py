@@ -1,23 +1,87 @@
-"""Data movement: reshape, permute, transpose, concat, slice, split, pad, repeat."""
+"""Data movement: reshape, permute, transpose, concat, slice, split, pad, repeat.
+
+Sources: tt-metal 0.81's messages and the recorded results. Most accept any operand layout and any named output;
+what a sharded operand turns into when no output is named is the operand's shard fitted to the new shape.
+"""
 
 from __future__ import annotations
 
+from math import prod
+
+from optimizer.ir.shape_rules import permute_is_view, reshape_is_view
 from optimizer.layouts.memory_config import MemoryConfig
-from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.layouts.tiling import TILE, physical_shape
+from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
+from optimizer.opmodel.analytical.derive import fitted_memory, fitted_spec, whole_grid_spec
 from optimizer.opmodel.analytical.generic import result_shapes
-from optimizer.opmodel.analytical.tensors import DRAM_MEMORY
+from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, L1_MEMORY, WIDTH
+from optimizer.opmodel.base import TensorSpec
+
+Shape = tuple[int, ...]
 
 
-def _simple(case: Case, memory: MemoryConfig) -> Usage:
+def produced(case: Case, shape: Shape) -> MemoryConfig:
+    """Memory config of a result: as requested (shards derived when not given), else operand 0's fitted to it."""
+    x, memory = case.x, case.output
+    if memory is None:
+        return fitted_memory(x, shape)
+    if not memory.is_sharded or memory.shard_spec is not None:
+        return memory
+    held = x.layout.shard_spec
+    if held is not None:
+        spec = fitted_spec(memory.memory_layout, held, x.shape, shape, x.layout.is_tile)
+        return MemoryConfig(memory.memory_layout, memory.buffer_type, spec)
+    rows, columns = physical_shape(shape, x.layout.page_layout)
+    spec = whole_grid_spec(memory.memory_layout, rows, columns, x.layout.is_tile, case.device)
+    return MemoryConfig(memory.memory_layout, memory.buffer_type, spec)
+
+
+def unit(tensor: TensorSpec) -> int:
+    """Bytes moved at once: a tile, or a row of a row-major tensor."""
+    if tensor.layout.is_tile:
+        return tensor.dtype.tile_bytes
+    return max(32, (tensor.shape[-1] if tensor.shape else 1) * tensor.dtype.element_bytes)
+
+
+def moved(case: Case, memory: MemoryConfig | None = None, view: bool = False) -> Usage:
+    """Usage of an op that only moves data into the memory config given (else the one `produced` finds)."""
     x = case.x
-    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
-    outputs = tuple(case.result(s, x.dtype, memory, x.layout.page_layout) for s in result_shapes(case))
-    return Usage(outputs, cb=4 * x.dtype.tile_bytes, cores=case.device.num_cores)
+    outputs = tuple(
+        case.result(s, x.dtype, memory or produced(case, s), x.layout.page_layout) for s in result_shapes(case)
+    )
+    cb = 0 if view else 2 * unit(x) + 2 * max(unit(t) for t in outputs)
+    cores = case.device.num_cores
+    return Usage(outputs, cb=cb, l1=0 if view else None, cores=cores, view=view)
 
 
 def reshape(case: Case) -> Usage:
-    need(not case.x.layout.is_sharded, "reshape: interleaved only")
-    return _simple(case, case.follow())
+    """Views keep operand 0's bytes where they are; others repack tiles or rows."""
+    x = case.x
+    shape = result_shapes(case)[0]
+    same_pages = x.shape[-1:] == shape[-1:]
+    if reshape_is_view(case.attrs, x.shape, shape) if x.layout.is_tile else same_pages:
+        return _reshape_view(case, shape)
+    if x.layout.is_sharded:
+        need(case.output is not None and not case.output.is_sharded, "reshape of shards: name an interleaved output")
+    memory = case.follow()
+    if not x.layout.is_tile:
+        need(not memory.is_sharded, "row-major reshape into shards")
+    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    usage = moved(case, memory)
+    if not x.layout.is_tile:
+        usage.cb = unit(x) + unit(usage.outputs[0])
+    return usage
+
+
+def _reshape_view(case: Case, shape: Shape) -> Usage:
+    x = case.x
+    if x.layout.is_sharded:
+        if case.output is None or case.output.is_sharded:
+            return moved(case, x.layout.memory, view=True)
+        return moved(case, case.output)
+    memory = case.follow()
+    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    return moved(case, memory, view=memory == x.layout.memory)
 
 
 def unsqueeze(case: Case) -> Usage:
@@ -26,36 +90,130 @@ def unsqueeze(case: Case) -> Usage:
     shape = list(x.shape)
     shape.insert(dim % (len(shape) + 1), 1)
     out = case.result(tuple(shape), x.dtype, x.layout.memory, x.layout.page_layout)
-    return Usage((out,), cb=0, cores=1, view=True)
+    return Usage((out,), cb=0, l1=0, cores=1, view=True)
 
 
 def permute(case: Case) -> Usage:
-    return _simple(case, case.follow())
+    shape = result_shapes(case)[0]
+    view = case.output in (None, case.x.layout.memory) and permute_is_view(case.attrs, case.x.shape, shape)
+    if view and case.x.layout.is_sharded:
+        view = False
+    return _moved_or_interleaved(case, view)
 
 
 def transpose(case: Case) -> Usage:
-    return _simple(case, case.follow())
+    return _moved_or_interleaved(case, False)
+
+
+def _moved_or_interleaved(case: Case, view: bool) -> Usage:
+    """A sharded operand whose shard cannot be fitted to the new shape gives an interleaved result."""
+    if not case.x.layout.is_sharded or case.output is not None:
+        return moved(case, view=view)
+    try:
+        return moved(case)
+    except Refused:
+        return moved(case, L1_MEMORY)
 
 
 def concat(case: Case) -> Usage:
-    sharded = {t.layout.is_sharded for t in case.inputs}
-    need(len(sharded) == 1, "All tensors must be sharded or all must be interleaved")
+    inputs = case.inputs
     memory = DRAM_MEMORY if case.output is None else case.output
-    return _simple(case, memory)
+    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    sharded = [t for t in inputs if t.layout.is_sharded]
+    if sharded:
+        need(len(sharded) == len(inputs), "All tensors must be sharded or all must be interleaved")
+        _concat_shards(case, memory)
+    return moved(case, memory)
+
+
+def _concat_shards(case: Case, memory: MemoryConfig) -> None:
+    first = case.x.layout
+    rank, dim = len(case.x.shape), int(case.attrs["dim"])
+    assert first.shard_spec is not None
+    for tensor in case.inputs[1:]:
+        spec = tensor.layout.shard_spec
+        need(tensor.layout.memory_layout is first.memory_layout, "Sharded tensors must have the same memory layout.")
+        assert spec is not None
+        same = spec.core_ranges == first.shard_spec.core_ranges and spec.orientation == first.shard_spec.orientation
+        need(same, "Sharded tensors must have the same grid.")
+    if not memory.is_sharded:
+        return
+    need(memory.memory_layout is first.memory_layout, "Sharded output and inputs must have the same memory layout.")
+    assert memory.shard_spec is not None
+    need(memory.shard_spec.core_ranges == first.shard_spec.core_ranges, "Sharded output and inputs: same grid")
+    last = dim % rank == rank - 1
+    need(last or dim % rank == rank - 2, "Only width or height concat on sharded tensors")
+    allowed = {HEIGHT: last, WIDTH: not last, BLOCK: True}[first.memory_layout]
+    need(allowed, "concat along the sharded dim")
+
+
+def _aligned(case: Case) -> bool:
+    """Whether a slice of a tiled tensor takes whole tiles (its end may be the tensor's)."""
+    x = case.x
+    begins, ends = case.attrs["begins"], case.attrs["ends"]
+    steps = case.attrs.get("steps") or (1,) * len(x.shape)
+    rank = len(x.shape)
+    for axis in range(max(0, rank - 2), rank):
+        begin, end = int(begins[axis]), int(ends[axis])
+        if begin % TILE or steps[axis] != 1 or (end % TILE and end != x.shape[axis]):
+            return False
+    return all(s == 1 for s in steps)
 
 
 def slice_(case: Case) -> Usage:
-    return _simple(case, case.follow())
+    x = case.x
+    shape = result_shapes(case)[0]
+    if shape == x.shape and case.output in (None, x.layout.memory):
+        return moved(case, x.layout.memory, view=True)
+    memory = produced(case, shape)
+    if x.layout.is_tile:
+        if not _aligned(case):
+            need(not memory.is_sharded, "unaligned slice: the result must be interleaved")
+            need(not x.dtype.is_block_float, "Strided slice is not supported for block formats")
+    elif memory.is_sharded:
+        spec = memory.shard_spec
+        whole = shape[-1] == x.shape[-1] or (spec is not None and spec.shape[1] == x.shape[-1])
+        need(whole, "Changing the last dimension of a sharded tensor is not supported")
+    if x.layout.memory_layout is BLOCK and memory.memory_layout is BLOCK and prod(x.shape[:-2]) > 1:
+        need(x.shape[:-2] == shape[:-2], "Can only write unbatched output for BLOCK_SHARDED -> BLOCK_SHARDED")
+    return moved(case, memory)
 
 
 def split(case: Case) -> Usage:
-    return _simple(case, case.follow())
+    return moved(case)
+
+
+def _padding(case: Case) -> tuple[tuple[int, int], ...]:
+    return tuple((int(a), int(b)) for a, b in case.attrs["padding"])
 
 
 def pad(case: Case) -> Usage:
-    need(not case.x.layout.is_sharded or case.output is not None, "sharded input must name an output")
-    return _simple(case, case.follow())
+    x = case.x
+    padding = _padding(case)
+    if not any(a or b for a, b in padding):
+        return moved(case, x.layout.memory, view=True)
+    memory = case.follow()
+    need(not x.layout.is_sharded or case.output is not None, "sharded input must name an output")
+    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    if x.layout.is_tile:
+        need(not any(a for a, _ in padding), "ttnn.pad: on device tile padding does not support front padding")
+        check_fill(x)
+    return moved(case, memory)
+
+
+def check_fill(x: TensorSpec) -> None:
+    """Tile padding of shards is filled in place, one slice at a time."""
+    if not x.layout.is_sharded or not x.layout.is_tile:
+        return
+    partial = x.shape[-1] % TILE or (x.shape[-2] if len(x.shape) > 1 else 1) % TILE
+    need(not partial or prod(x.shape[:-2]) <= 1, "FillPadL1ShardedProgramFactory: N_slices > 1 not yet supported")
 
 
 def repeat(case: Case) -> Usage:
-    return _simple(case, case.follow())
+    return moved(case)
+
+
+def repeat_interleave(case: Case) -> Usage:
+    if case.x.layout.is_sharded:
+        need(case.output is not None, "repeat_interleave of shards: name an output")
+    return moved(case)

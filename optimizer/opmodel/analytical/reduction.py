@@ -1,18 +1,50 @@
-"""Reductions over one or several dims."""
+"""Reductions over one or several dims.
+
+The last two dims are reduced in place of the tiles; leading dims by transposing, which only works interleaved.
+"""
 
 from __future__ import annotations
 
+from optimizer.layouts.memory_config import MemoryConfig, ShardSpec
+from optimizer.layouts.tiling import padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.generic import result_shapes
-from optimizer.opmodel.analytical.tensors import tiles
+from optimizer.opmodel.analytical.movement import check_fill, produced
+from optimizer.opmodel.analytical.tensors import HEIGHT, TILED, tiles
 
 
 def reduce(case: Case) -> Usage:
     x = case.x
-    memory = case.follow()
     shape = result_shapes(case)[0]
-    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
-    out = case.result(shape, x.dtype, memory, x.layout.page_layout)
+    check_fill(x)
+    leading = _reduces_leading(case)
+    memory = _memory(case, shape)
+    if leading:
+        need(not memory.is_sharded, "reducing a leading dim: the result must be interleaved")
+    out = case.result(shape, case.dtype(), memory, x.layout.page_layout)
     rows, _ = tiles(x.shape)
-    cb = 8 * x.dtype.tile_bytes + 2048 + 2 * x.dtype.tile_bytes
-    return Usage((out,), cb=cb, cores=min(rows, case.device.num_cores))
+    tile = x.dtype.tile_bytes
+    return Usage((out,), cb=10 * tile + 2048, cores=max(1, min(rows, case.device.num_cores)))
+
+
+def _reduces_leading(case: Case) -> bool:
+    rank = len(case.x.shape)
+    dims = case.attrs.get("dim")
+    if dims is None:
+        return rank > 2 and any(s > 1 for s in case.x.shape[:-2])
+    listed = dims if isinstance(dims, tuple) else (dims,)
+    return any(int(d) % rank < rank - 2 for d in listed)
+
+
+def _memory(case: Case, shape: tuple[int, ...]) -> MemoryConfig:
+    memory = produced(case, shape)
+    spec = memory.shard_spec
+    if spec is None or case.output is None:
+        return memory
+    whole = padded_shape(shape, TILED)
+    if memory.memory_layout is HEIGHT and spec.shape[1] != whole[-1]:
+        held = padded_shape(case.x.shape, TILED)
+        if spec.shape[1] == held[-1]:  # asked for with the operand's shard: cut to the result
+            spec = ShardSpec(spec.grid_yx, (spec.shape[0], whole[-1]), spec.core_ranges, spec.orientation)
+            return MemoryConfig(memory.memory_layout, memory.buffer_type, spec)
+    return memory
