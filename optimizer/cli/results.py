@@ -90,7 +90,10 @@ def explanation_text(record: dict[str, Any]) -> str:
     ]
     if predicted is not None:
         facts += [
-            ("predicted", f"{time_text(predicted['time_ns'])} on {predicted['cores']} cores, by {predicted['bound']}"),
+            (
+                "predicted",
+                f"{time_text(predicted['time_ns'])} on {predicted['cores']} cores, bound by {predicted['bound']}",
+            ),
             ("L1 per core", f"{bytes_text(predicted['peak_l1_bytes'])}, buffers {bytes_text(predicted['cb_bytes'])}"),
         ]
     chain = record["chain_record"]

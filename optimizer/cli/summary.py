@@ -7,6 +7,9 @@ from typing import Any
 
 from optimizer.cli.tables import bytes_text, pairs, percent_text, table, time_text
 
+SHOWN_CHAINS = 5
+"""Failed chains that the summary lists one by one."""
+
 Document = dict[str, Any]
 """A decoded `graph.json`."""
 
@@ -55,9 +58,12 @@ def _facts(document: Document) -> list[tuple[str, object]]:
         ("spills", summary["spills"]),
         ("chains", _chains(document)),
     ]
-    facts += [(f"  failed {c['id']}", c.get("reason") or "no reason given") for c in failed_chains(document)]
+    failed = failed_chains(document)
+    facts += [(f"  failed {c['id']}", c["reason"] or "no reason given") for c in failed[:SHOWN_CHAINS]]
+    if len(failed) > SHOWN_CHAINS:
+        facts.append(("  ...", f"{len(failed) - SHOWN_CHAINS} more failed; `chains` of graph.json has every reason"))
     facts.append(("unsupported ops", unsupported_ops(summary) or "none"))
-    facts += [("warning", warning) for warning in summary["warnings"] if not _is_about_chain(warning, document)]
+    facts += [("warning", warning) for warning in summary["warnings"]]
     facts.append(("seconds", f"{sum(document['timings']['stages_s'].values()):.1f}"))
     return facts
 
@@ -80,11 +86,6 @@ def _ops(document: Document) -> str:
     on_host = counts.pop("host", 0)
     text = f"{sum(counts.values())} ({', '.join(f'{role} {n}' for role, n in sorted(counts.items()))})"
     return f"{text}, and {on_host} on weights only" if on_host else text
-
-
-def _is_about_chain(warning: str, document: Document) -> bool:
-    """Whether the table has the warning already, as the reason of a failed chain."""
-    return warning.partition(" ")[0] in {c["id"] for c in failed_chains(document)}
 
 
 def _chains(document: Document) -> str:
