@@ -8,7 +8,7 @@ Every stage announces itself through a `ProgressEvent`, and its wall time ends u
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.device import DeviceSpec
 from optimizer.errors import TimeLimitError, VerificationError
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Graph, Op
+from optimizer.ir.graph import Graph, Op, ValueKind
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.legal_op_configs import LegalConfigs, LegalOpConfigAnalysis
 from optimizer.layouts.legal_op_layouts import LegalOpLayoutAnalysis
@@ -194,11 +194,24 @@ def legal_configs(
     """LegalOpLayoutAnalysis and LegalOpConfigAnalysis for every op of a run."""
     layouts = LegalOpLayoutAnalysis(options.max_legal_layouts, sharding=options.optimization_level == 2)
     configs = LegalOpConfigAnalysis(options.optimization_level > 0, overrides.conv2d_configs)
-    result = {}
+    result: dict[str, LegalConfigs] = {}
+    shared: dict[Hashable, LegalConfigs] = {}
     for op in graph.run_ops():
-        legal = layouts.apply(graph, op, pages, pools, overrides.output_layouts.get(op.id))
-        result[op.id] = configs.apply(graph, op, legal, pricer)
+        free = op.id not in overrides.output_layouts and op.id not in overrides.conv2d_configs
+        key = _legal_key(graph, pricer, op) if free else op.id
+        if key not in shared:
+            legal = layouts.apply(graph, op, pages, pools, overrides.output_layouts.get(op.id))
+            shared[key] = configs.apply(graph, op, legal, pricer)
+        result[op.id] = shared[key]
     return result
+
+
+def _legal_key(graph: Graph, pricer: OpPricer, op: Op) -> Hashable:
+    """Equal for ops with equal legal configs; a conv also asks whether its input may be freed."""
+    results = tuple((graph.value(v).shape, graph.value(v).dtype) for v in op.outputs)
+    source = graph.value(op.inputs[0]) if op.inputs else None
+    reusable = source is not None and (graph.use_count(source.id) > 1 or source.kind is ValueKind.INPUT)
+    return (pricer.signature(op), results, reusable)
 
 
 def checked(result: OptimizedGraph, opmodel: CachedOpModel) -> VerifyReport:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,6 +37,9 @@ class PolicyInput:
     report: Report | None = None
     time_is_up: Callable[[], bool] = bool
     """Whether the run's time limit has passed; a policy then returns the best complete plan it has."""
+
+    acceptance: dict[Hashable, dict[TensorLayout, int]] = field(default_factory=dict, compare=False)
+    """Answers shared by ops with equal signatures and candidates: operand-0 layout -> accepted candidates."""
 
     def say(self, line: str) -> None:
         """Pass a line of progress on, if anyone listens."""

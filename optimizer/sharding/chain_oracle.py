@@ -29,7 +29,7 @@ class ChainOracle:
         self.ops: tuple[Op, ...] = tuple(problem.graph.op(op_id) for op_id in op_ids)
         self.candidates: tuple[tuple[OpCandidate, ...], ...] = tuple(problem.legal[op_id].sharded for op_id in op_ids)
         self._defaults = tuple(self._pricer.default_operands(op) for op in self.ops)
-        self._accepted: list[dict[TensorLayout, int]] = [{} for _ in self.ops]
+        self._accepted = [self._memo(op, row) for op, row in zip(self.ops, self.candidates, strict=True)]
         self._reshard_layouts: dict[int, tuple[TensorLayout, ...]] = {}
 
     def chain_problem(self) -> ChainProblem:
@@ -141,6 +141,14 @@ class ChainOracle:
         return (operand0, *self._defaults[op][1:])
 
     # -- OpModel -----------------------------------------------------------------------------------
+    def _memo(self, op: Op, candidates: tuple[OpCandidate, ...]) -> dict[TensorLayout, int]:
+        """Acceptance masks by operand-0 layout, shared by all ops that ask the same questions.
+
+        Ops with equal legal configs share one tuple of them (`PolicyInput.legal` holds it), so its id will do.
+        """
+        key = (self._pricer.signature(op), id(candidates))
+        return self._problem.acceptance.setdefault(key, {})
+
     def _layouts(self, op: int) -> tuple[TensorLayout, ...]:
         if op not in self._reshard_layouts:
             value = self._problem.graph.value(self.ops[op].inputs[0])

@@ -7,7 +7,7 @@ judged by exactly the queries that its program will run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
@@ -68,6 +68,13 @@ class OpPricer:
             TensorSpec(values[v].shape, values[v].dtype, layout) for v, layout in zip(op.inputs, operands, strict=True)
         )
         return OpQuery(op.op, inputs, attrs, config, request)
+
+    def signature(self, op: Op) -> Hashable:
+        """Equal for ops of which every OpModel question is the same: kind, attributes, operands."""
+        values = self.graph.values
+        operands = tuple((values[v].shape, values[v].dtype, self.pages[v]) for v in op.inputs)
+        repeats = tuple(op.inputs.index(v) for v in op.inputs)
+        return (op.op, self._attributes(op, fused=False), operands, repeats)
 
     def _attributes(self, op: Op, fused: bool) -> tuple[tuple[str, Attr], ...]:
         """All attributes, defaults included; an activation that the program config fuses is not the op's too."""
