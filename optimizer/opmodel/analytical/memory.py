@@ -82,6 +82,13 @@ def to_layout(case: Case) -> Usage:
     if page is x.layout.page_layout:  # already so: given back as it is, whatever is asked
         out = case.result(x.shape, x.dtype, x.layout.memory, page)
         return Usage((out,), cb=0, l1=0, cores=1, view=True)
+    if page is ROWS:
+        asked = case.query.output_dtype
+        same = asked is None or asked is x.dtype or (x.dtype.is_block_float and asked is DType.BF16)
+        need(same, "dtype cannot be different from tensor dtype when converting to ROW_MAJOR_LAYOUT on device")
+        spec = None if case.output is None else case.output.shard_spec
+        whole = spec is None or (spec.shape[0] % TILE == 0 and spec.shape[1] % TILE == 0)
+        need(whole, "Physical shard shape must be tile {32, 32} sized!")
     return _converted(case, page)
 
 

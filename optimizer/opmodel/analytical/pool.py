@@ -9,10 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import PageLayout, ShardOrientation, TensorLayout, TensorMemoryLayout
+from optimizer.layouts.memory_config import (
+    BufferType,
+    MemoryConfig,
+    PageLayout,
+    ShardOrientation,
+    ShardSpec,
+    TensorLayout,
+    TensorMemoryLayout,
+)
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical import parallel
 from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
+from optimizer.opmodel.analytical.derive import flat_spec
 from optimizer.opmodel.analytical.parallel import ROW, Parallel, Window
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH
 from optimizer.opmodel.analytical.trace import Trace
@@ -237,10 +246,47 @@ def _sliced(case: Case, p: PoolProblem, shape: tuple[int, ...], asked: str | Non
 
 def upsample(case: Case) -> Usage:
     x = case.x
-    memory = case.follow()
-    need(not x.layout.is_sharded and not memory.is_sharded, "upsample: interleaved only")
     n, h, w, c = x.shape
-    sh, sw = case.attrs["scale_factor"]
+    given = case.attrs["scale_factor"]
+    sh, sw = given if isinstance(given, tuple) else (given, given)
     shape = (n, int(h * sh), int(w * sw), c)
-    out = case.result(shape, x.dtype, memory, x.layout.page_layout)
-    return Usage((out,), cb=4 * x.shape[-1] * 2, cores=case.device.num_cores)
+    whole = float(sh).is_integer() and float(sw).is_integer()
+    if case.attrs.get("mode") == "bilinear":
+        need(whole, "bilinear mode requires integer scale factors")
+        return _bilinear(case, shape)
+    if x.layout.is_tile:
+        need(w % TILE == 0 and c % TILE == 0, "Tiled input must be tile-aligned (no padding difference)")
+        need(whole and not x.layout.is_sharded, "Unsupported upsample configuration")
+    spec = x.layout.shard_spec
+    if spec is None:
+        memory = case.follow()
+        need(not memory.is_sharded, "Output memory config is sharded but input memory config is not sharded")
+    else:
+        need(whole, "upsample of shards by a fraction")
+        grown = ShardSpec(
+            spec.grid_yx, (spec.shape[0] * int(sh) * int(sw), spec.shape[1]), spec.core_ranges, spec.orientation
+        )
+        memory = MemoryConfig(x.layout.memory_layout, x.layout.memory.buffer_type, grown)
+        need(case.output in (None, memory), "upsample of shards keeps the grid")
+    out = case.result(shape, x.dtype, memory, PageLayout.ROW_MAJOR)
+    return Usage((out,), cb=4 * c * x.dtype.tile_bytes // 1024, cores=case.device.num_cores)
+
+
+def _bilinear(case: Case, shape: tuple[int, ...]) -> Usage:
+    """Height shards over every core unless another interleaved or sharded result is named."""
+    x = case.x
+    rows, channels = shape[0] * shape[1] * shape[2], shape[3]
+    need(not x.layout.is_tile and not x.layout.is_sharded, "bilinear upsample: row-major interleaved input")
+    need(channels % TILE == 0, "input channels should be divisible by 32")
+    cores = min(case.device.num_cores, rows)
+    memory = case.output
+    size = (ceil_div(rows, cores), channels)
+    if memory is None:
+        memory = MemoryConfig(HEIGHT, BufferType.L1, flat_spec(HEIGHT, ceil_div(rows, size[0]), size, case.device))
+    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    out = case.result(shape, x.dtype, memory, PageLayout.ROW_MAJOR)
+    trace = Trace()
+    trace.allocate(2 * ceil_div(x.shape[0] * x.shape[1] * x.shape[2], cores) * channels * 2)
+    trace.run(64 * 1024)
+    trace.allocate(size[0] * channels * 2 + case.l1(out))
+    return Usage((out,), cb=64 * 1024, l1=trace.peak_tensors, peak=trace.peak_total, cores=cores)

@@ -5,12 +5,14 @@ The last two dims are reduced in place of the tiles; leading dims by transposing
 
 from __future__ import annotations
 
+from math import prod
+
 from optimizer.layouts.memory_config import MemoryConfig, ShardSpec
-from optimizer.layouts.tiling import padded_shape
+from optimizer.layouts.tiling import TILE, padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.generic import result_shapes
 from optimizer.opmodel.analytical.movement import check_fill, produced
-from optimizer.opmodel.analytical.tensors import HEIGHT, TILED, tiles
+from optimizer.opmodel.analytical.tensors import HEIGHT, TILED, WIDTH, tiles
 
 
 def reduce(case: Case) -> Usage:
@@ -30,18 +32,25 @@ def reduce(case: Case) -> Usage:
 def _reduces_leading(case: Case) -> bool:
     rank = len(case.x.shape)
     dims = case.attrs.get("dim")
+    shape = case.x.shape
     if dims is None:
-        return rank > 2 and any(s > 1 for s in case.x.shape[:-2])
+        return rank > 2 and any(s > 1 for s in shape[:-2])
     listed = dims if isinstance(dims, tuple) else (dims,)
-    return any(int(d) % rank < rank - 2 for d in listed)
+    summed = case.query.op == "ttnn.sum"  # of a size-1 dim it is the operand itself
+    return any(int(d) % rank < rank - 2 and not (summed and shape[int(d) % rank] == 1) for d in listed)
 
 
 def _memory(case: Case, shape: tuple[int, ...]) -> MemoryConfig:
+    asked = case.output
+    derivable = asked is None or not asked.is_sharded or asked.shard_spec is not None or case.x.layout.is_sharded
+    need(derivable, "sharded memory layout requires either nd_shard_spec or shard_spec")
     memory = produced(case, shape)
     spec = memory.shard_spec
+    whole = padded_shape(shape, TILED)
+    if spec is not None and memory.memory_layout is HEIGHT and prod(whole[:-1]) == TILE:
+        return MemoryConfig(WIDTH, memory.buffer_type, spec)  # one row of tiles counts as width shards
     if spec is None or case.output is None:
         return memory
-    whole = padded_shape(shape, TILED)
     if memory.memory_layout is HEIGHT and spec.shape[1] != whole[-1]:
         held = padded_shape(case.x.shape, TILED)
         if spec.shape[1] == held[-1]:  # asked for with the operand's shard: cut to the result
