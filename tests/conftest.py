@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+SHOWN_LINES = 30
+"""Of the difference from a golden file."""
 GOLDEN = Path(__file__).resolve().parent / "golden"
 
 hypothesis.settings.register_profile(
@@ -38,7 +41,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         assert path.is_file(), f"no golden file {path.relative_to(ROOT)}: make it with --update-golden and review it"
-        assert text == path.read_text(encoding="utf-8"), f"differs from {path.relative_to(ROOT)}"
+        wanted = path.read_text(encoding="utf-8")
+        if text != wanted:
+            lines = list(
+                difflib.unified_diff(wanted.splitlines(), text.splitlines(), "golden", "now", lineterm="", n=1)
+            )
+            pytest.fail("\n".join([f"differs from {path.relative_to(ROOT)}:", *lines[:SHOWN_LINES]]), pytrace=False)
 
     return compare
 
