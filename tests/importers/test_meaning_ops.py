@@ -14,7 +14,14 @@ from onnx import TensorProto, helper
 
 Array = np.ndarray[Any, Any]
 BOOL, I64, I32, F32 = TensorProto.BOOL, TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT
-KINDS = {np.dtype(bool): BOOL, np.dtype(np.int64): I64, np.dtype(np.int32): I32, np.dtype(np.float32): F32}
+KINDS = {
+    np.dtype(bool): BOOL,
+    np.dtype(np.int64): I64,
+    np.dtype(np.int32): I32,
+    np.dtype(np.float32): F32,
+    np.dtype(np.int8): TensorProto.INT8,
+    np.dtype(np.uint8): TensorProto.UINT8,
+}
 RNG = np.random.default_rng(7)
 
 
@@ -224,6 +231,11 @@ CASES = [
     Case("GatherElements", ((3, 5), RNG.integers(0, 5, (2, 4))), {"axis": 1}),
     Case("OneHot", (IDS, scalar(5), ("const", np.float32([0.0, 2.0])))),
     Case("OneHot", (IDS, scalar(5), ("const", np.float32([-1.0, 2.0]))), {"axis": 1}, label="axis"),
+    # -- quantisation -----------------------------------------------------------------------------
+    Case("DequantizeLinear", (np.int8([[-5, 7, 127]]), scalar(0.5, np.float32), scalar(3, np.int8))),
+    Case("DequantizeLinear", (np.uint8([[5, 7, 255]]), ("const", np.float32([0.5, 1.0, 2.0]))), {"axis": 1},
+         label="per-axis"),
+    Case("QuantizeLinear", ((2, 3), scalar(0.02, np.float32), scalar(100, np.uint8)), outputs=(TensorProto.UINT8,)),
     # -- attention --------------------------------------------------------------------------------
     Case("Attention", ((2, 4, 6, 8), (2, 4, 6, 8), (2, 4, 6, 8)), opset=23, label="4d"),
     Case("Attention", ((2, 6, 32), (2, 5, 16), (2, 5, 16)), {"q_num_heads": 4, "kv_num_heads": 2}, opset=23,

@@ -589,6 +589,27 @@ def test_equal_ops_are_computed_once(witness: ModuleType, make_model: Model) -> 
     assert permute.origin == ("Transpose_0", "Transpose_2")
 
 
+def test_expand_before_an_elementwise_op_vanishes(witness: ModuleType, make_model: Model) -> None:
+    net = Net()
+    out = net("Add", "x", net("Expand", net("Relu", "y"), ints(2, 3, 4)))
+
+    ops, _ = run(net, {"x": (2, 3, 4), "y": (3, 1)}, out, witness, make_model)
+
+    assert ops == {"relu": 1, "reshape": 1, "add": 1}
+
+
+def test_large_constants_are_described_not_stored(witness: ModuleType, make_model: Model) -> None:
+    net = Net()
+    filled = net("ConstantOfShape", ints(100, 200), value=onnx.numpy_helper.from_array(np.float32([3])))
+    steps = net("Range", np.float32(0), np.float32(20000), np.float32(1))
+    out = net("Add", net("Add", "x", filled), net("Reshape", steps, ints(100, 200)))
+
+    ops, model = run(net, {"x": (100, 200)}, out, witness, make_model)
+
+    assert ops == {"add": 2}
+    assert all(v.data is None for v in model.graph.values.values())
+
+
 def test_index_input_becomes_unsigned(witness: ModuleType, make_model: Model) -> None:
     net = Net()
     ids = net("Gather", "ids", np.int64(1), axis=1)

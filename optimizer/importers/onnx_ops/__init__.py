@@ -13,10 +13,11 @@ from optimizer.importers.onnx_ops import (
     movement,
     norm,
     pool,
+    quantize,
     reduce,
     resize,
 )
 
-_FAMILIES = (eltwise, matmul, conv, pool, resize, norm, reduce, movement, indexing, attention, microsoft)
+_FAMILIES = (eltwise, matmul, conv, pool, resize, norm, reduce, movement, indexing, attention, quantize, microsoft)
 
 TABLE: dict[str, NodeMapping] = {name: fn for family in _FAMILIES for name, fn in family.OPS.items()}

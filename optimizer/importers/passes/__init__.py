@@ -13,7 +13,7 @@ from optimizer.importers.passes.indices import IndexTypes
 from optimizer.importers.passes.linear import FuseActivation, Linear, LinearRank
 from optimizer.importers.passes.movement import MergeMovement
 from optimizer.importers.passes.norm_patterns import GroupNorm, LayerNorm, RmsNorm
-from optimizer.importers.passes.simplify import CommonSubexpressions, Simplify
+from optimizer.importers.passes.simplify import CommonSubexpressions, DropRepeat, Simplify
 from optimizer.ir.graph import Graph
 
 
@@ -32,6 +32,7 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
     return (
         Simplify(),
         CommonSubexpressions(),
+        DropRepeat(),
         RepeatHeads(),
         UnbindHeads(),
         MergeMovement(),

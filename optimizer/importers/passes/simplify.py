@@ -7,6 +7,8 @@ from typing import ClassVar
 
 from optimizer.importers.passes.rewriting import drop_dead, finish, fuse, is_scalar_op, only_use, origins, produced_by
 from optimizer.ir.graph import Graph, Op
+from optimizer.ir.shape_rules import broadcast
+from optimizer.ir.vocabulary import BINARY
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,36 @@ def _reciprocal_root(graph: Graph, op: Op) -> int:
     graph.replace_op(replace(root, op="ttnn.rsqrt"))
     graph.replace_op(replace(op, op="ttnn.multiply"))
     return 1
+
+
+@dataclass(frozen=True)
+class DropRepeat:
+    """An operand repeated only to the other operands' shape: elementwise ops broadcast it themselves."""
+
+    name: ClassVar[str] = "drop-repeat"
+
+    def apply(self, graph: Graph) -> int:
+        rewrites = 0
+        for op in graph.ops():
+            if op.op.removeprefix("ttnn.") in (*BINARY, "where") and len(op.inputs) > 1:
+                rewrites += self._visit(graph, op)
+        return finish(graph, rewrites)
+
+    def _visit(self, graph: Graph, op: Op) -> int:
+        out = graph.value(op.outputs[0]).shape
+        for index, value_id in enumerate(op.inputs):
+            repeat = produced_by(graph, value_id, "repeat")
+            if repeat is None:
+                continue
+            shape = graph.value(repeat.inputs[0]).shape
+            inputs = (*op.inputs[:index], repeat.inputs[0], *op.inputs[index + 1 :])
+            grown = all(s == 1 for s, r in zip(shape, repeat.attr("repeats"), strict=True) if r != 1)
+            if not grown or broadcast(*[graph.value(v).shape for v in inputs]) != out:
+                continue
+            graph.replace_op(replace(op, inputs=inputs, origin=origins([repeat, op])))
+            drop_dead(graph, [repeat.id])
+            return 1
+        return 0
 
 
 @dataclass(frozen=True)
