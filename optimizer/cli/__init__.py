@@ -6,6 +6,7 @@ failed or no plan exists; 2 bad input or usage; 3 time limit with nothing to ret
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -29,13 +30,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("ttopt: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of stdout has had enough (`ttopt ... | head`); nothing more can be written there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of stdout has had enough (`ttopt ... | head`).
+        _abandon_stdout()
         return 0
     except OSError as error:
-        if error.filename is None:
+        if error.filename is not None:
+            print(f"ttopt: error: {error.filename}: {error.strerror}", file=sys.stderr)
+        elif error.errno == errno.ENOSPC:
+            print(f"ttopt: error: {error.strerror}", file=sys.stderr)
+            _abandon_stdout()
+        else:
             raise
-        print(f"ttopt: error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     except Exception as error:
         error.add_note("This is a defect of ttopt, not of your input: please report it with the lines above.")
@@ -46,3 +51,8 @@ def _run(argv: Sequence[str]) -> int:
     args = parse(build_parser(), argv)
     status: int = args.run(args)
     return status
+
+
+def _abandon_stdout() -> None:
+    """Let the interpreter's last flush go nowhere instead of failing once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

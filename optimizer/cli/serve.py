@@ -6,6 +6,7 @@ import argparse
 import os
 
 from optimizer.cli.arguments import Commands
+from optimizer.errors import OptionError
 
 
 def add(commands: Commands) -> None:
@@ -17,6 +18,8 @@ def add(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if not 0 < args.port < 65536:
+        raise OptionError(f"'--port' must be between 1 and 65535, got {args.port}")
     import uvicorn
 
     if args.workers is not None:

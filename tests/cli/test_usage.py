@@ -37,6 +37,7 @@ from tests.cli.conftest import Run
         (["opmodel"], "the following arguments are required: COMMAND"),
         (["opmodel", "qery"], "invalid choice: 'qery'"),
         (["batch", "m.onnx", "-o", "out", "--jobs", "0"], "'--jobs' must be positive"),
+        (["serve", "--port", "99999"], "'--port' must be between 1 and 65535"),
     ],
 )
 def test_wrong_usage(run: Run, arguments: list[str], message: str) -> None:
@@ -128,3 +129,10 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait() == 0
+
+
+def test_a_full_disk_is_one_line() -> None:
+    command = [sys.executable, "-m", "optimizer.cli", "boards"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "ttopt: error: No space left on device\n")
