@@ -34,19 +34,18 @@ def block_spec(
 
 @lru_cache(maxsize=16384)
 def whole_grid_spec(kind: TensorMemoryLayout, rows: int, columns: int, tiled: bool, device: DeviceSpec) -> ShardSpec:
-    """Shards over every worker core (`generate_shard_spec_all_cores`): the last shards may be empty."""
+    """Shards for every worker core (`generate_shard_spec_all_cores`), on the cores that get one."""
     grid_rows, grid_columns = device.grid_yx
     cores = device.num_cores
     up = TILE if tiled else 1
+    if kind is BLOCK:
+        block = (round_up(ceil_div(rows, grid_rows), up), round_up(ceil_div(columns, grid_columns), up))
+        return block_spec(ceil_div(rows, block[0]), ceil_div(columns, block[1]), block)
     if kind is HEIGHT:
         shape = (round_up(ceil_div(rows, cores), up), columns)
-    elif kind is WIDTH:
-        shape = (rows, round_up(ceil_div(columns, cores), up))
-    else:
-        shape = (round_up(ceil_div(rows, grid_rows), up), round_up(ceil_div(columns, grid_columns), up))
-    ranges: tuple[CoreRange, ...] = ((0, 0, grid_columns - 1, grid_rows - 1),)
-    grid = {HEIGHT: (cores, 1), WIDTH: (1, cores), BLOCK: device.grid_yx}[kind]
-    return ShardSpec(grid, shape, ranges)
+        return flat_spec(kind, ceil_div(rows, shape[0]), shape, device)
+    shape = (rows, round_up(ceil_div(columns, cores), up))
+    return flat_spec(kind, ceil_div(columns, shape[1]), shape, device)
 
 
 @lru_cache(maxsize=16384)

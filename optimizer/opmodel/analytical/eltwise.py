@@ -18,7 +18,7 @@ from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.tiling import physical_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
 from optimizer.opmodel.analytical.derive import scaled_memory, whole_grid_spec
-from optimizer.opmodel.analytical.tensors import ROWS
+from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, ROWS
 from optimizer.opmodel.base import TensorSpec
 
 
@@ -88,9 +88,10 @@ def binary(case: Case) -> Usage:
         need(a.dtype is b.dtype, "Mixed dtype is not supported for this binary operation")
     memory = case.output
     source = a
-    if b is not None and b.layout.is_sharded and not a.layout.is_sharded:
+    if b is not None and b.layout.is_sharded and not a.layout.is_sharded and (a.layout.is_dram or memory is not None):
         source = b
-    memory = scaled_memory(source, shape) if memory is None else complete(case, memory, shape, source)
+    derived = memory is None or (memory.is_sharded and memory.shard_spec is None and source.layout.is_sharded)
+    memory = scaled_memory(source, shape) if derived else complete(case, memory or DRAM_MEMORY, shape, source)
     page = a.layout.page_layout
     dtype = case.query.output_dtype or a.dtype
     if page is ROWS:

@@ -19,6 +19,10 @@ from optimizer.opmodel.analytical.tensors import dram_bank_bytes, l1_bytes, spec
 from optimizer.opmodel.base import OpConstraints, OpCost, OpQuery, Rejection
 
 
+_MORE_INPUTS = {"ttnn.layer_norm": 4}
+"""Ops that tt-metal gives more operands than the graphs do (a residual to add first)."""
+
+
 @lru_cache(maxsize=4096)
 def _defaults(op: str) -> dict[str, Any]:
     return {k: v for k, v in opdef(op).attrs.items() if v is not REQUIRED}
@@ -48,8 +52,8 @@ class AnalyticalOpModel:
         """Predicted time and DRAM traffic of a query that `constraints` accepts."""
         try:
             usage = self._usage(query)
-        except Refused:
-            usage = Usage((), cores=1)
+        except Refused:  # no time of its own: as if the operands were moved by one core
+            usage = Usage((), cores=1, view=not query.inputs)
         return self._cost.cost(query, usage)
 
     def runtime_ns(self, query: OpQuery) -> int:
@@ -59,7 +63,13 @@ class AnalyticalOpModel:
         attrs = _defaults(query.op)
         if query.attrs:
             attrs = {**attrs, **dict(query.attrs)}
-        return family(query.op)(Case(query, self.device, attrs, self.l1_small_bytes))
+        row, count = opdef(query.op), len(query.inputs)
+        if not row.min_inputs <= count <= max(row.max_inputs, _MORE_INPUTS.get(query.op, 0)):
+            raise Refused(f"{query.op} does not take {count} operands")
+        try:
+            return family(query.op)(Case(query, self.device, attrs, self.l1_small_bytes))
+        except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:  # ranks or attributes off
+            raise Refused(f"{query.op} cannot take these shapes and attributes: {error}") from error
 
     def _input_bytes(self, query: OpQuery) -> int:
         """L1 bytes per core that the operands take; refused when one of them cannot exist."""
