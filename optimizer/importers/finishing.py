@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from optimizer.errors import GraphError, ShapeError
 from optimizer.importers.model import ImportedModel, ImportReport
-from optimizer.ir.graph import Graph, Value, ValueKind
+from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import opdef
 
 
@@ -24,6 +24,7 @@ def finish(
 ) -> ImportedModel:
     """Name the outputs as the model does, order the schedule and sum up."""
     graph.prune()
+    _compute_outputs(graph, output_names)
     _name_outputs(graph, output_names)
     graph.sort()
     _drop_unused_data(graph)
@@ -82,6 +83,21 @@ def _unsupported(graph: Graph) -> tuple[tuple[str, tuple[str, ...]], ...]:
         if opdef(op.op).opaque:
             found.setdefault(op.op, []).append(op.name or op.id)
     return tuple((kind, tuple(names)) for kind, names in sorted(found.items()))
+
+
+def _compute_outputs(graph: Graph, names: Sequence[str]) -> None:
+    """A model may return an input or a weight as it is; every returned value gets an op that computes it."""
+    for position, (value_id, name) in enumerate(zip(list(graph.outputs), names, strict=True)):
+        if graph.producer(value_id) is not None:
+            continue
+        source = graph.value(value_id)
+        kind = ValueKind.ACTIVATION if source.kind is ValueKind.INPUT else ValueKind.PARAMETER
+        stem = "".join(c if c.isalnum() else "_" for c in name)
+        op_id = graph.fresh_id(f"return_{stem}")
+        result = replace(source, id=graph.fresh_id(name), kind=kind, data=None)
+        graph.add_value(result)
+        graph.add_op(Op(op_id, "ttnn.identity", (value_id,), (result.id,), {}, op_id))
+        graph.outputs[position] = result.id
 
 
 def _name_outputs(graph: Graph, names: Sequence[str]) -> None:

@@ -89,6 +89,7 @@ def fold(proto: onnx.ModelProto, input_shapes: Mapping[str, tuple[int, ...]], li
             f"{len(proto.graph.node)} nodes exceed the limit of {limits.max_nodes}", limit=limits.max_nodes
         )
     _check_names(proto.graph)
+    _drop_default_inputs(proto.graph)
     _drop_stated_shapes(proto)
     _bind_inputs(proto.graph, input_shapes)
     _check_sizes(proto.graph, limits)
@@ -192,6 +193,13 @@ def _check_names(graph: onnx.GraphProto) -> None:
     _order(graph, producer)
 
 
+def _drop_default_inputs(graph: onnx.GraphProto) -> None:
+    """Files of IR version 3 list every initializer among the inputs as well; they are weights all the same."""
+    initializers = {t.name for t in graph.initializer}
+    for index in reversed([i for i, info in enumerate(graph.input) if info.name in initializers]):
+        del graph.input[index]
+
+
 def _drop_stated_shapes(proto: onnx.ModelProto) -> None:
     """Stated shapes can be stale or wrong, so only those of ops that nobody can infer are kept."""
     versions = {o.domain if o.domain != "ai.onnx" else "": o.version for o in proto.opset_import}
@@ -259,13 +267,8 @@ def _dims(info: onnx.ValueInfoProto) -> list[int | str]:
     return [d.dim_value if d.HasField("dim_value") else (d.dim_param or "?") for d in shape.dim]
 
 
-def _real_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
-    initializers = {t.name for t in graph.initializer}
-    return [i for i in graph.input if i.name not in initializers]
-
-
 def _bind_inputs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    inputs = _real_inputs(graph)
+    inputs = list(graph.input)
     names = [i.name for i in inputs]
     for name, shape in shapes.items():
         if name not in names:
@@ -308,7 +311,7 @@ def _bind_inputs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) 
 
 
 def _check_sizes(graph: onnx.GraphProto, limits: ImportLimits) -> None:
-    declared = [(i.name, [int(d) for d in _dims(i)]) for i in _real_inputs(graph)]
+    declared = [(i.name, [int(d) for d in _dims(i)]) for i in graph.input]
     declared += [(t.name, list(t.dims)) for t in graph.initializer]
     for name, dims in declared:
         check_shape(name, dims, limits)

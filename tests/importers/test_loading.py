@@ -122,6 +122,25 @@ def test_outputs_keep_their_names_and_order(make_model: Model) -> None:
     assert all(graph.producer(v) is not None for v in graph.outputs)
 
 
+def test_returned_input_is_copied(make_model: Model) -> None:
+    node = helper.make_node("Identity", ["x"], ["y"], name="copy")
+
+    graph = load(make_model([node], {"x": (2, 4)}, ["y"]).SerializeToString()).graph
+
+    assert [(op.op, op.inputs, op.outputs) for op in graph.ops()] == [("ttnn.identity", ("x",), ("y",))]
+
+
+def test_initializers_among_the_inputs_are_weights(make_model: Model) -> None:
+    node = helper.make_node("Add", ["x", "w"], ["y"])
+    model = make_model([node], {"x": (2, 4), "w": (4,)}, ["y"], {"w": np.ones(4, np.float32)}, opset=8)
+    model.ir_version = 3
+
+    graph = load(model.SerializeToString()).graph
+
+    assert graph.inputs == ["x"]
+    assert graph.value("w").kind == "parameter"
+
+
 def test_unused_inputs_stay(make_model: Model) -> None:
     node = helper.make_node("Relu", ["x"], ["y"])
 
