@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from optimizer.cli.parser import build_parser, parse
 
 ALLOWED_HOSTS = ("localhost", "127.0.0.1", "0.0.0.0", "www.apache.org", "example")
 
@@ -65,3 +68,16 @@ def test_no_module_outgrows_its_idea(project_root: Path) -> None:
         if (lines := len(text_of(path).splitlines())) > 500
     }
     assert long == {}
+
+
+def test_the_image_copies_what_exists_and_runs_a_command_that_exists(project_root: Path) -> None:
+    """The steps themselves are carried out by `make check-long`."""
+    lines = (project_root / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    copies = [line.split() for line in lines if line.startswith("COPY ") and "--from" not in line]
+    sources = [name for _, *names, _ in copies for name in names]
+    assert [name for name in sources if not (project_root / name).exists()] == []
+    admitted = (project_root / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {f"!{name}" for name in sources} <= set(admitted)
+    command = json.loads(lines[-1].removeprefix("CMD "))
+    assert command[0] == "ttopt"
+    assert parse(build_parser(), command[1:]).host == "0.0.0.0"
