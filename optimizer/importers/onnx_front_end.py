@@ -31,6 +31,7 @@ FOLD_LIMIT = 8192
 MASK_LIMIT = 1 << 22
 """Elements up to which a large inline square constant is looked at to see whether it is a causal mask."""
 OPSETS = range(7, 24)
+_DATA_FIELDS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 LIBRARY_ERRORS = (
     ArithmeticError,
@@ -79,11 +80,13 @@ def parse(data: bytes) -> onnx.ModelProto:
 
 def fold(proto: onnx.ModelProto, input_shapes: Mapping[str, tuple[int, ...]], limits: ImportLimits) -> FrontEndModel:
     """Make every shape static and fold what is constant; raises GraphError, ShapeError or LimitError."""
+    causal = _strip_weights(proto.graph)
     if proto.functions:
         try:
             proto = onnx.inliner.inline_local_functions(proto)
         except LIBRARY_ERRORS as error:
             raise GraphError(f"local functions cannot be inlined: {error}") from error
+        causal += _strip_weights(proto.graph)
     if len(proto.graph.node) > limits.max_nodes:
         raise LimitError(
             f"{len(proto.graph.node)} nodes exceed the limit of {limits.max_nodes}", limit=limits.max_nodes
@@ -97,7 +100,7 @@ def fold(proto: onnx.ModelProto, input_shapes: Mapping[str, tuple[int, ...]], li
         if node.op_type in CONTROL_FLOW and node.op_type != "If":  # an If on a constant folds away
             raise _control_flow(node.op_type, node.name or next(iter(node.output), "?"))
     initializers = frozenset(t.name for t in proto.graph.initializer)
-    parameters, causal = _promote_weights(proto.graph)
+    parameters = _promote_weights(proto.graph)
     model = _fold_loop(proto)
     _check_resolved(model)
     return FrontEndModel(model, frozenset(parameters), frozenset(causal), initializers)
@@ -333,16 +336,29 @@ def check_shape(name: str, dims: list[int] | tuple[int, ...], limits: ImportLimi
         )
 
 
-def _promote_weights(graph: onnx.GraphProto) -> tuple[list[str], list[str]]:
+def _strip_weights(graph: onnx.GraphProto) -> list[str]:
+    """Drop the elements of large inline tensors, which nobody reads; returns which were causal masks."""
+    causal: list[str] = []
+    tensors = [(t.name, t) for t in graph.initializer]
+    tensors += [(n.output[0], t) for n in graph.node if (t := _constant(n)) is not None]
+    for name, tensor in tensors:
+        if prod(tensor.dims) <= FOLD_LIMIT or tensor.data_location == onnx.TensorProto.EXTERNAL:
+            continue
+        if _is_causal(tensor):
+            causal.append(name)
+        for field in _DATA_FIELDS:
+            tensor.ClearField(field)
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+    return causal
+
+
+def _promote_weights(graph: onnx.GraphProto) -> list[str]:
     """Missing, external or large tensors (Constant nodes too) become graph inputs; returns their names."""
     names: list[str] = []
-    causal: list[str] = []
     known = {i.name for i in graph.input}
 
     def promote(name: str, tensor: onnx.TensorProto) -> None:
         names.append(name)
-        if _is_causal(tensor):
-            causal.append(name)
         if name not in known:
             info = onnx.helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
             graph.input.append(info)
@@ -364,7 +380,7 @@ def _promote_weights(graph: onnx.GraphProto) -> tuple[list[str], list[str]]:
             promote(graph.node[index].output[0], tensor)
         for index in reversed(large):
             del graph.node[index]
-    return names, causal
+    return names
 
 
 def _is_weight(tensor: onnx.TensorProto) -> bool:
@@ -381,7 +397,7 @@ def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
 
 def _is_causal(tensor: onnx.TensorProto) -> bool:
     dims = list(tensor.dims)
-    if tensor.data_location == onnx.TensorProto.EXTERNAL or len(dims) < 2 or dims[-1] != dims[-2]:
+    if len(dims) < 2 or dims[-1] != dims[-2]:
         return False
     if prod(dims[:-2]) != 1 or prod(dims) > MASK_LIMIT:
         return False
