@@ -78,10 +78,10 @@ class CostModel:
         op = query.op
         reads = tuple(piece(t.shape, t.dtype, t.layout) for t in query.inputs)
         writes = tuple(piece(t.shape, t.dtype, t.layout) for t in usage.outputs) or reads[:1]
+        if usage.view:
+            return Work("view", op.removeprefix("ttnn."), 1)
         name = _short_name(query)
         cores = max(1, min(usage.cores, self.device.num_cores))
-        if usage.view:
-            return Work("view", name, cores)
         family = "tilize" if op in _RETILING else _FAMILIES[opdef(op).cost_class]
         if family in ("matmul", "conv", "sdpa") and len(query.inputs) > 1 and usage.outputs:
             attrs = dict(query.attrs)

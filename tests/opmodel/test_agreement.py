@@ -1,0 +1,57 @@
+"""The analytical backend against recorded tt-metal answers."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optimizer.opmodel.query import query_rows
+
+Pair = tuple[dict[str, Any], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    return Path(__file__).resolve().parents[2] / "fixtures" / "opmodel"
+
+
+@pytest.fixture(scope="module")
+def pairs(folder: Path) -> list[Pair]:
+    """(recorded row, our answer)."""
+    rows = [json.loads(line) for line in (folder / "sample.jsonl").read_text("utf-8").splitlines()]
+    return list(zip(rows, query_rows(rows), strict=True))
+
+
+@pytest.fixture(scope="module")
+def limits(folder: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((folder / "sample_limits.json").read_text("utf-8"))
+    return record
+
+
+def test_verdicts_disagree_no_more_than_recorded(pairs: list[Pair], limits: dict[str, Any]) -> None:
+    wrong = Counter(row["op"] for row, answer in pairs if row["valid"] != answer["valid"])
+    worse = {op: count for op, count in wrong.items() if count > limits["wrong"].get(op, 0)}
+    assert worse == {}
+
+
+def test_accepting_what_is_refused_stays_rare(pairs: list[Pair], limits: dict[str, Any]) -> None:
+    optimistic = [row["id"] for row, answer in pairs if answer["valid"] and not row["valid"]]
+    assert len(optimistic) <= limits["optimistic"], optimistic
+
+
+@pytest.mark.parametrize("op", ["matmul", "linear", "conv2d", "layer_norm", "rms_norm", "softmax", "relu"])
+def test_produced_layouts_are_exact(pairs: list[Pair], op: str) -> None:
+    both = [(r, a) for r, a in pairs if r["op"] == op and r["valid"] and a["valid"]]
+    assert both
+    assert [r["id"] for r, a in both if r["out_mem"] != a["out_mem"]] == []
+
+
+@pytest.mark.parametrize("op", ["matmul", "linear"])
+def test_matmul_bytes_are_exact(pairs: list[Pair], op: str) -> None:
+    both = [(r, a) for r, a in pairs if r["op"] == op and r["valid"] and a["valid"] and r["peak_total"] is not None]
+    assert both
+    assert [r["id"] for r, a in both if r["peak_total"] != a["peak_total"]] == []
