@@ -41,7 +41,7 @@ class Comparison:
         self.counts["chains"] += 1
         self.counts["feasible"] += not isinstance(solved, ChainInfeasible)
         for name, other in (
-            ("cpsat", solve_chain_cpsat(table, ChainObjective.CORE_USAGE)),
+            ("cpsat", solve_chain_cpsat(table, ChainObjective.CORE_USAGE, tie_break=False)),
             ("dp", solve_linear_chain(table, ChainObjective.CORE_USAGE)),
         ):
             ours, theirs = _objective(solved), _objective(other)
