@@ -77,7 +77,9 @@ def test_every_constant_names_its_unit_and_source(arch: str) -> None:
     assert list(record) == sorted(record)
     for name, entry in record.items():
         assert set(entry) == {"value", "unit", "source"}, name
-        assert entry["value"] >= 0 and entry["unit"] and entry["source"], name
+        assert entry["value"] >= 0, name
+        assert entry["unit"], name
+        assert entry["source"], name
 
 
 def test_both_architectures_have_the_same_constants() -> None:

@@ -18,7 +18,6 @@ from optimizer.opmodel.analytical.families import family
 from optimizer.opmodel.analytical.tensors import dram_bank_bytes, l1_bytes, spec_problem
 from optimizer.opmodel.base import OpConstraints, OpCost, OpQuery, Rejection
 
-
 _MORE_INPUTS = {"ttnn.layer_norm": 4}
 """Ops that tt-metal gives more operands than the graphs do (a residual to add first)."""
 
