@@ -9,15 +9,17 @@ from __future__ import annotations
 from math import prod
 
 from optimizer.ir.shape_rules import permute_is_view, reshape_is_view
-from optimizer.layouts.memory_config import MemoryConfig
-from optimizer.layouts.tiling import TILE, physical_shape
+from optimizer.layouts.memory_config import MemoryConfig, TensorLayout
+from optimizer.layouts.tiling import TILE, padded_shape, physical_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
 from optimizer.opmodel.analytical.derive import fitted_memory, fitted_spec, whole_grid_spec
 from optimizer.opmodel.analytical.generic import result_shapes
-from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, L1_MEMORY, WIDTH
+from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, L1_MEMORY, TILED, WIDTH
 from optimizer.opmodel.base import TensorSpec
 
 Shape = tuple[int, ...]
+PAD_ROWS = 18
+"""Rows of the result that the row-major pad kernel buffers."""
 
 
 def produced(case: Case, shape: Shape) -> MemoryConfig:
@@ -52,6 +54,15 @@ def moved(case: Case, memory: MemoryConfig | None = None, view: bool = False) ->
     cb = 0 if view else 2 * unit(x) + 2 * max(unit(t) for t in outputs)
     cores = case.device.num_cores
     return Usage(outputs, cb=cb, l1=0 if view else None, cores=cores, view=view)
+
+
+def detour(case: Case, usage: Usage, shape: Shape, cb: int = 0) -> Usage:
+    """Adds a temporary of `shape`, interleaved in L1, that an op keeps between its programs."""
+    if case.x.layout.is_l1 or usage.outputs[0].layout.is_l1:
+        held = TensorSpec(shape, case.x.dtype, TensorLayout(case.x.layout.page_layout, L1_MEMORY))
+        usage.l1 = sum(case.l1(t) for t in usage.outputs) + case.l1(held)
+    usage.cb = max(usage.cb, cb)
+    return usage
 
 
 def reshape(case: Case) -> Usage:
@@ -98,7 +109,17 @@ def permute(case: Case) -> Usage:
     view = case.output in (None, case.x.layout.memory) and permute_is_view(case.attrs, case.x.shape, shape)
     if view and case.x.layout.is_sharded:
         view = False
-    return _moved_or_interleaved(case, view)
+    usage = _moved_or_interleaved(case, view)
+    if view:
+        return usage
+    x = case.x
+    staged = 6 * x.dtype.tile_bytes if not x.layout.is_tile else 0
+    dims = [int(d) % len(x.shape) for d in case.attrs["dims"]]
+    several = sum(a != b for a, b in zip(dims, range(len(dims)), strict=True)) > 2
+    if x.layout.is_tile and (several or x.dtype.is_block_float or x.layout.is_sharded):
+        return detour(case, usage, shape, staged)
+    usage.cb = max(usage.cb, staged)
+    return usage
 
 
 def transpose(case: Case) -> Usage:
@@ -123,7 +144,14 @@ def concat(case: Case) -> Usage:
     if sharded:
         need(len(sharded) == len(inputs), "All tensors must be sharded or all must be interleaved")
         _concat_shards(case, memory)
-    return moved(case, memory)
+    usage = moved(case, memory)
+    x, axis = case.x, int(case.attrs["dim"]) % max(1, len(case.x.shape))
+    if x.layout.is_tile and axis >= len(x.shape) - 2 and any(t.shape[axis] % TILE for t in inputs):
+        wide = max(padded_shape(t.shape, TILED)[-1] // TILE for t in (*inputs, *usage.outputs))
+        return detour(case, usage, usage.outputs[0].shape, 2 * wide * x.dtype.tile_bytes)
+    if sharded and not memory.is_sharded:
+        usage.l1 = sum(case.l1(t) for t in (*inputs, *usage.outputs))
+    return usage
 
 
 def _concat_shards(case: Case, memory: MemoryConfig) -> None:
@@ -198,7 +226,10 @@ def pad(case: Case) -> Usage:
     if x.layout.is_tile:
         need(not any(a for a, _ in padding), "ttnn.pad: on device tile padding does not support front padding")
         check_fill(x)
-    return moved(case, memory)
+        return moved(case, memory)
+    usage = moved(case, memory)
+    usage.cb = PAD_ROWS * round_up(unit(usage.outputs[0]), 64)
+    return usage
 
 
 def check_fill(x: TensorSpec) -> None:
@@ -210,7 +241,15 @@ def check_fill(x: TensorSpec) -> None:
 
 
 def repeat(case: Case) -> Usage:
-    return moved(case)
+    """Shards go by interleaved copies, partly filled tiles by row-major ones."""
+    usage = moved(case)
+    x, out = case.x, usage.outputs[0]
+    usage.cb = 8 * unit(out)
+    padded = x.layout.is_tile and padded_shape(x.shape, TILED)[-2:] != x.shape[-2:]
+    if padded or x.layout.is_sharded or out.layout.is_sharded:
+        wide = padded_shape(out.shape, TILED)[-1] // TILE
+        return detour(case, usage, out.shape, 4 * wide * x.dtype.tile_bytes if x.layout.is_tile else 0)
+    return usage
 
 
 def repeat_interleave(case: Case) -> Usage:
