@@ -1,5 +1,6 @@
 # `make demo` and `make test` need Python 3 and make, nothing else: the environment below bootstraps itself.
-PYTHON3 ?= python3
+# The first Python 3 that runs: where pyenv lacks the version of .python-version, its `python3` does not.
+PYTHON3 ?= $(shell for p in python3 /usr/bin/python3 python; do "$$p" -c 'import venv' 2>/dev/null && echo "$$p" && break; done)
 VENV    := .venv
 BIN     := $(VENV)/bin
 READY   := $(VENV)/.ready
