@@ -49,7 +49,7 @@ class TtoptError(Exception):
 
     def __str__(self) -> str:
         text = self.message
-        if self.node is not None and self.node not in text:
+        if self.node is not None and f"'{self.node}'" not in text:
             text = f"{self.node}: {text}"
         if self.alternatives:
             text += f" (one of: {', '.join(self.alternatives)})"

@@ -1,0 +1,36 @@
+"""Error messages name the place once and the alternatives; errors survive a process boundary."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from optimizer.errors import GraphError, InputError, LimitError, OptionError, TtoptError, UnknownNameError
+
+
+def test_the_node_is_named_once() -> None:
+    assert str(GraphError("value defined twice", node="x")) == "x: value defined twice"
+    assert str(GraphError("value 'x' is defined twice", node="x")) == "value 'x' is defined twice"
+    assert str(LimitError("exceeds the limit", node="x")) == "x: exceeds the limit"
+
+
+def test_unknown_names_list_near_matches_first() -> None:
+    error = UnknownNameError("board", "n15", ["p150", "n300", "n150", "p100"])
+    assert str(error) == "unknown board 'n15' (one of: n150, p150, n300, p100)"
+    assert error.exit_code == 2
+
+
+def test_long_lists_are_cut() -> None:
+    error = UnknownNameError("op", "zzz", [f"op{i:03d}" for i in range(50)])
+    assert str(error).endswith("... 38 more)")
+
+
+@pytest.mark.parametrize("error", [OptionError("bad", node="n", limit=3, alternatives=("a",)), InputError("x")])
+def test_errors_can_be_pickled(error: TtoptError) -> None:
+    twin = pickle.loads(pickle.dumps(error))
+    assert type(twin) is type(error)
+    assert (twin.message, twin.node, twin.limit, twin.alternatives) == (
+        error.message, error.node, error.limit, error.alternatives,
+    )  # fmt: skip
+    assert str(twin) == str(error)
