@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import MemoryConfig
+from optimizer.layouts.memory_config import BufferType, MemoryConfig, TensorLayout
 from optimizer.layouts.op_config import SDPAProgramConfig
 from optimizer.layouts.tiling import TILE, padded_shape, physical_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.derive import whole_grid_spec
 from optimizer.opmodel.analytical.generic import result_shapes
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, L1_MEMORY, TILED, WIDTH
+from optimizer.opmodel.base import TensorSpec
 
 
 def sdpa(case: Case) -> Usage:
@@ -34,8 +35,8 @@ def _sdpa_buffers(case: Case, q: int, k: int) -> int:
     """Query, key and value chunks (keys and values double), scores, running sums and outputs."""
     q_tile, k_tile, width = case.x.dtype.tile_bytes, case.inputs[1].dtype.tile_bytes, tiles_wide(case)
     chunks = q * width * q_tile + 4 * k * width * k_tile
-    mask = q * k * 2048 if len(case.inputs) > 3 else 0
-    return chunks + mask + q * k * 2048 + 3 * q * width * 2048 + 8 * q * 2048 + 3 * 2048
+    mask = 2 * q * k * 2048 if len(case.inputs) > 3 else 0
+    return chunks + mask + q * k * 2048 + 3 * q * width * 2048 + 8 * q * 2048 + 7 * 2048
 
 
 def tiles_wide(case: Case) -> int:
@@ -62,10 +63,10 @@ def sdpa_decode(case: Case) -> Usage:
     return Usage((out,), cb=200 * 2048, cores=case.device.num_cores)
 
 
-def _heads(case: Case, shapes: tuple[tuple[int, ...], ...], memory: MemoryConfig) -> Usage:
+def _heads(case: Case, shapes: tuple[tuple[int, ...], ...], memory: MemoryConfig, cb_tiles: int) -> Usage:
     need(memory in (DRAM_MEMORY, L1_MEMORY), f"{case.query.op}: result must be interleaved")
     outputs = tuple(case.result(s, case.x.dtype, memory) for s in shapes)
-    return Usage(outputs, cb=8 * case.x.dtype.tile_bytes, cores=case.device.num_cores)
+    return Usage(outputs, cb=cb_tiles * case.x.dtype.tile_bytes, cores=case.device.num_cores)
 
 
 def split_heads(case: Case) -> Usage:
@@ -78,7 +79,8 @@ def split_heads(case: Case) -> Usage:
     need("nlp" in case.query.op or size % TILE == 0, f"Invalid head size: {size}. It must be a multiple of {TILE}")
     batch, rows = x[0], x[-2]
     key = (batch, kv, size, rows) if case.attrs.get("transpose_key") else (batch, kv, rows, size)
-    return _heads(case, ((batch, heads, rows, size), key, (batch, kv, rows, size)), case.follow())
+    buffered = 12 if case.attrs.get("transpose_key") else (8 if size % 128 == 0 else 4)
+    return _heads(case, ((batch, heads, rows, size), key, (batch, kv, rows, size)), case.follow(), buffered)
 
 
 def concatenate_heads(case: Case) -> Usage:
@@ -88,7 +90,11 @@ def concatenate_heads(case: Case) -> Usage:
     if x.layout.is_sharded:
         need(not nlp and x.layout.memory_layout is HEIGHT, f"{case.query.op}: operand must be interleaved")
         need(case.output is not None, f"{case.query.op}: shards must name an output")
-    return _heads(case, ((b, 1, s, h * d) if nlp else (b, s, h * d),), case.follow())
+    memory = case.follow()
+    usage = _heads(case, ((b, 1, s, h * d) if nlp else (b, s, h * d),), memory, 2 * h * tiles_wide(case))
+    if x.layout.is_sharded:  # made interleaved first
+        usage.l1 = case.l1(usage.outputs[0]) + case.l1(TensorSpec(x.shape, x.dtype, TensorLayout(TILED, memory)))
+    return usage
 
 
 def rotary_embedding(case: Case) -> Usage:
@@ -111,5 +117,6 @@ def rotary_embedding(case: Case) -> Usage:
         memory = MemoryConfig(memory.memory_layout, memory.buffer_type, given)
     out = case.result(x.shape, x.dtype, memory)
     tile, wide = x.dtype.tile_bytes, width // TILE
-    cb = 4 * 2 * wide * tile + 4 * tile + 2 * wide * tile + 2 * wide * tile * 0
+    own = int(x.layout.is_sharded) + int(memory.is_sharded and memory.buffer_type is BufferType.L1)
+    cb = (5 - own) * 2 * wide * tile + 3 * tile + 2048
     return Usage((out,), cb=cb, cores=min(case.device.num_cores, x.shape[0] * max(1, x.shape[-2] // TILE)))

@@ -226,4 +226,4 @@ def batch_norm(case: Case) -> Usage:
     memory = case.follow()
     need(not memory.is_sharded, "batch_norm: interleaved only")
     out = case.result(x.shape, x.dtype, memory)
-    return Usage((out,), cb=16 * x.dtype.tile_bytes, cores=case.device.num_cores)
+    return Usage((out,), cb=18 * x.dtype.tile_bytes, cores=case.device.num_cores)

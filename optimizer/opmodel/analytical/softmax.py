@@ -81,4 +81,12 @@ def _column_buffers(x: TensorSpec, tall: int) -> int:
 
 
 def attention_softmax(case: Case) -> Usage:
-    return softmax(case)
+    """Scale, mask and softmax of the last dim in one kernel, 4 tiles at a time."""
+    x = case.x
+    usage = softmax(case)
+    compute = case.attrs.get("compute")
+    fp32 = bool(dict(compute).get("fp32")) if compute else x.dtype is DType.F32
+    tile, held, mask = x.dtype.tile_bytes, 4096 if fp32 else 2048, 4096 if x.dtype is DType.F32 else 2048
+    row = round_up(tiles(x.shape)[1], 4)
+    usage.cb = 16 * tile + 3 * 4096 + mask + (2 * row + 4) * tile + held + 2 * row * held
+    return usage
