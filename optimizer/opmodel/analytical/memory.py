@@ -6,7 +6,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.tensors import HEIGHT, INTERLEAVED, ROWS, TILED, tiles
+from optimizer.opmodel.analytical.tensors import HEIGHT, INTERLEAVED, ROWS, TILED, row_parts
 from optimizer.opmodel.base import TensorSpec
 
 
@@ -63,18 +63,11 @@ def _converted(case: Case, page: PageLayout) -> Usage:
         wide = ceil_div(spec.shape[1], TILE)
     cb = wide * (x.dtype.tile_bytes + dtype.tile_bytes)
     if page is ROWS and not x.layout.is_sharded and not memory.is_sharded and padded_shape(x.shape, TILED) == x.shape:
-        cb = 2 * cb // _columns(x, case.device.num_cores)  # double buffered, rows split where there are few
+        cb = 2 * cb // row_parts(x.shape, case.device.num_cores)  # double buffered, rows split where there are few
     room = case.device.l1_bank_bytes(case.l1_small_bytes) - case.l1(x) - case.l1(out)
     if cb > room:  # a block of the row at a time
         cb = max(2 * x.dtype.tile_bytes, min(cb, room // 2))
     return Usage((out,), cb=cb, cores=case.device.num_cores)
-
-
-def _columns(x: TensorSpec, cores: int) -> int:
-    """Parts into which a row of tiles is split so that more cores can untilize: a divisor of its tiles."""
-    rows, wide = tiles(x.shape)
-    most = max(1, min(wide, cores // rows))
-    return next(n for n in range(most, 0, -1) if wide % n == 0)
 
 
 def _unpadded(memory: MemoryConfig, spec: ShardSpec, x: TensorSpec) -> MemoryConfig:

@@ -14,7 +14,7 @@ from optimizer.layouts.tiling import TILE, padded_shape, physical_shape, round_u
 from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
 from optimizer.opmodel.analytical.derive import fitted_memory, fitted_spec, whole_grid_spec
 from optimizer.opmodel.analytical.generic import result_shapes
-from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, L1_MEMORY, TILED, WIDTH
+from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, L1_MEMORY, TILED, WIDTH, row_parts, tiles
 from optimizer.opmodel.base import TensorSpec
 
 Shape = tuple[int, ...]
@@ -80,7 +80,7 @@ def reshape(case: Case) -> Usage:
     need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
     usage = moved(case, memory)
     if not x.layout.is_tile:
-        usage.cb = unit(x) + unit(usage.outputs[0])
+        usage.cb = 2 * (2 * unit(x) + 128) + 2 * (unit(usage.outputs[0]) + 16)
     return usage
 
 
@@ -123,7 +123,15 @@ def permute(case: Case) -> Usage:
 
 
 def transpose(case: Case) -> Usage:
-    return _moved_or_interleaved(case, False)
+    usage = _moved_or_interleaved(case, False)
+    x = case.x
+    rank = len(x.shape)
+    pair = {int(case.attrs["dim0"]) % rank, int(case.attrs["dim1"]) % rank}
+    if rank - 1 in pair and not x.layout.is_tile:
+        usage.cb = max(usage.cb, 6 * x.dtype.tile_bytes)
+    if rank - 1 in pair and rank - 2 not in pair and x.layout.is_tile:  # by way of other transpositions
+        return detour(case, usage, usage.outputs[0].shape, 7 * x.dtype.tile_bytes)
+    return usage
 
 
 def _moved_or_interleaved(case: Case, view: bool) -> Usage:
@@ -204,7 +212,20 @@ def slice_(case: Case) -> Usage:
         need(whole, "Changing the last dimension of a sharded tensor is not supported")
     if x.layout.memory_layout is BLOCK and memory.memory_layout is BLOCK and prod(x.shape[:-2]) > 1:
         need(x.shape[:-2] == shape[:-2], "Can only write unbatched output for BLOCK_SHARDED -> BLOCK_SHARDED")
-    return moved(case, memory)
+    usage = moved(case, memory)
+    if not x.layout.is_tile:
+        usage.cb = max(2 * unit(usage.outputs[0]), 8192) + 4 * len(x.shape)
+    elif _aligned(case):
+        usage.cb = 2 * x.dtype.tile_bytes + 4 * len(x.shape)
+    else:  # untilized, sliced, tilized
+        wide = tiles(x.shape)[1]
+        untilize = 4 * wide // _row_parts(case) if padded_shape(x.shape, TILED) == x.shape else 2 * wide
+        usage.cb = max(untilize * x.dtype.tile_bytes, 8192 + 4 * len(x.shape))
+    return usage
+
+
+def _row_parts(case: Case) -> int:
+    return 1 if case.x.layout.is_sharded else row_parts(case.x.shape, case.device.num_cores)
 
 
 def split(case: Case) -> Usage:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from math import prod
 
-from optimizer.layouts.memory_config import MemoryConfig, ShardSpec
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import MemoryConfig, ShardSpec, TensorLayout
 from optimizer.layouts.tiling import TILE, padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.generic import result_shapes
 from optimizer.opmodel.analytical.movement import check_fill, produced
-from optimizer.opmodel.analytical.tensors import HEIGHT, TILED, WIDTH, tiles
+from optimizer.opmodel.analytical.tensors import HEIGHT, L1_MEMORY, TILED, WIDTH, tiles
+from optimizer.opmodel.base import TensorSpec
 
 
 def reduce(case: Case) -> Usage:
@@ -26,7 +28,26 @@ def reduce(case: Case) -> Usage:
     out = case.result(shape, case.dtype(), memory, x.layout.page_layout)
     rows, _ = tiles(x.shape)
     tile = x.dtype.tile_bytes
-    return Usage((out,), cb=10 * tile + 2048, cores=max(1, min(rows, case.device.num_cores)))
+    cb = 10 * tile + (4096 if x.dtype is DType.F32 else 2048)
+    return Usage((out,), cb=cb, l1=case.l1(out) + _temporary(case, out, leading), cores=_cores(case, rows))
+
+
+def _cores(case: Case, rows: int) -> int:
+    return max(1, min(rows, case.device.num_cores))
+
+
+def _temporary(case: Case, out: TensorSpec, leading: bool) -> int:
+    """L1 bytes of what lies between the steps: a permuted copy, or the first of two reductions."""
+    x = case.x
+    if not (x.layout.is_l1 or out.layout.is_l1):
+        return 0
+    interleaved = TensorLayout(x.layout.page_layout, L1_MEMORY)
+    if leading:
+        return case.l1(TensorSpec(x.shape, x.dtype, interleaved)) if x.layout.is_l1 else 0
+    dims = case.attrs.get("dim")
+    if dims is None or (isinstance(dims, tuple) and len(dims) > 1):
+        return case.l1(TensorSpec((*x.shape[:-1], 1), x.dtype, interleaved))
+    return 0
 
 
 def _reduces_leading(case: Case) -> bool:

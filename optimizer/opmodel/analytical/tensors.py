@@ -169,3 +169,10 @@ def tiles(shape: tuple[int, ...]) -> tuple[int, int]:
 def like(tensor: TensorSpec, memory: MemoryConfig) -> TensorSpec:
     """The same tensor somewhere else."""
     return TensorSpec(tensor.shape, tensor.dtype, TensorLayout(tensor.layout.page_layout, memory))
+
+
+def row_parts(shape: tuple[int, ...], cores: int) -> int:
+    """Parts into which a row of tiles is split so that more cores can untilize: a divisor of its tiles."""
+    rows, wide = tiles(shape)
+    most = max(1, min(wide, cores // max(1, rows)))
+    return next(n for n in range(most, 0, -1) if wide % n == 0)
