@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout, TensorMemoryLayout
+from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical import parallel
 from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
 from optimizer.opmodel.analytical.conv_buffers import ConvPlan, conv_buffer_bytes
 from optimizer.opmodel.analytical.parallel import COL, ROW, Parallel, Window
-from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, INTERLEAVED, WIDTH
+from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, INTERLEAVED, WIDTH, row_scratch
 from optimizer.opmodel.analytical.trace import Trace
 from optimizer.opmodel.base import TensorSpec
 
@@ -201,6 +201,8 @@ def run_in_l1(case: Case, p: ConvProblem, kind: TensorMemoryLayout | None, tile_
         shard = parallel.input_shard(source, p.window.in_nhw, p.cin, unit, p.row_major)
         size = _tensor_bytes(shard, p.dtype_in, p.row_major)
         trace.allocate(size)
+        if p.row_major and p.memory.buffer_type is BufferType.DRAM:
+            trace.run(row_scratch(shard[1] * p.dtype_in.element_bytes, case.device), dataflow=True)
     _check_source(p, source, keeps)
     target = parallel.determine_output(source, p.cout, case.device, p.matmul)
     out_shard = parallel.output_shard(target, out_nhw, p.cout)

@@ -6,21 +6,47 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.tensors import HEIGHT, INTERLEAVED, ROWS, TILED, row_parts
+from optimizer.opmodel.analytical.tensors import HEIGHT, INTERLEAVED, ROWS, TILED, row_bytes, row_parts, row_scratch
 from optimizer.opmodel.base import TensorSpec
 
 
-def _moved(case: Case, memory: MemoryConfig, page: PageLayout, cb_tiles: int = 4) -> Usage:
+def _moved(case: Case, memory: MemoryConfig, page: PageLayout) -> Usage:
     x = case.x
     need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
     out = case.result(x.shape, case.dtype(), memory, page)
-    return Usage((out,), cb=cb_tiles * x.dtype.tile_bytes, cores=case.device.num_cores)
+    return Usage((out,), cb=_staging(case, x, out), cores=_moving_cores(case, out))
+
+
+def _staging(case: Case, x: TensorSpec, out: TensorSpec) -> int:
+    """Buffers of the copy kernel that moves `x` to where `out` is.
+
+    Shards move straight from and to L1; tiles go one by one (double buffered) between interleaved tensors; a change
+    of element type passes a whole shard; rows go through a scratch area of four.
+    """
+    spec = out.layout.shard_spec if out.layout.is_l1 else None
+    if x.layout.is_sharded or spec is None:
+        if x.layout.is_l1 and x.layout.is_sharded and out.dtype is x.dtype:
+            return 0
+        return 2 * (x.dtype.tile_bytes if x.layout.is_tile else row_bytes(x)) + 2 * _converted_bytes(x, out)
+    if x.dtype is not out.dtype:
+        return ceil_div(spec.shape[0], TILE) * ceil_div(spec.shape[1], TILE) * x.dtype.tile_bytes
+    return 0 if x.layout.is_tile else row_scratch(spec.shape[1] * x.dtype.element_bytes, case.device)
+
+
+def _converted_bytes(x: TensorSpec, out: TensorSpec) -> int:
+    return 0 if out.dtype is x.dtype else out.dtype.tile_bytes
+
+
+def _moving_cores(case: Case, out: TensorSpec) -> int:
+    return out.layout.num_shard_cores if out.layout.is_sharded else case.device.num_cores
 
 
 def to_memory_config(case: Case) -> Usage:
     memory = case.output
     need(memory is not None, "to_memory_config needs a memory config")
     assert memory is not None
+    if memory == case.x.layout.memory and case.dtype() is case.x.dtype:
+        return Usage((case.x,), cb=0, l1=0, cores=1, view=True)
     return _moved(case, memory, case.x.layout.page_layout)
 
 
@@ -29,7 +55,7 @@ def interleaved_to_sharded(case: Case) -> Usage:
     need(memory is not None and memory.is_sharded, "output must be sharded")
     need(case.x.layout.memory_layout is INTERLEAVED, "input must be interleaved")
     assert memory is not None
-    return _moved(case, memory, case.x.layout.page_layout, 0)
+    return _moved(case, memory, case.x.layout.page_layout)
 
 
 def sharded_to_interleaved(case: Case) -> Usage:
@@ -37,7 +63,7 @@ def sharded_to_interleaved(case: Case) -> Usage:
     need(memory is not None and not memory.is_sharded, "output must be interleaved")
     need(case.x.layout.is_sharded, "input must be sharded")
     assert memory is not None
-    return _moved(case, memory, case.x.layout.page_layout, 0)
+    return _moved(case, memory, case.x.layout.page_layout)
 
 
 def reshard(case: Case) -> Usage:
@@ -45,7 +71,7 @@ def reshard(case: Case) -> Usage:
     need(memory is not None and memory.is_sharded, "output must be sharded")
     need(case.x.layout.is_sharded, "input must be sharded")
     assert memory is not None
-    return _moved(case, memory, case.x.layout.page_layout, 0)
+    return _moved(case, memory, case.x.layout.page_layout)
 
 
 def _converted(case: Case, page: PageLayout) -> Usage:

@@ -153,6 +153,7 @@ def concat(case: Case) -> Usage:
         need(len(sharded) == len(inputs), "All tensors must be sharded or all must be interleaved")
         _concat_shards(case, memory)
     usage = moved(case, memory)
+    usage.cb = 0 if sharded else 2 * max(unit(usage.outputs[0]), unit(case.x))
     x, axis = case.x, int(case.attrs["dim"]) % max(1, len(case.x.shape))
     if x.layout.is_tile and axis >= len(x.shape) - 2 and any(t.shape[axis] % TILE for t in inputs):
         wide = max(padded_shape(t.shape, TILED)[-1] // TILE for t in (*inputs, *usage.outputs))

@@ -23,7 +23,7 @@ from optimizer.opmodel.analytical import parallel
 from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
 from optimizer.opmodel.analytical.derive import flat_spec
 from optimizer.opmodel.analytical.parallel import ROW, Parallel, Window
-from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH
+from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
 from optimizer.opmodel.analytical.trace import Trace
 from optimizer.opmodel.base import TensorSpec
 
@@ -162,7 +162,7 @@ def _estimate(case: Case, p: PoolProblem, source: Parallel) -> int:
 
 
 def _run(
-    p: PoolProblem, source: Parallel, shard: tuple[int, int], fresh: bool, drop: bool
+    p: PoolProblem, source: Parallel, shard: tuple[int, int], fresh: bool, drop: bool, scratch: int = 0
 ) -> tuple[Trace, tuple[int, int]]:
     """Halo and pooling: `fresh` shards the input first, `drop` frees those shards after the halo."""
     trace = Trace()
@@ -172,6 +172,8 @@ def _run(
         if p.tiled:
             size = ceil_div(shard[0], TILE) * ceil_div(shard[1], TILE) * p.dtype.tile_bytes
         trace.allocate(size)
+        if scratch:
+            trace.run(scratch, dataflow=True)
     stick = round_up(shard[1] * 2, 16)
     halo = parallel.halo_sticks(p.window, source.nhw, False) * stick
     trace.allocate(halo + CONFIG_TENSOR_BYTES)
@@ -192,7 +194,9 @@ def _run(
 def _pooled(
     case: Case, p: PoolProblem, shape: tuple[int, ...], source: Parallel, shard: tuple[int, int], fresh: bool
 ) -> Usage:
-    trace, out_shard = _run(p, source, shard, fresh, case.x.layout.is_dram)
+    from_rows = fresh and case.x.layout.is_dram and not case.x.layout.is_sharded and not p.tiled
+    scratch = row_scratch(shard[1] * 2, case.device) if from_rows else 0
+    trace, out_shard = _run(p, source, shard, fresh, case.x.layout.is_dram, scratch)
     memory = source.memory(out_shard)
     # Channels are padded inside the shards, so only the grid of the result can be wrong.
     case.result((*shape[:-1], out_shard[1] * source.channels), DType.BF16, memory, PageLayout.ROW_MAJOR)

@@ -17,7 +17,7 @@ from optimizer.layouts.memory_config import (
     TensorLayout,
     TensorMemoryLayout,
 )
-from optimizer.layouts.tiling import TILE, ceil_div, l1_bytes_per_core, physical_shape, tensor_bytes
+from optimizer.layouts.tiling import TILE, ceil_div, l1_bytes_per_core, physical_shape, round_up, tensor_bytes
 from optimizer.opmodel.base import TensorSpec
 
 HEIGHT = TensorMemoryLayout.HEIGHT_SHARDED
@@ -176,3 +176,14 @@ def row_parts(shape: tuple[int, ...], cores: int) -> int:
     rows, wide = tiles(shape)
     most = max(1, min(wide, cores // max(1, rows)))
     return next(n for n in range(most, 0, -1) if wide % n == 0)
+
+
+def row_bytes(tensor: TensorSpec) -> int:
+    """Bytes of a row of a row-major tensor."""
+    return max(1, tensor.shape[-1] if tensor.shape else 1) * tensor.dtype.element_bytes
+
+
+def row_scratch(size: int, device: DeviceSpec) -> int:
+    """Scratch of `interleaved_to_sharded` for rows of `size` bytes: four aligned ones, each with room to shift."""
+    step = device.dram_alignment_bytes
+    return 4 * (round_up(size, step) + step)
