@@ -53,9 +53,9 @@ def run_optimize(args: argparse.Namespace) -> int:
         result = optimize_file(args.model, options, progress)
         written = [result.emit(name, folder) for name in ("json", *emitters)]
     if args.format == "json":
-        print(as_json({"model": result.model["name"], **result.summary, "files": [str(p) for p in written]}))
+        print(as_json({"model": args.model.stem, **result.summary, "files": [str(p) for p in written]}))
     else:
-        print(summary_text(result.to_json()))
+        print(summary_text(result.to_json(), args.model.stem))
         print()
     for path in written:
         print(f"wrote {path}", file=sys.stderr if args.format == "json" else sys.stdout)

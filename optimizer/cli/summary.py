@@ -14,10 +14,10 @@ Document = dict[str, Any]
 """A decoded `graph.json`."""
 
 
-def summary_text(document: Document) -> str:
-    """Several lines; every figure is the document's own."""
+def summary_text(document: Document, name: str) -> str:
+    """Several lines under the name a person knows the model by; every figure is the document's own."""
     summary = document["summary"]
-    title = f"{document['model']['name']} on {document['device']['name']}: {plan_text(summary)}"
+    title = f"{name} on {document['device']['name']}: {plan_text(summary)}"
     return "\n\n".join([title, _before_after(summary), pairs(_facts(document))])
 
 

@@ -51,20 +51,21 @@ def load(
     """Import a model from a path or from its bytes.
 
     `activations_dtype` (default bf16) is the type of every float activation, `weights_dtype` (default the
-    same) that of every float parameter; `"keep"` leaves f32 and bf16 as the file has them. Raises
+    same) that of every float parameter; `"keep"` leaves f32 and bf16 as the file has them. The graph's name is
+    `name` or the one in the file, never the file's own, so that bytes and path give the same graph. Raises
     FormatError, GraphError, ShapeError, DTypeError, LimitError or UnknownNameError, naming the node.
     """
     limits = limits or ImportLimits()
     activations = _dtype(activations_dtype or DType.BF16)
     weights = _dtype(weights_dtype) if weights_dtype else activations
     if isinstance(source, bytes):
-        data, suffix, stem = source, "", "model"
+        data, suffix = source, ""
     else:
         path = Path(source)
-        data, suffix, stem = _read_file(path, limits), path.suffix.lower(), path.stem
+        data, suffix = _read_file(path, limits), path.suffix.lower()
     if len(data) > limits.max_bytes:
         raise LimitError(f"{len(data)} bytes exceed the limit of {limits.max_bytes}", limit=limits.max_bytes)
-    options = ImportOptions(input_shapes or {}, limits, activations, weights, name or stem, fuse)
+    options = ImportOptions(input_shapes or {}, limits, activations, weights, name, fuse)
     return _format(data, suffix).reader()(data, options)
 
 

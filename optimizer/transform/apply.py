@@ -2,7 +2,8 @@
 
 Copies are explicit `ttnn.to_memory_config` ops:
 
-    spill     L1 -> DRAM, right after the producer, once, if any reader or the caller needs the value in DRAM
+    spill     L1 -> DRAM, right after the producer, once, if any reader or the caller needs the value in DRAM;
+              the spilled copy of a graph output has the output's id, its L1 form `<id>_l1`
     load      DRAM -> L1, right before the reader
     reshard   L1 -> another L1 layout, right before the reader
 
@@ -42,7 +43,8 @@ class ApplyPlan:
     name: str = "transform"
     _result: AppliedPlan = field(init=False)
     _dram_copy: dict[str, str] = field(default_factory=dict)
-    _multi_output: dict[str, TensorLayout] = field(default_factory=dict)
+    _l1_id: dict[str, str] = field(default_factory=dict)
+    """Graph outputs produced in L1 -> id of the L1 form."""
 
     def apply(self) -> AppliedPlan:
         """The transformed graph. StateError if the plan does not cover it."""
@@ -114,19 +116,31 @@ class ApplyPlan:
         inputs = tuple(
             self._operand(op, v, layout, decision) for v, layout in zip(op.inputs, decision.operands, strict=True)
         )
-        self._result.graph.add_op(replace(op, inputs=inputs))
-        for v in op.outputs:
-            layout = result_layout(op, v, decision, self.pages)
-            self._add_value(self.source.value(v), layout)
+        outputs = tuple(self._produce(op, v, decision) for v in op.outputs)
+        self._result.graph.add_op(replace(op, inputs=inputs, outputs=outputs))
         candidate = decision.candidate
-        role = self._role(op, inputs)
+        role = self._role(replace(op, outputs=outputs), inputs)
         self._result.records[op.id] = OpRecord(
             role, candidate.config, candidate.request, decision.chain, None, decision.reason
         )
-        for v in op.outputs:
-            if v in needs_dram and self._result.layouts[v].is_l1:
+        for v, produced in zip(op.outputs, outputs, strict=True):
+            if v in needs_dram and self._result.layouts[produced].is_l1:
                 target = interleaved(BufferType.DRAM, self.pages[v])
-                self._dram_copy[v] = self._copy(v, target, Role.SPILL, op, f"{op.name or op.id}_spill")
+                name = f"{op.name or op.id}_spill"
+                self._dram_copy[v] = self._copy(produced, target, Role.SPILL, op, name, copy_id=self._copy_id(v))
+
+    def _produce(self, op: Op, value_id: str, decision: OpDecision) -> str:
+        """Add one result of an op; a graph output that is produced in L1 leaves its id to its spilled copy."""
+        layout = result_layout(op, value_id, decision, self.pages)
+        value = self.source.value(value_id)
+        if layout.is_l1 and value_id in self.source.outputs:
+            self._l1_id[value_id] = self._fresh(f"{value_id}_l1")
+            value = replace(value, id=self._l1_id[value_id])
+        self._add_value(value, layout)
+        return value.id
+
+    def _copy_id(self, value_id: str) -> str | None:
+        return value_id if value_id in self._l1_id else None
 
     def _role(self, op: Op, inputs: tuple[str, ...]) -> Role:
         if op.op == "ttnn.to_layout":
@@ -136,16 +150,17 @@ class ApplyPlan:
 
     def _operand(self, op: Op, value_id: str, wanted: TensorLayout, decision: OpDecision) -> str:
         """The value to read: the original, its DRAM copy, or a copy made right before this op."""
-        have = self._result.layouts[value_id]
+        produced = self._l1_id.get(value_id, value_id)
+        have = self._result.layouts[produced]
         if have == wanted:
-            return value_id
+            return produced
         if self.source.value(value_id).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT):
             return self._host_copy(value_id, wanted)
         if wanted.is_dram and value_id in self._dram_copy:
             return self._dram_copy[value_id]
         if wanted.page_layout is not have.page_layout:
             raise StateError(f"operand '{value_id}' of '{op.id}' needs a page layout conversion")
-        source = value_id if have.is_l1 else self._dram_copy.get(value_id, value_id)
+        source = produced if have.is_l1 else self._dram_copy.get(value_id, value_id)
         role = Role.RESHARD if have.is_l1 else Role.LOAD
         return self._copy(source, wanted, role, op, f"{op.name or op.id}_mem_reconfig", decision.chain)
 
@@ -153,25 +168,42 @@ class ApplyPlan:
         """A second form of a weight that two ops want differently."""
         graph = self._result.graph
         value = self.source.value(value_id)
-        twin = replace(value, id=graph.fresh_id(f"{value_id}_{wanted.memory.buffer_type.value}"), data=None)
+        twin = replace(value, id=self._fresh(f"{value_id}_{wanted.memory.buffer_type.value}"), data=None)
         twin = replace(twin, kind=ValueKind.PARAMETER)
-        op_id = graph.fresh_id(f"{twin.id}_copy")
+        op_id = self._fresh(f"{twin.id}_copy")
         graph.add_op(Op(op_id, COPY, (value_id,), (twin.id,), name=op_id))
         self._add_value(twin, wanted)
         self._result.records[op_id] = OpRecord(Role.HOST, request=wanted.memory)
         return twin.id
 
-    def _copy(self, source: str, target: TensorLayout, role: Role, op: Op, name: str, chain: str | None = None) -> str:
+    def _copy(
+        self,
+        source: str,
+        target: TensorLayout,
+        role: Role,
+        op: Op,
+        name: str,
+        chain: str | None = None,
+        copy_id: str | None = None,
+    ) -> str:
         """Append a `to_memory_config` op and return its result's id."""
         graph = self._result.graph
-        value = self.source.values.get(source) or graph.value(source)
-        copy = replace(value, id=graph.fresh_id(f"{source}_{role.value}"), kind=ValueKind.ACTIVATION)
-        op_id = graph.fresh_id(f"{op.id}_{role.value}")
+        copy_id = self._fresh(f"{source}_{role.value}") if copy_id is None else copy_id
+        copy = replace(graph.value(source), id=copy_id, kind=ValueKind.ACTIVATION)
+        op_id = self._fresh(f"{op.id}_{role.value}")
         graph.add_op(Op(op_id, COPY, (source,), (copy.id,), name=name, origin=op.origin))
         self._add_value(copy, target)
         moved = f"{self._result.layouts[source].describe()} -> {target.describe()}"
         self._result.records[op_id] = OpRecord(role, None, target.memory, chain, None, {"chosen": moved})
         return copy.id
+
+    def _fresh(self, stem: str) -> str:
+        """An id that neither the source nor the result has: ops and values added later keep theirs."""
+        fresh = self._result.graph.fresh_id(stem)
+        while fresh in self.source.values or self.source.has_op(fresh):
+            stem += "_"
+            fresh = self._result.graph.fresh_id(stem)
+        return fresh
 
     def _add_value(self, value: Value, layout: TensorLayout) -> None:
         self._result.graph.add_value(value)

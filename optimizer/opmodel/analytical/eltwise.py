@@ -90,7 +90,8 @@ def binary(case: Case) -> Usage:
     source = a
     if b is not None and b.layout.is_sharded and not a.layout.is_sharded and (a.layout.is_dram or memory is not None):
         source = b
-    derived = memory is None or (memory.is_sharded and memory.shard_spec is None and source.layout.is_sharded)
+    unspecified = memory is not None and memory.is_sharded and memory.shard_spec is None
+    derived = memory is None or (unspecified and source.layout.is_sharded and b is not None)
     memory = scaled_memory(source, shape) if derived else complete(case, memory or DRAM_MEMORY, shape, source)
     page = a.layout.page_layout
     dtype = case.query.output_dtype or a.dtype
@@ -130,7 +131,8 @@ def ternary(case: Case) -> Usage:
     shape = _broadcast_shape(case)
     a = case.x
     memory = case.output
-    memory = scaled_memory(a, shape) if memory is None else complete(case, memory, shape, a)
+    source = next((t for t in case.inputs if t.layout.is_sharded), a)
+    memory = scaled_memory(source, shape) if memory is None else complete(case, memory, shape, source)
     sources = case.inputs[1:] or case.inputs
     dtype = case.query.output_dtype or sources[0].dtype
     out = case.result(shape, dtype, memory, a.layout.page_layout)

@@ -62,6 +62,7 @@ def sharded_to_interleaved(case: Case) -> Usage:
     memory = case.output
     need(memory is not None and not memory.is_sharded, "output must be interleaved")
     need(case.x.layout.is_sharded, "input must be sharded")
+    need(case.x.layout.is_l1, "Input tensor must be in L1")
     assert memory is not None
     return _moved(case, memory, case.x.layout.page_layout)
 

@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from math import prod
 
+from optimizer.ir.dtype import DType
 from optimizer.ir.shape_rules import permute_is_view, reshape_is_view
-from optimizer.layouts.memory_config import MemoryConfig, TensorLayout
+from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout
 from optimizer.layouts.tiling import TILE, padded_shape, physical_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
 from optimizer.opmodel.analytical.derive import fitted_memory, fitted_spec, whole_grid_spec
 from optimizer.opmodel.analytical.generic import result_shapes
-from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, L1_MEMORY, TILED, WIDTH, row_parts, tiles
+from optimizer.opmodel.analytical.tensors import (
+    BLOCK,
+    DRAM_MEMORY,
+    HEIGHT,
+    L1_MEMORY,
+    TILED,
+    WIDTH,
+    row_parts,
+    spec_problem,
+    tiles,
+)
 from optimizer.opmodel.base import TensorSpec
 
 Shape = tuple[int, ...]
@@ -114,6 +125,10 @@ def permute(case: Case) -> Usage:
         return usage
     x = case.x
     staged = 6 * x.dtype.tile_bytes if not x.layout.is_tile else 0
+    spec = usage.outputs[0].layout.shard_spec
+    if spec is not None and not x.layout.is_tile and usage.outputs[0].layout.memory_layout is HEIGHT:
+        whole = spec.shape[1] * x.dtype.element_bytes % case.device.l1_alignment_bytes == 0
+        need(whole, "Shard page size must be aligned for L1 Tensor")
     dims = [int(d) % len(x.shape) for d in case.attrs["dims"]]
     several = sum(a != b for a, b in zip(dims, range(len(dims)), strict=True)) > 2
     if x.layout.is_tile and (several or x.dtype.is_block_float or x.layout.is_sharded):
@@ -205,7 +220,7 @@ def slice_(case: Case) -> Usage:
     memory = produced(case, shape)
     if x.layout.is_tile:
         if not _aligned(case):
-            need(not memory.is_sharded, "unaligned slice: the result must be interleaved")
+            _check_untiled(case, shape, memory)
             need(not x.dtype.is_block_float, "Strided slice is not supported for block formats")
     elif memory.is_sharded:
         spec = memory.shard_spec
@@ -223,6 +238,15 @@ def slice_(case: Case) -> Usage:
         untilize = 4 * wide // _row_parts(case) if padded_shape(x.shape, TILED) == x.shape else 2 * wide
         usage.cb = max(untilize * x.dtype.tile_bytes, 8192 + 4 * len(x.shape))
     return usage
+
+
+def _check_untiled(case: Case, shape: Shape, memory: MemoryConfig) -> None:
+    """An unaligned slice is taken row-major, so its shards must also fit the unpadded result."""
+    if memory.is_sharded:
+        need(memory.memory_layout is not BLOCK, "unaligned slice into block shards")
+        untiled = TensorSpec(shape, DType.BF16, TensorLayout(PageLayout.ROW_MAJOR, memory))
+        problem = spec_problem(untiled, case.device)
+        need(problem is None, f"unaligned slice: {problem}")
 
 
 def _row_parts(case: Case) -> int:

@@ -196,9 +196,7 @@ def group_norm(case: Case) -> Usage:
     page = PageLayout(str(attrs.get("output_layout") or x.layout.page_layout))
     wormhole = case.device.arch == "wormhole_b0"
     need(x.layout.is_tile or wormhole, "group_norm: interleaved (non-sharded) input must be in TILE layout")
-    if attrs.get("inplace"):
-        need(not x.layout.is_tile, "In-place operation not supported: Tile layout requires non-inplace tensors.")
-        need(page is x.layout.page_layout, "In-place operation not allowed: Input and output tensor layouts differ.")
+    need(not attrs.get("inplace"), "inplace groupnorm not supported for unsharded tensors")
     grid = attrs.get("core_grid")
     need(grid is not None or not attrs.get("num_out_blocks"), "num_out_blocks cannot be specified without core_grid")
     memory = DRAM_MEMORY if case.output is None else case.output
@@ -223,6 +221,7 @@ def _check_group_grid(case: Case, columns: int, rows: int) -> None:
 def batch_norm(case: Case) -> Usage:
     x = case.x
     need(all(not t.layout.is_sharded for t in case.inputs), "batch_norm: interleaved only")
+    need(x.dtype in (DType.BF16, DType.F32), "batch_norm only supports bfloat16, float32")
     memory = case.follow()
     need(not memory.is_sharded, "batch_norm: interleaved only")
     out = case.result(x.shape, x.dtype, memory)

@@ -42,9 +42,13 @@ def _temporary(case: Case, out: TensorSpec, leading: bool) -> int:
     if not (x.layout.is_l1 or out.layout.is_l1):
         return 0
     interleaved = TensorLayout(x.layout.page_layout, L1_MEMORY)
-    if leading:
-        return case.l1(TensorSpec(x.shape, x.dtype, interleaved)) if x.layout.is_l1 else 0
     dims = case.attrs.get("dim")
+    if leading:
+        rank = len(x.shape)
+        axis = next((int(d) % rank for d in (dims if isinstance(dims, tuple) else (dims or 0,))), 0)
+        swapped = list(x.shape)
+        swapped[axis], swapped[-2] = swapped[-2], swapped[axis]
+        return case.l1(TensorSpec(tuple(swapped), x.dtype, interleaved))
     if dims is None or (isinstance(dims, tuple) and len(dims) > 1):
         return case.l1(TensorSpec((*x.shape[:-1], 1), x.dtype, interleaved))
     return 0
@@ -67,6 +71,9 @@ def _memory(case: Case, shape: tuple[int, ...]) -> MemoryConfig:
     need(derivable, "sharded memory layout requires either nd_shard_spec or shard_spec")
     memory = produced(case, shape)
     spec = memory.shard_spec
+    need(
+        asked is not None or spec is None or case.attrs.get("dim") is not None, "reducing all of shards: name a result"
+    )
     whole = padded_shape(shape, TILED)
     if spec is not None and memory.memory_layout is HEIGHT and prod(whole[:-1]) == TILE:
         return MemoryConfig(WIDTH, memory.buffer_type, spec)  # one row of tiles counts as width shards
