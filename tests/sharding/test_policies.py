@@ -185,3 +185,8 @@ def test_an_op_that_cannot_run_at_all_is_named() -> None:
     graph = b.finish(b.op("ttnn.relu", b.input("x", (1, 1, 1 << 20, 1 << 16)), name="impossible"))
     with pytest.raises(InfeasibleError, match=r"impossible: ttnn\.relu cannot run from DRAM to DRAM"):
         run(graph)
+
+
+def test_math_fidelity_reaches_the_price() -> None:
+    fast, exact = run(mlp(), math_fidelity="lofi"), run(mlp(), math_fidelity="hifi4")
+    assert fast.summary["predicted_time_ns"] < exact.summary["predicted_time_ns"]

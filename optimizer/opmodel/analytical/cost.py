@@ -188,9 +188,14 @@ def _short_name(query: OpQuery) -> str:
     return name
 
 
+_SPELLED = {"lofi": "LoFi", "hifi2": "HiFi2", "hifi3": "HiFi3", "hifi4": "HiFi4"}
+"""Option `math_fidelity` -> tt-metal's spelling."""
+
+
 def _fidelity(attrs: dict[str, Any], default: str) -> tuple[str, bool]:
     given = dict(attrs.get("compute") or ())
-    return (str(given.get("fid", default)), bool(given.get("fp32", False)))
+    chosen = _SPELLED.get(str(attrs.get("math_fidelity")), default)
+    return (str(given.get("fid", chosen)), bool(given.get("fp32", False)))
 
 
 def _at_most(part: Piece, writes: tuple[Piece, ...]) -> Piece:
