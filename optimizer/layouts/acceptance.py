@@ -17,6 +17,11 @@ from optimizer.layouts.op_config import OpConfig
 class OpAcceptance(Protocol):
     """Answers for the ops of one graph."""
 
+    @property
+    def grid_yx(self) -> tuple[int, int]:
+        """Worker grid of the board, (rows, columns)."""
+        ...
+
     def produced(
         self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
     ) -> TensorLayout | None:

@@ -135,7 +135,7 @@ def _matmul(
             if layout.is_dram:
                 yield OpCandidate(layout, None, layout.memory)
         elif not batched and not transposed:
-            for config in matmul_program_configs(layout, ceil_div(k, TILE), fp32, activation):  # type: ignore[arg-type]
+            for config in matmul_program_configs(layout, ceil_div(k, TILE), accept.grid_yx, fp32, activation):  # type: ignore[arg-type]
                 yield OpCandidate(layout, config, layout.memory)
 
 

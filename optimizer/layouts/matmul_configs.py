@@ -32,9 +32,16 @@ def in0_block_widths(k_tiles: int) -> tuple[int, ...]:
 
 
 def matmul_program_configs(
-    layout: TensorLayout, k_tiles: int, fp32_accumulation: bool, fused_activation: str | None
+    layout: TensorLayout,
+    k_tiles: int,
+    device_grid_yx: tuple[int, int],
+    fp32_accumulation: bool,
+    fused_activation: str | None,
 ) -> tuple[OpConfig, ...]:
-    """Program configs whose result has the given sharded layout; empty for interleaved layouts."""
+    """Program configs whose result has the given sharded layout; empty for interleaved layouts.
+
+    A 1D config names the whole worker grid: its operand may be sharded over more cores than its result.
+    """
     spec = layout.shard_spec
     if spec is None:
         return ()
@@ -45,7 +52,6 @@ def matmul_program_configs(
     max_x = max(r[2] for r in spec.core_ranges) + 1
     max_y = max(r[3] for r in spec.core_ranges) + 1
     shared = {
-        "compute_with_storage_grid_yx": (max_y, max_x),
         "out_subblock_h": subblock_h,
         "out_subblock_w": subblock_w,
         "per_core_M": per_core_m,
@@ -55,7 +61,7 @@ def matmul_program_configs(
     }
     if layout.memory_layout is TensorMemoryLayout.BLOCK_SHARDED and max_x > 1 and max_y > 1:
         return tuple(
-            MatmulMultiCoreReuseMultiCastProgramConfig(in0_block_w=w, transpose_mcast=False, **shared)  # type: ignore[arg-type]
+            MatmulMultiCoreReuseMultiCastProgramConfig((max_y, max_x), w, transpose_mcast=False, **shared)  # type: ignore[arg-type]
             for w in in0_block_widths(k_tiles)
         )
     mcast_in0 = spec.grid_yx[0] == 1 and layout.memory_layout is not TensorMemoryLayout.HEIGHT_SHARDED
@@ -63,6 +69,6 @@ def matmul_program_configs(
     if not mcast_in0 and k_tiles not in widths:
         widths = (k_tiles, *widths)
     return tuple(
-        MatmulMultiCoreReuseMultiCast1DProgramConfig(in0_block_w=w, mcast_in0=mcast_in0, **shared)  # type: ignore[arg-type]
+        MatmulMultiCoreReuseMultiCast1DProgramConfig(device_grid_yx, w, mcast_in0=mcast_in0, **shared)  # type: ignore[arg-type]
         for w in widths
     )

@@ -41,6 +41,10 @@ class OpPricer:
         """Op id -> how often the OpModel refused it, by message."""
         self._attrs: dict[tuple[str, bool], tuple[tuple[str, Attr], ...]] = {}
 
+    @property
+    def grid_yx(self) -> tuple[int, int]:
+        return self.model.device.grid_yx
+
     # -- operands ----------------------------------------------------------------------------------
     def default_layout(self, value: Value) -> TensorLayout:
         """DRAM interleaved in the value's page layout."""

@@ -40,13 +40,13 @@ def small(make_model: Model) -> onnx.ModelProto:
     return make_model(nodes, {"ids": ((2, 3), TensorProto.INT64)}, ["y"], weights)
 
 
-def test_path_gives_name_and_hash(small: onnx.ModelProto, tmp_path: Path) -> None:
+def test_content_gives_name_and_hash(small: onnx.ModelProto, tmp_path: Path) -> None:
     path = tmp_path / "tiny.onnx"
     path.write_bytes(small.SerializeToString())
 
     model = load(path)
 
-    assert model.graph.name == "tiny"
+    assert model.graph.name == "small"  # the graph's own name, not the file's
     assert model.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert load(path, name="other").graph.name == "other"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.ir.dtype import DType
 
+TILE = 32
+
 
 def attention(ctx: Lowering) -> list[str | None]:
     outputs = list(ctx.node.outputs)
@@ -26,7 +28,13 @@ def attention(ctx: Lowering) -> list[str | None]:
     causal = bool(ctx.attr("is_causal", 0))
     if causal and ctx.has(3):
         raise NotMappedError("Attention that is causal and has a mask")
+    size = ctx.vshape(q)[-1]
+    if size % TILE:  # TTNN takes heads of whole tiles: zeros add nothing to the scores and are cut off again
+        padding = ((0, 0), (0, 0), (0, 0), (0, -size % TILE))
+        operands[:3] = [ctx.emit("pad", t, padding=padding, value=0.0) for t in operands[:3]]
     result = ctx.emit("scaled_dot_product_attention", *operands, scale=scale, is_causal=causal)
+    if size % TILE:
+        result = ctx.emit("slice", result, begins=(0, 0, 0, 0), ends=(*ctx.vshape(result)[:3], size))
     if packed:
         b, h, s, d = ctx.vshape(result)
         result = ctx.reshape(ctx.permute(result, (0, 2, 1, 3)), (b, s, h * d))

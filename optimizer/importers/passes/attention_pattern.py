@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import ClassVar
@@ -21,9 +22,10 @@ from optimizer.importers.passes.rewriting import (
     produced_by,
     reshape,
 )
-from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.ir.graph import Attr, Graph, Op, ValueKind
 from optimizer.ir.vocabulary import opdef
 
+TILE = 32
 MASKED = -1e4
 """A score this low or lower counts as masked out."""
 
@@ -221,7 +223,10 @@ class Attention:
             operands.append(_explicit(graph, named, mask, full))
         absorbed = [scores.product, *reversed(scores.ops), softmax, *guard]
         shape = graph.value(root.outputs[0]).shape
-        if shape == (b, h, sq, d):
+        if d % TILE:
+            result = _with_padded_heads(graph, named, operands, attrs, d)
+            fuse(graph, root, root, "reshape", [result], {"shape": shape}, absorbed)
+        elif shape == (b, h, sq, d):
             fuse(graph, root, root, "scaled_dot_product_attention", operands, attrs, absorbed)
         else:
             result = emit(graph, named, "scaled_dot_product_attention", operands, attrs)
@@ -249,6 +254,19 @@ class Attention:
         condition = graph.value(_before_reshapes(graph, op.inputs[0]))
         known = condition.id in self.causal or _causal_data(graph, condition.id, boolean=True)
         return known and prod(condition.shape[:-2]) == 1
+
+
+def _with_padded_heads(graph: Graph, like: Op, operands: list[str], attrs: Mapping[str, Attr], size: int) -> str:
+    """Attention over heads widened with zeros to whole tiles, as TTNN wants them, and cut to size again.
+
+    Zeros add nothing to the scores, and the columns they give in the result are cut off.
+    """
+    padding = ((0, 0), (0, 0), (0, 0), (0, -size % TILE))
+    wide = [emit(graph, like, "pad", [v], {"padding": padding, "value": 0.0}) for v in operands[:3]]
+    result = emit(graph, like, "scaled_dot_product_attention", wide + operands[3:], attrs)
+    shape = graph.value(result).shape
+    cut: dict[str, Attr] = {"begins": (0, 0, 0, 0), "ends": (*shape[:3], size), "steps": None}
+    return emit(graph, like, "slice", [result], cut)
 
 
 def _same_matrix(graph: Graph, op: Op) -> bool:

@@ -18,6 +18,8 @@ def sdpa(case: Case) -> Usage:
         need(not tensor.layout.is_sharded, "SDPA operands must be interleaved")
         need(tensor.dtype is not DType.F32, "Data type of input tensor must be BFLOAT16, BFLOAT8_B or BFLOAT4_B")
         need(tensor.layout.is_tile, "SDPA operands must be tiled")
+    for tensor in case.inputs[:3]:
+        need(tensor.shape[-1] % TILE == 0, "Padding is not supported on the head_dim dimension")
     config = case.query.config
     q_chunk, k_chunk = TILE, TILE
     if isinstance(config, SDPAProgramConfig):

@@ -91,6 +91,8 @@ def _check_1d(plan: Plan, p: Problem) -> None:
         need(_within(plan.grid_yx, p.memory_out.shard_spec), "output shard grid must lie within the compute grid")
     need(plan.per_core_m <= max(1, m), f"per_core_M ({plan.per_core_m}) exceeds Mt ({m})")
     spec, out = p.memory_a.shard_spec, p.memory_out
+    if spec is not None:
+        need(spec.num_cores <= rows * columns, f"Target number of cores {spec.num_cores} is greater than total")
     if plan.mcast_in0:
         need(blocks_y == 1, "mcast_in0 requires M to fit within a single per_core_M block")
         if spec is not None:

@@ -46,6 +46,8 @@ def layer_norm(case: Case) -> Usage:
         need(residual.layout.is_sharded == x.layout.is_sharded, "residual must be sharded like x")
     if x.layout.is_sharded:
         return _sharded(case, weight, bias, residual)
+    given = isinstance(case.query.config, LayerNormShardedMultiCoreProgramConfig)
+    need(not given, "a sharded program config needs a sharded operand")
     memory = case.follow()
     need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
     out = case.result(x.shape, x.dtype, memory)
