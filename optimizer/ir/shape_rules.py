@@ -322,4 +322,5 @@ def repeat_is_view(attrs: Attrs, x: Shape, y: Shape) -> bool:
 
 
 def pad_is_view(attrs: Attrs, x: Shape, y: Shape) -> bool:
-    return x == y
+    """Padding that stays inside the tiles moves nothing (tt-metal 0.81.1 returns the operand's own buffer)."""
+    return x[:-2] == y[:-2] and all(-(-a // 32) == -(-b // 32) for a, b in zip(x[-2:], y[-2:], strict=True))
