@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import TimeLimitError, VerificationError
+from optimizer.errors import OptionError, TimeLimitError, VerificationError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, ValueKind
 from optimizer.ir.vocabulary import opdef
@@ -109,6 +109,7 @@ def import_model(source: Path | bytes, options: Options, name: str | None = None
 def _optimize(model: ImportedModel | Graph, device: DeviceSpec, options: Options, stages: Stages) -> OptimizedGraph:
     """The whole data flow on one screen."""
     options = _effective(options)
+    _check_l1_small(device, options)
     opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes))
     problem = prepare(model, opmodel, options, stages)
     pages = problem.pricer.pages
@@ -157,6 +158,14 @@ def prepare(
     return PolicyInput(
         graph, legal, pools, pricer, options, dtypes, overrides.memreconfigs, stages.say, stages.time_is_up
     )
+
+
+def _check_l1_small(device: DeviceSpec, options: Options) -> None:
+    """L1_SMALL must leave room for tensors and circular buffers."""
+    limit = device.cb_limit_bytes
+    if options.l1_small_bytes >= limit:
+        message = f"'l1_small_bytes' must be less than the {limit} B of L1 on {device.name}"
+        raise OptionError(f"{message}, got {options.l1_small_bytes}", node="options", limit=limit)
 
 
 def _effective(options: Options) -> Options:

@@ -84,6 +84,10 @@ def summarise(
     totals = Predictor(result.graph, result.layouts, model).totals(result.records)
     roles = Counter(record.role for record in result.records.values())
     options, device = result.options, result.device
+    unsupported = [[op.op, op.id] for op in result.graph.ops() if opdef(op.op).opaque]
+    unpriced = (
+        [f"{len(unsupported)} unsupported op(s) run on the host: their time is not predicted"] if unsupported else []
+    )
     failed = [c for c in result.chains if c.state == "failed"]
     return {
         "status": status,
@@ -103,15 +107,16 @@ def summarise(
         "time_by_class_ns": dict(totals.by_class_ns),
         "chains": len(result.chains) - len(failed),
         "chains_failed": len(failed),
-        "reshards": roles[Role.RESHARD] + roles[Role.LOAD],
+        "reshards": roles[Role.RESHARD],
+        "loads": roles[Role.LOAD],
         "spills": roles[Role.SPILL],
         "dram_read_bytes_total": totals.dram_read_bytes,
         "dram_write_bytes_total": totals.dram_write_bytes,
         "l1_peak_bytes": max((r.predicted.peak_l1_bytes for r in result.records.values() if r.predicted), default=0),
         "l1_limit_bytes": device.l1_limit_bytes(options.l1_small_bytes, options.tensor_l1_usage_cap),
         "l1_resident_fraction": l1_resident_fraction(result),
-        "unsupported": [[op.op, op.id] for op in result.graph.ops() if opdef(op.op).opaque],
-        "warnings": list(warnings),
+        "unsupported": unsupported,
+        "warnings": [*warnings, *unpriced],
     }
 
 

@@ -17,6 +17,8 @@ from optimizer.ir.graph import Attr, Op
 Shape = tuple[int, ...]
 ShapeRule = Callable[[Mapping[str, Attr], tuple[Shape, ...]], tuple[Shape, ...]]
 """(attributes, input shapes) -> output shapes; raises ShapeError when they do not fit."""
+PageRule = Callable[[Mapping[str, Attr]], "Page | None"]
+"""(attributes) -> page layout that operand 0 and the result must have, None for the row's own."""
 ViewRule = Callable[[Mapping[str, Attr], Shape, Shape], bool]
 """(attributes, input shape, output shape) -> whether the tiled result shares the input's buffer."""
 
@@ -84,6 +86,8 @@ class OpDef:
     operand_pages: tuple[Page, ...] = (Page.TILE,)
     """Page layout per operand; the last entry repeats."""
     output_page: Page = Page.TILE
+    page_rule: PageRule | None = None
+    """Page layout that depends on the attributes."""
     sharded_operands: tuple[int, ...] = ()
     """Operand positions that may be sharded in L1."""
     shardable: bool = False
@@ -96,6 +100,14 @@ class OpDef:
 
     def operand_page(self, index: int) -> Page:
         return self.operand_pages[min(index, len(self.operand_pages) - 1)]
+
+    def required_page(self, op: Op, index: int) -> Page:
+        """Page layout that this op takes for an operand."""
+        if index == 0 and self.page_rule is not None:
+            demanded = self.page_rule(self.full_attrs(op))
+            if demanded is not None:
+                return demanded
+        return self.operand_page(index)
 
     def check_attrs(self, op: Op) -> None:
         """Attributes must be known and required ones present (opaque ops carry anything)."""

@@ -214,6 +214,11 @@ def _norm_and_reduction_rows() -> None:
     _row("cumsum", CostClass.REDUCE, rule.same, attrs={"dim": -1})
 
 
+def _pad_page(attrs: Mapping[str, Any]) -> Page | None:
+    """TTNN pads tiles at their end only; padding in front needs row-major data."""
+    return Page.ROW_MAJOR if any(before for before, _ in attrs["padding"]) else None
+
+
 def _data_movement_rows() -> None:
     move = CostClass.DATA_MOVEMENT
     _row("reshape", move, rule.reshape, attrs={"shape": REQUIRED}, view=rule.reshape_is_view)
@@ -238,6 +243,7 @@ def _data_movement_rows() -> None:
         operand_pages=(Page.ANY,),
         output_page=Page.ANY,
         view=rule.pad_is_view,
+        page_rule=_pad_page,
     )
     _row("repeat", move, rule.repeat, attrs={"repeats": REQUIRED}, view=rule.repeat_is_view)
     _row("repeat_interleave", move, rule.repeat_interleave, attrs={"repeats": REQUIRED, "dim": REQUIRED})

@@ -73,6 +73,9 @@ class LegalOpConfigAnalysis:
         interleaved = [c for c in candidates if c.output.is_l1 and not c.output.is_sharded]
         sharded = [c for c in candidates if c.output.is_l1 and c.output.is_sharded]
         forced = not dram
+        if forced and not interleaved and not sharded:
+            wanted = ", ".join(layout.describe() for layout in layouts[:6])
+            raise OptionError(f"override-output-layout: {op.op} cannot produce {wanted}", node=op.id)
         if forced:
             page = layouts[0].page_layout
             memory = MemoryConfig(TensorMemoryLayout.INTERLEAVED, BufferType.DRAM)
@@ -119,7 +122,7 @@ def _plain(
 def _matmul(
     analysis: LegalOpConfigAnalysis, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance
 ) -> Iterator[OpCandidate]:
-    """Program configs for sharded results; L1 interleaved results are left out.
+    """Program configs for sharded results; L1 interleaved results only if the user wants them.
 
     An L1 interleaved matmul result falls to a generic kernel on few cores (tt-mlir #7702), and a batched
     second operand has no program config for sharded results.
@@ -132,7 +135,7 @@ def _matmul(
     fp32 = graph.value(op.outputs[0]).dtype is DType.F32
     for layout in layouts:
         if not layout.is_sharded:
-            if layout.is_dram:
+            if layout.is_dram or len(layouts) == 1:
                 yield OpCandidate(layout, None, layout.memory)
         elif not batched and not transposed:
             for config in matmul_program_configs(layout, ceil_div(k, TILE), accept.grid_yx, fp32, activation):  # type: ignore[arg-type]
@@ -147,6 +150,8 @@ def _conv(
     for layout in layouts:
         if layout.is_dram:
             yield from analysis._dram(graph, op, layout)
+        elif len(layouts) == 1 and not layout.is_sharded:
+            yield OpCandidate(layout, analysis.conv_config(graph, op, None, 0, slice_="l1"), layout.memory)
     operands = accept.default_operands(op)
     found: list[OpCandidate] = []
     fixed = analysis.conv2d_overrides.get(op.id, {})

@@ -160,8 +160,12 @@ def _conv2d_value(op: str, key: str, hint: Any, text: str) -> Any:
             raise OptionError(f"'{key}' must be true or false, got '{text}'", node=op)
         return text == "true"
     if int in kinds:
-        if not text.isdigit():
-            raise OptionError(f"'{key}' must be a non-negative integer, got '{text}'", node=op)
+        if not text.isdigit() or len(text) > 9:
+            raise OptionError(f"'{key}' must be a non-negative integer, got '{text[:40]}'", node=op)
+        if key == "act_block_h_override" and int(text) % 32:
+            raise OptionError(f"'{key}' must be a multiple of 32, got {text}", node=op)
+        if key == "act_block_w_div" and int(text) == 0:
+            raise OptionError(f"'{key}' must be at least 1", node=op)
         return int(text)
     if key == "shard_layout" and text not in _MEMORY_LAYOUTS:
         raise UnknownNameError("shard layout", text, _MEMORY_LAYOUTS, node=op)

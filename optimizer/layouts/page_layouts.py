@@ -58,7 +58,7 @@ class AssignPageLayouts:
     def _source_page(graph: Graph, value: Value) -> PageLayout:
         """Inputs and weights are created in the page layout their first consumer takes."""
         for consumer in graph.consumers(value.id):
-            wanted = opdef(consumer.op).operand_page(consumer.inputs.index(value.id))
+            wanted = opdef(consumer.op).required_page(consumer, consumer.inputs.index(value.id))
             if wanted is Page.HOST:
                 return PageLayout.ROW_MAJOR
             if wanted in _FIXED:
@@ -86,7 +86,7 @@ class AssignPageLayouts:
     ) -> str:
         """The value to read as operand `index`: as is, or converted (one conversion per page, shared)."""
         value_id = op.inputs[index]
-        wanted = _FIXED.get(row.operand_page(index))
+        wanted = _FIXED.get(row.required_page(op, index))
         if wanted is None or pages[value_id] is wanted:
             return value_id
         if (value_id, wanted) not in copies:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from optimizer.errors import OptionError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.overrides import Overrides
 
 
@@ -28,8 +29,10 @@ class ScalarDataTypeAnalysis:
 def apply_dtype_overrides(graph: Graph, overrides: Overrides) -> Graph:
     """A graph in which every op with an overridden element type is followed by a typecast to it.
 
-    Readers of the op and graph outputs read the converted value. OptionError for ops with several results.
+    Readers of the op and graph outputs read the converted value, and what they compute takes its element type
+    from there by the vocabulary's rules. OptionError for ops with several results.
     """
+    changed: set[str] = set()
     wanted = {op_id: o.dtype for op_id, o in overrides.output_layouts.items() if o.dtype is not None}
     for op_id, dtype in sorted(wanted.items()):
         op = graph.op(op_id)
@@ -44,5 +47,21 @@ def apply_dtype_overrides(graph: Graph, overrides: Overrides) -> Graph:
         graph.add_op(
             Op(cast_id, "ttnn.typecast", (source.id,), (cast.id,), {"dtype": dtype.value}, cast_id, op.origin), at=op_id
         )
+        changed.add(cast.id)
+    if changed:
         graph.sort()
+        _propagate(graph, changed)
     return graph
+
+
+def _propagate(graph: Graph, changed: set[str]) -> None:
+    """Infer the element types of everything that depends on the changed values."""
+    for op in graph.ops():
+        row = opdef(op.op)
+        if row.opaque or not changed.intersection(op.inputs):
+            continue
+        inferred = row.infer_dtypes(op, tuple(graph.value(v).dtype for v in op.inputs), len(op.outputs))
+        for v, dtype in zip(op.outputs, inferred, strict=True):
+            if graph.value(v).dtype is not dtype:
+                graph.set_value(replace(graph.value(v), dtype=dtype))
+                changed.add(v)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import InfeasibleError, UnknownNameError
+from optimizer.errors import InfeasibleError, OptionError, UnknownNameError
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
 from optimizer.options import Options
@@ -190,3 +190,37 @@ def test_an_op_that_cannot_run_at_all_is_named() -> None:
 def test_math_fidelity_reaches_the_price() -> None:
     fast, exact = run(mlp(), math_fidelity="lofi"), run(mlp(), math_fidelity="hifi4")
     assert fast.summary["predicted_time_ns"] < exact.summary["predicted_time_ns"]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bfp8_b"])
+def test_dtype_override_in_the_middle_flows_on(dtype: str) -> None:
+    result = run(mlp(), override_output_layout=f"fc0={dtype}")
+    assert result.graph.value(result.graph.op("fc1").outputs[0]).dtype.value == dtype
+
+
+def test_l1_interleaved_override_of_a_matmul_and_a_conv() -> None:
+    linear = run(mlp(), override_output_layout="fc0=l1:interleaved")
+    assert linear.layouts[linear.graph.op("fc0").outputs[0]].describe() == "l1 interleaved tile"
+    conv = run(conv_relu(), override_output_layout="conv=l1:interleaved")
+    assert conv.layouts[conv.graph.op("conv").outputs[0]].describe() == "l1 interleaved tile"
+
+
+def test_an_override_that_the_op_cannot_follow_is_an_option_error() -> None:
+    """A batched second operand has no program config, so no sharded result."""
+    b = GraphBuilder("bmm")
+    x, y = b.input("x", (2, 64, 64)), b.input("y", (2, 64, 64))
+    graph = b.finish(b.op("ttnn.matmul", x, y, name="bmm"))
+    with pytest.raises(OptionError, match=r"bmm: override-output-layout: ttnn\.matmul cannot produce l1"):
+        run(graph, override_output_layout="bmm=l1:block_sharded")
+
+
+def test_padding_in_front_runs_row_major() -> None:
+    b = GraphBuilder("pad")
+    x = b.op("ttnn.pad", b.input("x", (1, 1, 30, 30)), name="pad", padding=((0, 0), (0, 0), (1, 1), (1, 1)))
+    result = run(b.finish(b.op("ttnn.relu", x, name="relu")))
+    assert [op.op.removeprefix("ttnn.") for op in result.graph.ops()] == ["pad", "to_layout", "relu"]
+
+
+def test_l1_small_must_leave_room() -> None:
+    with pytest.raises(OptionError, match="'l1_small_bytes' must be less than the 1393312 B of L1 on n150"):
+        run(mlp(), l1_small_bytes=2_000_000)
