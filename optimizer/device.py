@@ -17,6 +17,19 @@ from optimizer.errors import FormatError, OptionError, UnknownNameError
 
 ARCHITECTURES = ("wormhole_b0", "blackhole")
 
+_RANGES: dict[str, tuple[float, float]] = {
+    "grid_yx": (1, 64),
+    "worker_l1_bytes": (1, 2**30),
+    "cb_base_bytes": (1, 2**30),
+    "l1_alignment_bytes": (1, 4096),
+    "dram_banks": (1, 1024),
+    "dram_bank_bytes": (1, 2**40),
+    "dram_alignment_bytes": (1, 4096),
+    "clock_mhz": (1, 100_000),
+    "dram_peak_gbps": (1e-3, 1e6),
+}
+"""Least and greatest value of every figure of a board, far beyond any chip; a search stays finite within them."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
@@ -51,8 +64,13 @@ class DeviceSpec:
         for field in fields(self):
             value = getattr(self, field.name)
             numbers = value if isinstance(value, tuple) else (value,)
-            if any(isinstance(n, int | float) and n <= 0 for n in numbers):
-                raise OptionError(f"'{field.name}' must be positive, got {value}", node=f"board {self.name}")
+            low, high = _RANGES.get(field.name, (0, 0))
+            if high and not all(low <= n <= high for n in numbers):
+                raise OptionError(
+                    f"'{field.name}' must be between {low:g} and {high:.10g}", node=f"board {self.name}", limit=high
+                )
+            if field.name.endswith("_alignment_bytes") and value & (value - 1):
+                raise OptionError(f"'{field.name}' must be a power of two, got {value}", node=f"board {self.name}")
         if self.worker_l1_bytes <= self.cb_base_bytes:
             raise OptionError(
                 f"'worker_l1_bytes' ({self.worker_l1_bytes}) must exceed 'cb_base_bytes' ({self.cb_base_bytes})",
@@ -113,7 +131,7 @@ class DeviceSpec:
             record = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise FormatError(f"cannot read board file: {error.strerror}", node=name_or_path) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FormatError(f"not a JSON board file: {error}", node=name_or_path) from error
         return DeviceSpec.from_json(record, name_or_path)
 
@@ -126,11 +144,18 @@ def _checked_field(key: str, type_name: str, value: object, place: str) -> objec
     if type_name == "int" and integer:
         return value
     if type_name == "float" and (integer or isinstance(value, float)):
-        return float(value)  # type: ignore[arg-type]
+        return _as_float(key, value, place)  # type: ignore[arg-type]
     pair = isinstance(value, list | tuple) and len(value) == 2 and all(type(n) is int for n in value)
     if type_name.startswith("tuple") and pair:
         return tuple(value)  # type: ignore[arg-type]
     raise FormatError(f"board field '{key}' must be {type_name}, got {value!r}", node=place)
+
+
+def _as_float(key: str, value: float, place: str) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise FormatError(f"board field '{key}' is too large for a float", node=place) from error
 
 
 def preset_names() -> tuple[str, ...]:

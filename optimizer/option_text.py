@@ -12,6 +12,10 @@ from optimizer.errors import OptionError, UnknownNameError
 from optimizer.options import Options
 
 NONE_WORDS = ("none", "null")
+MAX_DIGITS = 400
+"""Longest text taken for a number; Python itself refuses to convert a few thousand digits."""
+SHOWN_CHARACTERS = 60
+"""How much of a wrong text an error repeats."""
 TRUE_WORDS = ("true", "1", "yes", "on")
 FALSE_WORDS = ("false", "0", "no", "off")
 
@@ -77,11 +81,17 @@ def _scalar(info: OptionInfo, text: str) -> Any:
         raise OptionError(f"'{info.name}' must be true or false, got '{text}'", node="options")
     if info.kind is str:
         return text
+    wanted = "a whole number" if info.kind is int else "a number"
+    if len(text) > MAX_DIGITS:
+        raise OptionError(f"'{info.name}' must be {wanted} of at most {MAX_DIGITS} characters", node="options")
     try:
         return info.kind(text)
     except ValueError:
-        wanted = "a whole number" if info.kind is int else "a number"
-        raise OptionError(f"'{info.name}' must be {wanted}, got '{text}'", node="options") from None
+        raise OptionError(f"'{info.name}' must be {wanted}, got '{_shown(text)}'", node="options") from None
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "..."
 
 
 def _shape(text: str) -> tuple[str, list[int]]:
@@ -89,5 +99,7 @@ def _shape(text: str) -> tuple[str, list[int]]:
     name, colon, sizes = text.rpartition(":")
     parts = sizes.replace("x", ",").split(",")
     if not colon or not name or not all(p.strip().isdecimal() for p in parts):
-        raise OptionError(f"'input_shapes' takes NAME:1,3,224,224, got '{text}'", node="options")
+        raise OptionError(f"'input_shapes' takes NAME:1,3,224,224, got '{_shown(text)}'", node="options")
+    if any(len(p) > MAX_DIGITS for p in parts):
+        raise OptionError(f"a size of '{name}' has more than {MAX_DIGITS} digits", node="options", limit=MAX_DIGITS)
     return name, [int(p) for p in parts]

@@ -6,6 +6,7 @@ HTTP bodies, and the attribute in Python. Field metadata holds the help text and
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from optimizer.errors import OptionError, UnknownNameError
 
 DTYPE_CHOICES = ("f32", "bf16", "bfp8_b", "bfp4_b")
 POLICY_DEFAULT = "dfsharding"
+LARGEST_INTEGER = 2**53
+"""Largest whole number any option takes: beyond it doubles, and so most JSON readers, are not exact."""
 
 
 def _option(default: Any, text: str, choices: tuple[Any, ...] | None = None) -> Any:
@@ -70,14 +73,17 @@ class Options:
             raise OptionError(
                 f"'tensor_l1_usage_cap' must be in (0, 1], got {self.tensor_l1_usage_cap}", node="options"
             )
+        for name in ("max_legal_layouts", "max_nodes", "max_model_bytes", "l1_small_bytes", "seed"):
+            if getattr(self, name) > LARGEST_INTEGER:
+                raise OptionError(f"'{name}' must be at most 2**53", node="options", limit=LARGEST_INTEGER)
         for name in ("max_legal_layouts", "max_nodes", "max_model_bytes"):
             if getattr(self, name) < 1:
                 raise OptionError(f"'{name}' must be at least 1, got {getattr(self, name)}", node="options")
         for name in ("l1_small_bytes", "seed"):
             if getattr(self, name) < 0:
                 raise OptionError(f"'{name}' must not be negative, got {getattr(self, name)}", node="options")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise OptionError(f"'time_limit' must be positive, got {self.time_limit}", node="options")
+        if self.time_limit is not None and not 0 < self.time_limit < math.inf:
+            raise OptionError(f"'time_limit' must be positive and finite, got {self.time_limit}", node="options")
 
     @staticmethod
     def from_mapping(record: Mapping[str, Any]) -> Options:
@@ -113,6 +119,8 @@ def _coerce(key: str, hint: Any, value: Any) -> Any:
     elif int in allowed and isinstance(value, int):
         return value
     elif float in allowed and isinstance(value, int | float):
+        if abs(value) > LARGEST_INTEGER and value != math.inf:
+            raise OptionError(f"'{key}' must be at most 2**53", node="options", limit=LARGEST_INTEGER)
         return float(value)
     elif str in allowed and isinstance(value, str):
         return value
@@ -128,5 +136,7 @@ def _coerce_shapes(value: Any) -> dict[str, tuple[int, ...]]:
         whole = isinstance(sizes, list | tuple) and all(type(s) is int and s > 0 for s in sizes)
         if not whole:
             raise OptionError(f"shape of '{name}' must be a list of positive integers, got {sizes!r}", node="options")
+        if any(size > LARGEST_INTEGER for size in sizes):
+            raise OptionError(f"a size of '{name}' exceeds 2**53", node="options", limit=LARGEST_INTEGER)
         shapes[str(name)] = tuple(sizes)
     return shapes

@@ -24,7 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except TtoptError as error:
-        print(f"ttopt: error: {error}", file=sys.stderr)
+        # Names in messages come from files and may hold line breaks; an error stays one line.
+        print("ttopt: error:", " ".join(str(error).splitlines()), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("ttopt: interrupted", file=sys.stderr)

@@ -12,6 +12,9 @@ from optimizer.cli.arguments import Commands, add_format, add_options, options_r
 from optimizer.cli.tables import as_json, bytes_text, percent_text, table, time_text
 from optimizer.errors import OptionError
 
+LARGEST = 10**6
+"""Most worker processes, and longest deadline in seconds."""
+
 
 def add(commands: Commands) -> None:
     parser = commands.add_parser("batch", help="optimize many models, or sweep options", allow_abbrev=False)
@@ -36,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
     from optimizer.cli.models import checked_emitters
 
     for name, value in (("--jobs", args.jobs), ("--deadline", args.deadline)):
-        if value is not None and value <= 0:
-            raise OptionError(f"'{name}' must be positive, got {value}")
+        if value is not None and not 0 < value <= LARGEST:
+            raise OptionError(f"'{name}' must be positive and at most {LARGEST}, got {value:g}", limit=LARGEST)
     sweep = parse_sweep(args.sweep)
     jobs = plan_jobs(args.models, options_record(args), sweep, checked_emitters(args.emit))
     executor = LocalExecutor(args.jobs, args.deadline)
