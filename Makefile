@@ -49,8 +49,9 @@ serve: $(READY) ## the HTTP service on port 8000
 
 bench: $(READY) ## every fixture graph on n150 and p150: table of results, seconds and memory
 	$(BIN)/python benchmarks/graphs.py
+	$(BIN)/python benchmarks/opmodel_agreement.py fixtures/opmodel/sample.jsonl
 
-check-long: $(READY) ## slow checks: container steps in a clean environment, every graph on every board
+check-long: $(READY) ## slow checks: container steps, every graph on every board, every chain by three solvers, meaning
 	$(BIN)/python scripts/container_steps.py
 	$(BIN)/python benchmarks/graphs.py --boards n150 n300 p100 p150
 
