@@ -54,6 +54,8 @@ bench: $(READY) ## every fixture graph on n150 and p150: table of results, secon
 check-long: $(READY) ## slow checks: container steps, every graph on every board, every chain by three solvers, meaning
 	$(BIN)/python scripts/container_steps.py
 	$(BIN)/python benchmarks/graphs.py --boards n150 n300 p100 p150
+	$(BIN)/python benchmarks/chain_agreement.py fixtures/onnx/*.onnx --boards n150 p150
+	$(BIN)/python benchmarks/meaning.py fixtures/onnx/*.onnx
 
 clean: ## remove everything that was made
 	rm -rf $(VENV) .bootstrap .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-out dist build
