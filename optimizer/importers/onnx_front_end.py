@@ -7,6 +7,7 @@ constants until nothing changes.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -22,6 +23,16 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from optimizer.errors import FormatError, GraphError, LimitError, ShapeError
 from optimizer.importers.model import ImportLimits
+from optimizer.importers.onnx_checks import (
+    DATA_FIELDS,
+    absent_from_opset,
+    check_functions,
+    check_nodes,
+    check_tensors,
+    has_no_data,
+    node_label,
+    opset_versions,
+)
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -31,7 +42,6 @@ FOLD_LIMIT = 8192
 MASK_LIMIT = 1 << 22
 """Elements up to which a large inline square constant is looked at to see whether it is a causal mask."""
 OPSETS = range(7, 24)
-_DATA_FIELDS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 LIBRARY_ERRORS = (
     ArithmeticError,
@@ -43,8 +53,14 @@ LIBRARY_ERRORS = (
     RuntimeError,
     TypeError,
     ValueError,
+    onnx.checker.ValidationError,
+    onnx.defs.SchemaError,
+    onnx.shape_inference.InferenceError,
 )
 """What the ONNX libraries raise on models that they cannot digest."""
+
+
+_QUIET = logging.NullHandler()
 
 
 @dataclass(frozen=True)
@@ -70,7 +86,7 @@ def parse(data: bytes) -> onnx.ModelProto:
         raise FormatError("not an ONNX model: the protobuf cannot be parsed (truncated file?)") from error
     if not proto.HasField("graph") or proto.ir_version <= 0 or not proto.graph.output:
         raise FormatError("not an ONNX model: no graph with outputs inside")
-    versions = {o.domain if o.domain != "ai.onnx" else "": o.version for o in proto.opset_import}
+    versions = opset_versions(proto)
     if "" in versions and versions[""] not in OPSETS:
         raise FormatError(f"opset {versions['']} is not supported; export with opset {OPSETS[0]} to {OPSETS[-1]}")
     if "" not in versions and any(n.domain in ("", "ai.onnx") for n in proto.graph.node):
@@ -80,17 +96,21 @@ def parse(data: bytes) -> onnx.ModelProto:
 
 def fold(proto: onnx.ModelProto, input_shapes: Mapping[str, tuple[int, ...]], limits: ImportLimits) -> FrontEndModel:
     """Make every shape static and fold what is constant; raises GraphError, ShapeError or LimitError."""
+    check_tensors(proto.graph)
     causal = _strip_weights(proto.graph)
     if proto.functions:
+        check_functions(proto, limits)
         try:
             proto = onnx.inliner.inline_local_functions(proto)
         except LIBRARY_ERRORS as error:
             raise GraphError(f"local functions cannot be inlined: {error}") from error
+        check_tensors(proto.graph)
         causal += _strip_weights(proto.graph)
     if len(proto.graph.node) > limits.max_nodes:
         raise LimitError(
             f"{len(proto.graph.node)} nodes exceed the limit of {limits.max_nodes}", limit=limits.max_nodes
         )
+    check_nodes(proto)
     _check_names(proto.graph)
     _drop_default_inputs(proto.graph)
     _drop_stated_shapes(proto)
@@ -101,8 +121,9 @@ def fold(proto: onnx.ModelProto, input_shapes: Mapping[str, tuple[int, ...]], li
             raise _control_flow(node.op_type, node.name or next(iter(node.output), "?"))
     initializers = frozenset(t.name for t in proto.graph.initializer)
     parameters = _promote_weights(proto.graph)
+    _restate_sources(proto.graph)
     model = _fold_loop(proto)
-    _check_resolved(model)
+    _check_resolved(model, frozenset(parameters), opset_versions(proto))
     return FrontEndModel(model, frozenset(parameters), frozenset(causal), initializers)
 
 
@@ -112,6 +133,9 @@ def _fold_loop(proto: onnx.ModelProto) -> ir.Model:
     from onnx_shape_inference import ShapeInferenceError, infer_symbolic_shapes
     from onnxscript.optimizer import fold_constants
 
+    for library in ("onnx_ir", "onnx_shape_inference", "onnxscript"):
+        # what they cannot infer is reported below; without any handler, logging prints it on stderr
+        logging.getLogger(library).addHandler(_QUIET)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -182,14 +206,14 @@ def _check_names(graph: onnx.GraphProto) -> None:
     for index, node in enumerate(graph.node):
         for name in node.output:
             if name and (name in producer or name in inputs or name in initializers):
-                raise GraphError(f"value '{name}' is defined twice (again by {_label(node)})", node=name)
+                raise GraphError(f"value '{name}' is defined twice (again by {node_label(node)})", node=name)
             if name:
                 producer[name] = index
     known = producer.keys() | inputs.keys() | initializers
     for node in graph.node:
         for name in node.input:
             if name and name not in known:
-                raise GraphError(f"{_label(node)} reads '{name}', which nothing defines", node=node.name or None)
+                raise GraphError(f"{node_label(node)} reads '{name}', which nothing defines", node=node.name or None)
     for output in graph.output:
         if output.name not in known:
             raise GraphError(f"graph output '{output.name}' is not computed by any node", node=output.name)
@@ -205,7 +229,7 @@ def _drop_default_inputs(graph: onnx.GraphProto) -> None:
 
 def _drop_stated_shapes(proto: onnx.ModelProto) -> None:
     """Stated shapes can be stale or wrong, so only those of ops that nobody can infer are kept."""
-    versions = {o.domain if o.domain != "ai.onnx" else "": o.version for o in proto.opset_import}
+    versions = opset_versions(proto)
     foreign: set[str] = set()
     for node in proto.graph.node:
         domain = node.domain if node.domain != "ai.onnx" else ""
@@ -219,8 +243,14 @@ def _drop_stated_shapes(proto: onnx.ModelProto) -> None:
             output.type.tensor_type.ClearField("shape")
 
 
-def _label(node: onnx.NodeProto) -> str:
-    return f"{node.op_type} '{node.name}'" if node.name else f"{node.op_type} -> '{next(iter(node.output), '?')}'"
+def _restate_sources(graph: onnx.GraphProto) -> None:
+    """An output that no node computes has the type of the input or initializer that it is."""
+    sources = {i.name: i for i in graph.input}
+    for tensor in graph.initializer:
+        sources[tensor.name] = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+    for output in graph.output:
+        if output.name in sources:
+            output.type.CopyFrom(sources[output.name].type)
 
 
 def _captured(node: onnx.NodeProto) -> list[str]:
@@ -257,7 +287,7 @@ def _order(graph: onnx.GraphProto, producer: Mapping[str, int]) -> None:
     if len(order) != len(waiting):
         stuck = next(i for i, n in enumerate(waiting) if n > 0)
         node = graph.node[stuck]
-        raise GraphError(f"the graph has a cycle through {_label(node)}", node=node.name or None)
+        raise GraphError(f"the graph has a cycle through {node_label(node)}", node=node.name or None)
     if order != list(range(len(order))):
         nodes = [onnx.NodeProto.FromString(graph.node[i].SerializeToString()) for i in order]
         del graph.node[:]
@@ -342,11 +372,15 @@ def _strip_weights(graph: onnx.GraphProto) -> list[str]:
     tensors = [(t.name, t) for t in graph.initializer]
     tensors += [(n.output[0], t) for n in graph.node if (t := _constant(n)) is not None]
     for name, tensor in tensors:
-        if prod(tensor.dims) <= FOLD_LIMIT or tensor.data_location == onnx.TensorProto.EXTERNAL:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            continue
+        if has_no_data(tensor):
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+        if prod(tensor.dims) <= FOLD_LIMIT or has_no_data(tensor):
             continue
         if _is_causal(tensor):
             causal.append(name)
-        for field in _DATA_FIELDS:
+        for field in DATA_FIELDS:
             tensor.ClearField(field)
         tensor.data_location = onnx.TensorProto.EXTERNAL
     return causal
@@ -440,12 +474,31 @@ def _control_flow(op_type: str, name: str) -> GraphError:
     )
 
 
-def _check_resolved(model: ir.Model) -> None:
+def _why_unresolved(node: ir.Node, parameters: frozenset[str], versions: dict[str, int]) -> str | None:
+    """A cause that the file shows: an op newer than the opset, or a shape whose elements were left out."""
+    remark = absent_from_opset(node.op_type, node.domain, versions)
+    if remark is not None:
+        return f"{node.op_type} '{node.name or node.outputs[0].name}': {remark}"
+    for value in node.inputs:
+        if value is not None and value.name in parameters and value.dtype is not None and value.dtype.is_integer():
+            return (
+                f"{node.op_type} '{node.name or node.outputs[0].name}' needs the elements of '{value.name}', "
+                "which are not in the file"
+            )
+    return None
+
+
+def _check_resolved(model: ir.Model, parameters: frozenset[str], versions: dict[str, int]) -> None:
     for node in model.graph:
         if node.op_type in CONTROL_FLOW:
             raise _control_flow(node.op_type, node.name or node.outputs[0].name or "?")
     unresolved = _unresolved(model)
     if unresolved:
+        for node in model.graph:
+            untyped = any(v.shape is None or v.dtype is None or not v.shape.is_static() for v in node.outputs)
+            reason = _why_unresolved(node, parameters, versions) if untyped else None
+            if reason is not None:
+                raise ShapeError(reason, node=node.name or node.outputs[0].name)
         shown = "; ".join(unresolved[:3]) + (f"; and {len(unresolved) - 3} more" if len(unresolved) > 3 else "")
         raise ShapeError(
             f"the shape of {len(unresolved)} node(s) depends on run-time values or cannot be inferred: {shown}; "
