@@ -26,6 +26,7 @@ FIGURES = (
     "predicted_time_ns",
     "ops",
     "reshards",
+    "loads",
     "spills",
     "dram_read_bytes_total",
     "dram_write_bytes_total",

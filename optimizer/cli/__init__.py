@@ -10,6 +10,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from optimizer.cli.parser import build_parser, parse
 from optimizer.errors import TtoptError
@@ -19,6 +20,12 @@ INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays until the process ends
+    if sys.stdout is None:
+        # Whatever file came first would take its descriptor, and its place.
+        print("ttopt: error: stdout is closed", file=sys.stderr)
+        return 2
     try:
         status = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()

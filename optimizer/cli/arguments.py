@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from optimizer.option_text import OptionInfo, option_infos, parse_option
@@ -14,6 +15,13 @@ Commands = Any
 
 def add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("table", "json"), default="table", help="what to print (default: table)")
+
+
+def path_argument(text: str) -> Path:
+    """A path of the command line; an empty text, which would mean the present folder, is refused."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty path")
+    return Path(text)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from optimizer.cli.arguments import Commands, add_format, add_options, options_record
+from optimizer.cli.arguments import Commands, add_format, add_options, options_record, path_argument
 from optimizer.cli.tables import as_json, bytes_text, percent_text, table, time_text
 from optimizer.errors import OptionError
 
@@ -18,8 +17,10 @@ LARGEST = 10**6
 
 def add(commands: Commands) -> None:
     parser = commands.add_parser("batch", help="optimize many models, or sweep options", allow_abbrev=False)
-    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="models, or folders of models")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for all results")
+    parser.add_argument("models", nargs="+", type=path_argument, metavar="MODEL", help="models, or folders of models")
+    parser.add_argument(
+        "-o", "--output", type=path_argument, required=True, metavar="DIR", help="folder for all results"
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="worker processes (default: one per core)")
     parser.add_argument("--resume", action="store_true", help="keep what an earlier run into DIR finished")
     parser.add_argument("--deadline", type=float, metavar="SECONDS", help="stop a job after this long; it then failed")
@@ -76,7 +77,20 @@ def results_text(records: list[dict[str, Any]], swept: list[str]) -> str:
     """The results table, then the failures."""
     good = [record for record in records if record["ok"]]
     bad = [record for record in records if not record["ok"]]
-    header = ("result", *swept, "ops", "unsupported", "reshards", "spills", "L1 peak", "in L1", "DRAM", "plan", "s")
+    header = (
+        "result",
+        *swept,
+        "ops",
+        "unsupported",
+        "reshards",
+        "loads",
+        "spills",
+        "L1 peak",
+        "in L1",
+        "DRAM",
+        "plan",
+        "s",
+    )
     blocks = [table(header, [_row(record, swept) for record in good])] if good else []
     blocks.append(f"{len(good)} done, {len(bad)} failed")
     blocks += [f"FAILED {record['name']}: {record['error']['message']}" for record in bad]
@@ -90,6 +104,7 @@ def _row(record: dict[str, Any], swept: list[str]) -> list[object]:
         record["ops"],
         record["unsupported"],
         record["reshards"],
+        record["loads"],
         record["spills"],
         bytes_text(record["l1_peak_bytes"]),
         percent_text(record["l1_resident_fraction"]),

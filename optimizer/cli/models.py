@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optimizer.cli.arguments import Commands, add_format, add_options, options_from
+from optimizer.cli.arguments import Commands, add_format, add_options, options_from, path_argument
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.summary import summary_text
 from optimizer.cli.tables import as_json, bytes_text, pairs, table
@@ -25,8 +25,10 @@ def add(commands: Commands) -> None:
     optimize = commands.add_parser(
         "optimize", help="choose layouts for a model, write the annotated graph", allow_abbrev=False
     )
-    optimize.add_argument("model", type=Path, metavar="MODEL", help=MODEL_HELP)
-    optimize.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for results (default: MODEL.ttopt)")
+    optimize.add_argument("model", type=path_argument, metavar="MODEL", help=MODEL_HELP)
+    optimize.add_argument(
+        "-o", "--output", type=path_argument, metavar="DIR", help="folder for results (default: MODEL.ttopt)"
+    )
     optimize.add_argument(
         "--emit", action="append", default=[], metavar="NAMES", help="more artifacts, a,b,... (`ttopt emitters`)"
     )
@@ -35,7 +37,7 @@ def add(commands: Commands) -> None:
     optimize.set_defaults(run=run_optimize)
 
     inspect = commands.add_parser("inspect", help="what the importer understands of a model", allow_abbrev=False)
-    inspect.add_argument("model", type=Path, metavar="MODEL", help=MODEL_HELP)
+    inspect.add_argument("model", type=path_argument, metavar="MODEL", help=MODEL_HELP)
     add_format(inspect)
     add_options(inspect)
     inspect.set_defaults(run=run_inspect)
@@ -63,6 +65,9 @@ def run_optimize(args: argparse.Namespace) -> int:
 
 
 def default_folder(model: Path) -> Path:
+    """`MODEL.ttopt` beside the model."""
+    if not model.name:
+        raise OptionError("the model must be a file", node=str(model))
     return model.with_name(model.stem + ".ttopt")
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from optimizer.cli.arguments import Commands, add_format
+from optimizer.cli.arguments import Commands, add_format, path_argument
 from optimizer.cli.tables import as_json, bytes_text, table
 from optimizer.device import DeviceSpec, preset_names
 
@@ -21,7 +20,9 @@ def add(commands: Commands) -> None:
         add_format(parser)
         parser.set_defaults(run=run)
     schema = commands.add_parser("schema", help="write the JSON Schemas of the file formats", allow_abbrev=False)
-    schema.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder to write them to")
+    schema.add_argument(
+        "-o", "--output", type=path_argument, required=True, metavar="DIR", help="folder to write them to"
+    )
     schema.set_defaults(run=run_schema)
 
 

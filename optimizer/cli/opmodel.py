@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from optimizer.cli.arguments import Commands
+from optimizer.cli.arguments import Commands, path_argument
 from optimizer.errors import FormatError
 
 
@@ -19,11 +19,11 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser("opmodel", help="ask an OpModel backend about single ops", allow_abbrev=False)
     subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="subcommand", required=True)
     query = subcommands.add_parser("query", help="is each row valid, and what does it take in L1?", allow_abbrev=False)
-    query.add_argument("rows", type=Path, metavar="ROWS.jsonl[.gz]", help="one op per line (docs/formats.md)")
+    query.add_argument("rows", type=path_argument, metavar="ROWS.jsonl[.gz]", help="one op per line (docs/formats.md)")
     query.add_argument("--opmodel", default="analytical", metavar="NAME", help="backend (default: analytical)")
     query.set_defaults(run=run_query)
     time = subcommands.add_parser("time", help="how long does each row take?", allow_abbrev=False)
-    time.add_argument("rows", type=Path, metavar="ROWS.csv", help="one op per row (docs/formats.md)")
+    time.add_argument("rows", type=path_argument, metavar="ROWS.csv", help="one op per row (docs/formats.md)")
     time.add_argument("--opmodel", default="analytical", metavar="NAME", help="backend (default: analytical)")
     time.set_defaults(run=run_time)
 

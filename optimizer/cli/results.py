@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from optimizer.cli.arguments import Commands, add_format
+from optimizer.cli.arguments import Commands, add_format, path_argument
 from optimizer.cli.summary import Document, plan_text
 from optimizer.cli.tables import as_json, bytes_text, pairs, percent_text, table, time_text
 from optimizer.errors import UnknownNameError
@@ -16,25 +16,25 @@ RESULT_HELP = "a graph.json, or the folder that holds it"
 
 def add(commands: Commands) -> None:
     explain = commands.add_parser("explain", help="why an op got its layout and config", allow_abbrev=False)
-    explain.add_argument("result", type=Path, metavar="RESULT", help=RESULT_HELP)
+    explain.add_argument("result", type=path_argument, metavar="RESULT", help=RESULT_HELP)
     explain.add_argument("op", metavar="OP", help="id or name of an op")
     add_format(explain)
     explain.set_defaults(run=run_explain)
 
     check = commands.add_parser("check", help="verify a result again, from scratch", allow_abbrev=False)
-    check.add_argument("result", type=Path, metavar="RESULT", help=RESULT_HELP)
+    check.add_argument("result", type=path_argument, metavar="RESULT", help=RESULT_HELP)
     check.add_argument("--opmodel", metavar="NAME", help="backend to ask (default: the result's own)")
     add_format(check)
     check.set_defaults(run=run_check)
 
     price = commands.add_parser("price", help="verify and price any annotated graph", allow_abbrev=False)
-    price.add_argument("result", type=Path, metavar="RESULT", help=RESULT_HELP)
+    price.add_argument("result", type=path_argument, metavar="RESULT", help=RESULT_HELP)
     add_format(price)
     price.set_defaults(run=run_price)
 
     diff = commands.add_parser("diff", help="two results side by side", allow_abbrev=False)
-    diff.add_argument("first", type=Path, metavar="A", help=RESULT_HELP)
-    diff.add_argument("second", type=Path, metavar="B", help=RESULT_HELP)
+    diff.add_argument("first", type=path_argument, metavar="A", help=RESULT_HELP)
+    diff.add_argument("second", type=path_argument, metavar="B", help=RESULT_HELP)
     add_format(diff)
     diff.set_defaults(run=run_diff)
 
@@ -113,7 +113,8 @@ def layout_text(layout: dict[str, Any]) -> str:
     """`l1 block_sharded 8x8 [32, 64] tile`."""
     text = f"{layout['buffer_type']} {layout['memory_layout']}"
     if layout.get("grid_yx"):
-        text += f" {layout['grid_yx'][0]}x{layout['grid_yx'][1]}, shard {layout['shard_shape']}"
+        rows, cols = layout["grid_yx"]
+        text += f" {rows}x{cols}, shard {layout['shard_shape']}"
     return f"{text}, {layout['tensor_layout']}"
 
 
@@ -140,9 +141,16 @@ def _is_records(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(v, dict) for v in value)
 
 
+def _is_layout(value: dict[str, Any]) -> bool:
+    """Whether an entry of a reason, which no schema describes, is a whole layout."""
+    grid = value.get("grid_yx")
+    whole = {"buffer_type", "memory_layout", "tensor_layout"} <= set(value)
+    return whole and (grid is None or (isinstance(grid, list) and len(grid) == 2 and "shard_shape" in value))
+
+
 def _flat(value: Any) -> str:
     if isinstance(value, dict):
-        if "buffer_type" in value and "tensor_layout" in value:
+        if _is_layout(value):
             return layout_text(value)
         return ", ".join(f"{k}={_flat(v)}" for k, v in value.items() if v is not None)
     if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -186,6 +194,7 @@ FIGURES = (
     ("l1_resident_fraction", percent_text),
     ("ops", str),
     ("reshards", str),
+    ("loads", str),
     ("spills", str),
 )
 

@@ -55,6 +55,7 @@ def _facts(document: Document) -> list[tuple[str, object]]:
         ("L1-resident share", percent_text(summary["l1_resident_fraction"])),
         ("ops", _ops(document)),
         ("reshards", summary["reshards"]),
+        ("loads", summary["loads"]),
         ("spills", summary["spills"]),
         ("chains", _chains(document)),
     ]

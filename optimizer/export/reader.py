@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import FormatError, GraphError
+from optimizer.errors import FormatError
 from optimizer.export.schema import MemoryConfigArgument, PlacedGraph, PlacedOp, Value, read_placed
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, ValueKind
@@ -48,14 +48,8 @@ def _graph(document: PlacedGraph) -> Graph:
         shape, kind = tuple(value.shape), ValueKind(value.kind)
         graph.add_value(GraphValue(value_id, shape, DType(value.dtype), kind, data))
     for op in document.ops:
-        for v in (*op.inputs, *op.outputs):
-            if v not in graph.values:
-                raise GraphError(f"value '{v}' is not described in 'values'", node=op.id)
         attrs = {k: attr_from_json(v) for k, v in op.attrs.items()}
         graph.add_op(Op(op.id, op.op, tuple(op.inputs), tuple(op.outputs), attrs, op.name, tuple(op.origin)))
-    for v in (*graph.inputs, *graph.outputs):
-        if v not in graph.values:
-            raise GraphError(f"value '{v}' is not described in 'values'", node="model")
     return graph
 
 

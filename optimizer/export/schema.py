@@ -8,17 +8,24 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from optimizer.errors import FormatError
+from optimizer.errors import FormatError, GraphError
 from optimizer.export.annotated_json import FILE_NAME
 from optimizer.importers.json_graph import GraphDocument
 
 DTypeName = Literal["f32", "bf16", "bfp8_b", "bfp4_b", "u32", "i32", "u16", "u8"]
 Kind = Literal["input", "parameter", "constant", "activation"]
 Number = int | float | bool
+Pair = Annotated[list[int], Field(min_length=2, max_length=2)]
+CoreRange = Annotated[list[int], Field(min_length=4, max_length=4)]
+
+MAX_DEPTH = 100
+"""Deepest nesting of a document that is read back; ours have about ten levels."""
+MAX_DIGITS = 30
+"""Longest whole number of a document that is read back."""
 
 
 class Record(BaseModel):
@@ -31,9 +38,9 @@ class Layout(Record):
     tensor_layout: Literal["tile", "row_major"]
     memory_layout: Literal["interleaved", "height_sharded", "width_sharded", "block_sharded"]
     buffer_type: Literal["dram", "l1", "host"]
-    grid_yx: list[int] | None = Field(None, description="shards in rows and columns")
-    shard_shape: list[int] | None = Field(None, description="elements of a shard, height and width")
-    core_ranges: list[list[int]] | None = Field(None, description="[x0, y0, x1, y1], both ends included")
+    grid_yx: Pair | None = Field(None, description="shards in rows and columns")
+    shard_shape: Pair | None = Field(None, description="elements of a shard, height and width")
+    core_ranges: list[CoreRange] | None = Field(None, description="[x0, y0, x1, y1], both ends included")
     orientation: Literal["row_major", "col_major"] | None = None
 
 
@@ -64,9 +71,9 @@ class MemoryConfigArgument(Record):
 
     memory_layout: str
     buffer_type: str
-    shard_shape: list[int] | None
-    core_ranges: list[list[int]] | None
-    grid_yx: list[int] | None
+    shard_shape: Pair | None
+    core_ranges: list[CoreRange] | None
+    grid_yx: Pair | None
     orientation: str | None
 
 
@@ -135,8 +142,9 @@ class Summary(Record):
     gap: float | None = None
     baselines: Baselines
     ops: int
-    reshards: int
-    spills: int
+    reshards: int = Field(description="copies from one L1 layout to another")
+    loads: int = Field(0, description="copies from DRAM to L1; absent from documents of older versions")
+    spills: int = Field(description="copies from L1 to DRAM")
     dram_read_bytes_total: int
     dram_write_bytes_total: int
     l1_peak_bytes: int = Field(description="per core, over the whole schedule")
@@ -201,27 +209,60 @@ def write_schemas(folder: Path) -> list[Path]:
 
 
 def read_annotated(path: Path) -> dict[str, Any]:
-    """The decoded `graph.json` at a path or in a folder; FormatError says what is wrong where."""
-    return _read(path, AnnotatedGraph)[0]
+    """The `graph.json` at a path or in a folder, absent fields filled in; InputError says what is wrong where."""
+    return _read(path, AnnotatedGraph).model_dump(by_alias=True)
 
 
 def read_placed(path: Path) -> PlacedGraph:
-    """A graph with layouts, ours or foreign, at a path or in a folder; FormatError says what is wrong where."""
-    return _read(path, PlacedGraph)[1]
+    """A graph with layouts, ours or foreign, at a path or in a folder; InputError says what is wrong where."""
+    return _read(path, PlacedGraph)
 
 
-def _read[Model: Record](path: Path, model: type[Model]) -> tuple[dict[str, Any], Model]:
+def _read[Model: PlacedGraph](path: Path, model: type[Model]) -> Model:
     file = path / FILE_NAME if path.is_dir() else path
     try:
-        record = json.loads(file.read_bytes())
+        record = json.loads(file.read_bytes(), parse_int=_whole, parse_constant=_no_number)
     except OSError as error:
         raise FormatError(f"cannot read a result: {error.strerror}", node=str(file)) from error
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not a JSON document: {error}", node=str(file)) from error
+    _check_depth(record, str(file))
     try:
-        return record, model.model_validate(record)
+        document = model.model_validate(record)
     except ValidationError as error:
         raise FormatError(f"not an annotated graph: {first_fault(error)}", node=str(file)) from error
+    _check_references(document)
+    return document
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a whole number has {len(text)} digits, at most {MAX_DIGITS} are read")
+    return int(text)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def _check_depth(record: Any, place: str) -> None:
+    level = [record]
+    for _ in range(MAX_DEPTH):
+        children = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [child for items in children for child in items if isinstance(child, dict | list)]
+        if not level:
+            return
+    raise FormatError(f"nested more than {MAX_DEPTH} levels deep", node=place, limit=MAX_DEPTH)
+
+
+def _check_references(document: PlacedGraph) -> None:
+    """Every id that an op or the model mentions is in `values`, or GraphError."""
+    named = [("model", [*document.model.inputs, *document.model.outputs])]
+    named += [(op.id, [*op.inputs, *op.outputs]) for op in document.ops]
+    for place, ids in named:
+        for value_id in ids:
+            if value_id not in document.values:
+                raise GraphError(f"value '{value_id}' is not described in 'values'", node=place)
 
 
 def first_fault(error: ValidationError) -> str:

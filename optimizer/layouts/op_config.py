@@ -6,7 +6,10 @@ object of `graph.json`, tagged by `kind`.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+import types
+import typing
+from dataclasses import MISSING, asdict, dataclass, fields
+from functools import cache
 from typing import Any, ClassVar
 
 from optimizer.errors import FormatError, UnknownNameError
@@ -146,14 +149,49 @@ def op_config_from_json(record: Any, place: str = "config") -> OpConfig | None:
     if not isinstance(record, dict) or "kind" not in record:
         raise FormatError("not an op config: an object with 'kind' is expected", node=place)
     kind = record["kind"]
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise UnknownNameError("op config kind", str(kind), _KINDS, node=place)
-    known = {f.name for f in fields(_KINDS[kind])}
-    data = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k != "kind"}
+    hints = _field_types(kind)
+    data = {k: v for k, v in record.items() if k != "kind"}
     for key in data:
-        if key not in known:
-            raise UnknownNameError(f"{kind} config field", key, known, node=place)
-    try:
-        return _KINDS[kind](**data)
-    except TypeError as error:
-        raise FormatError(f"incomplete {kind} config: {error}", node=place) from error
+        if key not in hints:
+            raise UnknownNameError(f"{kind} config field", key, hints, node=place)
+    required = [f.name for f in fields(_KINDS[kind]) if f.default is MISSING]
+    missing = [name for name in required if name not in data]
+    if missing:
+        raise FormatError(f"incomplete {kind} config: {', '.join(missing)} missing", node=place)
+    return _KINDS[kind](**{key: _checked(key, hints[key], value, place) for key, value in data.items()})
+
+
+_LARGEST = 2**31 - 1
+"""Of any number in a config; TTNN keeps them in 32 bits."""
+_ZERO_ALLOWED = frozenset({"act_block_h_override"})
+
+
+@cache
+def _field_types(kind: str) -> dict[str, Any]:
+    hints = typing.get_type_hints(_KINDS[kind])
+    return {f.name: hints[f.name] for f in fields(_KINDS[kind])}
+
+
+def _checked(key: str, hint: Any, value: Any, place: str) -> Any:
+    """A decoded JSON value as the field's type; FormatError names the field."""
+    least = 0 if key in _ZERO_ALLOWED else 1
+    members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if typing.get_origin(hint) is tuple:
+        if isinstance(value, list | tuple) and len(value) == 2 and all(_is_size(v, least) for v in value):
+            return tuple(value)
+        wanted = "two positive whole numbers"
+    elif hint is int:
+        if _is_size(value, least):
+            return value
+        wanted = f"a whole number from {least} to {_LARGEST}"
+    else:
+        if type(value) in members:
+            return value
+        wanted = " or ".join("null" if m is type(None) else m.__name__ for m in members)
+    raise FormatError(f"config field '{key}' must be {wanted}", node=place)
+
+
+def _is_size(value: Any, least: int) -> bool:
+    return type(value) is int and least <= value <= _LARGEST

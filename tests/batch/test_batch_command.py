@@ -45,7 +45,7 @@ def test_a_corrupt_file_fails_alone_and_last(models: Path, tmp_path: Path, capsy
     assert rows[2]["error"].startswith("not an ONNX model")
     for name in ("a", "c"):
         document = json.loads((tmp_path / "out" / name / "graph.json").read_text(encoding="utf-8"))
-        assert document["model"]["name"] == name
+        assert document["model"]["name"] == "mlp"
 
 
 def test_an_interrupted_batch_keeps_its_results(project_root: Path, mlp_onnx: Path, tmp_path: Path) -> None:

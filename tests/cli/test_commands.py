@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def test_optimize_writes_the_graph_and_says_where(run: Run, mlp_onnx: Path, tmp_
     assert (status, err) == (0, "")
     assert out.splitlines()[0].startswith("mlp on n150: verified plan of policy dfsharding")
     assert out.splitlines()[-1] == f"wrote {tmp_path / 'out' / 'graph.json'}"
-    for line in ("predicted time", "DRAM read", "L1 peak per core", "reshards", "spills", "unsupported ops"):
+    for line in ("predicted time", "DRAM read", "L1 peak per core", "reshards", "loads", "spills", "unsupported ops"):
         assert f"\n{line}" in out
     document = json.loads((tmp_path / "out" / "graph.json").read_text(encoding="utf-8"))
     assert document["schema"] == "ttopt.annotated-graph/1"
@@ -142,6 +143,75 @@ def test_a_document_that_is_no_result(run: Run, tmp_path: Path, command: str, te
     status, out, err = run(command, tmp_path, *more)
     assert (status, out) == (2, "")
     assert err.count("\n") == 1
+
+
+def damaged(result: Path, folder: Path, where: str, value: Any) -> Path:
+    """A copy of a result with one entry, named by its path, replaced or (None) removed."""
+    document = json.loads((result / "graph.json").read_text(encoding="utf-8"))
+    *way, last = [int(step) if step.isdecimal() else step for step in where.split("/")]
+    place = document
+    for step in way:
+        place = place[step]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    (folder / "graph.json").write_text(json.dumps(document), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("command", ["check", "price", "explain", "diff"])
+@pytest.mark.parametrize("field", ["name", "origin", "role", "config", "attrs", "memory_config_argument"])
+def test_optional_fields_may_be_absent(run: Run, result_folder: Path, tmp_path: Path, command: str, field: str) -> None:
+    folder = damaged(result_folder, tmp_path, f"ops/0/{field}", None)
+    first = json.loads((folder / "graph.json").read_text(encoding="utf-8"))["ops"][0]["id"]
+    status, out, err = run(command, folder, *{"explain": [first], "diff": [result_folder]}.get(command, []))
+    assert status in (0, 1), err
+    assert out
+
+
+@pytest.mark.parametrize("command", ["check", "price", "explain", "diff"])
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        ("ops/0/inputs", ["ghost"], "value 'ghost' is not described in 'values'"),
+        ("ops/0/outputs", ["ghost"], "value 'ghost' is not described in 'values'"),
+        ("model/outputs", ["ghost"], "model: value 'ghost' is not described in 'values'"),
+        ("values/x/layout", {"memory_layout": "interleaved"}, "values.x.layout"),
+        ("ops/0/config", "dram", "ops.0.config"),
+        ("ops/0/attrs", {"a": 10**40}, "a whole number has 41 digits"),
+        ("ops/0/attrs", {"a": float("nan")}, "NaN is no JSON number"),
+        ("ops/0/attrs", {"a": json.loads("[" * 200 + "]" * 200)}, "nested more than 100 levels"),
+    ],
+)
+def test_a_damaged_entry_is_named(
+    run: Run, result_folder: Path, tmp_path: Path, command: str, where: str, value: Any, message: str
+) -> None:
+    folder = damaged(result_folder, tmp_path, where, value)
+    status, out, err = run(command, folder, *{"explain": ["fc1"], "diff": [result_folder]}.get(command, []))
+    assert (status, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["check", "price"])
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"kind": ["matmul_1d"]}, "unknown op config kind"),
+        ({"kind": "sdpa", "q_chunk_size": 1}, "incomplete sdpa config: compute_with_storage_grid_yx, k_chunk_size"),
+        ({"kind": "conv2d", "act_block_w_div": "2"}, "config field 'act_block_w_div' must be a whole number from 1"),
+        ({"kind": "conv2d", "transpose_shards": 1}, "config field 'transpose_shards' must be bool"),
+        ({"kind": "conv2d", "shard_layout": 3}, "config field 'shard_layout' must be str or null"),
+        ({"kind": "matmul_1d", "compute_with_storage_grid_yx": [8]}, "incomplete matmul_1d config"),
+    ],
+)
+def test_a_damaged_config_is_named(
+    run: Run, result_folder: Path, tmp_path: Path, command: str, config: Any, message: str
+) -> None:
+    status, out, err = run(command, damaged(result_folder, tmp_path, "ops/0/config", config))
+    assert (status, out) == (2, "")
+    assert message in err
 
 
 def test_check_with_a_backend_that_is_not_there(run: Run, result_folder: Path) -> None:

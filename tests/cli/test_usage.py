@@ -24,6 +24,9 @@ from tests.cli.conftest import Run
         (["optimize"], "the following arguments are required: MODEL"),
         (["optimize", "m.onnx", "--polcy", "dram"], "unknown option '--polcy', did you mean '--policy'"),
         (["optimize", "m.onnx", "--tensor-l1", "1"], "unknown option '--tensor-l1'"),
+        (["optimize", ""], "argument MODEL: an empty path"),
+        (["optimize", "m.onnx", "-o", ""], "argument -o/--output: an empty path"),
+        (["optimize", "/"], "/: the model must be a file"),
         (["optimize", "m.onnx", "extra"], "unexpected argument 'extra'"),
         (["optimize", "m.onnx", "--seed", "x"], "'seed' must be a whole number, got 'x'"),
         (["optimize", "m.onnx", "--time-limit", "0"], "'time_limit' must be positive"),
@@ -140,3 +143,12 @@ def test_a_full_disk_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "ttopt: error: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", ["1", "2", "1 2"])
+def test_closed_streams(closed: str) -> None:
+    shut = "".join(f"os.close({fd});" for fd in closed.split())
+    command = f"import os,sys;{shut}os.execv(sys.executable, [sys.executable, '-m', 'optimizer.cli', 'boards'])"
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == (2 if "1" in closed else 0)
+    assert done.stderr == ("ttopt: error: stdout is closed\n" if closed == "1" else "")
