@@ -118,6 +118,8 @@ class Lowering:
             outputs = self._opaque(key)
         except (ShapeError, GraphError, DTypeError) as error:
             raise type(error)(f"{self.label}: {error.message}", node=node.name) from error
+        except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise GraphError(f"{self.label}: attributes and operands do not fit: {error}", node=node.name) from error
         self._bind([outputs] if isinstance(outputs, str) else outputs)
         self._flush(self._ids.get(node.outputs[0].name or ""))
 
@@ -254,6 +256,9 @@ class Lowering:
     def need_const(self, index: int, what: str) -> np.ndarray[Any, Any]:
         array = self.const(index)
         if array is None:
+            value = self.input(index)
+            if value.name in self.front.parameters:
+                raise GraphError(f"needs the elements of '{value.name}' ({what}), which are not in the file")
             raise NotMappedError(f"{what} is computed at run time")
         return array
 
@@ -262,6 +267,17 @@ class Lowering:
             return None
         array = np.asarray(value.const_value.numpy())
         return array.astype(np.float32) if value.dtype in (ir.DataType.BFLOAT16, ir.DataType.FLOAT16) else array
+
+    def axis(self, given: Any, rank: int) -> int:
+        """An axis counted from the front; GraphError when a tensor of `rank` dims has no such axis."""
+        return self.stated_axis(given, rank) % max(rank, 1)
+
+    def stated_axis(self, given: Any, rank: int) -> int:
+        """An axis as the file counts it, from the front or (negative) from the back; GraphError outside."""
+        axis, rank = int(given), max(rank, 1)
+        if not -rank <= axis < rank:
+            raise GraphError(f"axis {axis} is outside of a tensor of rank {rank}", node=self.node.name)
+        return axis
 
     def axes(self, name: str, index: int) -> tuple[int, ...] | None:
         """Axes given as an attribute (old opsets) or as an input; None when absent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from optimizer.errors import ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError, Shape
 from optimizer.ir.graph import Attr
 
@@ -14,6 +15,8 @@ Pads = tuple[int, int, int, int]
 def two(values: tuple[int, ...] | None, rank: int, default: int = 1) -> tuple[int, int]:
     """A per-dimension attribute as (height, width)."""
     given = tuple(int(v) for v in values) if values else (default,) * rank
+    if len(given) != rank:
+        raise ShapeError(f"{list(given)} does not give one number for each of {rank} dimensions")
     return (default, given[0]) if rank == 1 else (given[0], given[1])
 
 
@@ -31,6 +34,8 @@ def pads(ctx: Lowering, size: tuple[int, int], kernel: tuple[int, int], stride: 
     given = ctx.attr("pads") or (0,) * (2 * rank)
     if auto == "VALID":
         given = (0,) * (2 * rank)
+    if len(given) != 2 * rank:
+        raise ShapeError(f"attribute 'pads' {list(given)} does not give {2 * rank} numbers")
     if rank == 1:
         return (0, 0, int(given[0]), int(given[1]))
     return (int(given[0]), int(given[2]), int(given[1]), int(given[3]))

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 def gather(ctx: Lowering) -> str:
     shape, index_shape = ctx.shape(0), ctx.shape(1)
-    axis = int(ctx.attr("axis", 0)) % len(shape)
+    axis = ctx.axis(ctx.attr("axis", 0), len(shape))
     out = ctx.out_shape() or (1,)
     index = ctx.const(1)
     if index is not None:
@@ -104,7 +104,7 @@ def _flat_ids(ctx: Lowering, index: str, strides: list[int]) -> str:
 
 
 def gather_elements(ctx: Lowering) -> str:
-    axis = int(ctx.attr("axis", 0)) % len(ctx.shape(0))
+    axis = ctx.axis(ctx.attr("axis", 0), len(ctx.shape(0)))
     index = ctx.const(1)
     if index is not None:
         ids = ctx.constant(np.where(index < 0, index + ctx.shape(0)[axis], index), DType.U32, "indices")
@@ -121,7 +121,7 @@ def one_hot(ctx: Lowering) -> str:
     depth = int(ctx.need_const(1, "depth").reshape(-1)[0])
     off, on = (float(v) for v in ctx.need_const(2, "values").reshape(-1))
     index_shape = ctx.shape(0)
-    axis = int(ctx.attr("axis", -1)) % (len(index_shape) + 1)
+    axis = ctx.axis(ctx.attr("axis", -1), len(index_shape) + 1)
     ids = ctx.reshape(ctx.x(0), (*index_shape[:axis], 1, *index_shape[axis:]))
     steps = np.arange(depth).reshape((depth,) + (1,) * (len(index_shape) - axis))
     hit = ctx.emit("eq", ids, ctx.constant(steps, ctx.vdtype(ids), "classes"))

@@ -21,14 +21,14 @@ def transpose(ctx: Lowering) -> str:
 
 def concat(ctx: Lowering) -> str:
     rank = len(ctx.out_shape())
-    axis = int(ctx.attr("axis", 1)) % rank
+    axis = ctx.axis(ctx.attr("axis", 1), rank)
     inputs = [ctx.use(v) for v in ctx.node.inputs if v is not None and 0 not in (tuple(v.shape or ()))]
     return inputs[0] if len(inputs) == 1 else ctx.emit("concat", *inputs, dim=axis)
 
 
 def split(ctx: Lowering) -> list[str]:
     shape = ctx.shape(0)
-    axis = int(ctx.attr("axis", 0)) % len(shape)
+    axis = ctx.axis(ctx.attr("axis", 0), len(shape))
     sizes = tuple(v.shape[axis] for v in ctx.node.outputs if v.shape is not None)
     if len(sizes) == 1:
         return [ctx.x(0)]
@@ -46,7 +46,7 @@ def slice_(ctx: Lowering) -> str:
         ends = ctx.need_const(2, "end").reshape(-1).tolist()
         axes = ctx.need_const(3, "axis").reshape(-1).tolist() if ctx.has(3) else None
         steps = ctx.need_const(4, "step").reshape(-1).tolist() if ctx.has(4) else None
-    axes = [int(a) % len(shape) for a in (axes if axes is not None else range(len(starts)))]
+    axes = [ctx.axis(a, len(shape)) for a in (axes if axes is not None else range(len(starts)))]
     steps = [int(s) for s in (steps if steps is not None else [1] * len(starts))]
     begins, stops, strides = [0] * len(shape), list(shape), [1] * len(shape)
     reverse: list[int] = []
@@ -104,7 +104,7 @@ def pad(ctx: Lowering) -> str:
     else:
         amounts = [int(p) for p in ctx.need_const(1, "padding").reshape(-1)]
         value = ctx.scalar(ctx.input(2), rank) if ctx.has(2) else 0.0
-    axes = [int(a) % rank for a in ctx.need_const(3, "axes").reshape(-1)] if ctx.has(3) else list(range(rank))
+    axes = [ctx.axis(a, rank) for a in ctx.need_const(3, "axes").reshape(-1)] if ctx.has(3) else list(range(rank))
     if value is None:
         raise NotMappedError("padding value computed at run time")
     pairs = [(0, 0)] * rank

@@ -6,13 +6,17 @@ from math import prod
 
 import numpy as np
 
+from optimizer.errors import GraphError, ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+
+MAX_WINDOW = 64
+"""Neighbouring channels that LRN adds up, one slice each."""
 
 
 def softmax(ctx: Lowering) -> str:
     shape = ctx.vshape(ctx.x(0))
     rank = len(shape)
-    axis = int(ctx.attr("axis", -1 if ctx.opset >= 13 else 1)) % rank
+    axis = ctx.axis(ctx.attr("axis", -1 if ctx.opset >= 13 else 1), rank)
     if ctx.opset >= 13 or prod(shape[axis + 1 :]) == 1:
         return ctx.emit("softmax", ctx.x(0), dim=axis - rank)
     # before opset 13 the dims from `axis` on are one
@@ -27,14 +31,14 @@ def log_softmax(ctx: Lowering) -> str:
 def layer_norm(ctx: Lowering) -> list[str | None]:
     if any(v.uses() or v.is_graph_output() for v in list(ctx.node.outputs)[1:]):
         raise NotMappedError("LayerNormalization that returns mean or deviation")
-    axis = int(ctx.attr("axis", -1)) % len(ctx.shape(0))
+    axis = ctx.axis(ctx.attr("axis", -1), len(ctx.shape(0)))
     operands = [ctx.x(i) for i in range(1, 3) if ctx.has(i)]
     result = over_tail(ctx, "layer_norm", ctx.x(0), axis, operands, float(ctx.attr("epsilon", 1e-5)))
     return [result] + [None] * (len(ctx.node.outputs) - 1)
 
 
 def rms_norm(ctx: Lowering) -> str:
-    axis = int(ctx.attr("axis", -1)) % len(ctx.shape(0))
+    axis = ctx.axis(ctx.attr("axis", -1), len(ctx.shape(0)))
     operands = [ctx.x(1)] if ctx.has(1) else []
     return over_tail(ctx, "rms_norm", ctx.x(0), axis, operands, float(ctx.attr("epsilon", 1e-5)))
 
@@ -92,19 +96,27 @@ def lrn(ctx: Lowering) -> str:
     beta, bias = float(ctx.attr("beta", 0.75)), float(ctx.attr("bias", 1.0))
     x = ctx.x(0)
     shape = ctx.vshape(x)
-    low = (size - 1) // 2
-    padding = tuple((low, size - 1 - low) if i == 1 else (0, 0) for i in range(len(shape)))
+    if size < 1:
+        raise GraphError(f"attribute 'size' must be at least 1, not {size}")
+    if len(shape) < 2:
+        raise ShapeError(f"input of shape {list(shape)} has no channels")
+    # channel c sees c - (size-1)//2 .. c + size//2; beyond the channels there are only zeros to add
+    before, after = min((size - 1) // 2, shape[1] - 1), min(size // 2, shape[1] - 1)
+    window = before + 1 + after
+    if window > MAX_WINDOW:
+        raise NotMappedError(f"a sum over {window} neighbouring channels")
+    padding = tuple((before, after) if i == 1 else (0, 0) for i in range(len(shape)))
     padded = ctx.emit("pad", ctx.emit("square", x), padding=padding, value=0.0)
     total = ctx.slice(padded, 1, 0, shape[1])
-    for k in range(1, size):
+    for k in range(1, window):
         total = ctx.emit("add", total, ctx.slice(padded, 1, k, k + shape[1]))
     scale = ctx.emit("add", ctx.emit("multiply", total, scalar=alpha / size), scalar=bias)
     return ctx.emit("multiply", x, ctx.emit("pow_scalar", scale, exponent=-beta))
 
 
 def lp_normalization(ctx: Lowering) -> str:
-    axis, p = int(ctx.attr("axis", -1)), int(ctx.attr("p", 2))
-    x = ctx.x(0)
+    x, p = ctx.x(0), int(ctx.attr("p", 2))
+    axis = ctx.stated_axis(ctx.attr("axis", -1), len(ctx.vshape(x)))
     if p == 1:
         length = ctx.emit("sum", ctx.emit("abs", x), dim=(axis,), keepdim=True)
     else:
@@ -113,8 +125,8 @@ def lp_normalization(ctx: Lowering) -> str:
 
 
 def mean_variance_normalization(ctx: Lowering) -> str:
-    axes = tuple(int(a) for a in ctx.attr("axes", (0, 2, 3)))
     x = ctx.x(0)
+    axes = tuple(ctx.stated_axis(a, len(ctx.vshape(x))) for a in ctx.attr("axes", (0, 2, 3)))
     centred = ctx.emit("subtract", x, ctx.emit("mean", x, dim=axes, keepdim=True))
     variance = ctx.emit("mean", ctx.emit("square", centred), dim=axes, keepdim=True)
     deviation = ctx.emit("add", ctx.emit("sqrt", variance), scalar=1e-9)

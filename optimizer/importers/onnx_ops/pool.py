@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from optimizer.errors import ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.importers.onnx_ops.conv import lift, pads, spatial, two
 from optimizer.ir.graph import Attr
@@ -12,7 +13,11 @@ def _window(ctx: Lowering, op: str) -> str:
     x = lift(ctx, ctx.x(0), rank)
     n, c, height, width = ctx.vshape(x)
     kernel = two(ctx.attr("kernel_shape"), rank)
+    if min(kernel) < 1:
+        raise ShapeError(f"attribute 'kernel_shape' must be positive, not {list(kernel)}")
     stride, dilation = two(ctx.attr("strides"), rank), two(ctx.attr("dilations"), rank)
+    if min(stride + dilation) < 1:
+        raise ShapeError("attributes 'strides' and 'dilations' must be positive")
     ceil = bool(ctx.attr("ceil_mode", 0))
     attrs: dict[str, Attr] = {
         "kernel_size": kernel,

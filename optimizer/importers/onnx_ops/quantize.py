@@ -21,7 +21,7 @@ def _along(ctx: Lowering, index: int) -> str:
         raise NotMappedError("blocked quantisation")
     value, rank = ctx.x(index), len(ctx.shape(0))
     if len(ctx.shape(index)) == 1 and ctx.shape(index)[0] > 1:
-        axis = int(ctx.attr("axis", 1)) % rank
+        axis = ctx.axis(ctx.attr("axis", 1), rank)
         value = ctx.reshape(value, tuple(ctx.shape(index)[0] if i == axis else 1 for i in range(rank)))
     return ctx.typecast(value, ctx.float_dtype)
 

@@ -14,7 +14,7 @@ def _axes(ctx: Lowering) -> tuple[int, ...] | None:
     axes = ctx.axes("axes", 1)
     if not axes:
         return None if ctx.attr("noop_with_empty_axes", 0) else tuple(range(rank))
-    return tuple(sorted({a % rank for a in axes}))
+    return tuple(sorted({ctx.axis(a, rank) for a in axes}))
 
 
 def reduction(op: str, before: tuple[str, ...] = (), after: tuple[str, ...] = ()) -> NodeMapping:
@@ -53,7 +53,7 @@ def arg_reduce(largest: bool) -> NodeMapping:
             x = ctx.typecast(x, DType.F32)
         if not largest:
             x = ctx.emit("neg", x)
-        axis, keep = int(ctx.attr("axis", 0)), bool(ctx.attr("keepdims", 1))
+        axis, keep = ctx.stated_axis(ctx.attr("axis", 0), len(ctx.vshape(x))), bool(ctx.attr("keepdims", 1))
         return ctx.typecast(ctx.emit("argmax", x, dim=axis, keepdim=keep), DType.I32)
 
     return lower
@@ -61,7 +61,8 @@ def arg_reduce(largest: bool) -> NodeMapping:
 
 def top_k(ctx: Lowering) -> list[str]:
     count = int(ctx.need_const(1, "k").reshape(-1)[0]) if ctx.opset >= 10 else int(ctx.attr("k"))
-    attrs = {"k": count, "dim": int(ctx.attr("axis", -1)), "largest": bool(ctx.attr("largest", 1))}
+    axis = ctx.stated_axis(ctx.attr("axis", -1), len(ctx.shape(0)))
+    attrs = {"k": count, "dim": axis, "largest": bool(ctx.attr("largest", 1))}
     values, indices = ctx.emit_all("topk", [ctx.x(0)], attrs, 2)
     return [values, ctx.typecast(indices, DType.I32)]
 
@@ -69,7 +70,8 @@ def top_k(ctx: Lowering) -> list[str]:
 def cum_sum(ctx: Lowering) -> str:
     if ctx.attr("exclusive", 0) or ctx.attr("reverse", 0):
         raise NotMappedError("exclusive or reverse CumSum")
-    return ctx.emit("cumsum", ctx.x(0), dim=int(ctx.need_const(1, "axis").reshape(-1)[0]))
+    axis = ctx.stated_axis(ctx.need_const(1, "axis").reshape(-1)[0], len(ctx.shape(0)))
+    return ctx.emit("cumsum", ctx.x(0), dim=axis)
 
 
 _R: Callable[..., NodeMapping] = reduction
