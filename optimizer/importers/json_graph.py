@@ -7,6 +7,7 @@ between layouts that the optimizer inserted are taken out again.
 from __future__ import annotations
 
 import json
+import re
 from hashlib import sha256
 from math import isfinite, prod
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from optimizer.errors import FormatError, GraphError, LimitError, ShapeError, UnknownNameError
+from optimizer.importers.attribute_kinds import check_kinds
 from optimizer.importers.finishing import finish
 from optimizer.importers.model import ImportedModel, ImportLimits, ImportOptions
 from optimizer.ir.dtype import DType
@@ -22,6 +24,7 @@ from optimizer.ir.vocabulary import op_names, opdef
 
 SCHEMAS = ("ttopt.graph/1", "ttopt.annotated-graph/1")
 INSERTED_ROLES = ("reshard", "spill", "load", "layout")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 MAX_DEPTH = 32
 """Nesting of lists in an attribute."""
 
@@ -107,7 +110,10 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
 def parse(data: bytes) -> GraphDocument:
     """Bytes to a validated document; FormatError names the first few offending fields."""
     try:
-        raw = json.loads(data, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        text = data.decode("utf-8-sig")
+        raw = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        if _SURROGATE.search(text):
+            json.dumps(raw, ensure_ascii=False).encode()  # half a surrogate pair cannot be written to any result
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not a JSON document: {error}") from error
     if not isinstance(raw, dict):
@@ -275,6 +281,7 @@ def _add_op(graph: Graph, section: OpSection, document: GraphDocument, limits: I
     name, origin = section.name or section.id, tuple(section.origin)
     op = Op(section.id, section.op, tuple(section.inputs), tuple(section.outputs), attrs, name, origin)
     row.check_attrs(op)
+    check_kinds(row, op)
     stated = [document.values.get(v) or ValueSection() for v in section.outputs]
     if row.opaque:
         if any(s.shape is None for s in stated):
@@ -301,7 +308,10 @@ def _inferred(graph: Graph, op: Op, limits: ImportLimits) -> tuple[tuple[tuple[i
         raise GraphError(
             f"{op.op} takes {row.min_inputs} to {row.max_inputs} operands, not {len(op.inputs)}", node=op.id
         )
-    shapes = row.infer_shapes(op, tuple(graph.value(v).shape for v in op.inputs))
+    try:
+        shapes = row.infer_shapes(op, tuple(graph.value(v).shape for v in op.inputs))
+    except (ArithmeticError, AttributeError) as error:
+        raise GraphError(f"the attributes of {op.op} do not fit: {error}", node=op.id) from error
     if len(shapes) != len(op.outputs):
         raise GraphError(f"{op.op} has {len(shapes)} results, {len(op.outputs)} are named", node=op.id)
     shapes = tuple(_shape(op.id, s, limits) for s in shapes)

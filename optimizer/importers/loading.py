@@ -83,9 +83,13 @@ def _read_file(path: Path, limits: ImportLimits) -> bytes:
         size = path.stat().st_size
         if size > limits.max_bytes:
             raise LimitError(f"{path} has {size} bytes, the limit is {limits.max_bytes}", limit=limits.max_bytes)
-        return path.read_bytes()
+        with path.open("rb") as file:  # devices and pipes have the size 0
+            data = file.read(limits.max_bytes + 1)
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(data) > limits.max_bytes:
+        raise LimitError(f"{path} has more than {limits.max_bytes} bytes", limit=limits.max_bytes)
+    return data
 
 
 def _format(data: bytes, suffix: str) -> Format:

@@ -207,3 +207,8 @@ def test_file_too_large_is_not_read(tmp_path: Path) -> None:
 
     with pytest.raises(LimitError, match="bytes"):
         load(path, limits=ImportLimits())
+
+
+def test_device_is_read_no_further_than_the_limit() -> None:
+    with pytest.raises(LimitError, match="/dev/zero has more than 1000 bytes"):
+        load("/dev/zero", limits=ImportLimits(max_bytes=1000))

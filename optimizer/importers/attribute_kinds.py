@@ -1,0 +1,99 @@
+"""Kinds of attribute values in JSON graphs, which anyone may write by hand.
+
+An attribute with a default takes values of the default's kind; those without one, or with None, are
+listed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from optimizer.errors import GraphError
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Attr, Op
+from optimizer.ir.opdef import REQUIRED, OpDef
+
+Test = Callable[[Attr], bool]
+INT_LIMIT = 1 << 40
+"""Beyond any size, index or step of a tensor on a device."""
+
+
+def _is_int(value: Attr) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < INT_LIMIT
+
+
+def _is_number(value: Attr) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _are_ints(value: Attr) -> bool:
+    return isinstance(value, tuple) and all(map(_is_int, value))
+
+
+def _are_pairs(value: Attr) -> bool:
+    return isinstance(value, tuple) and all(_are_ints(v) and len(v) == 2 for v in value)  # type: ignore[arg-type]
+
+
+_KINDS: Mapping[str, tuple[str, Test]] = MappingProxyType(
+    {
+        "bool": ("true or false", lambda v: isinstance(v, bool)),
+        "int": ("an integer", _is_int),
+        "float": ("a number", _is_number),
+        "str": ("a string", lambda v: isinstance(v, str)),
+        "ints": ("a list of integers", _are_ints),
+        "numbers": ("a list of numbers", lambda v: isinstance(v, tuple) and all(map(_is_number, v))),
+        "pairs": ("a list of [before, after] pairs of integers", _are_pairs),
+        "int or ints": ("an integer or a list of integers", lambda v: _is_int(v) or _are_ints(v)),
+        "page": ("'tile' or 'row_major'", lambda v: v in ("tile", "row_major")),
+        "dtype": (f"one of {', '.join(DType)}", lambda v: isinstance(v, str) and v in {str(d) for d in DType}),
+        "list": ("a list", lambda v: isinstance(v, tuple)),
+    }
+)
+_BY_NAME = {
+    **dict.fromkeys(("begins", "ends", "steps", "dims", "kernel_size", "shape", "sizes"), "ints"),
+    **dict.fromkeys(("batch_size", "channels", "in_channels", "out_channels", "input_height", "input_width"), "int"),
+    **dict.fromkeys(("dim0", "dim1", "k", "num_groups", "num_heads", "num_kv_heads"), "int"),
+    **dict.fromkeys(("exponent", "scalar", "scale", "threshold", "weight", "min", "max", "end", "start"), "float"),
+    **dict.fromkeys(("step", "value", "x", "y"), "float"),
+    **dict.fromkeys(("activation", "math_fidelity"), "str"),
+    "layout": "page",
+    "dtype": "dtype",
+    "activations": "list",
+    "cur_pos": "int or ints",
+    "scale_factor": "numbers",
+}
+_BY_OP = {
+    ("ttnn.repeat", "repeats"): "ints",
+    ("ttnn.repeat_interleave", "repeats"): "int",
+    ("ttnn.pad", "padding"): "pairs",
+    ("ttnn.concat", "dim"): "int",
+    ("ttnn.repeat_interleave", "dim"): "int",
+    ("ttnn.split", "dim"): "int",
+}
+_BY_DEFAULT = {bool: "bool", int: "int", float: "float", str: "str", tuple: "ints"}
+
+
+def kind_of(row: OpDef, name: str) -> str | None:
+    """Name of the kind of an attribute's values; None when anything is taken."""
+    default = row.attrs[name]
+    if (row.name, name) in _BY_OP:
+        return _BY_OP[row.name, name]
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if default is None and name == "dim":
+        return "int or ints"
+    return None if default is None or default is REQUIRED else _BY_DEFAULT.get(type(default))
+
+
+def check_kinds(row: OpDef, op: Op) -> None:
+    """GraphError when an attribute of a known op has a value of the wrong kind; null stands for a null default."""
+    if row.opaque:
+        return
+    for name, value in op.attrs.items():
+        kind = kind_of(row, name)
+        if kind is None or (value is None and row.attrs[name] is None):
+            continue
+        wanted, test = _KINDS[kind]
+        if not test(value):
+            raise GraphError(f"attribute '{name}' of {row.name} must be {wanted}, not {value!r}", node=op.id)

@@ -1,0 +1,74 @@
+"""Attributes of JSON graphs have the kind that their op expects; texts can be written in UTF-8."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optimizer.errors import FormatError, GraphError
+from optimizer.importers import load
+from optimizer.importers.attribute_kinds import check_kinds, kind_of
+from optimizer.ir.vocabulary import op_names, opdef
+
+
+def one_op(op: str, attrs: dict[str, Any], name: str = "net") -> bytes:
+    return json.dumps(
+        {
+            "model": {"name": name, "inputs": ["x"], "outputs": ["y"]},
+            "values": {"x": {"shape": [32, 64]}},
+            "ops": [{"id": "it", "op": f"ttnn.{op}", "inputs": ["x"], "outputs": ["y"], "attrs": attrs}],
+        }
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "wanted"),
+    [
+        ("repeat", {"repeats": [[1]]}, "a list of integers"),
+        ("repeat", {"repeats": 2}, "a list of integers"),
+        ("to_layout", {"layout": "foo"}, "'tile' or 'row_major'"),
+        ("softmax", {"dim": "foo"}, "an integer"),
+        ("softmax", {"dim": True}, "an integer"),
+        ("softmax", {"numeric_stable": 1}, "true or false"),
+        ("sum", {"dim": "foo"}, "an integer or a list of integers"),
+        ("leaky_relu", {"negative_slope": "steep"}, "a number"),
+        ("pow_scalar", {"exponent": None}, "a number"),
+        ("reshape", {"shape": [2.0, 1024]}, "a list of integers"),
+        ("reshape", {"shape": [1 << 70]}, "a list of integers"),
+        ("pad", {"padding": [1, 1]}, "pairs"),
+        ("typecast", {"dtype": "f8"}, "one of f32"),
+        ("upsample", {"scale_factor": "big"}, "a list of numbers"),
+    ],
+)
+def test_wrong_kind(op: str, attrs: dict[str, Any], wanted: str) -> None:
+    with pytest.raises(GraphError) as caught:
+        load(one_op(op, attrs))
+    for word in ("it", f"'{next(iter(attrs))}'", f"ttnn.{op}", wanted):
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(("op", "attrs"), [("sum", {"dim": [0]}), ("sum", {"dim": None}), ("clamp", {"min": 0})])
+def test_right_kind(op: str, attrs: dict[str, Any]) -> None:
+    assert [o.op for o in load(one_op(op, attrs)).graph.ops()] == [f"ttnn.{op}"]
+
+
+def test_every_attribute_of_the_vocabulary_has_a_kind() -> None:
+    assert [(op, name) for op in op_names() for name in opdef(op).attrs if kind_of(opdef(op), name) is None] == []
+
+
+@pytest.mark.parametrize("model", ["yolov8n_like_legacy17", "gpt2_s128_dynamo20"])
+def test_what_the_onnx_importer_emits_is_of_the_right_kind(model: str, fixtures: Path) -> None:
+    for op in load(fixtures / f"{model}.onnx").graph.ops():
+        check_kinds(opdef(op.op), op)
+
+
+def test_half_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(FormatError, match="surrogates not allowed"):
+        load(one_op("relu", {}, name="\ud83d"))
+
+
+def test_a_whole_surrogate_pair_is_a_character() -> None:
+    assert load(one_op("relu", {}, name="\U0001f600")).graph.name == "\U0001f600"
