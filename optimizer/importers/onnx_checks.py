@@ -137,6 +137,15 @@ def check_nodes(proto: onnx.ModelProto) -> None:
                 raise GraphError(f"{node_label(node)}: attribute '{attribute.name}' refers to a function's attribute "
                                  "outside of a function", node=node.name or None)  # fmt: skip
             _check_attribute(node, attribute, schema)
+            if (
+                attribute.name == "perm"
+                and schema is not None
+                and sorted(attribute.ints) != list(range(len(attribute.ints)))
+            ):
+                raise GraphError(
+                    f"{node_label(node)}: attribute 'perm' {list(attribute.ints)} is no permutation",
+                    node=node.name or None,
+                )
         if schema is not None:
             _check_required(node, schema)
             _check_operands(node, schema)

@@ -72,6 +72,7 @@ def test_recursive_function(bodies: tuple[tuple[str, list[str]], ...], make_mode
         ("Elu", {"alpha": float("inf")}, ("alpha", "finite")),
         ("Transpose", {"perm": 1.5}, ("perm", "of type ints, not float")),
         ("Cast", {}, ("to", "missing")),
+        ("Transpose", {"perm": [0, 0]}, ("perm", "no permutation")),
     ],
 )
 def test_attributes(op: str, attrs: dict[str, Any], words: tuple[str, ...], make_model: Model) -> None:
