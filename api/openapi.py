@@ -84,6 +84,7 @@ def _problems(**descriptions: str) -> dict[int | str, dict[str, Any]]:
 _WRAPPED = {
     "type": "object",
     "required": ["graph"],
+    "additionalProperties": False,
     "properties": {"graph": _graph_schema(), "options": OPTIONS_SCHEMA},
 }
 _FORM = {
@@ -114,6 +115,7 @@ OPTIMIZE: dict[str, Any] = {
         **_problems(
             _400="the body is not a model or document",
             _413="the body or the graph exceeds a limit",
+            _415="the body is compressed",
             _422="the model or an option cannot be accepted, or no plan exists",
             _429="every worker is busy and the queue is full",
             _500="a defect, or a plan that failed verification",

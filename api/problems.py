@@ -36,6 +36,13 @@ class BusyError(TtoptError):
     http_status = 429
 
 
+class EncodingError(TtoptError):
+    """The body is compressed; only its plain bytes are taken."""
+
+    code = "unsupported-encoding"
+    http_status = 415
+
+
 class WorkerLostError(TtoptError):
     """The process that worked on the request ended; another takes its place."""
 

@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import FormatError, OptionError
+from optimizer.errors import FormatError, OptionError, UnknownNameError
 from optimizer.export.annotated_json import dumps
 from optimizer.options import Options
 from optimizer.pipeline import import_model, optimize
+
+WRAPPED_FIELDS = ("graph", "options")
 
 
 def solve(source: bytes, name: str | None, wrapped: bool, options: Mapping[str, Any], max_nodes: int) -> bytes:
@@ -39,7 +41,12 @@ def unwrapped(body: bytes) -> tuple[bytes, dict[str, Any]]:
         raise FormatError(f"not JSON: {error}", node="body") from error
     if not isinstance(record, dict) or "graph" not in record:
         return body, {}
-    options = record.get("options") or {}
+    for key in record:
+        if key not in WRAPPED_FIELDS:
+            raise UnknownNameError("field beside 'graph'", key, WRAPPED_FIELDS, node="body")
+    if not isinstance(record["graph"], dict):
+        raise FormatError("'graph' must be an object, a JSON graph", node="body")
+    options = record.get("options", {})
     if not isinstance(options, dict):
         raise OptionError("'options' must be an object", node="body")
     return json.dumps(record["graph"]).encode(), options

@@ -39,14 +39,18 @@ class WorkerPool:
         """Whether a request would be taken now: a worker is free, or the queue has room."""
         return bool(self._workers) and (not self._free.empty() or self._waiting < self._queue_limit)
 
+    def check_room(self) -> None:
+        """BusyError unless a request would be taken now."""
+        if not self.has_room:
+            raise BusyError("every worker is busy and the queue is full", limit=self._queue_limit)
+
     async def run(self, job: Job, seconds: float, gone: Callable[[], Coroutine[Any, Any, None]]) -> Any:
         """The job's value.
 
         Raises what the job raises; TimeLimitError after `seconds`; WorkerLostError if its process ends;
         ClientGone as soon as `gone()` returns. In the last three cases a fresh process takes over.
         """
-        if not self.has_room:
-            raise BusyError("every worker is busy and the queue is full", limit=self._queue_limit)
+        self.check_room()
         departure = asyncio.ensure_future(gone())
         try:
             worker = await self._take(departure)

@@ -12,6 +12,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from api.openapi import OPTIMIZE
+from api.problems import EncodingError
 from api.solve import solve
 from optimizer.errors import FormatError, OptionError
 from optimizer.option_text import parse_option
@@ -25,6 +26,11 @@ FORM_FIELDS = ("file", "options")
 
 @router.post("/v1/optimize", **OPTIMIZE)
 async def optimize(request: Request) -> Response:
+    # Before the body is read: a busy service shall not take in megabytes only to refuse them.
+    request.app.state.pool.check_room()
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise EncodingError(f"the body's encoding '{encoding}' is not taken", node="body", alternatives=("identity",))
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     options = _query_options(request)
     name = request.query_params.get(NAME)

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from optimizer import __version__
-from optimizer.errors import FormatError, OptionError
+from optimizer.device import DeviceSpec
+from optimizer.errors import FormatError, OptionError, UnknownNameError
+from optimizer.opmodel.registry import names as opmodel_names
 from optimizer.option_text import parse_option
 from optimizer.options import Options
+from optimizer.sharding.registry import policy_names
 
 SUFFIXES = (".onnx", ".json")
 
@@ -46,6 +49,8 @@ def plan_jobs(
     """
     points = [dict(zip(sweep, values, strict=True)) for values in itertools.product(*sweep.values())]
     checked = [(point, Options.from_mapping({**options, **point})) for point in points]
+    for _, chosen in checked:
+        _check_names(chosen)
     artifacts = tuple(emit)
     jobs = []
     for source, stem in zip(files := _model_files(sources), _unique([f.stem for f in files]), strict=True):
@@ -54,6 +59,17 @@ def plan_jobs(
             name = stem + "".join(f"--{k}={v}" for k, v in point.items()).replace("/", "_")
             jobs.append(BatchJob(name, source, point, chosen, artifacts, _key(digest, name, chosen, artifacts)))
     return jobs
+
+
+def _check_names(options: Options) -> None:
+    """The board, policy and OpModel exist, so that no worker starts in vain; else InputError."""
+    DeviceSpec.load(options.board)
+    for kind, name, known in (
+        ("policy", options.policy, policy_names()),
+        ("OpModel backend", options.opmodel, opmodel_names()),
+    ):
+        if name not in known:
+            raise UnknownNameError(kind, name, known, node="options")
 
 
 def parse_sweep(texts: Iterable[str]) -> dict[str, list[Any]]:
@@ -66,7 +82,12 @@ def parse_sweep(texts: Iterable[str]) -> dict[str, list[Any]]:
             raise OptionError(f"a sweep is OPTION=VALUE,VALUE,..., got '{text}'")
         if name in sweep:
             raise OptionError(f"'{name}' is swept twice")
-        sweep[name] = [parse_option(name, [value]) for value in values.split(",")]
+        sweep[name] = []
+        for value in values.split(","):
+            parsed = parse_option(name, [value])
+            if parsed in sweep[name]:
+                raise OptionError(f"'{value}' comes twice in the sweep of '{name}'")
+            sweep[name].append(parsed)
     return sweep
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 
 from optimizer.cli.arguments import Commands
 from optimizer.errors import OptionError
@@ -20,6 +21,7 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     if not 0 < args.port < 65536:
         raise OptionError(f"'--port' must be between 1 and 65535, got {args.port}")
+    check_address(args.host, args.port)
     import uvicorn
 
     if args.workers is not None:
@@ -27,3 +29,16 @@ def run(args: argparse.Namespace) -> int:
     # By name, as the service is above this room.
     uvicorn.run("api.app:create_app", factory=True, host=args.host, port=args.port, log_level="info")
     return 0
+
+
+def check_address(host: str, port: int) -> None:
+    """OptionError unless this process may listen there; the server itself would only log it."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise OptionError(f"cannot listen on port {port}: {error.strerror}", node=host) from error
+    except UnicodeError as error:
+        raise OptionError("not a host name", node=host) from error

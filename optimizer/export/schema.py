@@ -19,8 +19,10 @@ from optimizer.importers.json_graph import GraphDocument
 DTypeName = Literal["f32", "bf16", "bfp8_b", "bfp4_b", "u32", "i32", "u16", "u8"]
 Kind = Literal["input", "parameter", "constant", "activation"]
 Number = int | float | bool
-Pair = Annotated[list[int], Field(min_length=2, max_length=2)]
-CoreRange = Annotated[list[int], Field(min_length=4, max_length=4)]
+Pair = Annotated[list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=2, max_length=2)]
+GridPair = Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=2, max_length=2)]
+"""At most the cores of the largest board, all in one row or column."""
+CoreRange = Annotated[list[Annotated[int, Field(ge=0, le=63)]], Field(min_length=4, max_length=4)]
 
 MAX_DEPTH = 100
 """Deepest nesting of a document that is read back; ours have about ten levels."""
@@ -38,9 +40,11 @@ class Layout(Record):
     tensor_layout: Literal["tile", "row_major"]
     memory_layout: Literal["interleaved", "height_sharded", "width_sharded", "block_sharded"]
     buffer_type: Literal["dram", "l1", "host"]
-    grid_yx: Pair | None = Field(None, description="shards in rows and columns")
+    grid_yx: GridPair | None = Field(None, description="shards in rows and columns")
     shard_shape: Pair | None = Field(None, description="elements of a shard, height and width")
-    core_ranges: list[CoreRange] | None = Field(None, description="[x0, y0, x1, y1], both ends included")
+    core_ranges: Annotated[list[CoreRange], Field(max_length=4096)] | None = Field(
+        None, description="[x0, y0, x1, y1], both ends included"
+    )
     orientation: Literal["row_major", "col_major"] | None = None
 
 
@@ -72,8 +76,8 @@ class MemoryConfigArgument(Record):
     memory_layout: str
     buffer_type: str
     shard_shape: Pair | None
-    core_ranges: list[CoreRange] | None
-    grid_yx: Pair | None
+    core_ranges: Annotated[list[CoreRange], Field(max_length=4096)] | None
+    grid_yx: GridPair | None
     orientation: str | None
 
 

@@ -165,6 +165,8 @@ def op_config_from_json(record: Any, place: str = "config") -> OpConfig | None:
 
 _LARGEST = 2**31 - 1
 """Of any number in a config; TTNN keeps them in 32 bits."""
+_LARGEST_GRID = 64
+"""Rows or columns of cores, as for a board."""
 _ZERO_ALLOWED = frozenset({"act_block_h_override"})
 
 
@@ -179,9 +181,9 @@ def _checked(key: str, hint: Any, value: Any, place: str) -> Any:
     least = 0 if key in _ZERO_ALLOWED else 1
     members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if typing.get_origin(hint) is tuple:
-        if isinstance(value, list | tuple) and len(value) == 2 and all(_is_size(v, least) for v in value):
+        if isinstance(value, list | tuple) and len(value) == 2 and all(_is_size(v, 1, _LARGEST_GRID) for v in value):
             return tuple(value)
-        wanted = "two positive whole numbers"
+        wanted = f"two whole numbers from 1 to {_LARGEST_GRID}"
     elif hint is int:
         if _is_size(value, least):
             return value
@@ -193,5 +195,5 @@ def _checked(key: str, hint: Any, value: Any, place: str) -> Any:
     raise FormatError(f"config field '{key}' must be {wanted}", node=place)
 
 
-def _is_size(value: Any, least: int) -> bool:
-    return type(value) is int and least <= value <= _LARGEST
+def _is_size(value: Any, least: int, most: int = _LARGEST) -> bool:
+    return type(value) is int and least <= value <= most

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fastapi import Request
 from fastapi.testclient import TestClient
+from starlette.types import Message
 
 from api.app import create_app
+from api.problems import BusyError
+from api.routes.optimize import optimize
 from api.settings import Settings
+from api.workers import WorkerPool
 from optimizer.cli import main
 from optimizer.errors import OptionError
 
@@ -121,7 +128,7 @@ def test_a_corrupt_model_is_a_400(client: TestClient, body: bytes) -> None:
     assert_problem(client.post("/v1/optimize", content=body), 400, "bad-format")
 
 
-@pytest.mark.parametrize("text", ["{", '{"graph": 1}', "[]", "[" * 100_000, '{"a":' * 50_000])
+@pytest.mark.parametrize("text", ["{", '{"graph": 1}', "[]", '{"graph": null}', "[" * 100_000, '{"a":' * 50_000])
 def test_a_corrupt_document_is_a_400(client: TestClient, text: str) -> None:
     response = client.post("/v1/optimize", content=text, headers={"content-type": "application/json"})
     assert_problem(response, 400, "bad-format")
@@ -150,6 +157,32 @@ def test_wrong_form_options_are_a_422(client: TestClient, mlp_onnx: Path, option
     response = client.post("/v1/optimize", files={"file": mlp_onnx.read_bytes()}, data={"options": options})
     assert response.status_code == 422
     assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_unknown_fields_beside_the_graph_are_refused(client: TestClient) -> None:
+    problem = assert_problem(
+        client.post("/v1/optimize", json={"graph": JSON_GRAPH, "optionz": {"board": "p150"}}), 422, "unknown-name"
+    )
+    assert "optionz" in problem["detail"]
+    assert problem["alternatives"] == ["options", "graph"]
+    assert_problem(client.post("/v1/optimize", json={"graph": JSON_GRAPH, "options": []}), 422, "bad-option")
+
+
+def test_a_compressed_body_is_a_415(client: TestClient, mlp_onnx: Path) -> None:
+    body = gzip.compress(mlp_onnx.read_bytes())
+    response = client.post("/v1/optimize", content=body, headers={"content-encoding": "gzip"})
+    assert "gzip" in assert_problem(response, 415, "unsupported-encoding")["detail"]
+
+
+def test_a_busy_service_refuses_before_it_reads_the_body() -> None:
+    async def receive() -> Message:
+        raise AssertionError("the body was read")
+
+    # Not started, the pool has no worker.
+    app = SimpleNamespace(state=SimpleNamespace(pool=WorkerPool(1, 0), settings=Settings()))
+    scope = {"type": "http", "method": "POST", "path": "/v1/optimize", "query_string": b"", "headers": [], "app": app}
+    with pytest.raises(BusyError):
+        asyncio.run(optimize(Request(scope, receive)))
 
 
 def test_broken_forms_are_a_400(client: TestClient, mlp_onnx: Path) -> None:

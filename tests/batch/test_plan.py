@@ -9,6 +9,7 @@ import pytest
 from optimizer.batch.plan import parse_sweep, plan_jobs
 from optimizer.batch.store import ResultStore
 from optimizer.errors import FormatError, OptionError, UnknownNameError
+from optimizer.options import Options
 
 
 @pytest.fixture
@@ -58,6 +59,8 @@ def test_the_key_follows_content_and_options(models: Path) -> None:
         ("polcy=dram", UnknownNameError, "one of: policy"),
         ("seed=1,x", OptionError, "'seed' must be a whole number, got 'x'"),
         ("seed", OptionError, "OPTION=VALUE"),
+        ("policy=dram,dram", OptionError, "'dram' comes twice in the sweep of 'policy'"),
+        ("seed=1,01", OptionError, "'01' comes twice in the sweep of 'seed'"),
     ],
 )
 def test_a_wrong_sweep_is_refused(text: str, error: type[Exception], message: str) -> None:
@@ -68,6 +71,14 @@ def test_a_wrong_sweep_is_refused(text: str, error: type[Exception], message: st
 def test_a_value_that_no_option_takes_is_refused_before_anything_runs(models: Path) -> None:
     with pytest.raises(OptionError, match="tensor_l1_usage_cap"):
         plan_jobs([models], {}, parse_sweep(["tensor_l1_usage_cap=0.5,1.5"]))
+
+
+@pytest.mark.parametrize("name", ["board", "policy", "opmodel"])
+def test_names_that_do_not_exist_are_refused_before_anything_runs(models: Path, name: str) -> None:
+    with pytest.raises(UnknownNameError, match="nonesuch"):
+        plan_jobs([models], {name: "nonesuch"}, {})
+    with pytest.raises(UnknownNameError, match="nonesuch"):
+        plan_jobs([models], {}, {name: [getattr(Options(), name), "nonesuch"]})
 
 
 def test_a_missing_model_and_an_empty_folder_are_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from dataclasses import fields
@@ -152,3 +153,19 @@ def test_closed_streams(closed: str) -> None:
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == (2 if "1" in closed else 0)
     assert done.stderr == ("ttopt: error: stdout is closed\n" if closed == "1" else "")
+
+
+def test_serve_on_a_busy_port(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        status, out, err = run("serve", "--port", port)
+    assert (status, out) == (2, "")
+    assert err == f"ttopt: error: 127.0.0.1: cannot listen on port {port}: Address already in use\n"
+
+
+@pytest.mark.parametrize("host", ["not a host", "x" * 300, "300.1.1.1"])
+def test_serve_on_a_host_that_does_not_exist(run: Run, host: str) -> None:
+    status, out, err = run("serve", "--host", host)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"ttopt: error: {host}: ")
+    assert err.count("\n") == 1
