@@ -20,6 +20,9 @@ from optimizer.sharding.registry import policy_names
 
 SUFFIXES = (".onnx", ".json")
 
+RECORD_FORMAT = 2
+"""Raised whenever the fields of a stored result change: `--resume` then takes no older ones."""
+
 
 @dataclass(frozen=True)
 class BatchJob:
@@ -117,5 +120,5 @@ def _unique(stems: Sequence[str]) -> list[str]:
 
 
 def _key(digest: str, name: str, options: Options, emit: tuple[str, ...]) -> str:
-    parts = [__version__, digest, name, options.to_json(), emit]
+    parts = [__version__, RECORD_FORMAT, digest, name, options.to_json(), emit]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
