@@ -1,0 +1,1 @@
+"""Samples of op queries for OpModel backends: shapes of known networks, placements, attributes."""
