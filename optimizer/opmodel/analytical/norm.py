@@ -1,4 +1,4 @@
-"""Layer norm, RMS norm, group norm and batch norm.
+"""Layer norm and RMS norm.
 
 Sources: tt-metal 0.81's own messages and the buffer lists of recorded LayerNorm programs, which the formulas
 below reproduce. Interleaved input: rows of tiles per core, whole rows when they fit in 95 % of the free L1, else
@@ -8,11 +8,11 @@ chunks. Sharded input: one block per core, partial sums gathered over the cores 
 from __future__ import annotations
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import MemoryConfig, PageLayout, ShardOrientation, ShardSpec
+from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, ShardSpec
 from optimizer.layouts.op_config import LayerNormShardedMultiCoreProgramConfig
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, TILED, WIDTH, bounding_box, tiles
+from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, TILED, WIDTH, bounding_box, tiles
 from optimizer.opmodel.base import TensorSpec
 
 L1_SHARE = 0.95
@@ -188,43 +188,3 @@ def _sharded_buffers(
     if x.shape[-1] % TILE:
         size += block_w * 2048 + (area if full else 0)
     return size
-
-
-def group_norm(case: Case) -> Usage:
-    """Interleaved input only (row-major on Wormhole alone); without a named output the result is in DRAM."""
-    x = case.x
-    attrs = case.attrs
-    need(not x.layout.is_sharded, "group_norm of shards needs a matching core grid")
-    page = PageLayout(str(attrs.get("output_layout") or x.layout.page_layout))
-    wormhole = case.device.arch == "wormhole_b0"
-    need(x.layout.is_tile or wormhole, "group_norm: interleaved (non-sharded) input must be in TILE layout")
-    need(not attrs.get("inplace"), "inplace groupnorm not supported for unsharded tensors")
-    grid = attrs.get("core_grid")
-    need(grid is not None or not attrs.get("num_out_blocks"), "num_out_blocks cannot be specified without core_grid")
-    memory = DRAM_MEMORY if case.output is None else case.output
-    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
-    if grid is not None:
-        _check_group_grid(case, int(grid[0]), int(grid[1]))
-    out = case.result(x.shape, x.dtype, memory, page)
-    return Usage((out,), cb=(150 if grid is None else 400) * 1024, cores=case.device.num_cores)
-
-
-def _check_group_grid(case: Case, columns: int, rows: int) -> None:
-    groups = int(case.attrs.get("num_groups") or case.attrs.get("groups") or 1)
-    tall, _ = tiles(case.x.shape)
-    wide = case.x.shape[-1]
-    across = max(1, min(columns, groups))
-    while across > 1 and ((wide // across) % TILE or groups % across):
-        across -= 1
-    down = columns // across * rows
-    need(down <= tall and tall % down == 0, "group_norm: Requested core_grid is invalid for the input dimensions")
-
-
-def batch_norm(case: Case) -> Usage:
-    x = case.x
-    need(all(not t.layout.is_sharded for t in case.inputs), "batch_norm: interleaved only")
-    need(x.dtype in (DType.BF16, DType.F32), "batch_norm only supports bfloat16, float32")
-    memory = case.follow()
-    need(not memory.is_sharded, "batch_norm: interleaved only")
-    out = case.result(x.shape, x.dtype, memory)
-    return Usage((out,), cb=18 * x.dtype.tile_bytes, cores=case.device.num_cores)
