@@ -7,6 +7,7 @@
     |   |-- ShapeError             dynamic, empty, absurd or contradictory shape
     |   |-- DTypeError             element type with no TTNN counterpart
     |   |-- LimitError             larger than a configurable limit
+    |   |-- UnsupportedOpError     ops that TTNN lacks, unless they may run on the host
     |   |-- UnknownNameError       board / policy / op / option that does not exist
     |   `-- OptionError            option value out of range or contradictory
     |-- InfeasibleError            no plan satisfies the constraints    exit 1
@@ -103,6 +104,12 @@ class DTypeError(InputError):
     """An element type that has no TTNN counterpart."""
 
     code = "bad-dtype"
+
+
+class UnsupportedOpError(InputError):
+    """The graph holds ops that TTNN lacks, and the options do not allow them to run on the host."""
+
+    code = "unsupported-op"
 
 
 class LimitError(InputError):

@@ -40,6 +40,7 @@ class Options:
         ("core_usage", "time"),
     )
     l1_interleaved_fallback: bool = _option(True, "keep results that no chain holds in L1 interleaved where it pays")
+    allow_host_ops: bool = _option(False, "run ops that TTNN lacks on the host, between two transfers")
     max_legal_layouts: int = _option(64, "sharded layouts considered per op")
     row_major_enabled: bool = _option(False, "also consider row-major layouts where an op takes them")
     tensor_l1_usage_cap: float = _option(0.95, "share of the L1 bank a plan may use")
@@ -53,6 +54,9 @@ class Options:
     override_output_layout: str = _option("", "op=grid:mem:memory_layout:layout:dtype,... (any subset of the parts)")
     override_conv2d_config: str = _option("", "conv=field#value:field#value,...")
     insert_memreconfig: str = _option("", "op=operand:operand,... reshards these operands to the op's output layout")
+    check: str | None = _option(
+        None, "backend that replays the finished program; what it refuses is solved again", ("ttmetal",)
+    )
     time_limit: float | None = _option(None, "seconds after which the best plan so far is returned")
     seed: int = _option(0, "seed of randomised searches (the present policies have none)")
     max_nodes: int = _option(200_000, "largest graph accepted, in nodes")

@@ -1,6 +1,7 @@
 """The pipeline: one straight list of stages from a model to a verified result.
 
     import -> page layouts -> scalar types -> legal layouts and configs -> policy -> transform -> verify -> predict
+    [-> replay on the real tt-metal, and again from the start with what it refused]
 
 Every stage announces itself through a `ProgressEvent`, and its wall time ends up in `timings`.
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import OptionError, TimeLimitError, VerificationError
+from optimizer.errors import OptionError, TimeLimitError, UnsupportedOpError, VerificationError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, ValueKind
 from optimizer.ir.vocabulary import opdef
@@ -50,6 +51,7 @@ STAGES = (
     "transform",
     "verify",
     "predict",
+    "replay",
 )
 SHOWN_ERRORS = 5
 
@@ -107,10 +109,26 @@ def import_model(source: Path | bytes, options: Options, name: str | None = None
 
 
 def _optimize(model: ImportedModel | Graph, device: DeviceSpec, options: Options, stages: Stages) -> OptimizedGraph:
-    """The whole data flow on one screen."""
+    """One solve; with `check`, solved and replayed in turn until the backend takes the whole program."""
     options = _effective(options)
     _check_l1_small(device, options)
+    _check_supported(model if isinstance(model, Graph) else model.graph, options)
     opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes))
+    if options.check is None:
+        result, _ = _solve(model, opmodel, options, stages)
+    else:
+        from optimizer.repair import solve_checked
+
+        judge = create_opmodel(options.check, device, options.l1_small_bytes)
+        result = solve_checked(lambda: _solve(model, opmodel, options, stages), opmodel, judge, stages)
+    result.timings = {**stages.seconds(), **result.timings, "opmodel": opmodel.statistics_json()}
+    return result
+
+
+def _solve(
+    model: ImportedModel | Graph, opmodel: CachedOpModel, options: Options, stages: Stages
+) -> tuple[OptimizedGraph, VerifyReport]:
+    """The whole data flow on one screen."""
     problem = prepare(model, opmodel, options, stages)
     pages = problem.pricer.pages
     with stages.run("baseline"), opmodel.stage("baseline"):
@@ -119,18 +137,14 @@ def _optimize(model: ImportedModel | Graph, device: DeviceSpec, options: Options
         plan = create_policy(options.policy).run(problem)
     with stages.run("transform"):
         applied = ApplyPlan(problem.graph, pages, plan).apply()
-        result = _result(model, applied, plan, device, options)
+        result = _result(model, applied, plan, opmodel.device, options)
     with stages.run("verify"), opmodel.stage("verify"):
         report = checked(result, opmodel)
     with stages.run("predict"), opmodel.stage("predict"):
         predict(result, opmodel, report.steps)
         result.summary = summarise(result, opmodel, baseline, plan.status, _warnings(model, plan))
-    result.timings = {
-        **stages.seconds(),
-        "opmodel": opmodel.statistics_json(),
-        "layout_pools": problem.pools.pool_count,
-    }
-    return result
+    result.timings = {"layout_pools": problem.pools.pool_count}
+    return result, report
 
 
 def prepare(
@@ -166,6 +180,19 @@ def _check_l1_small(device: DeviceSpec, options: Options) -> None:
     if options.l1_small_bytes >= limit:
         message = f"'l1_small_bytes' must be less than the {limit} B of L1 on {device.name}"
         raise OptionError(f"{message}, got {options.l1_small_bytes}", node="options", limit=limit)
+
+
+def _check_supported(graph: Graph, options: Options) -> None:
+    """Ops that TTNN lacks are refused by name, unless they may run on the host."""
+    lacking = [op for op in graph.run_ops() if opdef(op.op).opaque]
+    if lacking and not options.allow_host_ops:
+        shown = ", ".join(f"'{op.id}' ({op.op})" for op in lacking[:SHOWN_ERRORS])
+        more = f" and {len(lacking) - SHOWN_ERRORS} more" if len(lacking) > SHOWN_ERRORS else ""
+        raise UnsupportedOpError(
+            f"TTNN cannot run {len(lacking)} op(s) of this graph: {shown}{more}; "
+            "option 'allow_host_ops' runs them on the host, between two transfers",
+            node=lacking[0].id,
+        )
 
 
 def _effective(options: Options) -> Options:
@@ -304,7 +331,7 @@ class Stages:
         self.say("")
         start = time.perf_counter()
         yield
-        self._seconds[stage] = time.perf_counter() - start
+        self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - start
 
     def time_is_up(self) -> bool:
         return self.time_limit is not None and time.monotonic() - self._begun > self.time_limit

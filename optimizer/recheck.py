@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from optimizer.opmodel.base import OpModel
+from optimizer.opmodel.base import OpModel, ProgramRunner
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
 from optimizer.result import OptimizedGraph
@@ -13,9 +13,16 @@ from optimizer.verify import VerifyReport, verify
 
 
 def check_record(result: OptimizedGraph, opmodel: str | None = None) -> dict[str, Any]:
-    """`{ok, steps, errors, peak_l1_bytes, peak_cb_bytes, board, opmodel}`; the OpModel defaults to the result's."""
+    """`{ok, steps, errors, peak_l1_bytes, peak_cb_bytes, board, opmodel}`; the OpModel defaults to the result's.
+
+    A backend that runs programs replays the whole emitted program, all tensors in place; the others answer
+    op by op.
+    """
     name = opmodel or result.options.opmodel
-    report = verify(result, _model(result, name))
+    model = create(name, result.device, result.options.l1_small_bytes)
+    if isinstance(model, ProgramRunner):
+        return _replay_record(result, model)
+    report = verify(result, CachedOpModel(model))
     return {
         "ok": report.ok,
         "steps": len(report.steps),
@@ -24,6 +31,28 @@ def check_record(result: OptimizedGraph, opmodel: str | None = None) -> dict[str
         "peak_cb_bytes": max((step.cb_bytes for step in report.steps), default=0),
         "board": result.device.name,
         "opmodel": name,
+    }
+
+
+def _replay_record(result: OptimizedGraph, model: OpModel) -> dict[str, Any]:
+    """As `check_record`, from a replay; `l1` compares the plan's L1 with the real one, step by step."""
+    from optimizer.replay import replay
+
+    own = verify(result, _model(result, "analytical"))
+    report = replay(result, model, {step.op: step for step in own.steps})
+    errors = [{"op": step.op, "message": step.message} for step in report.failures]
+    if report.stopped_at is not None:
+        errors.append({"op": report.stopped_at, "message": "the replay could not go on after this op"})
+    return {
+        "ok": report.ok,
+        "steps": len(report.steps),
+        "errors": errors,
+        "peak_l1_bytes": report.peak_l1_bytes,
+        "peak_cb_bytes": report.peak_cb_bytes,
+        "board": result.device.name,
+        "opmodel": model.name,
+        "l1": report.l1_record(),
+        "verify_errors": _errors(own),
     }
 
 

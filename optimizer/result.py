@@ -32,8 +32,10 @@ class Role(StrEnum):
     """Tile <-> row-major conversion."""
     VIEW = "view"
     """Shares its operand's buffer; costs nothing but a dispatch."""
+    TRANSFER = "transfer"
+    """DRAM -> host or host -> DRAM, around an op that runs on the host."""
     HOST = "host"
-    """Runs once, on weights only."""
+    """Does not run on the device: once, on weights only, or (an op that TTNN lacks) between two transfers."""
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,9 @@ def summarise(
     options, device = result.options, result.device
     unsupported = [[op.op, op.id] for op in result.graph.ops() if opdef(op.op).opaque]
     unpriced = (
-        [f"{len(unsupported)} unsupported op(s) run on the host: their time is not predicted"] if unsupported else []
+        [f"{len(unsupported)} op(s) run on the host: their transfers are priced, their own time is not"]
+        if unsupported
+        else []
     )
     failed = [c for c in result.chains if c.state == "failed"]
     return {
@@ -116,6 +118,7 @@ def summarise(
         "l1_limit_bytes": device.l1_limit_bytes(options.l1_small_bytes, options.tensor_l1_usage_cap),
         "l1_resident_fraction": l1_resident_fraction(result),
         "unsupported": unsupported,
+        "check": None,
         "warnings": [*warnings, *unpriced],
     }
 
@@ -124,7 +127,7 @@ def l1_resident_fraction(result: OptimizedGraph) -> float:
     """Share, by bytes, of the activations computed in a run that are produced in L1 (copies left out)."""
     total = resident = 0
     for op in result.graph.ops():
-        if result.records[op.id].role in (*COPIES, Role.HOST):
+        if result.records[op.id].role in (*COPIES, Role.HOST, Role.TRANSFER):
             continue
         for v in op.outputs:
             value, layout = result.graph.value(v), result.layouts[v]

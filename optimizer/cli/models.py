@@ -61,7 +61,8 @@ def run_optimize(args: argparse.Namespace) -> int:
         print()
     for path in written:
         print(f"wrote {path}", file=sys.stderr if args.format == "json" else sys.stdout)
-    return 0
+    checked = result.summary["check"]
+    return 0 if checked is None or checked["ok"] else 1
 
 
 def default_folder(model: Path) -> Path:

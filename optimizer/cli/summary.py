@@ -64,8 +64,24 @@ def _facts(document: Document) -> list[tuple[str, object]]:
     if len(failed) > SHOWN_CHAINS:
         facts.append(("  ...", f"{len(failed) - SHOWN_CHAINS} more failed; `chains` of graph.json has every reason"))
     facts.append(("unsupported ops", unsupported_ops(summary) or "none"))
+    if summary.get("check") is not None:
+        facts += check_facts(summary["check"])
     facts += [("warning", warning) for warning in summary["warnings"]]
     facts.append(("seconds", f"{sum(document['timings']['stages_s'].values()):.1f}"))
+    return facts
+
+
+def check_facts(check: Document) -> list[tuple[str, object]]:
+    """What the replay found: the verdict, then every op that is still refused and why the search ended."""
+    l1 = check["l1"]
+    verdict = "runs from end to end" if check["ok"] else f"{len(check['refused'])} op(s) refused"
+    rounds = f"{check['rounds']} replay(s), {len(check['repaired'])} op(s) repaired"
+    facts: list[tuple[str, object]] = [
+        (f"check on {check['opmodel']}", f"{verdict}; {rounds}; L1 exact in {l1['exact']} of {l1['steps']} steps")
+    ]
+    facts += [(f"  refused {r['op']}", r["message"]) for r in check["refused"]]
+    if check["given_up"]:
+        facts.append(("  given up", check["given_up"]))
     return facts
 
 
@@ -85,8 +101,10 @@ def unsupported_ops(summary: Document) -> str:
 def _ops(document: Document) -> str:
     counts = Counter(op["role"] for op in document["ops"])
     on_host = counts.pop("host", 0)
+    lacking = len(document["summary"]["unsupported"])
     text = f"{sum(counts.values())} ({', '.join(f'{role} {n}' for role, n in sorted(counts.items()))})"
-    return f"{text}, and {on_host} on weights only" if on_host else text
+    text += f", {lacking} on the host" if lacking else ""
+    return f"{text}, and {on_host - lacking} on weights only" if on_host > lacking else text
 
 
 def _chains(document: Document) -> str:

@@ -65,7 +65,7 @@ class Prediction(Record):
     cb_bytes: int
     peak_l1_bytes: int
     cores: int
-    bound: Literal["compute", "dram", "noc", "dispatch"]
+    bound: Literal["compute", "dram", "noc", "pcie", "dispatch"]
     dram_read_bytes: int
     dram_write_bytes: int
 
@@ -93,7 +93,7 @@ class PlacedOp(Record):
     attrs: dict[str, Any] = Field(default_factory=dict)
     config: dict[str, Any] | None = Field(None, description="op configuration, tagged by `kind`; null: TTNN's default")
     memory_config_argument: MemoryConfigArgument | None = Field(None, description="null: the argument is not passed")
-    role: Literal["compute", "reshard", "spill", "load", "layout", "view", "host"] = "compute"
+    role: Literal["compute", "reshard", "spill", "load", "layout", "view", "transfer", "host"] = "compute"
 
 
 class AnnotatedOp(PlacedOp):
@@ -155,6 +155,7 @@ class Summary(Record):
     l1_limit_bytes: int = Field(description="per core: what the allocator gives, times the usage cap")
     l1_resident_fraction: float
     unsupported: list[Any]
+    check: dict[str, Any] | None = Field(None, description="what the replay found, and what it led to; null: not asked")
     warnings: list[str]
 
 

@@ -275,6 +275,8 @@ def _data_movement_rows() -> None:
         sharded_operands=(0,),
         shardable=True,
     )
+    for name in ("from_device", "to_device"):
+        _row(name, CostClass.HOST, rule.same, operand_pages=(Page.ANY,), output_page=Page.ANY)
     for name in ("full", "zeros", "ones"):
         _row(
             name,

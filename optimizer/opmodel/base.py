@@ -7,6 +7,8 @@ pass the conformance tests in `tests/opmodel/test_conformance.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
@@ -107,6 +109,7 @@ class Bound(StrEnum):
     COMPUTE = "compute"
     DRAM = "dram"
     NOC = "noc"
+    PCIE = "pcie"
     DISPATCH = "dispatch"
 
 
@@ -139,4 +142,35 @@ class OpModel(Protocol):
 
     def runtime_ns(self, query: OpQuery) -> int:
         """`cost(query).time_ns`."""
+        ...
+
+
+@dataclass(frozen=True)
+class StepAnswer:
+    """What became of one step of a program. All byte figures are per core."""
+
+    valid: bool
+    kind: Rejection | None = None
+    error: str | None = None
+    results: tuple[TensorSpec, ...] = ()
+    """The tensors that the step was asked about, as they really are."""
+    l1_before_bytes: int = 0
+    """L1 held by tensors when the step began, its operands included."""
+    l1_after_bytes: int = 0
+
+
+class ProgramSession(Protocol):
+    """One program under way on a backend: statements run in order, tensors live on between them."""
+
+    def step(self, code: str, results: Sequence[str] = ()) -> StepAnswer:
+        """Run statements and describe the tensors that these names then hold. A refused step changes nothing."""
+        ...
+
+
+@runtime_checkable
+class ProgramRunner(Protocol):
+    """A backend that can also run whole programs, with the real allocator and everything that is resident."""
+
+    def program(self, source: str) -> AbstractContextManager[ProgramSession]:
+        """Start a program from the text of its module; OpModelError if the module itself fails."""
         ...

@@ -49,6 +49,7 @@ class CachedOpModel:
         self._max_entries = max_entries
         self._constraints: OrderedDict[OpQuery, OpConstraints] = OrderedDict()
         self._costs: OrderedDict[OpQuery, OpCost] = OrderedDict()
+        self._corrections: dict[OpQuery, OpConstraints] = {}
         self._stages: dict[str, StageStatistics] = {}
         self._current = self._stage("other")
 
@@ -75,9 +76,16 @@ class CachedOpModel:
         """Answers held."""
         return len(self._constraints) + len(self._costs)
 
+    def correct(self, query: OpQuery, answer: OpConstraints) -> None:
+        """From now on answer this query so, whatever the backend says (a better-informed backend said it)."""
+        self._corrections[query] = answer
+
     def constraints(self, query: OpQuery) -> OpConstraints:
         stage = self._current
         stage.calls += 1
+        corrected = self._corrections.get(query)
+        if corrected is not None:
+            return corrected
         found = self._constraints.get(query)
         if found is not None:
             self._constraints.move_to_end(query)

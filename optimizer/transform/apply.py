@@ -7,6 +7,8 @@ Copies are explicit `ttnn.to_memory_config` ops:
     load      DRAM -> L1, right before the reader
     reshard   L1 -> another L1 layout, right before the reader
 
+An op that TTNN lacks runs on the host, between a `ttnn.from_device` per operand and a `ttnn.to_device` per result.
+
 Graph outputs are returned DRAM interleaved. Ops on weights only come first, with role `host`.
 """
 
@@ -17,11 +19,12 @@ from dataclasses import dataclass, field, replace
 from optimizer.errors import StateError
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
+from optimizer.layouts.memory_config import HOST_ROW_MAJOR, BufferType, PageLayout, TensorLayout, interleaved
 from optimizer.result import OpRecord, Role
 from optimizer.sharding.base import OpDecision, Plan
 
 COPY = "ttnn.to_memory_config"
+FROM_DEVICE, TO_DEVICE = "ttnn.from_device", "ttnn.to_device"
 
 
 @dataclass
@@ -82,10 +85,11 @@ class ApplyPlan:
 
     def _first_wanted(self, value_id: str) -> TensorLayout | None:
         """Layout in which the first op of a run reads a weight; None if only other weights depend on it."""
-        for op in self.source.consumers(value_id):
-            if op.id in self.plan.decisions:
+        readers = [op for op in self.source.consumers(value_id) if op.id in self.plan.decisions]
+        for op in readers:
+            if not opdef(op.op).opaque:
                 return self.plan.decisions[op.id].operands[op.inputs.index(value_id)]
-        return None
+        return _on_host(self.pages[value_id]) if readers else None
 
     def _add_host_op(self, op: Op) -> None:
         self._result.graph.add_op(op)
@@ -113,6 +117,9 @@ class ApplyPlan:
         return result_layout(producer, value_id, self.plan.decisions[producer.id], self.pages)
 
     def _add_run_op(self, op: Op, decision: OpDecision, needs_dram: set[str]) -> None:
+        if opdef(op.op).opaque:
+            self._add_opaque_op(op, decision)
+            return
         inputs = tuple(
             self._operand(op, v, layout, decision) for v, layout in zip(op.inputs, decision.operands, strict=True)
         )
@@ -128,6 +135,40 @@ class ApplyPlan:
                 target = interleaved(BufferType.DRAM, self.pages[v])
                 name = f"{op.name or op.id}_spill"
                 self._dram_copy[v] = self._copy(produced, target, Role.SPILL, op, name, copy_id=self._copy_id(v))
+
+    def _add_opaque_op(self, op: Op, decision: OpDecision) -> None:
+        """The op on the host, its operands fetched and its results sent back."""
+        graph = self._result.graph
+        inputs = []
+        for v in dict.fromkeys(op.inputs):
+            have = self._result.layouts.get(v)
+            if have is not None and have.is_host:
+                inputs.append((v, v))
+                continue
+            source = self._operand(op, v, interleaved(BufferType.DRAM, self.pages[v]), decision)
+            inputs.append((v, self._transfer(FROM_DEVICE, source, self._fresh(f"{v}_host"), op)))
+        fetched = dict(inputs)
+        on_host = {v: self._fresh(f"{v}_host") for v in op.outputs}
+        for v, host in on_host.items():
+            self._add_value(replace(self.source.value(v), id=host), _on_host(self.pages[v]))
+        moved = replace(op, inputs=tuple(fetched[v] for v in op.inputs), outputs=tuple(on_host.values()))
+        graph.add_op(moved)
+        reason = {"chosen": "host", "because": f"TTNN has no {op.op}"}
+        self._result.records[op.id] = OpRecord(Role.HOST, reason=reason)
+        for v, host in on_host.items():
+            self._transfer(TO_DEVICE, host, v, op)
+
+    def _transfer(self, name: str, source: str, target: str, op: Op) -> str:
+        """Append a copy between DRAM and the host; the target is the value's only form over there."""
+        graph = self._result.graph
+        page = self._result.layouts[source].page_layout
+        layout = _on_host(page) if name == FROM_DEVICE else interleaved(BufferType.DRAM, page)
+        self._add_value(replace(graph.value(source), id=target, kind=ValueKind.ACTIVATION, data=None), layout)
+        op_id = self._fresh(f"{target}_{name.removeprefix('ttnn.')}")
+        graph.add_op(Op(op_id, name, (source,), (target,), name=op_id, origin=op.origin))
+        request = layout.memory if name == TO_DEVICE else None
+        self._result.records[op_id] = OpRecord(Role.TRANSFER, request=request, reason={"chosen": f"for {op.id}"})
+        return target
 
     def _produce(self, op: Op, value_id: str, decision: OpDecision) -> str:
         """Add one result of an op; a graph output that is produced in L1 leaves its id to its spilled copy."""
@@ -208,6 +249,11 @@ class ApplyPlan:
     def _add_value(self, value: Value, layout: TensorLayout) -> None:
         self._result.graph.add_value(value)
         self._result.layouts[value.id] = layout
+
+
+def _on_host(page: PageLayout) -> TensorLayout:
+    """A host tensor in the page layout it had or will have on the device."""
+    return TensorLayout(page, HOST_ROW_MAJOR.memory)
 
 
 def result_layout(op: Op, value_id: str, decision: OpDecision, pages: dict[str, PageLayout]) -> TensorLayout:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import InfeasibleError, OptionError, UnknownNameError
+from optimizer.errors import InfeasibleError, OptionError, UnknownNameError, UnsupportedOpError
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
 from optimizer.options import Options
@@ -93,14 +93,29 @@ def test_tensors_larger_than_l1_stay_in_dram() -> None:
     assert result.summary["l1_peak_bytes"] <= result.summary["l1_limit_bytes"]
 
 
-def test_unknown_ops_live_in_dram_and_are_reported() -> None:
+def with_unknown_op() -> Graph:
     graph = conv_relu()
     relu = graph.op("relu")
     graph.replace_op(type(relu)("relu", "onnx.Mystery", relu.inputs, relu.outputs, {"alpha": 1}, "relu"))
-    result = run(graph)
+    return graph
+
+
+def test_ops_that_ttnn_lacks_are_refused_by_name() -> None:
+    with pytest.raises(UnsupportedOpError, match=r"'relu' \(onnx.Mystery\).*allow_host_ops") as caught:
+        run(with_unknown_op())
+    assert caught.value.node == "relu"
+
+
+def test_ops_that_ttnn_lacks_may_run_on_the_host_between_two_transfers() -> None:
+    result = run(with_unknown_op(), allow_host_ops=True)
     assert result.summary["unsupported"] == [["onnx.Mystery", "relu"]]
-    assert result.layouts[relu.outputs[0]].is_dram
-    assert [op.op for op in result.graph.ops()].count("onnx.Mystery") == 1
+    ops = list(result.graph.ops())
+    at = [op.op for op in ops].index("onnx.Mystery")
+    assert [op.op for op in ops[at - 1 : at + 2]] == ["ttnn.from_device", "onnx.Mystery", "ttnn.to_device"]
+    assert all(result.layouts[v].is_host for v in (*ops[at].inputs, *ops[at].outputs))
+    fetched, sent = result.records[ops[at - 1].id].predicted, result.records[ops[at + 1].id].predicted
+    assert fetched.bound == sent.bound == "pcie"
+    assert fetched.time_ns > sent.time_ns > 0
 
 
 def test_optimization_levels() -> None:

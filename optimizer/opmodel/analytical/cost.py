@@ -35,6 +35,7 @@ _FAMILIES = {
 }
 """Formula of each cost class."""
 _RETILING = frozenset({"ttnn.to_layout", "ttnn.tilize", "ttnn.tilize_with_zero_padding", "ttnn.untilize"})
+_TRANSFERS = frozenset({"ttnn.from_device", "ttnn.to_device"})
 _PARTIAL_READS = frozenset({"ttnn.slice", "ttnn.split", "ttnn.gather"})
 """Ops that read no more than they write."""
 
@@ -81,6 +82,8 @@ class CostModel:
         if usage.view:
             return Work("view", op.removeprefix("ttnn."), 1)
         name = _short_name(query)
+        if op in _TRANSFERS:
+            return Work("transfer", name, 1, reads, writes)
         cores = max(1, min(usage.cores, self.device.num_cores))
         family = "tilize" if op in _RETILING else _FAMILIES[opdef(op).cost_class]
         if family in ("matmul", "conv", "sdpa") and len(query.inputs) > 1 and usage.outputs:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from optimizer.errors import TtoptError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
 from optimizer.ir.opdef import DTypeRule, OpDef, Page
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.memory_config import PageLayout
+from optimizer.layouts.memory_config import HOST_ROW_MAJOR, PageLayout, TensorLayout
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY
 from optimizer.opmodel.base import TensorSpec
@@ -67,6 +69,23 @@ def _unit(case: Case, tensor: TensorSpec) -> int:
     if tensor.layout.is_tile:
         return tensor.dtype.tile_bytes
     return tensor.shape[-1] * tensor.dtype.element_bytes if tensor.shape else 32
+
+
+def from_device(case: Case) -> Usage:
+    """DRAM -> host; a host tensor keeps its page layout."""
+    source = case.inputs[0]
+    need(source.layout.is_dram, "from_device reads DRAM")
+    layout = TensorLayout(source.layout.page_layout, HOST_ROW_MAJOR.memory)
+    return Usage((replace(source, layout=layout),), cb=0, cores=1)
+
+
+def to_device(case: Case) -> Usage:
+    """Host -> DRAM interleaved."""
+    source = case.inputs[0]
+    need(source.layout.is_host, "to_device reads a host tensor")
+    need(case.output == DRAM_MEMORY, "to_device writes DRAM interleaved")
+    layout = TensorLayout(source.layout.page_layout, DRAM_MEMORY)
+    return Usage((replace(source, layout=layout),), cb=0, cores=1)
 
 
 def opaque(case: Case) -> Usage:

@@ -222,6 +222,14 @@ def view(self: Timing, work: Work, terms: Terms) -> float:
     return 0.0
 
 
+def transfer(self: Timing, work: Work, terms: Terms) -> float:
+    """Bytes over PCIe; DRAM is far faster than the link."""
+    to_host = any(p.place is Place.HOST for p in work.writes)
+    gbps = self.k["pcie_read_gbps" if to_host else "pcie_write_gbps"]
+    terms.add(Bound.PCIE, sum(p.size for p in work.reads) / gbps)
+    return 0.0
+
+
 FORMULAS: dict[str, Callable[[Timing, Work, Terms], float]] = {
     "eltwise": eltwise,
     "matmul": matmul,
@@ -235,4 +243,5 @@ FORMULAS: dict[str, Callable[[Timing, Work, Terms], float]] = {
     "pool": pool,
     "sdpa": sdpa,
     "view": view,
+    "transfer": transfer,
 }

@@ -1,0 +1,97 @@
+"""`optimize --check`: solve, replay the program on the judge, solve again without what it refused.
+
+What the judge says of an op by itself replaces the OpModel's answer for that very query (op, layouts, config).
+An op that it accepts by itself and refuses inside the program (holes in L1, buffers that reach a tensor) is
+refused outright in the next solve. Every solve only loses queries, so this ends; `MAX_ROUNDS` bounds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import InfeasibleError
+from optimizer.opmodel.base import OpConstraints, OpModel, OpQuery, Rejection
+from optimizer.opmodel.cached import CachedOpModel
+from optimizer.replay import ReplayedStep, ReplayReport, replay
+from optimizer.result import OptimizedGraph
+from optimizer.verify import VerifyReport
+
+if TYPE_CHECKING:
+    from optimizer.pipeline import Stages
+
+MAX_ROUNDS = 12
+"""Replays of one model; the graphs in `fixtures/` need one or two."""
+
+Solve = Callable[[], tuple[OptimizedGraph, VerifyReport]]
+
+
+@dataclass
+class _Repairs:
+    """What was refused so far, in the order it was found."""
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+    known: set[OpQuery] = field(default_factory=set)
+
+    def add(self, round_number: int, step: ReplayedStep, opmodel: CachedOpModel) -> bool:
+        """Turn one failure into a constraint of the next solve; False if it has been one already."""
+        if step.query in self.known:
+            return False
+        self.known.add(step.query)
+        answer = correction(step)
+        opmodel.correct(step.query, answer)
+        kind = "layout" if answer.valid or answer.kind is None else answer.kind.value
+        self.records.append({"round": round_number, "op": step.op, "kind": kind, "message": step.message})
+        return True
+
+
+def correction(step: ReplayedStep) -> OpConstraints:
+    """The answer that the judge's verdict on a failed step stands for."""
+    alone = step.alone
+    if alone is not None and (not alone.valid or step.differences):
+        return alone
+    return OpConstraints.rejected(step.answer.kind or Rejection.VALIDATION, f"refused in this program: {step.message}")
+
+
+def solve_checked(solve: Solve, opmodel: CachedOpModel, judge: OpModel, stages: Stages) -> OptimizedGraph:
+    """The first result whose program the judge runs from end to end; else the last one, with the reason.
+
+    `summary["check"]` says which, after how many replays, and what was repaired on the way.
+    """
+    repairs = _Repairs()
+    given_up: str | None = None
+    for number in range(1, MAX_ROUNDS + 1):
+        try:
+            result, verified = solve()
+        except InfeasibleError as error:
+            given_up = f"without what was refused no plan is left: {error}"
+            break
+        with stages.run("replay"):
+            stages.say(f"round {number}")
+            report = replay(result, judge, {step.op: step for step in verified.steps})
+        if report.ok:
+            break
+        if not any([repairs.add(number, step, opmodel) for step in report.failures]):
+            given_up = "the refused ops are the same as before"
+            break
+    else:
+        given_up = f"still refused after {MAX_ROUNDS} rounds"
+    result.summary["check"] = check_summary(report, judge, number, repairs.records, given_up)
+    return result
+
+
+def check_summary(
+    report: ReplayReport, judge: OpModel, rounds: int, repaired: list[dict[str, Any]], given_up: str | None
+) -> dict[str, Any]:
+    """The `check` object of the summary."""
+    return {
+        "opmodel": judge.name,
+        "ok": report.ok,
+        "rounds": rounds,
+        "ops": len(report.steps),
+        "refused": [{"op": step.op, "message": step.message} for step in report.failures],
+        "repaired": repaired,
+        "given_up": given_up,
+        "l1": report.l1_record(),
+    }
