@@ -1,0 +1,54 @@
+"""How TTNN 0.81 spells each op as a Python call: one table for checking and for emitting.
+
+`call_text` gives the exact call of a query as a Python expression over `ttnn`, the device and the names of
+the operands. The tt-metal backend evaluates that text, the emitted program contains it: what is checked is
+what is emitted. The families are in modules beside this one; each maps op names to writers in `CALLS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from optimizer.errors import OpModelError, TtoptError
+from optimizer.opmodel.base import OpQuery
+from optimizer.opmodel.ttnn_calls import (
+    attention,
+    conv_pool,
+    creation,
+    eltwise,
+    layout,
+    matmul,
+    movement,
+    norm,
+    reduction,
+)
+from optimizer.opmodel.ttnn_calls.text import Site, dtype_text, layout_text, literal, memory_config_text
+
+__all__ = ["call_text", "called_ops", "dtype_text", "layout_text", "literal", "memory_config_text"]
+
+Writer = Callable[[Site], str]
+
+_FAMILIES = (eltwise, matmul, conv_pool, norm, reduction, movement, layout, creation, attention)
+_TABLE: dict[str, Writer] = {op: write for family in _FAMILIES for op, write in family.CALLS.items()}
+
+
+def called_ops() -> tuple[str, ...]:
+    """Query ops that have a TTNN call, sorted."""
+    return tuple(sorted(_TABLE))
+
+
+def call_text(query: OpQuery, operands: Sequence[str], device: str = "device") -> str:
+    """The call of a query, as one line of Python.
+
+    `operands` are the names of the variables that hold the operands, in order. OpModelError names the op
+    when TTNN has no such call or when an attribute cannot be said in it.
+    """
+    write = _TABLE.get(query.op)
+    if write is None:
+        raise OpModelError(f"there is no TTNN call for '{query.op}'", node=query.op)
+    try:
+        return write(Site(query, tuple(operands), device))
+    except TtoptError:
+        raise
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+        raise OpModelError(f"{query.op} cannot be written as a TTNN call: {error}", node=query.op) from error

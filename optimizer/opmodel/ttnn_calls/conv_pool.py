@@ -1,0 +1,179 @@
+"""Calls of convolutions, pooling and upsampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from optimizer.errors import OpModelError
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import PageLayout, TensorMemoryLayout
+from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.opmodel.ttnn_calls.text import (
+    Site,
+    activation_text,
+    call,
+    dtype_text,
+    integer_tuple,
+    integers,
+    layout_text,
+    literal,
+    memory_layout_text,
+)
+
+_DEFAULT = Conv2dConfig()
+_FLAGS = (
+    "deallocate_activation",
+    "reallocate_halo_output",
+    "act_block_h_override",
+    "act_block_w_div",
+    "reshard_if_not_optimal",
+    "override_sharding_config",
+    "transpose_shards",
+    "enable_act_double_buffer",
+    "enable_weights_double_buffer",
+)
+_EXTRA_FLAGS = (
+    "config_tensors_in_dram",
+    "full_inner_dim",
+    "enable_kernel_stride_folding",
+    "enable_activation_reuse",
+    "force_split_reader",
+    "override_output_sharding_config",
+)
+"""Fields of `ttnn.Conv2dConfig` that rows may carry as attributes."""
+
+
+def conv_config_text(site: Site) -> str | None:
+    """A `ttnn.Conv2dConfig` with the fields that differ from TTNN's defaults; None when there is nothing to say."""
+    config = site.query.config
+    if config is not None and not isinstance(config, Conv2dConfig):
+        raise OpModelError(f"a convolution takes no {config.kind} config")
+    config = config or _DEFAULT
+    fields: dict[str, str | None] = {}
+    if config.weights_dtype is not None:
+        fields["weights_dtype"] = dtype_text(DType(config.weights_dtype))
+    activation = config.activation or site.attr("activation")
+    if activation:
+        fields["activation"] = activation_text(activation)
+    for name in _FLAGS:
+        value = getattr(config, name)
+        if value != getattr(_DEFAULT, name):
+            fields[name] = literal(value)
+    if config.shard_layout is not None:
+        fields["shard_layout"] = memory_layout_text(TensorMemoryLayout(config.shard_layout))
+    if config.output_layout != _DEFAULT.output_layout:
+        fields["output_layout"] = layout_text(PageLayout(config.output_layout))
+    fields.update({name: literal(bool(site.attr(name))) for name in _EXTRA_FLAGS if name in site.attrs})
+    return call("ttnn.Conv2dConfig", **fields) if fields else None
+
+
+def slice_config_text(site: Site) -> str | None:
+    """The `slice_config=` argument: None leaves slicing to TTNN."""
+    config = site.query.config
+    wanted = config.slice if isinstance(config, Conv2dConfig) else _DEFAULT.slice
+    if wanted == "auto":
+        return None
+    if wanted == "l1":
+        return "ttnn.Conv2dL1FullSliceConfig"
+    kinds = {"dram_height": "ttnn.Conv2dDRAMSliceHeight", "dram_width": "ttnn.Conv2dDRAMSliceWidth"}
+    kind, _, count = wanted.partition(":")
+    if kind not in kinds or not count.isascii() or not count.isdigit():
+        raise OpModelError(f"{wanted!r} is no slicing of a convolution", alternatives=("auto", "l1", *kinds))
+    return call("ttnn.Conv2dSliceConfig", slice_type=kinds[kind], num_slices=literal(int(count)))
+
+
+def padding_text(padding: Any, pair: str = "({}, {})") -> str:
+    """(top, bottom, left, right), or (height, width) where both sides are equal."""
+    if len(padding) == 2:
+        return pair.format(int(padding[0]), int(padding[1]))
+    top, bottom, left, right = (int(p) for p in padding)
+    if (top, left) == (bottom, right):
+        return pair.format(top, left)
+    four = pair.replace("{}, {}", "{}, {}, {}, {}")
+    return four.format(top, bottom, left, right)
+
+
+def conv_geometry(site: Site) -> dict[str, str]:
+    """Keywords that say what is convolved: the same for a convolution and for preparing its weights."""
+    return {
+        "in_channels": literal(int(site.need("in_channels"))),
+        "out_channels": literal(int(site.need("out_channels"))),
+        "batch_size": literal(int(site.need("batch_size"))),
+        "input_height": literal(int(site.need("input_height"))),
+        "input_width": literal(int(site.need("input_width"))),
+        "kernel_size": integer_tuple(site.need("kernel_size")),
+        "stride": integer_tuple(site.attr("stride", (1, 1))),
+        "padding": padding_text(site.attr("padding", (0, 0, 0, 0))),
+        "dilation": integer_tuple(site.attr("dilation", (1, 1))),
+        "groups": literal(int(site.attr("groups", 1))),
+    }
+
+
+def _conv(site: Site) -> str:
+    keywords: dict[str, str | None] = dict(conv_geometry(site))
+    if site.query.op == "ttnn.conv_transpose2d":
+        keywords["output_padding"] = integer_tuple(site.attr("output_padding", site.attr("op", (0, 0))))
+    else:
+        keywords["slice_config"] = slice_config_text(site)
+    return call(
+        site.query.op,
+        input_tensor=site.operand(0),
+        weight_tensor=site.operand(1),
+        bias_tensor=site.optional(2) or "None",
+        device=site.device,
+        **keywords,
+        dtype=site.dtype,
+        conv_config=conv_config_text(site),
+        compute_config=site.compute,
+        memory_config=site.memory,
+    )
+
+
+def _pool(site: Site) -> str:
+    scheme = site.attr("applied_shard_scheme")
+    keywords: dict[str, str | None] = {
+        "batch_size": literal(int(site.need("batch_size"))),
+        "input_h": literal(int(site.need("input_height"))),
+        "input_w": literal(int(site.need("input_width"))),
+        "channels": literal(int(site.need("channels"))),
+        "kernel_size": integers(site.need("kernel_size")),
+        "stride": integers(site.attr("stride", (1, 1))),
+        "padding": padding_text(site.attr("padding", (0, 0, 0, 0)), "[{}, {}]"),
+    }
+    dilation = [int(d) for d in site.attr("dilation", (1, 1))]
+    if site.query.op == "ttnn.max_pool2d":
+        keywords["dilation"] = literal(dilation)
+    elif dilation != [1, 1]:
+        raise OpModelError("ttnn.avg_pool2d has no dilation")
+    keywords["ceil_mode"] = literal(bool(site.attr("ceil_mode", False)))
+    if site.query.op == "ttnn.avg_pool2d" and not site.attr("count_include_pad", True):
+        keywords["count_include_pad"] = "False"
+    return call(
+        site.query.op,
+        input_tensor=site.operand(0),
+        **keywords,
+        memory_config=site.memory,
+        applied_shard_scheme=None if scheme is None else memory_layout_text(TensorMemoryLayout(scheme)),
+    )
+
+
+def _global_avg_pool2d(site: Site) -> str:
+    return call("ttnn.global_avg_pool2d", site.operand(0), memory_config=site.memory)
+
+
+def _upsample(site: Site) -> str:
+    high, wide = site.need("scale_factor")
+    scale = literal(high) if (high, type(high)) == (wide, type(wide)) else literal([high, wide])
+    mode = str(site.attr("mode", "nearest"))
+    return call("ttnn.upsample", site.operand(0), scale, mode=literal(mode), memory_config=site.memory)
+
+
+CALLS = {
+    "ttnn.conv2d": _conv,
+    "ttnn.conv_transpose2d": _conv,
+    "ttnn.max_pool2d": _pool,
+    "ttnn.avg_pool2d": _pool,
+    "ttnn.global_avg_pool2d": _global_avg_pool2d,
+    "ttnn.upsample": _upsample,
+}
+"""Query op -> writer of its call."""

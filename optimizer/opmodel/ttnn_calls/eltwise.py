@@ -1,0 +1,122 @@
+"""Calls of elementwise ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from optimizer.errors import OpModelError
+from optimizer.ir.dtype import DType
+from optimizer.ir.vocabulary import BINARY, UNARY
+from optimizer.opmodel.ttnn_calls.text import Site, activation_text, call, dtype_text, literal
+
+
+def _unary(site: Site) -> str:
+    """`ttnn.relu(x, *args, memory_config=, **kwargs)`: rows may carry `args` and `kwargs` of their own."""
+    extra = [literal(v) for v in site.attr("args") or ()]
+    named = {name: literal(value) for name, value in site.attr("kwargs") or ()}
+    return call(site.query.op, site.operand(0), *extra, memory_config=site.memory, **named)
+
+
+def _positional(*names: str, function: str | None = None) -> Any:
+    """A unary op whose scalars follow the tensor; rows that carry `args` instead say them all."""
+
+    def write(site: Site) -> str:
+        if "args" in site.attrs or "kwargs" in site.attrs:
+            return _unary(site)
+        values = [literal(site.need(name)) for name in names if name in site.attrs or function]
+        return call(function or site.query.op, site.operand(0), *values, memory_config=site.memory)
+
+    return write
+
+
+def _keywords(*names: str) -> Any:
+    """A unary op whose scalars are keywords; one that the query leaves out is left to TTNN."""
+
+    def write(site: Site) -> str:
+        if "args" in site.attrs or "kwargs" in site.attrs:
+            return _unary(site)
+        named = {name: literal(site.need(name)) for name in names if name in site.attrs}
+        return call(site.query.op, site.operand(0), memory_config=site.memory, **named)
+
+    return write
+
+
+def _clamp(site: Site) -> str:
+    least, most = literal(site.attr("min")), literal(site.attr("max"))
+    return call("ttnn.clamp", site.operand(0), least, most, memory_config=site.memory)
+
+
+def _reversed(function: str) -> Any:
+    """scalar - x and scalar / x, and the two-operand form."""
+
+    def write(site: Site) -> str:
+        other = site.optional(1) or literal(site.need("scalar"))
+        return call(function, site.operand(0), other, memory_config=site.memory, dtype=site.dtype)
+
+    return write
+
+
+def _binary(site: Site) -> str:
+    other = site.optional(1)
+    if other is None:
+        other = literal(site.need("scalar"))
+        if site.attr("scalar") is None:
+            raise OpModelError(f"{site.query.op} needs a second operand or a scalar")
+    activations = [activation_text(name) for name in site.attr("activations") or ()]
+    fused = f"[{', '.join(activations)}]" if activations else None
+    return call(site.query.op, site.operand(0), other, memory_config=site.memory, dtype=site.dtype, activations=fused)
+
+
+def _where(site: Site) -> str:
+    """Scalars stand for the branches that are no operands; a scalar `x` leaves the second operand to `y`."""
+    rest = list(site.operands[1:])
+    chosen = []
+    for name in ("x", "y"):
+        value = site.attr(name)
+        use_tensor = bool(rest) and (value is None or len(rest) == 2)
+        chosen.append(rest.pop(0) if use_tensor else literal(value))
+    if "None" in chosen:
+        raise OpModelError("ttnn.where needs a tensor or a scalar for each branch")
+    return call("ttnn.where", site.operand(0), *chosen, memory_config=site.memory)
+
+
+def _ternary(site: Site) -> str:
+    operands = [site.operand(k) for k in range(3)]
+    return call(site.query.op, *operands, memory_config=site.memory)
+
+
+def _ternary_value(site: Site) -> str:
+    operands = [site.operand(k) for k in range(3)]
+    return call(site.query.op, *operands, value=literal(site.attr("value", 1.0)), memory_config=site.memory)
+
+
+def _typecast(site: Site) -> str:
+    name = site.attr("dtype")
+    dtype = site.query.output_dtype if name is None else DType(str(name))
+    if dtype is None:
+        raise OpModelError("ttnn.typecast needs a dtype")
+    return call("ttnn.typecast", site.operand(0), dtype_text(dtype), memory_config=site.memory)
+
+
+CALLS = {
+    **{f"ttnn.{name}": _unary for name in UNARY},
+    **{f"ttnn.{name}": _binary for name in BINARY},
+    "ttnn.leaky_relu": _positional("negative_slope"),
+    "ttnn.heaviside": _positional("value"),
+    "ttnn.threshold": _positional("threshold", "value"),
+    "ttnn.prelu_scalar": _positional("weight", function="ttnn.prelu"),
+    "ttnn.pow_scalar": _positional("exponent", function="ttnn.pow"),
+    "ttnn.elu": _keywords("alpha"),
+    "ttnn.celu": _keywords("alpha"),
+    "ttnn.softplus": _keywords("beta", "threshold"),
+    "ttnn.clamp": _clamp,
+    "ttnn.rsub": _reversed("ttnn.rsub"),
+    "ttnn.rdiv": _positional("scalar", function="ttnn.rdiv"),
+    "ttnn.where": _where,
+    "ttnn.addcmul": _ternary_value,
+    "ttnn.addcdiv": _ternary_value,
+    "ttnn.lerp": _ternary,
+    "ttnn.mac": _ternary,
+    "ttnn.typecast": _typecast,
+}
+"""Query op -> writer of its call."""

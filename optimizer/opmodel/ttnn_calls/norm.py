@@ -1,0 +1,108 @@
+"""Calls of softmax and the norms."""
+
+from __future__ import annotations
+
+from optimizer.errors import OpModelError
+from optimizer.layouts.memory_config import PageLayout
+from optimizer.layouts.op_config import LayerNormShardedMultiCoreProgramConfig
+from optimizer.opmodel.ttnn_calls.text import Site, call, core_coord_text, layout_text, literal
+
+EPSILON = 1e-5
+"""Where a query gives none."""
+
+
+def _softmax(site: Site) -> str:
+    stable = literal(bool(site.attr("numeric_stable"))) if "numeric_stable" in site.attrs else None
+    return call(
+        "ttnn.softmax",
+        site.operand(0),
+        dim=literal(int(site.attr("dim", -1))),
+        memory_config=site.memory,
+        compute_kernel_config=site.compute,
+        numeric_stable=stable,
+    )
+
+
+def _program_config(site: Site) -> str | None:
+    config = site.query.config
+    if config is None:
+        return None
+    if not isinstance(config, LayerNormShardedMultiCoreProgramConfig):
+        raise OpModelError(f"{site.query.op} takes no {config.kind} config")
+    return call(
+        "ttnn.LayerNormShardedMultiCoreProgramConfig",
+        compute_with_storage_grid_size=core_coord_text(config.compute_with_storage_grid_yx),
+        subblock_w=literal(config.subblock_w),
+        block_h=literal(config.block_h),
+        block_w=literal(config.block_w),
+        inplace=literal(config.inplace),
+    )
+
+
+def _epsilon(site: Site) -> str:
+    return literal(float(site.attr("epsilon", EPSILON)))
+
+
+def _layer_norm(site: Site) -> str:
+    named = dict(zip(("weight", "bias", "residual_input_tensor"), site.operands[1:], strict=False))
+    return call(
+        site.query.op,
+        site.operand(0),
+        epsilon=_epsilon(site),
+        **named,
+        memory_config=site.memory,
+        program_config=_program_config(site),
+        compute_kernel_config=site.compute,
+    )
+
+
+def _group_norm(site: Site) -> str:
+    groups = int(site.need("num_groups"))
+    names = ["weight", "bias"]
+    if len(site.operands) > 1 and is_mask(site, groups):
+        names.insert(0, "input_mask")
+    layout = site.attr("output_layout")
+    blocks = site.attr("num_out_blocks")
+    return call(
+        "ttnn.group_norm",
+        site.operand(0),
+        num_groups=literal(groups),
+        epsilon=_epsilon(site),
+        **dict(zip(names, site.operands[1:], strict=False)),
+        memory_config=site.memory,
+        core_grid=site.core_grid,
+        inplace=literal(bool(site.attr("inplace", False))),
+        output_layout=None if layout is None else layout_text(PageLayout(layout)),
+        num_out_blocks=None if blocks is None else literal(int(blocks)),
+        compute_kernel_config=site.compute,
+    )
+
+
+def is_mask(site: Site, groups: int) -> bool:
+    """Whether operand 1 is an input mask [1, groups, 32, n*32] and not the weight."""
+    shape = site.query.inputs[1].shape
+    return len(shape) == 4 and shape[:3] == (1, groups, 32)
+
+
+def _batch_norm(site: Site) -> str:
+    return call(
+        "ttnn.batch_norm",
+        site.operand(0),
+        running_mean=site.operand(1),
+        running_var=site.operand(2),
+        weight=site.optional(3),
+        bias=site.optional(4),
+        training="False",
+        eps=_epsilon(site),
+        memory_config=site.memory,
+    )
+
+
+CALLS = {
+    "ttnn.softmax": _softmax,
+    "ttnn.layer_norm": _layer_norm,
+    "ttnn.rms_norm": _layer_norm,
+    "ttnn.group_norm": _group_norm,
+    "ttnn.batch_norm": _batch_norm,
+}
+"""Query op -> writer of its call."""
