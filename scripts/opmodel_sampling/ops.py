@@ -10,32 +10,12 @@ from typing import Any
 from opmodel_sampling import shapes
 from opmodel_sampling.places import DTYPES, Sharder, input_place, interleaved, pick, request, tensor
 
+# fmt: off
 UNARY = [
-    "relu",
-    "gelu",
-    "silu",
-    "sigmoid",
-    "tanh",
-    "exp",
-    "sqrt",
-    "rsqrt",
-    "neg",
-    "abs",
-    "log",
-    "reciprocal",
-    "square",
-    "sin",
-    "cos",
-    "erf",
-    "softplus",
-    "mish",
-    "relu6",
-    "hardswish",
-    "hardsigmoid",
-    "floor",
-    "ceil",
-    "sign",
+    "relu", "gelu", "silu", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "neg", "abs", "log", "reciprocal", "square",
+    "sin", "cos", "erf", "softplus", "mish", "relu6", "hardswish", "hardsigmoid", "floor", "ceil", "sign",
 ]
+# fmt: on
 BINARY = ["add", "subtract", "multiply", "divide", "maximum", "minimum", "pow"]
 COMPARISONS = ["eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or"]
 REDUCTIONS = ["sum", "mean", "max", "min"]
@@ -131,6 +111,7 @@ def _second(sharder: Sharder, x: dict[str, Any], shape: tuple[int, ...]) -> dict
 
 
 def comparison(sharder: Sharder, family: str) -> dict[str, Any]:
+    """A binary op of two tensors that takes no fused activation (pow of tensors too)."""
     return binary(sharder, family, activations=False)
 
 
@@ -341,6 +322,7 @@ BUILDERS: dict[str, Builder] = {
     "clamp": _with({"min": 0.0, "max": 6.0}),
     "leaky_relu": _with({"args": [0.1]}),
     "elu": _with({"kwargs": {"alpha": 1.0}}),
+    "pow": comparison,
     "pow_scalar": pow_scalar,
     "where": where,
     "typecast": typecast,
