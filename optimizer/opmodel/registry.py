@@ -18,7 +18,10 @@ from optimizer.opmodel.base import OpModel
 
 Factory = Callable[[DeviceSpec, int], OpModel]
 ENTRY_POINT_GROUP = "ttopt.opmodels"
-_BUILT_IN = {"analytical": "optimizer.opmodel.analytical.model:AnalyticalOpModel"}
+_BUILT_IN = {
+    "analytical": "optimizer.opmodel.analytical.model:AnalyticalOpModel",
+    "ttmetal": "optimizer.opmodel.ttmetal.model:TTMetalOpModel",
+}
 
 
 def _load(target: str) -> Factory:

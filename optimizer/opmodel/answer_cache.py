@@ -1,0 +1,402 @@
+"""`AnswerCache`: answers of a slow backend on disk, shared by processes and runs.
+
+One SQLite file (WAL). A *context* says who answered (backend version, board, l1_small, mock or real device), a
+question is canonical JSON text, its key the first 128 bits of the text's BLAKE2b hash. Questions and answers
+are kept as text, so `export_lines` can hand them to a machine that has no backend.
+
+A file that is not a healthy database is moved aside and begun anew, which is logged as a warning: answers can
+be asked again. The size is capped; what was not used for longest goes first.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from optimizer.errors import FormatError, OpModelError
+from optimizer.opmodel.ttmetal.environment import EnvironmentProblem, cache_folder
+from optimizer.opmodel.ttmetal.location import whole_number
+
+PATH_VARIABLE = "TTOPT_ANSWER_CACHE"
+BYTES_VARIABLE = "TTOPT_ANSWER_CACHE_BYTES"
+SCHEMA_VERSION = 1
+DEFAULT_MAX_BYTES = 512 * 2**20
+WRITE_BATCH = 256
+WRITE_SECONDS = 2.0
+BUSY_SECONDS = 30.0
+TOUCH_AFTER_SECONDS = 3600
+"""How old a note of the last use must be before reading renews it; saves writing on every read."""
+KEPT_SHARE = 0.9
+"""Share of the cap that remains when the cap was exceeded."""
+IMPORT_BATCH = 1000
+
+log = logging.getLogger(__name__)
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS contexts (
+    id INTEGER PRIMARY KEY, version TEXT NOT NULL, board TEXT NOT NULL, l1_small INTEGER NOT NULL,
+    source TEXT NOT NULL, UNIQUE (version, board, l1_small, source));
+CREATE TABLE IF NOT EXISTS answers (
+    context INTEGER NOT NULL, key BLOB NOT NULL, question TEXT NOT NULL, answer TEXT NOT NULL,
+    used INTEGER NOT NULL, PRIMARY KEY (context, key)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS answers_by_use ON answers (used);
+"""
+
+
+@dataclass(frozen=True, order=True)
+class Context:
+    """Who answered. Answers of different contexts never mix."""
+
+    version: str
+    """Of the backend, e.g. ttnn's."""
+    board: str
+    l1_small_bytes: int
+    source: str
+    """`mock` or `real`."""
+
+
+@dataclass(frozen=True)
+class CacheStatistics:
+    """What a cache holds. `contexts` pairs each context with its number of answers, sorted."""
+
+    path: str
+    answers: int
+    bytes: int
+    """Size of the file, without the free pages in it."""
+    max_bytes: int
+    contexts: tuple[tuple[Context, int], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        contexts = [{**asdict(context), "answers": count} for context, count in self.contexts]
+        return {**asdict(self), "contexts": contexts}
+
+
+def canonical(question: Any) -> str:
+    """The text of a question: equal questions have equal texts."""
+    return json.dumps(question, separators=(",", ":"), sort_keys=True)
+
+
+def key_of(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+class AnswerCache:
+    """Answers in one file. Any thread may use it, and any number of processes."""
+
+    def __init__(
+        self, path: Path, max_bytes: int = DEFAULT_MAX_BYTES, touch_after_seconds: float = TOUCH_AFTER_SECONDS
+    ) -> None:
+        self.path = path
+        self.max_bytes = max_bytes
+        self._touch_after_ns = int(touch_after_seconds * 1e9)
+        self._lock = threading.RLock()
+        self._pending: dict[tuple[Context, bytes], tuple[str, str]] = {}
+        self._touched: set[tuple[int, bytes]] = set()
+        self._last_write = time.monotonic()
+        self._ids: dict[Context, int] = {}
+        self._connection = self._opened()
+
+    # -- answers ---------------------------------------------------------------------------------------------
+    def get(self, context: Context, text: str) -> str | None:
+        """The answer text to a question text, or None."""
+        key = key_of(text)
+        with self._lock:
+            waiting = self._pending.get((context, key))
+            if waiting is not None:
+                return waiting[1]
+            number = self._context_id(context)
+            if number is None:
+                return None
+            row = self._read("SELECT answer, used FROM answers WHERE context = ? AND key = ?", (number, key))
+            if row is None:
+                return None
+            if time.time_ns() - row[1] > self._touch_after_ns:
+                self._touched.add((number, key))
+            return str(row[0])
+
+    def put(self, context: Context, text: str, answer: str) -> None:
+        """Keep an answer. It is written with others after a moment, and at the latest by `close`."""
+        with self._lock:
+            self._pending[context, key_of(text)] = (text, answer)
+            if len(self._pending) >= WRITE_BATCH or time.monotonic() - self._last_write > WRITE_SECONDS:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write what waits. When the file is locked or the disk full, it goes on waiting, and the log says so."""
+        with self._lock:
+            self._last_write = time.monotonic()
+            if not self._pending and not self._touched:
+                return
+            try:
+                self._guarded(self._write)
+            except sqlite3.OperationalError as error:
+                log.warning("%s: %d answers are not written yet: %s", self.path, len(self._pending), error)
+
+    def close(self) -> None:
+        with self._lock:
+            self.flush()
+            self._connection.close()
+
+    def contexts(self) -> list[Context]:
+        """Contexts that have answers, sorted."""
+        with self._lock:
+            self.flush()
+            found = self._guarded(lambda: self._connection.execute(
+                "SELECT version, board, l1_small, source FROM contexts "
+                "WHERE EXISTS (SELECT 1 FROM answers WHERE context = contexts.id)").fetchall())  # fmt: skip
+            return sorted(Context(*row) for row in found)
+
+    # -- the whole -------------------------------------------------------------------------------------------
+    def statistics(self) -> CacheStatistics:
+        with self._lock:
+            self.flush()
+            rows = self._guarded(lambda: self._connection.execute(
+                "SELECT version, board, l1_small, source, count(*) FROM answers JOIN contexts "
+                "ON contexts.id = answers.context GROUP BY context").fetchall())  # fmt: skip
+            counts = tuple(sorted((Context(*row[:4]), int(row[4])) for row in rows))
+            return CacheStatistics(
+                str(self.path), sum(n for _, n in counts), self._used_bytes(), self.max_bytes, counts
+            )
+
+    def clear(self) -> int:
+        """Remove every answer; their number."""
+        with self._lock:
+            self._pending.clear()
+            self._touched.clear()
+            count = self._guarded(self._delete_all)
+            self._connection.execute("VACUUM")
+            return count
+
+    def export_lines(self) -> Iterator[str]:
+        """One JSON object per answer: who answered, the question, the answer. Sorted, so that exports compare."""
+        self.flush()
+        rows = self._guarded(lambda: self._connection.execute(
+            "SELECT version, board, l1_small, source, question, answer FROM answers JOIN contexts "
+            "ON contexts.id = answers.context ORDER BY version, board, l1_small, source, key"))  # fmt: skip
+        for version, board, l1_small, source, question, answer in rows:
+            record = {"schema": SCHEMA_VERSION, **asdict(Context(version, board, l1_small, source))}
+            yield json.dumps({**record, "question": json.loads(question), "answer": json.loads(answer)})
+
+    def import_records(self, records: Iterable[dict[str, Any]]) -> int:
+        """Take over exported answers; their number. FormatError names the first line that is not one."""
+        count = 0
+        for number, record in enumerate(records, start=1):
+            context, question, answer = _imported(record, f"line {number}")
+            with self._lock:
+                self._pending[context, key_of(question)] = (question, answer)
+                if len(self._pending) >= IMPORT_BATCH:
+                    self._guarded(self._write)
+            count = number
+        with self._lock:
+            self._guarded(self._write)
+        return count
+
+    # -- SQLite ----------------------------------------------------------------------------------------------
+    def _opened(self) -> sqlite3.Connection:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with _file_lock(self.path):
+                try:
+                    return self._connected()
+                except sqlite3.OperationalError:
+                    raise
+                except sqlite3.DatabaseError as error:
+                    self._move_aside(str(error))
+                    return self._connected()
+        except (OSError, sqlite3.OperationalError) as error:
+            raise OpModelError(f"cannot open the answer cache {self.path}: {error}") from error
+
+    def _connected(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=32
+        )
+        try:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, SCHEMA_VERSION):
+                raise sqlite3.DatabaseError(f"schema version {version}, not {SCHEMA_VERSION}")
+            connection.executescript(_SCHEMA)
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _move_aside(self, reason: str) -> None:
+        """Keep the unusable file under another name, with what belongs to it."""
+        aside = self.path.with_name(f"{self.path.name}.unusable-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(f"{self.path}{suffix}", f"{aside}{suffix}")
+        log.warning("answer cache %s is not usable (%s); moved to %s and begun anew", self.path, reason, aside.name)
+
+    def _guarded[T](self, run: Callable[[], T]) -> T:
+        """`run()`; when the file turns out to be damaged, it is moved aside and `run` gets a new one."""
+        try:
+            return run()
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            self._connection.close()
+            self._ids.clear()
+            self._touched.clear()
+            self._connection = self._reopened()
+            return run()
+
+    def _reopened(self) -> sqlite3.Connection:
+        with _file_lock(self.path):
+            try:
+                return self._connected()  # another process may have begun it anew already
+            except sqlite3.DatabaseError as error:
+                self._move_aside(str(error))
+                return self._connected()
+
+    def _read(self, statement: str, values: tuple[Any, ...]) -> Any:
+        return self._guarded(lambda: self._connection.execute(statement, values).fetchone())
+
+    def _context_id(self, context: Context) -> int | None:
+        found = self._ids.get(context)
+        if found is None:
+            values = (context.version, context.board, context.l1_small_bytes, context.source)
+            row = self._read(
+                "SELECT id FROM contexts WHERE version = ? AND board = ? AND l1_small = ? AND source = ?", values
+            )
+            if row is None:
+                return None
+            found = self._ids[context] = int(row[0])
+        return found
+
+    def _write(self) -> None:
+        connection, now = self._connection, time.time_ns()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for context in sorted({context for context, _ in self._pending}):
+                values = (context.version, context.board, context.l1_small_bytes, context.source)
+                connection.execute(
+                    "INSERT OR IGNORE INTO contexts (version, board, l1_small, source) VALUES (?, ?, ?, ?)", values
+                )
+            connection.executemany(
+                "INSERT OR REPLACE INTO answers (context, key, question, answer, used) VALUES (?, ?, ?, ?, ?)",
+                [(self._context_id(c), key, question, answer, now)
+                 for (c, key), (question, answer) in self._pending.items()],
+            )  # fmt: skip
+            connection.executemany(
+                "UPDATE answers SET used = ? WHERE context = ? AND key = ?",
+                [(now, number, key) for number, key in sorted(self._touched)],
+            )
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self._pending.clear()
+        self._touched.clear()
+        self._shrink()
+
+    def _delete_all(self) -> int:
+        return self._connection.execute("DELETE FROM answers").rowcount
+
+    def _used_bytes(self) -> int:
+        pages, free, size = (
+            self._connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return int((pages - free) * size)
+
+    def _shrink(self) -> None:
+        """Remove the answers that were not used for longest while the file is above its cap."""
+        used = self._used_bytes()
+        if used <= self.max_bytes:
+            return
+        count = self._connection.execute("SELECT count(*) FROM answers").fetchone()[0]
+        surplus = int(count * (1 - KEPT_SHARE * self.max_bytes / used)) + 1
+        self._connection.execute(
+            "DELETE FROM answers WHERE (context, key) IN "
+            "(SELECT context, key FROM answers ORDER BY used, key LIMIT ?)", (surplus,)
+        )  # fmt: skip
+        self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+
+
+# -- the cache of this process -------------------------------------------------------------------------------
+_shared: dict[Path, AnswerCache] = {}
+_abandoned: list[AnswerCache] = []
+_shared_lock = threading.Lock()
+
+
+def shared_cache() -> AnswerCache | None:
+    """The cache that the environment names, opened once per process; None when it is switched off.
+
+    `TTOPT_ANSWER_CACHE` is a file or `off` (default: `answers.sqlite3` in ttopt's cache folder),
+    `TTOPT_ANSWER_CACHE_BYTES` its cap.
+    """
+    named = os.environ.get(PATH_VARIABLE) or ""
+    if named == "off":
+        return None
+    path = Path(named).absolute() if named else default_path()
+    with _shared_lock:
+        cache = _shared.get(path)
+        if cache is None:
+            cache = _shared[path] = AnswerCache(path, whole_number(BYTES_VARIABLE, DEFAULT_MAX_BYTES))
+        return cache
+
+
+def default_path() -> Path:
+    try:
+        return cache_folder() / "answers.sqlite3"
+    except EnvironmentProblem as error:
+        raise OpModelError(f"no place for the answer cache: {error}; {PATH_VARIABLE} names a file, or 'off'") from error
+
+
+def close_shared() -> None:
+    """Write and close; the next use opens anew."""
+    with _shared_lock:
+        caches = list(_shared.values())
+        _shared.clear()
+    for cache in caches:
+        cache.close()
+
+
+def _abandon() -> None:
+    """A connection must not be used, nor closed, in a process forked from the one that opened it."""
+    _abandoned.extend(_shared.values())
+    _shared.clear()
+
+
+atexit.register(close_shared)
+os.register_at_fork(after_in_child=_abandon)
+
+
+@contextlib.contextmanager
+def _file_lock(path: Path) -> Iterator[None]:
+    """Only one process at a time opens or replaces the file."""
+    with open(f"{path}.lock", "a", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _imported(record: dict[str, Any], place: str) -> tuple[Context, str, str]:
+    """One line of an export."""
+    types = {"version": str, "board": str, "l1_small_bytes": int, "source": str, "question": dict, "answer": dict}
+    if record.get("schema") != SCHEMA_VERSION:
+        raise FormatError(f"'schema' must be {SCHEMA_VERSION}, got {record.get('schema')!r}", node=place)
+    for name, kind in types.items():
+        if not isinstance(record.get(name), kind):
+            raise FormatError(f"'{name}' must be {kind.__name__}, got {record.get(name)!r}", node=place)
+    if not isinstance(record["answer"].get("valid"), bool):
+        raise FormatError("'answer' has no 'valid'", node=place)
+    context = Context(record["version"], record["board"], record["l1_small_bytes"], record["source"])
+    return context, canonical(record["question"]), canonical(record["answer"])

@@ -1,0 +1,82 @@
+"""Which ttnn answers: interpreter, version, mock or real device - from `TTOPT_TTMETAL_*` and what is installed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+
+from optimizer.errors import OpModelError, OptionError
+
+PYTHON_VARIABLE = "TTOPT_TTMETAL_PYTHON"
+DEVICE_VARIABLE = "TTOPT_TTMETAL_DEVICE"
+JOBS_VARIABLE = "TTOPT_TTMETAL_JOBS"
+TIMEOUT_VARIABLE = "TTOPT_TTMETAL_TIMEOUT"
+SOURCES = ("mock", "real")
+HOW_TO_INSTALL = (
+    "install it with `pip install 'ttnn-graph-optimizer[ttmetal]'`, "
+    f"or name a Python that has it in the environment variable {PYTHON_VARIABLE}"
+)
+_PROBE = "import importlib.metadata as m, sys; sys.stdout.write(m.version('ttnn'))"
+_PROBE_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Location:
+    """An interpreter that has ttnn, and the kind of device to open."""
+
+    python: str
+    version: str
+    """Version of ttnn."""
+    source: str
+    """`mock` or `real`."""
+
+    def describe(self) -> str:
+        return f"ttnn {self.version} on a {self.source} device"
+
+
+def device_source() -> str:
+    """`mock` unless `TTOPT_TTMETAL_DEVICE` says `real`."""
+    source = os.environ.get(DEVICE_VARIABLE) or "mock"
+    if source not in SOURCES:
+        raise OptionError(f"{DEVICE_VARIABLE} must be one of {', '.join(SOURCES)}, got {source!r}")
+    return source
+
+
+def find() -> Location:
+    """The interpreter to use; OpModelError says how to get one."""
+    other = os.environ.get(PYTHON_VARIABLE)
+    if other:
+        return Location(other, _version_under(other), device_source())
+    try:
+        version = importlib.metadata.version("ttnn")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise OpModelError(f"the 'ttmetal' backend needs the package ttnn: {HOW_TO_INSTALL}") from error
+    return Location(sys.executable, version, device_source())
+
+
+@cache
+def _version_under(python: str) -> str:
+    try:
+        done = subprocess.run(
+            [python, "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise OpModelError(f"{PYTHON_VARIABLE}={python} cannot be run: {error}") from error
+    if done.returncode != 0 or not done.stdout:
+        last = done.stderr.strip().rpartition("\n")[2]
+        raise OpModelError(f"{PYTHON_VARIABLE}={python} has no usable ttnn: {last}")
+    return done.stdout.strip()
+
+
+def whole_number(name: str, default: int) -> int:
+    """A positive whole number from the environment."""
+    text = os.environ.get(name)
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise OptionError(f"{name} must be a whole number of at least 1, got {text!r}")
+    return int(text)
