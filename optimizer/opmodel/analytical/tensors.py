@@ -125,6 +125,8 @@ def spec_problem(tensor: TensorSpec, device: DeviceSpec) -> str | None:
     if layout.is_tile and (height % TILE or width % TILE):
         return f"Physical shard shape ({height}, {width}) must be tile {{32, 32}} sized!"
     rows, columns = physical_shape(tensor.shape, layout.page_layout)
+    if not layout.is_tile:  # row-major shards are the alignment of the last dim
+        columns = round_up(columns, width)
     kind = layout.memory_layout
     if kind is HEIGHT and width != columns:
         return f"Shard width {width} must match physical width {columns} for height sharded"

@@ -1,0 +1,236 @@
+"""One simulated run of an op: tensors in L1, programs, and the peaks tt-metal would report.
+
+The counters follow tt-metal's resource report: circular buffers, dataflow buffers and scratchpads have a peak
+each, and a program's buffers stay counted until the next program starts, so while that one's output is
+allocated. The allocator is first-fit from the top of the L1 bank (measured on mock devices: 60 of 60 random
+sequences of allocations and frees gave the same addresses), in steps of the DRAM alignment.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from optimizer.device import DeviceSpec
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import CoreRange, MemoryConfig, PageLayout, ShardSpec, TensorLayout
+from optimizer.layouts.tiling import padded_shape, round_up
+from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
+from optimizer.opmodel.analytical.tensors import BLOCK, WIDTH, l1_bytes, spec_problem
+from optimizer.opmodel.base import Rejection, TensorSpec
+
+Shape = tuple[int, ...]
+
+
+class Buffer:
+    """Bytes on every core. Freed when the last tensor over it is gone, as tt-metal's shared pointers do.
+
+    Lifetimes decide what coexists in L1, so `device_run` code drops names where the C++ original does.
+    """
+
+    __slots__ = ("address", "session", "size")
+
+    def __init__(self, session: Session, size: int, address: int) -> None:
+        self.session = session
+        self.size = size
+        self.address = address
+
+    def __del__(self) -> None:
+        self.session.free(self)
+
+
+class Held:
+    """A device tensor of the run; views share its buffer. `padded` is tt-metal's padded shape."""
+
+    __slots__ = ("buffer", "dtype", "memory", "padded", "page", "shape")
+
+    def __init__(
+        self, shape: Shape, padded: Shape, dtype: DType, page: PageLayout, memory: MemoryConfig, buffer: Buffer | None
+    ) -> None:
+        self.shape = shape
+        self.padded = padded
+        self.dtype = dtype
+        self.page = page
+        self.memory = memory
+        self.buffer = buffer
+
+    @property
+    def is_tile(self) -> bool:
+        return self.page is PageLayout.TILE
+
+    @property
+    def is_sharded(self) -> bool:
+        return self.memory.is_sharded
+
+    @property
+    def is_l1(self) -> bool:
+        return self.memory.buffer_type.value == "l1"
+
+    @property
+    def spec(self) -> ShardSpec:
+        """Shards of a sharded tensor; one that exists always has them."""
+        found = self.memory.shard_spec
+        assert found is not None
+        return found
+
+    @property
+    def rows(self) -> int:
+        """Physical rows: everything but the last padded dim."""
+        return prod(self.padded[:-1])
+
+    @property
+    def volume(self) -> int:
+        return prod(self.padded)
+
+    @property
+    def page_bytes(self) -> int:
+        """A tile, a row, or the part of a row in one width or block shard."""
+        if self.is_tile:
+            return self.dtype.tile_bytes
+        if self.memory.memory_layout in (WIDTH, BLOCK):
+            return self.spec.shape[1] * self.dtype.element_bytes
+        return self.padded[-1] * self.dtype.element_bytes
+
+    def tensor(self) -> TensorSpec:
+        return TensorSpec(self.shape, self.dtype, TensorLayout(self.page, self.memory))
+
+
+class Session:
+    """L1 and the counters while an op runs on otherwise empty cores."""
+
+    def __init__(self, case: Case) -> None:
+        self.device: DeviceSpec = case.device
+        self.bank = case.device.l1_bank_bytes(case.l1_small_bytes)
+        self.step = case.device.dram_alignment_bytes
+        self._blocks: list[tuple[int, int]] = []
+        """(low, high) of what is allocated, highest first; addresses count from where circular buffers start."""
+        self.tensors = 0
+        self.program = 0
+        self.peak_tensors = 0
+        self.peak_total = 0
+        self.peaks = [0, 0, 0]
+        """Peak of circular buffers, dataflow buffers and scratchpads."""
+        self.ran = 0
+        """Programs so far."""
+        self.inputs = [self._given(t) for t in case.inputs]
+        self.tensors = self.peak_tensors = self.peak_total = 0
+
+    # -- memory -------------------------------------------------------------------------------------------
+    def _given(self, tensor: TensorSpec) -> Held:
+        layout = tensor.layout
+        return self.make(tensor.shape, tensor.dtype, layout.page_layout, layout.memory)
+
+    def make(
+        self, shape: Shape, dtype: DType, page: PageLayout, memory: MemoryConfig, padded: Shape | None = None
+    ) -> Held:
+        """A new tensor; refused when it cannot exist or does not fit."""
+        natural = natural_padding(shape, page, memory)
+        padded = natural if padded is None else padded
+        physical = shape if padded == natural else padded
+        tensor = TensorSpec(physical, dtype, TensorLayout(page, memory))
+        problem = spec_problem(tensor, self.device)
+        if problem is not None:
+            refuse(problem)
+        buffer = self._allocate(l1_bytes(tensor, self.device)) if memory.buffer_type.value == "l1" else None
+        return Held(shape, padded, dtype, page, memory, buffer)
+
+    def like(self, held: Held, memory: MemoryConfig, dtype: DType | None = None) -> Held:
+        """A new tensor of the same shape and page layout somewhere else."""
+        return self.make(held.shape, dtype or held.dtype, held.page, memory)
+
+    def _allocate(self, size: int) -> Buffer:
+        taken = round_up(max(size, 1), self.step)
+        top = self.bank
+        for index, (low, high) in enumerate(self._blocks):
+            if top - high >= taken:
+                break
+            top = low
+        else:
+            index = len(self._blocks)
+            if top < taken:
+                text = f"Out of Memory: Not enough space to allocate {size} B L1 buffer per bank of {self.bank} B"
+                refuse(text, Rejection.OOM_L1)
+        self._blocks.insert(index, (top - taken, top))
+        self.tensors += size
+        self.peak_tensors = max(self.peak_tensors, self.tensors)
+        self.peak_total = max(self.peak_total, self.tensors + self.program)
+        return Buffer(self, size, top - taken)
+
+    def free(self, buffer: Buffer) -> None:
+        self._blocks = [b for b in self._blocks if b[0] != buffer.address]
+        self.tensors -= buffer.size
+
+    def free_l1(self) -> int:
+        """`get_max_l1_space`: bytes between where circular buffers start and the lowest tensor in L1."""
+        return self._blocks[-1][0] if self._blocks else self.device.cb_limit_bytes
+
+    # -- programs -----------------------------------------------------------------------------------------
+    def run(
+        self,
+        dfb: int = 0,
+        scratch: int = 0,
+        cb: int = 0,
+        per_core: int | None = None,
+        ranges: tuple[CoreRange, ...] | None = None,
+    ) -> None:
+        """A program with so many bytes of buffers per core; `per_core` where they never meet on one core.
+
+        Buffers that borrow a tensor's memory take nothing. `ranges` are the cores when the op takes a shard
+        grid as it is: they must be worker cores.
+        """
+        if ranges is not None:
+            rows, columns = self.device.grid_yx
+            inside = all(x1 < columns and y1 < rows for _, _, x1, y1 in ranges)
+            need(inside, f"WorkUnitSpec targets a node out of bounds of the {columns}x{rows} compute grid")
+        self.ran += 1
+        self.program = dfb + scratch + cb
+        for index, size in enumerate((cb, dfb, scratch)):
+            self.peaks[index] = max(self.peaks[index], size)
+        self.peak_total = max(self.peak_total, self.tensors + self.program)
+        together = self.program if per_core is None else per_core
+        self._fit(together)
+
+    def _fit(self, size: int) -> None:
+        if size > self.device.cb_limit_bytes:
+            top = size + self.device.cb_base_bytes
+            text = f"Statically allocated circular buffers grow to {top} B beyond {self.device.worker_l1_bytes} B"
+            refuse(text, Rejection.CB_TOO_BIG)
+        if size > self.free_l1():
+            text = f"Statically allocated circular buffers ({size} B) clash with L1 buffers at {self.free_l1()} B"
+            refuse(text, Rejection.CB_CLASH)
+
+    def usage(self, *outputs: Held, view: bool = False) -> Usage:
+        """What the run took. Room was checked as it went."""
+        return Usage(
+            tuple(held.tensor() for held in outputs),
+            cb=sum(self.peaks),
+            l1=self.peak_tensors,
+            peak=self.peak_total,
+            room=0,
+            cores=1 if view else self.device.num_cores,
+            view=view,
+        )
+
+
+def natural_padding(shape: Shape, page: PageLayout, memory: MemoryConfig) -> Shape:
+    """Padded shape tt-metal gives a tensor: to tiles, or to the shard width of row-major shards."""
+    if page is PageLayout.TILE:
+        return padded_shape(shape, page)
+    spec = memory.shard_spec
+    if spec is None or not shape or spec.shape[1] <= 0:
+        return shape
+    return (*shape[:-1], round_up(shape[-1], spec.shape[1]))
+
+
+def view(held: Held, shape: Shape, padded: Shape | None = None) -> Held:
+    """The same bytes read as another shape (`ttnn.experimental.view`); refused when shards would be cut anew."""
+    memory, spec = held.memory, held.memory.shard_spec
+    if padded is None:
+        padded = padded_shape(shape, held.page)
+    if spec is not None and padded[-1:] != held.padded[-1:]:
+        need(
+            spec.shape[1] == held.padded[-1],
+            "Changing the last dimension of a sharded tensor is not supported unless the shard width matches it",
+        )
+        wider = ShardSpec(spec.grid_yx, (spec.shape[0], padded[-1]), spec.core_ranges, spec.orientation)
+        memory = MemoryConfig(memory.memory_layout, memory.buffer_type, wider)
+    return Held(shape, padded, held.dtype, held.page, memory, held.buffer)

@@ -1,0 +1,230 @@
+"""Moving a tensor as it is: copy, interleaved_to_sharded, sharded_to_interleaved, reshard, to_memory_config.
+
+Sources: tt-metal 0.81 `data_movement/{copy,sharded}` and `core/to_memory_config/to_memory_config_op.cpp`.
+"""
+
+from __future__ import annotations
+
+from math import gcd, prod
+
+from optimizer.device import DeviceSpec
+from optimizer.layouts.memory_config import BufferType, MemoryConfig
+from optimizer.layouts.tiling import TILE, ceil_div, round_up
+from optimizer.opmodel.analytical.case import need
+from optimizer.opmodel.analytical.device_run.session import Held, Session
+from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH
+
+MOST_COPIED = 65536 * 4
+"""Bytes of a row-major page that the copy kernel passes at once."""
+BAD_ACCESS = "bad optional access: a sharded memory config needs shards here"
+
+
+def alignment(device: DeviceSpec, memory: MemoryConfig) -> int:
+    """Bytes that pages of a buffer start at multiples of."""
+    return device.l1_alignment_bytes if memory.buffer_type is BufferType.L1 else device.dram_alignment_bytes
+
+
+def aligned_page(held: Held, device: DeviceSpec) -> int:
+    return round_up(held.page_bytes, alignment(device, held.memory))
+
+
+def copy(session: Session, held: Held, memory: MemoryConfig) -> Held:
+    """`ttnn::prim::copy`: page by page through a double buffer."""
+    if held.memory == memory:
+        unit = 2 * aligned_page(held, session.device)
+        if unit < session.device.cb_limit_bytes:
+            out = session.like(held, memory)
+            session.run(cb=unit)
+            return out
+    out = session.like(held, memory)
+    if held.is_tile:
+        session.run(dfb=2 * held.dtype.tile_bytes)
+    else:
+        _copy_rows(session, held, out)
+    return out
+
+
+def _row_page(held: Held) -> int:
+    """Elements of a row that lie on one page."""
+    return held.spec.shape[1] if held.memory.memory_layout in (WIDTH, BLOCK) else held.shape[-1]
+
+
+def _copy_rows(session: Session, held: Held, out: Held) -> None:
+    device, size, width = session.device, held.dtype.element_bytes, held.shape[-1]
+    common = gcd(_row_page(held), _row_page(out))
+    unit = common * size
+    step = max(alignment(device, held.memory), alignment(device, out.memory))
+    few = prod(held.shape) // width < device.num_cores
+    if few and common < width and unit <= MOST_COPIED and unit % step == 0:
+        session.run(dfb=2 * unit)
+        return
+    session.run(dfb=2 * min(aligned_page(out, device), MOST_COPIED), scratch=min(held.page_bytes, MOST_COPIED))
+
+
+# -- to and from shards ----------------------------------------------------------------------------------
+def _i2s_problem(session: Session, held: Held, memory: MemoryConfig) -> str | None:
+    if held.is_sharded:
+        return "Input tensor memory layout must be INTERLEAVED"
+    if not memory.is_sharded:
+        return "Output memory config must be sharded"
+    if memory.memory_layout is BLOCK and memory.buffer_type is not BufferType.L1:
+        return "We don't support DRAM block sharding"
+    need(memory.shard_spec is not None, BAD_ACCESS)
+    assert memory.shard_spec is not None
+    if not held.is_tile:
+        size = memory.shard_spec.shape[1] * held.dtype.element_bytes
+        if size % session.device.l1_alignment_bytes:
+            return "Shard page size must currently have L1 aligned page size"
+    return None
+
+
+def _i2s_scratch(session: Session, unit: int) -> int:
+    step = session.device.dram_alignment_bytes
+    return 4 * round_up(unit + step, step)
+
+
+def _shard_units(held: Held, memory: MemoryConfig) -> tuple[int, int]:
+    """(units per shard, bytes of one): tiles, or rows of the shard."""
+    assert memory.shard_spec is not None
+    height, width = memory.shard_spec.shape
+    if held.is_tile:
+        return (height // TILE * (width // TILE), held.dtype.tile_bytes)
+    return (height, width * held.dtype.element_bytes)
+
+
+def _i2s_in_dram(session: Session, held: Held, memory: MemoryConfig) -> int:
+    """Buffers of shards that are written to DRAM; L1 shards are filled where they lie."""
+    if memory.buffer_type is BufferType.L1:
+        return 0
+    units, unit = _shard_units(held, memory)
+    return units * round_up(unit, session.device.dram_alignment_bytes)
+
+
+def _can_i2s(session: Session, held: Held, memory: MemoryConfig) -> bool:
+    if _i2s_problem(session, held, memory) is not None:
+        return False
+    unit = _shard_units(held, memory)[1]
+    size = _i2s_scratch(session, unit) + _i2s_in_dram(session, held, memory)
+    return size < session.device.cb_limit_bytes
+
+
+def interleaved_to_sharded(session: Session, held: Held, memory: MemoryConfig) -> Held:
+    problem = _i2s_problem(session, held, memory)
+    need(problem is None, problem or "")
+    out = session.like(held, memory)
+    unit = _shard_units(held, memory)[1]
+    scratch = 0 if held.is_tile else _i2s_scratch(session, unit)
+    session.run(dfb=_i2s_in_dram(session, held, memory), scratch=scratch)
+    return out
+
+
+def _s2i_problem(session: Session, held: Held, memory: MemoryConfig) -> str | None:
+    if not held.is_l1:
+        return "Input tensor must be in L1"
+    if memory.is_sharded:
+        return "Output memory config must be Interleaved"
+    if not held.is_tile and held.spec.shape[1] * held.dtype.element_bytes % session.device.l1_alignment_bytes:
+        return f"Shard page size must be aligned to {session.device.l1_alignment_bytes}B for L1 Tensor"
+    return None
+
+
+def sharded_to_interleaved(session: Session, held: Held, memory: MemoryConfig) -> Held:
+    if not held.is_sharded:
+        return held
+    problem = _s2i_problem(session, held, memory)
+    need(problem is None, problem or "")
+    out = session.make(held.shape, held.dtype, held.page, memory, held.padded if held.is_tile else None)
+    session.run()
+    return out
+
+
+# -- between shards --------------------------------------------------------------------------------------
+def _direct(held: Held, memory: MemoryConfig) -> bool:
+    """`is_valid_for_legacy_reshard`: straight from core to core."""
+    in_l1, out_l1 = held.is_l1, memory.buffer_type is BufferType.L1
+    same = held.memory.memory_layout is memory.memory_layout and memory.memory_layout is not BLOCK
+    return (in_l1 or out_l1) if same else out_l1
+
+
+def _reshard_problem(session: Session, held: Held, memory: MemoryConfig) -> str | None:
+    device = session.device
+    for one in (held.memory, memory):
+        if one.memory_layout is BLOCK and one.buffer_type is BufferType.DRAM:
+            return "We don't support DRAM block sharding"
+    assert memory.shard_spec is not None
+    in_l1, out_l1 = held.is_l1, memory.buffer_type is BufferType.L1
+    page = held.dtype.tile_bytes if held.is_tile else memory.shard_spec.shape[1] * held.dtype.element_bytes
+    heights = held.memory.memory_layout is HEIGHT and memory.memory_layout is HEIGHT
+    if not held.is_tile and not ((heights and (in_l1 or out_l1)) or not (in_l1 or out_l1)):
+        if aligned_page(held, device) != held.page_bytes:
+            return "Input row-major shard width must be aligned for reshard"
+        if page % device.l1_alignment_bytes:
+            return "Output row-major shard width must be aligned for reshard"
+    if not _direct(held, memory) and page != held.page_bytes:
+        return "Input and output tensors must have the same page size"
+    return None
+
+
+def _reshard_scratch(session: Session, held: Held, memory: MemoryConfig) -> int:
+    """Staging of height shards whose rows are not aligned (same-width factory)."""
+    if not (held.memory.memory_layout is HEIGHT and memory.memory_layout is HEIGHT and _direct(held, memory)):
+        return 0
+    local, remote = (memory, held.memory) if memory.buffer_type is BufferType.L1 else (held.memory, memory)
+    unit = held.dtype.tile_bytes if held.is_tile else held.spec.shape[1] * held.dtype.element_bytes
+    padded = [round_up(unit, alignment(session.device, m)) for m in (local, remote)]
+    if padded == [unit, unit]:
+        return 0
+    return _shard_units(held, remote)[0] * padded[1]
+
+
+def reshard(session: Session, held: Held, memory: MemoryConfig) -> Held:
+    problem = _reshard_problem(session, held, memory)
+    need(problem is None, problem or "")
+    out = session.like(held, memory)
+    staged = 2 * _reshard_scratch(session, held, memory) if memory.buffer_type is BufferType.L1 else 0
+    session.run(dfb=staged)
+    return out
+
+
+def to_memory_config(session: Session, held: Held, memory: MemoryConfig) -> Held:
+    """`ttnn.to_memory_config` without a change of element type."""
+    if held.memory == memory:
+        return held
+    for one in (held.memory, memory):
+        blocked = one.memory_layout is BLOCK and one.buffer_type is BufferType.DRAM
+        need(not blocked, "We don't support DRAM block sharding")
+    if not memory.is_sharded:
+        if held.is_sharded and _s2i_problem(session, held, memory) is None:
+            return sharded_to_interleaved(session, held, memory)
+        return copy(session, held, memory)
+    if held.is_sharded:
+        found = _between_shards(session, held, memory)
+        if found is not None:
+            return found
+    if _can_i2s(session, held, memory):
+        return interleaved_to_sharded(session, held, memory)
+    return copy(session, held, memory)
+
+
+def _between_shards(session: Session, held: Held, memory: MemoryConfig) -> Held | None:
+    need(memory.shard_spec is not None, BAD_ACCESS)
+    assert memory.shard_spec is not None
+    detour = (
+        not held.is_tile
+        and held.memory.memory_layout is not memory.memory_layout
+        and held.spec.shape[1] != memory.shard_spec.shape[1]
+    )
+    if not detour and _reshard_problem(session, held, memory) is None:
+        if _reshard_scratch(session, held, memory) < session.device.cb_limit_bytes:
+            return reshard(session, held, memory)
+    if _s2i_problem(session, held, DRAM_MEMORY) is not None:
+        return None
+    between = sharded_to_interleaved(session, held, DRAM_MEMORY)
+    if _can_i2s(session, between, memory):
+        return interleaved_to_sharded(session, between, memory)
+    return None
+
+
+def copied_tiles(held: Held) -> int:
+    """Tiles of a tensor, padding included."""
+    return ceil_div(held.volume, TILE * TILE)

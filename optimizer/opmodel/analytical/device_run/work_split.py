@@ -1,0 +1,88 @@
+"""How tt-metal spreads tiles over cores when it tilizes or untilizes (`work_split_tilize.hpp`, 0.81)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isqrt
+
+from optimizer.layouts.tiling import ceil_div
+from optimizer.opmodel.analytical.case import refuse
+
+WIDE_ROW_TILES = 32
+"""Rows of more tiles than this may be cut into blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Square blocks of tiles: their size, the number that has one, and the width of those at the end of a row."""
+
+    cores: int
+    sub_block: int
+    cliff: int
+    """Tiles across the narrow blocks at the end of a row; 0 when every block is whole."""
+
+
+def ncores(cores: int, blocks: int) -> int:
+    """`compute_ncores`: cores that get a row of tiles each, several when there are more rows than cores."""
+    each = ceil_div(blocks, cores)
+    return ceil_div(blocks, each) if each else 0
+
+
+@lru_cache(maxsize=4096)
+def _square(least: int, width: int, height: int, cores: int) -> int:
+    """Side of the smallest square block of at least `least` tiles that leaves fewer blocks than cores."""
+    side = isqrt(least)
+    if side * side == least and ceil_div(width, side) * ceil_div(height, side) < cores:
+        return side
+    for side in range(side + 1, width * height + 1):
+        if ceil_div(width, side) * ceil_div(height, side) < cores:
+            return side
+    return 1
+
+
+def blocked_cores(cores: int, width: int, height: int, tiles: int) -> int:
+    """`compute_ncores_wh`: blocks that a `height` x `width` matrix of `tiles` tiles is cut into."""
+    side = _square(ceil_div(tiles, cores), width, height, cores)
+    return ceil_div(width, side) * ceil_div(height, side)
+
+
+@lru_cache(maxsize=4096)
+def _limited(cores: int, width: int, height: int, limit: int) -> tuple[int, int]:
+    """(block, sub-block) sides when a block of the square's size does not fit (`compute_ncores_wh_sb`)."""
+    if ceil_div(width, limit) * ceil_div(height, limit) < cores:
+        return (limit, limit)
+    best: tuple[int, int, int, int] | None = None
+    for sub in range(limit - 1, 0, -1):
+        for n in range(2, ceil_div(width, sub) + 1):
+            block = n * sub
+            total = ceil_div(width, block) * ceil_div(height, block)
+            if total > cores or width % block >= limit:
+                continue
+            if best is None or total > best[0] or (total == best[0] and n < best[1]):
+                best = (total, n, sub, block)
+    if best is None:
+        refuse("No solution found for single_block_size")
+    return (best[3], best[2])
+
+
+def blocks_of(cores: int, width: int, height: int, limit: int) -> Blocks:
+    """`split_blocks_for_tilize_wh`: blocks of a matrix of tiles, no sub-block wider than `limit` tiles."""
+    side = _square(ceil_div(width * height, cores), width, height, cores)
+    sub = side
+    if side > limit:
+        if limit < 1:
+            refuse("No solution found for single_block_size")
+        side, sub = _limited(cores, width, height, limit)
+    count = ceil_div(width, side) * ceil_div(height, side)
+    cliff = width % side if width // side < ceil_div(width, side) else 0
+    return Blocks(count, sub if width // side else 0, cliff)
+
+
+def wants_blocks(cores: int, rows: int, width: int, height: int, tiles: int) -> bool:
+    """Whether a tensor of `rows` tile rows in all, `height` x `width` tiles per matrix, is cut into blocks.
+
+    `tiles` are the whole tiles that one unpadded matrix fills.
+    """
+    wide = width > WIDE_ROW_TILES and (height > WIDE_ROW_TILES or width > height)
+    return wide and ncores(cores, rows) < blocked_cores(cores, width, height, tiles)
