@@ -34,7 +34,6 @@ from optimizer.device import DeviceSpec
 from optimizer.opmodel import registry
 from optimizer.opmodel.rows import answer_to_row, query_from_row
 
-
 MIN_AGREEMENT = 0.98
 MIN_OP_AGREEMENT = 0.95
 # An op with fewer rows has too few for its own target.
@@ -176,7 +175,8 @@ def print_table(groups: dict[Group, Tally], every_group: bool) -> dict[str, Tall
     print(f"{'op':26} accept reject  agree%   opt.   pes.   out%  peak%   5%     below%  worst family")
     for op in sorted(by_op):
         own = sorted((tally.agreement, family) for (name, family), tally in groups.items() if name == op)
-        print(by_op[op].line(op, f"{own[0][1]} {100 * own[0][0]:.1f}"))
+        worst = f"{own[0][1]} {100 * own[0][0]:.1f}" if own[0][1] else ""
+        print(by_op[op].line(op, worst))
         if every_group:
             for (name, family), tally in sorted(groups.items()):
                 if name == op:
