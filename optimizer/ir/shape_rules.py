@@ -220,6 +220,16 @@ def gather(attrs: Attrs, inputs: Shapes) -> Shapes:
     return (index,)
 
 
+def scatter(attrs: Attrs, inputs: Shapes) -> Shapes:
+    """`torch.scatter`: x, index and source of one rank, index and source of one shape that fits into x."""
+    x, index, source = inputs
+    _need(len(x) == len(index) and index == source, "index and source must have one shape, of the input's rank")
+    axis = _axis(attrs["dim"], len(x))
+    fits = all(i == axis or a >= b for i, (a, b) in enumerate(zip(x, index, strict=True)))
+    _need(fits, f"index {list(index)} does not fit into {list(x)} outside dim {axis}")
+    return (x,)
+
+
 def topk(attrs: Attrs, inputs: Shapes) -> Shapes:
     x = list(inputs[0])
     axis = _axis(attrs["dim"], len(x))

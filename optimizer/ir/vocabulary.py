@@ -20,7 +20,7 @@ UNARY = (
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "erf", "erfc", "erfinv", "softsign", "mish",
     "relu6", "hardswish", "hardsigmoid", "hardtanh", "selu", "floor", "ceil", "round", "trunc", "frac", "sign",
     "log1p", "log2", "log10", "expm1", "exp2", "cbrt", "isnan", "isinf", "logical_not", "gtz", "ltz", "eqz", "nez",
-    "bitwise_not", "identity",
+    "bitwise_not", "identity", "asinh", "acosh", "atanh", "isposinf", "isneginf",
 )  # fmt: skip
 """Unary ops without parameters."""
 
@@ -42,7 +42,7 @@ UNARY_PARAMS: dict[str, dict[str, object]] = {
 BINARY = (
     "add", "subtract", "multiply", "divide", "maximum", "minimum", "pow", "eq", "ne", "lt", "gt", "le", "ge",
     "logical_and", "logical_or", "logical_xor", "squared_difference", "atan2", "fmod", "remainder", "prelu",
-    "bitwise_and", "bitwise_or", "bitwise_xor",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "logical_right_shift",
 )  # fmt: skip
 """Binary ops with broadcasting. One input and attribute `scalar` mean a scalar right-hand side."""
 
@@ -211,7 +211,7 @@ def _norm_and_reduction_rows() -> None:
         attrs={"dim": -1, "descending": False},
         dtype=DTypeRule.FIRST_U16,
     )
-    _row("cumsum", CostClass.REDUCE, rule.same, attrs={"dim": -1})
+    _row("cumsum", CostClass.REDUCE, rule.same, attrs={"dim": -1, "reverse_order": False})
 
 
 def _pad_page(attrs: Mapping[str, Any]) -> Page | None:
@@ -257,6 +257,19 @@ def _data_movement_rows() -> None:
         operand_pages=(Page.ROW_MAJOR, Page.ROW_MAJOR),
     )
     _row("gather", move, rule.gather, min_inputs=2, max_inputs=2, attrs={"dim": -1})
+    for name in ("scatter", "scatter_add"):
+        _row(
+            name,
+            move,
+            rule.scatter,
+            min_inputs=3,
+            max_inputs=3,
+            attrs={"dim": REQUIRED},
+            operand_pages=(Page.ROW_MAJOR,),
+            output_page=Page.ROW_MAJOR,
+        )
+    for name in ("tril", "triu"):
+        _row(name, CostClass.ELTWISE, rule.same, attrs={"diagonal": 0})
     _row(
         "to_layout",
         CostClass.LAYOUT,

@@ -2,59 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from types import ModuleType
-from typing import Any
-
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
-
-Array = np.ndarray[Any, Any]
-BOOL, I64, I32, F32 = TensorProto.BOOL, TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT
-KINDS = {
-    np.dtype(bool): BOOL,
-    np.dtype(np.int64): I64,
-    np.dtype(np.int32): I32,
-    np.dtype(np.float32): F32,
-    np.dtype(np.int8): TensorProto.INT8,
-    np.dtype(np.uint8): TensorProto.UINT8,
-}
-RNG = np.random.default_rng(7)
-
-
-@dataclass(frozen=True)
-class Case:
-    """One node. Inputs: a shape for a random f32 input, an array for an input with these elements,
-    `("const", array)` for an initializer, None for an absent one."""
-
-    op: str
-    inputs: tuple[Any, ...]
-    attrs: dict[str, Any] = field(default_factory=dict)
-    outputs: tuple[int, ...] = (F32,)
-    opset: int = 17
-    domain: str = ""
-    positive: bool = False
-    tolerance: float = 2e-5
-    label: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.op}{'-' + self.label if self.label else ''}-{self.opset}"
-
-
-def const(*values: Any, dtype: Any = np.int64) -> tuple[str, Array]:
-    return ("const", np.asarray(values, dtype=dtype))
-
-
-def scalar(value: Any, dtype: Any = np.int64) -> tuple[str, Array]:
-    return ("const", np.asarray(value, dtype=dtype))
-
-
-def weight(*shape: int) -> tuple[str, Array]:
-    return ("const", RNG.standard_normal(shape).astype(np.float32))
-
+from onnx import TensorProto
+from op_case import BOOL, F32, I64, RNG, Case, check, const, scalar, weight
 
 X = (2, 3, 8, 6)
 IDS = RNG.integers(0, 5, (2, 4))
@@ -256,38 +207,5 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_op_keeps_its_meaning(case: Case, witness: ModuleType, make_model: Callable[..., onnx.ModelProto]) -> None:
-    inputs: dict[str, Any] = {}
-    weights: dict[str, Array] = {}
-    feeds: dict[str, Array] = {}
-    names: list[str] = []
-    for index, given in enumerate(case.inputs):
-        name = "" if given is None else f"in{index}"
-        names.append(name)
-        if isinstance(given, tuple) and len(given) == 2 and given[0] == "const":
-            weights[name] = np.asarray(given[1])
-        elif isinstance(given, tuple):
-            data = np.random.default_rng(index).standard_normal(given).astype(np.float32)
-            feeds[name] = np.abs(data) + 0.1 if case.positive else data
-            inputs[name] = given
-        elif given is not None:
-            feeds[name] = np.asarray(given)
-            inputs[name] = (feeds[name].shape, KINDS[feeds[name].dtype])
-    outputs = {f"out{i}": kind for i, kind in enumerate(case.outputs)}
-    node = helper.make_node(case.op, names, list(outputs), name="node", domain=case.domain, **case.attrs)
-    domains = [case.domain] if case.domain else []
-    proto = make_model([node], inputs, outputs, weights, case.opset, domains)
-    if case.domain:  # shapes of foreign ops come from the file
-        _state_shapes(proto, weights, feeds, witness)
-
-    result = witness.compare(proto, inputs=feeds)
-
-    assert result.model.report.unsupported == ()
-    assert result.error <= case.tolerance
-
-
-def _state_shapes(
-    proto: onnx.ModelProto, weights: dict[str, Array], feeds: dict[str, Array], witness: ModuleType
-) -> None:
-    for info, array in zip(proto.graph.output, witness.run_onnx(proto, {}, feeds), strict=True):
-        info.CopyFrom(helper.make_tensor_value_info(info.name, F32, list(array.shape)))
+def test_op_keeps_its_meaning(case: Case) -> None:
+    check(case)

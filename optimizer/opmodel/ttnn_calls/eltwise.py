@@ -108,6 +108,8 @@ CALLS = {
     "ttnn.pow_scalar": _positional("exponent", function="ttnn.pow"),
     "ttnn.elu": _keywords("alpha"),
     "ttnn.celu": _keywords("alpha"),
+    "ttnn.tril": _keywords("diagonal"),
+    "ttnn.triu": _keywords("diagonal"),
     "ttnn.softplus": _keywords("beta", "threshold"),
     "ttnn.clamp": _clamp,
     "ttnn.rsub": _reversed("ttnn.rsub"),

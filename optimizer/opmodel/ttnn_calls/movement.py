@@ -68,6 +68,12 @@ def _gather(site: Site) -> str:
     return call("ttnn.gather", site.operand(0), dim, site.operand(1), memory_config=site.memory)
 
 
+def _scatter(site: Site) -> str:
+    dim = literal(int(site.need("dim")))
+    index, source = site.operand(1), site.operand(2)
+    return call(site.query.op, site.operand(0), dim, index, source, memory_config=site.memory)
+
+
 CALLS = {
     "ttnn.reshape": _reshape,
     "ttnn.permute": _permute,
@@ -81,5 +87,7 @@ CALLS = {
     "ttnn.unsqueeze": _unsqueeze,
     "ttnn.embedding": _embedding,
     "ttnn.gather": _gather,
+    "ttnn.scatter": _scatter,
+    "ttnn.scatter_add": _scatter,
 }
 """Query op -> writer of its call."""

@@ -39,7 +39,9 @@ def _sort(site: Site) -> str:
 
 
 def _cumsum(site: Site) -> str:
-    return call("ttnn.cumsum", site.operand(0), literal(int(site.attr("dim", -1))), memory_config=site.memory)
+    dim = literal(int(site.attr("dim", -1)))
+    backwards = "True" if site.attr("reverse_order", False) else None
+    return call("ttnn.cumsum", site.operand(0), dim, reverse_order=backwards, memory_config=site.memory)
 
 
 CALLS = {
