@@ -73,6 +73,16 @@ class ConvPlan:
         return (ceil_div(self.out_shard[0], TILE), ceil_div(self.out_shard[1], TILE))
 
     @property
+    def alone(self) -> bool:
+        """Whether no activations are sent from core to core (`conv_skip_mcast`)."""
+        return self.kind is not HEIGHT and self.source.channels == 1 and self.target.channels == 1
+
+    @property
+    def worst_index_bytes(self) -> int:
+        """Most bytes that the readers' index tensor may have: one number per output row."""
+        return self.out_tiles[0] * TILE * 2
+
+    @property
     def act_block_h(self) -> int:
         """Rows of an activation block, in tiles; an override that does not divide the shard is lowered."""
         height = self.out_tiles[0]
@@ -126,8 +136,18 @@ def split_reader(plan: ConvPlan) -> bool:
     return read / 2 + max(load, tilize) < max(read + tilize, load)
 
 
-def conv_buffer_bytes(plan: ConvPlan, config_in_dram: bool = False) -> int:
-    """Bytes per core of the convolution's own circular buffers."""
+def reader_rows(plan: ConvPlan) -> tuple[int, int]:
+    """Output rows of an activation block that either reader fetches; (all, 0) when one reader does it all."""
+    second = plan.act_block_h // 2 if split_reader(plan) else 0
+    return ((plan.act_block_h - second) * TILE, second * TILE)
+
+
+def conv_buffer_bytes(plan: ConvPlan, index_bytes: int = 0, alone: bool = False) -> int:
+    """Bytes per core of the convolution's own circular buffers.
+
+    `index_bytes`: the readers' index tensor where it must be fetched from DRAM. `alone`: no core has to send its
+    channels to others, so that the tilized block needs no second buffer; tt-metal's own estimates leave that out.
+    """
     block_h, block_w = plan.act_block_h, plan.act_block_w
     tall, wide = plan.out_tiles
     tile_in = 4096 if plan.dtype_in is DType.F32 else 2048
@@ -147,20 +167,18 @@ def conv_buffer_bytes(plan: ConvPlan, config_in_dram: bool = False) -> int:
         total += tall * wide * partial.tile_bytes
     factor = 2 if plan.act_double else 1
     act, second = act * factor, second * factor
-    overlap = plan.kind is BLOCK and tile_in == tile_out and plan.dtype_out is not DType.BFP8_B
+    overlap = plan.kind is BLOCK and tile_in == tile_out and plan.dtype_out is not DType.BFP8_B and not alone
     if plan.kind is HEIGHT:
         total += (act + second) * tile_in
     else:
-        total += (act + second) * tile_out + (0 if overlap else second * tile_in)
+        total += (0 if alone else (act + second) * tile_out) + (0 if overlap else second * tile_in)
     total += block_h * block_w * tile_out
     total += wide * tile_weights if plan.bias else 0
     if plan.kind is WIDTH:
         total += 2 * block_w * tile_in
     elif plan.kind is BLOCK and not overlap:
         total += act * tile_in
-    if config_in_dram:
-        total += tall * TILE * 2
-    return total + SCRATCH_BYTES
+    return total + index_bytes + SCRATCH_BYTES
 
 
 def _partial_dtype(plan: ConvPlan) -> DType:

@@ -174,15 +174,62 @@ class Window:
     padding: tuple[int, int, int, int]
     dilation: tuple[int, int] = (1, 1)
     ceil: bool = False
+    transposed: bool = False
+    """A transposed convolution: rows and columns of zeros go between the input's, then the stride is 1."""
+    output_padding: tuple[int, int] = (0, 0)
+    """Extra (rows, columns) of a transposed convolution's result."""
 
     @property
     def out_hw(self) -> tuple[int, int]:
         """(height, width) of the result."""
         top, bottom, left, right = self.padding
+        if self.transposed:
+            return (
+                (self.height - 1) * self.stride[0] - top - bottom + self.reach_hw[0] + self.output_padding[0] + 1,
+                (self.width - 1) * self.stride[1] - left - right + self.reach_hw[1] + self.output_padding[1] + 1,
+            )
         return (
             _extent(self.height, top, bottom, self.kernel[0], self.stride[0], self.dilation[0], self.ceil),
             _extent(self.width, left, right, self.kernel[1], self.stride[1], self.dilation[1], self.ceil),
         )
+
+    @property
+    def reach_hw(self) -> tuple[int, int]:
+        """Rows and columns from the first to the last element a window looks at."""
+        return (self.dilation[0] * (self.kernel[0] - 1), self.dilation[1] * (self.kernel[1] - 1))
+
+    @property
+    def step(self) -> tuple[int, int]:
+        """Rows and columns of padded input from one window to the next."""
+        return (1, 1) if self.transposed else self.stride
+
+    @property
+    def spread(self) -> tuple[int, int]:
+        """Distance of neighbouring input elements in the padded input."""
+        return self.stride if self.transposed else (1, 1)
+
+    @property
+    def padded_hw(self) -> tuple[int, int]:
+        """(height, width) of the padded input."""
+        oh, ow = self.out_hw
+        if self.transposed:
+            return (oh + self.reach_hw[0], ow + self.reach_hw[1])
+        top, bottom, left, right = self.padding
+        height, width = self.height + top + bottom, self.width + left + right
+        if self.ceil:
+            height = max(height, (oh - 1) * self.stride[0] + self.reach_hw[0] + 1)
+            width = max(width, (ow - 1) * self.stride[1] + self.reach_hw[1] + 1)
+        return (height, width)
+
+    @property
+    def first_data(self) -> tuple[int, int]:
+        """Padded (row, column) of the first input element."""
+        if not self.transposed:
+            return (self.padding[0], self.padding[2])
+        height, width = self.padded_hw
+        rows = height - ((self.height - 1) * self.stride[0] + 1)
+        columns = width - ((self.width - 1) * self.stride[1] + 1)
+        return (rows // 2, columns // 2)
 
     @property
     def in_nhw(self) -> int:
@@ -212,21 +259,14 @@ def halo_sticks(window: Window, nhw_cores: int, snap: bool = True) -> int:
     total = window.batch * oh * ow
     unit = nhw_cores * TILE if snap else nhw_cores
     shard = round_up(total, unit) // nhw_cores
-    top, bottom, left, right = window.padding
-    extra_h = extra_w = 0
-    if window.ceil:
-        extra_h = max(0, (oh - 1) * window.stride[0] + window.dilation[0] * (window.kernel[0] - 1) + 1 - window.height)
-        extra_h = max(0, extra_h - top - bottom)
-        extra_w = max(0, (ow - 1) * window.stride[1] + window.dilation[1] * (window.kernel[1] - 1) + 1 - window.width)
-        extra_w = max(0, extra_w - left - right)
-    width = window.width + left + right + extra_w
-    image = (window.height + top + bottom + extra_h) * width
-    reach = window.dilation[0] * (window.kernel[0] - 1) * width + window.dilation[1] * (window.kernel[1] - 1)
+    height, width = window.padded_hw
+    image = height * width
+    reach = window.reach_hw[0] * width + window.reach_hw[1]
     largest = 0
     for start in range(0, total, shard):
         end = min(start + shard, total) - 1
-        first = _corner(start, oh, ow, image, width, window.stride)
-        last = _corner(end, oh, ow, image, width, window.stride) + reach
+        first = _corner(start, oh, ow, image, width, window.step)
+        last = _corner(end, oh, ow, image, width, window.step) + reach
         largest = max(largest, last - first + 1)
     return largest
 

@@ -19,6 +19,7 @@ class Trace:
     peak_total: int = 0
     peak_cb: int = 0
     peak_dfb: int = 0
+    peak_scratch: int = 0
     room: int = 0
     """Most bytes that are really in use at once on one core."""
 
@@ -32,16 +33,18 @@ class Trace:
     def free(self, size: int) -> None:
         self.tensors -= size
 
-    def run(self, size: int, dataflow: bool = False, idle: int = 0) -> None:
-        """A program with `size` bytes of circular (or dataflow) buffers runs, `idle` of them on other cores."""
-        self.program = size
+    def run(self, size: int, dataflow: bool = False, idle: int = 0, scratch: int = 0) -> None:
+        """A program with `size` bytes of circular (or dataflow) buffers runs, `idle` of them on other cores;
+        `scratch` bytes come on top."""
+        self.peak_scratch = max(self.peak_scratch, scratch)
+        self.program = size + scratch
         if dataflow:
             self.peak_dfb = max(self.peak_dfb, size)
         else:
             self.peak_cb = max(self.peak_cb, size)
-        self.peak_total = max(self.peak_total, self.tensors + size)
-        self.room = max(self.room, self.tensors + size - idle)
+        self.peak_total = max(self.peak_total, self.tensors + self.program)
+        self.room = max(self.room, self.tensors + self.program - idle)
 
     @property
     def buffers(self) -> int:
-        return self.peak_cb + self.peak_dfb
+        return self.peak_cb + self.peak_dfb + self.peak_scratch

@@ -1,0 +1,177 @@
+"""A convolution from DRAM to DRAM, slice by slice.
+
+Source: tt-metal `op_slicing.cpp` (`determine_slice_config`, `run_sliced_op`) and `conv2d.cpp` (`Conv2dSliceAttr`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import TensorMemoryLayout
+from optimizer.layouts.tiling import TILE, ceil_div, round_up
+from optimizer.opmodel.analytical import parallel
+from optimizer.opmodel.analytical.arena import Arena, Block
+from optimizer.opmodel.analytical.case import Case, Refused, need
+from optimizer.opmodel.analytical.conv_plan import ConvProblem, alignment, auto_kind, estimate, shard_bytes
+from optimizer.opmodel.analytical.conv_run import ConvOutcome, run_in_l1
+from optimizer.opmodel.analytical.parallel import Parallel, Window
+from optimizer.opmodel.analytical.tensors import WIDTH
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Output rows [top, bottom) and columns [left, right), and the window over the input they need."""
+
+    out_hw: tuple[int, int]
+    window: Window
+    whole: bool
+
+
+def cut(p: ConvProblem, box: tuple[int, int, int, int], whole_tiles: bool) -> Slice:
+    """`get_input_slice_and_padding` of output rows [top, bottom) and columns [left, right)."""
+    top, bottom, left, right = box
+    w = p.window
+    oh, ow = w.out_hw
+    rows, above, below = _span(top, bottom, oh, w.height, w, 0)
+    columns, before, after = _span(left, right, ow, w.width, w, 1)
+    whole = rows == w.height and columns == w.width
+    rest = (right - left) % TILE if whole_tiles else 0
+    if rest and not whole:
+        after += (TILE - rest) * w.stride[1]
+    window = replace(w, height=rows, width=columns, padding=(above, below, before, after))
+    return Slice((bottom - top, right - left), window, whole)
+
+
+def _span(first: int, end: int, extent: int, size: int, w: Window, axis: int) -> tuple[int, int, int]:
+    """(input rows, padding before, padding after) of output rows [first, end) along an axis."""
+    before, after = w.padding[2 * axis], w.padding[2 * axis + 1]
+    start = first * w.stride[axis] - before
+    stop = (end - 1) * w.stride[axis] - before + w.reach_hw[axis] + 1
+    low, high = max(0, start), min(size, stop)
+    pads = [max(0, -start), max(0, stop - size)]
+    if first == 0:
+        pads[0], low = before, 0
+    if end == extent:
+        pads[1], high = after, size
+    return high - low, pads[0], pads[1]
+
+
+def _boxes(p: ConvProblem, along_height: bool, count: int, tile: bool) -> Iterator[tuple[int, int, int, int]]:
+    """Output boxes of `count` slices; equal ones in the middle come once."""
+    oh, ow = p.window.out_hw
+    extent = oh if along_height else ow
+    unit = TILE if tile and not along_height else 1
+    least, more = divmod(ceil_div(extent, unit), count)
+    start = 0
+    seen: set[tuple[int, int, int]] = set()
+    axis = 0 if along_height else 1
+    reach, step, size = p.window.reach_hw[axis], p.window.stride[axis], (p.window.height, p.window.width)[axis]
+    for index in range(count):
+        length = unit * (least + (index < more))
+        end = min(extent, start + length)
+        if end <= start:
+            continue
+        low = start * step - p.window.padding[2 * axis]
+        high = (end - 1) * step - p.window.padding[2 * axis] + reach + 1
+        edge = (0 if start == 0 else max(1, 1 - low), 0 if end == extent else 1 + max(0, high - size))
+        if (key := (end - start, *edge)) not in seen:
+            seen.add(key)
+            yield (start, end, 0, ow) if along_height else (0, oh, start, end)
+        start = end
+
+
+def _input_shards(case: Case, p: ConvProblem, piece: Slice) -> tuple[TensorMemoryLayout, Parallel, tuple[int, int]]:
+    """`get_input_memory_config`: where a slice of the input goes."""
+    out_nhw = p.window.batch * piece.out_hw[0] * piece.out_hw[1]
+    asked = p.config.shard_layout
+    inner = replace(p.window, height=piece.window.height, width=piece.window.width)
+    kind = auto_kind(replace(p, window=inner), case.device, out_nhw) if asked is None else TensorMemoryLayout(asked)
+    align = alignment(p, kind, None, sliced=not piece.whole)
+    source = parallel.determine(kind, p.cin, out_nhw, p.cout, align, case.device, p.orientation, True)
+    return kind, source, parallel.input_shard(source, inner.in_nhw, p.cin, align, p.row_major)
+
+
+def _estimate(case: Case, p: ConvProblem, along_height: bool, count: int, tile: bool) -> int:
+    """`compute_L1_usage_for_slice_config`: what tt-metal expects the largest of `count` slices to take."""
+    most = 0
+    for box in _boxes(p, along_height, count, tile):
+        piece = cut(p, box, tile and not along_height)
+        kind, source, shard = _input_shards(case, p, piece)
+        found = estimate(replace(p, window=piece.window), kind, case.device, None, (source, shard))
+        most = max(most, found.halo_input + found.halo, found.total)
+    return most
+
+
+def _max_slices(extent: int, along_height: bool, tile: bool) -> int:
+    return extent if along_height or not tile else ceil_div(extent, TILE)
+
+
+def choose_slices(case: Case, p: ConvProblem, tile: bool) -> tuple[bool, int]:
+    """(along the height, count): the fewest slices that fit; first along the guessed side, then along the other."""
+    w = p.window
+    tall = w.width < 200 or w.height > w.width if tile else w.height > 3 * w.width
+    room = case.device.l1_bank_bytes(case.l1_small_bytes)
+    oh, ow = w.out_hw
+    for along_height in (tall, not tall):
+        for count in range(1, _max_slices(oh if along_height else ow, along_height, tile) + 1):
+            if _estimate(case, p, along_height, count, tile) <= room:
+                return along_height, count
+    raise Refused("DRAM Auto slice could not find valid slice configuration.")
+
+
+def run_slices(case: Case, p: ConvProblem, along_height: bool, count: int, tile: bool, arena: Arena) -> None:
+    """The programs of the slices, each from and to DRAM."""
+    oh, ow = p.window.out_hw
+    limit = _max_slices(oh if along_height else ow, along_height, tile)
+    need(count <= limit, f"Number of slices ({count}) exceeds the maximum allowed ({limit})")
+    p = replace(p, config=replace(p.config, deallocate_activation=True, reallocate_halo_output=True))
+    if count == 1:
+        kind = None if p.config.shard_layout is None else TensorMemoryLayout(p.config.shard_layout)
+        kind = kind or auto_kind(p, case.device)
+        outcome = run_in_l1(case, p, kind, arena, None, tile_result=True)
+        outcome.close(arena)
+        arena.run(0, dataflow=True)
+        arena.free(outcome.block)
+        return
+    for box in _boxes(p, along_height, count, tile):
+        kind = _run_slice(case, p, cut(p, box, tile and not along_height), tile, arena)
+        p = replace(p, config=replace(p.config, shard_layout=kind.value))
+
+
+def _run_slice(case: Case, p: ConvProblem, piece: Slice, tile: bool, arena: Arena) -> TensorMemoryLayout:
+    kind, source, shard = _input_shards(case, p, piece)
+    dtype = DType.F32 if p.dtype_in is DType.F32 else DType.BF16
+    held = arena.allocate(shard_bytes(shard, dtype, True))
+    wide = ceil_div(shard[1], TILE)
+    arena.run(0 if p.row_major else 2 * 4 * wide * dtype.tile_bytes)
+    memory = source.memory(shard)
+    inner = replace(p, window=piece.window, memory=memory, row_major=True, dtype_in=dtype)
+    outcome = run_in_l1(case, inner, kind, arena, held, tile_result=True)
+    outcome.close(arena)
+    block = outcome.block
+    if not tile:
+        block = _untilized(case, p, outcome, arena)
+    arena.run(0)
+    arena.free(block)
+    return kind
+
+
+def _untilized(case: Case, p: ConvProblem, outcome: ConvOutcome, arena: Arena) -> Block:
+    """A slice's result in rows; width shards go through interleaved L1."""
+    block = outcome.block
+    if outcome.target.kind is not WIDTH:
+        rows = arena.allocate(shard_bytes(outcome.shard, p.dtype_out, True))
+        arena.run(0, dataflow=True)
+        arena.free(block)
+        return rows
+    tall, wide = outcome.shard[0] // TILE, ceil_div(p.cout, TILE)
+    tiles = arena.allocate(ceil_div(tall * wide, case.device.num_cores) * p.dtype_out.tile_bytes)
+    arena.run(0, dataflow=True)
+    arena.free(block)
+    stick = round_up(p.cout * p.dtype_out.element_bytes, 16)
+    rows = arena.allocate(ceil_div(outcome.shard[0], case.device.num_cores) * stick)
+    arena.run(4 * wide * p.dtype_out.tile_bytes, dataflow=True)
+    arena.free(tiles)
+    return rows
