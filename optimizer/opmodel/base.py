@@ -145,6 +145,15 @@ class OpModel(Protocol):
         ...
 
 
+@runtime_checkable
+class BatchOpModel(Protocol):
+    """A backend that answers many queries in less time than one by one."""
+
+    def constraints_many(self, queries: Sequence[OpQuery], jobs: int | None = None) -> list[OpConstraints]:
+        """`constraints` of each query, in order; `jobs` processes at once (None: the backend's own default)."""
+        ...
+
+
 @dataclass(frozen=True)
 class StepAnswer:
     """What became of one step of a program. All byte figures are per core."""
@@ -157,6 +166,10 @@ class StepAnswer:
     l1_before_bytes: int = 0
     """L1 held by tensors when the step began, its operands included."""
     l1_after_bytes: int = 0
+    cb_bytes: int = 0
+    """As in `OpConstraints`, of an accepted step."""
+    peak_bytes: int = 0
+    """Peak of buffers and tensors that the step itself made, as in `OpConstraints`."""
 
 
 class ProgramSession(Protocol):

@@ -64,8 +64,10 @@ def answer_text(message: Message) -> str:
 
 def _cores(message: Message) -> int:
     """Cores of the widest program, else of the widest sharded result, else one (a view)."""
-    programs = [cores for _, buffers in message["programs"] for _, _, cores, _ in buffers]
-    shards = [(x1 - x0 + 1) * (y1 - y0 + 1) for out in message["outputs"] for x0, y0, x1, y1 in out.get("grid", ())]
+    programs: list[int] = [cores for _, buffers in message["programs"] for _, _, cores, _ in buffers]
+    shards: list[int] = [
+        (x1 - x0 + 1) * (y1 - y0 + 1) for out in message["outputs"] for x0, y0, x1, y1 in out.get("grid", ())
+    ]
     return max([1, *programs, *([] if programs else shards)])
 
 

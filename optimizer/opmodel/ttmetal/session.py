@@ -39,7 +39,14 @@ class TTMetalSession:
             return StepAnswer(False, kind, error, l1_before_bytes=before, l1_after_bytes=before)
         self._accepted.append(code)
         specs = tuple(tensor_from(record) for name in results for record in answer["outputs"][name])
-        return StepAnswer(True, results=specs, l1_before_bytes=before, l1_after_bytes=after)
+        return StepAnswer(
+            True,
+            results=specs,
+            l1_before_bytes=before,
+            l1_after_bytes=after,
+            cb_bytes=answer["peak_cb"],
+            peak_bytes=answer["peak_total"],
+        )
 
     def close(self) -> None:
         """End the child."""

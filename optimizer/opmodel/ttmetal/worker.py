@@ -17,7 +17,10 @@ Requests, each answered by one message with the same `id`:
 * `begin`, `step`, `end`: a program statement by statement in one L1, see `Session`.
 """
 
+from __future__ import annotations
+
 import gc
+import importlib.machinery
 import importlib.metadata
 import json
 import os
@@ -27,6 +30,14 @@ import struct
 import sys
 import time
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from types import CodeType, ModuleType
+from typing import Any
+
+Message = dict[str, Any]
+Nodes = list[dict[str, Any]]
+"""A graph capture as tt-metal returns it."""
 
 TRACED_PROGRAMS = 12
 TRACED_BUFFERS = 32
@@ -48,7 +59,7 @@ class BadRequestError(Exception):
 
 
 # -- what tt-metal says --------------------------------------------------------------------------------------
-def classify(message):
+def classify(message: str) -> str:
     """The kind of a rejection, from tt-metal's text."""
     if "Out of Memory" in message:
         if "L1_SMALL buffer" in message:
@@ -61,7 +72,7 @@ def classify(message):
     return "validation"
 
 
-def explain(error):
+def explain(error: BaseException) -> Message:
     """A rejection as `{kind, error, cond, where}`: the first line of the message, without running counters."""
     text = str(error).strip() or type(error).__name__
     found = _FAILED.search(text)
@@ -78,19 +89,21 @@ def explain(error):
     return {"kind": classify(text), "error": first, "cond": condition, "where": where}
 
 
-def cores_of(ranges):
+def cores_of(ranges: str) -> int:
     """Cores in tt-metal's text of a set of rectangles: `{[0-0 - 7-0]}`."""
     return sum((int(c) - int(a) + 1) * (int(d) - int(b) + 1) for a, b, c, d in _RANGE.findall(ranges))
 
 
-def backed(params):
+def backed(params: dict[str, Any]) -> bool:
     """Whether a buffer lies in a tensor's memory, and so takes none of its own."""
     return params.get("globally_allocated", params.get("borrows_memory", "0")) in ("1", "true", True, 1)
 
 
-def programs_of(nodes):
+def programs_of(nodes: Nodes) -> list[Any]:
     """Device programs of a capture in order: `[name, [[kind, bytes per core, cores, tensor backed 0/1], ...]]`."""
-    programs, buffers, calls = [], [], []
+    programs: list[Any] = []
+    buffers: list[Any] = []
+    calls: list[str] = []
     for node in nodes:
         kind, params = node["node_type"], node["params"]
         if kind in _BUFFERS:
@@ -111,7 +124,7 @@ def programs_of(nodes):
     return [[name, found[:TRACED_BUFFERS]] for name, found in programs[:TRACED_PROGRAMS]]
 
 
-def recounted(nodes):
+def recounted(nodes: Nodes) -> dict[str, int]:
     """`{peak_l1, peak_total}` of a NO_DISPATCH capture in which the op frees an input.
 
     tt-metal then subtracts what it has not added, and its counters wrap around. Buffers made inside such a
@@ -136,7 +149,7 @@ def recounted(nodes):
 class Board:
     """One open device and what is needed to talk about its tensors."""
 
-    def __init__(self, ttnn, device, l1_small, source):
+    def __init__(self, ttnn: Any, device: Any, l1_small: int, source: str) -> None:
         self.ttnn = ttnn
         self.device = device
         self.l1_small = l1_small
@@ -160,7 +173,7 @@ class Board:
         self.normal = ttnn.graph.RunMode.NORMAL
         self.no_dispatch = ttnn.graph.RunMode.NO_DISPATCH
 
-    def hello(self):
+    def hello(self) -> Message:
         ttnn, info = self.ttnn, self.ttnn._ttnn.reports.get_device_info(self.device)
         dram = ttnn.get_memory_view(self.device, ttnn.BufferType.DRAM)
         grid = self.device.compute_with_storage_grid_size()
@@ -179,7 +192,7 @@ class Board:
         }
 
     # -- tensors ---------------------------------------------------------------------------------------------
-    def memory_config(self, record):
+    def memory_config(self, record: Message) -> Any:
         ttnn = self.ttnn
         layout, buffer = self.memory_layouts[record["memory_layout"]], self.buffers[record["buffer"]]
         if not record.get("shard_shape"):
@@ -189,7 +202,7 @@ class Board:
         spec = ttnn.ShardSpec(ttnn.CoreRangeSet(ranges), record["shard_shape"], orientation)
         return ttnn.MemoryConfig(layout, buffer, spec)
 
-    def tensor(self, record):
+    def tensor(self, record: Message) -> Any:
         """An input as a row describes it; on the device without values."""
         ttnn = self.ttnn
         dtype, layout = self.dtypes[record["dtype"]], self.layouts[record["layout"]]
@@ -198,15 +211,15 @@ class Board:
         memory = self.memory_config(record)
         return ttnn.allocate_tensor_on_device(ttnn.Shape(record["shape"]), dtype, layout, self.device, memory)
 
-    def is_tensor(self, value):
-        return isinstance(value, self.ttnn.Tensor)
+    def is_tensor(self, value: Any) -> bool:
+        return bool(isinstance(value, self.ttnn.Tensor))
 
-    def on_device(self, tensor):
-        return tensor.storage_type() == self.ttnn.StorageType.DEVICE
+    def on_device(self, tensor: Any) -> bool:
+        return bool(tensor.storage_type() == self.ttnn.StorageType.DEVICE)
 
-    def record(self, tensor):
+    def record(self, tensor: Any) -> Message:
         """A tensor as rows describe it: shape, padded shape, dtype, page layout and place."""
-        found = {
+        found: Message = {
             "shape": list(tensor.shape),
             "padded": list(tensor.padded_shape),
             "dtype": self.dtype_names[str(tensor.dtype)],
@@ -224,7 +237,7 @@ class Board:
             found["orientation"] = "row" if spec.orientation == self.orientations["row"] else "col"
         return found
 
-    def tensors_in(self, value):
+    def tensors_in(self, value: Any) -> list[Any]:
         """Tensors of a call's result, in order: a tensor, or lists of tensors and of other things."""
         if self.is_tensor(value):
             return [value]
@@ -233,15 +246,15 @@ class Board:
         return []
 
     # -- L1 --------------------------------------------------------------------------------------------------
-    def l1_in_use(self):
+    def l1_in_use(self) -> int:
         """Bytes per bank that tensors hold."""
-        return self.ttnn.get_memory_view(self.device, self.ttnn.BufferType.L1).total_bytes_allocated_per_bank
+        return int(self.ttnn.get_memory_view(self.device, self.ttnn.BufferType.L1).total_bytes_allocated_per_bank)
 
-    def free_everything(self):
+    def free_everything(self) -> None:
         """Also what an op that failed half-way has left behind."""
         self.ttnn._ttnn.device.deallocate_buffers(self.device)
 
-    def usage(self, nodes):
+    def usage(self, nodes: Nodes) -> Message:
         """`{peak_cb, peak_l1, peak_total}` of a capture; bytes per core."""
         found = self.ttnn.graph.extract_resource_usage_per_core(nodes)
         bound = 1 << 63
@@ -254,11 +267,12 @@ class Board:
             return {**peaks, **recounted(nodes), "peak_underflow": True}
         return peaks
 
-    def captured(self, mode, run):
+    def captured(self, mode: Any, run: Callable[[], Any]) -> tuple[Any, Nodes, BaseException | None]:
         """`(result, nodes, error)` of `run()` under a graph capture; exactly one of result and error counts."""
         graph = self.ttnn._ttnn.graph  # its Python wrapper records arguments as well, for which it needs torch
         graph.begin_graph_capture(mode)
-        result = problem = None
+        result: Any = None
+        problem: BaseException | None = None
         try:
             result = run()
         except Exception as error:  # noqa: BLE001 - whatever tt-metal throws is the answer
@@ -266,7 +280,7 @@ class Board:
         return result, graph.end_graph_capture(), problem
 
 
-def own_mistake(error):
+def own_mistake(error: BaseException) -> bool:
     """Whether an exception comes from our text itself: a name that does not exist, in the outermost frame."""
     inner = error.__traceback__
     while inner is not None and inner.tb_next is not None:
@@ -279,11 +293,11 @@ def own_mistake(error):
 class Queries:
     """Answers `query`: every question starts and ends with an empty L1."""
 
-    def __init__(self, board):
+    def __init__(self, board: Board) -> None:
         self.board = board
-        self._compiled = OrderedDict()
+        self._compiled: OrderedDict[str, CodeType] = OrderedDict()
 
-    def answer(self, request):
+    def answer(self, request: Message) -> Message:
         code = self._code(request["call"])
         mode = request.get("mode", "normal")
         if mode not in ("normal", "no_dispatch"):
@@ -297,7 +311,7 @@ class Queries:
             nodes = other if measured["valid"] else nodes
         return {**answer, "outputs": outputs, **board.usage(nodes), "programs": programs_of(nodes)}
 
-    def _code(self, text):
+    def _code(self, text: str) -> CodeType:
         found = self._compiled.get(text)
         if found is None:
             try:
@@ -309,10 +323,10 @@ class Queries:
                 self._compiled.popitem(last=False)
         return found
 
-    def _run(self, mode, code, request):
+    def _run(self, mode: Any, code: CodeType, request: Message) -> tuple[Message, list[Message], Nodes]:
         """One capture with inputs of its own, as ops may free or overwrite them: (answer, outputs, nodes)."""
         board = self.board
-        names = {"ttnn": board.ttnn, "device": board.device}
+        names: dict[str, Any] = {"ttnn": board.ttnn, "device": board.device}
         try:
             try:
                 for index, record in enumerate(request["inputs"]):
@@ -336,17 +350,17 @@ class Queries:
 class Session:
     """A program run statement by statement, everything it holds staying in L1 as on a device.
 
-    `step` runs its statements twice (unless `measure` is false): first under NO_DISPATCH on stand-ins of the tensors they name (which take
-    no memory), as only that capture reports dataflow buffers, then for real. So a step should hold nothing but
-    assignments of calls, and deallocations.
+    `step` runs its statements twice, unless `measure` is false: first under NO_DISPATCH on stand-ins of the
+    tensors they name (which take no memory), as only that capture reports dataflow buffers, then for real. So a
+    step should hold nothing but assignments of calls, and deallocations.
     """
 
-    def __init__(self, board, source):
+    def __init__(self, board: Board, source: str) -> None:
         self.board = board
-        self.names = {"__name__": "ttopt_program", "ttnn": board.ttnn, "device": board.device}
+        self.names: dict[str, Any] = {"__name__": "ttopt_program", "ttnn": board.ttnn, "device": board.device}
         exec(compile(source, "<program>", "exec"), self.names)
 
-    def step(self, code, results, measure):
+    def step(self, code: str, results: list[str], measure: bool) -> Message:
         board = self.board
         try:
             compiled = compile(code, "<call>", "exec")
@@ -370,7 +384,7 @@ class Session:
             raise BadRequestError(f"{code}: gives no {', '.join(missing)}")
         return {**answer, "outputs": {name: self._outputs(self.names[name]) for name in results}}
 
-    def _outputs(self, value):
+    def _outputs(self, value: Any) -> list[Message]:
         found = []
         for tensor in self.board.tensors_in(value):
             record = self.board.record(tensor)
@@ -379,13 +393,13 @@ class Session:
             found.append(record)
         return found
 
-    def _measured(self, compiled):
+    def _measured(self, compiled: CodeType) -> Message | None:
         """Byte figures of the statements on stand-ins, or None when NO_DISPATCH cannot run them."""
         board = self.board
         names = dict(self.names)
         asked = [name for name in compiled.co_names if name in names]
         for name in asked:
-            made, _, problem = board.captured(board.no_dispatch, lambda name=name: self._stand_in(names[name]))
+            made, _, problem = board.captured(board.no_dispatch, partial(self._stand_in, names[name]))
             if problem is not None:
                 return None
             names[name] = made
@@ -394,7 +408,7 @@ class Session:
             return None
         return {**board.usage(nodes), "programs": programs_of(nodes), "measured": "no_dispatch"}
 
-    def _stand_in(self, value):
+    def _stand_in(self, value: Any) -> Any:
         """A tensor like this one that takes no memory; other things as they are."""
         board, ttnn = self.board, self.board.ttnn
         if isinstance(value, list | tuple) and board.tensors_in(value):
@@ -403,7 +417,7 @@ class Session:
             return value
         return ttnn.allocate_tensor_on_device(value.spec, board.device)
 
-    def end(self):
+    def end(self) -> None:
         self.names.clear()
         gc.collect()
         self.board.free_everything()
@@ -413,12 +427,12 @@ class Session:
 class Service:
     """Requests in, answers out, one at a time and in order."""
 
-    def __init__(self, board):
+    def __init__(self, board: Board) -> None:
         self.board = board
         self.queries = Queries(board)
-        self.session = None
+        self.session: Session | None = None
 
-    def answer(self, request):
+    def answer(self, request: Message) -> Message:
         kind = request.get("kind")
         if kind == "query":
             if self.session is not None:
@@ -438,7 +452,7 @@ class Service:
             return {"l1_after": self.board.l1_in_use()}
         raise BadRequestError(f"unknown request {kind!r}")
 
-    def _begin(self, source):
+    def _begin(self, source: str) -> Message:
         if self.session is not None:
             raise BadRequestError("a program session is open; end it first")
         try:
@@ -452,11 +466,11 @@ class Service:
 class Pipe:
     """Length-prefixed JSON over two file descriptors."""
 
-    def __init__(self, source, target):
+    def __init__(self, source: int, target: int) -> None:
         self.source = os.fdopen(source, "rb", buffering=1 << 16)
         self.target = os.fdopen(target, "wb", buffering=1 << 16)
 
-    def receive(self):
+    def receive(self) -> Message | None:
         """The next request; None once the parent has gone."""
         head = self.source.read(4)
         if len(head) < 4:
@@ -465,24 +479,23 @@ class Pipe:
         body = self.source.read(length)
         return json.loads(body) if len(body) == length else None
 
-    def send(self, message):
+    def send(self, message: Message) -> None:
         body = json.dumps(message, separators=(",", ":")).encode()
         self.target.write(struct.pack(">I", len(body)) + body)
         self.target.flush()
 
 
-def environment():
+def environment() -> ModuleType:
     """The module beside this file, loaded by its path."""
-    import importlib.util
-
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "environment.py")
-    spec = importlib.util.spec_from_file_location("ttopt_environment", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    name, path = "ttopt_environment", os.path.join(os.path.dirname(os.path.abspath(__file__)), "environment.py")
+    loader = importlib.machinery.SourceFileLoader(name, path)
+    module = ModuleType(name)
+    module.__file__ = path
+    loader.exec_module(module)
     return module
 
 
-def open_board(name, l1_small, source):
+def open_board(name: str, l1_small: int, source: str) -> Board:
     """Set the surroundings up, import ttnn and open the device."""
     if source == "mock":
         root = environment().prepare_mock(name, importlib.metadata.version("ttnn"))
@@ -494,7 +507,7 @@ def open_board(name, l1_small, source):
     return Board(ttnn, device, l1_small, source)
 
 
-def serve(pipe, service):
+def serve(pipe: Pipe, service: Service) -> None:
     while True:
         request = pipe.receive()
         if request is None:
@@ -510,7 +523,7 @@ def serve(pipe, service):
         pipe.send({"id": request.get("id"), "ms": round((time.perf_counter() - start) * 1e3, 3), **answer})
 
 
-def main():
+def main() -> None:
     source_fd, target_fd, board, l1_small, source = sys.argv[1:]
     if sys.path and os.path.abspath(sys.path[0] or ".") == os.path.dirname(os.path.abspath(__file__)):
         del sys.path[0]
