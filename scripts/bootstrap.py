@@ -128,9 +128,8 @@ def install(uv, venv, extras, dev):
     """Install the project with exact versions."""
     names = ",".join(extras)
     target = "%s[%s]" % (ROOT, names) if names else ROOT
-    pins = "constraints-ttmetal.txt" if "ttmetal" in extras else "constraints.txt"
     command = [uv, "pip", "install", "--quiet", "--python", os.path.join(venv, "bin", "python")]
-    command += ["--constraints", os.path.join(ROOT, pins), "--editable", target]
+    command += ["--constraints", os.path.join(ROOT, "constraints.txt"), "--editable", target]
     if dev:
         command += ["--group", os.path.join(ROOT, "pyproject.toml") + ":dev"]
     say("installing the project into %s" % os.path.relpath(venv))
