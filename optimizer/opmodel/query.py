@@ -8,10 +8,12 @@ from typing import Any
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, OptionError, TtoptError
 from optimizer.opmodel import registry
-from optimizer.opmodel.base import OpModel
+from optimizer.opmodel.base import BatchOpModel, OpConstraints, OpModel, OpQuery
 from optimizer.opmodel.rows import answer_to_row, query_from_row
 
 DEFAULT_BOARD = "n150"
+BATCH_ROWS = 512
+"""Rows read ahead for backends that answer batches."""
 L1_SMALL_BYTES = 32768
 """What rows that do not say assume: the tables were recorded so."""
 
@@ -31,18 +33,60 @@ class _Backends:
         return made
 
 
-def query_rows(rows: Iterable[Mapping[str, Any]], opmodel: str = "analytical") -> Iterator[dict[str, Any]]:
+def query_rows(
+    rows: Iterable[Mapping[str, Any]], opmodel: str = "analytical", jobs: int | None = None
+) -> Iterator[dict[str, Any]]:
     """The contract's answer per row: `{id, valid, kind, error, out_mem, peak_cb, peak_l1, peak_total}`.
 
     What a row records of tt-metal's answer is not read. A row that cannot be read raises FormatError naming
-    its number and id.
+    its number and id, after the answers to the rows before it. Backends that answer batches are asked so, by
+    `jobs` processes at once (None: the backend's default).
     """
     backends = _Backends(opmodel)
-    for number, row in enumerate(rows, start=1):
-        place = _place(row, number)
-        model = _of_row(backends, row, place)
-        query = query_from_row(row, place)
-        yield answer_to_row(row.get("id", number), model.constraints(query))
+    for batch, problem in _batches(rows, backends):
+        yield from _answered(batch, jobs)
+        if problem is not None:
+            raise problem
+
+
+_Asked = tuple[Any, OpModel, OpQuery]
+"""Row id, backend, question."""
+
+
+def _batches(
+    rows: Iterable[Mapping[str, Any]], backends: _Backends
+) -> Iterator[tuple[list[_Asked], TtoptError | None]]:
+    """Rows as questions, some at a time; with what ended the reading, if it was an error."""
+    batch: list[_Asked] = []
+    try:
+        for number, row in enumerate(rows, start=1):
+            place = _place(row, number)
+            model = _of_row(backends, row, place)
+            batch.append((row.get("id", number), model, query_from_row(row, place)))
+            if len(batch) >= (BATCH_ROWS if isinstance(model, BatchOpModel) else 1):
+                yield batch, None
+                batch = []
+    except TtoptError as error:
+        yield batch, error
+        return
+    yield batch, None
+
+
+def _answered(batch: list[_Asked], jobs: int | None) -> Iterator[dict[str, Any]]:
+    """Answers in the order of the questions, which may go to several backends."""
+    answers: list[OpConstraints | None] = [None] * len(batch)
+    for model in {id(model): model for _, model, _ in batch}.values():
+        mine = [index for index, (_, other, _) in enumerate(batch) if other is model]
+        queries = [batch[index][2] for index in mine]
+        if isinstance(model, BatchOpModel):
+            found = model.constraints_many(queries, jobs)
+        else:
+            found = [model.constraints(query) for query in queries]
+        for index, answer in zip(mine, found, strict=True):
+            answers[index] = answer
+    for (row_id, _, _), given in zip(batch, answers, strict=True):
+        assert given is not None
+        yield answer_to_row(row_id, given)
 
 
 def _place(row: Mapping[str, Any], number: int) -> str:

@@ -96,7 +96,7 @@ def _new_solver(max_deterministic_time: float) -> cp_model.CpSolver:
     return solver
 
 
-def _status_of(solver: cp_model.CpSolver, code: cp_model.CpSolverStatus) -> SolveStatus:
+def _status_of(solver: cp_model.CpSolver, code: int) -> SolveStatus:
     from ortools.sat.python import cp_model
 
     known = {
@@ -221,7 +221,8 @@ def _break_ties(
         for op, variables in enumerate(model.configs)
         for _, config in sorted(problem.tie_key(op, config) for config in variables)
     ]
-    model.model.add_decision_strategy(order, cp_model.CHOOSE_FIRST, cp_model.SELECT_MAX_VALUE)
+    first, largest = cp_model.CHOOSE_FIRST, cp_model.SELECT_MAX_VALUE
+    model.model.add_decision_strategy(order, first, largest)  # type: ignore[arg-type]  # protobuf's stubs
     solver = _new_solver(max_deterministic_time)
     solver.parameters.search_branching = cp_model.FIXED_SEARCH
     solver.parameters.cp_model_presolve = False
