@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -96,7 +96,7 @@ def _new_solver(max_deterministic_time: float) -> cp_model.CpSolver:
     return solver
 
 
-def _status_of(solver: cp_model.CpSolver, code: int) -> SolveStatus:
+def _status_of(solver: cp_model.CpSolver, code: Any) -> SolveStatus:
     from ortools.sat.python import cp_model
 
     known = {
