@@ -213,7 +213,8 @@ def _stays_row_major(case: Case, chosen: GroupNormArguments, work: _Block, page:
 def _interleaved_buffers(x: TensorSpec, work: _Block, groups: int, fused: bool, untilize: bool, scales: Scales) -> int:
     """Seven part-sized buffers (nine with row-major output), scalers, masks, partial and global statistics.
 
-    Row-major output of groups that touch more tiles than they fill goes out one row of tiles at a time (measured on mock devices).
+    Row-major output of groups that touch more tiles than they fill goes out one row of tiles at a time
+    (measured on mock devices).
     """
     tile = x.dtype.tile_bytes
     straddling = work.span > ceil_div(x.shape[-1] // groups, TILE)
