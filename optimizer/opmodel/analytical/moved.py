@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from optimizer.opmodel.analytical.case import Case, Usage
+from optimizer.opmodel.analytical.device_run.reshaping import reshape as reshape_tensor
 from optimizer.opmodel.analytical.device_run.session import Held, Session
 from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
+from optimizer.opmodel.analytical.device_run.transposing import permute as permute_tensor
+from optimizer.opmodel.analytical.device_run.transposing import transpose as transpose_tensor
 
 
 def finished(session: Session, *outputs: Held) -> Usage:
@@ -23,3 +26,31 @@ def slice_(case: Case) -> Usage:
     begins = tuple(b + s if b < 0 else b for b, s in zip(begins, shape, strict=True))
     ends = tuple(e + s if e < 0 else e for e, s in zip(ends, shape, strict=True))
     return finished(session, slice_tensor(session, session.inputs[0], Range(begins, ends, steps), case.output))
+
+
+def reshape(case: Case) -> Usage:
+    session = Session(case)
+    shape = tuple(int(v) for v in case.attrs["shape"])
+    return finished(session, reshape_tensor(session, session.inputs[0], shape, case.output))
+
+
+def unsqueeze(case: Case) -> Usage:
+    session = Session(case)
+    x = session.inputs[0]
+    shape = list(x.shape)
+    shape.insert(int(case.attrs["dim"]) % (len(shape) + 1), 1)
+    return finished(session, reshape_tensor(session, x, tuple(shape)))
+
+
+def permute(case: Case) -> Usage:
+    session = Session(case)
+    rank = len(case.x.shape)
+    dims = tuple(int(d) % rank for d in case.attrs["dims"])
+    return finished(session, permute_tensor(session, session.inputs[0], dims, case.output))
+
+
+def transpose(case: Case) -> Usage:
+    session = Session(case)
+    rank = len(case.x.shape)
+    a, b = (int(case.attrs[k]) % rank for k in ("dim0", "dim1"))
+    return finished(session, transpose_tensor(session, session.inputs[0], a, b, case.output))

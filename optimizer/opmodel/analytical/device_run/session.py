@@ -140,16 +140,15 @@ class Session:
     def _allocate(self, size: int) -> Buffer:
         taken = round_up(max(size, 1), self.step)
         top = self.bank
-        for index, (low, high) in enumerate(self._blocks):
+        for low, high in self._blocks:
             if top - high >= taken:
                 break
             top = low
-        else:
-            index = len(self._blocks)
-            if top < taken:
-                text = f"Out of Memory: Not enough space to allocate {size} B L1 buffer per bank of {self.bank} B"
-                refuse(text, Rejection.OOM_L1)
-        self._blocks.insert(index, (top - taken, top))
+        if top < taken:
+            text = f"Out of Memory: Not enough space to allocate {size} B L1 buffer per bank of {self.bank} B"
+            refuse(text, Rejection.OOM_L1)
+        self._blocks.append((top - taken, top))
+        self._blocks.sort(reverse=True)
         self.tensors += size
         self.peak_tensors = max(self.peak_tensors, self.tensors)
         self.peak_total = max(self.peak_total, self.tensors + self.program)

@@ -124,9 +124,9 @@ def _part_rows(session: Session, memory: MemoryConfig, dtype: DType) -> bool:
 
 
 def _staged(session: Session, held: Held, wanted: Range, target: MemoryConfig) -> bool:
-    if target.is_sharded and target.shard_spec is None:
-        if not held.is_sharded or held.memory.memory_layout is not target.memory_layout:
-            return True
+    seeded = held.is_sharded and held.memory.memory_layout is target.memory_layout
+    if target.is_sharded and target.shard_spec is None and not seeded:
+        return True
     if held.is_tile:
         return False
     part_width = bool(held.shape[-1] % TILE)

@@ -16,6 +16,8 @@ from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WID
 
 MOST_COPIED = 65536 * 4
 """Bytes of a row-major page that the copy kernel passes at once."""
+MOST_ENTRIES = 65535
+"""Pages of a dataflow buffer: the hardware counts them in 16 bits."""
 BAD_ACCESS = "bad optional access: a sharded memory config needs shards here"
 
 
@@ -41,6 +43,23 @@ def copy(session: Session, held: Held, memory: MemoryConfig) -> Held:
         session.run(dfb=2 * held.dtype.tile_bytes)
     else:
         _copy_rows(session, held, out)
+    return out
+
+
+def clone(session: Session, held: Held, memory: MemoryConfig) -> Held:
+    """`ttnn.clone`: interleaved to interleaved, or within identical shards."""
+    if held.is_sharded and memory.is_sharded:
+        need(held.memory.memory_layout is memory.memory_layout, "Clone: input and output must have the same layout")
+        need(memory.shard_spec is not None, "Clone: output memory config must have shard spec when sharded")
+        need(memory.shard_spec == held.spec, "Clone: input and output shard specs must be identical")
+    mixed = held.is_sharded is not memory.is_sharded
+    need(not mixed, "Clone: mixed sharded/interleaved layout not currently supported.")
+    out = session.like(held, memory)
+    unit = held.dtype.tile_bytes
+    if not held.is_tile:
+        unit = (held.spec.shape[1] if held.is_sharded else held.shape[-1]) * held.dtype.element_bytes
+    ranges = held.spec.core_ranges if held.is_sharded else None
+    session.run(dfb=2 * round_up(unit, alignment(session.device, held.memory)), ranges=ranges)
     return out
 
 
@@ -78,6 +97,10 @@ def _i2s_problem(session: Session, held: Held, memory: MemoryConfig) -> str | No
     return None
 
 
+def _countable(units: int) -> None:
+    need(units <= MOST_ENTRIES, f"DFB: capacity {units} exceeds the maximum {MOST_ENTRIES}; reduce num_entries.")
+
+
 def _i2s_scratch(session: Session, unit: int) -> int:
     step = session.device.dram_alignment_bytes
     return 4 * round_up(unit + step, step)
@@ -112,7 +135,8 @@ def interleaved_to_sharded(session: Session, held: Held, memory: MemoryConfig) -
     problem = _i2s_problem(session, held, memory)
     need(problem is None, problem or "")
     out = session.like(held, memory)
-    unit = _shard_units(held, memory)[1]
+    units, unit = _shard_units(held, memory)
+    _countable(units)
     scratch = 0 if held.is_tile else _i2s_scratch(session, unit)
     session.run(dfb=_i2s_in_dram(session, held, memory), scratch=scratch)
     return out
@@ -134,6 +158,7 @@ def sharded_to_interleaved(session: Session, held: Held, memory: MemoryConfig) -
     problem = _s2i_problem(session, held, memory)
     need(problem is None, problem or "")
     out = session.make(held.shape, held.dtype, held.page, memory, held.padded if held.is_tile else None)
+    _countable(_shard_units(held, held.memory)[0])
     session.run()
     return out
 
@@ -214,9 +239,9 @@ def _between_shards(session: Session, held: Held, memory: MemoryConfig) -> Held 
         and held.memory.memory_layout is not memory.memory_layout
         and held.spec.shape[1] != memory.shard_spec.shape[1]
     )
-    if not detour and _reshard_problem(session, held, memory) is None:
-        if _reshard_scratch(session, held, memory) < session.device.cb_limit_bytes:
-            return reshard(session, held, memory)
+    fits = _reshard_scratch(session, held, memory) < session.device.cb_limit_bytes
+    if not detour and fits and _reshard_problem(session, held, memory) is None:
+        return reshard(session, held, memory)
     if _s2i_problem(session, held, DRAM_MEMORY) is not None:
         return None
     between = sharded_to_interleaved(session, held, DRAM_MEMORY)

@@ -32,10 +32,10 @@ def ncores(cores: int, blocks: int) -> int:
 @lru_cache(maxsize=4096)
 def _square(least: int, width: int, height: int, cores: int) -> int:
     """Side of the smallest square block of at least `least` tiles that leaves fewer blocks than cores."""
-    side = isqrt(least)
-    if side * side == least and ceil_div(width, side) * ceil_div(height, side) < cores:
-        return side
-    for side in range(side + 1, width * height + 1):
+    root = isqrt(least)
+    if root * root == least and ceil_div(width, root) * ceil_div(height, root) < cores:
+        return root
+    for side in range(root + 1, width * height + 1):
         if ceil_div(width, side) * ceil_div(height, side) < cores:
             return side
     return 1
