@@ -28,6 +28,37 @@ from optimizer.opmodel.base import OpConstraints, OpCost, OpModel, OpQuery, Reje
 _COPY = "ttnn.to_memory_config"
 
 
+def fuses_activation(config: OpConfig | None) -> bool:
+    """Whether a program config applies the activation, so that the op itself must not."""
+    return getattr(config, "fused_activation", None) is not None
+
+
+def query_attributes(op: Op, fused: bool) -> tuple[tuple[str, Attr], ...]:
+    """All attributes, defaults included; an activation that the program config fuses is not the op's too."""
+    full = opdef(op.op).full_attrs(op)
+    if fused:
+        full["activation"] = None
+    return tuple(sorted(full.items()))
+
+
+def op_query(
+    graph: Graph,
+    op: Op,
+    operands: Sequence[TensorLayout],
+    config: OpConfig | None,
+    request: MemoryConfig | None,
+    attrs: tuple[tuple[str, Attr], ...] | None = None,
+) -> OpQuery:
+    """The question of an op with these operand layouts; `attrs` where `query_attributes` is known already."""
+    values = graph.values
+    inputs = tuple(
+        TensorSpec(values[v].shape, values[v].dtype, layout) for v, layout in zip(op.inputs, operands, strict=True)
+    )
+    if attrs is None:
+        attrs = query_attributes(op, fuses_activation(config))
+    return OpQuery(op.op, inputs, attrs, config, request)
+
+
 class OpPricer:
     """Asks one OpModel about the ops of one graph. Implements `layouts.acceptance.OpAcceptance`."""
 
@@ -66,12 +97,8 @@ class OpPricer:
         self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
     ) -> OpQuery:
         """The OpModel question for an op with these operand layouts."""
-        attrs = self._attributes(op, fused=getattr(config, "fused_activation", None) is not None)
-        values = self.graph.values
-        inputs = tuple(
-            TensorSpec(values[v].shape, values[v].dtype, layout) for v, layout in zip(op.inputs, operands, strict=True)
-        )
-        return OpQuery(op.op, inputs, attrs, config, request)
+        attrs = self._attributes(op, fused=fuses_activation(config))
+        return op_query(self.graph, op, operands, config, request, attrs)
 
     def signature(self, op: Op) -> Hashable:
         """Equal for ops of which every OpModel question is the same: kind, attributes, operands."""
@@ -84,10 +111,7 @@ class OpPricer:
         """All attributes, defaults included; an activation that the program config fuses is not the op's too."""
         key = (op.id, fused)
         if key not in self._attrs:
-            full = opdef(op.op).full_attrs(op)
-            if fused:
-                full["activation"] = None
-            self._attrs[key] = tuple(sorted(full.items()))
+            self._attrs[key] = query_attributes(op, fused)
         return self._attrs[key]
 
     def constraints(
