@@ -50,7 +50,7 @@ _FAMILIES: dict[str, Family] = {
     "ttnn.concat": movement.concat,
     "ttnn.slice": moved.slice_,
     "ttnn.split": movement.split,
-    "ttnn.pad": movement.pad,
+    "ttnn.pad": moved.pad,
     "ttnn.repeat": movement.repeat,
     "ttnn.repeat_interleave": movement.repeat_interleave,
     "ttnn.embedding": embedding.embedding,

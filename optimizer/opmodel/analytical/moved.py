@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from optimizer.opmodel.analytical.case import Case, Usage
+from optimizer.opmodel.analytical.device_run.padding import pad as pad_tensor
 from optimizer.opmodel.analytical.device_run.reshaping import reshape as reshape_tensor
 from optimizer.opmodel.analytical.device_run.session import Held, Session
 from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
@@ -54,3 +55,9 @@ def transpose(case: Case) -> Usage:
     rank = len(case.x.shape)
     a, b = (int(case.attrs[k]) % rank for k in ("dim0", "dim1"))
     return finished(session, transpose_tensor(session, session.inputs[0], a, b, case.output))
+
+
+def pad(case: Case) -> Usage:
+    session = Session(case)
+    padding = tuple((int(a), int(b)) for a, b in case.attrs["padding"])
+    return finished(session, pad_tensor(session, session.inputs[0], padding, case.output))

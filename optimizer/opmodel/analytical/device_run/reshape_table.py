@@ -63,7 +63,8 @@ def _spread(items: Array, most: int) -> Array:
     """All of them, or `most` evenly spread ones with both ends."""
     if len(items) <= most:
         return items
-    return items[np.unique(np.linspace(0, len(items) - 1, most).astype(np.int64))]
+    kept: Array = items[np.unique(np.linspace(0, len(items) - 1, most).astype(np.int64))]
+    return kept
 
 
 def _slots(before: Shape3, wide: int, starts: Array, heights: Array, widths: Array) -> Array:
@@ -85,7 +86,7 @@ def _slots(before: Shape3, wide: int, starts: Array, heights: Array, widths: Arr
     owner = pages >> 40
     most = np.zeros(count, dtype=np.int64)
     np.maximum.at(most, owner, pieces)
-    total: Array = most * np.bincount(owner, minlength=count)
+    total: Array = most * np.bincount(owner, minlength=count).astype(np.int64)
     return total
 
 

@@ -230,6 +230,8 @@ def view(held: Held, shape: Shape, padded: Shape | None = None) -> Held:
             spec.shape[1] == held.padded[-1],
             "Changing the last dimension of a sharded tensor is not supported unless the shard width matches it",
         )
+        pages = held.is_tile or held.volume % padded[-1] == 0
+        need(pages, f"page size of {padded[-1]} elements must divide the buffer's {held.volume}")
         wider = ShardSpec(spec.grid_yx, (spec.shape[0], padded[-1]), spec.core_ranges, spec.orientation)
         memory = MemoryConfig(memory.memory_layout, memory.buffer_type, wider)
     return Held(shape, padded, held.dtype, held.page, memory, held.buffer)

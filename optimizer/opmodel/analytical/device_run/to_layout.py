@@ -5,6 +5,7 @@ from __future__ import annotations
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout
 from optimizer.opmodel.analytical.case import need
+from optimizer.opmodel.analytical.device_run.padding import pad
 from optimizer.opmodel.analytical.device_run.session import Held, Session, view
 from optimizer.opmodel.analytical.device_run.shards import tile_aligned
 from optimizer.opmodel.analytical.device_run.tilize import tilize, tilize_with_padding
@@ -29,5 +30,7 @@ def to_layout(
         whole = not tensor.is_sharded or tile_aligned(tensor.spec)
         need(whole, "Sharded tensor must have shard shape that is a multiple of TILE_SIZE!")
         return tilize(session, tensor, memory, dtype)
-    need(tensor.memory.memory_layout is not HEIGHT, "row-major height shards of part tiles are padded first")
+    if tensor.memory.memory_layout is HEIGHT:  # padded first: height shards are tilized where they are
+        whole = tuple((0, b - a) for a, b in zip(tensor.shape, tile_padded(tensor.shape), strict=True))
+        return view(tilize(session, pad(session, tensor, whole), memory, dtype), held.shape)
     return tilize_with_padding(session, tensor, memory, dtype)
