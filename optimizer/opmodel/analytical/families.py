@@ -8,6 +8,7 @@ from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, UNARY_PARAMS, opd
 from optimizer.opmodel.analytical import (
     attention,
     batch_norm,
+    binary,
     conv,
     eltwise,
     embedding,
@@ -20,14 +21,15 @@ from optimizer.opmodel.analytical import (
     norm,
     pool,
     reduction,
+    sdpa,
     softmax,
 )
 from optimizer.opmodel.analytical.case import Family
 
 _FAMILIES: dict[str, Family] = {
     **{f"ttnn.{n}": eltwise.unary for n in (*UNARY, *UNARY_PARAMS)},
-    **{f"ttnn.{n}": eltwise.binary for n in BINARY},
-    **{f"ttnn.{n}": eltwise.ternary for n in ("where", "addcmul", "addcdiv", "lerp", "mac")},
+    **{f"ttnn.{n}": binary.binary for n in BINARY},
+    **{f"ttnn.{n}": binary.ternary for n in ("where", "addcmul", "addcdiv", "lerp", "mac")},
     "ttnn.typecast": eltwise.typecast,
     "ttnn.clone": eltwise.clone,
     "ttnn.matmul": matmul.matmul,
@@ -64,8 +66,8 @@ _FAMILIES: dict[str, Family] = {
     "ttnn.interleaved_to_sharded": memory.interleaved_to_sharded,
     "ttnn.sharded_to_interleaved": memory.sharded_to_interleaved,
     "ttnn.reshard": memory.reshard,
-    "ttnn.scaled_dot_product_attention": attention.sdpa,
-    "ttnn.scaled_dot_product_attention_decode": attention.sdpa_decode,
+    "ttnn.scaled_dot_product_attention": sdpa.sdpa,
+    "ttnn.scaled_dot_product_attention_decode": sdpa.sdpa_decode,
     "ttnn.split_query_key_value_and_split_heads": attention.split_heads,
     "ttnn.nlp_create_qkv_heads": attention.split_heads,
     "ttnn.concatenate_heads": attention.concatenate_heads,
