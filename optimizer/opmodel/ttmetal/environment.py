@@ -62,13 +62,13 @@ def cache_folder() -> Path:
     Where neither can be written (no HOME, a read-only one), a folder of this user's own in the temporary
     directory; one that belongs to somebody else is an EnvironmentProblem, never used.
     """
-    base = os.environ.get("XDG_CACHE_HOME") or ""
-    home = os.environ.get("HOME") or ""
-    wanted = [Path(base)] if os.path.isabs(base) else [Path(home) / ".cache"] if os.path.isabs(home) else []
-    for folder in wanted:
-        if _writable(folder / "ttopt"):
-            return folder / "ttopt"
-    return _temporary_folder()
+    base, home = os.environ.get("XDG_CACHE_HOME") or "", os.environ.get("HOME") or ""
+    folder = None
+    if os.path.isabs(base):
+        folder = Path(base) / "ttopt"
+    elif os.path.isabs(home) and os.path.isdir(home):  # a home that is not there is not made
+        folder = Path(home) / ".cache" / "ttopt"
+    return folder if folder is not None and _writable(folder) else _temporary_folder()
 
 
 def _writable(folder: Path) -> bool:
@@ -127,6 +127,7 @@ def _variables(overlay: Path, kernels: Path, root: Path, cluster: Path) -> dict[
         "TT_METAL_CACHE": str(kernels),
         "TT_METAL_MOCK_CLUSTER_DESC_PATH": str(cluster),
         "TT_METAL_LOGS_PATH": str(root),  # else a folder `generated` appears where the user is
+        "HOME": str(root),  # tt-metal dies without one, and has nothing to look for in the user's
         "TT_METAL_INSPECTOR": "0",
         "TT_METAL_INSPECTOR_RPC": "0",
         "TT_METAL_DISABLE_BACKTRACE": "1",

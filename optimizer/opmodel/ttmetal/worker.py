@@ -10,10 +10,10 @@ Requests, each answered by one message with the same `id`:
 
 * `query`: does the call run on an otherwise empty L1? `inputs` are tensor records (the row schema in
   docs/formats.md), `call` is one Python expression over `ttnn`, `device` and `x0`, `x1`, ... The verdict is that of
-  a NORMAL capture (validation, program build and the real allocator), the byte figures of an accepted call
-  those of a NO_DISPATCH capture, as only that one reports dataflow buffers; where NO_DISPATCH cannot run the
-  call (pools of L1 tensors: its buffers all have address 0) they are the NORMAL one's. `mode: no_dispatch`
-  asks the second capture alone.
+  a normal run (validation, program build and the real allocator), the byte figures of an accepted call those of
+  a NO_DISPATCH graph capture, as only that one reports dataflow buffers; where NO_DISPATCH cannot run the call
+  (pools of L1 tensors: its buffers all have address 0) they are a NORMAL capture's. `mode: no_dispatch` asks for
+  that capture alone.
 * `begin`, `step`, `end`: a program statement by statement in one L1, see `Session`.
 """
 
@@ -270,14 +270,15 @@ class Board:
     def captured(self, mode: Any, run: Callable[[], Any]) -> tuple[Any, Nodes, BaseException | None]:
         """`(result, nodes, error)` of `run()` under a graph capture; exactly one of result and error counts."""
         graph = self.ttnn._ttnn.graph  # its Python wrapper records arguments as well, for which it needs torch
-        graph.begin_graph_capture(mode)
+        if mode is not None:
+            graph.begin_graph_capture(mode)
         result: Any = None
         problem: BaseException | None = None
         try:
             result = run()
         except Exception as error:  # noqa: BLE001 - whatever tt-metal throws is the answer
             problem = error
-        return result, graph.end_graph_capture(), problem
+        return result, [] if mode is None else graph.end_graph_capture(), problem
 
 
 def own_mistake(error: BaseException) -> bool:
@@ -298,18 +299,22 @@ class Queries:
         self._compiled: OrderedDict[str, CodeType] = OrderedDict()
 
     def answer(self, request: Message) -> Message:
-        code = self._code(request["call"])
-        mode = request.get("mode", "normal")
+        board, code, mode = self.board, self._code(request["call"]), request.get("mode", "normal")
         if mode not in ("normal", "no_dispatch"):
             raise BadRequestError(f"unknown mode {mode!r}")
-        board = self.board
-        answer, outputs, nodes = self._run(board.normal if mode == "normal" else board.no_dispatch, code, request)
+        if mode == "no_dispatch":
+            answer, outputs, nodes = self._run(board.no_dispatch, code, request)
+            return {**answer, **self._figures(outputs, nodes)} if answer["valid"] else answer
+        answer, outputs, _ = self._run(None, code, request)
         if not answer["valid"]:
             return answer
-        if mode == "normal":
-            measured, _, other = self._run(board.no_dispatch, code, request)
-            nodes = other if measured["valid"] else nodes
-        return {**answer, "outputs": outputs, **board.usage(nodes), "programs": programs_of(nodes)}
+        measured, _, nodes = self._run(board.no_dispatch, code, request)
+        if not measured["valid"]:
+            _, _, nodes = self._run(board.normal, code, request)
+        return {**answer, **self._figures(outputs, nodes)}
+
+    def _figures(self, outputs: list[Message], nodes: Nodes) -> Message:
+        return {"outputs": outputs, **self.board.usage(nodes), "programs": programs_of(nodes)}
 
     def _code(self, text: str) -> CodeType:
         found = self._compiled.get(text)
@@ -324,7 +329,10 @@ class Queries:
         return found
 
     def _run(self, mode: Any, code: CodeType, request: Message) -> tuple[Message, list[Message], Nodes]:
-        """One capture with inputs of its own, as ops may free or overwrite them: (answer, outputs, nodes)."""
+        """One run with inputs of its own, as ops may free or overwrite them: (answer, outputs, nodes).
+
+        Without a mode nothing is captured: a NORMAL run, in less time.
+        """
         board = self.board
         names: dict[str, Any] = {"ttnn": board.ttnn, "device": board.device}
         try:
@@ -459,7 +467,7 @@ class Service:
             self.session = Session(self.board, source)
         except Exception as error:  # noqa: BLE001 - a program that cannot be loaded is an answer
             self.board.free_everything()
-            return {"valid": False, "stage": "source", **explain(error), "error": f"{type(error).__name__}: {error}"}
+            return {"valid": False, "error": f"{type(error).__name__}: {explain(error)['error']}"}
         return {"valid": True, "l1_after": self.board.l1_in_use()}
 
 
@@ -532,7 +540,7 @@ def main() -> None:
     try:
         opened = open_board(board, int(l1_small), source)
     except Exception as error:  # noqa: BLE001 - reported to the parent as the reason
-        pipe.send({"id": "start", "failed": f"{type(error).__name__}: {error}"})
+        pipe.send({"id": "start", "failed": f"{type(error).__name__}: {explain(error)['error']}"})
         os._exit(1)
     pipe.send({"id": "start", **opened.hello()})
     serve(pipe, Service(opened))
