@@ -50,6 +50,11 @@ class Arena:
         self._live = [b for b in self._live if b is not block]
         self.trace.free(block.size)
 
+    def drop(self, block: Block) -> None:
+        """Frees a tensor unless that was done before."""
+        if any(b is block for b in self._live):
+            self.free(block)
+
     def move(self, block: Block) -> Block:
         """`ttnn.move`: freed and allocated anew, higher up where there is room."""
         self.free(block)

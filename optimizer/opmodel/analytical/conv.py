@@ -99,7 +99,8 @@ def _fold(p: ConvProblem) -> ConvProblem:
     need(asked != WIDTH.value, "folded weights do not fit a width sharded convolution")
     sy, sx = w.stride
     small = Window(w.batch, height // sy, width // sx, (1, 1), (1, 1), (0, 0, 0, 0))
-    return replace(p, window=small, cin=p.cin * sy * sx, matmul=True, folded=True, row_major=True)
+    dtype = DType.BF16 if p.dtype_in.is_block_float else p.dtype_in
+    return replace(p, window=small, cin=p.cin * sy * sx, matmul=True, folded=True, row_major=True, dtype_in=dtype)
 
 
 def _start(case: Case, p: ConvProblem) -> Arena:
@@ -177,6 +178,8 @@ def _interleaved_matmul(case: Case, p: ConvProblem, shape: tuple[int, ...]) -> U
     query = OpQuery("ttnn.linear", tuple(inputs), tuple(attrs.items()), None, None, p.dtype_out)
     linear = matmul(Case(query, case.device, attrs, case.l1_small_bytes))
     arena.run(linear.cb if linear.peak is None else linear.peak, dataflow=True)
+    if linear.peak is not None:  # bias or activation came in a program of its own
+        arena.run(4 * p.dtype_out.tile_bytes, dataflow=True)
     out = TensorSpec(shape, p.dtype_out, TensorLayout(TILED, DRAM_MEMORY))
     if case.output is not None and case.output != DRAM_MEMORY:
         out = _moved(case, arena, out, case.output)

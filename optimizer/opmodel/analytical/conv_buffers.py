@@ -62,6 +62,8 @@ class ConvPlan:
     dtype_out: DType
     dtype_weights: DType
     arch: str
+    weight_rows: int = -1
+    """Rows of the weight matrix, in tiles, where tt-metal only guesses them; -1: as the weights are prepared."""
 
     @property
     def kind(self) -> TensorMemoryLayout:
@@ -164,7 +166,7 @@ def conv_buffer_bytes(plan: ConvPlan, index_bytes: int = 0, alone: bool = False)
     total = weights * tile_weights
     partial = _partial_dtype(plan)
     if plan.untilize or partial is not plan.dtype_out:
-        total += tall * wide * partial.tile_bytes
+        total += block_h * wide * partial.tile_bytes
     factor = 2 if plan.act_double else 1
     act, second = act * factor, second * factor
     overlap = plan.kind is BLOCK and tile_in == tile_out and plan.dtype_out is not DType.BFP8_B and not alone
@@ -184,7 +186,11 @@ def conv_buffer_bytes(plan: ConvPlan, index_bytes: int = 0, alone: bool = False)
 def _partial_dtype(plan: ConvPlan) -> DType:
     """Element type of partial sums (`determine_packer_l1_acc`)."""
     steps = plan.kernel[0] if plan.kind is HEIGHT else 1
-    if plan.kind is BLOCK:
+    if plan.weight_rows >= 0:
+        steps = plan.weight_rows // plan.act_block_w
+        if plan.kind is BLOCK:
+            steps *= ceil_div(plan.out_channels, TILE) // plan.out_tiles[1]
+    elif plan.kind is BLOCK:
         steps = (1 if plan.full_inner_dim else plan.kernel[0]) * plan.source.channels * plan.target.channels
     elif plan.kind is WIDTH:
         steps = plan.source.cores * plan.act_block_w_div

@@ -115,6 +115,7 @@ def plan_of(
     out_nhw: int,
     device: DeviceSpec,
     tile_result: bool = False,
+    weight_rows: int = -1,
 ) -> ConvPlan:
     """The blocking of a convolution from `source` to `target` shards; `tile_result` overrules the output layout."""
     out_shard = parallel.output_shard(target, out_nhw, p.cout)
@@ -140,6 +141,7 @@ def plan_of(
         dtype_out=p.dtype_out,
         dtype_weights=p.dtype_weights,
         arch=device.arch,
+        weight_rows=weight_rows,
     )
 
 
@@ -172,7 +174,9 @@ def estimate(
     else:
         source, shard = given
     target = parallel.determine_output(source, p.cout, device, p.matmul)
-    plan = plan_of(p, source, target, round_up(p.cin, source.channels * align), rows, device)
+    guess = round_up(p.cin, align) * p.window.kernel[0] * p.window.kernel[1] // TILE
+    channels = round_up(p.cin, source.channels * align)
+    plan = plan_of(p, source, target, channels, rows, device, weight_rows=guess)
     tall, wide = plan.out_tiles
     halo = parallel.halo_sticks(p.window, source.nhw) * shard[1] * p.stick_element
     total = conv_buffer_bytes(plan, plan.worst_index_bytes if p.config_in_dram else 0)

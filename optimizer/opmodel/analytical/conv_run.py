@@ -72,6 +72,8 @@ def run_in_l1(
 ) -> ConvOutcome:
     """`conv2d_L1`: everything up to the result where the convolution leaves it; `given`: the input's L1 block."""
     held = _Input(given, False)
+    if given is not None and not p.folded:
+        flatten(case, p, arena, held)
     keeps = keeps_shards(p)
     row_major = p.row_major
     if keeps:
@@ -114,6 +116,26 @@ def _spread(case: Case, p: ConvProblem, source: Parallel, shard: tuple[int, int]
     return row_major
 
 
+def flatten(case: Case, p: ConvProblem, arena: Arena, held: _Input) -> None:
+    """[N, H, W, C] tiles whose rows of pixels are padded are copied to [1, 1, N*H*W, C] (`reshape`)."""
+    x = case.x
+    if p.row_major or p.memory.is_sharded or x.shape[1] == 1 or p.window.width % TILE == 0:
+        return
+    flat = TensorSpec((1, 1, p.window.in_nhw, p.cin), x.dtype, x.layout)
+    if not x.dtype.is_block_float:
+        held.block, held.own = arena.allocate(case.l1(flat)), True
+        arena.run(4096, dataflow=True, scratch=2048)
+        return
+    wide = arena.allocate(case.l1(TensorSpec(x.shape, DType.BF16, x.layout)))
+    arena.run(6272, dataflow=True)
+    narrow = arena.allocate(case.l1(TensorSpec(flat.shape, DType.BF16, x.layout)))
+    arena.run(4096, dataflow=True, scratch=2048)
+    held.block, held.own = arena.allocate(case.l1(flat)), True
+    arena.run(6272, dataflow=True)
+    arena.free(narrow)
+    arena.free(wide)
+
+
 def _tilize_first(case: Case, p: ConvProblem, arena: Arena, held: _Input) -> None:
     """A row-major input of a matmul is tilized where it is (DRAM or L1) before it is sharded."""
     if held.block is None:
@@ -152,8 +174,8 @@ def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int]
     first, second = reader_rows(plan)
     index = reader_index_bytes(p.window, plan.source.nhw, first, second)
     worst = plan.worst_index_bytes
+    need(index <= worst, f"Reader indices buffer page size {index} exceeds worst-case CB size {worst}")
     if p.config_in_dram:
-        need(index <= worst, f"Reader indices buffer page size {index} exceeds worst-case CB size {worst}")
         arena.run(conv_buffer_bytes(plan, index, alone=plan.alone))
     else:
         arena.allocate_small(round_up(index, ALIGNMENT))
@@ -194,8 +216,15 @@ def _matmul(
     """A 1x1 convolution: tilize if needed, then a matmul in the convolution's blocking."""
     drop = p.config.deallocate_activation
     if row_major:
-        tiled = arena.allocate(shard_bytes(shard, p.dtype_in, False))
+        size = shard_bytes(shard, p.dtype_in, False)
+        padded = None
+        if not held.own and (p.window.in_nhw % TILE or p.cin % TILE):
+            padded = arena.allocate(size)  # shards are padded before they are tilized
+            arena.run(shard[1] * p.dtype_in.element_bytes, dataflow=True)
+        tiled = arena.allocate(size)
         arena.run(0, dataflow=True)
+        if padded is not None:
+            arena.free(padded)
         if held.block is not None and (held.own or drop):
             arena.free(held.block)
         held.block, held.own = tiled, True

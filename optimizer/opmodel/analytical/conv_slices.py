@@ -29,19 +29,20 @@ class Slice:
     whole: bool
 
 
-def cut(p: ConvProblem, box: tuple[int, int, int, int], whole_tiles: bool) -> Slice:
-    """`get_input_slice_and_padding` of output rows [top, bottom) and columns [left, right)."""
+def cut(p: ConvProblem, box: tuple[int, int, int, int], tile: bool) -> Slice | None:
+    """`get_input_slice_and_padding` of output rows [top, bottom) and columns [left, right); None: padding only."""
     top, bottom, left, right = box
     w = p.window
     oh, ow = w.out_hw
     rows, above, below = _span(top, bottom, oh, w.height, w, 0)
     columns, before, after = _span(left, right, ow, w.width, w, 1)
+    if rows <= 0 or columns <= 0:
+        return None
     whole = rows == w.height and columns == w.width
-    rest = (right - left) % TILE if whole_tiles else 0
-    if rest and not whole:
-        after += (TILE - rest) * w.stride[1]
-    window = replace(w, height=rows, width=columns, padding=(above, below, before, after))
-    return Slice((bottom - top, right - left), window, whole)
+    rest = (right - left) % TILE if tile else 0
+    more = TILE - rest if rest and not whole else 0  # slices are written in whole tiles
+    window = replace(w, height=rows, width=columns, padding=(above, below, before, after + more * w.stride[1]))
+    return Slice((bottom - top, right - left + more), window, whole)
 
 
 def _span(first: int, end: int, extent: int, size: int, w: Window, axis: int) -> tuple[int, int, int]:
@@ -97,7 +98,9 @@ def _estimate(case: Case, p: ConvProblem, along_height: bool, count: int, tile: 
     """`compute_L1_usage_for_slice_config`: what tt-metal expects the largest of `count` slices to take."""
     most = 0
     for box in _boxes(p, along_height, count, tile):
-        piece = cut(p, box, tile and not along_height)
+        piece = cut(p, box, tile)
+        if piece is None:
+            continue
         kind, source, shard = _input_shards(case, p, piece)
         found = estimate(replace(p, window=piece.window), kind, case.device, None, (source, shard))
         most = max(most, found.halo_input + found.halo, found.total)
@@ -136,7 +139,10 @@ def run_slices(case: Case, p: ConvProblem, along_height: bool, count: int, tile:
         arena.free(outcome.block)
         return
     for box in _boxes(p, along_height, count, tile):
-        kind = _run_slice(case, p, cut(p, box, tile and not along_height), tile, arena)
+        piece = cut(p, box, tile)
+        if piece is None:
+            continue
+        kind = _run_slice(case, p, piece, tile, arena)
         p = replace(p, config=replace(p.config, shard_layout=kind.value))
 
 
@@ -144,8 +150,7 @@ def _run_slice(case: Case, p: ConvProblem, piece: Slice, tile: bool, arena: Aren
     kind, source, shard = _input_shards(case, p, piece)
     dtype = DType.F32 if p.dtype_in is DType.F32 else DType.BF16
     held = arena.allocate(shard_bytes(shard, dtype, True))
-    wide = ceil_div(shard[1], TILE)
-    arena.run(0 if p.row_major else 2 * 4 * wide * dtype.tile_bytes)
+    arena.run(_slice_buffers(case, p, source, shard[1], dtype))
     memory = source.memory(shard)
     inner = replace(p, window=piece.window, memory=memory, row_major=True, dtype_in=dtype)
     outcome = run_in_l1(case, inner, kind, arena, held, tile_result=True)
@@ -155,7 +160,28 @@ def _run_slice(case: Case, p: ConvProblem, piece: Slice, tile: bool, arena: Aren
         block = _untilized(case, p, outcome, arena)
     arena.run(0)
     arena.free(block)
+    arena.drop(held)
     return kind
+
+
+def _slice_buffers(case: Case, p: ConvProblem, source: Parallel, width: int, dtype: DType) -> int:
+    """Buffers of the program that cuts a slice out of DRAM (`padded_slice`; measured on mock devices)."""
+    stick = width * p.stick_element
+    padding = stick if width * source.channels > p.cin else 0
+    if not p.row_major:
+        wide = _tiles_spanned(width, p.cin)
+        return 4 * wide * (p.dtype_in.tile_bytes + dtype.tile_bytes) + stick
+    step = case.device.dram_alignment_bytes
+    row = p.cin * p.stick_element
+    if row % step == 0 and (source.channels == 1 or stick % step == 0):
+        return padding
+    return padding + 2 * (round_up(row, step) + step)
+
+
+def _tiles_spanned(width: int, channels: int) -> int:
+    """Most tiles that a shard of `width` channels touches; it may start inside a tile."""
+    starts = range(0, channels, width)
+    return max(ceil_div(min(start + width, channels), TILE) - start // TILE for start in starts)
 
 
 def _untilized(case: Case, p: ConvProblem, outcome: ConvOutcome, arena: Arena) -> Block:
@@ -172,6 +198,6 @@ def _untilized(case: Case, p: ConvProblem, outcome: ConvOutcome, arena: Arena) -
     arena.free(block)
     stick = round_up(p.cout * p.dtype_out.element_bytes, 16)
     rows = arena.allocate(ceil_div(outcome.shard[0], case.device.num_cores) * stick)
-    arena.run(4 * wide * p.dtype_out.tile_bytes, dataflow=True)
+    arena.run(4 * wide * p.dtype_out.tile_bytes)
     arena.free(tiles)
     return rows
