@@ -1,53 +1,117 @@
-"""Elementwise ops: unary, binary (BinaryNg), ternary, typecast, clone, rotary embedding's neighbours.
+"""Element-wise ops of one operand: unary, typecast, clone; what the ops of several operands share.
 
-Acceptance: any operand layout to any output layout; without a requested layout the output follows operand 0
-(a sharded second operand when operand 0 is interleaved). Buffers: two tiles per operand and result, none when
-operands and result share one shard spec (they are then the tensors themselves).
+Acceptance: any operand layout to any output layout; without a requested layout the output follows the operand.
+Buffers: two tiles per operand and result, none where operand and result are the buffers ("native" shards).
+Sources: tt-metal 0.81 `eltwise/unary`, `copy/typecast`, `data_movement/clone`, and answers of mock devices.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from optimizer.errors import ShapeError
 from optimizer.ir.dtype import DType
-from optimizer.ir.opdef import DTypeRule
-from optimizer.ir.shape_rules import broadcast
-from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.memory_config import MemoryConfig
-from optimizer.layouts.tiling import physical_shape
+from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, ShardSpec
+from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
-from optimizer.opmodel.analytical.derive import scaled_memory, whole_grid_spec
-from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, ROWS
+from optimizer.opmodel.analytical.derive import flat_spec, scaled_memory, whole_grid_spec
+from optimizer.opmodel.analytical.tensors import ROWS, WIDTH, row_bytes
 from optimizer.opmodel.base import TensorSpec
 
 
-def page_bytes(case: Case, tensor: TensorSpec) -> int:
-    """Bytes of the unit an elementwise kernel moves: a tile, or 32x32 elements of a row-major tensor."""
-    return tensor.dtype.tile_bytes
+def is_uneven(tensor: TensorSpec) -> bool:
+    """Whether the last shards of a sharded tensor are partly empty (`is_uneven`); False when interleaved."""
+    spec = tensor.layout.shard_spec
+    if spec is None:
+        return False
+    height, width = spec.shape
+    padded = padded_shape(tensor.shape, tensor.layout.page_layout)
+    columns = padded[-1] if tensor.layout.is_tile else round_up(padded[-1], width)
+    return prod(padded[:-1]) % height != 0 or columns % width != 0
+
+
+def same_cores(a: ShardSpec | None, b: ShardSpec | None) -> bool:
+    return a is not None and b is not None and a.core_ranges == b.core_ranges
+
+
+def whole_tiles(tensor: TensorSpec) -> bool:
+    """Whether a shard holds a whole number of tiles' elements: row-major ones may not."""
+    spec = tensor.layout.shard_spec
+    return spec is not None and spec.shape[0] * spec.shape[1] % (TILE * TILE) == 0
 
 
 def complete(case: Case, memory: MemoryConfig, shape: tuple[int, ...], source: TensorSpec) -> MemoryConfig:
     """A requested sharded config without spec: the source's spec if it is sharded, else the whole grid."""
     if not memory.is_sharded or memory.shard_spec is not None:
         return memory
-    spec = source.layout.shard_spec
-    if spec is None:
-        rows, columns = physical_shape(shape, source.layout.page_layout)
+    given = source.layout.shard_spec
+    if given is None:
+        rows, columns = prod(padded_shape(shape, source.layout.page_layout)[:-1]), shape[-1]
+        if source.layout.is_tile:
+            columns = round_up(columns, TILE)
         spec = whole_grid_spec(memory.memory_layout, rows, columns, source.layout.is_tile, case.device)
     else:
-        spec = scaled_memory(source, shape).shard_spec
+        found = scaled_memory(source, shape).shard_spec
+        assert found is not None
+        least = (max(found.shape[0], TILE), max(found.shape[1], TILE))
+        spec = ShardSpec(found.grid_yx, least, found.core_ranges, found.orientation)
     return MemoryConfig(memory.memory_layout, memory.buffer_type, spec)
 
 
-def unary(case: Case) -> Usage:
+# -- unary -----------------------------------------------------------------------------------------------
+def _unary_memory(case: Case, x: TensorSpec, memory: MemoryConfig) -> MemoryConfig:
+    """As `complete`, but row-major width shards are cut at aligned divisors of the row, or at tiles."""
+    plain = x.layout.is_tile or x.layout.is_sharded or memory.memory_layout is not WIDTH
+    if plain or memory.shard_spec is not None:
+        return complete(case, memory, x.shape, x)
+    unit, columns = max(1, case.device.l1_alignment_bytes // x.dtype.element_bytes), x.shape[-1]
+    least = ceil_div(columns, case.device.num_cores)
+    cuts = (w for w in range(round_up(least, unit), columns + 1, unit) if columns % w == 0)
+    width = next(cuts, round_up(least, TILE))
+    spec = flat_spec(WIDTH, ceil_div(columns, width), (prod(x.shape[:-1]), width), case.device)
+    return MemoryConfig(memory.memory_layout, memory.buffer_type, spec)
+
+
+def unary_output(case: Case, memory: MemoryConfig | None, dtype: DType) -> TensorSpec:
     x = case.x
-    memory = complete(case, case.follow(), x.shape, x)
-    out = case.result(x.shape, case.dtype(), memory, x.layout.page_layout)
-    cores = case.device.num_cores
-    if memory.is_sharded and memory == x.layout.memory and x.layout.is_l1:
-        return Usage((out,), cb=0, cores=cores)
-    return Usage((out,), cb=2 * x.dtype.tile_bytes + 2 * out.dtype.tile_bytes, cores=cores)
+    memory = _unary_memory(case, x, x.layout.memory if memory is None else memory)
+    out = case.result(x.shape, dtype, memory, x.layout.page_layout)
+    if out.layout.is_sharded and x.layout.is_sharded:
+        need(len(x.shape) > 1 or x.layout.is_tile, "Rank must be at least 2")
+    return out
+
+
+def unary_buffers(case: Case, x: TensorSpec, out: TensorSpec) -> int:
+    """Dataflow buffers of a unary program."""
+    spec = x.layout.shard_spec
+    native = x.layout.is_l1 and x.layout.memory == out.layout.memory and whole_tiles(x) and not is_uneven(x)
+    if not native:
+        return 2 * x.dtype.tile_bytes + 2 * out.dtype.tile_bytes
+    assert spec is not None
+    need(_kernel_runs(case, spec), "Kernel 'reader' is setting runtime_arg_values for a node it does not run on")
+    return 0
+
+
+def _kernel_runs(case: Case, spec: ShardSpec) -> bool:
+    """Arguments go to as many cores of the shard grid as the chip has, in order: they must be the chip's cores."""
+    rows, columns = case.device.grid_yx
+    if all(x1 < columns and y1 < rows for _, _, x1, y1 in spec.core_ranges):
+        return True
+    x0, _, x1, _ = spec.core_ranges[0]
+    return spec.orientation is ShardOrientation.ROW_MAJOR and (x0, x1) == (0, columns - 1)
+
+
+def unary(case: Case) -> Usage:
+    out = unary_output(case, case.output, case.dtype())
+    return Usage((out,), cb=unary_buffers(case, case.x, out), cores=case.device.num_cores)
+
+
+# -- typecast and clone ----------------------------------------------------------------------------------
+def typecast_buffers(x: TensorSpec, out: TensorSpec) -> int:
+    """Dataflow buffers of a typecast; shards of tiles that keep their size are converted where they lie."""
+    shards = x.layout.is_sharded and x.layout.is_l1 and x.layout.is_tile and x.layout == out.layout
+    if shards and x.dtype.tile_bytes == out.dtype.tile_bytes:
+        return 0
+    return 2 * x.dtype.tile_bytes + 2 * out.dtype.tile_bytes
 
 
 def typecast(case: Case) -> Usage:
@@ -57,115 +121,38 @@ def typecast(case: Case) -> Usage:
     if memory.is_sharded or x.layout.is_sharded:
         same = memory.memory_layout is x.layout.memory_layout
         need(same, "Unary operation requires Input and Output memory layout to match")
-        if memory.shard_spec is None:
-            memory = x.layout.memory
+        need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
     name = case.attrs.get("dtype") or case.query.output_dtype or x.dtype
     dtype = DType(str(name))
     if x.layout.page_layout is ROWS:
         need(not dtype.is_block_float, "block formats need tile layout")
+        if x.layout.shard_spec is not None:
+            page = x.layout.shard_spec.shape[1] * x.dtype.element_bytes
+            aligned = page % case.device.l1_alignment_bytes == 0
+            need(aligned, f"Typecast operation requires sharded input tensor page size ({page} bytes) to be aligned")
     out = case.result(x.shape, dtype, memory, x.layout.page_layout)
-    if memory.is_sharded and memory == x.layout.memory:
-        return Usage((out,), cb=0, cores=x.layout.num_shard_cores)
-    return Usage((out,), cb=2 * x.dtype.tile_bytes + 2 * dtype.tile_bytes, cores=case.device.num_cores)
-
-
-def _broadcast_shape(case: Case) -> tuple[int, ...]:
-    try:
-        return broadcast(*(t.shape for t in case.inputs))
-    except ShapeError as error:
-        refuse(f"Invalid subtile broadcast type: {error.message}")
-
-
-_ONE_TYPE = frozenset({"ttnn.maximum", "ttnn.minimum", "ttnn.pow"})
-"""Binary ops that refuse operands of different types."""
-
-
-def binary(case: Case) -> Usage:
-    a = case.x
-    shape = _broadcast_shape(case)
-    b = case.operand(1)
-    if b is not None and case.query.op in _ONE_TYPE:
-        need(a.dtype is b.dtype, "Mixed dtype is not supported for this binary operation")
-    memory = case.output
-    source = a
-    if b is not None and b.layout.is_sharded and not a.layout.is_sharded and (a.layout.is_dram or memory is not None):
-        source = b
-    unspecified = memory is not None and memory.is_sharded and memory.shard_spec is None
-    derived = memory is None or (unspecified and source.layout.is_sharded and b is not None)
-    memory = scaled_memory(source, shape) if derived else complete(case, memory or DRAM_MEMORY, shape, source)
-    page = a.layout.page_layout
-    dtype = case.query.output_dtype or a.dtype
-    if page is ROWS:
-        dtype = _row_major_rules(case, a, b, memory, dtype)
-    out = case.result(shape, dtype, memory, page)
-    return _binary_usage(case, a, b, out)
-
-
-def _row_major_rules(case: Case, a: TensorSpec, b: TensorSpec | None, memory: MemoryConfig, dtype: DType) -> DType:
-    """Row-major operands: shards must be whole tiles."""
-    for tensor in (a, b):
-        spec = None if tensor is None else tensor.layout.shard_spec
-        if spec is not None and (spec.shape[0] % 32 or spec.shape[1] % 32):
-            refuse(f"Physical shard shape ({spec.shape[0]}, {spec.shape[1]}) must be tile {{32, 32}} sized!")
-    return dtype
-
-
-def _binary_usage(case: Case, a: TensorSpec, b: TensorSpec | None, out: TensorSpec) -> Usage:
-    cores = case.device.num_cores
-    same = out.layout.is_sharded and out.layout.memory == a.layout.memory and out.layout.is_l1
-    if b is None:
-        if same:
-            return Usage((out,), cb=a.dtype.tile_bytes, cores=cores)
-        return Usage((out,), cb=3 * a.dtype.tile_bytes + 2 * out.dtype.tile_bytes, cores=cores)
-    if same and a.shape == b.shape and b.layout.memory == a.layout.memory:
-        return Usage((out,), cb=0, cores=cores)
-    cb = 2 * a.dtype.tile_bytes + 2 * b.dtype.tile_bytes + 2 * out.dtype.tile_bytes
-    for operand in (a, b):
-        if operand.shape[-1:] != out.shape[-1:] or operand.shape[-2:-1] != out.shape[-2:-1]:
-            cb += 2 * operand.dtype.tile_bytes
-    return Usage((out,), cb=cb, cores=cores)
-
-
-def ternary(case: Case) -> Usage:
-    """where, addcmul, addcdiv, lerp, mac: tensor or scalar second and third operands."""
-    shape = _broadcast_shape(case)
-    a = case.x
-    memory = case.output
-    source = next((t for t in case.inputs if t.layout.is_sharded), a)
-    memory = scaled_memory(source, shape) if memory is None else complete(case, memory, shape, source)
-    sources = case.inputs[1:] or case.inputs
-    dtype = case.query.output_dtype or sources[0].dtype
-    out = case.result(shape, dtype, memory, a.layout.page_layout)
-    if len(case.inputs) == 1:
-        return Usage((out,), cb=2 * a.dtype.tile_bytes + 2 * out.dtype.tile_bytes, cores=case.device.num_cores)
-    cb = sum(2 * t.dtype.tile_bytes for t in case.inputs) + 2 * out.dtype.tile_bytes
-    if any(t.shape[-2:] != shape[-2:] for t in case.inputs):
-        cb += sum(2 * t.dtype.tile_bytes for t in case.inputs)
-    return Usage((out,), cb=cb, cores=case.device.num_cores)
+    return Usage((out,), cb=typecast_buffers(x, out), cores=case.device.num_cores)
 
 
 def clone(case: Case) -> Usage:
+    """A copy page by page; another element type only in tiles, through buffers of both."""
     x = case.x
     memory = case.follow()
     if memory.is_sharded or x.layout.is_sharded:
         need(memory == x.layout.memory, "Clone: input and output memory layout must match")
+    if not x.layout.is_tile and case.dtype() is not x.dtype:
+        refuse("Clone: data type conversion is only supported with tile layout")
     out = case.result(x.shape, case.dtype(), memory, x.layout.page_layout)
-    return Usage((out,), cb=2 * x.dtype.tile_bytes, cores=case.device.num_cores)
+    cb = 2 * (x.dtype.tile_bytes if x.layout.is_tile else _row_page(case, x, out))
+    if out.dtype is not x.dtype:
+        cb += 2 * out.dtype.tile_bytes
+    return Usage((out,), cb=cb, cores=case.device.num_cores)
 
 
-def result_dtype(case: Case) -> DType:
-    """The element type by the vocabulary's rule; the requested type wins."""
-    if case.query.output_dtype is not None:
-        return case.query.output_dtype
-    rule = opdef(case.query.op).dtype
-    if rule is DTypeRule.ATTR:
-        return DType(str(case.attrs.get("dtype", "bf16")))
-    if rule is DTypeRule.U32:
-        return DType.U32
-    if rule is DTypeRule.SECOND and len(case.inputs) > 1:
-        return case.inputs[1].dtype
-    return case.x.dtype if case.inputs else DType.BF16
-
-
-def volume(shape: tuple[int, ...]) -> int:
-    return prod(shape)
+def _row_page(case: Case, x: TensorSpec, out: TensorSpec) -> int:
+    """Bytes of a row (of a shard), as aligned where it comes from and goes to."""
+    spec = x.layout.shard_spec
+    size = row_bytes(x) if spec is None else spec.shape[1] * x.dtype.element_bytes
+    device = case.device
+    steps = [device.l1_alignment_bytes if t.layout.is_l1 else device.dram_alignment_bytes for t in (x, out)]
+    return round_up(size, max(steps))

@@ -9,6 +9,7 @@ from optimizer.opmodel.analytical import (
     attention,
     batch_norm,
     binary,
+    binary,
     conv,
     eltwise,
     embedding,
