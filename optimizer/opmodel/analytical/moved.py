@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from optimizer.opmodel.analytical.case import Case, Usage
+from optimizer.opmodel.analytical.device_run.concatenating import concat as concat_tensors
 from optimizer.opmodel.analytical.device_run.padding import pad as pad_tensor
 from optimizer.opmodel.analytical.device_run.reshaping import reshape as reshape_tensor
 from optimizer.opmodel.analytical.device_run.session import Held, Session
 from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
 from optimizer.opmodel.analytical.device_run.transposing import permute as permute_tensor
 from optimizer.opmodel.analytical.device_run.transposing import transpose as transpose_tensor
+from optimizer.opmodel.analytical.generic import result_shapes
 
 
 def finished(session: Session, *outputs: Held) -> Usage:
@@ -61,3 +63,10 @@ def pad(case: Case) -> Usage:
     session = Session(case)
     padding = tuple((int(a), int(b)) for a, b in case.attrs["padding"])
     return finished(session, pad_tensor(session, session.inputs[0], padding, case.output))
+
+
+def concat(case: Case) -> Usage:
+    session = Session(case)
+    dim = int(case.attrs["dim"]) % len(case.x.shape)
+    result_shapes(case)
+    return finished(session, concat_tensors(session, tuple(session.inputs), dim, case.output))

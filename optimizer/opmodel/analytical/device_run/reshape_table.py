@@ -86,8 +86,8 @@ def _slots(before: Shape3, wide: int, starts: Array, heights: Array, widths: Arr
     owner = pages >> 40
     most = np.zeros(count, dtype=np.int64)
     np.maximum.at(most, owner, pieces)
-    total: Array = most * np.bincount(owner, minlength=count).astype(np.int64)
-    return total
+    tiles: Array = np.bincount(owner, minlength=count).astype(np.int64)
+    return most * tiles
 
 
 def _piece(before: Shape3, at: Array, column: Array, widths: Array) -> tuple[Array, Array, Array]:

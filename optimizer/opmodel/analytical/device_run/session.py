@@ -67,9 +67,10 @@ class Held:
 
     @property
     def spec(self) -> ShardSpec:
-        """Shards of a sharded tensor; one that exists always has them."""
+        """Shards of the tensor; refused, as tt-metal's access would be, when it has none."""
         found = self.memory.shard_spec
-        assert found is not None
+        if found is None:
+            refuse("bad optional access: the tensor is not sharded")
         return found
 
     @property
@@ -122,9 +123,9 @@ class Session:
     def make(
         self, shape: Shape, dtype: DType, page: PageLayout, memory: MemoryConfig, padded: Shape | None = None
     ) -> Held:
-        """A new tensor; refused when it cannot exist or does not fit."""
+        """A new tensor; refused when it cannot exist or does not fit. Padding of one's own is for interleaved ones."""
         natural = natural_padding(shape, page, memory)
-        padded = natural if padded is None else padded
+        padded = natural if padded is None or memory.is_sharded else padded
         physical = shape if padded == natural else padded
         tensor = TensorSpec(physical, dtype, TensorLayout(page, memory))
         problem = spec_problem(tensor, self.device)

@@ -149,7 +149,7 @@ def _pad_and_tilize(
     if held.is_sharded and _same_width(held, memory, padded):
         return _tilize_width_shards(session, held, memory, dtype, padded)
     out = session.make(held.shape, dtype, TILED, memory, padded)
-    _run(session, held, padded, fits, dtype.tile_bytes)
+    _run(session, held, out.padded if held.is_sharded else padded, fits, dtype.tile_bytes)
     return out
 
 

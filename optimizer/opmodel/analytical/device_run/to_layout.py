@@ -31,6 +31,6 @@ def to_layout(
         need(whole, "Sharded tensor must have shard shape that is a multiple of TILE_SIZE!")
         return tilize(session, tensor, memory, dtype)
     if tensor.memory.memory_layout is HEIGHT:  # padded first: height shards are tilized where they are
-        whole = tuple((0, b - a) for a, b in zip(tensor.shape, tile_padded(tensor.shape), strict=True))
-        return view(tilize(session, pad(session, tensor, whole), memory, dtype), held.shape)
+        missing = tuple((0, b - a) for a, b in zip(tensor.shape, tile_padded(tensor.shape), strict=True))
+        return view(tilize(session, pad(session, tensor, missing), memory, dtype), held.shape)
     return tilize_with_padding(session, tensor, memory, dtype)
