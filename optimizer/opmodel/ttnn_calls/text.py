@@ -57,7 +57,7 @@ def literal(value: Any) -> str:
     if isinstance(value, int):
         return repr(int(value))
     if isinstance(value, float):
-        return repr(float(value)) if math.isfinite(value) else f'float("{float(value)!r}")'
+        return repr(float(value)).replace("e+", "e") if math.isfinite(value) else f'float("{float(value)!r}")'
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, tuple):

@@ -1,0 +1,46 @@
+"""Which results of TTNN calls live in their operand's buffer, and which calls free their operand."""
+
+from __future__ import annotations
+
+from optimizer.ir.graph import Graph, Op
+from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.memory_config import TensorLayout
+from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.result import OptimizedGraph
+
+_UNCHANGED = frozenset(
+    {
+        "ttnn.to_memory_config", "ttnn.to_layout", "ttnn.slice", "ttnn.concat", "ttnn.repeat_interleave",
+        "ttnn.transpose", "ttnn.reshape", "ttnn.permute", "ttnn.pad", "ttnn.repeat",
+    }
+)  # fmt: skip
+"""Ops that hand back their operand when there is nothing to do (measured on mock devices)."""
+
+
+def may_alias(graph: Graph, op: Op, source: TensorLayout, target: TensorLayout) -> bool:
+    """Whether the first result of an op may share the buffer of its first operand.
+
+    TTNN returns the operand itself when nothing changes, and reshapes and the like are views more often than
+    the vocabulary promises (row-major and sharded tensors too).
+    """
+    if not op.inputs or source != target or source.is_host:
+        return False
+    x, y = graph.value(op.inputs[0]), graph.value(op.outputs[0])
+    if x.dtype is not y.dtype:
+        return False
+    row = opdef(op.op)
+    if row.view is not None and row.view(row.full_attrs(op), x.shape, y.shape):
+        return True
+    return op.op in _UNCHANGED and x.shape == y.shape
+
+
+def frees_operand(result: OptimizedGraph, op: Op) -> bool:
+    """Whether a conv frees its input: with `deallocate_activation`, when it takes the shards as they are.
+
+    An input in DRAM, or in L1 but not in the conv's own sharding, is copied first, and only the copy is freed.
+    """
+    config = result.records[op.id].config
+    if not isinstance(config, Conv2dConfig) or not config.deallocate_activation:
+        return False
+    source = result.layouts[op.inputs[0]]
+    return source.is_l1 and source.is_sharded and config.shard_layout in (None, source.memory_layout.value)

@@ -1,0 +1,304 @@
+"""Turns an `OptimizedGraph` into a `TTNNProgram`: names, calls, weight preparation, deallocations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from optimizer.export.ttnn_py.aliases import frees_operand, may_alias
+from optimizer.export.ttnn_py.formatting import INDENT, laid_out, plain
+from optimizer.export.ttnn_py.lifetimes import Alias, Event, deallocations
+from optimizer.export.ttnn_py.names import Names
+from optimizer.export.ttnn_py.prelude import host_dtype, prelude_text
+from optimizer.export.ttnn_py.preparation import moved_text, prepared_text
+from optimizer.export.ttnn_py.program import ProgramStep, TensorEntry, TTNNProgram
+from optimizer.ir.graph import Op
+from optimizer.ir.opdef import Page
+from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
+from optimizer.opmodel.base import OpQuery, TensorSpec
+from optimizer.opmodel.ttnn_calls import call_text
+from optimizer.opmodel.ttnn_calls.text import call, dtype_text, layout_text, literal, quoted
+from optimizer.result import OptimizedGraph, Role
+from optimizer.sharding.pricing import op_query
+
+FILE_NAME = "model_ttnn.py"
+_LONGEST_TARGETS = 60
+"""Characters of `a, b, c = ...` up to which results are unpacked in one line."""
+
+
+def ttnn_program(result: OptimizedGraph) -> TTNNProgram:
+    """The program of a result. StateError or OpModelError if it cannot be written as TTNN calls."""
+    return _Builder(result).build()
+
+
+def code(*statements: str) -> str:
+    """Statements laid out as they stand in a function, but not indented."""
+    lines = "\n".join(laid_out(statement, 1) for statement in statements).split("\n")
+    return "\n".join(line.removeprefix(INDENT) for line in lines)
+
+
+@dataclass
+class _Section:
+    """One function under construction."""
+
+    steps: list[ProgramStep] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def add(self, step: ProgramStep, event: Event) -> None:
+        self.steps.append(step)
+        self.events.append(event)
+
+    def finished(self, kept: set[str]) -> list[ProgramStep]:
+        """The steps with their deallocations."""
+        placed = deallocations(self.events, kept)
+        return [
+            replace(step, frees=tuple(f"ttnn.deallocate({name})" for name in names))
+            for step, names in zip(self.steps, placed, strict=True)
+        ]
+
+
+class _Builder:
+    def __init__(self, result: OptimizedGraph) -> None:
+        self.result = result
+        self.graph = result.graph
+        self.names = Names()
+        self.once, self.run = _Section(), _Section()
+        self.variables: dict[str, str] = {}
+        """Value -> variable; a weight has the same name in both functions."""
+        self.loaded: set[str] = set()
+        """Weights of the model that `prepare_parameters` has in a variable of their own."""
+        self.passed: dict[str, str] = {}
+        """Variable of a parameter in `run` -> expression for it at the end of `prepare_parameters`."""
+        self.prepared: dict[tuple[str, str], str] = {}
+        """(raw variable, text of the preparing call) -> variable."""
+
+    def build(self) -> TTNNProgram:
+        graph, device = self.graph, self.result.device
+        ops = list(graph.ops())
+        for v in graph.inputs:
+            self.variables.setdefault(v, self.names.fresh(v))
+        for op in ops:
+            if graph.is_const_eval(op):
+                self._const_op(op)
+        for op in ops:
+            if not graph.is_const_eval(op):
+                self._run_op(op)
+        outputs = tuple(self._operand(v) for v in graph.outputs)
+        inputs = tuple(self._entry(v) for v in dict.fromkeys(graph.inputs))
+        parameters = tuple(self._entry(v) for v in graph.values if v in self.variables and self._is_source(v))
+        name = str(self.result.model.get("name") or graph.name)
+        hosted = any(opdef(op.op).opaque for op in ops)
+        return TTNNProgram(
+            name=plain(name),
+            board=plain(device.name),
+            l1_small_bytes=self.result.options.l1_small_bytes,
+            inputs=inputs,
+            parameters=parameters,
+            prelude=prelude_text(name, device.name, FILE_NAME, inputs, parameters, hosted),
+            parameter_steps=tuple(self._parameter_steps()),
+            run_steps=tuple(self._run_steps(inputs, outputs)),
+            outputs=outputs,
+        )
+
+    # -- values --------------------------------------------------------------------------------------
+    def _is_source(self, value_id: str) -> bool:
+        """A weight or constant of the model, not fed on every run."""
+        return self.graph.producer(value_id) is None and value_id not in self.graph.inputs
+
+    def _is_weight(self, value_id: str) -> bool:
+        """A source, or computed from sources only."""
+        producer = self.graph.producer(value_id)
+        return self._is_source(value_id) or (producer is not None and self.graph.is_const_eval(producer))
+
+    def _layout(self, value_id: str) -> TensorLayout:
+        return self.result.layouts[value_id]
+
+    def _spec(self, value_id: str) -> TensorSpec:
+        value = self.graph.value(value_id)
+        return TensorSpec(value.shape, value.dtype, self._layout(value_id))
+
+    def _entry(self, value_id: str) -> TensorEntry:
+        data = self.graph.value(value_id).data if self._is_source(value_id) else None
+        return TensorEntry(value_id, self._spec(value_id), data)
+
+    def _variable(self, value_id: str, name: str | None = None) -> str:
+        """The variable of a value, named after the op that computes it where there is one."""
+        if value_id not in self.variables:
+            self.variables[value_id] = self.names.fresh(value_id if name is None else name)
+        return self.variables[value_id]
+
+    def _on_device(self, value_ids: tuple[str, ...]) -> tuple[str, ...]:
+        """Variables of those values that lie on the device."""
+        return tuple(self.variables[v] for v in value_ids if not self._layout(v).is_host)
+
+    # -- prepare_parameters --------------------------------------------------------------------------
+    def _load(self, value_id: str) -> str:
+        """The variable of a weight within `prepare_parameters`."""
+        name = self._variable(value_id)
+        if self._is_source(value_id) and value_id not in self.loaded:
+            self.loaded.add(value_id)
+            writes = self._on_device((value_id,))
+            self.once.add(
+                ProgramStep(None, code(f"{name} = tensors[{quoted(value_id)}]"), ((name, value_id),)),
+                Event(value_id, writes=writes),
+            )
+        return name
+
+    def _const_op(self, op: Op) -> None:
+        """An op on weights only: computed in DRAM, then brought where its readers want it."""
+        operands, layouts = [], []
+        row = opdef(op.op)
+        for k, v in enumerate(op.inputs):
+            have = self._layout(v)
+            page = row.required_page(op, k)
+            tiled = page is Page.TILE or (page is Page.ANY and have.is_tile)
+            here = interleaved(BufferType.DRAM, PageLayout.TILE if tiled else PageLayout.ROW_MAJOR)
+            at = have if row.opaque or not have.is_host else here
+            operands.append(moved_text(self._load(v), have, at))
+            layouts.append(at)
+        targets = self._targets(op)
+        if row.opaque:
+            text = self._host_call(op, operands)
+        else:
+            request = interleaved(BufferType.DRAM).memory
+            text = call_text(op_query(self.graph, op, layouts, None, request), operands)
+        statements = self._assigned(targets, text)
+        for v, name in zip(op.outputs, targets, strict=True):
+            made = self._layout(v) if row.opaque else self._made(op, layouts)
+            moved = moved_text(name, made, self._layout(v))
+            if moved != name:
+                statements.append(f"{name} = {moved}")
+        reads = self._on_device(op.inputs)
+        self.once.add(
+            ProgramStep(op.id, code(*statements), self._results(op), comment=f"{op.name or op.id} ({op.op})"),
+            Event(op.id, reads, self._on_device(op.outputs), self._alias(op)),
+        )
+
+    def _made(self, op: Op, operands: list[TensorLayout]) -> TensorLayout:
+        """Where an op on weights leaves its result: DRAM, in the page layout that the op gives."""
+        page = opdef(op.op).output_page
+        if op.op == "ttnn.to_layout":
+            tiled = op.attrs["layout"] == PageLayout.TILE.value
+        else:
+            tiled = page is Page.TILE or (page is Page.ANY and operands[0].is_tile)
+        return interleaved(BufferType.DRAM, PageLayout.TILE if tiled else PageLayout.ROW_MAJOR)
+
+    def _parameter_steps(self) -> list[ProgramStep]:
+        steps = self.once.finished(set(self.passed))
+        entries = ", ".join(f"{quoted(name)}: {text}" for name, text in self.passed.items())
+        start = ProgramStep(None, "tensors = make_tensors(device, PARAMETERS)", printed=False)
+        return [start, *steps, ProgramStep(None, code(f"parameters = {{{entries}}}"))]
+
+    # -- run -----------------------------------------------------------------------------------------
+    def _operand(self, value_id: str) -> str:
+        """The variable of a value within `run`."""
+        name = self._variable(value_id)
+        if self._is_weight(value_id) and name not in self.passed:
+            bound = not self._is_source(value_id) or value_id in self.loaded
+            self.passed[name] = name if bound else f"tensors[{quoted(value_id)}]"
+        return name
+
+    def _run_op(self, op: Op) -> None:
+        record = self.result.records[op.id]
+        row = opdef(op.op)
+        if row.opaque:
+            operands = [self._operand(v) for v in op.inputs]
+            text = self._host_call(op, operands)
+        else:
+            query = op_query(self.graph, op, [self._layout(v) for v in op.inputs], record.config, record.request)
+            operands = [self._prepared(op, query, k) or self._operand(v) for k, v in enumerate(op.inputs)]
+            text = call_text(query, operands)
+        targets = self._targets(op)
+        reads = tuple(name for name, v in zip(operands, op.inputs, strict=True) if not self._layout(v).is_host)
+        frees = (operands[0],) if frees_operand(self.result, op) else ()
+        self.run.add(
+            ProgramStep(op.id, code(*self._assigned(targets, text)), self._results(op), comment=self._remark(op)),
+            Event(op.id, reads, self._on_device(op.outputs), self._alias(op), frees),
+        )
+
+    def _prepared(self, op: Op, query: OpQuery, index: int) -> str | None:
+        """The variable of an operand that is prepared once; None if the op takes the value as it is."""
+        value_id = op.inputs[index]
+        if not self._is_weight(value_id):
+            return None
+        wanted = prepared_text(op, query, index, "x")
+        if wanted is None:
+            return None
+        raw = self._load(value_id)
+        text = prepared_text(op, query, index, raw)
+        assert text is not None
+        known = self.prepared.get((raw, text))
+        if known is not None:
+            return known
+        name = self.names.fresh(f"{op.name or op.id}_{'weight' if index == 1 else 'bias'}")
+        self.prepared[raw, text] = name
+        self.passed[name] = name
+        reads = self._on_device((value_id,))
+        alias = Alias(name, reads[0], certain=False) if reads else None
+        self.once.add(ProgramStep(None, code(f"{name} = {text}")), Event(name, reads, (name,), alias))
+        return name
+
+    def _run_steps(self, inputs: tuple[TensorEntry, ...], outputs: tuple[str, ...]) -> list[ProgramStep]:
+        kept = {*self.passed, *outputs, *(self.variables[entry.name] for entry in inputs)}
+        steps = self.run.finished(kept)
+        used = set(outputs).union(*(event.reads for event in self.run.events))
+        start = [ProgramStep(None, "inputs = make_inputs(device)", printed=False)]
+        for entry in inputs:
+            name = self.variables[entry.name]
+            if name in used:
+                text = code(f"{name} = inputs[{quoted(entry.name)}]")
+                start.append(ProgramStep(None, text, ((name, entry.name),)))
+        start += [ProgramStep(None, code(f"{name} = parameters[{quoted(name)}]")) for name in self.passed]
+        return [*start, *steps]
+
+    # -- statements ----------------------------------------------------------------------------------
+    def _targets(self, op: Op) -> list[str]:
+        stem = op.name or op.id
+        if len(op.outputs) == 1:
+            return [self._variable(op.outputs[0], stem)]
+        return [self._variable(v, f"{stem}_{k}") for k, v in enumerate(op.outputs)]
+
+    def _results(self, op: Op) -> tuple[tuple[str, str], ...]:
+        return tuple((self.variables[v], v) for v in op.outputs)
+
+    def _assigned(self, targets: list[str], text: str) -> list[str]:
+        if len(targets) == 1 and not text.startswith(("host_op(", "ttnn.split(")):
+            return [f"{targets[0]} = {text}"]
+        unpacked = f"({targets[0]},)" if len(targets) == 1 else ", ".join(targets)
+        if len(unpacked) <= _LONGEST_TARGETS:
+            return [f"{unpacked} = {text}"]
+        parts = self.names.fresh(f"{targets[0]}_parts")
+        return [f"{parts} = {text}", *(f"{name} = {parts}[{k}]" for k, name in enumerate(targets))]
+
+    def _host_call(self, op: Op, operands: list[str]) -> str:
+        attributes = ", ".join(f"{quoted(k)}: {literal(v)}" for k, v in sorted(op.attrs.items()))
+        results = []
+        for v in op.outputs:
+            spec = self._spec(v)
+            page = layout_text(spec.layout.page_layout)
+            results.append(f"({literal(spec.shape)}, {dtype_text(host_dtype(spec))}, {page})")
+        lists = [f"[{', '.join(operands)}]", f"{{{attributes}}}", f"[{', '.join(results)}]"]
+        return call("host_op", quoted(op.op), *lists)
+
+    def _alias(self, op: Op) -> Alias | None:
+        if not op.inputs or self._layout(op.inputs[0]).is_host or self._layout(op.outputs[0]).is_host:
+            return None
+        result, operand = self.variables[op.outputs[0]], self.variables[op.inputs[0]]
+        if self.result.records[op.id].role is Role.VIEW:
+            return Alias(result, operand, certain=True)
+        if may_alias(self.graph, op, self._layout(op.inputs[0]), self._layout(op.outputs[0])):
+            return Alias(result, operand, certain=False)
+        return None
+
+    def _remark(self, op: Op) -> str:
+        """Op, prediction and reason in one line."""
+        record = self.result.records[op.id]
+        text = f"{op.name or op.id} ({op.op})"
+        if record.role not in (Role.COMPUTE, Role.HOST):
+            text += f" {record.role.value}"
+        predicted = record.predicted
+        if predicted is not None:
+            cores = "1 core" if predicted.cores == 1 else f"{predicted.cores} cores"
+            text += f": {predicted.time_ns / 1000:.1f} us, {cores}, {predicted.bound} bound"
+        chosen = record.reason.get("chosen")
+        return text if chosen is None else f"{text}; {chosen}"

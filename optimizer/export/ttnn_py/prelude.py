@@ -1,0 +1,181 @@
+"""The text of the emitted module up to `make_inputs`."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+from collections.abc import Sequence
+
+from optimizer.export.ttnn_py.formatting import INDENT, docstring_text, laid_out
+from optimizer.export.ttnn_py.program import TensorEntry
+from optimizer.ir.dtype import DType
+from optimizer.opmodel.base import TensorSpec
+from optimizer.opmodel.ttnn_calls.text import call, dtype_text, layout_text, literal, memory_config_text, quoted
+
+LISTED = 16
+"""Elements up to which a constant is printed as a list of numbers."""
+_BASE64_COLUMNS = 100
+
+_DOCSTRING = '''"""{title}
+
+Written by ttopt for board {board}. `run` executes the schedule that was planned: every memory config, program config
+and deallocation is spelled out. `make_inputs` and `make_parameters` take a mapping from the names in INPUTS and
+PARAMETERS to arrays (numpy, torch) and make placeholders of what it lacks. `python {file}` runs it on device 0.
+"""'''
+
+_NUMBERS = '''
+
+def numbers(code, text):
+    """The elements of an embedded constant: base64 of little-endian 32-bit floats ("f") or integers ("i", "I")."""
+    return [value for (value,) in struct.iter_unpack("<" + code, base64.b64decode(text))]
+'''
+
+_MAKE = '''
+
+def make_tensor(device, entry, array=None):
+    """The tensor of an entry of INPUTS or PARAMETERS: an array, an embedded constant, or a placeholder."""
+    shape, dtype, layout, memory_config = entry["shape"], entry["dtype"], entry["layout"], entry["memory_config"]
+    if isinstance(array, ttnn.Tensor):
+        return array
+    if array is not None:
+        if tuple(array.shape) != shape:
+            raise ValueError(f"{entry['name']} has shape {tuple(array.shape)}, {shape} is needed")
+        if memory_config is None:
+            return ttnn.Tensor(array, dtype, layout=layout)
+        return ttnn.Tensor(array, dtype, device, layout, memory_config)
+    if entry["name"] in CONSTANTS:
+        place = () if memory_config is None else (device, memory_config)
+        return ttnn.Tensor(CONSTANTS[entry["name"]], list(shape), dtype, layout, *place)
+    if memory_config is None:
+        return ttnn.zeros(shape, dtype=dtype, layout=layout)
+    if dtype in (ttnn.uint8, ttnn.uint16, ttnn.uint32, ttnn.int32):
+        return ttnn.zeros(shape, dtype=dtype, layout=layout, device=device, memory_config=memory_config)
+    return ttnn.empty(shape, dtype=dtype, layout=layout, device=device, memory_config=memory_config)
+
+
+def make_tensors(device, entries, arrays=None):
+    """A tensor per entry, by name. ValueError for an array that no entry asks for."""
+    arrays = arrays or {}
+    unknown = sorted(set(arrays) - {entry["name"] for entry in entries})
+    if unknown:
+        raise ValueError(f"no such tensors: {', '.join(unknown)}")
+    return {entry["name"]: make_tensor(device, entry, arrays.get(entry["name"])) for entry in entries}
+
+
+def make_inputs(device, arrays=None):
+    """What `run` takes as inputs, by name."""
+    return make_tensors(device, INPUTS, arrays)
+'''
+
+_HOST = '''
+
+def placeholder(name, operands, attributes, results):
+    """Stands for an op that TTNN lacks: zeros of the right shapes."""
+    print(f"{name} has no implementation in HOST_OPS: its results are zeros", file=sys.stderr)
+    return [ttnn.zeros(shape, dtype=dtype, layout=layout) for shape, dtype, layout in results]
+
+
+HOST_OPS = {}
+"""Op that TTNN lacks -> function (name, operands, attributes, results) that computes it on host tensors.
+
+`results` holds (shape, dtype, layout) of each; the function returns a list of tensors.
+"""
+
+
+def host_op(name, operands, attributes, results):
+    """Run an op on the host."""
+    return HOST_OPS.get(name, placeholder)(name, operands, attributes, results)
+'''
+
+
+def prelude_text(
+    name: str,
+    board: str,
+    file: str,
+    inputs: Sequence[TensorEntry],
+    parameters: Sequence[TensorEntry],
+    host_ops: bool,
+) -> str:
+    """Docstring, imports, tables and the functions that make tensors."""
+    constants = [e for e in (*inputs, *parameters) if e.data is not None]
+    tables = [_constant_text(e) for e in constants]
+    packed = any("numbers(" in text for text in tables)
+    imports = [*(["import base64", "import struct"] if packed else []), *(["import sys"] if host_ops else [])]
+    parts = [_DOCSTRING.format(title=docstring_text(name) or "A model", board=docstring_text(board), file=file)]
+    parts.append("\n" + "\n".join([*imports, *([""] if imports else []), "import ttnn"]) + "\n")
+    if packed:
+        parts.append(_NUMBERS.rstrip("\n"))
+        parts.append("\n")
+    parts.append(_table("INPUTS", "[", [_entry_text(e) for e in inputs], "]"))
+    parts.append('"""What `run` takes on every call."""\n')
+    parts.append(_table("PARAMETERS", "[", [_entry_text(e) for e in parameters], "]"))
+    parts.append('"""Weights and constants of the model; a memory config of None: stays on the host."""\n')
+    parts.append(_table("CONSTANTS", "{", tables, "}"))
+    parts.append('"""Elements of the parameters that are part of the model\'s graph, in row-major order."""')
+    parts.append(_MAKE.rstrip("\n"))
+    if host_ops:
+        parts.append(_HOST.rstrip("\n"))
+    return "\n".join(parts) + "\n"
+
+
+def _table(name: str, opening: str, rows: Sequence[str], closing: str) -> str:
+    if not rows:
+        return f"{name} = {opening}{closing}"
+    return "\n".join([f"{name} = {opening}", *rows, closing])
+
+
+def _entry_text(entry: TensorEntry) -> str:
+    spec = entry.spec
+    fields = {
+        "name": quoted(entry.name),
+        "shape": literal(tuple(spec.shape)),
+        "dtype": dtype_text(host_dtype(spec)),
+        "layout": layout_text(spec.layout.page_layout),
+        "memory_config": "None" if spec.layout.is_host else memory_config_text(spec.layout.memory),
+    }
+    text = ", ".join(f'"{key}": {value}' for key, value in fields.items())
+    return laid_out("{" + text + "}", 1, ",")
+
+
+def host_dtype(spec: TensorSpec) -> DType:
+    """Element type in which a tensor is kept: block formats have no row-major form, so the host keeps bfloat16."""
+    return DType.BF16 if spec.dtype.is_block_float and not spec.layout.is_tile else spec.dtype
+
+
+def _constant_text(entry: TensorEntry) -> str:
+    """One row of CONSTANTS: a list, a repeated number, or packed numbers."""
+    assert entry.data is not None
+    key = quoted(entry.name)
+    data = [float(v) if entry.spec.dtype.is_float else int(v) for v in entry.data]
+    if len(data) <= LISTED:
+        return laid_out(f"{key}: {literal(data)}", 1, ",")
+    if all(repr(value) == repr(data[0]) for value in data):
+        return f"{INDENT}{key}: [{literal(data[0])}] * {len(data)},"
+    code = "f" if entry.spec.dtype.is_float else "I" if entry.spec.dtype in (DType.U32, DType.U16, DType.U8) else "i"
+    packed = base64.b64encode(b"".join(_packed(code, value) for value in data)).decode("ascii")
+    lines = [packed[at : at + _BASE64_COLUMNS] for at in range(0, len(packed), _BASE64_COLUMNS)]
+    head = [f"{INDENT}{key}: numbers(", f'{INDENT * 2}"{code}",']
+    body = [f'{INDENT * 2}"{line}"' for line in lines]
+    body[-1] += ","
+    return "\n".join([*head, *body, f"{INDENT}),"])
+
+
+def _packed(code: str, value: float) -> bytes:
+    """Four bytes; a float beyond 32 bits is infinite, as it is on the device."""
+    if code != "f":
+        return struct.pack("<" + code, int(value) & 0xFFFFFFFF if code == "I" else int(value))
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.copysign(math.inf, value))
+
+
+def placeholder_text(spec: TensorSpec) -> str:
+    """An expression that makes a tensor of this shape, type and layout, with no particular elements."""
+    dtype, layout = dtype_text(host_dtype(spec)), layout_text(spec.layout.page_layout)
+    if spec.layout.is_host:
+        return call("ttnn.zeros", literal(tuple(spec.shape)), dtype=dtype, layout=layout)
+    memory = memory_config_text(spec.layout.memory)
+    shape = literal(tuple(spec.shape))
+    return call("ttnn.empty", shape, dtype=dtype, layout=layout, device="device", memory_config=memory)

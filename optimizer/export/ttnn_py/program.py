@@ -1,0 +1,57 @@
+"""The emitted TTNN program as data: what `render` prints and what a replay runs step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from optimizer.opmodel.base import TensorSpec
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """One entry of `INPUTS` or `PARAMETERS`."""
+
+    name: str
+    """The model's own name of the input, weight or constant."""
+    spec: TensorSpec
+    data: tuple[float, ...] | None = field(default=None, repr=False)
+    """Elements of a constant in row-major order; None: the caller's, or a placeholder."""
+
+
+@dataclass(frozen=True)
+class ProgramStep:
+    """A few statements, as they stand in the file (not indented)."""
+
+    op: str | None
+    """Id of the op they compute; None for statements that belong to no op (names, weight preparation)."""
+    code: str
+    results: tuple[tuple[str, str], ...] = ()
+    """(variable, value id) of the op's results, in order."""
+    frees: tuple[str, ...] = ()
+    """`ttnn.deallocate(...)` statements that follow: of values read for the last time."""
+    comment: str | None = None
+    """Line that stands above, without `#`."""
+    printed: bool = True
+    """False for statements that take the place of a function's arguments when the steps are run by themselves."""
+
+
+@dataclass(frozen=True)
+class TTNNProgram:
+    """A whole program. Running `prelude`, then every step in order, does what `main()` of the file does.
+
+    The steps need the names `ttnn` and `device` and what they define themselves.
+    """
+
+    name: str
+    """Of the model, for people."""
+    board: str
+    l1_small_bytes: int
+    inputs: tuple[TensorEntry, ...]
+    parameters: tuple[TensorEntry, ...]
+    prelude: str
+    """Module text up to and including `make_inputs`: constants, `INPUTS`, `PARAMETERS`, and how tensors are made."""
+    parameter_steps: tuple[ProgramStep, ...]
+    """Run once: ops on weights only, and weights brought into the form their ops take."""
+    run_steps: tuple[ProgramStep, ...]
+    outputs: tuple[str, ...]
+    """Variables that `run` returns, in order."""

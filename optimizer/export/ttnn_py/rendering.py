@@ -1,0 +1,78 @@
+"""Prints a `TTNNProgram` as one Python file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from optimizer.export.ttnn_py.building import FILE_NAME, code, ttnn_program
+from optimizer.export.ttnn_py.formatting import comment, indented
+from optimizer.export.ttnn_py.program import ProgramStep, TTNNProgram
+from optimizer.result import OptimizedGraph
+
+_MAKE_PARAMETERS = '''
+
+def make_parameters(device, arrays=None):
+    """What `run` takes as parameters, made once: weights in the form that their ops take."""
+    return prepare_parameters(device, make_tensors(device, PARAMETERS, arrays))
+
+
+def prepare_parameters(device, tensors):
+    """Ops on weights only, and the weights that their ops would otherwise prepare at every call."""
+'''
+
+_RUN = '''
+
+def run(device, inputs, parameters):
+    """One run of the model; returns its outputs in order. Inputs and parameters stay as they are."""
+'''
+
+_MAIN = '''
+
+def main():
+    """Open device 0, run once with placeholders, close it."""
+    device = ttnn.open_device(device_id=0, l1_small_size={l1_small_bytes})
+    try:
+        parameters = make_parameters(device)
+        for tensor in run(device, make_inputs(device), parameters):
+            print(tensor.shape, tensor.dtype)
+    finally:
+        ttnn.close_device(device)
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def render(program: TTNNProgram) -> str:
+    """The text of the program's file."""
+    parts = [program.prelude.rstrip("\n"), _MAKE_PARAMETERS.rstrip("\n")]
+    parts += _body(program.parameter_steps)
+    parts.append(indented("return parameters"))
+    parts.append(_RUN.rstrip("\n"))
+    parts += _body(program.run_steps)
+    parts.append(indented(code(f"return [{', '.join(program.outputs)}]")))
+    parts.append(_MAIN.format(l1_small_bytes=program.l1_small_bytes).rstrip("\n"))
+    return "\n".join(parts) + "\n"
+
+
+def _body(steps: Iterable[ProgramStep]) -> list[str]:
+    lines = []
+    for step in steps:
+        if not step.printed:
+            continue
+        if step.comment is not None:
+            lines.append(comment(step.comment, 1))
+        lines.append(indented(step.code))
+        lines.extend(indented(statement) for statement in step.frees)
+    return lines
+
+
+def write(result: OptimizedGraph, folder: Path) -> Path:
+    """Write `model_ttnn.py` into a folder; returns its path."""
+    text = render(ttnn_program(result))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE_NAME
+    path.write_text(text, encoding="utf-8")
+    return path
