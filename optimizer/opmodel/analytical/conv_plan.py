@@ -60,10 +60,12 @@ def alignment(p: ConvProblem, kind: TensorMemoryLayout, shard_width: int | None,
     return 8
 
 
-def keeps_shards(p: ConvProblem) -> bool:
+def keeps_shards(p: ConvProblem, kind: TensorMemoryLayout | None, device: DeviceSpec) -> bool:
     """Whether a sharded input is convolved where it is."""
     spec = p.memory.shard_spec
-    if spec is None or p.config.reshard_if_not_optimal:
+    if spec is None:
+        return False
+    if p.config.reshard_if_not_optimal and not _same(resharded(p, kind, device)[0], parallel.of_memory(p.memory)):
         return False
     kind = p.memory.memory_layout
     if kind is not BLOCK and spec.orientation is COL:
@@ -73,6 +75,11 @@ def keeps_shards(p: ConvProblem) -> bool:
     if p.matmul and kind is BLOCK and uneven_channels(p):
         return False
     return not (p.matmul and spec.shape[0] % TILE)
+
+
+def _same(a: Parallel, b: Parallel) -> bool:
+    """Whether two shardings are on the same cores in the same order."""
+    return (a.kind, sorted(a.ranges), a.orientation) == (b.kind, sorted(b.ranges), b.orientation)
 
 
 def uneven_channels(p: ConvProblem) -> bool:

@@ -74,7 +74,7 @@ def run_in_l1(
     held = _Input(given, False)
     if given is not None and not p.folded:
         flatten(case, p, arena, held)
-    keeps = keeps_shards(p)
+    keeps = keeps_shards(p, kind, case.device)
     row_major = p.row_major
     if keeps:
         assert p.memory.shard_spec is not None

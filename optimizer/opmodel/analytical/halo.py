@@ -127,6 +127,11 @@ def halo_config(window: Window, cores: int, shard_rows: int, tiled: bool, column
     shards go along it row by row (height sharding); `by_column`: they all lie in one column (block sharding).
     """
     _, _, first, last = boundaries(window, cores)
+    idle = cores - len(first)
+    corner = last[-1] - window.reach_hw[0] * window.padded_hw[1] - window.reach_hw[1]
+    if idle and corner:  # cores without output still fetch the last window
+        first = np.append(first, np.full(idle, corner))
+        last = np.append(last, np.full(idle, last[-1]))
     runs = _runs(window)
     low = np.searchsorted(runs.starts, first, side="right") - 1
     high = np.searchsorted(runs.starts, last, side="right") - 1
