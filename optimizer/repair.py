@@ -35,8 +35,8 @@ class _Repairs:
     known: set[OpQuery] = field(default_factory=set)
 
     def add(self, round_number: int, step: ReplayedStep, opmodel: CachedOpModel) -> bool:
-        """Turn one failure into a constraint of the next solve; False if it has been one already."""
-        if step.query in self.known:
+        """Turn one failure into a constraint of the next solve; False if it is none or has been one already."""
+        if step.query is None or step.query in self.known:
             return False
         self.known.add(step.query)
         answer = correction(step)
@@ -72,8 +72,9 @@ def solve_checked(solve: Solve, opmodel: CachedOpModel, judge: OpModel, stages: 
             report = replay(result, judge, {step.op: step for step in verified.steps})
         if report.ok:
             break
-        if not any([repairs.add(number, step, opmodel) for step in report.failures]):
-            given_up = "the refused ops are the same as before"
+        added = [repairs.add(number, step, opmodel) for step in report.failures]
+        if not any(added):
+            given_up = "no decision is left that could be made otherwise"
             break
     else:
         given_up = f"still refused after {MAX_ROUNDS} rounds"

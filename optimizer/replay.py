@@ -11,13 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from optimizer.errors import OptionError
+from optimizer.errors import OpModelError, OptionError
 from optimizer.export.ttnn_py import ProgramStep, TTNNProgram, placeholder_text, ttnn_program
-from optimizer.ir.graph import Graph
-from optimizer.ir.vocabulary import opdef
-from optimizer.opmodel.base import OpConstraints, OpModel, OpQuery, ProgramRunner, ProgramSession, StepAnswer, TensorSpec
-from optimizer.result import OptimizedGraph
-from optimizer.sharding.pricing import OpPricer
+from optimizer.opmodel.base import (
+    OpConstraints,
+    OpModel,
+    OpQuery,
+    ProgramRunner,
+    ProgramSession,
+    StepAnswer,
+    TensorSpec,
+)
+from optimizer.result import OptimizedGraph, Role
+from optimizer.sharding.pricing import op_query
 from optimizer.verify import StepMemory
 
 
@@ -26,10 +32,11 @@ class ReplayedStep:
     """One op of the program as the backend ran it. Bytes are per core."""
 
     op: str
-    query: OpQuery
+    query: OpQuery | None
+    """The op's question to an OpModel; None for ops on weights and on the host."""
     answer: StepAnswer
     alone: OpConstraints | None
-    """The backend's answer for the op by itself; None for an op that has no single query."""
+    """The backend's answer to the question, for the op by itself."""
     differences: tuple[str, ...] = ()
     """How the results differ from what the plan states."""
     predicted_bytes: int | None = None
@@ -121,21 +128,60 @@ class _Replay:
     ) -> None:
         self.result, self.program, self.backend = result, program, backend
         self.session, self.predicted = session, predicted
-        self.graph: Graph = result.graph
-        pages = {v: layout.page_layout for v, layout in result.layouts.items()}
-        self.pricer = OpPricer(self.graph, pages, backend, backend.device.cb_limit_bytes)
+        self.graph = result.graph
 
     def run(self) -> ReplayReport:
         report = ReplayReport()
         for step in (*self.program.parameter_steps, *self.program.run_steps):
             if step.op is None:
-                self._plain(step)
-                continue
-            replayed = self._op(step)
-            report.steps.append(replayed)
-            if not replayed.answer.valid and not self._stand_in(step):
-                report.stopped_at = step.op
-                break
+                self._unconditional(step.code)
+            else:
+                replayed = self._op(step, step.op)
+                report.steps.append(replayed)
+                if not replayed.answer.valid and not self._stand_in(step):
+                    report.stopped_at = step.op
+                    break
             for line in step.frees:
-                self.session.step(line)
+                self._unconditional(line)
         return report
+
+    def _unconditional(self, code: str) -> None:
+        """Statements that no layout decision is behind: tensors made, named or freed, weights prepared."""
+        answer = self.session.step(code)
+        if not answer.valid:
+            raise OpModelError(f"the emitted program fails outside its ops: {code}: {answer.error}")
+
+    def _op(self, step: ProgramStep, op_id: str) -> ReplayedStep:
+        op, record = self.graph.op(op_id), self.result.records[op_id]
+        answer = self.session.step(step.code, [name for name, _ in step.results])
+        differences = self._differences(step, answer) if answer.valid else ()
+        if record.role is Role.HOST:
+            return ReplayedStep(op_id, None, answer, None, differences)
+        query = op_query(self.graph, op, [self.result.layouts[v] for v in op.inputs], record.config, record.request)
+        memory = self.predicted.get(op_id)
+        predicted = None if memory is None else memory.total_bytes
+        return ReplayedStep(op_id, query, answer, self.backend.constraints(query), differences, predicted)
+
+    def _differences(self, step: ProgramStep, answer: StepAnswer) -> tuple[str, ...]:
+        """How each result differs from the plan, one text per result that does."""
+        found = []
+        for (_, value_id), real in zip(step.results, answer.results, strict=True):
+            stated = self._stated(value_id)
+            if (real.layout, real.shape, real.dtype) != (stated.layout, stated.shape, stated.dtype):
+                found.append(f"'{value_id}' is stated as {_described(stated)}, really is {_described(real)}")
+        return tuple(found)
+
+    def _stated(self, value_id: str) -> TensorSpec:
+        value = self.graph.value(value_id)
+        return TensorSpec(value.shape, value.dtype, self.result.layouts[value_id])
+
+    def _stand_in(self, step: ProgramStep) -> bool:
+        """Placeholders for the results of a refused op, so that the ops after it can be judged too."""
+        for name, value_id in step.results:
+            if not self.session.step(f"{name} = {placeholder_text(self._stated(value_id))}").valid:
+                return False
+        return True
+
+
+def _described(spec: TensorSpec) -> str:
+    return f"{spec.dtype.value} {list(spec.shape)} in {spec.layout.describe()}"
