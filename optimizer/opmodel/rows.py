@@ -161,6 +161,8 @@ _CONV_FIELDS = (
 def _conv_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
     found = _window(attrs)
     found.update(in_channels=attrs["cin"], out_channels=attrs["cout"], groups=attrs.get("groups", 1))
+    if "op" in attrs:
+        found["output_padding"] = tuple(attrs["op"])
     for key, value in (attrs.get("config") or {}).items():
         if key not in _CONV_FIELDS and key not in ("shard_layout", "activation", "output_layout"):
             found[key] = frozen(value)

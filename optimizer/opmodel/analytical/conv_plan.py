@@ -6,7 +6,7 @@ Source: tt-metal `conv2d_utils.cpp` (`get_input_channels_alignment`, `get_conv_p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
@@ -194,6 +194,8 @@ def estimate(
 
 def auto_kind(p: ConvProblem, device: DeviceSpec, out_nhw: int | None = None) -> TensorMemoryLayout:
     """`determine_conv_config_for_auto_shard`: the sharding that needs least L1."""
+    if p.window.transposed:
+        p = replace(p, window=p.window.spread_out)
     best, lowest = HEIGHT, estimate(p, HEIGHT, device, out_nhw).total
     block = estimate(p, BLOCK, device, out_nhw)
     if block.total < lowest and block.cores >= device.grid_yx[1]:

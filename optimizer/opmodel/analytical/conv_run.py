@@ -44,14 +44,14 @@ class ConvOutcome:
     target: Parallel
     shard: tuple[int, int]
     block: Block
-    held: Block | None
+    held: list[Block]
     """What the convolution read and made itself; it goes when the call returns."""
 
     def close(self, arena: Arena) -> None:
         """The call returns."""
-        if self.held is not None:
-            arena.free(self.held)
-            self.held = None
+        for block in self.held:
+            arena.free(block)
+        self.held = []
 
 
 @dataclass(slots=True)
@@ -60,6 +60,8 @@ class _Input:
 
     block: Block | None
     own: bool
+    older: list[Block]
+    """What it was before, where that stays until the end of the call."""
 
 
 def run_in_l1(
@@ -71,7 +73,7 @@ def run_in_l1(
     tile_result: bool = False,
 ) -> ConvOutcome:
     """`conv2d_L1`: everything up to the result where the convolution leaves it; `given`: the input's L1 block."""
-    held = _Input(given, False)
+    held = _Input(given, False, [])
     if given is not None and not p.folded:
         flatten(case, p, arena, held)
     keeps = keeps_shards(p, kind, case.device)
@@ -93,7 +95,8 @@ def run_in_l1(
     limit = case.l1_small_bytes
     if arena.small_peak > limit:
         raise Refused(f"Out of Memory: {arena.small_peak} B of L1_SMALL of {limit} B", Rejection.OOM_L1_SMALL)
-    return ConvOutcome(target, plan.out_shard, block, held.block if held.own else None)
+    rest = [held.block] if held.own and held.block is not None else []
+    return ConvOutcome(target, plan.out_shard, block, held.older + rest)
 
 
 def _spread(case: Case, p: ConvProblem, source: Parallel, shard: tuple[int, int], arena: Arena, held: _Input) -> bool:
@@ -181,6 +184,9 @@ def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int]
         arena.allocate_small(round_up(index, ALIGNMENT))
         arena.run(conv_buffer_bytes(plan, alone=plan.alone))
         arena.free_small(round_up(index, ALIGNMENT))
+    if p.window.transposed and held.block is not None:
+        arena.free(held.block)
+        held.block = None
     return result
 
 
@@ -203,8 +209,13 @@ def _halo(p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], arena: Arena, 
         arena.allocate_small(index.allocated)
         arena.run(buffers)
         arena.free_small(index.allocated)
-    if held.block is not None and (held.own or p.config.deallocate_activation):
+    if held.block is not None and p.config.deallocate_activation:
         arena.free(held.block)
+    elif held.block is not None and held.own:
+        if p.window.transposed:
+            held.older.append(held.block)
+        else:
+            arena.free(held.block)
     if p.config.reallocate_halo_output:
         halo = arena.move(halo)
     held.block, held.own = halo, True

@@ -5,7 +5,6 @@ Source: tt-metal `op_slicing.cpp` (`determine_slice_config`, `run_sliced_op`) an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from optimizer.ir.dtype import DType
@@ -14,7 +13,8 @@ from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical import parallel
 from optimizer.opmodel.analytical.arena import Arena, Block
 from optimizer.opmodel.analytical.case import Case, Refused, need
-from optimizer.opmodel.analytical.conv_plan import ConvProblem, alignment, auto_kind, estimate, shard_bytes
+from optimizer.opmodel.analytical.conv_buffers import conv_buffer_bytes
+from optimizer.opmodel.analytical.conv_plan import ConvProblem, alignment, auto_kind, estimate, plan_of, shard_bytes
 from optimizer.opmodel.analytical.conv_run import ConvOutcome, run_in_l1
 from optimizer.opmodel.analytical.parallel import Parallel, Window
 from optimizer.opmodel.analytical.tensors import WIDTH
@@ -27,6 +27,8 @@ class Slice:
     out_hw: tuple[int, int]
     window: Window
     whole: bool
+    columns: int
+    """Output columns before they are rounded up to tiles."""
 
 
 def cut(p: ConvProblem, box: tuple[int, int, int, int], tile: bool) -> Slice | None:
@@ -34,19 +36,25 @@ def cut(p: ConvProblem, box: tuple[int, int, int, int], tile: bool) -> Slice | N
     top, bottom, left, right = box
     w = p.window
     oh, ow = w.out_hw
-    rows, above, below = _span(top, bottom, oh, w.height, w, 0)
-    columns, before, after = _span(left, right, ow, w.width, w, 1)
+    span = _transposed_span if w.transposed else _span
+    rows, above, below, extra_h = span(top, bottom, oh, w.height, w, 0)
+    columns, before, after, extra_w = span(left, right, ow, w.width, w, 1)
     if rows <= 0 or columns <= 0:
         return None
     whole = rows == w.height and columns == w.width
     rest = (right - left) % TILE if tile else 0
     more = TILE - rest if rest and not whole else 0  # slices are written in whole tiles
-    window = replace(w, height=rows, width=columns, padding=(above, below, before, after + more * w.stride[1]))
-    return Slice((bottom - top, right - left + more), window, whole)
+    if w.transposed:
+        extra_w += more
+    else:
+        after += more * w.stride[1]
+    padding = (above, below, before, after)
+    window = replace(w, height=rows, width=columns, padding=padding, output_padding=(extra_h, extra_w))
+    return Slice((bottom - top, right - left + more), window, whole, right - left)
 
 
-def _span(first: int, end: int, extent: int, size: int, w: Window, axis: int) -> tuple[int, int, int]:
-    """(input rows, padding before, padding after) of output rows [first, end) along an axis."""
+def _span(first: int, end: int, extent: int, size: int, w: Window, axis: int) -> tuple[int, int, int, int]:
+    """(input rows, padding before and after, extra result rows) of output rows [first, end) along an axis."""
     before, after = w.padding[2 * axis], w.padding[2 * axis + 1]
     start = first * w.stride[axis] - before
     stop = (end - 1) * w.stride[axis] - before + w.reach_hw[axis] + 1
@@ -56,55 +64,89 @@ def _span(first: int, end: int, extent: int, size: int, w: Window, axis: int) ->
         pads[0], low = before, 0
     if end == extent:
         pads[1], high = after, size
-    return high - low, pads[0], pads[1]
+    return high - low, pads[0], pads[1], 0
 
 
-def _boxes(p: ConvProblem, along_height: bool, count: int, tile: bool) -> Iterator[tuple[int, int, int, int]]:
-    """Output boxes of `count` slices; equal ones in the middle come once."""
+def _transposed_span(first: int, end: int, extent: int, size: int, w: Window, axis: int) -> tuple[int, int, int, int]:
+    """`_span` of a transposed convolution, whose padding shrinks the result."""
+    base, step = w.reach_hw[axis], w.stride[axis]
+    before, after = base - w.padding[2 * axis], base - w.padding[2 * axis + 1]
+    skipped = max(0, first - before)
+    stop = end - before + base
+    pads = [
+        max(0, before - first, -skipped % step),
+        max(0, stop - extent, (stop - 1) % step if end < extent else 0),
+    ]
+    low, high = max(0, ceil_div(first - before, step)), min(size, (stop - 1) // step + 1)
+    extra = 0
+    if first == 0:
+        pads[0], low = before, 0
+    if end == extent:
+        pads[1], high, extra = after, size, w.output_padding[axis]
+    return high - low, base - pads[0], base - pads[1], extra
+
+
+def _boxes(p: ConvProblem, along_height: bool, count: int, tile: bool) -> list[tuple[int, int, int, int]]:
+    """Output boxes of `count` slices."""
     oh, ow = p.window.out_hw
     extent = oh if along_height else ow
     unit = TILE if tile and not along_height else 1
     least, more = divmod(ceil_div(extent, unit), count)
     start = 0
-    seen: set[tuple[int, int, int]] = set()
-    axis = 0 if along_height else 1
-    reach, step, size = p.window.reach_hw[axis], p.window.stride[axis], (p.window.height, p.window.width)[axis]
+    found = []
     for index in range(count):
-        length = unit * (least + (index < more))
-        end = min(extent, start + length)
-        if end <= start:
-            continue
-        low = start * step - p.window.padding[2 * axis]
-        high = (end - 1) * step - p.window.padding[2 * axis] + reach + 1
-        edge = (0 if start == 0 else max(1, 1 - low), 0 if end == extent else 1 + max(0, high - size))
-        if (key := (end - start, *edge)) not in seen:
-            seen.add(key)
-            yield (start, end, 0, ow) if along_height else (0, oh, start, end)
+        end = min(extent, start + unit * (least + (index < more)))
+        if end > start:
+            found.append((start, end, 0, ow) if along_height else (0, oh, start, end))
         start = end
+    return found
+
+
+def _pieces(p: ConvProblem, along_height: bool, count: int, tile: bool) -> list[Slice]:
+    """The slices that differ, in order."""
+    pieces = (cut(p, box, tile) for box in _boxes(p, along_height, count, tile))
+    return list(dict.fromkeys(piece for piece in pieces if piece is not None))
 
 
 def _input_shards(case: Case, p: ConvProblem, piece: Slice) -> tuple[TensorMemoryLayout, Parallel, tuple[int, int]]:
     """`get_input_memory_config`: where a slice of the input goes."""
     out_nhw = p.window.batch * piece.out_hw[0] * piece.out_hw[1]
-    asked = p.config.shard_layout
-    inner = replace(p.window, height=piece.window.height, width=piece.window.width)
-    kind = auto_kind(replace(p, window=inner), case.device, out_nhw) if asked is None else TensorMemoryLayout(asked)
-    align = alignment(p, kind, None, sliced=not piece.whole)
+    w = piece.window
+    kind = None if p.config.shard_layout is None else TensorMemoryLayout(p.config.shard_layout)
+    if kind is None:
+        height, width = w.padded_hw if w.transposed else (w.height, w.width)
+        inner = replace(p.window, height=height, width=width, transposed=False, output_padding=(0, 0))
+        kind = auto_kind(replace(p, window=inner), case.device, out_nhw)
+    align = alignment(p, kind, None, sliced=w.transposed or not piece.whole)
     source = parallel.determine(kind, p.cin, out_nhw, p.cout, align, case.device, p.orientation, True)
-    return kind, source, parallel.input_shard(source, inner.in_nhw, p.cin, align, p.row_major)
+    return kind, source, parallel.input_shard(source, w.in_nhw, p.cin, align, p.row_major)
 
 
 def _estimate(case: Case, p: ConvProblem, along_height: bool, count: int, tile: bool) -> int:
     """`compute_L1_usage_for_slice_config`: what tt-metal expects the largest of `count` slices to take."""
     most = 0
-    for box in _boxes(p, along_height, count, tile):
-        piece = cut(p, box, tile)
-        if piece is None:
-            continue
+    for piece in _pieces(p, along_height, count, tile):
         kind, source, shard = _input_shards(case, p, piece)
+        if p.window.transposed:
+            most = max(most, _transposed_estimate(case, p, piece, source, shard))
+            continue
         found = estimate(replace(p, window=piece.window), kind, case.device, None, (source, shard))
         most = max(most, found.halo_input + found.halo, found.total)
     return most
+
+
+def _transposed_estimate(case: Case, p: ConvProblem, piece: Slice, source: Parallel, shard: tuple[int, int]) -> int:
+    """`ConvT2DSliceAttr::get_L1_usage`."""
+    target = parallel.determine_output(source, p.cout, case.device, False)
+    channels = round_up(p.cin, TILE * source.channels)
+    rows = channels * p.window.kernel[0] * p.window.kernel[1] // TILE
+    out_nhw = p.window.batch * piece.out_hw[0] * piece.columns
+    plan = plan_of(p, source, target, channels, out_nhw, case.device, weight_rows=rows)
+    halo = parallel.halo_sticks(piece.window, source.nhw) * shard[1] * p.stick_element
+    tall, wide = plan.out_tiles
+    buffers = conv_buffer_bytes(plan, plan.worst_index_bytes if p.config_in_dram else 0)
+    held = shard[0] * shard[1] * p.stick_element
+    return halo + max(buffers + tall * wide * p.dtype_out.tile_bytes, held)
 
 
 def _max_slices(extent: int, along_height: bool, tile: bool) -> int:
@@ -138,10 +180,7 @@ def run_slices(case: Case, p: ConvProblem, along_height: bool, count: int, tile:
         arena.run(0, dataflow=True)
         arena.free(outcome.block)
         return
-    for box in _boxes(p, along_height, count, tile):
-        piece = cut(p, box, tile)
-        if piece is None:
-            continue
+    for piece in _pieces(p, along_height, count, tile):
         kind = _run_slice(case, p, piece, tile, arena)
         p = replace(p, config=replace(p.config, shard_layout=kind.value))
 

@@ -222,6 +222,12 @@ class Window:
         return (height, width)
 
     @property
+    def spread_out(self) -> Window:
+        """The plain window over the input that a transposed convolution pads and spreads."""
+        height, width = self.padded_hw
+        return Window(self.batch, height, width, self.kernel, (1, 1), (0, 0, 0, 0), self.dilation)
+
+    @property
     def first_data(self) -> tuple[int, int]:
         """Padded (row, column) of the first input element."""
         if not self.transposed:
