@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,11 @@ hypothesis.settings.register_profile(
     "project", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("project")
+
+
+def pytest_configure() -> None:
+    """Tests neither read nor fill the user's answer cache."""
+    os.environ["TTOPT_ANSWER_CACHE"] = "off"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,9 +6,11 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import struct
 import subprocess
+import tempfile
 import threading
 import time
 from collections import deque
@@ -69,6 +71,9 @@ class Child:
 
     def __init__(self, key: ChildKey) -> None:
         self.key = key
+        # MPI, which tt-metal starts, leaves folders in the place for temporary files
+        self._scratch = tempfile.mkdtemp(prefix="ttopt-") if key.location.source == "mock" else None
+        scratch = {} if self._scratch is None else {"TMPDIR": self._scratch}
         request_read, request_write = os.pipe()
         answer_read, answer_write = os.pipe()
         try:
@@ -78,10 +83,12 @@ class Child:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=(request_read, answer_write),
+                env={**os.environ, **scratch},
             )
         except OSError as error:
             for descriptor in (request_write, answer_read):
                 os.close(descriptor)
+            self._tidy()
             raise OpModelError(f"cannot start {key.location.python}: {error}") from error
         finally:
             os.close(request_read)
@@ -189,6 +196,11 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._tidy()
+
+    def _tidy(self) -> None:
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def forget(self) -> None:
         """Close this process's ends only: the child belongs to the process we were forked from."""

@@ -25,6 +25,7 @@ import importlib.metadata
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import sys
@@ -546,6 +547,8 @@ def main() -> None:
     serve(pipe, Service(opened))
     if source == "real":
         opened.ttnn.close_device(opened.device)
+    else:
+        shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # made for this process by its parent
     sys.stdout.flush()
     os._exit(0)  # a mock device has nothing to close, and tt-metal's own tear-down takes its time
 
