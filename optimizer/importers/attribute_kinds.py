@@ -70,6 +70,8 @@ _BY_OP = {
     ("ttnn.concat", "dim"): "int",
     ("ttnn.repeat_interleave", "dim"): "int",
     ("ttnn.split", "dim"): "int",
+    ("ttnn.scatter", "dim"): "int",
+    ("ttnn.scatter_add", "dim"): "int",
 }
 _BY_DEFAULT = {bool: "bool", int: "int", float: "float", str: "str", tuple: "ints"}
 

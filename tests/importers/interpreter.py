@@ -109,6 +109,11 @@ UNARY: dict[str, Callable[[Array], Array]] = {
     "nez": lambda x: x != 0,
     "bitwise_not": np.invert,
     "identity": lambda x: x,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "isposinf": np.isposinf,
+    "isneginf": np.isneginf,
 }
 
 BINARY: dict[str, Callable[[Array, Any], Array]] = {
@@ -134,6 +139,8 @@ BINARY: dict[str, Callable[[Array, Any], Array]] = {
     "bitwise_and": np.bitwise_and,
     "bitwise_or": np.bitwise_or,
     "bitwise_xor": np.bitwise_xor,
+    "bitwise_left_shift": np.left_shift,
+    "logical_right_shift": np.right_shift,
 }
 
 PARAMETRIC: dict[str, Callable[[Array, Attrs], Array]] = {
@@ -365,6 +372,23 @@ def _topk(x: list[Array], a: Attrs) -> list[Array]:
     return [np.take_along_axis(x[0], chosen, axis=a["dim"]), chosen]
 
 
+def _cumsum(x: list[Array], a: Attrs) -> Array:
+    order = slice(None, None, -1) if a["reverse_order"] else slice(None)
+    turn = tuple(order if i == a["dim"] % x[0].ndim else slice(None) for i in range(x[0].ndim))
+    return np.cumsum(x[0][turn], axis=a["dim"])[turn]
+
+
+def _scatter(x: list[Array], a: Attrs, add: bool = False) -> Array:
+    out = x[0].copy()
+    place = list(np.indices(x[1].shape))
+    place[a["dim"]] = x[1]
+    if add:
+        np.add.at(out, tuple(place), x[2])
+    else:
+        out[tuple(place)] = x[2]
+    return out
+
+
 def _where(x: list[Array], a: Attrs) -> Array:
     rest = x[1:]
     first = a["x"] if a["x"] is not None else rest.pop(0)
@@ -433,7 +457,9 @@ _OPS: dict[str, Callable[[list[Array], Attrs], Array | list[Array]]] = {
     "prod": _reduce(np.prod),
     "argmax": _argmax,
     "topk": _topk,
-    "cumsum": lambda x, a: np.cumsum(x[0], axis=a["dim"]),
+    "cumsum": _cumsum,
+    "tril": lambda x, a: np.tril(x[0], a["diagonal"]),
+    "triu": lambda x, a: np.triu(x[0], a["diagonal"]),
     "where": _where,
     "typecast": _typecast,
     "reshape": lambda x, a: x[0].reshape(a["shape"]),
@@ -447,6 +473,8 @@ _OPS: dict[str, Callable[[list[Array], Attrs], Array | list[Array]]] = {
     "repeat_interleave": lambda x, a: np.repeat(x[0], a["repeats"], axis=a["dim"]),
     "embedding": lambda x, a: x[1][x[0]],
     "gather": lambda x, a: np.take_along_axis(x[0], x[1], axis=a["dim"]),
+    "scatter": _scatter,
+    "scatter_add": lambda x, a: _scatter(x, a, add=True),
     "full": lambda x, a: np.full(a["shape"], a["value"]),
     "arange": lambda x, a: np.arange(a["start"], a["end"], a["step"]),
     "scaled_dot_product_attention": _sdpa,

@@ -250,23 +250,24 @@ def test_unknown_activations_dtype(make_model: Model) -> None:
 def test_op_that_ttnn_lacks_is_kept_and_reported(make_model: Model) -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["a"], name="act"),
-        helper.make_node("Hardmax", ["a"], ["b"], name="hard", axis=-1),
+        helper.make_node("Bernoulli", ["a"], ["b"], name="dice"),
         helper.make_node("Neg", ["b"], ["y"], name="neg"),
     ]
 
     model = load(make_model(nodes, {"x": (2, 4)}, ["y"]).SerializeToString())
 
-    assert [op.op for op in model.graph.ops()] == ["ttnn.relu", "onnx.Hardmax", "ttnn.neg"]
-    assert model.report.unsupported == (("onnx.Hardmax", ("hard",)),)
+    assert [op.op for op in model.graph.ops()] == ["ttnn.relu", "onnx.Bernoulli", "ttnn.neg"]
+    assert model.report.unsupported == (("onnx.Bernoulli", ("dice",)),)
 
 
 def test_variant_that_ttnn_lacks_is_kept_and_explained(make_model: Model) -> None:
-    node = helper.make_node("CumSum", ["x", "axis"], ["y"], name="sum", reverse=1)
+    node = helper.make_node("MaxPool", ["x"], ["y", "i"], name="pool", kernel_shape=[2, 2])
+    outputs = {"y": TensorProto.FLOAT, "i": TensorProto.INT64}
 
-    model = load(make_model([node], {"x": (2, 4)}, ["y"], {"axis": np.asarray(1)}).SerializeToString())
+    model = load(make_model([node], {"x": (1, 2, 4, 4)}, outputs).SerializeToString())
 
-    assert model.report.unsupported == (("onnx.CumSum", ("sum",)),)
-    assert any("reverse" in w for w in model.report.warnings)
+    assert model.report.unsupported == (("onnx.MaxPool", ("pool",)),)
+    assert any("MaxPool 'pool': " in w and "indices" in w for w in model.report.warnings)
 
 
 def test_recurrent_net_becomes_opaque(make_model: Model) -> None:

@@ -1,4 +1,4 @@
-"""Convolutions; one-dimensional ones run as two-dimensional ones of height 1."""
+"""Convolutions; one- and three-dimensional ones run as two-dimensional ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from math import prod
 
 from optimizer.errors import ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError, Shape
+from optimizer.importers.onnx_ops.depth import Depth, join_frames, split_frames, taps
 from optimizer.ir.graph import Attr
 
 Pads = tuple[int, int, int, int]
@@ -57,8 +58,15 @@ def lift(ctx: Lowering, value_id: str, rank: int) -> str:
 
 
 def conv(ctx: Lowering) -> str:
+    return convolve(ctx, [ctx.x(i) for i in range(3) if ctx.has(i)])
+
+
+def convolve(ctx: Lowering, operands: list[str]) -> str:
+    """The current node's convolution of input, weight and perhaps bias."""
+    if len(ctx.vshape(operands[0])) == 5:
+        return _volume(ctx, operands)
     rank = spatial(ctx)
-    x, weight = lift(ctx, ctx.x(0), rank), lift(ctx, ctx.x(1), rank)
+    x, weight = (lift(ctx, v, rank) for v in operands[:2])
     n, _, height, width = ctx.vshape(x)
     cout, _, kh, kw = ctx.vshape(weight)
     stride, dilation = two(ctx.attr("strides"), rank), two(ctx.attr("dilations"), rank)
@@ -70,11 +78,44 @@ def conv(ctx: Lowering) -> str:
         "dilation": dilation,
         "groups": int(ctx.attr("group", 1)),
     }
-    operands = [x, weight, *([ctx.x(2)] if ctx.has(2) else [])]
-    return _emit(ctx, "nchw.conv2d", operands, attrs, (n, cout), rank)
+    return _emit(ctx, "nchw.conv2d", [x, weight, *operands[2:]], attrs, (n, cout), rank)
+
+
+def _volume(ctx: Lowering, operands: list[str]) -> str:
+    """The frames that the depth of the kernel sees side by side as channels: one convolution over two dims."""
+    cout, per_group, kd, kh, kw = ctx.vshape(operands[1])
+    depth, groups = Depth.of(ctx, kd), int(ctx.attr("group", 1))
+    frames = ctx.permute(operands[0], (0, 2, 1, 3, 4))
+    n, _, c, height, width = ctx.vshape(frames)
+    flat = (n * depth.out, c, height, width)
+    parts = [ctx.reshape(part, flat) for part in taps(ctx, frames, depth, 0.0)]
+    if kd > 1:  # channels of one group must lie together
+        parts = [ctx.reshape(part, (n * depth.out, groups, per_group, height, width)) for part in parts]
+        joined = ctx.emit("concat", *parts, dim=2)
+        x = ctx.reshape(joined, (n * depth.out, c * kd, height, width))
+    else:
+        x = parts[0]
+    weight = ctx.reshape(ctx.permute(operands[1], (0, 2, 1, 3, 4)), (cout, kd * per_group, kh, kw))
+    given, one = ctx.attr("pads") or (0,) * 6, (1, 1, 1)
+    attrs: dict[str, Attr] = {
+        "kernel_size": (kh, kw),
+        "stride": two(tuple((ctx.attr("strides") or one)[1:]), 2),
+        "padding": (int(given[1]), int(given[4]), int(given[2]), int(given[5])),
+        "dilation": two(tuple((ctx.attr("dilations") or one)[1:]), 2),
+        "groups": groups,
+    }
+    result = ctx.emit_raw(
+        "nchw.conv2d",
+        [x, weight, *operands[2:]],
+        attrs,
+        [((n * depth.out, cout, *ctx.out_shape()[3:]), ctx.vdtype(x))],
+    )[0]
+    return ctx.permute(join_frames(ctx, result, n), (0, 2, 1, 3, 4))
 
 
 def conv_transpose(ctx: Lowering) -> str:
+    if len(ctx.shape(0)) == 5:
+        return _flat_volume_transpose(ctx)
     rank = spatial(ctx)
     x, weight = lift(ctx, ctx.x(0), rank), lift(ctx, ctx.x(1), rank)
     n, _, height, width = ctx.vshape(x)
@@ -93,6 +134,30 @@ def conv_transpose(ctx: Lowering) -> str:
     }
     operands = [x, weight, *([ctx.x(2)] if ctx.has(2) else [])]
     return _emit(ctx, "nchw.conv_transpose2d", operands, attrs, (n, cout * groups), rank)
+
+
+def _flat_volume_transpose(ctx: Lowering) -> str:
+    """A transposed convolution whose kernel sees one frame at a time."""
+    _, per_group, kd, kh, kw = ctx.shape(1)
+    depth, one = Depth.of(ctx, kd), (1, 1, 1)
+    extra = tuple(ctx.attr("output_padding") or (0, 0, 0))
+    if (kd, depth.stride, depth.before, depth.after, extra[0]) != (1, 1, 0, 0, 0) or ctx.attr("output_shape"):
+        raise NotMappedError("a transposed convolution over the depth of three dims")
+    frames, given = split_frames(ctx, ctx.x(0)), ctx.attr("pads") or (0,) * 6
+    groups = int(ctx.attr("group", 1))
+    attrs: dict[str, Attr] = {
+        "kernel_size": (kh, kw),
+        "stride": two(tuple((ctx.attr("strides") or one)[1:]), 2),
+        "padding": (int(given[1]), int(given[4]), int(given[2]), int(given[5])),
+        "dilation": two(tuple((ctx.attr("dilations") or one)[1:]), 2),
+        "groups": groups,
+        "output_padding": two(extra[1:], 2, 0),
+    }
+    weight = ctx.reshape(ctx.x(1), (ctx.shape(1)[0], per_group, kh, kw))
+    operands = [frames, weight, *([ctx.x(2)] if ctx.has(2) else [])]
+    shape = (ctx.vshape(frames)[0], per_group * groups, *ctx.out_shape()[3:])
+    result = ctx.emit_raw("nchw.conv_transpose2d", operands, attrs, [(shape, ctx.vdtype(frames))])[0]
+    return ctx.permute(join_frames(ctx, result, ctx.shape(0)[0]), (0, 2, 1, 3, 4))
 
 
 def _transpose_pads(ctx: Lowering, size: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int],

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+from optimizer.importers.onnx_lowering import Lowering, NodeMapping
+from optimizer.importers.onnx_ops.selecting import full
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 
@@ -41,6 +42,9 @@ UNARY = {
     "Not": "logical_not",
     "IsNaN": "isnan",
     "BitwiseNot": "bitwise_not",
+    "Asinh": "asinh",
+    "Acosh": "acosh",
+    "Atanh": "atanh",
 }
 
 BINARY = {
@@ -70,9 +74,16 @@ _COMPARES = {"eq", "ne", "lt", "gt", "le", "ge"}
 _LOGICAL = {"logical_and", "logical_or", "logical_xor"}
 
 
+_FLOATS_ONLY = {"sign", "floor", "ceil", "round"}
+"""Unary ops that ONNX has for integers (or that leave them as they are) and TTNN has not."""
+
+
 def _unary(name: str) -> NodeMapping:
     def lower(ctx: Lowering) -> str:
-        return ctx.emit(name, ctx.x(0))
+        x = ctx.x(0)
+        if name in _FLOATS_ONLY and not ctx.vdtype(x).is_float:
+            return ctx.typecast(ctx.emit(name, ctx.typecast(x, DType.F32)), ctx.vdtype(x))
+        return ctx.emit(name, x)
 
     return lower
 
@@ -149,11 +160,13 @@ def power(ctx: Lowering) -> str:
     if exponent is not None:
         return power_scalar(ctx, ctx.x(0), float(exponent))
     base = ctx.scalar(ctx.input(0), len(ctx.shape(1)))
-    if base is not None:
-        if base <= 0:
-            raise NotMappedError(f"power of the base {base}")
-        return ctx.emit("exp", ctx.emit("multiply", ctx.x(1), scalar=math.log(base)))
-    return ctx.emit("pow", ctx.x(0), ctx.typecast(ctx.x(1), ctx.vdtype(ctx.x(0))))
+    if base is not None and base > 0:
+        power_of = ctx.typecast(ctx.x(1), ctx.dtype(ctx.node.outputs[0]))
+        return ctx.emit("exp", ctx.emit("multiply", power_of, scalar=math.log(base)))
+    dtype = ctx.dtype(ctx.node.outputs[0])
+    computed = dtype if dtype.is_float else DType.F32  # TTNN raises no integers to powers of another tensor
+    powers = ctx.emit("pow", ctx.typecast(ctx.x(0), computed), ctx.typecast(ctx.x(1), computed))
+    return ctx.typecast(powers if dtype.is_float else ctx.emit("round", powers), dtype)
 
 
 def power_scalar(ctx: Lowering, x: str, exponent: float) -> str:
@@ -163,6 +176,11 @@ def power_scalar(ctx: Lowering, x: str, exponent: float) -> str:
     if exponent in named:
         return ctx.emit(named[exponent], x)
     return ctx.emit("pow_scalar", x, exponent=exponent)
+
+
+def bit_shift(ctx: Lowering) -> str:
+    left = str(ctx.attr("direction")) == "LEFT"
+    return combine(ctx, "bitwise_left_shift" if left else "logical_right_shift", ctx.input(0), ctx.input(1))
 
 
 def mod(ctx: Lowering) -> str:
@@ -292,28 +310,9 @@ def prelu(ctx: Lowering) -> str:
 def is_inf(ctx: Lowering) -> str:
     x = ctx.x(0)
     positive, negative = ctx.attr("detect_positive", 1), ctx.attr("detect_negative", 1)
-    found = ctx.emit("isinf", x)
-    if positive and negative:
-        return found
-    return ctx.emit("logical_and", found, ctx.emit("gtz" if positive else "ltz", x))
-
-
-def asinh(ctx: Lowering) -> str:
-    x = ctx.x(0)
-    root = ctx.emit("sqrt", ctx.emit("add", ctx.emit("square", x), scalar=1.0))
-    return ctx.emit("log", ctx.emit("add", x, root))
-
-
-def acosh(ctx: Lowering) -> str:
-    x = ctx.x(0)
-    root = ctx.emit("sqrt", ctx.emit("add", ctx.emit("square", x), scalar=-1.0))
-    return ctx.emit("log", ctx.emit("add", x, root))
-
-
-def atanh(ctx: Lowering) -> str:
-    x = ctx.x(0)
-    quotient = ctx.emit("divide", ctx.emit("add", x, scalar=1.0), ctx.emit("rsub", x, scalar=1.0))
-    return ctx.emit("multiply", ctx.emit("log", quotient), scalar=0.5)
+    if not positive and not negative:
+        return full(ctx, ctx.out_shape() or (1,), 0.0)
+    return ctx.emit("isinf" if positive and negative else "isposinf" if positive else "isneginf", x)
 
 
 def identity(ctx: Lowering) -> list[str | None]:
@@ -350,9 +349,7 @@ _SPECIAL: dict[str, Callable[[Lowering], str | list[str | None]]] = {
     "Swish": swish,
     "PRelu": prelu,
     "IsInf": is_inf,
-    "Asinh": asinh,
-    "Acosh": acosh,
-    "Atanh": atanh,
+    "BitShift": bit_shift,
     "Identity": identity,
     "Dropout": identity,
 }

@@ -3,118 +3,114 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError, Shape
+from optimizer.errors import GraphError
+from optimizer.importers.onnx_lowering import Lowering, NodeMapping
+from optimizer.importers.onnx_ops.selecting import Array, select, table_rows, take
 from optimizer.ir.dtype import DType
 
-Array = np.ndarray[Any, Any]
+
+def known_index(ctx: Lowering, position: int, sizes: int | list[int]) -> Array | None:
+    """A constant index operand counted from the front; GraphError outside of the tensor, None at run time."""
+    index = ctx.const(position)
+    if index is None:
+        return None
+    limit = np.asarray(sizes)
+    if index.size and (bool(np.any(index < -limit)) or bool(np.any(index >= limit))):
+        bad = index[(index < -limit) | (index >= limit)]
+        raise GraphError(f"index {int(bad.reshape(-1)[0])} is outside of a dim of {limit.tolist()} elements")
+    return np.asarray(np.where(index < 0, index + limit, index))
+
+
+def ids_of(ctx: Lowering, position: int, known: Array | None) -> str:
+    """The index operand as u32."""
+    if known is not None:
+        return ctx.constant(known, DType.U32, "indices")
+    return ctx.typecast(ctx.x(position), DType.U32)
 
 
 def gather(ctx: Lowering) -> str:
     shape, index_shape = ctx.shape(0), ctx.shape(1)
     axis = ctx.axis(ctx.attr("axis", 0), len(shape))
     out = ctx.out_shape() or (1,)
-    index = ctx.const(1)
+    index = known_index(ctx, 1, shape[axis])
     if index is not None:
-        wrapped = np.where(index < 0, index + shape[axis], index).reshape(-1)
-        if wrapped.size and (wrapped.min() < 0 or wrapped.max() >= shape[axis]):
-            raise NotMappedError("index outside the tensor")
-        chosen = _regular(ctx, ctx.x(0), axis, wrapped)
-        if chosen is not None:
-            return ctx.reshape(chosen, out)
-    ids = _ids(ctx, index, shape[axis])
-    rest = (*shape[:axis], *shape[axis + 1 :])
-    table = ctx.permute(ctx.x(0), [axis, *(i for i in range(len(shape)) if i != axis)])
-    rows = embed(ctx, ids, ctx.reshape(table, (shape[axis], prod(rest))), index_shape)
-    # rows: [*index, *rest]; the index dims belong where the axis was
-    n = len(index_shape)
-    rows = ctx.reshape(rows, (*index_shape, *rest) or (1,))
-    if axis:
-        rows = ctx.permute(rows, [*range(n, n + axis), *range(n), *range(n + axis, n + len(rest))])
-    return ctx.reshape(rows, out)
-
-
-def _regular(ctx: Lowering, x: str, axis: int, index: Array) -> str | None:
-    """A slice for equally spaced ascending indices; a short concat of slices for a few; None otherwise."""
-    if index.size == 1:
-        return ctx.slice(x, axis, int(index[0]), int(index[0]) + 1)
-    steps = np.diff(index)
-    if steps.size and steps[0] > 0 and bool(np.all(steps == steps[0])):
-        return ctx.slice(x, axis, int(index[0]), int(index[-1]) + 1, int(steps[0]))
-    if index.size <= 8:
-        return ctx.emit("concat", *[ctx.slice(x, axis, int(i), int(i) + 1) for i in index], dim=axis)
-    return None
-
-
-def _ids(ctx: Lowering, index: Array | None, size: int) -> str:
-    """Indices as u32."""
-    if index is not None:
-        wrapped = np.where(index < 0, index + size, index)
-        return ctx.constant(wrapped, DType.U32, "indices")
-    return ctx.typecast(ctx.x(1), DType.U32)
-
-
-def embed(ctx: Lowering, ids: str, table: str, index_shape: Shape) -> str:
-    """Rows of a table [rows, width]: [*index, width]. TTNN takes indices of rank 1 or 2."""
-    if not ctx.vdtype(table).is_float:
-        raise NotMappedError("gather from integers by run-time indices")
-    if len(ctx.vshape(ids)) > 2:
-        ids = ctx.reshape(ids, (1, prod(index_shape)))
-    return ctx.emit("embedding", ids, table)
+        return ctx.reshape(select(ctx, ctx.x(0), axis, index.reshape(-1)), out)
+    return ctx.reshape(take(ctx, ctx.x(0), axis, ids_of(ctx, 1, None), index_shape), out)
 
 
 def gather_nd(ctx: Lowering) -> str:
     shape, index_shape = ctx.shape(0), ctx.shape(1)
-    if ctx.attr("batch_dims", 0):
-        raise NotMappedError("GatherND with batch_dims")
+    batch = int(ctx.attr("batch_dims", 0))
+    depth = batch + index_shape[-1]
+    out = ctx.out_shape() or (1,)
+    rows = row_numbers(ctx, 1, shape[:depth], batch)
+    table = ctx.reshape(ctx.x(0), (prod(shape[:depth]), prod(shape[depth:])))
+    if isinstance(rows, str):
+        return ctx.reshape(table_rows(ctx, rows, table, ctx.vshape(rows)), out)
+    return ctx.reshape(select(ctx, table, 0, rows), out)
+
+
+def row_numbers(ctx: Lowering, position: int, sizes: tuple[int, ...], batch: int = 0) -> Array | str:
+    """Flat row numbers [count] of the multi-dimensional indices of an operand [..., depth].
+
+    Known ones as numbers, others as a u32 value. `sizes` are the indexed dims; `batch` of them are counted
+    by the position of the index.
+    """
+    index_shape = ctx.shape(position)
+    strides = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
     depth = index_shape[-1]
     count = prod(index_shape[:-1])
-    strides = [prod(shape[i + 1 : depth]) for i in range(depth)]
-    rows, width = prod(shape[:depth]), prod(shape[depth:])
-    out = ctx.out_shape() or (1,)
-    index = ctx.const(1)
+    places = np.indices(index_shape[:-1]).reshape(len(index_shape) - 1, -1)[:batch]
+    offset = sum((p * s for p, s in zip(places, strides, strict=False)), start=np.zeros(count, dtype=np.int64))
+    index = known_index(ctx, position, list(sizes[batch:]))
     if index is not None:
-        wrapped = np.where(index < 0, index + np.asarray(shape[:depth]), index)
-        flat = (wrapped.reshape(-1, depth) * np.asarray(strides)).sum(axis=1)
-        table = ctx.reshape(ctx.x(0), (rows, width))
-        chosen = _regular(ctx, table, 0, flat)
-        if chosen is not None:
-            return ctx.reshape(chosen, out)
-        ids = ctx.constant(flat, DType.U32, "indices")
-    else:
-        ids = _flat_ids(ctx, ctx.reshape(ctx.x(1), (count, depth)), strides)
-    table = ctx.reshape(ctx.x(0), (rows, width))
-    return ctx.reshape(embed(ctx, ids, table, (count,)), out)
-
-
-def _flat_ids(ctx: Lowering, index: str, strides: list[int]) -> str:
-    """Row numbers [count] of multi-dimensional indices [count, depth]."""
-    count = ctx.vshape(index)[0]
+        return np.asarray((index.reshape(-1, depth) * np.asarray(strides[batch:])).sum(axis=1) + offset)
+    index_value = ctx.reshape(ctx.x(position), (count, depth))
     total: str | None = None
-    for column, stride in enumerate(strides):
-        part = ctx.slice(index, 1, column, column + 1)
+    for column, stride in enumerate(strides[batch:]):
+        part = ctx.slice(index_value, 1, column, column + 1)
         if stride != 1:
             part = ctx.emit("multiply", part, scalar=stride)
         total = part if total is None else ctx.emit("add", total, part)
     assert total is not None
+    if offset.any():
+        total = ctx.emit("add", total, ctx.constant(offset.reshape(count, 1), ctx.vdtype(total), "offsets"))
     return ctx.typecast(ctx.reshape(total, (count,)), DType.U32)
 
 
 def gather_elements(ctx: Lowering) -> str:
     axis = ctx.axis(ctx.attr("axis", 0), len(ctx.shape(0)))
-    index = ctx.const(1)
-    if index is not None:
-        ids = ctx.constant(np.where(index < 0, index + ctx.shape(0)[axis], index), DType.U32, "indices")
-    else:
-        ids = ctx.typecast(ctx.x(1), DType.U32)
+    ids = ids_of(ctx, 1, known_index(ctx, 1, ctx.shape(0)[axis]))
     x, target = ctx.x(0), ctx.shape(1)
     for dim, size in enumerate(target):
         if dim != axis and ctx.vshape(x)[dim] != size:
             x = ctx.slice(x, dim, 0, size)
     return ctx.emit("gather", x, ids, dim=axis)
+
+
+def compress(ctx: Lowering) -> str:
+    """Elements where a condition holds; its length is only known when the condition is constant."""
+    chosen = np.flatnonzero(ctx.need_const(1, "condition"))
+    x, shape = ctx.x(0), ctx.vshape(ctx.x(0))
+    if ctx.attr("axis") is None:
+        return select(ctx, ctx.reshape(x, (prod(shape),)), 0, chosen)
+    return select(ctx, x, ctx.axis(ctx.attr("axis"), len(shape)), chosen)
+
+
+def reverse_sequence(ctx: Lowering) -> str:
+    """The first elements of each sequence in reverse, by constant lengths."""
+    shape = ctx.shape(0)
+    time, batch = (ctx.axis(ctx.attr(name, d), 2) for name, d in (("time_axis", 0), ("batch_axis", 1)))
+    order = np.arange(prod(shape[:2])).reshape(shape[:2])
+    order = order if time == 0 else order.T
+    for column, length in enumerate(ctx.need_const(1, "sequence lengths").reshape(-1).tolist()):
+        order[: int(length), column] = order[: int(length), column][::-1].copy()
+    order = order if batch == 1 else order.T
+    flat = ctx.reshape(ctx.x(0), (shape[0] * shape[1], *shape[2:]))
+    return ctx.reshape(select(ctx, flat, 0, order.reshape(-1)), shape)
 
 
 def one_hot(ctx: Lowering) -> str:
@@ -135,5 +131,7 @@ OPS: dict[str, NodeMapping] = {
     "Gather": gather,
     "GatherND": gather_nd,
     "GatherElements": gather_elements,
+    "Compress": compress,
+    "ReverseSequence": reverse_sequence,
     "OneHot": one_hot,
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.importers.onnx_ops import norm
-from optimizer.ir.graph import Attr
+from optimizer.importers.onnx_ops.conv import conv
+from optimizer.importers.onnx_ops.matmul import gemm, multiply
+from optimizer.ir.dtype import DType
 
 
 def gelu(ctx: Lowering) -> str:
@@ -22,14 +24,59 @@ def quick_gelu(ctx: Lowering) -> str:
 
 
 def fused_matmul(ctx: Lowering) -> str:
-    if ctx.attr("transBatchA", 0) or ctx.attr("transBatchB", 0):
-        raise NotMappedError("FusedMatMul with transposed batches")
-    attrs: dict[str, Attr] = {
-        f"transpose_{key}": True for key, name in (("a", "transA"), ("b", "transB")) if ctx.attr(name, 0)
-    }
-    result = ctx.emit("matmul", ctx.x(0), ctx.x(1), **attrs)
+    operands = []
+    for index, side in enumerate("AB"):
+        x, rank = ctx.x(index), len(ctx.shape(index))
+        if ctx.attr(f"transBatch{side}", 0):  # the batch dims stand between rows and columns
+            x = ctx.permute(x, (*range(1, rank - 1), 0, rank - 1))
+        operands.append(x)
+    a, b = operands
+    turned = [bool(ctx.attr(name, 0)) for name in ("transA", "transB")]
+    result = multiply(ctx, a, b, *turned)
     alpha = float(ctx.attr("alpha", 1.0))
     return result if alpha == 1.0 else ctx.emit("multiply", result, scalar=alpha)
+
+
+_ACTIVATIONS = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Gelu": "gelu"}
+
+
+def _activated(ctx: Lowering, x: str, default: str = "") -> str:
+    """The activation that a fused op names, without parameters."""
+    name = str(ctx.attr("activation", default))
+    if not name:
+        return x
+    if name not in _ACTIVATIONS:
+        raise NotMappedError(f"a fused activation '{name}'")
+    return ctx.emit(_ACTIVATIONS[name], x)
+
+
+def fused_gemm(ctx: Lowering) -> str:
+    return _activated(ctx, gemm(ctx))
+
+
+def fused_conv(ctx: Lowering) -> str:
+    """activation(conv(X, W, B) + Z)"""
+    result = conv(ctx)
+    return _activated(ctx, ctx.emit("add", result, ctx.x(3)) if ctx.has(3) else result)
+
+
+def embed_layer_norm(ctx: Lowering) -> list[str | None]:
+    """layer_norm(word + position + segment embeddings)."""
+    if any(v.uses() or v.is_graph_output() for v in list(ctx.node.outputs)[1:2]):
+        raise NotMappedError("the number of unmasked tokens as a result")
+    length = ctx.shape(0)[1]
+    words = ctx.emit("embedding", ctx.typecast(ctx.x(0), DType.U32), ctx.x(2))
+    if ctx.has(8):
+        places = ctx.emit("embedding", ctx.typecast(ctx.x(8), DType.U32), ctx.x(3))
+    else:
+        table = ctx.x(3)
+        places = ctx.reshape(ctx.slice(table, 0, 0, length), (1, length, ctx.vshape(table)[1]))
+    total = ctx.emit("add", words, places)
+    if ctx.has(1) and ctx.has(4):
+        total = ctx.emit("add", total, ctx.emit("embedding", ctx.typecast(ctx.x(1), DType.U32), ctx.x(4)))
+    epsilon = float(ctx.attr("epsilon", 1e-12))
+    result = norm.over_tail(ctx, "layer_norm", total, 2, [ctx.x(5), ctx.x(6)], epsilon)
+    return [result, None, total][: len(ctx.node.outputs)]
 
 
 def skip_norm(op: str) -> NodeMapping:
@@ -59,6 +106,9 @@ OPS: dict[str, NodeMapping] = {
     f"{_MS}BiasGelu": bias_gelu,
     f"{_MS}QuickGelu": quick_gelu,
     f"{_MS}FusedMatMul": fused_matmul,
+    f"{_MS}FusedGemm": fused_gemm,
+    f"{_MS}FusedConv": fused_conv,
+    f"{_MS}EmbedLayerNormalization": embed_layer_norm,
     f"{_MS}SkipLayerNormalization": skip_norm("layer_norm"),
     f"{_MS}SkipSimplifiedLayerNormalization": skip_norm("rms_norm"),
     f"{_MS}SimplifiedLayerNormalization": norm.rms_norm,

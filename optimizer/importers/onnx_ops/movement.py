@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError, Shape
+from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+from optimizer.importers.onnx_ops.selecting import MAX_CONSTANT, broadcast_to, full, select
 from optimizer.ir.graph import Attr
+
+MAX_MIRRORED = 64
+"""Elements of mirrored border that are put together from single slices."""
 
 
 def to_out_shape(ctx: Lowering) -> str:
@@ -66,26 +70,15 @@ def slice_(ctx: Lowering) -> str:
 
 
 def _reversed(ctx: Lowering, begins: list[int], ends: list[int], steps: list[int], axes: list[int]) -> str:
-    """A slice with negative steps: forward slice, then single-element slices in reverse (short axes only)."""
+    """A slice with negative steps: the forward slice, then each axis turned."""
     x = ctx.emit("slice", ctx.x(0), begins=tuple(begins), ends=tuple(ends), steps=tuple(steps))
     for axis in axes:
-        size = ctx.vshape(x)[axis]
-        if size > 64:
-            raise NotMappedError(f"reversal of {size} elements")
-        if size > 1:
-            x = ctx.emit("concat", *[ctx.slice(x, axis, i, i + 1) for i in reversed(range(size))], dim=axis)
+        x = select(ctx, x, axis, np.arange(ctx.vshape(x)[axis])[::-1])
     return x
 
 
 def expand(ctx: Lowering) -> str:
     return broadcast_to(ctx, ctx.x(0), ctx.shape(0), ctx.out_shape())
-
-
-def broadcast_to(ctx: Lowering, x: str, shape: Shape, target: Shape) -> str:
-    padded = (*(1,) * (len(target) - len(shape)), *shape)
-    x = ctx.reshape(x, padded or (1,))
-    repeats = tuple(t // s for t, s in zip(target, padded, strict=True))
-    return x if set(repeats) <= {1} else ctx.emit("repeat", x, repeats=repeats)
 
 
 def tile(ctx: Lowering) -> str:
@@ -105,40 +98,62 @@ def pad(ctx: Lowering) -> str:
         amounts = [int(p) for p in ctx.need_const(1, "padding").reshape(-1)]
         value = ctx.scalar(ctx.input(2), rank) if ctx.has(2) else 0.0
     axes = [ctx.axis(a, rank) for a in ctx.need_const(3, "axes").reshape(-1)] if ctx.has(3) else list(range(rank))
-    if value is None:
-        raise NotMappedError("padding value computed at run time")
     pairs = [(0, 0)] * rank
     for i, axis in enumerate(axes):
         pairs[axis] = (amounts[i], amounts[i + len(axes)])
-    x = _crop(ctx, ctx.x(0), pairs)
+    x = crop(ctx, ctx.x(0), pairs)
     pairs = [(max(lo, 0), max(hi, 0)) for lo, hi in pairs]
     if all(p == (0, 0) for p in pairs):
         return x
-    if mode == "constant":
-        return ctx.emit("pad", x, padding=tuple(pairs), value=value)
-    return _mirror(ctx, x, pairs, str(mode))
+    if mode != "constant":
+        return _mirror(ctx, x, pairs, str(mode))
+    if value is None:
+        return _pad_with(ctx, x, pairs, ctx.x(2))
+    return ctx.emit("pad", x, padding=tuple(pairs), value=value)
 
 
-def _crop(ctx: Lowering, x: str, pairs: list[tuple[int, int]]) -> str:
+def crop(ctx: Lowering, x: str, pairs: list[tuple[int, int]]) -> str:
+    """Cut off what negative amounts of padding take away."""
     for axis, (lo, hi) in enumerate(pairs):
         if lo < 0 or hi < 0:
             x = ctx.slice(x, axis, max(0, -lo), ctx.vshape(x)[axis] - max(0, -hi))
     return x
 
 
-def _mirror(ctx: Lowering, x: str, pairs: list[tuple[int, int]], mode: str) -> str:
-    """Padding by reflection, edge or wrap as a concat of slices."""
+def _pad_with(ctx: Lowering, x: str, pairs: list[tuple[int, int]], value: str) -> str:
+    """Padding by a number that is computed: repeated to the borders and put around."""
     for axis, (lo, hi) in enumerate(pairs):
-        size = ctx.vshape(x)[axis]
-        index = np.pad(np.arange(size), (lo, hi), mode=mode)  # type: ignore[call-overload]
+        shape = ctx.vshape(x)
+        border = [broadcast_to(ctx, value, (1,), (*shape[:axis], n, *shape[axis + 1 :])) if n else "" for n in (lo, hi)]
+        if lo + hi:
+            x = ctx.emit("concat", *[v for v in (border[0], x, border[1]) if v], dim=axis)
+    return x
+
+
+def _mirror(ctx: Lowering, x: str, pairs: list[tuple[int, int]], mode: str) -> str:
+    """Padding by reflection, edge or wrap: slices of the axis around it, or all of it as chosen rows."""
+    for axis, (lo, hi) in enumerate(pairs):
         if lo + hi == 0:
             continue
-        if lo + hi > 64:
-            raise NotMappedError(f"{mode} padding by {lo + hi} elements")
+        size = ctx.vshape(x)[axis]
+        index = np.pad(np.arange(size), (lo, hi), mode=mode)  # type: ignore[call-overload]
+        if lo + hi > MAX_MIRRORED:
+            x = select(ctx, x, axis, index)
+            continue
         before = [ctx.slice(x, axis, int(i), int(i) + 1) for i in index[:lo]]
         after = [ctx.slice(x, axis, int(i), int(i) + 1) for i in index[lo + size :]]
         x = ctx.emit("concat", *before, x, *after, dim=axis)
     return x
+
+
+def center_crop_pad(ctx: Lowering) -> str:
+    source, target = ctx.shape(0), ctx.out_shape()
+    missing = [t - s for s, t in zip(source, target, strict=True)]
+    # what is left over when halving goes to the end when padding, and is cut from the end when cropping
+    pairs = [(m // 2, m - m // 2) if m >= 0 else (-(-m // 2), -(-m - -m // 2)) for m in missing]
+    x = crop(ctx, ctx.x(0), pairs)
+    pairs = [(max(lo, 0), max(hi, 0)) for lo, hi in pairs]
+    return x if all(p == (0, 0) for p in pairs) else ctx.emit("pad", x, padding=tuple(pairs), value=0.0)
 
 
 def constant_of_shape(ctx: Lowering) -> str:
@@ -154,14 +169,13 @@ def range_(ctx: Lowering) -> str:
 
 
 def trilu(ctx: Lowering) -> str:
-    shape = ctx.shape(0)
     k = int(ctx.need_const(1, "k").reshape(-1)[0]) if ctx.has(1) else 0
+    shape = ctx.shape(0)
     rows, columns = shape[-2:]
-    if rows * columns > 1 << 16:
-        raise NotMappedError(f"triangle of {rows} x {columns}")
-    mask = np.tri(rows, columns, k=k if not ctx.attr("upper", 1) else k - 1, dtype=bool)
-    if ctx.attr("upper", 1):
-        mask = ~mask
+    upper = bool(ctx.attr("upper", 1))
+    if rows * columns > MAX_CONSTANT:
+        return ctx.emit("triu" if upper else "tril", ctx.x(0), diagonal=k)
+    mask = np.tri(rows, columns, k=k - 1 if upper else k, dtype=bool) != upper
     dtype = ctx.vdtype(ctx.x(0))
     condition = ctx.constant(mask.reshape((1,) * (len(shape) - 2) + mask.shape), dtype, "triangle")
     return ctx.emit("where", condition, ctx.x(0), y=0.0)
@@ -169,10 +183,23 @@ def trilu(ctx: Lowering) -> str:
 
 def eye_like(ctx: Lowering) -> str:
     rows, columns = ctx.out_shape()
-    if rows * columns > 1 << 16:
-        raise NotMappedError(f"identity of {rows} x {columns}")
-    eye = np.eye(rows, columns, k=int(ctx.attr("k", 0)))
-    return ctx.constant(eye, ctx.dtype(ctx.node.outputs[0]), "eye")
+    dtype, k = ctx.dtype(ctx.node.outputs[0]), int(ctx.attr("k", 0))
+    if rows * columns <= MAX_CONSTANT:
+        return ctx.constant(np.eye(rows, columns, k=k), dtype, "eye")
+    ones = full(ctx, (rows, columns), 1.0, dtype)
+    return ctx.emit("tril", ctx.emit("triu", ones, diagonal=k), diagonal=k)
+
+
+def constant(ctx: Lowering) -> str:
+    """A constant that the model returns as it is."""
+    array = ctx.attr("value")
+    if array is None:
+        given = [ctx.attr(name) for name in ("value_int", "value_ints", "value_float", "value_floats")]
+        found = next((v for v in given if v is not None), None)
+        if found is None:
+            raise NotMappedError("a constant of strings or in sparse form")
+        array = np.asarray(found)
+    return ctx.constant(np.asarray(array).reshape(ctx.out_shape()), ctx.dtype(ctx.node.outputs[0]), "value")
 
 
 OPS: dict[str, NodeMapping] = {
@@ -191,4 +218,6 @@ OPS: dict[str, NodeMapping] = {
     "Range": range_,
     "Trilu": trilu,
     "EyeLike": eye_like,
+    "Constant": constant,
+    "CenterCropPad": center_crop_pad,
 }

@@ -2,39 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 import numpy as np
 
 from optimizer.errors import GraphError, ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+from optimizer.ir.dtype import DType
 
 MAX_WINDOW = 64
 """Neighbouring channels that LRN adds up, one slice each."""
 
 
-def softmax(ctx: Lowering) -> str:
+def along_axis(ctx: Lowering, act: Callable[[str, int], str]) -> str:
+    """`act(value, axis)`; before opset 13 softmax and its relatives take the dims from `axis` on as one."""
     shape = ctx.vshape(ctx.x(0))
     rank = len(shape)
     axis = ctx.axis(ctx.attr("axis", -1 if ctx.opset >= 13 else 1), rank)
     if ctx.opset >= 13 or prod(shape[axis + 1 :]) == 1:
-        return ctx.emit("softmax", ctx.x(0), dim=axis - rank)
-    # before opset 13 the dims from `axis` on are one
-    flat = ctx.reshape(ctx.x(0), (prod(shape[:axis]), prod(shape[axis:])))
-    return ctx.reshape(ctx.emit("softmax", flat, dim=-1), shape)
+        return act(ctx.x(0), axis - rank)
+    return ctx.reshape(act(ctx.reshape(ctx.x(0), (prod(shape[:axis]), prod(shape[axis:]))), -1), shape)
+
+
+def softmax(ctx: Lowering) -> str:
+    return along_axis(ctx, lambda x, axis: ctx.emit("softmax", x, dim=axis))
 
 
 def log_softmax(ctx: Lowering) -> str:
-    return ctx.emit("log", softmax(ctx))
+    """x - max - log(sum(exp(x - max))): the logarithm of a softmax is infinite where that underflows."""
+
+    def spelled_out(x: str, axis: int) -> str:
+        shifted = ctx.emit("subtract", x, ctx.emit("max", x, dim=(axis,), keepdim=True))
+        total = ctx.emit("sum", ctx.emit("exp", shifted), dim=(axis,), keepdim=True)
+        return ctx.emit("subtract", shifted, ctx.emit("log", total))
+
+    return along_axis(ctx, spelled_out)
+
+
+def hardmax(ctx: Lowering) -> str:
+    """One at the first maximum, zero elsewhere."""
+
+    def first(x: str, axis: int) -> str:
+        shape = ctx.vshape(x)
+        index = ctx.typecast(ctx.emit("argmax", x, dim=axis, keepdim=True), DType.I32)
+        steps = np.arange(shape[axis]).reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
+        hit = ctx.emit("eq", index, ctx.constant(steps, DType.I32, "places"))
+        return ctx.typecast(hit, ctx.vdtype(x))
+
+    return along_axis(ctx, first)
 
 
 def layer_norm(ctx: Lowering) -> list[str | None]:
-    if any(v.uses() or v.is_graph_output() for v in list(ctx.node.outputs)[1:]):
-        raise NotMappedError("LayerNormalization that returns mean or deviation")
     axis = ctx.axis(ctx.attr("axis", -1), len(ctx.shape(0)))
+    epsilon = float(ctx.attr("epsilon", 1e-5))
     operands = [ctx.x(i) for i in range(1, 3) if ctx.has(i)]
-    result = over_tail(ctx, "layer_norm", ctx.x(0), axis, operands, float(ctx.attr("epsilon", 1e-5)))
-    return [result] + [None] * (len(ctx.node.outputs) - 1)
+    result = over_tail(ctx, "layer_norm", ctx.x(0), axis, operands, epsilon)
+    others = list(ctx.node.outputs)[1:]
+    if not any(v.uses() or v.is_graph_output() for v in others):
+        return [result, *[None] * len(others)]
+    mean, deviation = statistics(ctx, ctx.x(0), tuple(range(axis, len(ctx.shape(0)))), epsilon)
+    found: list[str | None] = [result, mean, deviation]
+    return found[: 1 + len(others)]
+
+
+def statistics(ctx: Lowering, x: str, axes: tuple[int, ...], epsilon: float) -> tuple[str, str]:
+    """Mean and reciprocal standard deviation over `axes`, which stay as dims of one."""
+    mean = ctx.emit("mean", x, dim=axes, keepdim=True)
+    centred = ctx.emit("subtract", x, mean)
+    variance = ctx.emit("mean", ctx.emit("square", centred), dim=axes, keepdim=True)
+    return mean, ctx.emit("rsqrt", ctx.emit("add", variance, scalar=epsilon))
 
 
 def rms_norm(ctx: Lowering) -> str:
@@ -141,6 +178,7 @@ def ones(ctx: Lowering, count: int) -> str:
 OPS: dict[str, NodeMapping] = {
     "Softmax": softmax,
     "LogSoftmax": log_softmax,
+    "Hardmax": hardmax,
     "LayerNormalization": layer_norm,
     "RMSNormalization": rms_norm,
     "BatchNormalization": batch_norm,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+import numpy as np
+
+from optimizer.importers.onnx_lowering import Lowering, NodeMapping
+from optimizer.importers.onnx_ops.selecting import full
 from optimizer.ir.dtype import DType
 
 
@@ -26,12 +29,25 @@ def reduction(op: str, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
         for name in before:
             x = ctx.emit(name, x)
         if axes:
-            x = ctx.emit(op, x, dim=axes, keepdim=bool(ctx.attr("keepdims", 1)))
+            x = _reduce(ctx, op, x, axes)
         for name in after:
             x = ctx.emit(name, x)
         return x
 
     return lower
+
+
+def _reduce(ctx: Lowering, op: str, x: str, axes: tuple[int, ...]) -> str:
+    """One reduction. TTNN multiplies floats over one dim at a time and has no mean of integers."""
+    keep, dtype = bool(ctx.attr("keepdims", 1)), ctx.vdtype(x)
+    if op in ("prod", "mean") and not dtype.is_float:
+        x = ctx.typecast(x, DType.F32)
+    if op == "prod":
+        for axis in reversed(axes):
+            x = ctx.emit("prod", x, dim=axis, keepdim=keep)
+    else:
+        x = ctx.emit(op, x, dim=axes, keepdim=keep)
+    return ctx.typecast(x, dtype)
 
 
 def log_sum_exp(ctx: Lowering) -> str:
@@ -41,22 +57,31 @@ def log_sum_exp(ctx: Lowering) -> str:
     x = ctx.x(0)
     peak = ctx.emit("max", x, dim=axes, keepdim=True)
     total = ctx.emit("sum", ctx.emit("exp", ctx.emit("subtract", x, peak)), dim=axes, keepdim=True)
-    return ctx.emit("add", ctx.emit("log", total), peak)
+    return ctx.emit("add", ctx.emit("log", total), peak)  # the caller drops the dims of one
 
 
 def arg_reduce(largest: bool) -> NodeMapping:
     def lower(ctx: Lowering) -> str:
-        if ctx.attr("select_last_index", 0):
-            raise NotMappedError("the last index among equals")
         x = ctx.x(0)
         if not ctx.vdtype(x).is_float:
             x = ctx.typecast(x, DType.F32)
         if not largest:
             x = ctx.emit("neg", x)
         axis, keep = ctx.stated_axis(ctx.attr("axis", 0), len(ctx.vshape(x))), bool(ctx.attr("keepdims", 1))
+        if ctx.attr("select_last_index", 0):
+            return _last_maximum(ctx, x, axis, keep)
         return ctx.typecast(ctx.emit("argmax", x, dim=axis, keepdim=keep), DType.I32)
 
     return lower
+
+
+def _last_maximum(ctx: Lowering, x: str, axis: int, keep: bool) -> str:
+    """The largest index among those of the maxima, in integers."""
+    shape = ctx.vshape(x)
+    hits = ctx.emit("eq", x, ctx.emit("max", x, dim=(axis,), keepdim=True))
+    steps = np.arange(shape[axis]).reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
+    places = ctx.emit("multiply", ctx.typecast(hits, DType.I32), ctx.constant(steps, DType.I32, "places"))
+    return ctx.emit("max", places, dim=(axis,), keepdim=keep)
 
 
 def top_k(ctx: Lowering) -> list[str]:
@@ -68,10 +93,18 @@ def top_k(ctx: Lowering) -> list[str]:
 
 
 def cum_sum(ctx: Lowering) -> str:
-    if ctx.attr("exclusive", 0) or ctx.attr("reverse", 0):
-        raise NotMappedError("exclusive or reverse CumSum")
-    axis = ctx.stated_axis(ctx.need_const(1, "axis").reshape(-1)[0], len(ctx.shape(0)))
-    return ctx.emit("cumsum", ctx.x(0), dim=axis)
+    x = ctx.x(0)
+    shape = ctx.vshape(x)
+    axis = ctx.axis(ctx.need_const(1, "axis").reshape(-1)[0], len(shape))
+    backwards = bool(ctx.attr("reverse", 0))
+    if ctx.attr("exclusive", 0):  # the same sums, one element later
+        zeros = full(ctx, (*shape[:axis], 1, *shape[axis + 1 :]), 0.0, ctx.vdtype(x))
+        if shape[axis] == 1:
+            return zeros
+        kept = ctx.slice(x, axis, *((1, shape[axis]) if backwards else (0, shape[axis] - 1)))
+        x = ctx.emit("concat", *([kept, zeros] if backwards else [zeros, kept]), dim=axis)
+    attrs = {"reverse_order": True} if backwards else {}
+    return ctx.emit("cumsum", x, dim=axis, **attrs)
 
 
 _R: Callable[..., NodeMapping] = reduction
