@@ -19,9 +19,13 @@ from optimizer.opmodel.base import TensorSpec
 
 FLOATS = (DType.BF16, DType.BFP8_B, DType.BFP4_B)
 BF16_TILE, F32_TILE, BFP4_TILE = (d.tile_bytes for d in (DType.BF16, DType.F32, DType.BFP4_B))
+MOST_SHARED_QUERIES = 4
+"""Tallest query chunk, in tiles, with which cores share keys and values."""
 MOST_KEYS = 512
 """Most keys that the decode kernel takes at a time."""
-MOST_CORES_PER_HEAD = 16
+MOST_CORES_PER_HEAD = 64
+"""Six rounds of pairwise reduction."""
+DEST_TILES = 8
 SUBBLOCKS = (
     (2, 4), (4, 2), (1, 8), (8, 1), (1, 7), (7, 1), (2, 3), (3, 2), (1, 6), (6, 1),
     (1, 5), (5, 1), (2, 2), (1, 4), (4, 1), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1),
@@ -96,6 +100,24 @@ def _most_query_chunks(case: Case, chunks: Chunks, causal: bool) -> int:
     return ceil_div(total, chunks.cores)
 
 
+def _shared_slots(case: Case, chunks: Chunks, causal: bool, streaming: bool) -> int:
+    """Chunks buffered per operand where Blackhole's cores pass keys and values on to each other, else 0.
+
+    Only under a causal mask and when each pair of a light and a heavy query chunk reads equally many key chunks. Measured on mock devices.
+    """
+    high = ceil_div(case.x.shape[2], chunks.q * TILE)
+    keys = ceil_div(case.inputs[1].shape[2], chunks.k * TILE) * chunks.k
+    if case.device.arch != "blackhole" or not causal or high % 2 or chunks.q > MOST_SHARED_QUERIES:
+        return 0
+    plain = all(t.dtype is DType.BF16 for t in case.inputs[:3])
+    if chunks.cores < (32 if plain and chunks.head >= 4 else 64) or not (plain or streaming):
+        return 0
+    read = [ceil_div(min((i + 1) * chunks.q, keys), chunks.k) for i in range(high)]
+    if len({a + b for a, b in zip(read, reversed(read), strict=True)}) > 1:
+        return 0
+    return 3 if chunks.q >= 3 and chunks.k <= 8 else 2
+
+
 def _mask_bytes(case: Case, chunks: Chunks, mask: TensorSpec | None, causal: bool, streaming: bool) -> int:
     """A named mask chunk by chunk, double buffered; what the op itself masks takes a few tiles."""
     whole = 2 * chunks.q * chunks.k
@@ -105,10 +127,10 @@ def _mask_bytes(case: Case, chunks: Chunks, mask: TensorSpec | None, causal: boo
     padded = queries % (chunks.q * TILE) or keys % (chunks.k * TILE)
     if not causal and not padded:
         return 0
-    if not streaming:
-        return 2 * BFP4_TILE if causal else whole * BFP4_TILE
     if causal:
         return 2 * BF16_TILE
+    if not streaming:
+        return whole * BFP4_TILE
     return (2 if keys % TILE else 1) * BF16_TILE
 
 
@@ -126,9 +148,8 @@ def _output_tiles(chunks: Chunks, streaming: bool) -> int:
     """Two groups of rows in flight; with 32-bit accumulation the whole chunk."""
     if not streaming:
         return chunks.q * chunks.head
-    most = 8
-    high, wide = _subblock(chunks.q, chunks.head, most, 2)
-    if high == 1 and 2 * wide <= most and chunks.q >= 2:
+    high, wide = _subblock(chunks.q, chunks.head, DEST_TILES, 2)
+    if high == 1 and 2 * wide <= DEST_TILES and chunks.q >= 2:
         high = 2
     return 2 * high * chunks.head
 
@@ -139,7 +160,9 @@ def _buffers(case: Case, chunks: Chunks, mask: TensorSpec | None, causal: bool) 
     q, k, head = chunks.q, chunks.k, chunks.head
     q_tile, k_tile, v_tile = (t.dtype.tile_bytes for t in case.inputs[:3])
     size = q * head * (2 if _most_query_chunks(case, chunks, causal) > 1 else 1) * q_tile
-    size += 2 * k * head * (k_tile + v_tile)
+    slots = _shared_slots(case, chunks, causal, streaming)
+    size += (slots or 2) * k * head * (k_tile + v_tile)
+    size += 32 * (slots + 1) if slots else 0  # requests to pass a slot on
     size += _mask_bytes(case, chunks, mask, causal, streaming)
     wide = BF16_TILE if streaming else F32_TILE
     size += (3 if streaming else 2) * BF16_TILE  # identity scalers and, streaming, reciprocals
@@ -170,17 +193,24 @@ def sdpa_decode(case: Case) -> Usage:
         need(memory.shard_spec is not None, "bad optional access")
         need(not grouped, "Sharded output not supported for GQA")
     out = case.result(result_shapes(case)[0], q.dtype, memory)
-    return Usage((out,), cb=_decode_buffers(case, keys // TILE), cores=case.device.num_cores)
+    cb = _decode_buffers(case, keys // TILE, memory.is_sharded)
+    return Usage((out,), cb=cb, cores=case.device.num_cores)
 
 
-def _decode_buffers(case: Case, keys: int) -> int:
-    """Queries of at most 16 heads lie in half tiles; the cores of a head gather partial results."""
+def _decode_buffers(case: Case, keys: int, in_shards: bool) -> int:
+    """Queries of at most 16 bf16 heads lie in half tiles; the cores of a head gather partial results as a tree."""
     q, k = case.x, case.inputs[1]
     heads, head = ceil_div(q.shape[2], TILE), ceil_div(q.shape[3], TILE)
-    tile = q.dtype.tile_bytes // (2 if q.shape[2] <= TILE // 2 else 1)
-    batch, kv_heads = q.shape[1], k.shape[1]
-    per_head = min(MOST_CORES_PER_HEAD, max(1, case.device.num_cores // batch // kv_heads))
+    half = q.dtype is DType.BF16 and q.shape[2] <= TILE // 2
+    tile = BF16_TILE // 2 if half else BF16_TILE
+    q_tile = tile if half else q.dtype.tile_bytes
+    per_head = max(1, case.device.num_cores // q.shape[1] // k.shape[1])
+    need(per_head <= MOST_CORES_PER_HEAD, "num_tree_reduction_rounds <= MAX_TREE_REDUCTION_ROUNDS")
+    at_once = min(heads * keys, DEST_TILES)
+    need(at_once & (at_once - 1) == 0, f"mul_bcast_granularity {at_once} must be a power of two")
     size = 2 * keys * head * (k.dtype.tile_bytes + case.inputs[2].dtype.tile_bytes)
-    size += heads * (6 * head + 2 * keys + 9) * tile
-    size += 4 * tile + BF16_TILE + heads * head * q.dtype.tile_bytes
+    size += 2 * heads * head * q_tile
+    size += heads * (4 * head + 2 * keys + 11) * tile
+    size += 2 * tile + BF16_TILE
+    size += 0 if in_shards else heads * head * q.dtype.tile_bytes
     return size + (per_head - 1) * heads * (head + 2) * tile
