@@ -103,14 +103,15 @@ def _most_query_chunks(case: Case, chunks: Chunks, causal: bool) -> int:
 def _shared_slots(case: Case, chunks: Chunks, causal: bool, streaming: bool) -> int:
     """Chunks buffered per operand where Blackhole's cores pass keys and values on to each other, else 0.
 
-    Only under a causal mask and when each pair of a light and a heavy query chunk reads equally many key chunks. Measured on mock devices.
+    Only under a causal mask and when each pair of a light and a heavy query chunk reads equally many key chunks.
+    Measured on mock devices.
     """
     high = ceil_div(case.x.shape[2], chunks.q * TILE)
     keys = ceil_div(case.inputs[1].shape[2], chunks.k * TILE) * chunks.k
     if case.device.arch != "blackhole" or not causal or high % 2 or chunks.q > MOST_SHARED_QUERIES:
         return 0
     plain = all(t.dtype is DType.BF16 for t in case.inputs[:3])
-    if chunks.cores < (32 if plain and chunks.head >= 4 else 64) or not (plain or streaming):
+    if chunks.cores < (32 if plain and streaming and chunks.head >= 4 else 64) or not (plain or streaming):
         return 0
     read = [ceil_div(min((i + 1) * chunks.q, keys), chunks.k) for i in range(high)]
     if len({a + b for a, b in zip(read, reversed(read), strict=True)}) > 1:
