@@ -81,7 +81,9 @@ def _tilize(session: Session, held: Held, memory: MemoryConfig, dtype: DType, fi
     if in_place:
         session.run(dfb=held.padded[-1] // TILE * dtype.tile_bytes, ranges=held.spec.core_ranges)
     else:
-        _run(session, held, held.padded, fits, dtype.tile_bytes)
+        # Columns that only fill the last shard are not read.
+        padded = tile_padded(held.shape) if held.is_sharded else held.padded
+        _run(session, held, padded, fits, dtype.tile_bytes)
     return out
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import gcd, prod
 
 from optimizer.device import DeviceSpec
+from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
@@ -18,6 +19,9 @@ MOST_COPIED = 65536 * 4
 """Bytes of a row-major page that the copy kernel passes at once."""
 MOST_ENTRIES = 65535
 """Pages of a dataflow buffer: the hardware counts them in 16 bits."""
+MOST_ENTRIES = 65535
+"""Entries of a dataflow buffer: the hardware counts them in 16 bits."""
+TILES_ONLY = "Only tile layout supports dtype conversion"
 BAD_ACCESS = "bad optional access: a sharded memory config needs shards here"
 
 
@@ -30,8 +34,13 @@ def aligned_page(held: Held, device: DeviceSpec) -> int:
     return round_up(held.page_bytes, alignment(device, held.memory))
 
 
-def copy(session: Session, held: Held, memory: MemoryConfig) -> Held:
-    """`ttnn::prim::copy`: page by page through a double buffer."""
+def copy(session: Session, held: Held, memory: MemoryConfig, dtype: DType | None = None) -> Held:
+    """`ttnn::prim::copy`: page by page through a double buffer; another element type through two."""
+    if dtype is not None and dtype is not held.dtype:
+        need(held.is_tile, TILES_ONLY)
+        out = session.like(held, memory, dtype)
+        session.run(dfb=2 * (held.dtype.tile_bytes + dtype.tile_bytes))
+        return out
     if held.memory == memory:
         unit = 2 * aligned_page(held, session.device)
         if unit < session.device.cb_limit_bytes:
@@ -81,7 +90,7 @@ def _copy_rows(session: Session, held: Held, out: Held) -> None:
 
 
 # -- to and from shards ----------------------------------------------------------------------------------
-def _i2s_problem(session: Session, held: Held, memory: MemoryConfig) -> str | None:
+def _i2s_problem(session: Session, held: Held, memory: MemoryConfig, dtype: DType) -> str | None:
     if held.is_sharded:
         return "Input tensor memory layout must be INTERLEAVED"
     if not memory.is_sharded:
@@ -91,14 +100,12 @@ def _i2s_problem(session: Session, held: Held, memory: MemoryConfig) -> str | No
     need(memory.shard_spec is not None, BAD_ACCESS)
     assert memory.shard_spec is not None
     if not held.is_tile:
+        if dtype is not held.dtype:
+            return TILES_ONLY
         size = memory.shard_spec.shape[1] * held.dtype.element_bytes
         if size % session.device.l1_alignment_bytes:
             return "Shard page size must currently have L1 aligned page size"
     return None
-
-
-def _countable(units: int) -> None:
-    need(units <= MOST_ENTRIES, f"DFB: capacity {units} exceeds the maximum {MOST_ENTRIES}; reduce num_entries.")
 
 
 def _i2s_scratch(session: Session, unit: int) -> int:
@@ -106,60 +113,89 @@ def _i2s_scratch(session: Session, unit: int) -> int:
     return 4 * round_up(unit + step, step)
 
 
-def _shard_units(held: Held, memory: MemoryConfig) -> tuple[int, int]:
-    """(units per shard, bytes of one): tiles, or rows of the shard."""
+def _shard_units(held: Held, memory: MemoryConfig, dtype: DType | None = None) -> tuple[int, int]:
+    """(units per shard, bytes of one as `dtype`): tiles, or rows of the shard."""
     assert memory.shard_spec is not None
     height, width = memory.shard_spec.shape
+    dtype = dtype or held.dtype
     if held.is_tile:
-        return (height // TILE * (width // TILE), held.dtype.tile_bytes)
-    return (height, width * held.dtype.element_bytes)
+        return (height // TILE * (width // TILE), dtype.tile_bytes)
+    return (height, width * dtype.element_bytes)
 
 
-def _i2s_in_dram(session: Session, held: Held, memory: MemoryConfig) -> int:
-    """Buffers of shards that are written to DRAM; L1 shards are filled where they lie."""
-    if memory.buffer_type is BufferType.L1:
-        return 0
-    units, unit = _shard_units(held, memory)
-    return units * round_up(unit, session.device.dram_alignment_bytes)
+def _countable(units: int) -> None:
+    need(units <= MOST_ENTRIES, f"DFB 0: capacity {units} exceeds the maximum {MOST_ENTRIES}")
 
 
-def _can_i2s(session: Session, held: Held, memory: MemoryConfig) -> bool:
-    if _i2s_problem(session, held, memory) is not None:
+def _i2s_staged(session: Session, held: Held, memory: MemoryConfig, dtype: DType) -> int:
+    """Buffers of a shard: as it comes where its type changes, as it goes where it is written to DRAM."""
+    staged = 0
+    if dtype is not held.dtype:
+        units, unit = _shard_units(held, memory)
+        staged += units * round_up(unit, alignment(session.device, held.memory))
+    if memory.buffer_type is not BufferType.L1:  # L1 shards are filled where they lie
+        units, unit = _shard_units(held, memory, dtype)
+        staged += units * round_up(unit, session.device.dram_alignment_bytes)
+    return staged
+
+
+def _can_i2s(session: Session, held: Held, memory: MemoryConfig, dtype: DType) -> bool:
+    if _i2s_problem(session, held, memory, dtype) is not None:
         return False
     unit = _shard_units(held, memory)[1]
-    size = _i2s_scratch(session, unit) + _i2s_in_dram(session, held, memory)
+    size = _i2s_scratch(session, unit) + _i2s_staged(session, held, memory, dtype)
     return size < session.device.cb_limit_bytes
 
 
-def interleaved_to_sharded(session: Session, held: Held, memory: MemoryConfig) -> Held:
-    problem = _i2s_problem(session, held, memory)
+def interleaved_to_sharded(session: Session, held: Held, memory: MemoryConfig, dtype: DType | None = None) -> Held:
+    dtype = dtype or held.dtype
+    problem = _i2s_problem(session, held, memory, dtype)
     need(problem is None, problem or "")
-    out = session.like(held, memory)
+    out = session.like(held, memory, dtype)
     units, unit = _shard_units(held, memory)
     _countable(units)
     scratch = 0 if held.is_tile else _i2s_scratch(session, unit)
-    session.run(dfb=_i2s_in_dram(session, held, memory), scratch=scratch)
+    session.run(dfb=_i2s_staged(session, held, memory, dtype), scratch=scratch)
     return out
 
 
-def _s2i_problem(session: Session, held: Held, memory: MemoryConfig) -> str | None:
+def _s2i_problem(session: Session, held: Held, memory: MemoryConfig, dtype: DType) -> str | None:
     if not held.is_l1:
         return "Input tensor must be in L1"
     if memory.is_sharded:
         return "Output memory config must be Interleaved"
-    if not held.is_tile and held.spec.shape[1] * held.dtype.element_bytes % session.device.l1_alignment_bytes:
+    if held.is_tile:
+        return None
+    if dtype is not held.dtype:
+        return TILES_ONLY
+    if held.spec.shape[1] * held.dtype.element_bytes % session.device.l1_alignment_bytes:
         return f"Shard page size must be aligned to {session.device.l1_alignment_bytes}B for L1 Tensor"
     return None
 
 
-def sharded_to_interleaved(session: Session, held: Held, memory: MemoryConfig) -> Held:
+def _s2i_staged(session: Session, held: Held, memory: MemoryConfig, dtype: DType) -> int:
+    """Buffers of a shard in its new element type; none where the type stays."""
+    if dtype is held.dtype:
+        return 0
+    units, unit = _shard_units(held, held.memory, dtype)
+    return units * round_up(unit, alignment(session.device, memory))
+
+
+def _can_s2i(session: Session, held: Held, memory: MemoryConfig, dtype: DType) -> bool:
+    if _s2i_problem(session, held, memory, dtype) is not None:
+        return False
+    return _s2i_staged(session, held, memory, dtype) < session.device.cb_limit_bytes
+
+
+def sharded_to_interleaved(session: Session, held: Held, memory: MemoryConfig, dtype: DType | None = None) -> Held:
     if not held.is_sharded:
         return held
-    problem = _s2i_problem(session, held, memory)
+    dtype = dtype or held.dtype
+    problem = _s2i_problem(session, held, memory, dtype)
     need(problem is None, problem or "")
-    out = session.make(held.shape, held.dtype, held.page, memory, held.padded if held.is_tile else None)
+    out = session.make(held.shape, dtype, held.page, memory, held.padded if held.is_tile else None)
     _countable(_shard_units(held, held.memory)[0])
-    session.run()
+    session.run(dfb=_s2i_staged(session, held, memory, dtype))
     return out
 
 
@@ -211,42 +247,46 @@ def reshard(session: Session, held: Held, memory: MemoryConfig) -> Held:
     return out
 
 
-def to_memory_config(session: Session, held: Held, memory: MemoryConfig) -> Held:
-    """`ttnn.to_memory_config` without a change of element type."""
+def to_memory_config(session: Session, held: Held, memory: MemoryConfig, dtype: DType | None = None) -> Held:
+    """`ttnn.to_memory_config`; a tensor that is there already keeps its element type."""
     if held.memory == memory:
         return held
     for one in (held.memory, memory):
         blocked = one.memory_layout is BLOCK and one.buffer_type is BufferType.DRAM
         need(not blocked, "We don't support DRAM block sharding")
+    to = dtype or held.dtype
     if not memory.is_sharded:
-        if held.is_sharded and _s2i_problem(session, held, memory) is None:
-            return sharded_to_interleaved(session, held, memory)
-        return copy(session, held, memory)
+        if held.is_sharded and _can_s2i(session, held, memory, to):
+            return sharded_to_interleaved(session, held, memory, to)
+        return copy(session, held, memory, to)
     if held.is_sharded:
-        found = _between_shards(session, held, memory)
+        found = _between_shards(session, held, memory, dtype)
         if found is not None:
             return found
-    if _can_i2s(session, held, memory):
-        return interleaved_to_sharded(session, held, memory)
-    return copy(session, held, memory)
+    if _can_i2s(session, held, memory, to):
+        return interleaved_to_sharded(session, held, memory, to)
+    return copy(session, held, memory, to)
 
 
-def _between_shards(session: Session, held: Held, memory: MemoryConfig) -> Held | None:
+def _between_shards(session: Session, held: Held, memory: MemoryConfig, dtype: DType | None) -> Held | None:
     need(memory.shard_spec is not None, BAD_ACCESS)
     assert memory.shard_spec is not None
+    to = dtype or held.dtype
     detour = (
         not held.is_tile
         and held.memory.memory_layout is not memory.memory_layout
         and held.spec.shape[1] != memory.shard_spec.shape[1]
     )
+    if not detour and dtype is not None:
+        return copy(session, held, memory, dtype)
     fits = _reshard_scratch(session, held, memory) < session.device.cb_limit_bytes
     if not detour and fits and _reshard_problem(session, held, memory) is None:
         return reshard(session, held, memory)
-    if _s2i_problem(session, held, DRAM_MEMORY) is not None:
+    if not _can_s2i(session, held, DRAM_MEMORY, to):
         return None
-    between = sharded_to_interleaved(session, held, DRAM_MEMORY)
-    if _can_i2s(session, between, memory):
-        return interleaved_to_sharded(session, between, memory)
+    between = sharded_to_interleaved(session, held, DRAM_MEMORY, to)
+    if _can_i2s(session, between, memory, to):
+        return interleaved_to_sharded(session, between, memory, to)
     return None
 
 
