@@ -116,15 +116,13 @@ class AnswerCache:
             waiting = self._pending.get((context, key))
             if waiting is not None:
                 return waiting[1]
-            number = self._context_id(context)
-            if number is None:
+            found = self._guarded(lambda: self._find(context, key))
+            if found is None:
                 return None
-            row = self._read("SELECT answer, used FROM answers WHERE context = ? AND key = ?", (number, key))
-            if row is None:
-                return None
-            if time.time_ns() - row[1] > self._touch_after_ns:
+            number, text, used = found
+            if time.time_ns() - used > self._touch_after_ns:
                 self._touched.add((number, key))
-            return str(row[0])
+            return text
 
     def put(self, context: Context, text: str, answer: str) -> None:
         """Keep an answer. It is written with others after a moment, and at the latest by `close`."""
@@ -173,7 +171,7 @@ class AnswerCache:
     def clear(self) -> int:
         """Remove every answer; their number."""
         with self._lock:
-            self._pending.clear()
+            self.flush()
             self._touched.clear()
             count = self._guarded(self._delete_all)
             self._connection.execute("VACUUM")
@@ -216,7 +214,9 @@ class AnswerCache:
                     self._move_aside(str(error))
                     return self._connected()
         except (OSError, sqlite3.OperationalError) as error:
-            raise OpModelError(f"cannot open the answer cache {self.path}: {error}") from error
+            raise OpModelError(
+                f"cannot open the answer cache {self.path}: {error}; {PATH_VARIABLE} names another file, or 'off'"
+            ) from error
 
     def _connected(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -260,21 +260,32 @@ class AnswerCache:
     def _reopened(self) -> sqlite3.Connection:
         with _file_lock(self.path):
             try:
-                return self._connected()  # another process may have begun it anew already
+                connection = self._connected()  # another process may have begun it anew already
+                if connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
+                    return connection
+                connection.close()
+                raise sqlite3.DatabaseError("the database is damaged")
             except sqlite3.DatabaseError as error:
                 self._move_aside(str(error))
                 return self._connected()
 
-    def _read(self, statement: str, values: tuple[Any, ...]) -> Any:
-        return self._guarded(lambda: self._connection.execute(statement, values).fetchone())
+    def _find(self, context: Context, key: bytes) -> tuple[int, str, int] | None:
+        """Context number, answer text and time of last use."""
+        number = self._context_id(context)
+        if number is None:
+            return None
+        row = self._connection.execute(
+            "SELECT answer, used FROM answers WHERE context = ? AND key = ?", (number, key)
+        ).fetchone()
+        return None if row is None else (number, str(row[0]), int(row[1]))
 
     def _context_id(self, context: Context) -> int | None:
         found = self._ids.get(context)
         if found is None:
             values = (context.version, context.board, context.l1_small_bytes, context.source)
-            row = self._read(
+            row = self._connection.execute(
                 "SELECT id FROM contexts WHERE version = ? AND board = ? AND l1_small = ? AND source = ?", values
-            )
+            ).fetchone()
             if row is None:
                 return None
             found = self._ids[context] = int(row[0])

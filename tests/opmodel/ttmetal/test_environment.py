@@ -129,12 +129,12 @@ def test_a_mock_device_opens_without_a_home_and_leaves_nothing_behind(
     here, scratch = tmp_path / "here", tmp_path / "scratch"
     here.mkdir()
     scratch.mkdir()
-    (tmp_path / "rows.jsonl").write_text(QUERY)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(QUERY)
     surroundings = {"TMPDIR": str(scratch), "TT_METAL_SLOW_DISPATCH_MODE": "1", "TT_METAL_HOME": "/nowhere"}
     wheel = environment.wheel_folder()
     done = subprocess.run(
-        [sys.executable, "-B", "-m", "optimizer.cli", "opmodel", "query", tmp_path / "rows.jsonl"]
-        + ["--opmodel", "ttmetal"],  # noqa: RUF005
+        [sys.executable, "-B", "-m", "optimizer.cli", "opmodel", "query", "--opmodel", "ttmetal", rows],
         cwd=here, env=surroundings if home is None else {**surroundings, "HOME": home},
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
