@@ -5,9 +5,11 @@ from __future__ import annotations
 from optimizer.opmodel.analytical.case import Case, Usage
 from optimizer.opmodel.analytical.device_run.concatenating import concat as concat_tensors
 from optimizer.opmodel.analytical.device_run.padding import pad as pad_tensor
+from optimizer.opmodel.analytical.device_run.repeating import repeat as repeat_tensor
 from optimizer.opmodel.analytical.device_run.reshaping import reshape as reshape_tensor
 from optimizer.opmodel.analytical.device_run.session import Held, Session
 from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
+from optimizer.opmodel.analytical.device_run.splitting import split as split_tensor
 from optimizer.opmodel.analytical.device_run.transposing import permute as permute_tensor
 from optimizer.opmodel.analytical.device_run.transposing import transpose as transpose_tensor
 from optimizer.opmodel.analytical.generic import result_shapes
@@ -70,3 +72,18 @@ def concat(case: Case) -> Usage:
     dim = int(case.attrs["dim"]) % len(case.x.shape)
     result_shapes(case)
     return finished(session, concat_tensors(session, tuple(session.inputs), dim, case.output))
+
+
+def split(case: Case) -> Usage:
+    session = Session(case)
+    sizes = tuple(int(s) for s in case.attrs["sizes"])
+    dim = int(case.attrs["dim"]) % len(case.x.shape)
+    result_shapes(case)
+    return finished(session, *split_tensor(session, session.inputs[0], sizes, dim, case.output))
+
+
+def repeat(case: Case) -> Usage:
+    session = Session(case)
+    result_shapes(case)
+    reps = tuple(int(r) for r in case.attrs["repeats"])
+    return finished(session, repeat_tensor(session, session.inputs[0], reps, case.output))

@@ -87,7 +87,8 @@ def _slots(before: Shape3, wide: int, starts: Array, heights: Array, widths: Arr
     most = np.zeros(count, dtype=np.int64)
     np.maximum.at(most, owner, pieces)
     tiles: Array = np.bincount(owner, minlength=count).astype(np.int64)
-    return most * tiles
+    total: Array = most * tiles
+    return total
 
 
 def _piece(before: Shape3, at: Array, column: Array, widths: Array) -> tuple[Array, Array, Array]:

@@ -65,6 +65,11 @@ def read_as(held: Held, shape: Shape, padded: Shape) -> Held:
     return view(held, shape, None if len(shape) == 1 or part else padded)
 
 
+def viewed(held: Held, shape: Shape) -> Held:
+    """`ttnn.view`: the tensor itself when the shape is the same."""
+    return held if held.shape == shape else read_as(held, shape, shape)
+
+
 # -- shards of the result --------------------------------------------------------------------------------
 def _most_parts(size: int, most: int, up: int) -> int:
     return next((n for n in range(most, 0, -1) if size % n == 0 and size // n % up == 0), 0)
