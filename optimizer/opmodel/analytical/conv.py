@@ -22,6 +22,8 @@ from optimizer.opmodel.analytical.parallel import Window
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, HEIGHT, TILED, WIDTH
 from optimizer.opmodel.base import OpQuery, TensorSpec
 
+L1_ALIGNMENT = 16
+
 
 def conv2d(case: Case) -> Usage:
     problem = _problem(case, _window(case, transposed=False))
@@ -107,20 +109,23 @@ def _start(case: Case, p: ConvProblem) -> Arena:
     """The op's L1 when it begins; folding comes first."""
     arena = Arena(sum(case.l1(t) for t in case.inputs if t.layout.is_l1))
     if p.folded:
-        arena.run(_fold_buffers(case), dataflow=True)
+        _run_folding(case, p, arena)
     return arena
 
 
-def _fold_buffers(case: Case) -> int:
-    """Buffers of the programs that fold the input (measured on mock devices)."""
-    x = case.x
+def _run_folding(case: Case, p: ConvProblem, arena: Arena) -> None:
+    """The programs that fold the input from DRAM to DRAM (buffers measured on mock devices)."""
+    x, element = case.x, p.dtype_in.element_bytes
     channels, (sy, sx) = int(case.attrs["in_channels"]), case.attrs["stride"]
     if x.layout.is_tile:
-        return 2 * ceil_div(channels, TILE) * DType.BF16.tile_bytes
-    stick = channels * x.dtype.element_bytes
+        tiles = ceil_div(channels, TILE) * (x.dtype.tile_bytes + p.dtype_in.tile_bytes)
+        if channels * element % L1_ALIGNMENT == 0:
+            arena.run(2 * tiles + sy * int(case.attrs["input_width"]) * channels * element, dataflow=True)
+            return
+        arena.run(tiles, dataflow=True)
+    pixels, stick = int(sy) * int(sx), channels * element
     aligned = round_up(stick, case.device.dram_alignment_bytes)
-    pixels = int(sy) * int(sx)
-    return 2 * pixels * stick if aligned == stick else pixels * (stick + 2 * aligned)
+    arena.run(2 * pixels * stick if aligned == stick else pixels * (stick + 2 * aligned), dataflow=True)
 
 
 def _usage(case: Case, arena: Arena, out: TensorSpec, cores: int) -> Usage:

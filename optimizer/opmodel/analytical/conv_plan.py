@@ -6,7 +6,8 @@ Source: tt-metal `conv2d_utils.cpp` (`get_input_channels_alignment`, `get_conv_p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
@@ -168,16 +169,21 @@ def estimate(
     device: DeviceSpec,
     out_nhw: int | None = None,
     given: tuple[Parallel, tuple[int, int]] | None = None,
+    window: Window | None = None,
 ) -> Estimate:
-    """`calculate_L1_usage_for_conv_op`; `given`: the input's cores and shards, else they are chosen."""
-    rows = p.window.out_nhw if out_nhw is None else out_nhw
+    """`calculate_L1_usage_for_conv_op`.
+
+    `given`: the input's cores and shards, else they are chosen; `window`: that of a slice, else the problem's.
+    """
+    window = window or p.window
+    rows = window.out_nhw if out_nhw is None else out_nhw
     align = alignment(p, kind, None)
     if given is None:
         source = parallel.determine(
             kind, p.cin, rows, p.cout, align, device, p.orientation, not p.matmul,
             act_block_h=p.config.act_block_h_override,
         )  # fmt: skip
-        shard = parallel.input_shard(source, p.window.in_nhw, p.cin, align, p.row_major)
+        shard = parallel.input_shard(source, window.in_nhw, p.cin, align, p.row_major)
     else:
         source, shard = given
     target = parallel.determine_output(source, p.cout, device, p.matmul)
@@ -185,22 +191,28 @@ def estimate(
     channels = round_up(p.cin, source.channels * align)
     plan = plan_of(p, source, target, channels, rows, device, weight_rows=guess)
     tall, wide = plan.out_tiles
-    halo = parallel.halo_sticks(p.window, source.nhw) * shard[1] * p.stick_element
+    halo = parallel.halo_sticks(window, source.nhw) * shard[1] * p.stick_element
     total = conv_buffer_bytes(plan, plan.worst_index_bytes if p.config_in_dram else 0)
     total += tall * wide * p.dtype_out.tile_bytes + halo
     held = shard[0] * shard[1] * p.stick_element // (2 if p.dtype_in is DType.BFP8_B else 1)
     return Estimate(held, halo, total, max(source.cores, target.cores))
 
 
-def auto_kind(p: ConvProblem, device: DeviceSpec, out_nhw: int | None = None) -> TensorMemoryLayout:
-    """`determine_conv_config_for_auto_shard`: the sharding that needs least L1."""
-    if p.window.transposed:
-        p = replace(p, window=p.window.spread_out)
-    best, lowest = HEIGHT, estimate(p, HEIGHT, device, out_nhw).total
-    block = estimate(p, BLOCK, device, out_nhw)
+@lru_cache(maxsize=8192)
+def auto_kind(
+    p: ConvProblem, device: DeviceSpec, out_nhw: int | None = None, window: Window | None = None
+) -> TensorMemoryLayout:
+    """`determine_conv_config_for_auto_shard`: the sharding that needs least L1; arguments as of `estimate`."""
+    window = window or (p.window.spread_out if p.window.transposed else p.window)
+
+    def size(kind: TensorMemoryLayout) -> Estimate:
+        return estimate(p, kind, device, out_nhw, None, window)
+
+    best, lowest = HEIGHT, size(HEIGHT).total
+    block = size(BLOCK)
     if block.total < lowest and block.cores >= device.grid_yx[1]:
         best, lowest = BLOCK, block.total
-    if not p.matmul and estimate(p, WIDTH, device, out_nhw).total < lowest:
+    if not p.matmul and size(WIDTH).total < lowest:
         best = WIDTH
     return best
 

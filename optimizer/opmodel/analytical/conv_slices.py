@@ -19,6 +19,9 @@ from optimizer.opmodel.analytical.conv_run import ConvOutcome, run_in_l1
 from optimizer.opmodel.analytical.parallel import Parallel, Window
 from optimizer.opmodel.analytical.tensors import WIDTH
 
+FEW_SLICES = 32
+"""With more slices than this only some are looked at."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slice:
@@ -49,7 +52,9 @@ def cut(p: ConvProblem, box: tuple[int, int, int, int], tile: bool) -> Slice | N
     else:
         after += more * w.stride[1]
     padding = (above, below, before, after)
-    window = replace(w, height=rows, width=columns, padding=padding, output_padding=(extra_h, extra_w))
+    window = Window(
+        w.batch, rows, columns, w.kernel, w.stride, padding, w.dilation, w.ceil, w.transposed, (extra_h, extra_w)
+    )  # fmt: skip
     return Slice((bottom - top, right - left + more), window, whole, right - left)
 
 
@@ -87,19 +92,25 @@ def _transposed_span(first: int, end: int, extent: int, size: int, w: Window, ax
 
 
 def _boxes(p: ConvProblem, along_height: bool, count: int, tile: bool) -> list[tuple[int, int, int, int]]:
-    """Output boxes of `count` slices."""
+    """Output boxes of `count` slices; of very many only those that can differ."""
     oh, ow = p.window.out_hw
     extent = oh if along_height else ow
     unit = TILE if tile and not along_height else 1
     least, more = divmod(ceil_div(extent, unit), count)
-    start = 0
     found = []
-    for index in range(count):
+    for index in range(count) if count <= FEW_SLICES else _telling(count, more):
+        start = unit * (index * least + min(index, more))
         end = min(extent, start + unit * (least + (index < more)))
         if end > start:
             found.append((start, end, 0, ow) if along_height else (0, oh, start, end))
-        start = end
     return found
+
+
+def _telling(count: int, longer: int) -> list[int]:
+    """Slices that show all there are among many: those at the ends and where the longer ones stop."""
+    near = FEW_SLICES // 4
+    middle = range(max(0, longer - near), min(count, longer + near))
+    return sorted({*range(near), *middle, *range(count - near, count)})
 
 
 def _pieces(p: ConvProblem, along_height: bool, count: int, tile: bool) -> list[Slice]:
@@ -115,8 +126,8 @@ def _input_shards(case: Case, p: ConvProblem, piece: Slice) -> tuple[TensorMemor
     kind = None if p.config.shard_layout is None else TensorMemoryLayout(p.config.shard_layout)
     if kind is None:
         height, width = w.padded_hw if w.transposed else (w.height, w.width)
-        inner = replace(p.window, height=height, width=width, transposed=False, output_padding=(0, 0))
-        kind = auto_kind(replace(p, window=inner), case.device, out_nhw)
+        inner = Window(w.batch, height, width, w.kernel, w.stride, p.window.padding, w.dilation)
+        kind = auto_kind(p, case.device, out_nhw, inner)
     align = alignment(p, kind, None, sliced=w.transposed or not piece.whole)
     source = parallel.determine(kind, p.cin, out_nhw, p.cout, align, case.device, p.orientation, True)
     return kind, source, parallel.input_shard(source, w.in_nhw, p.cin, align, p.row_major)
@@ -130,7 +141,7 @@ def _estimate(case: Case, p: ConvProblem, along_height: bool, count: int, tile: 
         if p.window.transposed:
             most = max(most, _transposed_estimate(case, p, piece, source, shard))
             continue
-        found = estimate(replace(p, window=piece.window), kind, case.device, None, (source, shard))
+        found = estimate(p, kind, case.device, None, (source, shard), piece.window)
         most = max(most, found.halo_input + found.halo, found.total)
     return most
 
@@ -171,10 +182,11 @@ def run_slices(case: Case, p: ConvProblem, along_height: bool, count: int, tile:
     oh, ow = p.window.out_hw
     limit = _max_slices(oh if along_height else ow, along_height, tile)
     need(count <= limit, f"Number of slices ({count}) exceeds the maximum allowed ({limit})")
+    asked = p.config.shard_layout
+    kind = auto_kind(p, case.device) if asked is None and count == 1 else None
     p = replace(p, config=replace(p.config, deallocate_activation=True, reallocate_halo_output=True))
     if count == 1:
-        kind = None if p.config.shard_layout is None else TensorMemoryLayout(p.config.shard_layout)
-        kind = kind or auto_kind(p, case.device)
+        kind = kind if asked is None else TensorMemoryLayout(asked)
         outcome = run_in_l1(case, p, kind, arena, None, tile_result=True)
         outcome.close(arena)
         arena.run(0, dataflow=True)
