@@ -171,9 +171,14 @@ def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int]
     need(tall % plan.act_block_h == 0, f"act_matrix_height_ntiles {tall} should be divisible by act_block_h_ntiles")
     if plan.untilize:
         need(p.dtype_out in (DType.BF16, DType.F32), "Only TILE layout is supported for BFLOAT8_B dtype!")
-    if plan.kind is not WIDTH or not p.row_major or any(p.window.padding) or p.window.transposed:
-        _halo(p, plan, shard, arena, held)
-    result = arena.allocate(shard_bytes(plan.out_shard, plan.dtype_out, plan.untilize))
+    halo = plan.kind is not WIDTH or not p.row_major or any(p.window.padding) or p.window.transposed
+    stick = round_up(shard[1] * p.stick_element, ALIGNMENT)
+    size = parallel.halo_sticks(p.window, plan.source.nhw) * stick if halo else 0
+    out_size = shard_bytes(plan.out_shard, plan.dtype_out, plan.untilize)
+    _check_room(case, size + out_size, conv_buffer_bytes(plan, alone=plan.alone))
+    if halo:
+        _halo(p, plan, shard, size, arena, held)
+    result = arena.allocate(out_size)
     first, second = reader_rows(plan)
     index = reader_index_bytes(p.window, plan.source.nhw, first, second)
     worst = plan.worst_index_bytes
@@ -190,11 +195,23 @@ def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int]
     return result
 
 
-def _halo(p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], arena: Arena, held: _Input) -> None:
+def _check_room(case: Case, tensors: int, buffers: int) -> None:
+    """Refuses early what cannot fit: the haloed input and the result, and the buffers beside them."""
+    bank = case.device.l1_bank_bytes(case.l1_small_bytes)
+    if buffers > case.device.cb_limit_bytes:
+        raise Refused(f"Statically allocated circular buffers need {buffers} B", Rejection.CB_TOO_BIG)
+    if tensors > bank:
+        raise Refused(f"Out of Memory: {tensors} B of tensors exceed {bank} B per bank", Rejection.OOM_L1)
+    if tensors + buffers > bank:
+        text = f"Statically allocated circular buffers ({buffers} B) clash with L1 buffers ({tensors} B)"
+        raise Refused(text, Rejection.CB_CLASH)
+
+
+def _halo(p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], size: int, arena: Arena, held: _Input) -> None:
     """Every core fetches the input rows around its own; tiles are untilized on the way."""
     source = plan.source
     stick = round_up(shard[1] * p.stick_element, ALIGNMENT)
-    halo = arena.allocate(parallel.halo_sticks(p.window, source.nhw) * stick)
+    halo = arena.allocate(size)
     columns = max(r[2] for r in source.ranges) + 1
     by_column = source.kind is BLOCK and source.orientation is not COL
     if source.kind is BLOCK and not by_column:

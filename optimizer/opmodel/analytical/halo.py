@@ -45,15 +45,14 @@ class _Runs:
     total: int
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=32)
 def _runs(window: Window) -> _Runs:
     height, width = window.padded_hw
     top, left = window.first_data
     sy, sx = window.spread
-    row = _line(width, left, window.width, sx)
+    row = _line(left, window.width, sx)
     if sx == 1 and width == window.width:
         row = np.zeros(1, dtype=np.int64)
-    image: list[Ints] = []
     data_rows = top + sy * np.arange(window.height, dtype=np.int64)
     batches = np.arange(window.batch, dtype=np.int64) * (height * width)
     lines = (batches[:, None] + data_rows[None, :] * width).ravel()
@@ -62,7 +61,6 @@ def _runs(window: Window) -> _Runs:
     step = window.width if len(row) == 1 else 1
     per_run = window.width if sx == 1 else 1
     sources = (firsts[:, None] + step * np.arange(len(row), dtype=np.int64)[None, :]).ravel()
-    image.append(starts)
     ends = starts + per_run
     keep = np.ones(len(starts), dtype=bool)
     keep[1:] = starts[1:] != ends[:-1]  # rows without padding between them are one run
@@ -79,15 +77,14 @@ def _runs(window: Window) -> _Runs:
     return _Runs(every[order], origin[order], total)
 
 
-def _line(width: int, left: int, count: int, step: int) -> Ints:
+def _line(left: int, count: int, step: int) -> Ints:
     """Starts of the data runs of one padded row."""
-    del width
     if step == 1:
         return np.array([left], dtype=np.int64)
     return left + step * np.arange(count, dtype=np.int64)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def boundaries(window: Window, cores: int, snap: bool = True) -> tuple[Ints, Ints, Ints, Ints]:
     """(first output, last output, first input, last input) of each core that has output; inputs are padded ones."""
     oh, ow = window.out_hw
@@ -169,7 +166,7 @@ def _lengths(core: Ints, group: Ints, cores: int) -> int:
 def _alternated(target: Ints, source: Ints) -> tuple[int, int]:
     """Row-major input: a core's transfers go to the two readers in turn; those to itself come first."""
     key = np.where(target == source, -1, target)
-    order = np.lexsort((key, source))
+    order = np.argsort(source * (int(key.max(initial=0)) + 2) + key, kind="stable")
     source, key = source[order], key[order]
     cores = int(source.max()) + 1 if len(source) else 1
     counts = np.bincount(source, minlength=cores)
