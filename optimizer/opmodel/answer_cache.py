@@ -383,6 +383,8 @@ def close_shared() -> None:
 
 def _abandon() -> None:
     """A connection must not be used, nor closed, in a process forked from the one that opened it."""
+    global _shared_lock
+    _shared_lock = threading.Lock()
     _abandoned.extend(_shared.values())
     _shared.clear()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from optimizer.device import DeviceSpec
+from optimizer.device import DeviceSpec, preset_names
 from optimizer.errors import OpModelError
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.analytical.model import AnalyticalOpModel
@@ -15,7 +15,7 @@ from optimizer.opmodel.answer_cache import AnswerCache, Context, shared_cache
 from optimizer.opmodel.base import OpConstraints, OpCost, OpQuery, ProgramSession
 from optimizer.opmodel.ttmetal import environment, location
 from optimizer.opmodel.ttmetal.answers import answer_text, constraints_from, question_text, request
-from optimizer.opmodel.ttmetal.child import ChildKey, Message
+from optimizer.opmodel.ttmetal.child import ChildKey
 from optimizer.opmodel.ttmetal.location import JOBS_VARIABLE, TIMEOUT_VARIABLE, Location, whole_number
 from optimizer.opmodel.ttmetal.pool import DEFAULT_TIMEOUT_SECONDS, Pool, shared_pool
 from optimizer.opmodel.ttmetal.session import open_session
@@ -172,6 +172,8 @@ class TTMetalOpModel:
             raise OpModelError(
                 f"tt-metal has no mock device for board '{self.device.name}'", alternatives=environment.boards()
             )
+        if self.device.name in preset_names():
+            self._check_hello(_figures(DeviceSpec.preset(self.device.name), self.l1_small_bytes))
 
     def _key(self) -> ChildKey:
         if self._location is None:
@@ -192,20 +194,25 @@ class TTMetalOpModel:
             self._checked = pool
         return pool
 
-    def _check_hello(self, hello: Message) -> None:
+    def _check_hello(self, found: Mapping[str, object]) -> None:
         """The open device must be the board that the plan is made for."""
-        device = self.device
-        expected = {
-            "arch": device.arch,
-            "grid_yx": list(device.grid_yx),
-            "l1_bank_bytes": device.l1_bank_bytes(self.l1_small_bytes),
-            "cb_base_bytes": device.cb_base_bytes,
-            "worker_l1_bytes": device.worker_l1_bytes,
-            "dram_banks": device.dram_banks,
-            "dram_bank_bytes": device.dram_bank_bytes,
-        }
-        wrong = [f"{name} {hello[name]} instead of {value}" for name, value in expected.items() if hello[name] != value]
+        expected = _figures(self.device, self.l1_small_bytes)
+        wrong = [f"{name} {found[name]} instead of {value}" for name, value in expected.items() if found[name] != value]
         if wrong:
             raise OpModelError(
-                f"board '{device.name}' is not what tt-metal opens ({self.context.source} device): {', '.join(wrong)}"
+                f"board '{self.device.name}' is not what tt-metal opens by that name "
+                f"({self.context.source} device): {', '.join(wrong)}"
             )
+
+
+def _figures(device: DeviceSpec, l1_small_bytes: int) -> dict[str, object]:
+    """What a child says of its device in its greeting."""
+    return {
+        "arch": device.arch,
+        "grid_yx": list(device.grid_yx),
+        "l1_bank_bytes": device.l1_bank_bytes(l1_small_bytes),
+        "cb_base_bytes": device.cb_base_bytes,
+        "worker_l1_bytes": device.worker_l1_bytes,
+        "dram_banks": device.dram_banks,
+        "dram_bank_bytes": device.dram_bank_bytes,
+    }

@@ -227,6 +227,8 @@ class Pool:
     def _run(self, lanes: list[_Lane], waiting: deque[_Asked], answers: list[Message | None]) -> None:
         """Until nothing waits and no queue holds anything and every lane used has started once."""
         left = len(waiting)
+        for lane in lanes:
+            lane.timeout = self.timeout_seconds
         try:
             while left or not lanes[0].started:
                 for lane in lanes:
@@ -304,6 +306,8 @@ def close_all() -> None:
 
 
 def _forget_all() -> None:
+    global _pools_lock
+    _pools_lock = threading.Lock()  # another thread may have held it when the process was forked
     for pool in _pools.values():
         pool.forget()
     _pools.clear()
