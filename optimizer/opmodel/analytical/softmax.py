@@ -8,15 +8,19 @@ dim single tiles.
 from __future__ import annotations
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.tiling import TILE, padded_shape, round_up
+from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.tensors import TILED, tiles
 from optimizer.opmodel.base import TensorSpec
 
 SMALL_COLUMN = 512 * 1024
-"""Largest buffer total of the column kernel that keeps the whole column."""
+"""Address below which the buffers of the column kernel must end that keeps the whole column."""
 LARGE_ROW_TILES = 80
 """Row tiles that the kernel for wide rows holds at a time."""
+SINGLE_TILES = 5
+"""Buffers of one tile, as the row kernel estimates them."""
+L1_SHARE = 0.9
+"""Part of L1 that the row kernel may fill by its own estimate."""
 
 
 def softmax(case: Case) -> Usage:
@@ -29,7 +33,7 @@ def softmax(case: Case) -> Usage:
         cb = _row_buffers(case, x, wide)
         work = rows
     elif dim == rank - 2:
-        cb = _column_buffers(x, padded_shape(x.shape, TILED)[-2] // TILE)
+        cb = _column_buffers(case, x, padded_shape(x.shape, TILED)[-2] // TILE)
         work = max(1, rows * wide // max(1, padded_shape(x.shape, TILED)[-2] // TILE))
     else:
         cb = 4 * x.dtype.tile_bytes + 4096 + 4096 + 8192 + x.dtype.tile_bytes + 4096
@@ -48,45 +52,61 @@ def _result(case: Case) -> TensorSpec:
     return case.result(x.shape, x.dtype, memory, x.layout.page_layout)
 
 
-def _row_buffers(case: Case, x: TensorSpec, wide: int) -> int:
+def _held_fp32(case: Case, x: TensorSpec) -> bool:
+    """Whether intermediates are 32 bits wide."""
     compute = case.attrs.get("compute")
-    fp32 = bool(dict(compute).get("fp32")) if compute else x.dtype is DType.F32
-    tile, held = x.dtype.tile_bytes, 4096 if fp32 else 2048
-    mask = 4096 if x.dtype is DType.F32 else 2048
+    return bool(dict(compute).get("fp32")) if compute else x.dtype is DType.F32
+
+
+def _block(wide: int) -> int:
+    """Tiles computed at a time: at most four, fewer where the row is so many equal parts (measured)."""
+    parts = ceil_div(wide, 4)
+    return wide // parts if wide % parts == 0 else 4
+
+
+def _row_buffers(case: Case, x: TensorSpec, wide: int, mask: TensorSpec | None = None) -> int:
+    """Buffers of the row kernel (`softmax_program_factory_attention_optimized.cpp`), or of the one for wide rows.
+
+    The choice is an estimate against nine tenths of all of L1, whatever lives there.
+    """
+    tile = x.dtype.tile_bytes
+    held = 4096 if _held_fp32(case, x) else 2048
+    scalar = 4096 if x.dtype is DType.F32 else 2048
     stable = bool(case.attrs.get("numeric_stable", True))
-    padded = bool(x.shape[-1] % TILE)
+    padded = mask is not None or bool(x.shape[-1] % TILE)
+    block = _block(wide)
+    row = round_up(wide, block)
+    read = row if stable and not padded else 2 * block
+    estimate = read * tile + row * held + 2 * block * tile + SINGLE_TILES * held
+    estimate += row * held if stable and padded else 0
+    covered = 0 if mask is None else mask.dtype.tile_bytes
+    if mask is not None:
+        estimate += (row + block) * held + 2048 + row * covered
+    large = case.device.worker_l1_bytes * L1_SHARE < estimate
+    size = 2 * block * tile + 4096 + scalar + 4096 + 2048 + (held if stable else 0)
+    if large:
+        part = LARGE_ROW_TILES
+        size += 4096 + held + 4096 + part * (tile + 2 * held)
+        return size + (part * (held + covered) + 2048 if mask is not None else 0)
+    size += read * tile + row * held + (row * held if stable and padded else 0)
+    return size + ((row + block) * held + row * covered + 2048 if mask is not None else 0)
 
-    def total(width: int, whole: bool) -> int:
-        block = min(width, 4)
-        row = round_up(width, block)
-        size = (row if whole else 2 * block) * tile + 2 * block * tile + 4096 + mask + 4096 + row * held + 2048
-        if stable:
-            size += held + (row * held if padded else 0)
-        return size
 
-    cb = total(wide, stable and not padded)
-    room = case.device.l1_bank_bytes(case.l1_small_bytes) - sum(case.l1(t) for t in case.inputs)
-    if cb > room and not x.layout.is_sharded:
-        cb = min(cb, total(LARGE_ROW_TILES, True) + LARGE_ROW_TILES * held)
-    return cb
-
-
-def _column_buffers(x: TensorSpec, tall: int) -> int:
+def _column_buffers(case: Case, x: TensorSpec, tall: int) -> int:
+    """The whole column (`is_softmax_general_h_small_available`: if it ends below 512 KB), else tile by tile."""
     tile = x.dtype.tile_bytes
     mask = 4096 if x.dtype is DType.F32 else 2048
-    small = 2 * tall * tile + 3 * mask + 2 * tall * 4096 + 3 * 4096
-    if small < SMALL_COLUMN:
-        return small
+    estimate = 2 * tall * (tile + 4096) + 2 * tile + 3 * 4096
+    if case.device.cb_base_bytes + estimate <= SMALL_COLUMN:
+        return 2 * tall * tile + 3 * mask + 2 * tall * 4096 + 3 * 4096
     return 4 * tile + 3 * mask + 8192 + 4 * 4096
 
 
 def attention_softmax(case: Case) -> Usage:
-    """Scale, mask and softmax of the last dim in one kernel, 4 tiles at a time."""
+    """Scale, mask and softmax of the last dim in one kernel; shards may cut a partly empty tile."""
     x = case.x
-    usage = softmax(case)
-    compute = case.attrs.get("compute")
-    fp32 = bool(dict(compute).get("fp32")) if compute else x.dtype is DType.F32
-    tile, held, mask = x.dtype.tile_bytes, 4096 if fp32 else 2048, 4096 if x.dtype is DType.F32 else 2048
-    row = round_up(tiles(x.shape)[1], 4)
-    usage.cb = 16 * tile + 3 * 4096 + mask + (2 * row + 4) * tile + held + 2 * row * held
-    return usage
+    memory = case.follow()
+    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    out = case.result(x.shape, x.dtype, memory, x.layout.page_layout)
+    rows, wide = tiles(x.shape)
+    return Usage((out,), cb=_row_buffers(case, x, wide, case.operand(1) or x), cores=min(rows, case.device.num_cores))
