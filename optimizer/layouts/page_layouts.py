@@ -43,7 +43,8 @@ class AssignPageLayouts:
                 continue
             inputs = tuple(self._operand(graph, pages, copies, op, row, k) for k in range(len(op.inputs)))
             if inputs != op.inputs:
-                graph.replace_op(replace(op, inputs=inputs))
+                op = replace(op, inputs=inputs)
+                graph.replace_op(op)
             for output in op.outputs:
                 pages[output] = self._result_page(op, row, pages)
         graph.sort()

@@ -55,3 +55,12 @@ def test_row_major_goes_on_where_the_op_runs_so() -> None:
     pages = AssignPageLayouts(runs_row_major=lambda *_: True).apply(graph)
     assert kinds(graph) == ["max_pool2d", "exp"]
     assert pages[graph.outputs[0]] is PageLayout.ROW_MAJOR
+
+
+def test_a_result_follows_the_converted_operand() -> None:
+    b = GraphBuilder("pad")
+    padded = b.op("ttnn.pad", b.op("ttnn.exp", b.input("x", (1, 1, 32, 32))), padding=((0, 0), (1, 0), (0, 0), (0, 0)))
+    graph = b.finish(b.op("ttnn.neg", padded))
+    pages = AssignPageLayouts().apply(graph)
+    assert kinds(graph) == ["exp", "to_layout", "pad", "to_layout", "neg"]
+    assert pages[padded] is PageLayout.ROW_MAJOR

@@ -12,6 +12,7 @@ from optimizer.importers.onnx_ops.selecting import MAX_CONSTANT, Array, along, m
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 
+TILE = 32
 _HALF_PIXEL = ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric")
 
 
@@ -146,6 +147,8 @@ def _whole_factors(ctx: Lowering, how: Sampling, source: Shape, target: Shape, s
     if not same:
         return None
     n, c = source[:2]
+    if how.mode == "linear" and c % TILE:
+        return None  # TTNN interpolates whole tiles of channels only
     lead = (1,) * (4 - len(source))
     x = ctx.reshape(ctx.x(0), (n, c, *lead, *source[2:]))
     shape = (n, c, *lead, *target[2:])

@@ -8,11 +8,12 @@ from optimizer.importers.passes.activation_patterns import Gelu, GeluTanh, HardS
 from optimizer.importers.passes.attention_pattern import Attention, RepeatHeads
 from optimizer.importers.passes.channels_last import ChannelsLast
 from optimizer.importers.passes.conv_patterns import ConvBatchNorm, PadIntoWindow, ScaleIntoBatchNorm
+from optimizer.importers.passes.group_norm import GroupNorm, SpellOutGroupNorm
 from optimizer.importers.passes.heads import ConcatHeads, Rotary, SplitHeads, UnbindHeads
 from optimizer.importers.passes.indices import IndexTypes
 from optimizer.importers.passes.linear import FuseActivation, Linear, LinearRank
 from optimizer.importers.passes.movement import MergeMovement
-from optimizer.importers.passes.norm_patterns import GroupNorm, LayerNorm, RmsNorm
+from optimizer.importers.passes.norm_patterns import LayerNorm, RmsNorm
 from optimizer.importers.passes.simplify import CommonSubexpressions, DropRepeat, Simplify
 from optimizer.ir.graph import Graph
 
@@ -54,6 +55,7 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         ScaleIntoBatchNorm(),
         ConvBatchNorm(),
         Linear(),
+        SpellOutGroupNorm(),
         ChannelsLast(),
         MergeMovement(),
         CommonSubexpressions(),
@@ -62,7 +64,7 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
     )
 
 
-REQUIRED = ("channels-last",)
+REQUIRED = ("spell-out-group-norm", "channels-last")
 """Passes that run even when fusion is off: without them the graph holds ops that TTNN lacks."""
 
 

@@ -168,7 +168,10 @@ class UnbindHeads:
 
 @dataclass(frozen=True)
 class Rotary:
-    """x*cos + concat(-x[D/2:], x[:D/2])*sin -> rotary_embedding; the head size must be a multiple of 64."""
+    """x*cos + concat(-x[D/2:], x[:D/2])*sin -> rotary_embedding.
+
+    The head size must be a multiple of 64 and the sequence one of 32: TTNN's op returns it padded to whole tiles.
+    """
 
     name: ClassVar[str] = "rotary"
 
@@ -190,7 +193,9 @@ class Rotary:
         shape = graph.value(x).shape
         axis = int(turned.attr("dim")) % len(shape)
         by_sin = only_use(graph, turned.outputs[0])
-        if len(shape) != 4 or axis != 3 or shape[3] % (2 * TILE) or by_sin is None or by_sin.op != "ttnn.multiply":
+        if len(shape) != 4 or axis != 3 or shape[3] % (2 * TILE) or shape[2] % TILE:
+            return 0
+        if by_sin is None or by_sin.op != "ttnn.multiply":
             return 0
         total = only_use(graph, by_sin.outputs[0])
         if total is None or total.op != "ttnn.add" or len(total.inputs) != 2 or len(by_sin.inputs) != 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from optimizer.ir.dtype import DType
@@ -133,6 +133,15 @@ def permute(graph: Graph, like: Op, value_id: str, dims: Shape, output: str | No
     if output is None and list(dims) == sorted(dims):
         return value_id
     return emit(graph, like, "permute", [value_id], {"dims": dims}, output=output)
+
+
+def rewrite_each(graph: Graph, name: str, visit: Callable[[Graph, Op], int]) -> int:
+    """Let `visit` rewrite around each op of one name; returns how often it did."""
+    rewrites = 0
+    for op in graph.ops():
+        if op.op == name and graph.has_op(op.id):
+            rewrites += visit(graph, op)
+    return finish(graph, rewrites)
 
 
 def finish(graph: Graph, rewrites: int) -> int:
