@@ -35,12 +35,8 @@ def may_alias(graph: Graph, op: Op, source: TensorLayout, target: TensorLayout) 
 
 
 def frees_operand(result: OptimizedGraph, op: Op) -> bool:
-    """Whether a conv frees its input: with `deallocate_activation`, when it takes the shards as they are.
-
-    An input in DRAM, or in L1 but not in the conv's own sharding, is copied first, and only the copy is freed.
-    """
+    """Whether a conv frees its input: with `deallocate_activation`, wherever in L1 it lies (not in DRAM)."""
     config = result.records[op.id].config
     if not isinstance(config, Conv2dConfig) or not config.deallocate_activation:
         return False
-    source = result.layouts[op.inputs[0]]
-    return source.is_l1 and source.is_sharded and config.shard_layout in (None, source.memory_layout.value)
+    return result.layouts[op.inputs[0]].is_l1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from optimizer.ir.graph import Op
-from optimizer.layouts.memory_config import PageLayout, TensorLayout
+from optimizer.layouts.memory_config import PageLayout, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.ttnn_calls.conv_pool import conv_config_text, conv_geometry, slice_config_text
 from optimizer.opmodel.ttnn_calls.text import (
@@ -29,21 +30,41 @@ def prepared_text(op: Op, query: OpQuery, index: int, operand: str, device: str 
     return None
 
 
-def _conv_operand(query: OpQuery, index: int, operand: str, device: str) -> str | None:
-    """`ttnn.prepare_conv_weights` or `ttnn.prepare_conv_bias`, which give what the conv would make at every call.
+def _can_prepare(query: OpQuery, index: int) -> bool:
+    """Whether TTNN prepares a conv's weight (1) or bias (2) ahead exactly as the conv would at every call.
 
-    tt-metal 0.81 cannot prepare the bias of weights in a block format ("Only TILE layout is supported for
-    BFLOAT8_B"): that bias stays on the host, where the conv takes it from at every call.
+    Where it does not, in tt-metal 0.81, the operand stays on the host and the conv prepares it itself (measured on
+    mock devices by comparing with what `return_weights_and_bias` gives):
+      - weights in a block format: their bias, and the weights of a conv that slices its DRAM input by itself
+        ("Only TILE layout is supported for BFLOAT8_B");
+      - transposed convs of DRAM inputs: the weights come out larger;
+      - convs that are matmuls (1x1, stride 1, no padding) of block shards that do not divide the channels into equal
+        whole tiles: the weights come out padded otherwise.
     """
+    x = query.inputs[0]
+    config = query.config if isinstance(query.config, Conv2dConfig) else Conv2dConfig()
+    blocked = query.inputs[1].dtype.is_block_float or (config.weights_dtype or "").startswith("bfp")
+    if blocked and (index == 2 or (config.slice == "auto" and x.layout.is_dram)):
+        return False
+    if query.op == "ttnn.conv_transpose2d":
+        return not x.layout.is_dram
+    attrs = query.attr
+    pointwise = attrs["kernel_size"] == (1, 1) and attrs.get("stride", (1, 1)) == (1, 1)
+    spec = x.layout.shard_spec
+    if spec is None or not pointwise or any(attrs.get("padding", ())):  # type: ignore[arg-type]
+        return True
+    block = x.layout.memory_layout is TensorMemoryLayout.BLOCK_SHARDED
+    return not block or x.shape[-1] % (TILE * spec.grid_yx[1]) == 0
+
+
+def _conv_operand(query: OpQuery, index: int, operand: str, device: str) -> str | None:
+    """`ttnn.prepare_conv_weights` or `ttnn.prepare_conv_bias`, which give what the conv would make at every call."""
+    if not _can_prepare(query, index):
+        return None
     site = Site(query, tuple("x" for _ in query.inputs), device)
     x = query.inputs[0]
     transposed = query.op == "ttnn.conv_transpose2d"
     kind = "weights" if index == 1 else "bias"
-    block_weights = query.inputs[1].dtype.is_block_float
-    if isinstance(query.config, Conv2dConfig) and query.config.weights_dtype is not None:
-        block_weights = query.config.weights_dtype.startswith("bfp")
-    if kind == "bias" and block_weights:
-        return None
     named: dict[str, str | None] = {
         "weight_tensor" if index == 1 else "bias_tensor": operand,
         "input_memory_config": memory_config_text(x.layout.memory),
