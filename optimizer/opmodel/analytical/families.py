@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, UNARY_PARAMS, opdef
 from optimizer.opmodel.analytical import (
+    argmax,
     attention,
     batch_norm,
     binary,
@@ -46,6 +47,7 @@ _FAMILIES: dict[str, Family] = {
     "ttnn.group_norm": group_norm.group_norm,
     "ttnn.batch_norm": batch_norm.batch_norm,
     **{f"ttnn.{n}": reduction.reduce for n in REDUCTIONS if n != "prod"},
+    "ttnn.argmax": argmax.argmax,
     "ttnn.reshape": moved.reshape,
     "ttnn.unsqueeze": moved.unsqueeze,
     "ttnn.permute": moved.permute,
