@@ -89,9 +89,10 @@ class ReplayReport:
         """Predicted against real peak L1: `{steps, exact, below, worst_below, worst_below_op}`.
 
         `exact` and `below` (predicted less than the real peak) count steps; `worst_below` is the largest
-        shortfall as a share of the real peak.
+        shortfall as a share of the real peak. Steps after a refused one are left out: L1 is no longer the plan's.
         """
-        compared = [(s.op, s.predicted_bytes, s.real_bytes) for s in self.steps]
+        first = next((k for k, step in enumerate(self.steps) if not step.answer.valid), len(self.steps))
+        compared = [(s.op, s.predicted_bytes, s.real_bytes) for s in self.steps[:first]]
         pairs = [(op, ours, real) for op, ours, real in compared if ours is not None and real is not None]
         short = {op: (real - ours) / real for op, ours, real in pairs if ours < real}
         worst = max(short, key=lambda op: short[op], default=None)

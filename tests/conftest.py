@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -26,8 +27,22 @@ def pytest_configure() -> None:
     os.environ["TTOPT_ANSWER_CACHE"] = "off"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if importlib.util.find_spec("ttnn") is not None:
+        return
+    missing = pytest.mark.skip(reason="ttnn is not installed (extra `ttmetal`)")
+    for item in items:
+        if "needs_ttnn" in getattr(item, "fixturenames", ()):
+            item.add_marker(missing)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+
+
+@pytest.fixture(scope="session")
+def needs_ttnn() -> None:
+    """Tests that ask for this are skipped without ttnn."""
 
 
 @pytest.fixture

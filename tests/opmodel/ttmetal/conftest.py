@@ -1,8 +1,7 @@
-"""Children, questions of known answers, and a reason to skip where ttnn is not installed."""
+"""Children, and questions of known answers."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,19 +13,6 @@ from optimizer.opmodel.ttmetal.child import ChildKey
 from optimizer.opmodel.ttmetal.pool import Pool
 
 Record = dict[str, Any]
-HAS_TTNN = importlib.util.find_spec("ttnn") is not None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    missing = pytest.mark.skip(reason="ttnn is not installed (extra `ttmetal`)")
-    for item in items:
-        if "needs_ttnn" in getattr(item, "fixturenames", ()) and not HAS_TTNN:
-            item.add_marker(missing)
-
-
-@pytest.fixture(scope="session")
-def needs_ttnn() -> None:
-    """Tests that ask for this are skipped without ttnn."""
 
 
 @pytest.fixture(scope="session")
