@@ -41,9 +41,9 @@ class AnalyticalOpModel:
     def constraints(self, query: OpQuery) -> OpConstraints:
         """Whether tt-metal would run the op on an otherwise empty L1, and what it then takes."""
         try:
-            used = self._input_bytes(query)
+            used, in_dram = self._input_bytes(query)
             usage = self._usage(query)
-            return self._fitted(used, usage)
+            return self._fitted(used, in_dram, usage)
         except Refused as refused:
             return OpConstraints.rejected(refused.kind, refused.message)
 
@@ -70,9 +70,9 @@ class AnalyticalOpModel:
         except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:  # ranks or attributes off
             raise Refused(f"{query.op} cannot take these shapes and attributes: {error}") from error
 
-    def _input_bytes(self, query: OpQuery) -> int:
-        """L1 bytes per core that the operands take; refused when one of them cannot exist."""
-        used = 0
+    def _input_bytes(self, query: OpQuery) -> tuple[int, int]:
+        """Bytes per core in L1 and per bank in DRAM that the operands take; refused when one cannot exist."""
+        used = in_dram = 0
         for tensor in query.inputs:
             layout = tensor.layout
             if layout.is_host:
@@ -82,13 +82,15 @@ class AnalyticalOpModel:
                 raise Refused(problem)
             if layout.is_l1:
                 used += l1_bytes(tensor, self.device)
-            elif dram_bank_bytes(tensor, self.device) > self.device.dram_bank_bytes:
-                raise Refused("Out of Memory: DRAM operand does not fit", Rejection.OOM_DRAM)
+            else:
+                in_dram += dram_bank_bytes(tensor, self.device)
+        if in_dram > self.device.dram_bank_bytes:
+            raise Refused("Out of Memory: DRAM operands do not fit", Rejection.OOM_DRAM)
         if used > self._bank:
             raise Refused(f"Out of Memory: operands need {used} B of {self._bank} B per bank", Rejection.OOM_L1)
-        return used
+        return used, in_dram
 
-    def _fitted(self, used: int, usage: Usage) -> OpConstraints:
+    def _fitted(self, used: int, in_dram: int, usage: Usage) -> OpConstraints:
         """The answer for accepted usage, or the rejection that lack of room gives."""
         tensors = usage.l1
         if tensors is None:
@@ -104,9 +106,10 @@ class AnalyticalOpModel:
         if used + (peak if usage.room is None else usage.room) > self._bank:
             text = f"Statically allocated circular buffers ({usage.cb} B) clash with L1 buffers ({used + tensors} B)"
             raise Refused(text, Rejection.CB_CLASH)
-        for tensor in usage.outputs:
-            if tensor.layout.is_dram and dram_bank_bytes(tensor, self.device) > self.device.dram_bank_bytes:
-                raise Refused("Out of Memory: DRAM result does not fit", Rejection.OOM_DRAM)
+        if not usage.view:
+            in_dram += sum(dram_bank_bytes(t, self.device) for t in usage.outputs)
+        if in_dram > self.device.dram_bank_bytes:
+            raise Refused("Out of Memory: DRAM result does not fit", Rejection.OOM_DRAM)
         return OpConstraints(
             valid=True,
             outputs=usage.outputs,
