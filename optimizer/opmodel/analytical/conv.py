@@ -15,7 +15,7 @@ from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.arena import Arena
 from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.conv_plan import ConvProblem, auto_kind
-from optimizer.opmodel.analytical.conv_run import run_in_l1, tilize_buffers
+from optimizer.opmodel.analytical.conv_run import Held, flatten, run_in_l1, tilize_buffers
 from optimizer.opmodel.analytical.conv_slices import choose_slices, run_slices
 from optimizer.opmodel.analytical.matmul import matmul
 from optimizer.opmodel.analytical.parallel import Window
@@ -168,6 +168,9 @@ def _interleaved_matmul(case: Case, p: ConvProblem, shape: tuple[int, ...]) -> U
     arena = _start(case, p)
     memory = DRAM_MEMORY if p.folded else p.memory
     tile = TensorSpec((1, 1, p.window.in_nhw, p.cin), p.dtype_in, TensorLayout(TILED, memory))
+    held = Held(arena.operand, False, [])
+    if memory.buffer_type is not BufferType.DRAM:
+        flatten(case, p, arena, held)
     if p.row_major:
         if memory.buffer_type is not BufferType.DRAM:
             arena.allocate(case.l1(tile))
@@ -186,6 +189,8 @@ def _interleaved_matmul(case: Case, p: ConvProblem, shape: tuple[int, ...]) -> U
     if linear.peak is not None:  # bias or activation came in a program of its own
         arena.run(4 * p.dtype_out.tile_bytes, dataflow=True)
     out = TensorSpec(shape, p.dtype_out, TensorLayout(TILED, DRAM_MEMORY))
+    if held.own and held.block is not None and p.config.deallocate_activation:
+        arena.free(held.block)
     if case.output is not None and case.output != DRAM_MEMORY:
         out = _moved(case, arena, out, case.output)
     return replace(_usage(case, arena, out, linear.cores), block=linear.block, blocks=linear.blocks)

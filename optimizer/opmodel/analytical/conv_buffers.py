@@ -107,9 +107,10 @@ class ConvPlan:
         if self.kind is BLOCK:
             depth = self.in_channels_padded // self.source.channels * kw * (kh if self.full_inner_dim else 1)
             return round_up(depth, TILE) // TILE
+        tiles = self.in_channels_padded * kh * kw // TILE
         cores = self.source.cores * self.act_block_w_div
-        need(self.in_channels_padded % (TILE * cores) == 0, "act_block_w_div does not divide the input channels")
-        return self.in_channels_padded * kh * kw // cores // TILE
+        need(tiles % cores == 0, "The width of tensor a needs to match the height of tensor b")
+        return tiles // cores
 
 
 def _rate(table: dict[str, tuple[int, float, float]], size: int, arch: str) -> float:

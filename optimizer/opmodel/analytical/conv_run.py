@@ -55,7 +55,7 @@ class ConvOutcome:
 
 
 @dataclass(slots=True)
-class _Input:
+class Held:
     """The input as it is at some point: its L1 block (None in DRAM) and whether the op made it itself."""
 
     block: Block | None
@@ -73,7 +73,7 @@ def run_in_l1(
     tile_result: bool = False,
 ) -> ConvOutcome:
     """`conv2d_L1`: everything up to the result where the convolution leaves it; `given`: the input's L1 block."""
-    held = _Input(given, False, [])
+    held = Held(given, False, [])
     if given is not None and not p.folded:
         flatten(case, p, arena, held)
     keeps = keeps_shards(p, kind, case.device)
@@ -99,7 +99,7 @@ def run_in_l1(
     return ConvOutcome(target, plan.out_shard, block, held.older + rest)
 
 
-def _spread(case: Case, p: ConvProblem, source: Parallel, shard: tuple[int, int], arena: Arena, held: _Input) -> bool:
+def _spread(case: Case, p: ConvProblem, source: Parallel, shard: tuple[int, int], arena: Arena, held: Held) -> bool:
     """The input goes into shards of its own; whether it is row-major then."""
     row_major = p.row_major
     drop = p.config.deallocate_activation
@@ -119,7 +119,7 @@ def _spread(case: Case, p: ConvProblem, source: Parallel, shard: tuple[int, int]
     return row_major
 
 
-def flatten(case: Case, p: ConvProblem, arena: Arena, held: _Input) -> None:
+def flatten(case: Case, p: ConvProblem, arena: Arena, held: Held) -> None:
     """[N, H, W, C] tiles whose rows of pixels are padded are copied to [1, 1, N*H*W, C] (`reshape`)."""
     x = case.x
     if p.row_major or p.memory.is_sharded or x.shape[1] == 1 or p.window.width % TILE == 0:
@@ -139,7 +139,7 @@ def flatten(case: Case, p: ConvProblem, arena: Arena, held: _Input) -> None:
     arena.free(wide)
 
 
-def _tilize_first(case: Case, p: ConvProblem, arena: Arena, held: _Input) -> None:
+def _tilize_first(case: Case, p: ConvProblem, arena: Arena, held: Held) -> None:
     """A row-major input of a matmul is tilized where it is (DRAM or L1) before it is sharded."""
     if held.block is None:
         arena.run(tilize_buffers(case, p, DRAM_MEMORY), dataflow=True)
@@ -166,7 +166,7 @@ def tilize_buffers(case: Case, p: ConvProblem, memory: MemoryConfig) -> int:
     return to_layout(Case(query, case.device, attrs, case.l1_small_bytes)).cb
 
 
-def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], arena: Arena, held: _Input) -> Block:
+def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], arena: Arena, held: Held) -> Block:
     tall = plan.out_tiles[0]
     need(tall % plan.act_block_h == 0, f"act_matrix_height_ntiles {tall} should be divisible by act_block_h_ntiles")
     if plan.untilize:
@@ -207,7 +207,7 @@ def _check_room(case: Case, tensors: int, buffers: int) -> None:
         raise Refused(text, Rejection.CB_CLASH)
 
 
-def _halo(p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], size: int, arena: Arena, held: _Input) -> None:
+def _halo(p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], size: int, arena: Arena, held: Held) -> None:
     """Every core fetches the input rows around its own; tiles are untilized on the way."""
     source = plan.source
     stick = round_up(shard[1] * p.stick_element, ALIGNMENT)
@@ -239,14 +239,14 @@ def _halo(p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], size: int, are
 
 
 def _matmul(
-    p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], row_major: bool, arena: Arena, held: _Input
+    p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], row_major: bool, arena: Arena, held: Held
 ) -> Block:
     """A 1x1 convolution: tilize if needed, then a matmul in the convolution's blocking."""
     drop = p.config.deallocate_activation
     if row_major:
         size = shard_bytes(shard, p.dtype_in, False)
         padded = None
-        if not held.own and (p.window.in_nhw % TILE or p.cin % TILE):
+        if p.memory.is_sharded and (p.window.in_nhw % TILE or p.cin % TILE):
             padded = arena.allocate(size)  # shards are padded before they are tilized
             arena.run(shard[1] * p.dtype_in.element_bytes, dataflow=True)
         tiled = arena.allocate(size)
