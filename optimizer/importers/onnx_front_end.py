@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -27,9 +25,10 @@ from optimizer.importers.onnx_checks import (
     check_functions,
     check_nodes,
     check_tensors,
-    node_label,
     opset_versions,
 )
+from optimizer.importers.onnx_inputs import bind_inputs, check_sizes, drop_default_inputs
+from optimizer.importers.onnx_names import check_names
 from optimizer.importers.onnx_weights import FOLD_LIMIT, promote_weights, strip_weights
 
 if TYPE_CHECKING:
@@ -68,6 +67,8 @@ class FrontEndModel:
     """Large parameters whose data in the file is exactly a causal (lower triangular) mask."""
     weights: frozenset[str]
     """Names of the file's initializers."""
+    left_out: tuple[str, ...] = ()
+    """Inputs that nothing reads and that no tensor can stand for: strings, sequences, dynamic shapes."""
 
 
 def parse(data: bytes) -> onnx.ModelProto:
@@ -105,11 +106,11 @@ def fold(proto: onnx.ModelProto, input_shapes: Mapping[str, tuple[int, ...]], li
             f"{len(proto.graph.node)} nodes exceed the limit of {limits.max_nodes}", limit=limits.max_nodes
         )
     check_nodes(proto)
-    _check_names(proto.graph)
-    _drop_default_inputs(proto.graph)
+    check_names(proto.graph)
+    drop_default_inputs(proto.graph)
     _drop_stated_shapes(proto)
-    _bind_inputs(proto.graph, input_shapes)
-    _check_sizes(proto.graph, limits)
+    left_out = bind_inputs(proto.graph, input_shapes)
+    check_sizes(proto.graph, limits)
     for node in proto.graph.node:
         if node.op_type in CONTROL_FLOW and node.op_type != "If":  # an If on a constant folds away
             raise _control_flow(node.op_type, node.name or next(iter(node.output), "?"))
@@ -118,7 +119,7 @@ def fold(proto: onnx.ModelProto, input_shapes: Mapping[str, tuple[int, ...]], li
     _restate_sources(proto.graph)
     model = _fold_loop(proto)
     _check_resolved(model, frozenset(parameters), opset_versions(proto))
-    return FrontEndModel(model, frozenset(parameters), frozenset(causal), initializers)
+    return FrontEndModel(model, frozenset(parameters), frozenset(causal), initializers, left_out)
 
 
 def _fold_loop(proto: onnx.ModelProto) -> ir.Model:
@@ -186,41 +187,6 @@ def _drop_identities(model: ir.Model) -> None:
             node.outputs[0].replace_all_uses_with(source)
 
 
-def _check_names(graph: onnx.GraphProto) -> None:
-    """Every value defined once, every input defined, no cycle; nodes are put in topological order."""
-    initializers = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
-    if len(initializers) != len(graph.initializer) + len(graph.sparse_initializer):
-        twice = [name for name, n in Counter(t.name for t in graph.initializer).items() if n > 1]
-        raise GraphError(f"two initializers have the name '{twice[0]}'", node=twice[0])
-    inputs = Counter(i.name for i in graph.input)
-    for name, count in inputs.items():
-        if count > 1:
-            raise GraphError(f"two graph inputs have the name '{name}'", node=name)
-    producer: dict[str, int] = {}
-    for index, node in enumerate(graph.node):
-        for name in node.output:
-            if name and (name in producer or name in inputs or name in initializers):
-                raise GraphError(f"value '{name}' is defined twice (again by {node_label(node)})", node=name)
-            if name:
-                producer[name] = index
-    known = producer.keys() | inputs.keys() | initializers
-    for node in graph.node:
-        for name in node.input:
-            if name and name not in known:
-                raise GraphError(f"{node_label(node)} reads '{name}', which nothing defines", node=node.name or None)
-    for output in graph.output:
-        if output.name not in known:
-            raise GraphError(f"graph output '{output.name}' is not computed by any node", node=output.name)
-    _order(graph, producer)
-
-
-def _drop_default_inputs(graph: onnx.GraphProto) -> None:
-    """Files of IR version 3 list every initializer among the inputs as well; they are weights all the same."""
-    initializers = {t.name for t in graph.initializer}
-    for index in reversed([i for i, info in enumerate(graph.input) if info.name in initializers]):
-        del graph.input[index]
-
-
 def _drop_stated_shapes(proto: onnx.ModelProto) -> None:
     """Stated shapes can be stale or wrong, so only those of ops that nobody can infer are kept."""
     versions = opset_versions(proto)
@@ -245,119 +211,6 @@ def _restate_sources(graph: onnx.GraphProto) -> None:
     for output in graph.output:
         if output.name in sources:
             output.type.CopyFrom(sources[output.name].type)
-
-
-def _captured(node: onnx.NodeProto) -> list[str]:
-    """Names that a node's subgraphs read from outside."""
-    names: list[str] = []
-    stack = [a.g for a in node.attribute if a.HasField("g")] + [g for a in node.attribute for g in a.graphs]
-    while stack:
-        graph = stack.pop()
-        for inner in graph.node:
-            names.extend(inner.input)
-            stack += [a.g for a in inner.attribute if a.HasField("g")] + [g for a in inner.attribute for g in a.graphs]
-        names.extend(o.name for o in graph.output)
-    return names
-
-
-def _order(graph: onnx.GraphProto, producer: Mapping[str, int]) -> None:
-    waiting: list[int] = []
-    readers: dict[int, list[int]] = {}
-    for index, node in enumerate(graph.node):
-        sources = {producer[n] for n in [*node.input, *_captured(node)] if n in producer}
-        waiting.append(len(sources))
-        for source in sorted(sources):
-            readers.setdefault(source, []).append(index)
-    ready = [i for i, n in enumerate(waiting) if n == 0]
-    heapify(ready)
-    order: list[int] = []
-    while ready:
-        index = heappop(ready)
-        order.append(index)
-        for reader in readers.get(index, ()):
-            waiting[reader] -= 1
-            if waiting[reader] == 0:
-                heappush(ready, reader)
-    if len(order) != len(waiting):
-        stuck = next(i for i, n in enumerate(waiting) if n > 0)
-        node = graph.node[stuck]
-        raise GraphError(f"the graph has a cycle through {node_label(node)}", node=node.name or None)
-    if order != list(range(len(order))):
-        nodes = [onnx.NodeProto.FromString(graph.node[i].SerializeToString()) for i in order]
-        del graph.node[:]
-        graph.node.extend(nodes)
-
-
-def _dims(info: onnx.ValueInfoProto) -> list[int | str]:
-    """Declared dims: an int, or the symbolic name (`?` for a nameless one)."""
-    shape = info.type.tensor_type.shape
-    return [d.dim_value if d.HasField("dim_value") else (d.dim_param or "?") for d in shape.dim]
-
-
-def _bind_inputs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    inputs = list(graph.input)
-    names = [i.name for i in inputs]
-    for name, shape in shapes.items():
-        if name not in names:
-            raise ShapeError(f"--input-shapes names '{name}', which is no input of the model", alternatives=names)
-        if any(d <= 0 for d in shape):
-            raise ShapeError(f"--input-shapes {name}: dims must be positive, not {list(shape)}", node=name)
-    bound: dict[str, int] = {}
-    for info in inputs:
-        if not info.type.HasField("tensor_type"):
-            kind = info.type.WhichOneof("value") or "typeless"
-            raise GraphError(f"input '{info.name}' is of {kind}, only tensors can be represented", node=info.name)
-        if info.name in shapes:
-            given, declared = shapes[info.name], _dims(info)
-            if info.type.tensor_type.HasField("shape") and len(given) != len(declared):
-                raise ShapeError(
-                    f"--input-shapes {info.name} gives rank {len(given)}, "
-                    f"the model says {declared} (rank {len(declared)})",
-                    node=info.name,
-                )
-            bound.update({d: n for d, n in zip(declared, given, strict=False) if isinstance(d, str) and d != "?"})
-    dynamic: list[onnx.ValueInfoProto] = []
-    for info in inputs:
-        given = shapes.get(info.name, ())
-        if info.name not in shapes:
-            given = tuple(bound.get(d, -1) if isinstance(d, str) else d for d in _dims(info))
-            if -1 in given or not info.type.tensor_type.HasField("shape"):
-                dynamic.append(info)
-                continue
-        shape = info.type.tensor_type.shape
-        del shape.dim[:]
-        shape.SetInParent()
-        for size in given:
-            shape.dim.add().dim_value = size
-    if dynamic:
-        flags = [f"--input-shapes {i.name}:{','.join(map(str, _dims(i))) or '?'}" for i in dynamic]
-        raise ShapeError(
-            "the model has dynamic input shapes; give a number for every name in: " + " ".join(flags),
-            node=dynamic[0].name,
-        )
-
-
-def _check_sizes(graph: onnx.GraphProto, limits: ImportLimits) -> None:
-    declared = [(i.name, [int(d) for d in _dims(i)]) for i in graph.input]
-    declared += [(t.name, list(t.dims)) for t in graph.initializer]
-    for name, dims in declared:
-        check_shape(name, dims, limits)
-
-
-def check_shape(name: str, dims: list[int] | tuple[int, ...], limits: ImportLimits) -> None:
-    """ShapeError on an empty tensor, LimitError on one that is too large or of too high a rank."""
-    if any(d < 0 for d in dims):
-        raise ShapeError(f"tensor '{name}' of shape {list(dims)} has a negative size", node=name)
-    if len(dims) > limits.max_rank:
-        raise LimitError(
-            f"tensor '{name}' has rank {len(dims)}, the limit is {limits.max_rank}", node=name, limit=limits.max_rank
-        )
-    if prod(dims) > limits.max_elements:
-        raise LimitError(
-            f"tensor '{name}' of shape {list(dims)} has {prod(dims)} elements, the limit is {limits.max_elements}",
-            node=name,
-            limit=limits.max_elements,
-        )
 
 
 def _unresolved(model: ir.Model) -> list[str]:

@@ -59,6 +59,8 @@ class Lowering(NodeReader):
     # -- the whole model ---------------------------------------------------------------------------
     def run(self) -> Graph:
         model = self.front.model.graph
+        for name in self.front.left_out:
+            self.warnings.append(f"input '{name}' is left out: nothing reads it")
         for value in model.inputs:
             if value.name not in self.front.parameters:
                 self._add_input(value)

@@ -11,7 +11,8 @@ import onnx_ir as ir
 
 from optimizer.errors import DTypeError, GraphError, ShapeError
 from optimizer.importers.model import KEEP, ImportOptions
-from optimizer.importers.onnx_front_end import FrontEndModel, check_shape
+from optimizer.importers.onnx_front_end import FrontEndModel
+from optimizer.importers.onnx_inputs import check_shape
 from optimizer.ir.dtype import DType
 
 Shape = tuple[int, ...]

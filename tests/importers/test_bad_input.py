@@ -242,6 +242,28 @@ def test_sequence_input(make_model: Model) -> None:
     raises(model.SerializeToString(), GraphError, "x", "sequence")
 
 
+def test_inputs_that_nothing_reads_refuse_no_model(make_model: Model) -> None:
+    model = relu(make_model)
+    text = helper.make_tensor_value_info("words", TensorProto.STRING, [3])
+    dynamic = helper.make_tensor_value_info("mask", TensorProto.INT64, ["batch", 8])
+    sequence = helper.make_tensor_sequence_value_info("list", TensorProto.FLOAT, None)
+    plain = helper.make_tensor_value_info("ids", TensorProto.INT64, [1, 8])
+    model.graph.input.extend([text, dynamic, sequence, plain])
+
+    imported = load(model.SerializeToString())
+
+    assert imported.graph.inputs == ["x", "ids"]
+    assert [w for w in imported.report.warnings if "nothing reads it" in w] == [
+        f"input '{name}' is left out: nothing reads it" for name in ("words", "mask", "list")
+    ]
+
+
+def test_index_outside_of_the_tensor(make_model: Model) -> None:
+    node = helper.make_node("Gather", ["x", "i"], ["y"], name="pick", axis=1)
+    model = make_model([node], {"x": (2, 4)}, ["y"], {"i": np.asarray([1, 4])})
+    raises(model.SerializeToString(), GraphError, "pick", "index 4 is outside of a dim of 4 elements")
+
+
 def test_unknown_activations_dtype(make_model: Model) -> None:
     raises(relu(make_model).SerializeToString(), UnknownNameError, "bf17", "bf16", activations_dtype="bf17")
 

@@ -1,0 +1,118 @@
+"""Inputs of an ONNX graph: static shapes for all of them, and none that nothing reads and nothing could stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import onnx
+
+from optimizer.errors import GraphError, LimitError, ShapeError
+from optimizer.importers.model import ImportLimits
+from optimizer.importers.onnx_names import captured
+
+
+def drop_default_inputs(graph: onnx.GraphProto) -> None:
+    """Files of IR version 3 list every initializer among the inputs as well; they are weights all the same."""
+    initializers = {t.name for t in graph.initializer}
+    for index in reversed([i for i, info in enumerate(graph.input) if info.name in initializers]):
+        del graph.input[index]
+
+
+def _dims(info: onnx.ValueInfoProto) -> list[int | str]:
+    """Declared dims: an int, or the symbolic name (`?` for a nameless one)."""
+    shape = info.type.tensor_type.shape
+    return [d.dim_value if d.HasField("dim_value") else (d.dim_param or "?") for d in shape.dim]
+
+
+def bind_inputs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+    """Give every input its static shape; returns the names of those that could not be and that nothing reads."""
+    unread = _unread(graph)
+    inputs = list(graph.input)
+    names = [i.name for i in inputs]
+    for name, shape in shapes.items():
+        if name not in names:
+            raise ShapeError(f"--input-shapes names '{name}', which is no input of the model", alternatives=names)
+        if any(d <= 0 for d in shape):
+            raise ShapeError(f"--input-shapes {name}: dims must be positive, not {list(shape)}", node=name)
+    bound: dict[str, int] = {}
+    for info in inputs:
+        if not info.type.HasField("tensor_type"):
+            if info.name in unread:
+                continue
+            kind = info.type.WhichOneof("value") or "typeless"
+            raise GraphError(f"input '{info.name}' is of {kind}, only tensors can be represented", node=info.name)
+        if info.name in shapes:
+            given, declared = shapes[info.name], _dims(info)
+            if info.type.tensor_type.HasField("shape") and len(given) != len(declared):
+                raise ShapeError(
+                    f"--input-shapes {info.name} gives rank {len(given)}, "
+                    f"the model says {declared} (rank {len(declared)})",
+                    node=info.name,
+                )
+            bound.update({d: n for d, n in zip(declared, given, strict=False) if isinstance(d, str) and d != "?"})
+    dynamic: list[onnx.ValueInfoProto] = []
+    for info in inputs:
+        if not info.type.HasField("tensor_type"):
+            continue
+        given = shapes.get(info.name, ())
+        if info.name not in shapes:
+            given = tuple(bound.get(d, -1) if isinstance(d, str) else d for d in _dims(info))
+            if -1 in given or not info.type.tensor_type.HasField("shape"):
+                dynamic += [info] if info.name not in unread else []
+                continue
+        shape = info.type.tensor_type.shape
+        del shape.dim[:]
+        shape.SetInParent()
+        for size in given:
+            shape.dim.add().dim_value = size
+    if dynamic:
+        flags = [f"--input-shapes {i.name}:{','.join(map(str, _dims(i))) or '?'}" for i in dynamic]
+        raise ShapeError(
+            "the model has dynamic input shapes; give a number for every name in: " + " ".join(flags),
+            node=dynamic[0].name,
+        )
+    return _drop_unread(graph, unread)
+
+
+def _unread(graph: onnx.GraphProto) -> set[str]:
+    """Inputs that no node reads and that are no output."""
+    read = {name for node in graph.node for name in [*node.input, *captured(node)]} | {o.name for o in graph.output}
+    return {info.name for info in graph.input} - read
+
+
+def _drop_unread(graph: onnx.GraphProto, unread: set[str]) -> tuple[str, ...]:
+    """Take out unread inputs that are no numeric tensor of static shape; returns their names."""
+    dropped: list[str] = []
+    for index in reversed(range(len(graph.input))):
+        info = graph.input[index]
+        tensor = info.type.tensor_type if info.type.HasField("tensor_type") else None
+        numeric = tensor is not None and tensor.elem_type != onnx.TensorProto.STRING
+        static = numeric and info.type.tensor_type.HasField("shape") and all(isinstance(d, int) for d in _dims(info))
+        if info.name in unread and not static:
+            dropped.insert(0, info.name)
+            del graph.input[index]
+    return tuple(dropped)
+
+
+def check_sizes(graph: onnx.GraphProto, limits: ImportLimits) -> None:
+    declared = [(i.name, [int(d) for d in _dims(i)]) for i in graph.input]
+    declared += [(t.name, list(t.dims)) for t in graph.initializer]
+    for name, dims in declared:
+        check_shape(name, dims, limits)
+
+
+def check_shape(name: str, dims: list[int] | tuple[int, ...], limits: ImportLimits) -> None:
+    """ShapeError on an empty tensor, LimitError on one that is too large or of too high a rank."""
+    if any(d < 0 for d in dims):
+        raise ShapeError(f"tensor '{name}' of shape {list(dims)} has a negative size", node=name)
+    if len(dims) > limits.max_rank:
+        raise LimitError(
+            f"tensor '{name}' has rank {len(dims)}, the limit is {limits.max_rank}", node=name, limit=limits.max_rank
+        )
+    if prod(dims) > limits.max_elements:
+        raise LimitError(
+            f"tensor '{name}' of shape {list(dims)} has {prod(dims)} elements, the limit is {limits.max_elements}",
+            node=name,
+            limit=limits.max_elements,
+        )
