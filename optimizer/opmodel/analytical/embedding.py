@@ -1,44 +1,89 @@
 """Embedding: a row of the table per index.
 
-The result is tiled by the kernel itself where rows and width are whole tiles, by an op of its own otherwise;
-then the kernel writes row-major, which shards by height only.
+A tiled table is untilized first. Indices in rows whose count and whose table's width are whole tiles give tiles
+directly; otherwise the kernel writes rows, which are tilized afterwards where tiles are asked.
+Sources: tt-metal 0.81 `embedding/embedding.cpp` and the `embeddings_{rm,fused,tilized_indices}` program factories.
 """
 
 from __future__ import annotations
 
-from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import PageLayout, TensorLayout
-from optimizer.layouts.tiling import TILE, ceil_div
-from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.tensors import HEIGHT, L1_MEMORY
-from optimizer.opmodel.base import TensorSpec
+from math import prod
 
-MOST_UNTILIZED = 512 * 1024
-"""Most bytes that the untilize kernel buffers of a wide table."""
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import MemoryConfig, PageLayout
+from optimizer.layouts.tiling import TILE, ceil_div, round_up
+from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.device_run.session import Held, Session
+from optimizer.opmodel.analytical.device_run.to_layout import to_layout
+from optimizer.opmodel.analytical.device_run.transfer import alignment
+from optimizer.opmodel.analytical.tensors import HEIGHT, ROWS, TILED
+
+MOST_DOUBLE = 64
+"""Tiles of a row that are still double buffered."""
 
 
 def embedding(case: Case) -> Usage:
     ids, table = case.inputs[0], case.inputs[1]
     for tensor in (ids, table):
-        need(not tensor.layout.is_sharded, "embedding: operands must be interleaved")
-    need(table.dtype is DType.BF16, "Weights tensor must have BFLOAT16")
+        need(not tensor.layout.is_sharded, "Embedding does not currently support sharded inputs")
+    need(table.dtype is DType.BF16, "Weights tensor must have BFLOAT16 dtype")
     memory = ids.layout.memory if case.output is None else case.output
     need(not memory.is_sharded or memory.shard_spec is not None, "MemoryConfig must have Shard Spec specified")
     page = PageLayout(str(case.attrs.get("layout", "tile")))
+    session = Session(case)
+    indices = session.inputs[0]
+    rows = to_layout(session, session.inputs[1], ROWS)
     width = table.shape[-1]
-    tiled = page is PageLayout.TILE and ids.shape[-1] % TILE == 0 and width % TILE == 0 and not ids.layout.is_tile
-    kind = memory.memory_layout
-    need(not memory.is_sharded or tiled or kind is HEIGHT, "Embedding only supports height sharded Row Major outputs")
-    out = case.result((*ids.shape, width), table.dtype, memory, page)
-    cb = 4 * width * 2 * (TILE if tiled else 1) + 4 * ids.shape[-1]
-    wide = ceil_div(width, TILE)
-    tensors = case.l1(out)
-    if table.layout.is_tile:  # the table is untilized first
-        cb = max(cb, min(4 * wide * table.dtype.tile_bytes, MOST_UNTILIZED))
-        rows = TensorLayout(PageLayout.ROW_MAJOR, table.layout.memory)
-        tensors += case.l1(TensorSpec(table.shape, table.dtype, rows)) if table.layout.is_l1 else 0
-    if page is PageLayout.TILE and not tiled:  # the rows are tilized afterwards
-        cb = max(cb, 2 * wide * table.dtype.tile_bytes)
-        rows = TensorLayout(PageLayout.ROW_MAJOR, L1_MEMORY if out.layout.is_sharded else memory)
-        tensors += case.l1(TensorSpec(out.shape, out.dtype, rows)) if out.layout.is_l1 else 0
-    return Usage((out,), l1=tensors, cb=cb, cores=case.device.num_cores)
+    fused = page is TILED and indices.padded[-1] % TILE == 0 and width % TILE == 0
+    height = not memory.is_sharded or memory.memory_layout is HEIGHT
+    need(fused or height, "Embedding only supports height sharded Row Major outputs")
+    if fused and memory.shard_spec is not None:
+        _check_cut(prod(indices.padded), width, memory.shard_spec.shape)
+    if fused and not indices.is_tile:
+        return session.usage(_fused(session, indices, width, memory))
+    found = _rows(session, indices, width, memory)
+    result = to_layout(session, found, page)
+    del rows  # the untilized table lives until here
+    return session.usage(result)
+
+
+def _check_cut(rows: int, width: int, shard: tuple[int, int]) -> None:
+    """Shards of tiles must divide the result."""
+    need(rows % shard[0] == 0, f"Input tensor volume {rows} must be a multiple of shard height {shard[0]}")
+    need(width % shard[1] == 0, f"Number of columns in table {width} must be factor of shard width {shard[1]}")
+
+
+def _rows(session: Session, indices: Held, width: int, memory: MemoryConfig) -> Held:
+    """The kernels that write rows; those of tiled indices hold a tile of them."""
+    out = session.make((*indices.shape, width), DType.BF16, ROWS, memory)
+    step = alignment(session.device, indices.memory)
+    entry = round_up(width * DType.BF16.element_bytes, step)
+    if memory.is_sharded:
+        # A block shard of the fused kernel's layout comes from tiled indices only.
+        whole = out.spec.shape[1] == width or memory.memory_layout is not HEIGHT
+        need(whole, "page size must equal buffer size for valid non-interleaved buffers")
+    if indices.is_tile:
+        session.run(dfb=2 * entry, scratch=TILE * TILE * indices.dtype.element_bytes)
+        return out
+    scratch = step // indices.dtype.element_bytes * TILE
+    if memory.is_sharded:
+        need(out.is_l1, "Embedding sharded Row Major output must be in L1")
+        size = out.spec.shape[0] * round_up(
+            out.spec.shape[1] * DType.BF16.element_bytes, alignment(session.device, memory)
+        )
+        need(size % entry == 0, f"Embedding output staging buffer size {size} B must be divisible by {entry} B")
+        session.run(scratch=scratch)
+        return out
+    each = ceil_div(prod(indices.shape), session.device.num_cores)
+    session.run(dfb=(2 if each > 1 else 1) * entry, scratch=scratch)
+    return out
+
+
+def _fused(session: Session, indices: Held, width: int, memory: MemoryConfig) -> Held:
+    """The kernel that tilizes a row of tiles (of a shard) as it goes."""
+    out = session.make((*indices.shape, width), DType.BF16, TILED, memory)
+    wide = (out.spec.shape[1] if memory.is_sharded else width) // TILE
+    block = (1 if wide > MOST_DOUBLE else 2) * wide * DType.BF16.tile_bytes
+    # Results in L1 shards are the second buffer.
+    session.run(dfb=block if memory.is_sharded else 2 * block, scratch=TILE * indices.dtype.element_bytes)
+    return out
