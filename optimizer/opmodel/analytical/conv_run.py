@@ -238,15 +238,13 @@ def _halo(p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], size: int, are
     held.block, held.own = halo, True
 
 
-def _matmul(
-    p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], row_major: bool, arena: Arena, held: Held
-) -> Block:
+def _matmul(p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], row_major: bool, arena: Arena, held: Held) -> Block:
     """A 1x1 convolution: tilize if needed, then a matmul in the convolution's blocking."""
     drop = p.config.deallocate_activation
     if row_major:
         size = shard_bytes(shard, p.dtype_in, False)
         padded = None
-        if p.memory.is_sharded and (p.window.in_nhw % TILE or p.cin % TILE):
+        if p.memory.is_sharded and p.window.in_nhw % TILE:
             padded = arena.allocate(size)  # shards are padded before they are tilized
             arena.run(shard[1] * p.dtype_in.element_bytes, dataflow=True)
         tiled = arena.allocate(size)

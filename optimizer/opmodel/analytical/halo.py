@@ -117,13 +117,16 @@ def _pieces(begin: Ints, stop: Ints, size: int) -> tuple[Ints, Ints, Ints]:
 
 
 @lru_cache(maxsize=16384)
-def halo_config(window: Window, cores: int, shard_rows: int, tiled: bool, columns: int, by_column: bool) -> HaloConfig:
+def halo_config(
+    window: Window, cores: int, shard_rows: int, tiled: bool, columns: int, by_column: bool, snap: bool = True
+) -> HaloConfig:
     """Sizes of the index tensors of a halo over `cores` shards of `shard_rows` input rows.
 
     `tiled`: the input is untilized on the way, 32 rows at a time. `columns`: cores in a row of the grid when the
-    shards go along it row by row (height sharding); `by_column`: they all lie in one column (block sharding).
+    shards go along it row by row (height sharding); `by_column`: they all lie in one column (block sharding);
+    `snap`: outputs are dealt in whole tiles, as convolutions do and pools do not.
     """
-    _, _, first, last = boundaries(window, cores)
+    _, _, first, last = boundaries(window, cores, snap)
     idle = cores - len(first)
     corner = last[-1] - window.reach_hw[0] * window.padded_hw[1] - window.reach_hw[1]
     if idle and corner:  # cores without output still fetch the last window
@@ -190,13 +193,13 @@ def _blocked(target: Ints, start: Ints, end: Ints, shard_rows: int, columns: int
 
 
 @lru_cache(maxsize=16384)
-def reader_index_bytes(window: Window, cores: int, first_rows: int, second_rows: int) -> int:
+def reader_index_bytes(window: Window, cores: int, first_rows: int, second_rows: int, snap: bool = True) -> int:
     """Bytes per core of the index tensor that a convolution's readers follow.
 
     A block of `first_rows` output rows (alternating with `second_rows` when two readers split the work) takes two
     numbers, and two for every run of outputs whose windows follow each other.
     """
-    first, last, _, _ = boundaries(window, cores)
+    first, last, _, _ = boundaries(window, cores, snap)
     oh, ow = window.out_hw
     height, width = window.padded_hw
     sy, sx = window.step
