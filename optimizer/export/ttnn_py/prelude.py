@@ -98,25 +98,23 @@ def prelude_text(
     host_ops: bool,
 ) -> str:
     """Docstring, imports, tables and the functions that make tensors."""
-    constants = [e for e in (*inputs, *parameters) if e.data is not None]
-    tables = [_constant_text(e) for e in constants]
+    tables = [_constant_text(e) for e in (*inputs, *parameters) if e.data is not None]
     packed = any("numbers(" in text for text in tables)
-    imports = [*(["import base64", "import struct"] if packed else []), *(["import sys"] if host_ops else [])]
-    parts = [_DOCSTRING.format(title=docstring_text(name) or "A model", board=docstring_text(board), file=file)]
-    parts.append("\n" + "\n".join([*imports, *([""] if imports else []), "import ttnn"]) + "\n")
+    modules = [*(["base64", "struct"] if packed else []), *(["sys"] if host_ops else [])]
+    imports = "".join(f"import {module}\n" for module in modules) + ("\n" if modules else "") + "import ttnn"
+    blocks = [
+        _DOCSTRING.format(title=docstring_text(name) or "A model", board=docstring_text(board), file=file),
+        imports,
+        *([_NUMBERS.strip("\n") + "\n"] if packed else []),
+        _table("INPUTS", "[", [_entry_text(e) for e in inputs], "]") + '\n"""What `run` takes on every call."""',
+        _table("PARAMETERS", "[", [_entry_text(e) for e in parameters], "]")
+        + '\n"""Weights and constants of the model; a memory config of None: stays on the host."""',
+        _table("CONSTANTS", "{", tables, "}")
+        + '\n"""Elements of the parameters that are part of the model\'s graph, in row-major order."""',
+    ]
     if packed:
-        parts.append(_NUMBERS.rstrip("\n"))
-        parts.append("\n")
-    parts.append(_table("INPUTS", "[", [_entry_text(e) for e in inputs], "]"))
-    parts.append('"""What `run` takes on every call."""\n')
-    parts.append(_table("PARAMETERS", "[", [_entry_text(e) for e in parameters], "]"))
-    parts.append('"""Weights and constants of the model; a memory config of None: stays on the host."""\n')
-    parts.append(_table("CONSTANTS", "{", tables, "}"))
-    parts.append('"""Elements of the parameters that are part of the model\'s graph, in row-major order."""')
-    parts.append(_MAKE.rstrip("\n"))
-    if host_ops:
-        parts.append(_HOST.rstrip("\n"))
-    return "\n".join(parts) + "\n"
+        blocks[1] += "\n"
+    return "\n\n".join(blocks) + "\n" + _MAKE + (_HOST if host_ops else "")
 
 
 def _table(name: str, opening: str, rows: Sequence[str], closing: str) -> str:
