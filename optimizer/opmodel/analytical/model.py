@@ -103,7 +103,8 @@ class AnalyticalOpModel:
             top = usage.cb + self.device.cb_base_bytes
             text = f"Statically allocated circular buffers grow to {top} B beyond {self.device.worker_l1_bytes} B"
             raise Refused(text, Rejection.CB_TOO_BIG)
-        if used + (peak if usage.room is None else usage.room) > self._bank:
+        # Without a tensor in L1 the buffers may fill what is kept for small ones too.
+        if used + tensors and used + (peak if usage.room is None else usage.room) > self._bank:
             text = f"Statically allocated circular buffers ({usage.cb} B) clash with L1 buffers ({used + tensors} B)"
             raise Refused(text, Rejection.CB_CLASH)
         if not usage.view:

@@ -15,6 +15,8 @@ from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, TILED, WIDTH, bounding_box, tiles
 from optimizer.opmodel.base import TensorSpec
 
+MOST_STREAMED = 112
+"""Tiles of a row in one chunk; half with 32-bit accumulation, half with weights or 32-bit input (measured)."""
 L1_SHARE = 0.95
 """Part of the free L1 that the interleaved kernel may fill."""
 
@@ -43,7 +45,7 @@ def layer_norm(case: Case) -> Usage:
             _check_scale(x, scale)
     if residual is not None:
         need(padded_shape(residual.shape, TILED) == padded_shape(x.shape, TILED), "residual must have x's shape")
-        need(residual.layout.is_sharded == x.layout.is_sharded, "residual must be sharded like x")
+        need(residual.layout.is_sharded or not x.layout.is_sharded, "residual must be sharded like x")
     if x.layout.is_sharded:
         return _sharded(case, weight, bias, residual)
     given = isinstance(case.query.config, LayerNormShardedMultiCoreProgramConfig)
@@ -95,17 +97,23 @@ def _interleaved(
             size += width * interm
         return size + (width * interm if full or chunked else 0)
 
-    room = case.device.l1_bank_bytes(case.l1_small_bytes) - sum(case.l1(t) for t in case.inputs) - case.l1(out)
-    usable = int(room * L1_SHARE)
-    cb = total(padded, False)
-    row_major_scale = any(s is not None and not s.layout.is_tile for s in (weight, bias))
-    if cb > usable and not row_major_scale:  # row-major weights are read whole
-        width = 112 // (2 if fp32 else 1) // (2 if scaled else 1)
+    def chosen(room: int) -> int:
+        """Whole rows where they fit in the free L1, else chunks; row-major weights are always read whole."""
+        usable = int(room * L1_SHARE)
+        cb = total(padded, False)
+        if cb <= usable or any(s is not None and not s.layout.is_tile for s in (weight, bias)):
+            return cb
+        width = MOST_STREAMED // (2 if fp32 else 1) // (2 if scaled or x.dtype is DType.F32 else 1)
         while width > block and total(width, True) > usable:
             width -= block
         cb = total(width, True)
         need(cb <= usable, f"LayerNorm streaming circular buffers require {cb} bytes, but only {usable} are available")
-    return Usage((out,), cb=cb, cores=min(rows, case.device.num_cores))
+        return cb
+
+    free = case.device.l1_bank_bytes(case.l1_small_bytes) - sum(case.l1(t) for t in case.inputs)
+    # The report is made before the result is allocated, the program that runs after.
+    run, reported = chosen(free - case.l1(out)), chosen(free)
+    return Usage((out,), cb=reported, cores=min(rows, case.device.num_cores), room=run + case.l1(out))
 
 
 def _sharded(case: Case, weight: TensorSpec | None, bias: TensorSpec | None, residual: TensorSpec | None) -> Usage:
