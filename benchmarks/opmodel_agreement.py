@@ -6,7 +6,7 @@
 Prints, per op: accepted and rejected rows, agreement on `valid`, optimistic errors (we accept what tt-metal
 refuses, the worst kind), pessimistic errors, share of accepted rows with the exact output memory config, exact
 and 5 %-close `peak_total`, share of peaks more than 1 % below the real one, and the op's worst shape family with
-its agreement; then the overall line, the targets and queries per second of fresh queries.
+its agreement; then the overall line, the targets and fresh queries per second of processor time.
 
 The rules of the backend are not fitted to rows, so cross-validation by (op, shape family) is the agreement of each
 group by itself: `--groups` prints them. `--against` adds freshly sampled rows (`scripts/sample_opmodel_queries.py`,
@@ -215,9 +215,9 @@ def main() -> int:
         board: registry.create(options.opmodel, DeviceSpec.preset(board), options.l1_small_bytes) for board in boards
     }
     queries = [query_from_row(row, f"row {row.get('id')}") for row in rows]
-    start = time.perf_counter()
+    start = time.process_time()  # a shared machine must not make the model look slow
     raw = [models[row["board"]].constraints(query) for row, query in zip(rows, queries, strict=True)]
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     answers = [answer_to_row(row["id"], answer) for row, answer in zip(rows, raw, strict=True)]
     if options.wrong:
         show_wrong(rows, answers, options.wrong, options.limit)
@@ -234,7 +234,7 @@ def main() -> int:
     print(f"optimistic errors by kind {dict(sorted(kinds.items()))}")
     below = 100 * overall.peak_below / max(1, overall.peaks)
     print(f"peaks more than 1 % below the real one: {below:.2f} % of {overall.peaks}")
-    print(f"{len(rows) / seconds:.0f} queries/s")
+    print(f"{len(rows) / seconds:.0f} queries per second of processor time")
     return 1 if missed_targets(by_op, overall) else 0
 
 
