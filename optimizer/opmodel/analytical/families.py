@@ -18,12 +18,12 @@ from optimizer.opmodel.analytical import (
     matmul,
     memory,
     moved,
-    movement,
     norm,
     pool,
     reduction,
     sdpa,
     softmax,
+    upsample,
 )
 from optimizer.opmodel.analytical.case import Family
 
@@ -39,7 +39,7 @@ _FAMILIES: dict[str, Family] = {
     "ttnn.conv_transpose2d": conv.conv_transpose2d,
     "ttnn.max_pool2d": pool.pool2d,
     "ttnn.avg_pool2d": pool.pool2d,
-    "ttnn.upsample": pool.upsample,
+    "ttnn.upsample": upsample.upsample,
     "ttnn.softmax": softmax.softmax,
     "ttnn.attention_softmax": softmax.attention_softmax,
     "ttnn.layer_norm": norm.layer_norm,
@@ -57,7 +57,7 @@ _FAMILIES: dict[str, Family] = {
     "ttnn.split": moved.split,
     "ttnn.pad": moved.pad,
     "ttnn.repeat": moved.repeat,
-    "ttnn.repeat_interleave": movement.repeat_interleave,
+    "ttnn.repeat_interleave": moved.repeat_interleave,
     "ttnn.embedding": embedding.embedding,
     "ttnn.from_device": generic.from_device,
     "ttnn.to_device": generic.to_device,

@@ -10,26 +10,21 @@ from dataclasses import dataclass, replace
 
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import (
-    BufferType,
-    MemoryConfig,
     PageLayout,
     ShardOrientation,
-    ShardSpec,
     TensorLayout,
     TensorMemoryLayout,
 )
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical import parallel
+from optimizer.opmodel.analytical.arena import Arena, Block
 from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
-from optimizer.opmodel.analytical.derive import flat_spec
+from optimizer.opmodel.analytical.halo import halo_config, reader_index_bytes
 from optimizer.opmodel.analytical.parallel import ROW, Parallel, Window
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
-from optimizer.opmodel.analytical.trace import Trace
-from optimizer.opmodel.base import TensorSpec
+from optimizer.opmodel.base import Rejection, TensorSpec
 
 FACE = 16
-CONFIG_TENSOR_BYTES = 64
-"""Allowance for the index tensors that live in L1 during halo and pooling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,33 +157,51 @@ def _estimate(case: Case, p: PoolProblem, source: Parallel) -> int:
 
 
 def _run(
-    p: PoolProblem, source: Parallel, shard: tuple[int, int], fresh: bool, drop: bool, scratch: int = 0
-) -> tuple[Trace, tuple[int, int]]:
+    p: PoolProblem,
+    source: Parallel,
+    shard: tuple[int, int],
+    arena: Arena,
+    fresh: bool,
+    drop: bool,
+    scratch: int = 0,
+) -> tuple[Block, tuple[int, int]]:
     """Halo and pooling: `fresh` shards the input first, `drop` frees those shards after the halo."""
-    trace = Trace()
-    size = 0
+    held: Block | None = None
     if fresh:
-        size = shard[0] * round_up(shard[1] * 2, 16)
+        size = shard[0] * round_up(shard[1] * 2, FACE)
         if p.tiled:
             size = ceil_div(shard[0], TILE) * ceil_div(shard[1], TILE) * p.dtype.tile_bytes
-        trace.allocate(size)
-        if scratch:
-            trace.run(scratch, dataflow=True)
-    stick = round_up(shard[1] * 2, 16)
-    halo = parallel.halo_sticks(p.window, source.nhw, False) * stick
-    trace.allocate(halo + CONFIG_TENSOR_BYTES)
-    trace.run(2 * stick + (4 * ceil_div(shard[1], TILE) * 2048 if p.tiled else 0))
-    if drop:
-        trace.free(size)
+        held = arena.allocate(size)
+        arena.run(0, dataflow=True, scratch=scratch)
+    halo = _halo(p, source, shard, arena)
+    if held is not None and drop:
+        arena.free(held)
+    else:
+        arena.run(0)  # the halo's buffers are gone before it is moved
+    halo = arena.move(halo)
     rows = ceil_div(p.window.out_nhw, source.nhw)
     width = ceil_div(p.channels, source.channels)
     if width % FACE:
         width = FACE if width < FACE else round_up(width, TILE)
-    out = rows * round_up(width * 2, 16)
-    trace.free(CONFIG_TENSOR_BYTES)
-    trace.allocate(out)
-    trace.run(_buffers(p, source))
-    return trace, (rows, width)
+    out = arena.allocate(rows * round_up(width * 2, FACE))
+    index = round_up(reader_index_bytes(p.window, source.nhw, p.window.out_nhw, 0, False), FACE)
+    arena.allocate_small(index)
+    arena.run(_buffers(p, source))
+    arena.free_small(index)
+    arena.run(0)
+    return out, (rows, width)
+
+
+def _halo(p: PoolProblem, source: Parallel, shard: tuple[int, int], arena: Arena) -> Block:
+    """Every core fetches the rows its windows reach; tiles are untilized on the way."""
+    stick = round_up(shard[1] * 2, FACE)
+    halo = arena.allocate(parallel.halo_sticks(p.window, source.nhw, False) * stick)
+    columns = max(r[2] for r in source.ranges) + 1
+    index = halo_config(p.window, source.nhw, shard[0], p.tiled, columns, source.kind is BLOCK, False)
+    arena.allocate_small(index.allocated)
+    arena.run(2 * stick + (4 * ceil_div(shard[1], TILE) * 2048 if p.tiled else 0))
+    arena.free_small(index.allocated)
+    return halo
 
 
 def _pooled(
@@ -196,7 +209,8 @@ def _pooled(
 ) -> Usage:
     from_rows = fresh and case.x.layout.is_dram and not case.x.layout.is_sharded and not p.tiled
     scratch = row_scratch(shard[1] * 2, case.device) if from_rows else 0
-    trace, out_shard = _run(p, source, shard, fresh, case.x.layout.is_dram, scratch)
+    arena = Arena(sum(case.l1(t) for t in case.inputs))
+    block, out_shard = _run(p, source, shard, arena, fresh, case.x.layout.is_dram, scratch)
     memory = source.memory(out_shard)
     # Channels are padded inside the shards, so only the grid of the result can be wrong.
     case.result((*shape[:-1], out_shard[1] * source.channels), DType.BF16, memory, PageLayout.ROW_MAJOR)
@@ -210,16 +224,26 @@ def _pooled(
             idle = requested.memory_layout is BLOCK and ceil_div(shape[-1], spec.shape[1]) < spec.grid_yx[1]
             need(not idle, "pooling into block shards with idle columns aborts")
         out = case.result(shape, DType.BF16, requested, PageLayout.ROW_MAJOR)
-        trace.allocate(case.l1(out))
-        trace.run(0, dataflow=True)
+        arena.allocate(case.l1(out))
+        arena.run(0, dataflow=True)
+        arena.free(block)
+    return _usage(case, out, arena, source)
+
+
+def _usage(case: Case, out: TensorSpec, arena: Arena, source: Parallel) -> Usage:
+    limit = case.l1_small_bytes
+    if arena.small_peak > limit:
+        raise Refused(f"Out of Memory: {arena.small_peak} B of L1_SMALL of {limit} B", Rejection.OOM_L1_SMALL)
+    trace = arena.trace
     return Usage(
-        (out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=source.cores, room=trace.room
+        (out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=source.cores, room=arena.room
     )
 
 
 def _fits(case: Case, p: PoolProblem, source: Parallel) -> bool:
-    trace, _ = _run(p, source, _input_shard(p, source), True, True)
-    return trace.room <= case.device.l1_bank_bytes(case.l1_small_bytes)
+    arena = Arena(0)
+    _run(p, source, _input_shard(p, source), arena, True, True)
+    return arena.room <= case.device.l1_bank_bytes(case.l1_small_bytes)
 
 
 def _sliced(case: Case, p: PoolProblem, shape: tuple[int, ...], asked: str | None) -> Usage:
@@ -240,57 +264,7 @@ def _sliced(case: Case, p: PoolProblem, shape: tuple[int, ...], asked: str | Non
             source = _spread(case, piece, asked)
             if not _fits(case, piece, source):
                 continue
-            trace, _ = _run(piece, source, _input_shard(piece, source), True, True)
-            return Usage(
-                (out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=source.cores,
-                room=trace.room,
-            )  # fmt: skip
+            arena = Arena(0)
+            _run(piece, source, _input_shard(piece, source), arena, True, True)
+            return _usage(case, out, arena, source)
     raise Refused("DRAM Auto slice could not find valid slice configuration.")
-
-
-def upsample(case: Case) -> Usage:
-    x = case.x
-    n, h, w, c = x.shape
-    given = case.attrs["scale_factor"]
-    sh, sw = given if isinstance(given, tuple) else (given, given)
-    shape = (n, int(h * sh), int(w * sw), c)
-    whole = float(sh).is_integer() and float(sw).is_integer()
-    if case.attrs.get("mode") == "bilinear":
-        need(whole, "bilinear mode requires integer scale factors")
-        return _bilinear(case, shape)
-    if x.layout.is_tile:
-        need(w % TILE == 0 and c % TILE == 0, "Tiled input must be tile-aligned (no padding difference)")
-        need(whole and not x.layout.is_sharded, "Unsupported upsample configuration")
-    spec = x.layout.shard_spec
-    if spec is None:
-        memory = case.follow()
-        need(not memory.is_sharded, "Output memory config is sharded but input memory config is not sharded")
-    else:
-        need(whole, "upsample of shards by a fraction")
-        grown = ShardSpec(
-            spec.grid_yx, (spec.shape[0] * int(sh) * int(sw), spec.shape[1]), spec.core_ranges, spec.orientation
-        )
-        memory = MemoryConfig(x.layout.memory_layout, x.layout.memory.buffer_type, grown)
-        need(case.output in (None, memory), "upsample of shards keeps the grid")
-    out = case.result(shape, x.dtype, memory, PageLayout.ROW_MAJOR)
-    return Usage((out,), cb=4 * c * x.dtype.tile_bytes // 1024, cores=case.device.num_cores)
-
-
-def _bilinear(case: Case, shape: tuple[int, ...]) -> Usage:
-    """Height shards over every core unless another interleaved or sharded result is named."""
-    x = case.x
-    rows, channels = shape[0] * shape[1] * shape[2], shape[3]
-    need(not x.layout.is_tile and not x.layout.is_sharded, "bilinear upsample: row-major interleaved input")
-    need(channels % TILE == 0, "input channels should be divisible by 32")
-    cores = min(case.device.num_cores, rows)
-    memory = case.output
-    size = (ceil_div(rows, cores), channels)
-    if memory is None:
-        memory = MemoryConfig(HEIGHT, BufferType.L1, flat_spec(HEIGHT, ceil_div(rows, size[0]), size, case.device))
-    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
-    out = case.result(shape, x.dtype, memory, PageLayout.ROW_MAJOR)
-    trace = Trace()
-    trace.allocate(2 * ceil_div(x.shape[0] * x.shape[1] * x.shape[2], cores) * channels * 2)
-    trace.run(64 * 1024)
-    trace.allocate(size[0] * channels * 2 + case.l1(out))
-    return Usage((out,), cb=64 * 1024, l1=trace.peak_tensors, peak=trace.peak_total, cores=cores)
