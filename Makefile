@@ -52,12 +52,13 @@ bench: $(READY) ## every fixture graph on n150 and p150: table of results, secon
 	$(BIN)/python benchmarks/opmodel_agreement.py fixtures/opmodel/sample.jsonl
 	$(BIN)/python benchmarks/ttmetal_backend.py speed
 
-check-long: $(READY) ## slow checks: container steps, every graph on every board, every chain by three solvers, meaning
+check-long: $(READY) ## slow checks: container steps, every graph on every board, every chain by three solvers, meaning, replays
 	$(BIN)/python scripts/container_steps.py
 	$(BIN)/python benchmarks/graphs.py --boards n150 n300 p100 p150
 	$(BIN)/python benchmarks/chain_agreement.py fixtures/onnx/*.onnx --boards n150 p150
 	$(BIN)/python benchmarks/meaning.py fixtures/onnx/*.onnx
 	$(BIN)/python benchmarks/ttmetal_backend.py
+	$(BIN)/python benchmarks/replay.py
 
 clean: ## remove everything that was made
 	rm -rf $(VENV) .bootstrap .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-out dist build

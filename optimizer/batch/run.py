@@ -59,6 +59,7 @@ def figures(result: OptimizedGraph) -> Record:
         **{name: summary[name] for name in FIGURES},
         "dram_ns": summary["baselines"]["dram_ns"],
         "unsupported": len(summary["unsupported"]),
+        "refused": None if summary["check"] is None else len(summary["check"]["refused"]),
     }
 
 
@@ -106,6 +107,9 @@ def _record(job: BatchJob, outcome: Outcome) -> Record:
         "ok": outcome.error is None,
         "seconds": round(outcome.seconds, 3),
     }
+    if outcome.error is None and outcome.value["refused"]:
+        message = f"{outcome.value['refused']} op(s) refused by '{job.options.check}' (`summary.check` of the result)"
+        return {**record, **outcome.value, "ok": False, "error": {"code": "check-failed", "message": message}}
     if outcome.error is None:
         return {**record, **outcome.value}
     if isinstance(outcome.error, JobFailure):
