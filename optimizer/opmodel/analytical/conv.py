@@ -71,6 +71,9 @@ def _problem(case: Case, window: Window) -> ConvProblem:
     a, x, weight = case.attrs, case.inputs[0], case.inputs[1]
     given = case.query.config
     config = given if isinstance(given, Conv2dConfig) else Conv2dConfig()
+    need(not config.override_sharding_config, "If override_sharding_config is set, core_grid must be set as well.")
+    need(config.act_block_h_override % TILE == 0, "act_block_h_override must be a multiple of 32 (tile height).")
+    _check_operands(case)
     weights_dtype = DType(config.weights_dtype) if config.weights_dtype else weight.dtype
     compute = dict(a["compute"]) if a.get("compute") else None
     fp32 = bool(compute.get("fp32")) if compute else (x.dtype is DType.F32 and weights_dtype is DType.F32)
@@ -81,6 +84,16 @@ def _problem(case: Case, window: Window) -> ConvProblem:
         x.layout.memory, not x.layout.is_tile, x.dtype, case.query.output_dtype or x.dtype, weights_dtype,
         len(case.inputs) > 2, fp32, l1_acc, bool(a.get("full_inner_dim")), bool(a.get("config_tensors_in_dram")),
     )  # fmt: skip
+
+
+def _check_operands(case: Case) -> None:
+    """Types and sizes of the operands that the attributes imply."""
+    a, bias = case.attrs, case.operand(2)
+    need(case.x.dtype.is_float, "Unsupported data type of the input")
+    whole = a["in_channels"] % a["groups"] == 0 and a["out_channels"] % a["groups"] == 0
+    need(whole, "channels must be divisible by groups")
+    fits = bias is None or (len(bias.shape) == 4 and bias.shape[3] == a["out_channels"])
+    need(fits, "Bias must have the same length as output channels")
 
 
 def _fold(p: ConvProblem) -> ConvProblem:

@@ -104,12 +104,21 @@ def resharded(p: ConvProblem, kind: TensorMemoryLayout | None, device: DeviceSpe
     return source, parallel.input_shard(source, p.window.in_nhw, p.cin, unit, p.row_major)
 
 
-def check_source(p: ConvProblem, source: Parallel, keeps: bool) -> None:
-    """Combinations of input sharding and matmul that tt-metal cannot run."""
+def check_source(p: ConvProblem, source: Parallel, target: Parallel, keeps: bool, device: DeviceSpec) -> None:
+    """Shardings of the input that tt-metal cannot convolve where they are."""
+    if keeps and not p.matmul:
+        walks = parallel.walks_rows(source.ranges)
+        need(walks, "Sliding-window shard grid must be an origin-anchored walk row by row")
+        if source.kind is WIDTH and target.cores < source.cores:
+            placed = source.ranges == parallel.row_walk(source.cores, device.grid_yx[1])
+            need(placed, "Multicast runtime arguments target an unplaced core")
     spec = p.memory.shard_spec
     if not p.matmul or spec is None:
         return
     need(not keeps or source.kind is not WIDTH, "a 1x1 convolution does not take width sharded input")
+    if keeps:
+        anchored = min(r[0] for r in source.ranges) == min(r[1] for r in source.ranges) == 0
+        need(anchored, "a 1x1 convolution takes shards on a grid that starts at core (0, 0)")
     if not keeps and p.row_major and source.kind is not HEIGHT:
         whole = spec.shape[0] % TILE == 0 and spec.shape[1] % TILE == 0
         need(whole, f"Physical shard shape {spec.shape} must be tile {{32, 32}} sized!")

@@ -6,7 +6,7 @@ Source: tt-metal `conv2d.cpp` (`conv2d_L1`), `conv2d_utils.cpp` (`shard_or_resha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import (
@@ -84,8 +84,11 @@ def run_in_l1(
     else:
         source, shard = resharded(p, kind, case.device)
         row_major = _spread(case, p, source, shard, arena, held)
-    check_source(p, source, keeps)
     target = parallel.determine_output(source, p.cout, case.device, p.matmul)
+    check_source(p, source, target, keeps, case.device)
+    if p.matmul and source.kind is HEIGHT:
+        width = max(r[2] for r in source.ranges) + 1
+        target = replace(target, ranges=parallel.row_walk(target.cores, width))
     channels = round_up(p.cin, source.channels * alignment(p, source.kind, shard[1]))
     plan = plan_of(p, source, target, channels, p.window.out_nhw, case.device, tile_result)
     if p.matmul:
@@ -248,7 +251,8 @@ def _matmul(p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], row_major: b
             padded = arena.allocate(size)  # shards are padded before they are tilized
             arena.run(shard[1] * p.dtype_in.element_bytes, dataflow=True)
         tiled = arena.allocate(size)
-        arena.run(0, dataflow=True)
+        whole_rows = 0 if plan.kind is HEIGHT else 2 * ceil_div(p.cin, TILE) * p.dtype_in.tile_bytes
+        arena.run(whole_rows, dataflow=True)
         if padded is not None:
             arena.free(padded)
         if held.block is not None and (held.own or drop):

@@ -68,6 +68,20 @@ def of_memory(memory: MemoryConfig) -> Parallel:
     return Parallel(kind, spec.core_ranges, rows, columns, ROW)
 
 
+def row_walk(cores: int, width: int) -> tuple[CoreRange, ...]:
+    """The first `cores` cores of a grid `width` cores wide, row by row."""
+    rows, rest = divmod(cores, width)
+    full: tuple[CoreRange, ...] = ((0, 0, width - 1, rows - 1),) if rows else ()
+    return (*full, (0, rows, rest - 1, rows)) if rest else full
+
+
+def walks_rows(ranges: tuple[CoreRange, ...]) -> bool:
+    """Whether the cores, in their order, are the first of a walk row by row over their bounding box from (0, 0)."""
+    width = max(r[2] for r in ranges) + 1
+    cores = [(x, y) for x0, y0, x1, y1 in ranges for y in range(y0, y1 + 1) for x in range(x0, x1 + 1)]
+    return all(core == (i % width, i // width) for i, core in enumerate(cores))
+
+
 def divisor_with_padding(num: int, start: int, multiple: int = 1) -> int:
     """Largest divisor from `start` downwards that leaves no core idle once `num` is padded up to it."""
     divisor = start
