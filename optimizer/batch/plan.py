@@ -20,7 +20,7 @@ from optimizer.sharding.registry import policy_names
 
 SUFFIXES = (".onnx", ".json")
 
-RECORD_FORMAT = 2
+RECORD_FORMAT = 3
 """Raised whenever the fields of a stored result change: `--resume` then takes no older ones."""
 
 
