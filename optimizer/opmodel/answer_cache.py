@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
@@ -362,6 +363,7 @@ def shared_cache() -> AnswerCache | None:
         cache = _shared.get(path)
         if cache is None:
             cache = _shared[path] = AnswerCache(path, whole_number(BYTES_VARIABLE, DEFAULT_MAX_BYTES))
+            Finalize(None, close_shared, exitpriority=100)  # worker processes end without `atexit`
         return cache
 
 

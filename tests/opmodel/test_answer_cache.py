@@ -198,7 +198,32 @@ def test_what_is_no_export_is_refused_by_its_line(path: Path, change: dict, mess
     cache.close()
 
 
+def _put_in_shared(number: int) -> None:
+    cache = answer_cache.shared_cache()
+    assert cache is not None
+    cache.put(MOCK, question(number), answer(number))
+
+
 class TestSharedCache:
+    @pytest.mark.parametrize("method", ["spawn", "fork"])
+    @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+    def test_worker_processes_write_what_they_hold(
+        self, monkeypatch: pytest.MonkeyPatch, path: Path, method: str
+    ) -> None:
+        monkeypatch.setenv("TTOPT_ANSWER_CACHE", str(path))
+        try:
+            _put_in_shared(0)
+            worker = multiprocessing.get_context(method).Process(target=_put_in_shared, args=(1,))
+            worker.start()
+            worker.join(60)
+            assert worker.exitcode == 0
+            _put_in_shared(2)
+        finally:
+            answer_cache.close_shared()
+        cache = AnswerCache(path)
+        assert [cache.get(MOCK, question(n)) for n in range(3)] == [answer(n) for n in range(3)]
+        cache.close()
+
     def test_the_environment_names_the_file(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
         monkeypatch.setenv("TTOPT_ANSWER_CACHE", str(path))
         monkeypatch.setenv("TTOPT_ANSWER_CACHE_BYTES", "1000000")

@@ -24,7 +24,6 @@ import importlib.machinery
 import importlib.metadata
 import json
 import os
-import re
 import shutil
 import signal
 import struct
@@ -34,116 +33,33 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from types import CodeType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+
+def beside(name: str) -> ModuleType:
+    """The module of this name beside this file, loaded by its path."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+    loader = importlib.machinery.SourceFileLoader(f"ttopt_{name}", path)
+    module = ModuleType(loader.name)
+    module.__file__ = path
+    sys.modules[loader.name] = module
+    loader.exec_module(module)
+    return module
+
+
+if TYPE_CHECKING:
+    from optimizer.opmodel.ttmetal import environment, traces
+else:
+    environment, traces = beside("environment"), beside("traces")
 
 Message = dict[str, Any]
-Nodes = list[dict[str, Any]]
-"""A graph capture as tt-metal returns it."""
-
-TRACED_PROGRAMS = 12
-TRACED_BUFFERS = 32
 COMPILED_CALLS = 20_000
 GRACE_SECONDS = 30
 """How much longer than the parent's patience this process may hang once the parent is gone."""
 
-_FAILED = re.compile(r"TT_(?:FATAL|THROW|ASSERT) @ (?P<where>\S+:\d+): ?(?P<condition>.*)")
-_BUFFERS = {
-    "circular_buffer_allocate": "cb",
-    "dataflow_buffer_allocate": "dfb",
-    "scratchpad_allocate": "scr",
-}
-_RANGE = re.compile(r"(\d+)-(\d+) - (\d+)-(\d+)")
-
 
 class BadRequestError(Exception):
     """The request itself is wrong: our mistake, not an answer about an op."""
-
-
-# -- what tt-metal says --------------------------------------------------------------------------------------
-def classify(message: str) -> str:
-    """The kind of a rejection, from tt-metal's text."""
-    if "Out of Memory" in message:
-        if "L1_SMALL buffer" in message:
-            return "oom_l1_small"
-        return "oom_dram" if "DRAM buffer" in message else "oom_l1"
-    if "Statically allocated" in message and "beyond max L1" in message:
-        return "cb_too_big"
-    if "Statically allocated" in message and "clash with L1" in message:
-        return "cb_clash"
-    return "validation"
-
-
-def explain(error: BaseException) -> Message:
-    """A rejection as `{kind, error, cond, where}`: the first line of the message, without running counters."""
-    text = str(error).strip() or type(error).__name__
-    found = _FAILED.search(text)
-    where = condition = None
-    first = text.split("\n", 1)[0]
-    if found:
-        where, condition = found["where"], found["condition"].strip() or None
-        _, mark, info = text.partition("\ninfo:\n")
-        first = info.split("\n", 1)[0] if mark else first
-    if isinstance(error, TypeError):
-        first = "TypeError: " + first
-    first = re.sub(r"program \d+", "program #", first.strip())
-    where = None if where is None else re.sub(r"^/project/", "", where)
-    return {"kind": classify(text), "error": first, "cond": condition, "where": where}
-
-
-def cores_of(ranges: str) -> int:
-    """Cores in tt-metal's text of a set of rectangles: `{[0-0 - 7-0]}`."""
-    return sum((int(c) - int(a) + 1) * (int(d) - int(b) + 1) for a, b, c, d in _RANGE.findall(ranges))
-
-
-def backed(params: dict[str, Any]) -> bool:
-    """Whether a buffer lies in a tensor's memory, and so takes none of its own."""
-    return params.get("globally_allocated", params.get("borrows_memory", "0")) in ("1", "true", True, 1)
-
-
-def programs_of(nodes: Nodes) -> list[Any]:
-    """Device programs of a capture in order: `[name, [[kind, bytes per core, cores, tensor backed 0/1], ...]]`."""
-    programs: list[Any] = []
-    buffers: list[Any] = []
-    calls: list[str] = []
-    for node in nodes:
-        kind, params = node["node_type"], node["params"]
-        if kind in _BUFFERS:
-            size, cores = int(params.get("size", 0)), cores_of(params.get("core_range_set", ""))
-            buffers.append([_BUFFERS[kind], size, cores, int(backed(params))])
-        elif kind == "function_start":
-            calls.append(params["name"])
-        elif kind == "function_end":
-            name = calls.pop() if calls else params["name"]
-            if buffers and name.endswith("Operation"):
-                programs.append([re.sub(r"(Device)?Operation$", "", name).rpartition("::")[2], buffers])
-                buffers = []
-        elif kind == "circular_buffer_deallocate_all" and buffers:
-            programs.append(
-                [re.sub(r"(Device)?Operation$", "", calls[-1] if calls else "").rpartition("::")[2], buffers]
-            )
-            buffers = []
-    return [[name, found[:TRACED_BUFFERS]] for name, found in programs[:TRACED_PROGRAMS]]
-
-
-def recounted(nodes: Nodes) -> dict[str, int]:
-    """`{peak_l1, peak_total}` of a NO_DISPATCH capture in which the op frees an input.
-
-    tt-metal then subtracts what it has not added, and its counters wrap around. Buffers made inside such a
-    capture have address 0, so a freed input is told by its address; it goes on counting as the caller's.
-    """
-    tensors = buffers = peak_l1 = peak_total = 0
-    for node in nodes:
-        kind, params = node["node_type"], node["params"]
-        if kind == "buffer_allocate" and params["type"] == "L1":
-            tensors += int(params["max_size_per_bank"])
-        elif kind == "buffer_deallocate" and params["type"] == "L1" and not int(params["address"]):
-            tensors -= int(params["max_size_per_bank"])
-        elif kind in _BUFFERS and not backed(params):
-            buffers += int(params.get("size", 0))
-        elif kind == "circular_buffer_deallocate_all":
-            buffers = 0
-        peak_l1, peak_total = max(peak_l1, tensors), max(peak_total, tensors + buffers)
-    return {"peak_l1": peak_l1, "peak_total": peak_total}
 
 
 # -- the board -----------------------------------------------------------------------------------------------
@@ -255,7 +171,7 @@ class Board:
         """Also what an op that failed half-way has left behind."""
         self.ttnn._ttnn.device.deallocate_buffers(self.device)
 
-    def usage(self, nodes: Nodes) -> Message:
+    def usage(self, nodes: traces.Nodes) -> Message:
         """`{peak_cb, peak_l1, peak_total}` of a capture; bytes per core."""
         found = self.ttnn.graph.extract_resource_usage_per_core(nodes)
         bound = 1 << 63
@@ -265,10 +181,10 @@ class Board:
             "peak_total": found.peak_total,
         }
         if max(peaks["peak_l1"], peaks["peak_total"]) >= bound:  # the op freed an input
-            return {**peaks, **recounted(nodes), "peak_underflow": True}
+            return {**peaks, **traces.recounted(nodes), "peak_underflow": True}
         return peaks
 
-    def captured(self, mode: Any, run: Callable[[], Any]) -> tuple[Any, Nodes, BaseException | None]:
+    def captured(self, mode: Any, run: Callable[[], Any]) -> tuple[Any, traces.Nodes, BaseException | None]:
         """`(result, nodes, error)` of `run()` under a graph capture; exactly one of result and error counts."""
         graph = self.ttnn._ttnn.graph  # its Python wrapper records arguments as well, for which it needs torch
         if mode is not None:
@@ -308,14 +224,17 @@ class Queries:
             return {**answer, **self._figures(outputs, nodes)} if answer["valid"] else answer
         answer, outputs, _ = self._run(None, code, request)
         if not answer["valid"]:
+            if answer["stage"] == "op" and answer["kind"] != "validation":
+                # for lack of room: where more room would only let tt-metal die, dying is the answer
+                self._run(board.no_dispatch, code, request)
             return answer
         measured, _, nodes = self._run(board.no_dispatch, code, request)
         if not measured["valid"]:
             _, _, nodes = self._run(board.normal, code, request)
         return {**answer, **self._figures(outputs, nodes)}
 
-    def _figures(self, outputs: list[Message], nodes: Nodes) -> Message:
-        return {"outputs": outputs, **self.board.usage(nodes), "programs": programs_of(nodes)}
+    def _figures(self, outputs: list[Message], nodes: traces.Nodes) -> Message:
+        return {"outputs": outputs, **self.board.usage(nodes), "programs": traces.programs_of(nodes)}
 
     def _code(self, text: str) -> CodeType:
         found = self._compiled.get(text)
@@ -329,7 +248,7 @@ class Queries:
                 self._compiled.popitem(last=False)
         return found
 
-    def _run(self, mode: Any, code: CodeType, request: Message) -> tuple[Message, list[Message], Nodes]:
+    def _run(self, mode: Any, code: CodeType, request: Message) -> tuple[Message, list[Message], traces.Nodes]:
         """One run with inputs of its own, as ops may free or overwrite them: (answer, outputs, nodes).
 
         Without a mode nothing is captured: a NORMAL run, in less time.
@@ -341,12 +260,12 @@ class Queries:
                 for index, record in enumerate(request["inputs"]):
                     names[f"x{index}"] = board.tensor(record)
             except Exception as error:  # noqa: BLE001 - a tensor that cannot exist is an answer
-                return {"valid": False, "stage": "input", **explain(error)}, [], []
+                return {"valid": False, "stage": "input", **traces.explain(error)}, [], []
             result, nodes, problem = board.captured(mode, lambda: eval(code, names))
             if problem is not None:
                 if own_mistake(problem):
                     raise BadRequestError(f"{request['call']}: {problem!r}") from problem
-                return {"valid": False, "stage": "op", **explain(problem)}, [], nodes
+                return {"valid": False, "stage": "op", **traces.explain(problem)}, [], nodes
             outputs = [board.record(tensor) for tensor in board.tensors_in(result)]
             return {"valid": True}, outputs, nodes
         finally:
@@ -383,11 +302,11 @@ class Session:
             self.names.update(kept)
             problem.__traceback__ = None if not own_mistake(problem) else problem.__traceback__
         answer = {"valid": problem is None, "l1_before": before, "l1_after": board.l1_in_use()}
-        answer.update(measured or {**board.usage(nodes), "programs": programs_of(nodes), "measured": "normal"})
+        answer.update(measured or {**board.usage(nodes), "programs": traces.programs_of(nodes), "measured": "normal"})
         if problem is not None:
             if own_mistake(problem):
                 raise BadRequestError(f"{code}: {problem!r}") from problem
-            return {**answer, "stage": "op", **explain(problem)}
+            return {**answer, "stage": "op", **traces.explain(problem)}
         missing = [name for name in results if name not in self.names]
         if missing:
             raise BadRequestError(f"{code}: gives no {', '.join(missing)}")
@@ -415,7 +334,7 @@ class Session:
         _, nodes, problem = board.captured(board.no_dispatch, lambda: exec(compiled, names))
         if problem is not None:
             return None
-        return {**board.usage(nodes), "programs": programs_of(nodes), "measured": "no_dispatch"}
+        return {**board.usage(nodes), "programs": traces.programs_of(nodes), "measured": "no_dispatch"}
 
     def _stand_in(self, value: Any) -> Any:
         """A tensor like this one that takes no memory; other things as they are."""
@@ -468,7 +387,7 @@ class Service:
             self.session = Session(self.board, source)
         except Exception as error:  # noqa: BLE001 - a program that cannot be loaded is an answer
             self.board.free_everything()
-            return {"valid": False, "error": f"{type(error).__name__}: {explain(error)['error']}"}
+            return {"valid": False, "error": f"{type(error).__name__}: {traces.explain(error)['error']}"}
         return {"valid": True, "l1_after": self.board.l1_in_use()}
 
 
@@ -494,20 +413,10 @@ class Pipe:
         self.target.flush()
 
 
-def environment() -> ModuleType:
-    """The module beside this file, loaded by its path."""
-    name, path = "ttopt_environment", os.path.join(os.path.dirname(os.path.abspath(__file__)), "environment.py")
-    loader = importlib.machinery.SourceFileLoader(name, path)
-    module = ModuleType(name)
-    module.__file__ = path
-    loader.exec_module(module)
-    return module
-
-
 def open_board(name: str, l1_small: int, source: str) -> Board:
     """Set the surroundings up, import ttnn and open the device."""
     if source == "mock":
-        root = environment().prepare_mock(name, importlib.metadata.version("ttnn"))
+        root = environment.prepare_mock(name, importlib.metadata.version("ttnn"))
         os.chdir(root)
     import ttnn
 
@@ -541,7 +450,7 @@ def main() -> None:
     try:
         opened = open_board(board, int(l1_small), source)
     except Exception as error:  # noqa: BLE001 - reported to the parent as the reason
-        pipe.send({"id": "start", "failed": f"{type(error).__name__}: {explain(error)['error']}"})
+        pipe.send({"id": "start", "failed": f"{type(error).__name__}: {traces.explain(error)['error']}"})
         os._exit(1)
     pipe.send({"id": "start", **opened.hello()})
     serve(pipe, Service(opened))
