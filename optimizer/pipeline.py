@@ -112,7 +112,7 @@ def _optimize(model: ImportedModel | Graph, device: DeviceSpec, options: Options
     """One solve; with `check`, solved and replayed in turn until the backend takes the whole program."""
     options = _effective(options)
     _check_l1_small(device, options)
-    _check_supported(model if isinstance(model, Graph) else model.graph, options)
+    _check_supported(model, options)
     opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes))
     if options.check is None:
         result, _ = _solve(model, opmodel, options, stages)
@@ -182,15 +182,18 @@ def _check_l1_small(device: DeviceSpec, options: Options) -> None:
         raise OptionError(f"{message}, got {options.l1_small_bytes}", node="options", limit=limit)
 
 
-def _check_supported(graph: Graph, options: Options) -> None:
-    """Ops that TTNN lacks are refused by name, unless they may run on the host."""
+def _check_supported(model: ImportedModel | Graph, options: Options) -> None:
+    """Ops that TTNN lacks are refused by name, with the importer's reason, unless they may run on the host."""
+    graph, reasons = (model, {}) if isinstance(model, Graph) else (model.graph, model.report.reasons)
     lacking = [op for op in graph.run_ops() if opdef(op.op).opaque]
     if lacking and not options.allow_host_ops:
         shown = ", ".join(f"'{op.id}' ({op.op})" for op in lacking[:SHOWN_ERRORS])
         more = f" and {len(lacking) - SHOWN_ERRORS} more" if len(lacking) > SHOWN_ERRORS else ""
+        why = reasons.get(lacking[0].name)
         raise UnsupportedOpError(
             f"TTNN cannot run {len(lacking)} op(s) of this graph: {shown}{more}; "
-            "option 'allow_host_ops' runs them on the host, between two transfers",
+            + (f"'{lacking[0].name}': {why}; " if why else "")
+            + "option 'allow_host_ops' runs them on the host, between two transfers",
             node=lacking[0].id,
         )
 

@@ -21,6 +21,7 @@ def finish(
     fused: Mapping[str, int],
     conversions: Mapping[str, int],
     warnings: Sequence[str],
+    reasons: Mapping[str, str] | None = None,
 ) -> ImportedModel:
     """Name the outputs as the model does, order the schedule and sum up."""
     graph.prune()
@@ -42,6 +43,7 @@ def finish(
         parameter_count=sum(v.volume for v in parameters),
         parameter_bytes=sum(parameter_bytes(v) for v in parameters),
         dtype_conversions=dict(sorted(conversions.items())),
+        reasons=dict(reasons or {}),
     )
     return ImportedModel(graph, sha256, report)
 

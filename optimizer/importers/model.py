@@ -58,6 +58,8 @@ class ImportReport:
     """Bytes of all parameters at their element type in tiles, without padding."""
     dtype_conversions: Mapping[str, int]
     """`"f32 -> bf16"` -> number of tensors."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Name of an unsupported op -> why it does not run on the device and what can be done."""
 
 
 @dataclass(frozen=True)

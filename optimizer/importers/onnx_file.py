@@ -13,6 +13,7 @@ from optimizer.importers.model import ImportedModel, ImportOptions
 from optimizer.importers.onnx_lowering import Lowering
 from optimizer.importers.onnx_ops import TABLE
 from optimizer.importers.onnx_ops.eltwise import TANH_GELU
+from optimizer.importers.onnx_ops.lacking import reason
 from optimizer.importers.passes import run_passes
 from optimizer.ir.graph import Graph, ValueKind
 
@@ -22,7 +23,7 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
     proto = onnx_front_end.parse(data)
     name = options.name or proto.graph.name or "model"
     front = onnx_front_end.fold(proto, options.input_shapes, options.limits)
-    lowering = Lowering(front, options, name, TABLE)
+    lowering = Lowering(front, options, name, TABLE, reason)
     graph = lowering.run()
     outputs = [v.name or "" for v in front.model.graph.outputs]
     fused = run_passes(graph, causal=frozenset(lowering.causal), fuse=options.fuse)
@@ -36,6 +37,7 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
         fused=fused,
         conversions=Counter(lowering.conversions),
         warnings=warnings,
+        reasons=lowering.reasons,
     )
 
 

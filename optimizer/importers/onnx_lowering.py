@@ -41,12 +41,20 @@ class Lowering(NodeReader):
     """State of one import; the mappings see the current node through it."""
 
     def __init__(
-        self, front: FrontEndModel, options: ImportOptions, name: str, table: Mapping[str, NodeMapping]
+        self,
+        front: FrontEndModel,
+        options: ImportOptions,
+        name: str,
+        table: Mapping[str, NodeMapping],
+        lacking: Callable[[str], str],
     ) -> None:
         super().__init__(front, options)
         self.graph = Graph(name)
         self.table = table
+        self.lacking = lacking
         self.warnings: list[str] = []
+        self.reasons: dict[str, str] = {}
+        """Name of a node that becomes an opaque op -> why."""
         self.foreign_ops: Counter[str] = Counter()
         self.causal: set[str] = set()
         """Ids of parameters whose file data is a causal mask."""
@@ -85,10 +93,13 @@ class Lowering(NodeReader):
         mapping = self.table.get(key)
         outputs: str | Sequence[str | None]
         try:
-            outputs = self._opaque(key) if mapping is None else mapping(self)
+            if mapping is None:
+                raise NotMappedError(self.lacking(key))
+            outputs = mapping(self)
         except NotMappedError as reason:
             self._discard()
             self.warnings.append(f"{self.label}: {reason}; it becomes an opaque op")
+            self.reasons[node.name or f"{node.op_type}_{node.outputs[0].name}"] = str(reason)
             outputs = self._opaque(key)
         except (ShapeError, GraphError, DTypeError) as error:
             raise type(error)(f"{self.label}: {error.message}", node=node.name) from error

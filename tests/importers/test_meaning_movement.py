@@ -52,6 +52,7 @@ CASES = [
     Case("ScatterND", ((4, 5), np.int64([[1], [3]]), (2, 5)), label="run-time"),
     Case("ScatterND", ((1, 4, 5), ("const", np.stack(np.meshgrid([0], [1, 2], np.arange(5), indexing="ij"), -1)),
                        (1, 2, 5)), label="block"),
+    Case("Scatter", ((4, 5), const([1, 0], [2, 3]), (2, 2)), {"axis": 0}, opset=10),
     # -- pad --------------------------------------------------------------------------------------
     Case("Pad", (X, const(1, 2, 3, 4, 0, 0, 0, 0)), label="front"),
     Case("Pad", (X, const(0, 0, -1, -1, 0, 0, -2, -1)), label="crop-only"),
@@ -95,6 +96,8 @@ CASES = [
     Case("Shape", (X,), outputs=(I64,)),
     Case("Shape", (X,), {"start": 1, "end": -1}, outputs=(I64,), label="part"),
     Case("Size", (X,), outputs=(I64,)),
+    Case("ConstantOfShape", (const(100, 100),), label="large"),
+    Case("Range", (scalar(0.0, np.float32), scalar(9000.0, np.float32), scalar(1.0, np.float32)), label="large"),
     Case("Trilu", ((2, 5, 7),), {"upper": 0}, label="oblong"),
     Case("Trilu", ((2, 5, 5), scalar(-1)), label="below"),
     Case("Trilu", ((1, 300, 300),), {"upper": 0}, label="large"),

@@ -304,7 +304,9 @@ def prelu(ctx: Lowering) -> str:
     slope = ctx.scalar(ctx.input(1), len(ctx.shape(0)))
     if slope is not None:
         return ctx.emit("leaky_relu", ctx.x(0), negative_slope=float(slope))
-    return ctx.emit("prelu", ctx.x(0), ctx.x(1))
+    # TTNN's prelu takes one slope per element of dim 1 only, which is not where channels are after a convolution
+    x = ctx.x(0)
+    return ctx.emit("where", ctx.emit("gtz", x), x, ctx.emit("multiply", x, ctx.x(1)))
 
 
 def is_inf(ctx: Lowering) -> str:
