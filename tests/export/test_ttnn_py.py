@@ -23,11 +23,20 @@ from optimizer.export.ttnn_py import ProgramStep, TTNNProgram, placeholder_text,
 from optimizer.export.ttnn_py.formatting import LINE_LENGTH, comment, laid_out
 from optimizer.export.ttnn_py.lifetimes import Alias, Event, deallocations
 from optimizer.export.ttnn_py.names import LONGEST, RESERVED, Names, identifier
+from optimizer.export.ttnn_py.preparation import prepared_text
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Graph
-from optimizer.layouts.memory_config import DRAM_TILE, HOST_ROW_MAJOR
-from optimizer.opmodel.base import TensorSpec
+from optimizer.ir.graph import Graph, Op
+from optimizer.layouts.memory_config import (
+    DRAM_ROW_MAJOR,
+    DRAM_TILE,
+    HOST_ROW_MAJOR,
+    TensorLayout,
+    TensorMemoryLayout,
+)
+from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.layouts.tiling import sharded_layout
+from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.options import Options
 from optimizer.pipeline import optimize, optimize_file
@@ -367,6 +376,59 @@ def test_an_op_that_frees_a_buffer_still_needed_is_refused() -> None:
         deallocations([event("1", "", "a"), view, conv, event("late", "a", "d")], {"c", "d"})
     with pytest.raises(StateError, match="'conv'"):
         deallocations([event("1", "", "a"), view, conv], {"a", "c"})
+
+
+# -- weights ---------------------------------------------------------------------------------------------------
+BLOCK = sharded_layout((1, 1, 1024, 64), TensorMemoryLayout.BLOCK_SHARDED, (8, 2), DeviceSpec.preset("n150"))
+UNEVEN = sharded_layout((1, 1, 1024, 96), TensorMemoryLayout.BLOCK_SHARDED, (8, 2), DeviceSpec.preset("n150"))
+
+
+@pytest.mark.parametrize(
+    ("op", "layout", "channels", "kernel", "config", "prepared"),
+    [
+        ("ttnn.conv2d", DRAM_TILE, 64, 3, None, (True, True)),
+        ("ttnn.conv2d", DRAM_TILE, 64, 3, Conv2dConfig(weights_dtype="bfp8_b"), (False, False)),
+        ("ttnn.conv2d", DRAM_TILE, 64, 3, Conv2dConfig(weights_dtype="bfp8_b", slice="l1"), (True, False)),
+        ("ttnn.conv2d", BLOCK, 64, 1, Conv2dConfig(slice="l1"), (True, True)),
+        ("ttnn.conv2d", UNEVEN, 96, 1, Conv2dConfig(slice="l1"), (False, False)),
+        ("ttnn.conv2d", UNEVEN, 96, 3, Conv2dConfig(slice="l1"), (True, True)),
+        ("ttnn.conv_transpose2d", DRAM_TILE, 64, 2, None, (False, False)),
+        ("ttnn.conv_transpose2d", BLOCK, 64, 2, None, (True, True)),
+    ],
+)
+def test_weights_are_prepared_where_that_gives_what_the_conv_makes(
+    op: str,
+    layout: TensorLayout,
+    channels: int,
+    kernel: int,
+    config: Conv2dConfig | None,
+    prepared: tuple[bool, bool],
+) -> None:
+    attrs = {**CONV, "kernel_size": (kernel, kernel), "padding": (kernel // 3,) * 4}
+    attrs.update(in_channels=channels, out_channels=32, groups=1, activation=None)
+    shapes = ((1, 1, 1024, channels), (32, channels, kernel, kernel), (1, 1, 1, 32))
+    layouts = (layout, HOST_ROW_MAJOR, HOST_ROW_MAJOR)
+    inputs = tuple(TensorSpec(s, DType.BF16, at) for s, at in zip(shapes, layouts, strict=True))
+    query = OpQuery(op, inputs, tuple(sorted(attrs.items())), config)
+    node = Op("conv", op, ("x", "w", "b"), ("y",))
+    texts = [prepared_text(node, query, index, "raw") for index in (1, 2)]
+    assert tuple(text is not None for text in texts) == prepared
+    for text in texts:
+        assert text is None or "conv_config=ttnn.Conv2dConfig(weights_dtype=ttnn.bf" in text
+    assert prepared_text(node, query, 0, "raw") is None
+
+
+def test_group_norm_weights_become_rows_of_a_tile() -> None:
+    node = Op("norm", "ttnn.group_norm", ("x", "w"), ("y",))
+    x = TensorSpec((1, 1, 64, 320), DType.BF16, DRAM_TILE)
+
+    def text(shape: tuple[int, ...], layout: TensorLayout) -> str | None:
+        query = OpQuery(node.op, (x, TensorSpec(shape, DType.BF16, layout)), (("num_groups", 32),))
+        return prepared_text(node, query, 1, "w")
+
+    assert text((320,), DRAM_TILE) == "ttnn.reshape(ttnn.to_layout(w, ttnn.ROW_MAJOR_LAYOUT), (1, 1, 10, 32))"
+    assert text((320,), DRAM_ROW_MAJOR) == "ttnn.reshape(w, (1, 1, 10, 32))"
+    assert text((1, 1, 10, 32), DRAM_ROW_MAJOR) is None
 
 
 # -- names, layout, size -------------------------------------------------------------------------------------

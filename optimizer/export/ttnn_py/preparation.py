@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import PageLayout, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.op_config import Conv2dConfig
@@ -61,6 +63,9 @@ def _conv_operand(query: OpQuery, index: int, operand: str, device: str) -> str 
     """`ttnn.prepare_conv_weights` or `ttnn.prepare_conv_bias`, which give what the conv would make at every call."""
     if not _can_prepare(query, index):
         return None
+    config = query.config if isinstance(query.config, Conv2dConfig) else Conv2dConfig()
+    if config.weights_dtype is None:  # which preparing cannot do without; a conv takes the type its weights have
+        query = replace(query, config=replace(config, weights_dtype=query.inputs[1].dtype.value))
     site = Site(query, tuple("x" for _ in query.inputs), device)
     x = query.inputs[0]
     transposed = query.op == "ttnn.conv_transpose2d"
