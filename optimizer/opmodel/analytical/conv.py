@@ -23,6 +23,8 @@ from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, HEIGHT, TILED, WID
 from optimizer.opmodel.base import OpQuery, TensorSpec
 
 L1_ALIGNMENT = 16
+PAD_BUFFER_BYTES = 32768
+"""Buffer of the program that pads the rows of an input before it is folded."""
 
 
 def conv2d(case: Case) -> Usage:
@@ -137,6 +139,8 @@ def _run_folding(case: Case, p: ConvProblem, arena: Arena) -> None:
             return
         arena.run(tiles, dataflow=True)
     pixels, stick = int(sy) * int(sx), channels * element
+    if any(case.attrs["padding"]):
+        arena.run(PAD_BUFFER_BYTES, dataflow=True, scratch=round_up(stick, L1_ALIGNMENT))
     aligned = round_up(stick, case.device.dram_alignment_bytes)
     arena.run(2 * pixels * stick if aligned == stick else pixels * (stick + 2 * aligned), dataflow=True)
 

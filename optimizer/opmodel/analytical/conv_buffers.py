@@ -91,7 +91,7 @@ class ConvPlan:
         if not self.act_block_h_override:
             return height
         block = self.act_block_h_override // TILE
-        available = max(1, self.out_rows // TILE)
+        available = self.out_rows // TILE  # 0 of a width shard of fewer rows
         if available % block:
             block = min(block, available)
             while available % block:
@@ -153,6 +153,7 @@ def conv_buffer_bytes(plan: ConvPlan, index_bytes: int = 0, alone: bool = False)
     """
     block_h, block_w = plan.act_block_h, plan.act_block_w
     tall, wide = plan.out_tiles
+    need(block_h <= tall, f"act_block_h_override gives blocks of {block_h} tiles to shards of {tall}")
     tile_in = 4096 if plan.dtype_in is DType.F32 else 2048
     tile_out, tile_weights = plan.dtype_out.tile_bytes, plan.dtype_weights.tile_bytes
     act, second = block_h * block_w, 0

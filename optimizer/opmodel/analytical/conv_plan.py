@@ -221,9 +221,10 @@ def auto_kind(
     block = size(BLOCK)
     if block.total < lowest and block.cores >= device.grid_yx[1]:
         best, lowest = BLOCK, block.total
-    if not p.matmul and size(WIDTH).total < lowest:
-        best = WIDTH
-    return best
+    if p.matmul and not p.config.act_block_h_override:
+        return best
+    width = size(WIDTH)  # an override that does not fit it is refused even where it cannot win
+    return WIDTH if width.total < lowest and not p.matmul else best
 
 
 def shard_bytes(shard: tuple[int, int], dtype: DType, row_major: bool) -> int:

@@ -277,6 +277,8 @@ def _matmul_buffers(p: ConvProblem, plan: ConvPlan) -> int:
         size += depth * tall * block_w * p.dtype_in.tile_bytes
     if p.bias:
         size += wide * p.dtype_weights.tile_bytes
-    if p.fp32 and p.dtype_out is not DType.F32:
-        size += tall * wide * 4096
+    gathers = p.l1_acc and (steps > 2 or (p.bias and steps > 1))
+    partial = DType.F32 if p.fp32 else DType.BF16 if gathers else p.dtype_out
+    if partial is not p.dtype_out:
+        size += tall * wide * partial.tile_bytes
     return size
