@@ -169,13 +169,20 @@ def _usage(
     size = case.l1(out)
     cores = matmul_cores(plan, problem)
     block, blocks = _blocks(plan, problem, cores)
+    turned = 0
     if plan.kind == "multi_core" and case.attrs.get("transpose_b"):
-        size += case.l1(case.inputs[1])  # B is transposed by an op of its own
-    if bias is None and not unary and size == case.l1(out):
+        # B is transposed by an op of its own; a bias is compared with its columns as they were.
+        turned = case.l1(case.inputs[1])
+        fits = bias is None or bias.shape[-1] in (1, case.inputs[1].shape[-1])
+        need(fits, "Broadcast error: Invalid dimension")
+    if bias is None and not unary and not turned:
         room = sizes.total - sizes.sender + size
         return Usage((out,), cb=sizes.total, cores=cores, block=block, blocks=blocks, room=room)
     tile = out.dtype.tile_bytes
     trace = Trace()
+    trace.allocate(turned)
+    if turned:
+        trace.run(4 * case.inputs[1].dtype.tile_bytes, dataflow=True)
     trace.allocate(size)
     trace.run(sizes.total, dataflow=True, idle=sizes.sender)
     if bias is not None:

@@ -32,13 +32,11 @@ class Buffers:
         return self.in0 + self.in1 + self.out + self.partials + self.bias + self.sender
 
 
-def partial_dtype(steps: int, out: DType, several: bool, fp32: bool, l1_acc: bool) -> DType:
-    """Element type of partial results (`determine_packer_l1_acc`); `several`: two steps already accumulate."""
+def partial_dtype(steps: int, out: DType, fp32: bool, l1_acc: bool) -> DType:
+    """Element type of partial results (`determine_packer_l1_acc`): two steps along K already accumulate."""
     if fp32:
         return DType.F32
-    if l1_acc and ((several and steps > 1) or steps > 2):
-        return DType.BF16
-    return out
+    return DType.BF16 if l1_acc and steps > 1 else out
 
 
 def buffers(
@@ -55,10 +53,12 @@ def buffers(
     if plan.kind == "multi_core":
         return Buffers(2 * ta, 2 * tb, 2 * tout)
     k = plan.in0_block_w
-    steps = problem.kt // k * _batches(plan, problem, a)
-    depth = 2 if steps > 1 or plan.kind == "reuse" else 1
+    steps, batches = problem.kt // k, _batches(plan, problem, a)
+    depth = 2 if steps * batches > 1 or plan.kind == "reuse" else 1
     in0 = depth * plan.block_h * k * ta
-    in1 = depth * plan.block_w * k * tb
+    # The 1D factories read one B for all batches once when it comes in one step.
+    once = plan.kind == "1d" and problem.batch_b == 1 and steps == 1
+    in1 = (1 if once else depth) * plan.block_w * k * tb
     sender = 0
     if a.layout.is_sharded and a.layout.memory_layout is HEIGHT:
         narrow = plan.block_h != plan.per_core_m and plan.block_w != plan.per_core_n
@@ -75,8 +75,7 @@ def buffers(
             sender = in0
     sharded = out.layout.is_sharded
     tiles = plan.block_h * plan.block_w
-    several = bias is not None or a.layout.memory_layout in (BLOCK, WIDTH)
-    kind = partial_dtype(steps, out.dtype, several, fp32, l1_acc)
+    kind = partial_dtype(steps, out.dtype, fp32, l1_acc)
     apart = kind is not out.dtype or (sharded and (plan.per_core_m != plan.block_h or plan.per_core_n != plan.block_w))
     return Buffers(
         in0,

@@ -89,7 +89,8 @@ def _check_1d(plan: Plan, p: Problem) -> None:
     need(total <= rows * columns, f"Number of blocks exceeds number of cores: {total} blocks > {rows * columns} cores")
     if p.memory_out.is_sharded:
         need(_within(plan.grid_yx, p.memory_out.shard_spec), "output shard grid must lie within the compute grid")
-    need(plan.per_core_m <= max(1, m), f"per_core_M ({plan.per_core_m}) exceeds Mt ({m})")
+    fits = plan.mcast_in0 or plan.per_core_m <= max(1, m)
+    need(fits, f"per_core_M ({plan.per_core_m}) exceeds Mt ({m})")
     spec, out = p.memory_a.shard_spec, p.memory_out
     if spec is not None:
         need(spec.num_cores <= rows * columns, f"Target number of cores {spec.num_cores} is greater than total")
