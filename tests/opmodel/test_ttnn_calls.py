@@ -268,6 +268,23 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("ttnn.split", {"attrs": {"sizes": (32, 16, 16)}}, "ttnn.split(x0, [32, 16, 16], -1)"),
     ("ttnn.split", {"attrs": {"sizes": (24, 24, 16)}}, "ttnn.split(x0, 24, -1)"),
     ("ttnn.sum", {"attrs": {"dim": (1, 2)}}, "ttnn.sum(x0, dim=[1, 2], keepdim=True)"),
+    (
+        "ttnn.prod",
+        {"attrs": {"dim": (1, -1), "keepdim": False}},
+        "ttnn.prod(ttnn.prod(x0, dim=3, keepdim=False), dim=1, keepdim=False)",
+    ),
+    ("ttnn.argmax", {"attrs": {"dim": (-1,)}}, "ttnn.argmax(x0, dim=-1, keepdim=False)"),
+    ("ttnn.atan2", {"inputs": (X,), "attrs": {"scalar": 2.0}}, "ttnn.atan2(x0, ttnn.full_like(x0, 2.0))"),
+    (
+        "ttnn.prelu",
+        {"inputs": (X, t(64))},
+        "ttnn.where(ttnn.gtz(x0), x0, ttnn.multiply(x0, x1))",
+    ),
+    (
+        "ttnn.arange",
+        {"attrs": {"start": 0.5, "end": 3, "step": 0.5}},
+        "ttnn.add(ttnn.multiply(ttnn.arange(0, 5, 1, dtype=ttnn.bfloat16, device=device), 0.5), 0.5)",
+    ),
 ]
 
 
@@ -332,6 +349,7 @@ def test_shards_left_to_the_op_and_host_memory() -> None:
         ("ttnn.matmul", {"attrs": {"math_fidelity": "x"}}),
         ("ttnn.add", {"inputs": (X,)}),
         ("ttnn.matmul", {"inputs": (X,)}),
+        ("ttnn.argmax", {"attrs": {"dim": (0, 1)}}),
         ("ttnn.typecast", {"attrs": {"dtype": "f99"}}),
         ("ttnn.avg_pool2d", {"attrs": {"dilation": (2, 2)}}),
     ],
@@ -371,7 +389,11 @@ def test_attributes_cannot_carry_code(name: str) -> None:
 
 
 def test_ttnn_accepts_every_example(needs_ttnn: None) -> None:
-    """One call of every op on tt-metal itself."""
+    """One call of every op, and the odder spellings, on tt-metal itself."""
     model = create("ttmetal", DeviceSpec.preset("n150"))
-    answers = {op: model.constraints(query(op)) for op in EXAMPLES}
-    assert {op: answer.error for op, answer in answers.items() if not answer.valid} == {}
+    asked = [
+        *(query(op) for op in EXAMPLES),
+        *(query(op, **changes) for op, changes, _ in CASES if op != "ttnn.matmul"),
+    ]
+    answers = [(text(each), model.constraints(each)) for each in asked]
+    assert {call: answer.error for call, answer in answers if not answer.valid} == {}

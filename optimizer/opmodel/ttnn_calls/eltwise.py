@@ -67,6 +67,28 @@ def _binary(site: Site) -> str:
     return call(site.query.op, site.operand(0), other, memory_config=site.memory, dtype=site.dtype, activations=fused)
 
 
+def _atan2(site: Site) -> str:
+    """`ttnn.atan2` takes tensors only, and fuses no activation."""
+    if site.optional(1) is not None or site.attr("scalar") is None:
+        return _binary(site)
+    other = call("ttnn.full_like", site.operand(0), literal(site.attr("scalar")))
+    return call("ttnn.atan2", site.operand(0), other, memory_config=site.memory)
+
+
+def _prelu(site: Site) -> str:
+    """`ttnn.prelu` takes one slope for all, or one per index of dim 1; other slopes are spelled out."""
+    other = site.optional(1)
+    if other is None:
+        return _binary(site)
+    x, slope = (spec.shape for spec in site.query.inputs[:2])
+    aligned = (1,) * (len(x) - len(slope)) + slope
+    if len(x) > 1 and aligned == (1, x[1], *(1,) * (len(x) - 2)):
+        return _binary(site)
+    below = call("ttnn.multiply", site.operand(0), other, memory_config=site.memory)
+    above = f"ttnn.gtz({site.operand(0)})"
+    return call("ttnn.where", above, site.operand(0), below, memory_config=site.memory)
+
+
 def _where(site: Site) -> str:
     """Scalars stand for the branches that are no operands; a scalar `x` leaves the second operand to `y`."""
     rest = list(site.operands[1:])
@@ -111,6 +133,8 @@ CALLS = {
     "ttnn.tril": _keywords("diagonal"),
     "ttnn.triu": _keywords("diagonal"),
     "ttnn.softplus": _keywords("beta", "threshold"),
+    "ttnn.atan2": _atan2,
+    "ttnn.prelu": _prelu,
     "ttnn.clamp": _clamp,
     "ttnn.rsub": _reversed("ttnn.rsub"),
     "ttnn.rdiv": _positional("scalar", function="ttnn.rdiv"),

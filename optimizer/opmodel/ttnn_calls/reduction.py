@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from optimizer.errors import OpModelError
 from optimizer.ir.vocabulary import REDUCTIONS
 from optimizer.opmodel.ttnn_calls.text import Site, call, integers, literal
 
@@ -17,13 +18,27 @@ def _reduce(site: Site) -> str:
 
 
 def _prod(site: Site) -> str:
+    """`ttnn.prod` takes one dim or all: several are reduced one after the other, the last one first."""
     keep = literal(bool(site.attr("keepdim"))) if "keepdim" in site.attrs else None
-    return call("ttnn.prod", site.operand(0), dim=_dim(site), keepdim=keep, memory_config=site.memory)
+    dim = site.attr("dim")
+    if not isinstance(dim, tuple):
+        return call("ttnn.prod", site.operand(0), dim=_dim(site), keepdim=keep, memory_config=site.memory)
+    rank = len(site.query.inputs[0].shape)
+    text = site.operand(0)
+    for axis in sorted({int(d) % rank for d in dim}, reverse=True):
+        text = call("ttnn.prod", text, dim=literal(axis), keepdim=keep, memory_config=site.memory)
+    return text
 
 
 def _argmax(site: Site) -> str:
     keep = literal(bool(site.attr("keepdim", False)))
-    return call("ttnn.argmax", site.operand(0), dim=_dim(site), keepdim=keep, memory_config=site.memory)
+    dim = site.attr("dim")
+    if isinstance(dim, tuple):
+        if len(dim) != 1:
+            raise OpModelError("ttnn.argmax takes one dim, or None for all")
+        dim = dim[0]
+    one = literal(None if dim is None else int(dim))
+    return call("ttnn.argmax", site.operand(0), dim=one, keepdim=keep, memory_config=site.memory)
 
 
 def _topk(site: Site) -> str:
