@@ -98,6 +98,7 @@ CASES = [
     Case("Size", (X,), outputs=(I64,)),
     Case("ConstantOfShape", (const(100, 100),), label="large"),
     Case("Range", (scalar(0.0, np.float32), scalar(9000.0, np.float32), scalar(1.0, np.float32)), label="large"),
+    Case("Range", (scalar(0.5, np.float32), scalar(2500.0, np.float32), scalar(0.25, np.float32)), label="fractions"),
     Case("Trilu", ((2, 5, 7),), {"upper": 0}, label="oblong"),
     Case("Trilu", ((2, 5, 5), scalar(-1)), label="below"),
     Case("Trilu", ((1, 300, 300),), {"upper": 0}, label="large"),

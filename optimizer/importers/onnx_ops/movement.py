@@ -165,7 +165,12 @@ def constant_of_shape(ctx: Lowering) -> str:
 
 def range_(ctx: Lowering) -> str:
     start, end, step = (ctx.number(ctx.need_const(i, "range").reshape(-1)[0]) for i in range(3))
-    return ctx.emit("arange", start=start, end=end, step=step, dtype=ctx.dtype(ctx.node.outputs[0]).value)
+    dtype = ctx.dtype(ctx.node.outputs[0])
+    if all(float(v).is_integer() for v in (start, end, step)):
+        return ctx.emit("arange", start=int(start), end=int(end), step=int(step), dtype=dtype.value)
+    # TTNN counts in integers only
+    steps = ctx.emit("arange", start=0, end=ctx.out_shape()[0], step=1, dtype=dtype.value)
+    return ctx.emit("add", ctx.emit("multiply", steps, scalar=step), scalar=start)
 
 
 def trilu(ctx: Lowering) -> str:

@@ -20,14 +20,18 @@ def _op(ctx: Lowering) -> str:
 
 
 def scatter_elements(ctx: Lowering) -> str:
-    axis = ctx.axis(ctx.attr("axis", 0), len(ctx.shape(0)))
+    """TTNN scatters along the last dim; another one is put there (TTNN would do the same inside)."""
+    rank = len(ctx.shape(0))
+    axis = ctx.axis(ctx.attr("axis", 0), rank)
     ids = ids_of(ctx, 1, known_index(ctx, 1, ctx.shape(0)[axis]))
     source = ctx.typecast(ctx.x(2), ctx.vdtype(ctx.x(0)))
-    return ctx.emit(_op(ctx), ctx.x(0), ids, source, dim=axis)
+    swapped = [rank - 1 if i == axis else axis if i == rank - 1 else i for i in range(rank)]
+    x, ids, source = (ctx.permute(v, swapped) for v in (ctx.x(0), ids, source))
+    return ctx.permute(ctx.emit(_op(ctx), x, ids, source, dim=rank - 1), swapped)
 
 
 def scatter_nd(ctx: Lowering) -> str:
-    """Rows [count, width] of the flattened tensor are replaced, or added to."""
+    """Rows [count, width] of the flattened tensor are replaced, or added to: columns of what is scattered into."""
     shape, op = ctx.shape(0), _op(ctx)
     depth = ctx.shape(1)[-1]
     height, width, count = prod(shape[:depth]), prod(shape[depth:]), prod(ctx.shape(1)[:-1])
@@ -39,10 +43,11 @@ def scatter_nd(ctx: Lowering) -> str:
         if merged is not None:
             return ctx.reshape(merged, shape or (1,))
     ids = rows if isinstance(rows, str) else ctx.constant(rows, DType.U32, "indices")
-    ids = ctx.reshape(ids, (count, 1))
+    ids = ctx.reshape(ids, (1, count))
     if width > 1:
-        ids = ctx.emit("repeat", ids, repeats=(1, width))
-    return ctx.reshape(ctx.emit(op, x, ids, source, dim=0), shape or (1,))
+        ids = ctx.emit("repeat", ids, repeats=(width, 1))
+    columns = ctx.emit(op, ctx.permute(x, (1, 0)), ids, ctx.permute(source, (1, 0)), dim=1)
+    return ctx.reshape(ctx.permute(columns, (1, 0)), shape or (1,))
 
 
 def _merged(ctx: Lowering, x: str, source: str, rows: Array) -> str | None:

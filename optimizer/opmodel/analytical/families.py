@@ -21,8 +21,10 @@ from optimizer.opmodel.analytical import (
     norm,
     pool,
     reduction,
+    scatter,
     sdpa,
     softmax,
+    triangle,
     upsample,
 )
 from optimizer.opmodel.analytical.case import Family
@@ -59,6 +61,8 @@ _FAMILIES: dict[str, Family] = {
     "ttnn.repeat": moved.repeat,
     "ttnn.repeat_interleave": moved.repeat_interleave,
     "ttnn.embedding": embedding.embedding,
+    **{f"ttnn.{n}": scatter.scatter for n in ("scatter", "scatter_add")},
+    **{f"ttnn.{n}": triangle.triangle for n in ("tril", "triu")},
     "ttnn.from_device": generic.from_device,
     "ttnn.to_device": generic.to_device,
     "ttnn.to_layout": memory.to_layout,
