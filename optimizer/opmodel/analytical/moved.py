@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from optimizer.opmodel.analytical.case import Case, Usage
 from optimizer.opmodel.analytical.device_run.concatenating import concat as concat_tensors
+from optimizer.opmodel.analytical.device_run.interleaving import repeat_interleave as interleave_tensor
 from optimizer.opmodel.analytical.device_run.padding import pad as pad_tensor
 from optimizer.opmodel.analytical.device_run.repeating import repeat as repeat_tensor
 from optimizer.opmodel.analytical.device_run.reshaping import reshape as reshape_tensor
@@ -87,3 +88,10 @@ def repeat(case: Case) -> Usage:
     result_shapes(case)
     reps = tuple(int(r) for r in case.attrs["repeats"])
     return finished(session, repeat_tensor(session, session.inputs[0], reps, case.output))
+
+
+def repeat_interleave(case: Case) -> Usage:
+    session = Session(case)
+    result_shapes(case)
+    times, dim = int(case.attrs["repeats"]), int(case.attrs["dim"]) % len(case.x.shape)
+    return finished(session, interleave_tensor(session, session.inputs[0], times, dim, case.output))

@@ -13,7 +13,10 @@ from optimizer.opmodel.analytical.device_run.session import Held, Session
 
 def typecast(session: Session, held: Held, dtype: DType, memory: MemoryConfig | None = None) -> Held:
     """`ttnn.typecast`: both types double buffered, tile by tile (`copy/typecast`)."""
-    out = session.like(held, held.memory if memory is None else memory, dtype)
+    target = held.memory if memory is None else memory
+    same = target.memory_layout is held.memory.memory_layout
+    need(same, "Typecast operation requires Input and Output memory layout to match")
+    out = session.like(held, target, dtype)
     session.run(dfb=2 * (held.dtype.tile_bytes + dtype.tile_bytes))
     return out
 

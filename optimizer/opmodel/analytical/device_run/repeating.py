@@ -56,9 +56,9 @@ def repeat(session: Session, held: Held, reps: Shape, memory: MemoryConfig | Non
     if target is None:
         target = MemoryConfig(held.memory.memory_layout, held.memory.buffer_type) if held.is_sharded else held.memory
     resolved = _resolved(session, held, reps, target)
-    if not _demoted(held, reps, resolved) and _supported(session, held, reps, resolved):
-        if _legs_fit(session, held, reps, resolved, session.free_l1(), now=True):
-            return _by_codegen(session, held, reps, resolved)
+    generated = not _demoted(held, reps, resolved) and _supported(session, held, reps, resolved)
+    if generated and _legs_fit(session, held, reps, resolved, session.free_l1(), now=True):
+        return _by_codegen(session, held, reps, resolved)
     return _native(session, held, reps, target)
 
 
@@ -368,11 +368,10 @@ def _row_leg(session: Session, held: Held, dim: int, times: int, memory: MemoryC
     rank, shape = len(held.shape), held.shape
     last = dim == rank - 1
     if last:
-        flat = (prod(shape[:-1]), shape[-1])
-        wider = (flat[0], flat[1] * times)
+        flat: Shape = (prod(shape[:-1]), shape[-1])
     else:
         flat = (prod(shape[:dim]), shape[dim], prod(shape[dim + 1 : -1]), shape[-1])
-        wider = (flat[0], flat[1] * times, *flat[2:])
+    wider = (flat[0], flat[1] * times, *flat[2:])
     source = viewed(held, flat)
     memory = _derived(session, source, wider, 1, times, memory)
     out = session.make(wider, held.dtype, held.page, memory)

@@ -104,4 +104,5 @@ def _piece(before: Shape3, at: Array, column: Array, widths: Array) -> tuple[Arr
 
 def _offset(y: Array, x: Array) -> Array:
     """Place of an element in a tile."""
-    return (y // FACE * 2 + x // FACE) * FACE * FACE + y % FACE * FACE + x % FACE
+    place: Array = (y // FACE * 2 + x // FACE) * FACE * FACE + y % FACE * FACE + x % FACE
+    return place

@@ -41,7 +41,7 @@ class Buffer:
 class Held:
     """A device tensor of the run; views share its buffer. `padded` is tt-metal's padded shape."""
 
-    __slots__ = ("buffer", "dtype", "memory", "padded", "page", "shape")
+    __slots__ = ("buffer", "dtype", "memory", "padded", "page", "recut", "shape")
 
     def __init__(
         self, shape: Shape, padded: Shape, dtype: DType, page: PageLayout, memory: MemoryConfig, buffer: Buffer | None
@@ -52,6 +52,8 @@ class Held:
         self.page = page
         self.memory = memory
         self.buffer = buffer
+        self.recut = False
+        """Read with other shards than those it was written with."""
 
     @property
     def is_tile(self) -> bool:
@@ -102,6 +104,7 @@ class Session:
         self.device: DeviceSpec = case.device
         self.bank = case.device.l1_bank_bytes(case.l1_small_bytes)
         self.step = case.device.dram_alignment_bytes
+        self.small_bytes = case.l1_small_bytes
         self._blocks: list[tuple[int, int]] = []
         """(low, high) of what is allocated, highest first; addresses count from where circular buffers start."""
         self.tensors = 0
@@ -158,6 +161,14 @@ class Session:
     def free(self, buffer: Buffer) -> None:
         self._blocks = [b for b in self._blocks if b[0] != buffer.address]
         self.tensors -= buffer.size
+
+    def small(self, size: int) -> None:
+        """A list in the small L1 region for the next program; gone with the op, but part of the peak."""
+        if size > self.small_bytes:
+            text = f"Out of Memory: {size} B do not fit in the L1_SMALL region of {self.small_bytes} B"
+            refuse(text, Rejection.OOM_L1)
+        self.peak_tensors = max(self.peak_tensors, self.tensors + size)
+        self.peak_total = max(self.peak_total, self.tensors + size + self.program)
 
     def free_l1(self) -> int:
         """`get_max_l1_space`: bytes between where circular buffers start and the lowest tensor in L1."""
@@ -233,6 +244,11 @@ def view(held: Held, shape: Shape, padded: Shape | None = None) -> Held:
         )
         pages = held.is_tile or held.volume % padded[-1] == 0
         need(pages, f"page size of {padded[-1]} elements must divide the buffer's {held.volume}")
-        wider = ShardSpec(spec.grid_yx, (spec.shape[0], padded[-1]), spec.core_ranges, spec.orientation)
+        tall = spec.shape[0] * spec.shape[1] // padded[-1]
+        fits = memory.memory_layout is not WIDTH or tall == prod(padded[:-1])
+        need(fits, f"Shard height {tall} must match physical height {prod(padded[:-1])} for width sharded")
+        wider = ShardSpec(spec.grid_yx, (tall, padded[-1]), spec.core_ranges, spec.orientation)
         memory = MemoryConfig(memory.memory_layout, memory.buffer_type, wider)
-    return Held(shape, padded, held.dtype, held.page, memory, held.buffer)
+    found = Held(shape, padded, held.dtype, held.page, memory, held.buffer)
+    found.recut = memory is not held.memory
+    return found

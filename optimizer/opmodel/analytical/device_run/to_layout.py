@@ -19,7 +19,11 @@ def to_layout(
 ) -> Held:
     if held.page is page:
         return held
-    _check_tiles(session, held, held.shape, held.memory if memory is None else memory)
+    wanted = held.memory if memory is None else memory
+    if page is ROWS and held.is_sharded and wanted.shard_spec is not None:  # its shards are derived anew
+        need(tile_aligned(wanted.shard_spec), f"Physical shard shape {wanted.shard_spec.shape} must be tile sized!")
+    else:
+        _check_tiles(session, held, held.shape, wanted)
     if page is ROWS:
         kept = dtype in (None, held.dtype) or (held.dtype.is_block_float and dtype is DType.BF16)
         need(kept, "dtype cannot be different from tensor dtype when converting to ROW_MAJOR_LAYOUT on device")

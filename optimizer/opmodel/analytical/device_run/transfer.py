@@ -10,15 +10,14 @@ from math import gcd, prod
 from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig
-from optimizer.layouts.tiling import TILE, ceil_div, round_up
+from optimizer.layouts.tiling import TILE, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.device_run.session import Held, Session
+from optimizer.opmodel.analytical.device_run.shards import grid_shards
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH
 
 MOST_COPIED = 65536 * 4
 """Bytes of a row-major page that the copy kernel passes at once."""
-MOST_ENTRIES = 65535
-"""Pages of a dataflow buffer: the hardware counts them in 16 bits."""
 MOST_ENTRIES = 65535
 """Entries of a dataflow buffer: the hardware counts them in 16 bits."""
 TILES_ONLY = "Only tile layout supports dtype conversion"
@@ -241,6 +240,8 @@ def _reshard_scratch(session: Session, held: Held, memory: MemoryConfig) -> int:
 def reshard(session: Session, held: Held, memory: MemoryConfig) -> Held:
     problem = _reshard_problem(session, held, memory)
     need(problem is None, problem or "")
+    broken = held.recut and held.memory.memory_layout is BLOCK and grid_shards(held.spec)[1] > 1
+    need(not broken, "tt-metal ends in a reshard of block shards whose width was changed by a view")
     out = session.like(held, memory)
     staged = 2 * _reshard_scratch(session, held, memory) if memory.buffer_type is BufferType.L1 else 0
     session.run(dfb=staged)
@@ -288,8 +289,3 @@ def _between_shards(session: Session, held: Held, memory: MemoryConfig, dtype: D
     if _can_i2s(session, between, memory, to):
         return interleaved_to_sharded(session, between, memory, to)
     return None
-
-
-def copied_tiles(held: Held) -> int:
-    """Tiles of a tensor, padding included."""
-    return ceil_div(held.volume, TILE * TILE)
