@@ -11,7 +11,7 @@ LONGEST = 50
 
 RESERVED = frozenset(
     {
-        "ttnn", "device", "arrays", "inputs", "parameters", "tensors", "base64", "array", "sys",
+        "ttnn", "device", "arrays", "inputs", "parameters", "tensors", "base64", "struct", "sys",
         "INPUTS", "PARAMETERS", "CONSTANTS", "HOST_OPS", "BOARD", "L1_SMALL_SIZE",
         "numbers", "make_tensor", "make_tensors", "make_inputs", "make_parameters", "prepare_parameters",
         "placeholder", "host_op", "run", "main", "self",
