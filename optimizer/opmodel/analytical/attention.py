@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from optimizer.layouts.memory_config import BufferType, MemoryConfig, TensorLayout
+from optimizer.layouts.memory_config import BufferType, MemoryConfig
 from optimizer.layouts.tiling import TILE, padded_shape, physical_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.derive import whole_grid_spec
+from optimizer.opmodel.analytical.derive import flat_spec
+from optimizer.opmodel.analytical.device_run.session import Held, Session
+from optimizer.opmodel.analytical.device_run.shards import reshaped, with_spec
+from optimizer.opmodel.analytical.device_run.transfer import sharded_to_interleaved
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, L1_MEMORY, TILED, WIDTH
-from optimizer.opmodel.base import TensorSpec
 
 
 def tiles_wide(case: Case) -> int:
@@ -35,21 +37,51 @@ def split_heads(case: Case) -> Usage:
 
 
 def concatenate_heads(case: Case) -> Usage:
-    x = case.x
-    b, h, s, d = x.shape
-    nlp = "nlp" in case.query.op
-    if x.layout.is_sharded:
-        need(not nlp and x.layout.memory_layout is HEIGHT, f"{case.query.op}: operand must be interleaved")
-        need(case.output is not None, f"{case.query.op}: shards must name an output")
-    memory = case.follow()
-    usage = _heads(case, ((b, 1, s, h * d) if nlp else (b, s, h * d),), memory, 2 * h * tiles_wide(case))
-    if x.layout.is_sharded:  # made interleaved first
-        usage.l1 = case.l1(usage.outputs[0]) + case.l1(TensorSpec(x.shape, x.dtype, TensorLayout(TILED, memory)))
-    return usage
+    """`ttnn.transformer.concatenate_heads` and `ttnn.experimental.nlp_concat_heads` (tt-metal 0.81).
+
+    Shards hold whole heads and give shards of as many heads side by side; for an interleaved result the former
+    makes its operand interleaved first. Sources: `nlp_concat_heads_device_operation.cpp`,
+    `nlp_concat_heads_program_factory.cpp`, `concatenate_heads.cpp`.
+    """
+    session = Session(case)
+    held, nlp = session.inputs[0], "nlp" in case.query.op
+    target = held.memory if case.output is None else case.output
+    need(len(held.shape) == 4, "Input tensor must have rank 4")
+    need(held.is_tile, "Input tensor layout must be TILE")
+    size = held.shape[-1]
+    need(nlp or size % TILE == 0, f"Head size must be a multiple of {TILE} but was found to be {size}")
+    if held.is_sharded and not target.is_sharded:
+        need(not nlp, "Sharded input requires a sharded output memory config but got INTERLEAVED")
+        held = sharded_to_interleaved(session, held, target)
+    b, h, s, d = held.shape
+    if target.is_sharded:
+        target = _joined_shards(held, target)
+    out = session.make((b, 1, s, h * d) if nlp else (b, s, h * d), held.dtype, TILED, target)
+    session.run(dfb=0 if held.is_sharded else 2 * h * held.padded[-1] // TILE * held.dtype.tile_bytes)
+    return session.usage(out)
+
+
+def _joined_shards(held: Held, target: MemoryConfig) -> MemoryConfig:
+    """The operand's shards with their heads side by side, on the same cores."""
+    kind, spec, rows = held.memory.memory_layout, held.spec, held.padded[-2]
+    tall, wide = spec.shape
+    need(kind is not WIDTH, "Input tensor memory layout must not be WIDTH_SHARDED")
+    need(wide == held.padded[-1], f"Input tensor shard width ({wide}) must equal padded width ({held.padded[-1]})")
+    whole = tall % rows == 0  # with less than a head in a shard, tt-metal divides by zero
+    need(whole, f"Input tensor shard height ({tall}) must be divisible by padded height ({rows})")
+    heads = tall // rows
+    need(held.padded[1] % heads == 0, f"{held.padded[1]} heads must be divisible by the {heads} of a shard")
+    need(target.memory_layout is not HEIGHT, "Output memory config layout must not be HEIGHT_SHARDED")
+    need(held.is_l1 and target.buffer_type is BufferType.L1, "heads are joined in L1")
+    return with_spec(target, reshaped(spec, (rows, wide * heads)))
 
 
 def rotary_embedding(case: Case) -> Usage:
-    """Rows of X in any height shards of whole rows; the result interleaved or height sharded."""
+    """Rows of X in any height shards of whole rows; the result interleaved or height sharded.
+
+    Source: tt-metal 0.81 `rotary_embedding_device_operation.cpp`; requested shards are replaced by the operand's,
+    or by an even cut over as many cores as divide the tile rows.
+    """
     x = case.x
     kind = x.layout.memory_layout
     width = padded_shape(x.shape, TILED)[-1]
@@ -57,15 +89,17 @@ def rotary_embedding(case: Case) -> Usage:
     need(kind is not WIDTH, "Input tensor memory layout must not be WIDTH_SHARDED")
     need(width == TILE or width % (2 * TILE) == 0, f"Input X dimension ({width}) must be {TILE} or divisible by 64")
     spec = x.layout.shard_spec
-    need(spec is None or spec.shape[1] == width, "Input tensor shard width must equal padded width")
+    rows, _ = physical_shape(x.shape, x.layout.page_layout)
+    if spec is not None:
+        need(spec.shape[1] == width, f"Input tensor shard width ({spec.shape[1]}) must equal padded width ({width})")
+        need(rows % spec.shape[0] == 0, f"{rows} rows must divide evenly into shards of {spec.shape[0]}")
     memory = case.follow()
     need(memory.memory_layout not in (WIDTH, BLOCK), "rotary embedding writes interleaved or height shards")
-    if memory.is_sharded and memory.shard_spec is None:
-        given = spec
-        if given is None:
-            rows, columns = physical_shape(x.shape, x.layout.page_layout)
-            given = whole_grid_spec(memory.memory_layout, rows, columns, True, case.device)
-        memory = MemoryConfig(memory.memory_layout, memory.buffer_type, given)
+    if memory.is_sharded:
+        blocks = rows // TILE
+        cores = next(n for n in range(min(blocks, case.device.num_cores), 0, -1) if blocks % n == 0)
+        even = flat_spec(HEIGHT, cores, (rows // cores, width), case.device)
+        memory = MemoryConfig(memory.memory_layout, memory.buffer_type, spec or even)
     out = case.result(x.shape, x.dtype, memory)
     tile, wide = x.dtype.tile_bytes, width // TILE
     own = int(x.layout.is_sharded) + int(memory.is_sharded and memory.buffer_type is BufferType.L1)
