@@ -167,6 +167,8 @@ class NodeReader:
             if parameter and chosen.is_block_float and len(foreign_shape(value)) < 2:
                 chosen = self.float_dtype
             return chosen
+        if kind == ir.DataType.UINT8 and not parameter:
+            return DType.I32  # TTNN neither computes with bytes nor moves them between tiles
         if kind in _INTEGERS:
             return _INTEGERS[kind]
         shown = kind.name.lower() if kind is not None else "unknown"

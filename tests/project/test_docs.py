@@ -15,7 +15,14 @@ from optimizer.cli.parser import build_parser, command_parsers
 from optimizer.errors import TtoptError
 from optimizer.result import Role
 
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/extending.md", "docs/formats.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/architecture.md",
+    "docs/extending.md",
+    "docs/formats.md",
+    "docs/onnx-coverage.md",
+)
 
 
 def text(root: Path, page: str) -> str:
