@@ -9,10 +9,10 @@ from math import prod
 
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, ShardSpec, TensorLayout
-from optimizer.layouts.tiling import TILE, padded_shape
+from optimizer.layouts.tiling import TILE, padded_shape, physical_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.derive import fitted_memory, fitted_spec, whole_grid_spec
 from optimizer.opmodel.analytical.generic import result_shapes
-from optimizer.opmodel.analytical.movement import check_fill, produced
 from optimizer.opmodel.analytical.tensors import HEIGHT, L1_MEMORY, TILED, WIDTH, tiles
 from optimizer.opmodel.base import TensorSpec
 
@@ -20,7 +20,7 @@ from optimizer.opmodel.base import TensorSpec
 def reduce(case: Case) -> Usage:
     x = case.x
     shape = result_shapes(case)[0]
-    check_fill(x)
+    _check_fill(x)
     leading = _reduces_leading(case)
     memory = _memory(case, shape)
     if leading:
@@ -69,7 +69,7 @@ def _memory(case: Case, shape: tuple[int, ...]) -> MemoryConfig:
     asked = case.output
     derivable = asked is None or not asked.is_sharded or asked.shard_spec is not None or case.x.layout.is_sharded
     need(derivable, "sharded memory layout requires either nd_shard_spec or shard_spec")
-    memory = produced(case, shape)
+    memory = _produced(case, shape)
     spec = memory.shard_spec
     need(
         asked is not None or spec is None or case.attrs.get("dim") is not None, "reducing all of shards: name a result"
@@ -85,3 +85,27 @@ def _memory(case: Case, shape: tuple[int, ...]) -> MemoryConfig:
             spec = ShardSpec(spec.grid_yx, (spec.shape[0], whole[-1]), spec.core_ranges, spec.orientation)
             return MemoryConfig(memory.memory_layout, memory.buffer_type, spec)
     return memory
+
+
+def _produced(case: Case, shape: tuple[int, ...]) -> MemoryConfig:
+    """Memory config of a result: as requested (shards derived when not given), else operand 0's fitted to it."""
+    x, memory = case.x, case.output
+    if memory is None:
+        return fitted_memory(x, shape)
+    if not memory.is_sharded or memory.shard_spec is not None:
+        return memory
+    held = x.layout.shard_spec
+    if held is not None:
+        spec = fitted_spec(memory.memory_layout, held, x.shape, shape, x.layout.is_tile)
+        return MemoryConfig(memory.memory_layout, memory.buffer_type, spec)
+    rows, columns = physical_shape(shape, x.layout.page_layout)
+    spec = whole_grid_spec(memory.memory_layout, rows, columns, x.layout.is_tile, case.device)
+    return MemoryConfig(memory.memory_layout, memory.buffer_type, spec)
+
+
+def _check_fill(x: TensorSpec) -> None:
+    """Tile padding of shards is filled in place, one slice at a time."""
+    if not x.layout.is_sharded or not x.layout.is_tile:
+        return
+    partial = x.shape[-1] % TILE or (x.shape[-2] if len(x.shape) > 1 else 1) % TILE
+    need(not partial or prod(x.shape[:-2]) <= 1, "FillPadL1ShardedProgramFactory: N_slices > 1 not yet supported")

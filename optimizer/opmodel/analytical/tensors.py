@@ -123,6 +123,8 @@ def spec_problem(tensor: TensorSpec, device: DeviceSpec) -> str | None:
     rows, columns = physical_shape(tensor.shape, layout.page_layout)
     if not layout.is_tile:  # row-major shards are the alignment of the last dim
         columns = round_up(columns, width)
+        if len(tensor.shape) == 1 and height != 1:
+            return f"Shard shape must be 1D for 1D tensor, not ({height}, {width})"
     kind = layout.memory_layout
     if kind is HEIGHT and width != columns:
         return f"Shard width {width} must match physical width {columns} for height sharded"
@@ -167,13 +169,6 @@ def tiles(shape: tuple[int, ...]) -> tuple[int, int]:
 def like(tensor: TensorSpec, memory: MemoryConfig) -> TensorSpec:
     """The same tensor somewhere else."""
     return TensorSpec(tensor.shape, tensor.dtype, TensorLayout(tensor.layout.page_layout, memory))
-
-
-def row_parts(shape: tuple[int, ...], cores: int) -> int:
-    """Parts into which a row of tiles is split so that more cores can untilize: a divisor of its tiles."""
-    rows, wide = tiles(shape)
-    most = max(1, min(wide, cores // max(1, rows)))
-    return next(n for n in range(most, 0, -1) if wide % n == 0)
 
 
 def row_bytes(tensor: TensorSpec) -> int:

@@ -52,8 +52,8 @@ class Held:
         self.page = page
         self.memory = memory
         self.buffer = buffer
-        self.recut = False
-        """Read with other shards than those it was written with."""
+        self.recut = 0
+        """Bytes of a page as written, when a view cut the shards anew."""
 
     @property
     def is_tile(self) -> bool:
@@ -250,5 +250,5 @@ def view(held: Held, shape: Shape, padded: Shape | None = None) -> Held:
         wider = ShardSpec(spec.grid_yx, (tall, padded[-1]), spec.core_ranges, spec.orientation)
         memory = MemoryConfig(memory.memory_layout, memory.buffer_type, wider)
     found = Held(shape, padded, held.dtype, held.page, memory, held.buffer)
-    found.recut = memory is not held.memory
+    found.recut = held.recut if memory is held.memory else held.page_bytes
     return found

@@ -9,6 +9,7 @@ from optimizer.opmodel.analytical.device_run.padding import pad
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, view
 from optimizer.opmodel.analytical.device_run.shards import tile_aligned
 from optimizer.opmodel.analytical.device_run.tilize import tilize, tilize_with_padding
+from optimizer.opmodel.analytical.device_run.transfer import BAD_ACCESS
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded, untilize, untilize_with_unpadding
 from optimizer.opmodel.analytical.tensors import HEIGHT, ROWS, TILED, spec_problem
 from optimizer.opmodel.base import TensorSpec
@@ -29,6 +30,7 @@ def to_layout(
         need(kept, "dtype cannot be different from tensor dtype when converting to ROW_MAJOR_LAYOUT on device")
         if held.shape == held.padded:
             return untilize(session, held, memory)
+        need(not wanted.is_sharded or wanted.shard_spec is not None, BAD_ACCESS)
         return untilize_with_unpadding(session, held, memory)
     tensor = held
     if len(held.padded) < 2:

@@ -225,12 +225,20 @@ def _reshard_problem(session: Session, held: Held, memory: MemoryConfig) -> str 
     return None
 
 
+def _same_width(held: Held, memory: MemoryConfig) -> bool:
+    return held.memory.memory_layout is HEIGHT and memory.memory_layout is HEIGHT and _direct(held, memory)
+
+
+def _reshard_unit(held: Held) -> int:
+    return held.recut or (held.dtype.tile_bytes if held.is_tile else held.spec.shape[1] * held.dtype.element_bytes)
+
+
 def _reshard_scratch(session: Session, held: Held, memory: MemoryConfig) -> int:
     """Staging of height shards whose rows are not aligned (same-width factory)."""
-    if not (held.memory.memory_layout is HEIGHT and memory.memory_layout is HEIGHT and _direct(held, memory)):
+    if not _same_width(held, memory):
         return 0
     local, remote = (memory, held.memory) if memory.buffer_type is BufferType.L1 else (held.memory, memory)
-    unit = held.dtype.tile_bytes if held.is_tile else held.spec.shape[1] * held.dtype.element_bytes
+    unit = _reshard_unit(held)
     padded = [round_up(unit, alignment(session.device, m)) for m in (local, remote)]
     if padded == [unit, unit]:
         return 0
@@ -240,8 +248,11 @@ def _reshard_scratch(session: Session, held: Held, memory: MemoryConfig) -> int:
 def reshard(session: Session, held: Held, memory: MemoryConfig) -> Held:
     problem = _reshard_problem(session, held, memory)
     need(problem is None, problem or "")
-    broken = held.recut and held.memory.memory_layout is BLOCK and grid_shards(held.spec)[1] > 1
+    broken = held.recut > 0 and held.memory.memory_layout is BLOCK and grid_shards(held.spec)[1] > 1
     need(not broken, "tt-metal ends in a reshard of block shards whose width was changed by a view")
+    if not held.is_tile and _same_width(held, memory):  # entries are counted in bytes of the whole tensor
+        entry = round_up(_reshard_unit(held), session.device.l1_alignment_bytes)
+        need(prod(held.shape) * held.dtype.element_bytes >= entry, "DataflowBufferSpec 'shard' has num_entries = 0")
     out = session.like(held, memory)
     staged = 2 * _reshard_scratch(session, held, memory) if memory.buffer_type is BufferType.L1 else 0
     session.run(dfb=staged)

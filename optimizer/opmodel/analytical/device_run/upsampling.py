@@ -37,6 +37,8 @@ def upsample(session: Session, held: Held, scale: Scale, memory: MemoryConfig | 
     dtype = DType.BF16 if held.dtype is DType.BFP8_B else held.dtype
     out = session.make(shape, dtype, PageLayout.ROW_MAJOR, target)
     if not optimized:
+        same = held.page_bytes == out.page_bytes
+        need(same, f"Input and output page sizes must match, got {held.page_bytes} and {out.page_bytes}")
         session.run(dfb=FLOAT_PAGES * aligned_page(out, session.device))
     elif held.is_sharded:
         _run_shards(session, held, out, int(scale[0]))
