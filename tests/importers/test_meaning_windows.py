@@ -94,6 +94,8 @@ CASES = [
            nearest_mode="floor", label="3d"),
     resize(1, 2, 4, 8, 6, shape=(1, 2, 2, 4, 3), mode="linear", label="3d-linear"),
     resize(9, 5, shape=(7, 4), mode="linear", label="rank-2"),
+    resize(1, 1, 500, 3, shape=(1, 1, 300, 2), mode="linear", label="long-linear"),
+    resize(1, 1, 500, 3, shape=(1, 1, 300, 2), mode="nearest", label="long-nearest"),
     Case("Resize", (X, None, scalar([1, 1, 1.5, 2.5], np.float32)), {"mode": "linear"}, opset=19, label="scales"),
     Case("Resize", (X, None, scalar([1, 1, 0.6, 0.6], np.float32)), {"mode": "nearest"}, opset=19, label="scales-down"),
     Case("Resize", (X, None, scalar([1, 1, 0.6, 0.6], np.float32)), {"mode": "linear"}, opset=13,

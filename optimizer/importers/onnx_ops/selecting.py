@@ -15,7 +15,9 @@ Array = np.ndarray[Any, Any]
 MAX_PARTS = 8
 """Slices that are put together before rows of a table are cheaper."""
 MAX_CONSTANT = 1 << 16
-"""Elements of a constant that an import may invent."""
+"""Elements of a constant that an import may invent where there is another way."""
+MAX_MATRIX = 1 << 18
+"""Elements of an interpolation matrix; there is no other way."""
 
 
 def select(ctx: Lowering, x: str, axis: int, index: Array) -> str:
@@ -76,7 +78,7 @@ def table_rows(ctx: Lowering, ids: str, table: str, index_shape: Shape) -> str:
 
 def along(ctx: Lowering, x: str, axis: int, matrix: Array) -> str:
     """Replace the elements of an axis by linear mixtures of them; `matrix` is [new, old]."""
-    if matrix.size > MAX_CONSTANT:
+    if matrix.size > MAX_MATRIX:
         raise NotMappedError(f"an interpolation matrix of {matrix.shape[0]} x {matrix.shape[1]}")
     weights = ctx.constant(np.ascontiguousarray(matrix.T), ctx.vdtype(x), "weights")
     return mix(ctx, x, axis, weights)

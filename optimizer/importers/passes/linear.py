@@ -8,10 +8,7 @@ from typing import ClassVar
 
 from optimizer.importers.passes.rewriting import drop_dead, emit, finish, fuse, is_static, only_use, produced_by
 from optimizer.ir.graph import Graph, Op
-from optimizer.ir.vocabulary import opdef
-
-FUSABLE = ("relu", "relu6", "gelu", "silu", "sigmoid", "tanh", "hardswish")
-"""Activations without parameters that TTNN's matmul, conv and binary kernels apply in place."""
+from optimizer.ir.vocabulary import FUSED_ACTIVATIONS, opdef
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ class Linear:
 class FuseActivation:
     """conv, matmul, linear or binary op followed by an activation that only it feeds."""
 
-    activations: tuple[str, ...] = FUSABLE
+    activations: tuple[str, ...] = FUSED_ACTIVATIONS
     name: ClassVar[str] = "fused-activation"
 
     def apply(self, graph: Graph) -> int:
@@ -99,9 +96,11 @@ class FuseActivation:
             return 0
         row = opdef(source.op)
         activation = op.op.removeprefix("ttnn.")
-        if row.activation and not source.attrs.get("activation"):
+        if activation not in row.activations:
+            return 0
+        if "activation" in row.attrs and not source.attrs.get("activation"):
             attrs = {**source.attrs, "activation": activation}
-        elif "activations" in row.attrs and not source.attrs.get("activations") and source.op != "ttnn.pow":
+        elif "activations" in row.attrs and not source.attrs.get("activations"):
             attrs = {**source.attrs, "activations": (activation,)}
         else:
             return 0
