@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 from optimizer.device import DeviceSpec
 from optimizer.errors import OptionError, TimeLimitError, UnsupportedOpError, VerificationError
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.legal_op_configs import LegalConfigs, LegalOpConfigAnalysis
+from optimizer.layouts.legal_op_configs import LegalConfigs, LegalOpConfigAnalysis, may_free_operand
 from optimizer.layouts.legal_op_layouts import LegalOpLayoutAnalysis
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
 from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, PageLayout
 from optimizer.layouts.overrides import Overrides, parse_overrides
 from optimizer.layouts.page_layouts import AssignPageLayouts, RowMajorTest
 from optimizer.layouts.scalar_dtypes import ScalarDataTypeAnalysis, apply_dtype_overrides
+from optimizer.layouts.weight_dtypes import apply_block_weights
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
@@ -98,6 +99,8 @@ def import_model(source: Path | bytes, options: Options, name: str | None = None
 
     activations = options.activations_dtype
     weights = options.weights_dtype or activations
+    if weights is not None and DType(weights).is_block_float:  # `apply_block_weights` chooses which ones
+        weights = None if activations is None else DType.BF16.value
     return load(
         source,
         input_shapes=options.input_shapes,
@@ -159,6 +162,7 @@ def prepare(
             graph, options.override_output_layout, options.override_conv2d_config, options.insert_memreconfig
         )
         graph = apply_dtype_overrides(graph, overrides)
+        conv_weights = apply_block_weights(graph, _block_dtype(options))
         pages = AssignPageLayouts(runs_row_major=_row_major_test(opmodel, options)).apply(graph)
         if options.math_fidelity is not None:
             set_math_fidelity(graph, options.math_fidelity)
@@ -168,7 +172,7 @@ def prepare(
     pricer = OpPricer(graph, pages, opmodel, limit_bytes)
     pools = LegalTensorLayoutAnalysis(opmodel.device)
     with stages.run("legal-configs"), opmodel.stage("legal-configs"):
-        legal = legal_configs(graph, pages, pools, pricer, options, overrides)
+        legal = legal_configs(graph, pages, pools, pricer, options, overrides, conv_weights)
     return PolicyInput(
         graph, legal, pools, pricer, options, dtypes, overrides.memreconfigs, stages.say, stages.time_is_up
     )
@@ -215,6 +219,12 @@ def _row_major_test(opmodel: CachedOpModel, options: Options) -> RowMajorTest | 
     return runs_row_major if options.row_major_enabled else None
 
 
+def _block_dtype(options: Options) -> DType | None:
+    """The block-float type that matmul and conv weights shall have, if any."""
+    wanted = options.weights_dtype or options.activations_dtype
+    return DType(wanted) if wanted is not None and DType(wanted).is_block_float else None
+
+
 def set_math_fidelity(graph: Graph, math_fidelity: str) -> None:
     """Give every op that has a math fidelity (matmuls and convs) the user's."""
     for op in graph.run_ops():
@@ -229,15 +239,16 @@ def legal_configs(
     pricer: OpPricer,
     options: Options,
     overrides: Overrides,
+    conv_weights: Mapping[str, str],
 ) -> Mapping[str, LegalConfigs]:
     """LegalOpLayoutAnalysis and LegalOpConfigAnalysis for every op of a run."""
     layouts = LegalOpLayoutAnalysis(options.max_legal_layouts, sharding=options.optimization_level == 2)
-    configs = LegalOpConfigAnalysis(options.optimization_level > 0, overrides.conv2d_configs)
+    configs = LegalOpConfigAnalysis(options.optimization_level > 0, overrides.conv2d_configs, conv_weights)
     result: dict[str, LegalConfigs] = {}
     shared: dict[Hashable, LegalConfigs] = {}
     for op in graph.run_ops():
         free = op.id not in overrides.output_layouts and op.id not in overrides.conv2d_configs
-        key = _legal_key(graph, pricer, op) if free else op.id
+        key = (_legal_key(graph, pricer, op), conv_weights.get(op.id)) if free else op.id
         if key not in shared:
             legal = layouts.apply(graph, op, pages, pools, overrides.output_layouts.get(op.id))
             shared[key] = configs.apply(graph, op, legal, pricer)
@@ -248,9 +259,7 @@ def legal_configs(
 def _legal_key(graph: Graph, pricer: OpPricer, op: Op) -> Hashable:
     """Equal for ops with equal legal configs; a conv also asks whether its input may be freed."""
     results = tuple((graph.value(v).shape, graph.value(v).dtype) for v in op.outputs)
-    source = graph.value(op.inputs[0]) if op.inputs else None
-    reusable = source is not None and (graph.use_count(source.id) > 1 or source.kind is ValueKind.INPUT)
-    return (pricer.signature(op), results, reusable)
+    return (pricer.signature(op), results, bool(op.inputs) and may_free_operand(graph, op))
 
 
 def checked(result: OptimizedGraph, opmodel: CachedOpModel) -> VerifyReport:

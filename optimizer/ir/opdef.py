@@ -94,8 +94,8 @@ class OpDef:
     """Whether the result may be sharded in L1, so that the op can be a link of an L1 chain."""
     view: ViewRule | None = None
     """When the result shares the operand's buffer (only asked for tiled, interleaved operands)."""
-    activation: bool = False
-    """Whether an activation can be fused (attribute `activation`)."""
+    activations: tuple[str, ...] = ()
+    """Activations that the op applies to its result in place (attribute `activation` or `activations`)."""
     opaque: bool = False
 
     def operand_page(self, index: int) -> Page:

@@ -48,6 +48,12 @@ BINARY = (
 
 REDUCTIONS = ("sum", "mean", "max", "min", "prod", "std", "var")
 
+MATMUL_ACTIVATIONS = ("relu", "relu6", "gelu", "silu", "sigmoid", "tanh")
+FUSED_ACTIVATIONS = (*MATMUL_ACTIVATIONS, "hardswish")
+"""Activations that conv and binary kernels apply in place; matmuls refuse hardswish (tt-metal 0.81, mock device)."""
+_FUSES_NOTHING = ("pow", "atan2", "fmod", "prelu")
+"""Binary ops whose TTNN calls take no `activations`; the bitwise ones work on integers only."""
+
 _SHARDS = {"shardable": True, "sharded_operands": (0,)}
 
 
@@ -63,7 +69,8 @@ def _eltwise_rows() -> None:
         _row(name, CostClass.ELTWISE, rule.same, attrs=attrs, **_SHARDS)
     for name in BINARY:
         attrs = {"scalar": None, "activations": ()}
-        fields: dict[str, Any] = {"min_inputs": 1, "max_inputs": 2, "attrs": attrs}
+        fuses = () if name in _FUSES_NOTHING or "bitwise" in name or "shift" in name else FUSED_ACTIVATIONS
+        fields: dict[str, Any] = {"min_inputs": 1, "max_inputs": 2, "attrs": attrs, "activations": fuses}
         _row(name, CostClass.ELTWISE, rule.eltwise, shardable=True, sharded_operands=(0, 1), **fields)
     where = {"x": None, "y": None}
     _row(
@@ -100,7 +107,7 @@ def _matmul_and_conv_rows() -> None:
         min_inputs=2,
         max_inputs=2,
         attrs=transposes,
-        activation=True,
+        activations=MATMUL_ACTIVATIONS,
         **_SHARDS,
     )
     _row(
@@ -110,7 +117,7 @@ def _matmul_and_conv_rows() -> None:
         min_inputs=2,
         max_inputs=3,
         attrs=transposes,
-        activation=True,
+        activations=MATMUL_ACTIVATIONS,
         **_SHARDS,
     )
     window = {
@@ -132,7 +139,7 @@ def _matmul_and_conv_rows() -> None:
         min_inputs=2,
         max_inputs=3,
         attrs=conv,
-        activation=True,
+        activations=FUSED_ACTIVATIONS,
         operand_pages=pages,
         **_SHARDS,
     )
@@ -142,7 +149,7 @@ def _matmul_and_conv_rows() -> None:
         rule.conv_transpose2d,
         min_inputs=2,
         max_inputs=3,
-        activation=True,
+        activations=FUSED_ACTIVATIONS,
         attrs={**conv, "output_padding": (0, 0)},
         operand_pages=pages,
         **_SHARDS,

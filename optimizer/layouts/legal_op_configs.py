@@ -15,6 +15,7 @@ from typing import Any
 from optimizer.errors import OptionError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.acceptance import OpAcceptance
 from optimizer.layouts.matmul_configs import largest_divisor, matmul_program_configs
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, TensorLayout, TensorMemoryLayout
@@ -64,6 +65,8 @@ class LegalOpConfigAnalysis:
     """False leaves every config to TTNN (optimization level 0)."""
     conv2d_overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Op id -> Conv2dConfig fields fixed by the user."""
+    conv_weights: Mapping[str, str] = field(default_factory=dict)
+    """Conv op id -> element type that its weights are prepared into."""
 
     def apply(self, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance) -> LegalConfigs:
         """Candidates of one op from its legal layouts (sharded ones most cores first)."""
@@ -95,17 +98,27 @@ class LegalOpConfigAnalysis:
         self, graph: Graph, op: Op, shard_layout: TensorMemoryLayout | None, act_block_h: int, slice_: str
     ) -> Conv2dConfig:
         """A conv config with the user's fixed fields on top."""
-        source = graph.value(op.inputs[0])
-        reusable = graph.use_count(source.id) > 1 or source.kind is ValueKind.INPUT
         config = Conv2dConfig(
-            weights_dtype=_weights_dtype(graph, op),
+            weights_dtype=self.conv_weights.get(op.id) or graph.value(op.inputs[1]).dtype.value,
             activation=op.attrs.get("activation") or None,  # type: ignore[arg-type]
-            deallocate_activation=not reusable and slice_ == "l1",
+            deallocate_activation=slice_ == "l1" and may_free_operand(graph, op),
             act_block_h_override=act_block_h,
             shard_layout=None if shard_layout is None else shard_layout.value,
             slice=slice_,
         )
         return replace(config, **self.conv2d_overrides.get(op.id, {}))
+
+
+def may_free_operand(graph: Graph, op: Op) -> bool:
+    """Whether nobody but this op needs operand 0: no other reader, not the caller, nor of what it is a view of."""
+    value_id = op.inputs[0]
+    while True:
+        if graph.use_count(value_id) > 1 or graph.value(value_id).kind is not ValueKind.ACTIVATION:
+            return False
+        producer = graph.producer(value_id)
+        if producer is None or opdef(producer.op).view is None:
+            return True
+        value_id = producer.inputs[0]
 
 
 Expansion = Callable[[LegalOpConfigAnalysis, Graph, Op, tuple[TensorLayout, ...], OpAcceptance], Iterator[OpCandidate]]
@@ -190,10 +203,6 @@ def _norm(
                     layout.memory,
                 )
         yield OpCandidate(layout, None, layout.memory)
-
-
-def _weights_dtype(graph: Graph, op: Op) -> str:
-    return graph.value(op.inputs[1]).dtype.value
 
 
 _EXPANSIONS: dict[str, Expansion] = {
