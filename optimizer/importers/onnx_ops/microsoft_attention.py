@@ -109,8 +109,7 @@ def group_query_attention(ctx: Lowering) -> list[str | None]:
     if list(ctx.node.outputs)[1:] and ctx.out_shape(1)[2] != past + new:
         raise NotMappedError(f"a cache of {past} that becomes {ctx.out_shape(1)[2]} with {new} new keys")
     if ctx.attr("do_rotary", 0):
-        places = np.arange(past, past + new)
-        tables = [table_of(ctx, ctx.slice(ctx.x(i), 0, past, past + len(places)), None, new) for i in (7, 8)]
+        tables = [table_of(ctx, ctx.slice(ctx.x(i), 0, past, past + new), None, new) for i in (7, 8)]
         q, k = (rotate(ctx, t, tables, bool(ctx.attr("rotary_interleaved", 0))) for t in (q, k))
     if past:
         k, v = extended(ctx, ctx.x(3), k), extended(ctx, ctx.x(4), v)
