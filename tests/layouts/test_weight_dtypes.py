@@ -65,7 +65,7 @@ def test_stated_block_weights_of_a_conv_lie_on_the_host_in_a_plain_type() -> Non
             in_channels=32,
             out_channels=32,
             kernel_size=(1, 1),
-        )  # fmt: skip
+        )
     )
     assert dict(apply_block_weights(graph, None)) == {"conv": "bfp8_b"}
     assert graph.value("k").dtype is DType.BF16
