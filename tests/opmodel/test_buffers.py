@@ -121,3 +121,23 @@ def test_blocks_taller_than_the_result_are_for_width_splits(
     inputs = (layouts.tensor((1, 1, 128, 64)), layouts.tensor((1, 1, 64, 128)))
     answer = analytical.constraints(OpQuery("ttnn.matmul", inputs, config=config))
     assert answer.valid is accepted, answer.error
+
+
+def test_shards_of_a_vector_are_rows(analytical: OpModel, layouts) -> None:
+    x = layouts.tensor((32,), layouts.height(1, 32, 32))  # fine for tiles
+    assert analytical.constraints(_asked("relu", (x,))).valid
+    assert "1D tensor" in str(analytical.constraints(_asked("untilize", (x,))).error)
+
+
+def test_unpadded_shards_are_not_derived(analytical: OpModel, layouts) -> None:
+    x = layouts.tensor((1, 1, 250, 64), layouts.height(8, 32, 64))
+    asked = MemoryConfig(x.layout.memory.memory_layout, x.layout.memory.buffer_type)
+    answer = analytical.constraints(_asked("to_layout", (x,), (("layout", RM.value),), output=asked))
+    assert "bad optional access" in str(answer.error)
+
+
+@pytest.mark.parametrize(("rows", "accepted"), [(7, False), (8, True)])
+def test_a_reshard_needs_an_aligned_row_of_bytes(analytical: OpModel, layouts, rows: int, accepted: bool) -> None:
+    shards = layouts.height(1, rows, 1)
+    answer = analytical.constraints(_asked("reshard", (layouts.tensor((rows, 1), shards, page=RM),), output=shards))
+    assert answer.valid is accepted, answer.error

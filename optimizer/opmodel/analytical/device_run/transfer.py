@@ -250,9 +250,10 @@ def reshard(session: Session, held: Held, memory: MemoryConfig) -> Held:
     need(problem is None, problem or "")
     broken = held.recut > 0 and held.memory.memory_layout is BLOCK and grid_shards(held.spec)[1] > 1
     need(not broken, "tt-metal ends in a reshard of block shards whose width was changed by a view")
-    if not held.is_tile and _same_width(held, memory):  # entries are counted in bytes of the whole tensor
+    if not held.is_tile and not held.recut and _same_width(held, memory):  # entries are counted in bytes of the whole tensor
         entry = round_up(_reshard_unit(held), session.device.l1_alignment_bytes)
-        need(prod(held.shape) * held.dtype.element_bytes >= entry, "DataflowBufferSpec 'shard' has num_entries = 0")
+        elements = prod(held.shape[:-1]) * round_up(held.shape[-1], held.spec.shape[1])
+        need(elements * held.dtype.element_bytes >= entry, "DataflowBufferSpec 'shard' has num_entries = 0")
     out = session.like(held, memory)
     staged = 2 * _reshard_scratch(session, held, memory) if memory.buffer_type is BufferType.L1 else 0
     session.run(dfb=staged)
