@@ -12,24 +12,26 @@ from math import prod
 
 from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import CoreRange, MemoryConfig, PageLayout, ShardSpec, TensorLayout
+from optimizer.layouts.memory_config import BufferType, CoreRange, MemoryConfig, PageLayout, ShardSpec, TensorLayout
 from optimizer.layouts.tiling import padded_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
-from optimizer.opmodel.analytical.tensors import BLOCK, WIDTH, l1_bytes, spec_problem
+from optimizer.opmodel.analytical.tensors import BLOCK, WIDTH, dram_bank_bytes, l1_bytes, spec_problem
 from optimizer.opmodel.base import Rejection, TensorSpec
 
 Shape = tuple[int, ...]
 
 
 class Buffer:
-    """Bytes on every core. Freed when the last tensor over it is gone, as tt-metal's shared pointers do.
+    """Bytes on every core, or on every DRAM bank when without an address.
+
+    Freed when the last tensor over it is gone, as tt-metal's shared pointers do.
 
     Lifetimes decide what coexists in L1, so `device_run` code drops names where the C++ original does.
     """
 
     __slots__ = ("address", "session", "size")
 
-    def __init__(self, session: Session, size: int, address: int) -> None:
+    def __init__(self, session: Session, size: int, address: int | None) -> None:
         self.session = session
         self.size = size
         self.address = address
@@ -44,7 +46,7 @@ class Held:
     __slots__ = ("buffer", "dtype", "memory", "padded", "page", "recut", "shape")
 
     def __init__(
-        self, shape: Shape, padded: Shape, dtype: DType, page: PageLayout, memory: MemoryConfig, buffer: Buffer | None
+        self, shape: Shape, padded: Shape, dtype: DType, page: PageLayout, memory: MemoryConfig, buffer: Buffer
     ) -> None:
         self.shape = shape
         self.padded = padded
@@ -65,7 +67,7 @@ class Held:
 
     @property
     def is_l1(self) -> bool:
-        return self.memory.buffer_type.value == "l1"
+        return self.memory.buffer_type is BufferType.L1
 
     @property
     def spec(self) -> ShardSpec:
@@ -108,6 +110,8 @@ class Session:
         self._blocks: list[tuple[int, int]] = []
         """(low, high) of what is allocated, highest first; addresses count from where circular buffers start."""
         self.tensors = 0
+        self.in_dram = 0
+        """Bytes of the tensors in DRAM, per bank."""
         self.program = 0
         self.peak_tensors = 0
         self.peak_total = 0
@@ -134,7 +138,8 @@ class Session:
         problem = spec_problem(tensor, self.device)
         if problem is not None:
             refuse(problem)
-        buffer = self._allocate(l1_bytes(tensor, self.device)) if memory.buffer_type.value == "l1" else None
+        in_l1 = memory.buffer_type is BufferType.L1
+        buffer = self._allocate(l1_bytes(tensor, self.device)) if in_l1 else self._allocate_dram(tensor)
         return Held(shape, padded, dtype, page, memory, buffer)
 
     def like(self, held: Held, memory: MemoryConfig, dtype: DType | None = None) -> Held:
@@ -158,7 +163,19 @@ class Session:
         self.peak_total = max(self.peak_total, self.tensors + self.program)
         return Buffer(self, size, top - taken)
 
+    def _allocate_dram(self, tensor: TensorSpec) -> Buffer:
+        """Counted only: fragments of DRAM are not followed."""
+        size, most = dram_bank_bytes(tensor, self.device), self.device.dram_bank_bytes
+        if self.in_dram + size > most:
+            text = f"Out of Memory: Not enough space to allocate {size} B DRAM buffer per bank of {most} B"
+            refuse(text, Rejection.OOM_DRAM)
+        self.in_dram += size
+        return Buffer(self, size, None)
+
     def free(self, buffer: Buffer) -> None:
+        if buffer.address is None:
+            self.in_dram -= buffer.size
+            return
         self._blocks = [b for b in self._blocks if b[0] != buffer.address]
         self.tensors -= buffer.size
 

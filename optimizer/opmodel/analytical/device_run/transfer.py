@@ -250,7 +250,7 @@ def reshard(session: Session, held: Held, memory: MemoryConfig) -> Held:
     need(problem is None, problem or "")
     broken = held.recut > 0 and held.memory.memory_layout is BLOCK and grid_shards(held.spec)[1] > 1
     need(not broken, "tt-metal ends in a reshard of block shards whose width was changed by a view")
-    if not held.is_tile and not held.recut and _same_width(held, memory):  # entries are counted in bytes of the whole tensor
+    if not held.is_tile and not held.recut and _same_width(held, memory):  # entries: bytes of it all
         entry = round_up(_reshard_unit(held), session.device.l1_alignment_bytes)
         elements = prod(held.shape[:-1]) * round_up(held.shape[-1], held.spec.shape[1])
         need(elements * held.dtype.element_bytes >= entry, "DataflowBufferSpec 'shard' has num_entries = 0")
