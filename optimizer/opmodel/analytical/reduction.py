@@ -1,6 +1,7 @@
 """Reductions over one or several dims.
 
-The last two dims are reduced in place of the tiles; leading dims by transposing, which only works interleaved.
+The last two dims are reduced by programs of their own, leading dims after a transpose, one after the other; sums of
+bf16 and bfp8_b reduce leading dims without moving them. Source: tt-metal `reduction/generic/generic_reductions.cpp`.
 """
 
 from __future__ import annotations
@@ -8,104 +9,135 @@ from __future__ import annotations
 from math import prod
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import MemoryConfig, ShardSpec, TensorLayout
-from optimizer.layouts.tiling import TILE, padded_shape, physical_shape
+from optimizer.layouts.memory_config import MemoryConfig
+from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.derive import fitted_memory, fitted_spec, whole_grid_spec
-from optimizer.opmodel.analytical.generic import result_shapes
-from optimizer.opmodel.analytical.tensors import HEIGHT, L1_MEMORY, TILED, WIDTH, tiles
-from optimizer.opmodel.base import TensorSpec
+from optimizer.opmodel.analytical.device_run.elementwise import fill_padding
+from optimizer.opmodel.analytical.device_run.reducing import fast_reduce, four_dims, reduce_four, welford
+from optimizer.opmodel.analytical.device_run.reshaping import reshape
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, view
+from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
+from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
+from optimizer.opmodel.analytical.device_run.transposing import permute, transpose
+
+FAST_DTYPES = (DType.BF16, DType.BFP8_B)
 
 
 def reduce(case: Case) -> Usage:
     x = case.x
-    shape = result_shapes(case)[0]
-    _check_fill(x)
-    leading = _reduces_leading(case)
-    memory = _memory(case, shape)
-    if leading:
-        need(not memory.is_sharded, "reducing a leading dim: the result must be interleaved")
-    out = case.result(shape, case.dtype(), memory, x.layout.page_layout)
-    rows, _ = tiles(x.shape)
-    tile = x.dtype.tile_bytes
-    cb = 10 * tile + (4096 if x.dtype is DType.F32 else 2048)
-    return Usage((out,), cb=cb, l1=case.l1(out) + _temporary(case, out, leading), cores=_cores(case, rows))
-
-
-def _cores(case: Case, rows: int) -> int:
-    return max(1, min(rows, case.device.num_cores))
-
-
-def _temporary(case: Case, out: TensorSpec, leading: bool) -> int:
-    """L1 bytes of what lies between the steps: a permuted copy, or the first of two reductions."""
-    x = case.x
-    if not (x.layout.is_l1 or out.layout.is_l1):
-        return 0
-    interleaved = TensorLayout(x.layout.page_layout, L1_MEMORY)
-    dims = case.attrs.get("dim")
-    if leading:
-        rank = len(x.shape)
-        axis = next((int(d) % rank for d in (dims if isinstance(dims, tuple) else (dims or 0,))), 0)
-        swapped = list(x.shape)
-        swapped[axis], swapped[-2] = swapped[-2], swapped[axis]
-        return case.l1(TensorSpec(tuple(swapped), x.dtype, interleaved))
-    if dims is None or (isinstance(dims, tuple) and len(dims) > 1):
-        return case.l1(TensorSpec((*x.shape[:-1], 1), x.dtype, interleaved))
-    return 0
-
-
-def _reduces_leading(case: Case) -> bool:
-    rank = len(case.x.shape)
-    dims = case.attrs.get("dim")
-    shape = case.x.shape
-    if dims is None:
-        return rank > 2 and any(s > 1 for s in shape[:-2])
-    listed = dims if isinstance(dims, tuple) else (dims,)
-    summed = case.query.op == "ttnn.sum"  # of a size-1 dim it is the operand itself
-    return any(int(d) % rank < rank - 2 and not (summed and shape[int(d) % rank] == 1) for d in listed)
-
-
-def _memory(case: Case, shape: tuple[int, ...]) -> MemoryConfig:
-    asked = case.output
-    derivable = asked is None or not asked.is_sharded or asked.shard_spec is not None or case.x.layout.is_sharded
-    need(derivable, "sharded memory layout requires either nd_shard_spec or shard_spec")
-    memory = _produced(case, shape)
-    spec = memory.shard_spec
-    need(
-        asked is not None or spec is None or case.attrs.get("dim") is not None, "reducing all of shards: name a result"
+    dims = _dims(case, len(x.shape))
+    session = Session(case)
+    held = session.inputs[0]
+    memory = case.output or held.memory
+    op = case.query.op.removeprefix("ttnn.")
+    keep = bool(case.attrs.get("keepdim"))
+    out = (
+        _spread(session, held, op, dims, memory) if op in ("std", "var") else _reduced(session, held, op, dims, memory)
     )
-    whole = padded_shape(shape, TILED)
-    if spec is not None and memory.memory_layout is HEIGHT and prod(whole[:-1]) == TILE:
-        return MemoryConfig(WIDTH, memory.buffer_type, spec)  # one row of tiles counts as width shards
-    if spec is None or case.output is None:
-        return memory
-    if memory.memory_layout is HEIGHT and spec.shape[1] != whole[-1]:
-        held = padded_shape(case.x.shape, TILED)
-        if spec.shape[1] == held[-1]:  # asked for with the operand's shard: cut to the result
-            spec = ShardSpec(spec.grid_yx, (spec.shape[0], whole[-1]), spec.core_ranges, spec.orientation)
-            return MemoryConfig(memory.memory_layout, memory.buffer_type, spec)
-    return memory
+    shape = tuple(1 if d in dims else n for d, n in enumerate(x.shape) if keep or d not in dims)
+    result = reshape(session, out, shape) if shape else _scalar(out)
+    return session.usage(result, view=not session.ran)
 
 
-def _produced(case: Case, shape: tuple[int, ...]) -> MemoryConfig:
-    """Memory config of a result: as requested (shards derived when not given), else operand 0's fitted to it."""
-    x, memory = case.x, case.output
-    if memory is None:
-        return fitted_memory(x, shape)
-    if not memory.is_sharded or memory.shard_spec is not None:
-        return memory
-    held = x.layout.shard_spec
-    if held is not None:
-        spec = fitted_spec(memory.memory_layout, held, x.shape, shape, x.layout.is_tile)
-        return MemoryConfig(memory.memory_layout, memory.buffer_type, spec)
-    rows, columns = physical_shape(shape, x.layout.page_layout)
-    spec = whole_grid_spec(memory.memory_layout, rows, columns, x.layout.is_tile, case.device)
-    return MemoryConfig(memory.memory_layout, memory.buffer_type, spec)
+def _scalar(held: Held) -> Held:
+    """The tensor read as one without dims; its shards stay as they are."""
+    if held.is_sharded:
+        same = held.spec.shape[1] == held.padded[-1]
+        need(same, "Changing the last dimension of a sharded tensor is not supported unless the shard width matches it")
+    return Held((), (), held.dtype, held.page, held.memory, held.buffer)
 
 
-def _check_fill(x: TensorSpec) -> None:
-    """Tile padding of shards is filled in place, one slice at a time."""
-    if not x.layout.is_sharded or not x.layout.is_tile:
-        return
-    partial = x.shape[-1] % TILE or (x.shape[-2] if len(x.shape) > 1 else 1) % TILE
-    need(not partial or prod(x.shape[:-2]) <= 1, "FillPadL1ShardedProgramFactory: N_slices > 1 not yet supported")
+def _dims(case: Case, rank: int) -> Shape:
+    given = case.attrs.get("dim")
+    if given is None:
+        return tuple(range(rank))
+    listed = given if isinstance(given, tuple) else (given,)
+    need(all(-rank <= int(d) < rank for d in listed), f"Unsupported dim {given} for rank {rank}")
+    return tuple(sorted(int(d) % rank for d in listed))
+
+
+def _reduced(session: Session, held: Held, op: str, dims: Shape, memory: MemoryConfig) -> Held:
+    """Sum, mean, max or min; padding is filled with what changes nothing."""
+    rank = len(held.shape)
+    source = _filled(session, held) if held.is_tile else held
+    chained = op == "sum" and 1 < len(dims) < rank and source.dtype is DType.BF16
+    lead = tuple(d for d in dims if d < rank - 2)
+    if op == "sum" and lead and source.dtype in FAST_DTYPES:
+        dims = dims[len(lead) :]
+        source = _fast_sum(session, source, lead, memory, chained, last=not dims)
+        if not dims:
+            return source
+    return _one_by_one(session, source, op, dims, memory, chained, last=chained)
+
+
+def _filled(session: Session, held: Held) -> Held:
+    if len(held.shape) > 1:
+        return fill_padding(session, held)
+    filled = fill_padding(session, view(held, (1, *held.shape), (TILE, held.padded[-1])))
+    return view(filled, held.shape, held.padded)
+
+
+def _fast_sum(session: Session, held: Held, lead: Shape, memory: MemoryConfig, chained: bool, last: bool) -> Held:
+    """Leading dims from the last to the first, then what is padding is cut off."""
+    shape = held.shape
+    held = tilize_with_padding(session, held, memory)
+    for dim in lead[:0:-1]:
+        held = fast_reduce(session, held, dim, memory, DType.F32 if chained else held.dtype)
+    dtype = (DType.BF16 if last else DType.F32) if chained else held.dtype
+    held = fast_reduce(session, held, lead[0], memory, dtype)
+    ends = tuple(min(a, b) for a, b in zip(shape, held.shape, strict=True))
+    return slice_tensor(session, held, Range((0,) * len(ends), ends, (1,) * len(ends)))
+
+
+def _one_by_one(
+    session: Session, held: Held, op: str, dims: Shape, memory: MemoryConfig, chained: bool, last: bool
+) -> Held:
+    """`reduce_impl`: at once over the last dims, otherwise one dim after the other, leading ones as rows."""
+    rank = len(held.shape)
+    if dims in ((rank - 1,), (rank - 2,), (rank - 2, rank - 1)):
+        return _at_once(session, held, op, dims, memory, chained, last)
+    step = "sum" if op == "mean" and len(dims) > 1 else op
+    for dim in reversed(dims):
+        moved = dim < rank - 2
+        if moved:
+            held = transpose(session, held, dim, rank - 2, memory)
+        ends = chained and last and dim == dims[0]
+        held = _at_once(session, held, step, (rank - 2 if moved else dim,), memory, chained, ends)
+        if moved:
+            held = transpose(session, held, dim, rank - 2, memory)
+    return held
+
+
+def _at_once(
+    session: Session, held: Held, op: str, dims: Shape, memory: MemoryConfig, chained: bool, last: bool
+) -> Held:
+    rank = len(held.shape)
+    axes = "hw" if len(dims) == 2 else "w" if dims[0] == rank - 1 else "h"
+    dtype = (DType.BF16 if last else DType.F32) if chained and op == "sum" else None
+    out = reduce_four(session, four_dims(held), op, axes, memory, dtype)
+    return reshape(session, out, tuple(1 if d in dims else n for d, n in enumerate(held.shape)))
+
+
+def _spread(session: Session, held: Held, op: str, dims: Shape, memory: MemoryConfig) -> Held:
+    """`std_var_impl`: one leading dim goes where the rows are, several dims go last."""
+    rank, sizes = len(held.shape), held.shape
+    need(prod(sizes[d] for d in dims) > 1, f"{op}: reduction is performed on too few elements")
+    order: Shape = tuple(range(rank))
+    axes = "w" if dims == (rank - 1,) else "h"
+    if len(dims) == 1 and dims[0] < rank - 2:
+        order = tuple(rank - 2 if d == dims[0] else dims[0] if d == rank - 2 else d for d in order)
+    elif len(dims) > 1:
+        axes, order = "hw", (*(d for d in order if d not in dims), *dims)
+    moved = permute(session, held, order, memory) if order != tuple(range(rank)) else held
+    moved = tilize_with_padding(session, moved, memory)
+    shape = tuple(1 if d in dims else sizes[d] for d in order)
+    flat = four_dims(moved)
+    out = welford(session, flat, axes, _in_four(shape), memory)
+    if axes == "h" and order != tuple(range(rank)):
+        return permute(session, reshape(session, out, shape), order, memory)
+    return out
+
+
+def _in_four(shape: Shape) -> Shape:
+    rank = len(shape)
+    return (1,) * (4 - rank) + shape if rank < 4 else (prod(shape[: rank - 3]), *shape[-3:])

@@ -16,7 +16,7 @@ from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, view
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded
-from optimizer.opmodel.analytical.tensors import HEIGHT, WIDTH
+from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH
 
 BATCH = 4
 """Tiles the readers fetch before one barrier (`kReduceReaderTilesPerBatch`); the buffer holds two batches."""
@@ -49,11 +49,15 @@ def _scaler(held: Held) -> int:
 
 def result_memory(held: Held, shape: Shape, memory: MemoryConfig) -> MemoryConfig:
     """`build_reduce_output_tensor_spec`: shards as the result and the cores demand, the operand's cores if need be."""
+    whole = all(m.memory_layout is not BLOCK or m.buffer_type is BufferType.L1 for m in (held.memory, memory))
+    need(whole, "reduce: DRAM block sharding is not supported")
     if not memory.is_sharded:
         return MemoryConfig(memory.memory_layout, memory.buffer_type)
-    spec = memory.shard_spec or held.memory.shard_spec
-    need(spec is not None, "Sharded memory layout requires either nd_shard_spec or shard_spec to be set")
-    assert spec is not None
+    spec = memory.shard_spec
+    if spec is None:
+        alike = held.memory.buffer_type is memory.buffer_type or not held.is_sharded
+        need(alike, "Sharded memory layout requires an explicit shard_spec (cannot fall back to another buffer type's)")
+        spec = held.spec
     padded = tile_padded(shape)
     size = _shard_size(spec, memory, (prod(padded[:-1]), padded[-1]))
     kind = memory.memory_layout
@@ -88,13 +92,17 @@ def _least(units: int, session: Session) -> int:
     return units // min(units, session.device.num_cores)
 
 
-def _borrows(held: Held, memory: MemoryConfig, kind: object) -> bool:
+def _borrows(held: Held, target: MemoryConfig, kind: object) -> bool:
     """Operand and result are shards of that kind in L1 and are reduced where they are."""
-    return held.memory.memory_layout is kind and held.is_l1 and memory.memory_layout is kind and _in_l1(memory)
+    alike = held.memory.memory_layout is kind and target.memory_layout is kind
+    return alike and held.is_l1 and target.buffer_type is BufferType.L1
 
 
-def _in_l1(memory: MemoryConfig) -> bool:
-    return memory.buffer_type is BufferType.L1
+def _same_rows(held: Held, target: MemoryConfig) -> bool:
+    """Full shards of the same rows on the same cores."""
+    spec, other = held.spec, target.shard_spec
+    full = held.rows == spec.shape[0] * spec.num_cores
+    return full and other is not None and other.core_ranges == spec.core_ranges and other.shape[0] == spec.shape[0]
 
 
 def reduce_rows(session: Session, held: Held, kind: Kind, memory: MemoryConfig, dtype: DType) -> Held:
@@ -104,7 +112,7 @@ def reduce_rows(session: Session, held: Held, kind: Kind, memory: MemoryConfig, 
     width = held.padded[-1] // TILE
     least = _least(held.rows // TILE, session)
     negated = 2 * dtype.tile_bytes if kind.negate else 0
-    if _borrows(held, memory, HEIGHT):
+    if _borrows(held, target, HEIGHT) and _same_rows(held, target):
         session.run(dfb=2 * held.dtype.tile_bytes + _scaler(held) + negated, ranges=held.spec.core_ranges)
         return out
     batched = least * width >= BATCH and (not kind.negate or least > 1)
@@ -114,14 +122,11 @@ def reduce_rows(session: Session, held: Held, kind: Kind, memory: MemoryConfig, 
 
 
 def reduce_columns(session: Session, held: Held, kind: Kind, memory: MemoryConfig, dtype: DType) -> Held:
-    """`ReduceMultiCoreHProgramFactory`: the second last dim of tiles, tall ones in two steps."""
-    slices = _slices(session, held, kind, memory, LEAST_SPLIT_TILES)
-    if slices > 1:
-        return _reduce_slices(session, held, kind, memory, dtype, slices)
+    """`ReduceMultiCoreHProgramFactory`: the second last dim of tiles."""
     target = result_memory(held, _reduced(held, -2), memory)
     out = session.make(_reduced(held, -2), dtype, held.page, target)
     tile = held.dtype.tile_bytes
-    if _borrows(held, memory, WIDTH):
+    if _borrows(held, target, WIDTH):
         negated = 2 * _negated_tiles(session, held) * dtype.tile_bytes if kind.negate else 0
         session.run(dfb=2 * tile + _scaler(held) + negated, ranges=held.spec.core_ranges)
         return out
@@ -163,9 +168,7 @@ def _slices(session: Session, held: Held, kind: Kind, memory: MemoryConfig, leas
     return min(session.device.num_cores // columns, tall) if tall >= least else 1
 
 
-def _reduce_slices(
-    session: Session, held: Held, kind: Kind, memory: MemoryConfig, dtype: DType, slices: int
-) -> Held:
+def _reduce_slices(session: Session, held: Held, kind: Kind, memory: MemoryConfig, dtype: DType, slices: int) -> Held:
     """Row-major partial results of the slices, then those reduced."""
     shape = (*held.shape[:-2], slices, held.shape[-1])
     partial = DType.F32 if kind.adds else held.dtype
@@ -212,10 +215,14 @@ def reduce_four(
     if axes == "w":
         return reduce_rows(session, source, kind, memory, wanted)
     if axes == "hw":
-        if source.volume == TILE * TILE:
+        if source.volume == TILE * TILE and op != "min":
             return _reduce_tile(session, source, kind, memory, wanted)
         first = DType.F32 if op == "sum" and source.dtype in (DType.BF16, DType.F32) else wanted
         source = reduce_rows(session, source, kind, memory, first)
+    elif not kind.negate:
+        slices = _slices(session, source, kind, memory, LEAST_SPLIT_TILES)
+        if slices > 1:
+            return _reduce_slices(session, source, kind, memory, wanted, slices)
     if kind.negate and not negates_in_place(session, source):
         return _negated_outside(session, source, kind, memory, wanted)
     return reduce_columns(session, source, kind, memory, wanted)
@@ -261,15 +268,20 @@ def fast_reduce(session: Session, held: Held, dim: int, memory: MemoryConfig, dt
 
 
 WELFORD_TILES = 8
+"""Tiles read ahead at least; a whole row or column of tiles is kept where it fits, so that it is read once."""
 
 
 def welford(session: Session, held: Held, axes: str, shape: Shape, memory: MemoryConfig) -> Held:
-    """`welford_reduce`: mean and variance in one pass (`std`, `var`)."""
+    """`welford_reduce`: mean and variance in one pass (`std`, `var`).
+
+    Short columns are also read twice at times (measured: up to 20 tiles); they are taken as kept, which is more.
+    """
     out = session.make(shape, held.dtype, held.page, result_memory(held, shape, memory))
-    tall = held.padded[-2] // TILE if axes != "w" else 0
-    tiles = tall if tall >= LEAST_SPLIT_TILES else WELFORD_TILES
-    both = 5 * DType.F32.tile_bytes if axes == "hw" else 0
-    session.run(dfb=tiles * held.dtype.tile_bytes + 2 * held.dtype.tile_bytes + both)
+    tile = held.dtype.tile_bytes
+    fixed = 2 * tile + (5 * DType.F32.tile_bytes if axes == "hw" else 0)
+    kept = max(held.padded[-1 if axes == "w" else -2] // TILE, WELFORD_TILES)
+    fits = fixed + kept * tile <= session.free_l1()
+    session.run(dfb=fixed + (kept if fits else WELFORD_TILES) * tile)
     return out
 
 
@@ -278,6 +290,8 @@ def four_dims(held: Held) -> Held:
     rank = len(held.shape)
     if rank == 4:
         return held
+    if rank == 1 and held.is_tile:
+        return view(held, (1, 1, 1, *held.shape), (1, 1, TILE, *held.padded))
     if rank < 4:
         lead = (1,) * (4 - rank)
         return view(held, lead + held.shape, lead + held.padded[-rank:])
