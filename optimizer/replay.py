@@ -36,7 +36,7 @@ class ReplayedStep:
     """The op's question to an OpModel; None for ops on weights and on the host."""
     answer: StepAnswer
     alone: OpConstraints | None
-    """The backend's answer to the question, for the op by itself."""
+    """Of a step that is not accepted: the backend's answer to the question, for the op by itself."""
     differences: tuple[str, ...] = ()
     """How the results differ from what the plan states."""
     predicted_bytes: int | None = None
@@ -49,9 +49,7 @@ class ReplayedStep:
     @property
     def real_bytes(self) -> int | None:
         """Peak L1 while the op ran: what was resident, and the op's own peak."""
-        if self.alone is None or not self.alone.valid or not self.answer.valid:
-            return None
-        return self.answer.l1_before_bytes + self.alone.peak_bytes
+        return self.answer.l1_before_bytes + self.answer.peak_bytes if self.answer.valid else None
 
     @property
     def message(self) -> str:
@@ -83,7 +81,7 @@ class ReplayReport:
 
     @property
     def peak_cb_bytes(self) -> int:
-        return max((step.alone.cb_bytes for step in self.steps if step.alone is not None), default=0)
+        return max((step.answer.cb_bytes for step in self.steps), default=0)
 
     def l1_record(self) -> dict[str, Any]:
         """Predicted against real peak L1: `{steps, exact, below, worst_below, worst_below_op}`.
@@ -161,7 +159,8 @@ class _Replay:
         query = op_query(self.graph, op, [self.result.layouts[v] for v in op.inputs], record.config, record.request)
         memory = self.predicted.get(op_id)
         predicted = None if memory is None else memory.total_bytes
-        return ReplayedStep(op_id, query, answer, self.backend.constraints(query), differences, predicted)
+        alone = None if answer.valid and not differences else self.backend.constraints(query)
+        return ReplayedStep(op_id, query, answer, alone, differences, predicted)
 
     def _differences(self, step: ProgramStep, answer: StepAnswer) -> tuple[str, ...]:
         """How each result differs from the plan, one text per result that does."""
