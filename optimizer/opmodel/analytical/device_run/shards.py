@@ -26,7 +26,10 @@ def reshaped(spec: ShardSpec, shape: tuple[int, int]) -> ShardSpec:
 
 
 def with_spec(memory: MemoryConfig, spec: ShardSpec) -> MemoryConfig:
-    return MemoryConfig(memory.memory_layout, memory.buffer_type, spec)
+    """The memory config with other shards; their grid is a column of height shards or a row of width shards."""
+    grid = {HEIGHT: (spec.num_cores, 1), WIDTH: (1, spec.num_cores)}.get(memory.memory_layout, spec.grid_yx)
+    laid = spec if grid == spec.grid_yx else ShardSpec(grid, spec.shape, spec.core_ranges, spec.orientation)
+    return MemoryConfig(memory.memory_layout, memory.buffer_type, laid)
 
 
 def first_cores(count: int, device: DeviceSpec, orientation: ShardOrientation) -> tuple[CoreRange, ...]:
