@@ -113,6 +113,21 @@ class Bound(StrEnum):
     DISPATCH = "dispatch"
 
 
+@dataclass(frozen=True, slots=True)
+class CostPart:
+    """One device program of an op: what its time is made of, in nanoseconds."""
+
+    name: str
+    """Kind of program: `matmul`, `halo`, `eltwise`, ..."""
+    time_ns: float
+    start_ns: float
+    """Launch and fill."""
+    terms: tuple[tuple[Bound, float], ...] = ()
+    """What could bound it; the longest does, and a share of the others adds to it."""
+    tail_ns: float = 0.0
+    """What nothing overlaps: the last block's write, the first block's read."""
+
+
 @dataclass(frozen=True)
 class OpCost:
     """Answer to 'how long does it take?' for a valid query. `time_ns` is a positive integer."""
@@ -122,6 +137,10 @@ class OpCost:
     dram_read_bytes: int = 0
     """Bytes read from DRAM by all cores together."""
     dram_write_bytes: int = 0
+    utilisation: float | None = None
+    """Share of the time that the chip at its peak would need; None where a backend does not say."""
+    parts: tuple[CostPart, ...] = ()
+    """The programs that the op runs, where a backend says."""
 
 
 @runtime_checkable

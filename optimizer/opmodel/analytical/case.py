@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout
 from optimizer.opmodel.analytical.tensors import l1_bytes, spec_problem
 from optimizer.opmodel.base import OpQuery, Rejection, TensorSpec
+
+if TYPE_CHECKING:
+    from optimizer.opmodel.analytical.matmul_auto import Plan
 
 
 class Refused(Exception):
@@ -53,6 +56,12 @@ class Usage:
     """Output tiles (rows, columns) that one core of a matmul computes at a time."""
     blocks: int = 1
     """Such blocks per core."""
+    plan: Plan | None = None
+    """The program config of a matmul, given or chosen."""
+    after: tuple[str, ...] = ()
+    """Element-wise ops that follow in programs of their own: a bias or an activation that is not fused."""
+    slices: int = 1
+    """Parts that the op is run in, one after the other (a convolution from DRAM to DRAM)."""
     view: bool = False
     """Nothing runs: the result is another reading of operand 0."""
     room: int | None = None

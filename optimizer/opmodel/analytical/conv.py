@@ -210,7 +210,7 @@ def _interleaved_matmul(case: Case, p: ConvProblem, shape: tuple[int, ...]) -> U
         arena.free(held.block)
     if case.output is not None and case.output != DRAM_MEMORY:
         out = _moved(case, arena, out, case.output)
-    return replace(_usage(case, arena, out, linear.cores), block=linear.block, blocks=linear.blocks)
+    return replace(_usage(case, arena, out, linear.cores), block=linear.block, blocks=linear.blocks, plan=linear.plan)
 
 
 def _dram(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout, sliced: str) -> Usage:
@@ -230,4 +230,4 @@ def _dram(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout, 
     run_slices(case, p, along_height, count, tile, arena)
     # A result of one slice is copied as the convolution left it, in tiles.
     out = case.result(shape, p.dtype_out, DRAM_MEMORY, TILED if count == 1 else page)
-    return _usage(case, arena, out, case.device.num_cores)
+    return replace(_usage(case, arena, out, case.device.num_cores), slices=max(1, count))

@@ -172,6 +172,12 @@ def _blocks(plan: Plan, problem: Problem, cores: int) -> tuple[tuple[int, int], 
     return (block, 1 if plan.fuse_batch else max(1, problem.m_total // problem.mt))
 
 
+def _after(case: Case, bias: TensorSpec | None, unary: bool) -> tuple[str, ...]:
+    """The element-wise ops that follow in programs of their own."""
+    activation = str(case.attrs.get("activation") or "")
+    return (("add",) if bias is not None else ()) + ((activation,) if unary else ())
+
+
 def _usage(
     case: Case, plan: Plan, problem: Problem, out: TensorSpec, sizes: Buffers, bias: TensorSpec | None, unary: bool
 ) -> Usage:
@@ -187,7 +193,7 @@ def _usage(
         need(fits, "Broadcast error: Invalid dimension")
     if bias is None and not unary and not turned:
         room = sizes.total - sizes.sender + size
-        return Usage((out,), cb=sizes.total, cores=cores, block=block, blocks=blocks, room=room)
+        return Usage((out,), cb=sizes.total, cores=cores, block=block, blocks=blocks, room=room, plan=plan)
     tile = out.dtype.tile_bytes
     trace = Trace()
     trace.allocate(turned)
@@ -205,5 +211,5 @@ def _usage(
         trace.run(0 if out.layout.is_sharded and out.layout.is_l1 else 4 * tile, dataflow=True)
     return Usage(
         (out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=cores, block=block,
-        blocks=blocks, room=trace.room,
+        blocks=blocks, room=trace.room, plan=plan, after=_after(case, bias, unary),
     )  # fmt: skip

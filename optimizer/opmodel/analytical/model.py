@@ -22,13 +22,16 @@ _MORE_INPUTS = {"ttnn.layer_norm": 4}
 """Ops that tt-metal gives more operands than the graphs do (a residual to add first)."""
 
 
+KEPT_USAGES = 4096
+
+
 @lru_cache(maxsize=4096)
 def _defaults(op: str) -> dict[str, Any]:
     return {k: v for k, v in opdef(op).attrs.items() if v is not REQUIRED}
 
 
 class AnalyticalOpModel:
-    """tt-metal's acceptance rules and sizes as formulas, and a roofline for time."""
+    """tt-metal's acceptance rules and sizes as formulas, and a time model fitted to measurements."""
 
     name = "analytical"
 
@@ -37,6 +40,7 @@ class AnalyticalOpModel:
         self.l1_small_bytes = l1_small_bytes
         self._bank = device.l1_bank_bytes(l1_small_bytes)
         self._cost = CostModel(device)
+        self._usages: dict[OpQuery, Usage] = {}
 
     def constraints(self, query: OpQuery) -> OpConstraints:
         """Whether tt-metal would run the op on an otherwise empty L1, and what it then takes."""
@@ -59,6 +63,15 @@ class AnalyticalOpModel:
         return self.cost(query).time_ns
 
     def _usage(self, query: OpQuery) -> Usage:
+        """What the family says; kept for a while, since the cost of an accepted query is asked next."""
+        kept = self._usages.get(query)
+        if kept is None:
+            if len(self._usages) >= KEPT_USAGES:
+                self._usages.clear()
+            kept = self._usages[query] = self._judged(query)
+        return kept
+
+    def _judged(self, query: OpQuery) -> Usage:
         attrs = _defaults(query.op)
         if query.attrs:
             attrs = {**attrs, **dict(query.attrs)}

@@ -11,10 +11,26 @@ class Place(StrEnum):
 
     DRAM = "dram"
     L1 = "l1"
-    """Interleaved over the L1 banks: every access crosses the NoC."""
+    """In L1, but of other cores: interleaved, or shards that are not where they are needed."""
     SHARD = "shard"
     """In the L1 of the core that uses it."""
     HOST = "host"
+
+
+class Feed(StrEnum):
+    """How an operand of a matmul gets to the cores that multiply it."""
+
+    LOCAL = "local"
+    """It is there: a shard of the core itself."""
+    SHARED = "shared"
+    """Shards that their cores multicast in turn."""
+    DRAM_SHARED = "dram_shared"
+    """One core per row, column or grid reads it from DRAM and multicasts it."""
+    DRAM_EACH = "dram_each"
+    """Every core reads from DRAM what it needs."""
+    L1_SHARED = "l1_shared"
+    """As `DRAM_SHARED`, from interleaved L1."""
+    L1_EACH = "l1_each"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +47,84 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Product:
+    """The matmul of one core. All counts in tiles."""
+
+    rows: int
+    columns: int
+    """Output tiles of one core, of one batch."""
+    depth: int
+    """Inner tiles."""
+    k_block: int
+    """Inner tiles that arrive at a time (`in0_block_w`)."""
+    tile_bytes: tuple[int, int]
+    """Bytes of a tile of A and of B."""
+    batches: int = 1
+    """Such products that one core computes one after the other."""
+    block_rows: int = 0
+    block_columns: int = 0
+    """Output tiles computed at a time; 0: all. Operands come again for every further block."""
+    feeds: tuple[Feed, Feed] = (Feed.DRAM_SHARED, Feed.DRAM_SHARED)
+    fidelity: str = "HiFi2"
+    fp32: bool = False
+    """32-bit accumulation in the destination registers."""
+    subblock: tuple[int, int] = (1, 1)
+    """Output tiles (rows, columns) that the destination registers hold at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The sliding window of a convolution, pool or halo, as one core goes through it."""
+
+    sticks: int
+    """Output pixels of one core."""
+    inputs: int = 0
+    """Input pixels that the core holds."""
+    padding: int = 0
+    """Output pixels of a halo that are padding."""
+    height: int = 1
+    width: int = 1
+    """The kernel. A row of it is gathered at once."""
+    stick_bytes: int = 0
+    """Bytes of the channels of one pixel in one core."""
+    tilized: int = 0
+    """Gathered tiles that the core tilizes."""
+    block_rows: int = 1
+    """Rows of output tiles gathered at a time (`act_block_h`)."""
+    shared: bool = False
+    """Block or width shards: gathered tiles go to the cores of a row."""
+    untilized: tuple[int, int] = (0, 0)
+    """Rows of tiles, and tiles, that the core untilizes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups of channels that are normalised together, as one core goes through them."""
+
+    groups: int
+    rows: int
+    """Rows of tiles of one core."""
+    sharers: int
+    """Cores that hold parts of the same group."""
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
-    """One op on one board. Tile counts of `block` and `depth` are those of one core."""
+    """One device program on one board."""
 
     family: str
-    """Which formula: a key of `timing.FORMULAS`."""
+    """Which formula: a key of `formulas.FORMULAS`."""
     op: str
     """Short op name (`relu`), for constants that differ by op."""
     cores: int
     reads: tuple[Piece, ...] = ()
     writes: tuple[Piece, ...] = ()
-    block: tuple[int, int] = (0, 0)
-    """Output tiles (rows, columns) of one core; matmul and conv."""
-    blocks: int = 1
-    """Such blocks that one core computes one after the other."""
-    depth: int = 0
-    """Inner tiles of a matmul."""
-    tile_bytes: tuple[int, int] = (0, 0)
-    """Bytes of a tile of A and of B."""
-    fidelity: str = "HiFi2"
-    fp32: bool = False
-    """32-bit accumulation in the destination registers."""
-    passes: float = 1.0
-    """How often the inputs are gone through: window size of a pool, broadcasts."""
+    product: Product | None = None
+    window: Window | None = None
+    groups: Groups | None = None
+    lines: int = 0
+    """Rows of part tiles that are moved one by one, all cores together (reshape, permute of tiled data)."""
     gap: bool = False
     """Host time with a trace: the gap between ops is part of it."""
     traits: frozenset[str] = field(default_factory=frozenset)
-    """`height_sharded` (A never moves), `broadcast`, `wide` (4-byte elements)."""
+    """`broadcast`: a row of one operand is spread over its tiles."""

@@ -1,0 +1,113 @@
+"""Element-wise ops, normalisations, data movement, retiling and reshards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
+from optimizer.opmodel.analytical.costing.pieces import Job, across, at_most, elsewhere, of_tensor
+from optimizer.opmodel.analytical.costing.windows import groups
+from optimizer.opmodel.analytical.eltwise import is_uneven
+from optimizer.opmodel.analytical.tensors import TILED, tiles
+from optimizer.opmodel.analytical.work import Piece, Place, Window, Work
+from optimizer.opmodel.base import TensorSpec
+
+_PARTIAL_READS = frozenset(("slice", "split", "gather", "embedding"))
+"""Ops that read no more than they write."""
+_BY_LINES = frozenset(("reshape", "permute", "transpose_hc"))
+_NAMES = {"to_memory_config": "interleaved_to_sharded", "clone": "copy"}
+
+
+def eltwise(job: Job) -> tuple[Work, ...]:
+    """Arithmetic on tiles; shards that are not all the same are fetched like interleaved tensors."""
+    out = job.out
+    tensors = job.query.inputs
+    if out is None:
+        return (Work("eltwise", job.name, job.cores, job.reads, job.writes),)
+    native = out.layout.is_l1 and out.layout.is_sharded and bool(out.shape)
+    native = native and not is_uneven(out)
+    native = native and all(t.layout.memory == out.layout.memory for t in tensors if t.layout.is_sharded)
+    reads, broadcast = [], False
+    whole = padded_shape(out.shape, TILED)[-2:] if len(out.shape) > 1 else (TILE, TILE)
+    for tensor, part in zip(tensors, job.reads, strict=False):
+        size = padded_shape(tensor.shape, TILED)[-2:] if tensor.shape else (TILE, TILE)
+        if size != whole:
+            if size[-1] != whole[-1]:
+                continue  # a number or a column: read once
+            broadcast = True
+        part = Piece(part.size, part.tiles, part.place)
+        reads.append(part if native else elsewhere(part))
+    written = Piece(job.writes[0].size, job.writes[0].tiles, job.writes[0].place)
+    cores = job.cores
+    if native and out.layout.shard_spec is not None:
+        cores = out.layout.shard_spec.num_cores
+    spread = broadcast and (not native or any(r.place is not Place.SHARD for r in reads))
+    traits = frozenset(("broadcast",)) if spread else frozenset[str]()
+    return (
+        Work("eltwise", job.name, cores, tuple(reads), (written if native else elsewhere(written),), traits=traits),
+    )
+
+
+def norm(job: Job) -> tuple[Work, ...]:
+    found = groups(job) if job.name == "group_norm" else None
+    return (Work("norm", job.name, job.cores, job.reads[:1], job.writes, groups=found),)
+
+
+def reduce(job: Job) -> tuple[Work, ...]:
+    return (Work("reduce", job.name, job.cores, job.reads, job.writes),)
+
+
+def tilize(job: Job) -> tuple[Work, ...]:
+    x = job.query.inputs[0]
+    rows, columns = tiles(x.shape)
+    wide = across(x.layout)
+    if rows < job.cores and wide == 1 and columns > 1:
+        wide = min(columns, ceil_div(job.cores, rows))
+    each = (ceil_div(rows * wide, job.cores), ceil_div(columns, wide))
+    window = Window(each[0] * TILE, untilized=(each[0], each[0] * each[1]))
+    return (Work("tilize", job.name, job.cores, job.reads[:1], job.writes, window=window),)
+
+
+def movement(job: Job) -> tuple[Work, ...]:
+    reads = job.reads
+    name = _NAMES.get(job.name, job.name)
+    if name in _PARTIAL_READS:
+        source = reads[-1] if name == "embedding" else reads[0]
+        reads = (at_most(source, job.writes),)
+    lines = 0
+    if name in _BY_LINES and job.out is not None and job.out.layout.is_tile and job.query.inputs[0].layout.is_tile:
+        lines = min(_lines(job.query.inputs[0]), _lines(job.out))
+    parts = (tuple(map(elsewhere, reads)), tuple(map(elsewhere, job.writes)))
+    return (Work("movement", name, job.cores, *parts, lines=lines),)
+
+
+def _lines(tensor: TensorSpec) -> int:
+    """Half-tile rows of the elements of a tensor."""
+    return prod(tensor.shape[:-1]) * ceil_div(tensor.shape[-1], TILE) * 2 if tensor.shape else 1
+
+
+def reshard(job: Job) -> tuple[Work, ...]:
+    """Between memories: to and from shards, from shards to other shards, or a plain copy."""
+    x, out = job.query.inputs[0], job.out
+    read = of_tensor(x)
+    write = read if out is None else of_tensor(out)
+    sharded = (read.place is Place.SHARD, write.place is Place.SHARD)
+    if not any(sharded):
+        return (Work("movement", "copy", job.cores, (read,), (write,)),)
+    if all(sharded):
+        if out is not None and x.layout.memory == out.layout.memory:
+            return (Work("reshard", "move", job.cores, (read,), (write,)),)
+        fewest = min(n for n in (_cores(x), _cores(out), job.cores) if n)
+        return (
+            Work("reshard", "reshard", fewest, (replace(read, place=Place.L1, sticks=0),), (replace(write, sticks=0),)),
+        )
+    sticks = max(read.sticks, write.sticks)
+    read, write = replace(read, sticks=sticks), replace(write, sticks=sticks)
+    name = "interleaved_to_sharded" if sharded[1] else "sharded_to_interleaved"
+    return (Work("reshard", name, job.cores, (read,), (write,)),)
+
+
+def _cores(tensor: TensorSpec | None) -> int:
+    spec = None if tensor is None else tensor.layout.shard_spec
+    return 0 if spec is None else spec.num_cores

@@ -1,0 +1,96 @@
+"""Operands and results of a query as pieces that are moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+from optimizer.device import DeviceSpec
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import TensorLayout
+from optimizer.layouts.tiling import TILE, ceil_div
+from optimizer.opmodel.analytical.case import Usage
+from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH, bounding_box, tiles
+from optimizer.opmodel.analytical.work import Piece, Place
+from optimizer.opmodel.base import OpQuery, TensorSpec
+
+SPELLED = {"lofi": "LoFi", "hifi2": "HiFi2", "hifi3": "HiFi3", "hifi4": "HiFi4"}
+"""Option `math_fidelity` -> tt-metal's spelling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A query with what its work is built from."""
+
+    query: OpQuery
+    usage: Usage
+    device: DeviceSpec
+    name: str
+    cores: int
+    reads: tuple[Piece, ...]
+    writes: tuple[Piece, ...]
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return dict(self.query.attrs)
+
+    @property
+    def out(self) -> TensorSpec | None:
+        return self.usage.outputs[0] if self.usage.outputs else None
+
+
+@lru_cache(maxsize=65536)
+def piece(shape: tuple[int, ...], dtype: DType, layout: TensorLayout) -> Piece:
+    """What moving a whole tensor takes."""
+    rows, columns = tiles(shape)
+    place = _place(layout)
+    if layout.is_tile:
+        return Piece(rows * columns * dtype.tile_bytes, rows * columns, place)
+    count = prod(shape)
+    sticks = count // shape[-1] if shape and shape[-1] else 0
+    if shape and layout.is_l1 and layout.memory_layout in (BLOCK, WIDTH) and layout.shard_spec is not None:
+        sticks *= max(1, ceil_div(shape[-1], layout.shard_spec.shape[1]))  # every row is cut
+    return Piece(count * dtype.element_bytes, max(1, ceil_div(count, TILE * TILE)), place, sticks)
+
+
+def of_tensor(tensor: TensorSpec) -> Piece:
+    return piece(tensor.shape, tensor.dtype, tensor.layout)
+
+
+def _place(layout: TensorLayout) -> Place:
+    if layout.is_host:
+        return Place.HOST
+    if layout.is_dram:
+        return Place.DRAM
+    return Place.SHARD if layout.is_sharded else Place.L1
+
+
+def across(layout: TensorLayout) -> int:
+    """Cores that share a row of the tensor: 1 for height shards and interleaved tensors."""
+    spec = layout.shard_spec
+    if spec is None or layout.memory_layout is HEIGHT:
+        return 1
+    return spec.num_cores if layout.memory_layout is WIDTH else bounding_box(spec)[1]
+
+
+def elsewhere(part: Piece) -> Piece:
+    """A shard that is not where it is needed."""
+    return replace(part, place=Place.L1) if part.place is Place.SHARD else part
+
+
+def at_most(part: Piece, writes: tuple[Piece, ...]) -> Piece:
+    """An operand of which only what the results need is read."""
+    count = sum(w.tiles for w in writes)
+    if part.tiles <= count:
+        return part
+    sticks = max(1, part.sticks * count // part.tiles) if part.sticks else 0
+    return Piece(max(1, part.size * count // part.tiles), count, part.place, sticks)
+
+
+def fidelity(attrs: dict[str, Any], default: str) -> tuple[str, bool]:
+    """(math fidelity, 32-bit accumulation)."""
+    given = dict(attrs.get("compute") or ())
+    chosen = SPELLED.get(str(attrs.get("math_fidelity")), default)
+    return (str(given.get("fid", chosen)), bool(given.get("fp32", False)))

@@ -1,0 +1,77 @@
+"""Matmuls and attention as the product that one core computes."""
+
+from __future__ import annotations
+
+from optimizer.layouts.memory_config import TensorLayout
+from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
+from optimizer.opmodel.analytical.costing.pieces import Job, fidelity, of_tensor
+from optimizer.opmodel.analytical.matmul_auto import Plan
+from optimizer.opmodel.analytical.tensors import HEIGHT, TILED, tiles
+from optimizer.opmodel.analytical.work import Feed, Place, Product, Work
+
+
+def matmul(job: Job) -> tuple[Work, ...]:
+    """The product, and the element-wise programs after it."""
+    a, b, out = job.query.inputs[0], job.query.inputs[1], job.out
+    assert out is not None, "a matmul has a result"
+    attrs, usage = job.attrs, job.usage
+    depth = tiles(a.shape[-2:])[0 if attrs.get("transpose_a") else 1]
+    plan = usage.plan
+    bytes_ab = (a.dtype.tile_bytes, b.dtype.tile_bytes)
+    fid, fp32 = fidelity(attrs, "HiFi2")
+    if plan is None:
+        rows, columns = usage.block or (1, ceil_div(job.writes[0].tiles, job.cores))
+        feeds = (_interleaved(a.layout, True), _interleaved(b.layout, True))
+        product = Product(rows, columns, depth, min(2, depth), bytes_ab, usage.blocks, feeds=feeds, fidelity=fid)
+    else:
+        rows, columns = usage.block or (plan.per_core_m, plan.per_core_n)
+        # A kernel without reuse reads a tile of each operand for every product.
+        alone = plan.kind == "multi_core"
+        product = Product(
+            rows, columns, depth, 1 if alone else max(1, plan.in0_block_w), bytes_ab, usage.blocks,
+            min(rows, plan.block_h) if plan.block_h else rows, min(columns, plan.block_w) if plan.block_w else columns,
+            _feeds(plan, a.layout, b.layout), fid, fp32, (max(1, plan.subblock_h), max(1, plan.subblock_w)),
+        )  # fmt: skip
+    first = Work("matmul", job.name, job.cores, job.reads[:2], job.writes, product)
+    rest = tuple(_after(job, name) for name in usage.after)
+    return (first, *rest)
+
+
+def _after(job: Job, name: str) -> Work:
+    """An element-wise program over the result; a bias is one row spread over it."""
+    traits = frozenset(("broadcast",)) if name == "add" and job.writes[0].place is not Place.SHARD else frozenset[str]()
+    return Work("eltwise", name, job.cores, job.writes, job.writes, traits=traits)
+
+
+def _interleaved(layout: TensorLayout, each: bool) -> Feed:
+    if layout.is_l1:
+        return Feed.L1_EACH if each else Feed.L1_SHARED
+    return Feed.DRAM_EACH if each else Feed.DRAM_SHARED
+
+
+def _feeds(plan: Plan, a: TensorLayout, b: TensorLayout) -> tuple[Feed, Feed]:
+    """How the kernels of a program config get their operands."""
+    shards_a, shards_b = a.is_sharded and a.is_l1, b.is_sharded and b.is_l1
+    if plan.kind in ("multi_core", "reuse"):
+        local = plan.kind == "reuse"
+        return (
+            Feed.LOCAL if shards_a and local else _interleaved(a, True),
+            Feed.LOCAL if shards_b and local else _interleaved(b, True),
+        )
+    if plan.kind == "1d" and plan.mcast_in0:
+        return (Feed.SHARED if shards_a else _interleaved(a, False), Feed.LOCAL if shards_b else _interleaved(b, True))
+    if plan.kind == "1d":
+        home = shards_a and a.memory_layout is HEIGHT
+        return (Feed.LOCAL if home else _interleaved(a, True), _interleaved(b, False))
+    return (Feed.SHARED if shards_a else _interleaved(a, False), _interleaved(b, False))
+
+
+def sdpa(job: Job) -> tuple[Work, ...]:
+    q, k = job.query.inputs[0], job.query.inputs[1]
+    rows, width = tiles(q.shape)
+    keys = padded_shape(k.shape, TILED)[-2] // TILE
+    fid, fp32 = fidelity(job.attrs, "HiFi2")
+    product = Product(
+        ceil_div(rows, job.cores), width, keys, 1, (q.dtype.tile_bytes, k.dtype.tile_bytes), fidelity=fid, fp32=fp32
+    )
+    return (Work("sdpa", job.name, job.cores, tuple(of_tensor(t) for t in job.query.inputs), job.writes, product),)

@@ -1,0 +1,207 @@
+"""Convolutions, pools and group norms: the programs they run and what one core goes through in each."""
+
+from __future__ import annotations
+
+from math import gcd, prod
+from typing import Any
+
+from optimizer.ir.dtype import DType
+from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.layouts.tiling import TILE, ceil_div
+from optimizer.opmodel.analytical.costing.pieces import Job, across, fidelity, of_tensor
+from optimizer.opmodel.analytical.costing.products import matmul
+from optimizer.opmodel.analytical.tensors import HEIGHT, tiles
+from optimizer.opmodel.analytical.work import Feed, Groups, Piece, Place, Product, Window, Work
+from optimizer.opmodel.base import TensorSpec
+
+
+def _pair(value: Any, default: int = 1) -> tuple[int, int]:
+    if isinstance(value, tuple) and len(value) >= 2:
+        return (int(value[0]), int(value[1]))
+    return (int(value), int(value)) if isinstance(value, int) else (default, default)
+
+
+def _padding(attrs: dict[str, Any]) -> tuple[int, int]:
+    """(rows, columns) of padding around an image."""
+    given = attrs.get("padding", 0)
+    if isinstance(given, tuple) and len(given) == 4:
+        return (int(given[0]) + int(given[1]), int(given[2]) + int(given[3]))
+    y, x = _pair(given, 0)
+    return (2 * y, 2 * x)
+
+
+def _shared_cores(job: Job, layout_name: str | None) -> int:
+    """Cores that share a row of the output."""
+    out, x = job.out, job.query.inputs[0]
+    for tensor in (out, x):
+        if tensor is not None and tensor.layout.is_l1 and tensor.layout.is_sharded:
+            return max(1, min(across(tensor.layout), job.cores))
+    if layout_name == "block_sharded":
+        return min(job.cores, job.device.grid_yx[1])
+    return job.cores if layout_name == "width_sharded" else 1
+
+
+def _input(job: Job, pixels: int, wide: int, down: int, channels: int) -> tuple[list[Work], bool]:
+    """What brings the input into row-major-able shards, and whether it is tiled then."""
+    x = job.query.inputs[0]
+    part = of_tensor(x)
+    if part.place is Place.SHARD:
+        return [], x.layout.is_tile
+    shard = Piece(part.size, part.tiles, Place.SHARD, 0 if x.layout.is_tile else part.sticks * wide)
+    source = Piece(part.size, part.tiles, part.place, shard.sticks)
+    return [Work("reshard", "interleaved_to_sharded", job.cores, (source,), (shard,))], x.layout.is_tile
+
+
+def _halo(job: Job, pixels: int, wide: int, channels: int, kernel: tuple[int, int], tiled: bool) -> Work:
+    """The exchange of edges before a window slides over the shards."""
+    attrs = job.attrs
+    height, width = int(attrs.get("input_height", 0) or 0), int(attrs.get("input_width", 0) or 0)
+    if not height or not width:
+        sizes = job.query.inputs[0].shape
+        height, width = (sizes[1], sizes[2]) if len(sizes) == 4 and sizes[1] > 1 else (1, pixels)
+    down = max(1, job.cores // wide)
+    images = max(1, pixels // max(1, height * width))
+    pad_y, pad_x = _padding(attrs)
+    padded = images * ((height + pad_y) * (width + pad_x) - height * width)
+    dilation = _pair(attrs.get("dilation"))
+    inputs = ceil_div(pixels, down)
+    # Each core also needs the rows of the image that its last window reaches.
+    reach = ((kernel[0] - 1) * dilation[0]) * (width + pad_x) + (kernel[1] - 1) * dilation[1]
+    padding = ceil_div(padded, down)
+    outputs = inputs + padding + min(reach, pixels)
+    rows = ceil_div(inputs, TILE) if tiled else 0
+    size = ceil_div(channels, wide) * 2
+    window = Window(outputs, inputs, padding, *kernel, size, untilized=(rows, rows * ceil_div(channels, TILE * wide)))
+    return Work("halo", "halo", job.cores, window=window)
+
+
+def _result(job: Job, cores: int) -> list[Work]:
+    """The copy of a result that was asked for elsewhere than where the op leaves it."""
+    out = job.out
+    if out is None or (out.layout.is_l1 and out.layout.is_sharded):
+        return []
+    part = of_tensor(out)
+    shard = Piece(part.size, part.tiles, Place.SHARD, part.sticks)
+    return [Work("reshard", "sharded_to_interleaved", cores, (shard,), (part,))]
+
+
+def conv(job: Job) -> tuple[Work, ...]:
+    """Shards, halo, convolution, and the result's copy; from DRAM to DRAM slice by slice."""
+    x, weight, out = job.query.inputs[0], job.query.inputs[1], job.out
+    assert out is not None, "a convolution has a result"
+    if job.usage.plan is not None:  # a 1x1 convolution of an interleaved input runs as `ttnn.linear`
+        return matmul(job)
+    attrs = job.attrs
+    config = job.query.config if isinstance(job.query.config, Conv2dConfig) else Conv2dConfig()
+    kernel = _pair(attrs.get("kernel_size"))
+    if len(weight.shape) == 4 and not attrs.get("kernel_size"):
+        kernel = (weight.shape[2], weight.shape[3])
+    channels = max(1, int(attrs.get("in_channels", 0) or 0) or x.shape[-1])
+    pixels = max(1, prod(x.shape[:-1]))
+    pointwise = kernel == (1, 1) and _pair(attrs.get("stride")) == (1, 1) and _padding(attrs) == (0, 0)
+    wide = _shared_cores(job, config.shard_layout)
+    slices = max(1, job.usage.slices)
+    rows, columns = tiles(out.shape)
+    down = max(1, job.cores // wide)
+    spec = out.layout.shard_spec
+    each = (ceil_div(rows, down * slices), ceil_div(columns, wide))
+    if spec is not None and out.layout.is_l1:
+        each = (ceil_div(spec.shape[0], TILE), ceil_div(spec.shape[1], TILE))
+    product = _conv_product(job, config, kernel, channels, each, wide, pointwise)
+    before, tiled = _input(job, pixels, wide, down, channels)
+    works = [*before]
+    if pointwise:
+        works.append(
+            Work(
+                "matmul", "conv2d", job.cores, (Piece(0, 0, Place.SHARD), _weights(job, product, columns)), (), product
+            )
+        )
+    else:
+        works.append(_halo(job, pixels, wide, channels, kernel, tiled))
+        gathered = each[0] * ceil_div(product.depth, wide)
+        stick = ceil_div(channels, wide) * 2
+        window = Window(each[0] * TILE, 0, 0, *kernel, stick, gathered, product.block_rows, wide > 1)
+        works.append(Work("conv", "conv2d", job.cores, job.reads[:1], (), product, window))
+    works += _result(job, job.cores)
+    if slices == 1:
+        return tuple(works)
+    # The slices share the moves' bytes; the programs of each start anew.
+    return tuple(w for w in works if w.family == "reshard") + slices * tuple(
+        _part(w, slices) for w in works if w.family != "reshard"
+    )
+
+
+def _part(work: Work, slices: int) -> Work:
+    """One slice's share of a program whose window spans the whole image."""
+    w = work.window
+    if work.family != "halo" or w is None:
+        return work
+    rows, count = w.untilized
+    window = Window(
+        ceil_div(w.sticks, slices), ceil_div(w.inputs, slices), ceil_div(w.padding, slices), w.height, w.width,
+        w.stick_bytes, untilized=(ceil_div(rows, slices), ceil_div(count, slices)),
+    )  # fmt: skip
+    return Work("halo", work.op, work.cores, window=window)
+
+
+def _weights(job: Job, product: Product, columns: int) -> Piece:
+    size = product.depth * columns
+    return Piece(size * product.tile_bytes[1], size, Place.DRAM)
+
+
+def _conv_product(
+    job: Job, config: Conv2dConfig, kernel: tuple[int, int], channels: int, each: tuple[int, int], wide: int,
+    pointwise: bool,
+) -> Product:  # fmt: skip
+    x, weight = job.query.inputs[0], job.query.inputs[1]
+    dtype = DType(config.weights_dtype) if config.weights_dtype else weight.dtype
+    groups = int(job.attrs.get("groups", 1) or 1)
+    depth = ceil_div(channels * kernel[0] * kernel[1], TILE)
+    if groups > 1 and groups == channels:  # depth-wise weights are spread over blocks of the diagonal
+        depth = ceil_div(channels, TILE) * kernel[0] * kernel[1]
+    fid, fp32 = fidelity(job.attrs, "HiFi4")
+    block_h = config.act_block_h_override // TILE or each[0]
+    k_block = max(1, ceil_div(depth, wide if wide > 1 else kernel[0]))
+    held = next(n for n in (8, 6, 4, 3, 2, 1) if (n <= 4 or not fp32) and each[1] % n == 0)
+    feeds = (Feed.LOCAL if wide == 1 else Feed.SHARED, Feed.DRAM_SHARED)
+    a_bytes = x.dtype.tile_bytes if pointwise else 2048
+    return Product(
+        each[0], each[1], depth, k_block, (a_bytes, dtype.tile_bytes), 1, max(1, min(block_h, each[0])), each[1],
+        feeds, fid, fp32, (1, held),
+    )  # fmt: skip
+
+
+def pool(job: Job) -> tuple[Work, ...]:
+    """Shards, halo, and the reduction of every window."""
+    x, out = job.query.inputs[0], job.out
+    if out is None or len(x.shape) < 2:
+        return (Work("movement", job.name, job.cores, job.reads, job.writes),)
+    attrs = job.attrs
+    channels, pixels = x.shape[-1], max(1, prod(x.shape[:-1]))
+    kernel = _pair(attrs.get("kernel_size"), 0)
+    results = max(1, prod(out.shape[:-1]))
+    if kernel == (0, 0):  # over the whole image
+        return (Work("reduce", job.name, job.cores, job.reads, job.writes),)
+    wide = _shared_cores(job, None)
+    before, tiled = _input(job, pixels, wide, max(1, job.cores // wide), channels)
+    count = ceil_div(results, max(1, job.cores // wide))
+    window = Window(count, height=kernel[0], width=kernel[1], stick_bytes=ceil_div(channels, wide) * 2)
+    works = [*before, _halo(job, pixels, wide, channels, kernel, tiled)]
+    works.append(Work("pool", job.name, job.cores, window=window))
+    works += _result(job, job.cores)
+    return tuple(works)
+
+
+def groups(job: Job) -> Groups:
+    """Groups and rows of one core of a group norm."""
+    x: TensorSpec = job.query.inputs[0]
+    count = max(1, int(job.attrs.get("num_groups", 1) or 1))
+    rows, wide = tiles(x.shape)
+    spec = x.layout.shard_spec
+    if spec is not None and x.layout.is_l1:
+        shared = 1 if x.layout.memory_layout is HEIGHT else across(x.layout)
+        down = max(1, spec.num_cores // shared)
+        return Groups(max(1, count // shared), max(1, ceil_div(spec.shape[0], TILE)), down)
+    shared = gcd(gcd(job.device.grid_yx[1], wide), count) or 1
+    down = max(1, min(rows, job.cores // shared))
+    return Groups(max(1, count // shared), ceil_div(rows, down), down)

@@ -1,0 +1,67 @@
+"""Terms that several formulas share: tiles fetched one by one, DRAM and NoC bytes, row-major sticks."""
+
+from __future__ import annotations
+
+from optimizer.layouts.tiling import ceil_div
+from optimizer.opmodel.analytical.terms import Clock, Terms
+from optimizer.opmodel.analytical.work import Piece, Place, Work
+from optimizer.opmodel.base import Bound
+
+
+def pick(t: Clock, name: str, work: Work) -> float:
+    """The constant of the op, else of its family, else the one for all."""
+    for key in (f"{name}.{work.op}", f"{name}.{work.family}"):
+        if key in t.k:
+            return t.k[key]
+    return t.k[name]
+
+
+def most_tiles(pieces: tuple[Piece, ...]) -> int:
+    return max((p.tiles for p in pieces), default=0)
+
+
+def tiles_per_core(work: Work) -> int:
+    return ceil_div(max(most_tiles(work.reads), most_tiles(work.writes)), work.cores)
+
+
+def tile_trips(t: Clock, work: Work) -> float:
+    """Cycles to fetch the operands' tiles and to write a result's, where they are not the core's own.
+
+    A reader asks for a tile of every operand, waits for all of them, and asks again.
+    """
+    wait = {Place.DRAM: t.k["tile_wait_dram_cycles"], Place.L1: t.k["tile_wait_l1_cycles"]}
+    away = [p for p in work.reads if p.place in wait and p.tiles and not p.sticks]
+    reader = max((wait[p.place] for p in away), default=0.0)
+    reader += sum(p.size / p.tiles for p in away) / t.k["tile_bytes_per_cycle"]
+    gone = [p for p in work.writes if p.place in wait and p.tiles and not p.sticks]
+    writer = t.k["tile_write_cycles"] if gone else 0.0
+    writer += sum(p.size / p.tiles for p in gone) / t.k["tile_bytes_per_cycle"]
+    return max(reader, writer)
+
+
+def dram(t: Clock, work: Work, terms: Terms) -> None:
+    """Bytes between DRAM and the cores, all together."""
+    read = sum(p.size for p in work.reads if p.place is Place.DRAM)
+    write = sum(p.size for p in work.writes if p.place is Place.DRAM)
+    whole = read / pick(t, "dram_read_gbps", work) + write / pick(t, "dram_write_gbps", work)
+    terms.add(Bound.DRAM, whole)
+
+
+def dram_both_ways(t: Clock, work: Work, terms: Terms) -> None:
+    """Reads and writes of ops that do both all the time share one bandwidth."""
+    moved = sum(p.size for p in (*work.reads, *work.writes) if p.place is Place.DRAM)
+    terms.add(Bound.DRAM, moved / t.k["dram_mixed_gbps"])
+
+
+def noc(t: Clock, work: Work, terms: Terms) -> None:
+    """Bytes from and to other cores' L1."""
+    moved = sum(p.size for p in (*work.reads, *work.writes) if p.place is Place.L1)
+    terms.add(Bound.NOC, t.cycles(moved / work.cores / t.k["noc_bytes_per_cycle"]))
+
+
+def sticks(t: Clock, work: Work, terms: Terms) -> None:
+    """Rows of row-major tensors that do not lie in the core's own L1, one transaction each."""
+    read = sum(p.sticks for p in work.reads if p.place is not Place.SHARD)
+    write = sum(p.sticks for p in work.writes if p.place is not Place.SHARD)
+    value = read * pick(t, "stick_read_ns", work) + write * pick(t, "stick_write_ns", work)
+    terms.add(Bound.NOC, value / work.cores)

@@ -1,0 +1,116 @@
+"""Time of a matmul: the matrix engine against the two readers, and the write of the result after the last block."""
+
+from __future__ import annotations
+
+from optimizer.layouts.tiling import ceil_div
+from optimizer.opmodel.analytical.terms import PHASES, Clock, Terms
+from optimizer.opmodel.analytical.work import Feed, Place, Product, Work
+from optimizer.opmodel.base import Bound
+
+_SHARED = (Feed.SHARED, Feed.DRAM_SHARED, Feed.L1_SHARED)
+
+
+def _k(t: Clock, p: Product, name: str) -> float:
+    """A constant; products of which A is at home (height shards) run another kernel, some constants of which differ."""
+    if p.feeds[0] is Feed.LOCAL:
+        own = t.k.get(f"matmul_local.{name}")
+        if own is not None:
+            return own
+    return t.k[f"matmul.{name}"]
+
+
+def tile_product_cycles(t: Clock, p: Product) -> float:
+    """Cycles of one 32x32x32 product: the passes of the engine, or the unpacking of its operands.
+
+    Of a subblock of h x w output tiles the operand of the longer side is unpacked once for all of them.
+    """
+    h, w = p.subblock
+    a, b = p.tile_bytes
+    unpacked = b + a / w if w >= h else a + b / h
+    engine = 16.0 * PHASES.get(p.fidelity, 2) * _k(t, p, "phase_stretch")
+    return max(engine, unpacked / _k(t, p, "unpack_bytes_per_cycle")) + _k(t, p, "tile_cycles")
+
+
+def compute_ns(t: Clock, p: Product) -> float:
+    """Engine time of one core. Every step packs a subblock while the next one is computed."""
+    h, w = p.subblock
+    tiles = h * w
+    each = _k(t, p, "pack_fp32_cycles" if p.fp32 else "pack_cycles")
+    pack = max(_k(t, p, "pack_latency_cycles"), each * tiles)
+    subblocks = p.rows * p.columns * p.batches / tiles
+    whole, rest = divmod(p.depth, p.k_block)
+    product = tiles * tile_product_cycles(t, p) / _k(t, p, "clock_derate")
+    cycles = whole * max(product * p.k_block, pack)
+    if rest:
+        cycles += max(product * rest, pack)
+    return t.cycles(cycles * subblocks)
+
+
+def _feed_cycles(t: Clock, p: Product, feed: Feed, everywhere: bool, tiles: float, tile_bytes: int) -> float:
+    """Cycles for tiles of an operand to arrive in one core. A sender reads a block, then multicasts it."""
+    if feed is Feed.LOCAL:
+        return 0.0
+    reach = _k(t, p, "mcast_grid_bytes_per_cycle" if everywhere else "mcast_bytes_per_cycle")
+    per_byte = 1 / reach if feed in _SHARED else 0.0
+    if feed in (Feed.DRAM_SHARED, Feed.DRAM_EACH):
+        per_byte += 1 / _k(t, p, "dram_core_bytes_per_cycle")
+    elif feed in (Feed.L1_SHARED, Feed.L1_EACH):
+        per_byte += 1 / t.k["noc_bytes_per_cycle"]
+    issue = _k(t, p, "issue_cycles") if feed is not Feed.SHARED else 0.0
+    return tiles * max(issue, tile_bytes * per_byte)
+
+
+def matmul(t: Clock, work: Work, terms: Terms) -> float:
+    p = work.product
+    assert p is not None, "a matmul has a product"
+    down = ceil_div(p.rows, p.block_rows or p.rows)
+    across = ceil_div(p.columns, p.block_columns or p.columns)
+    steps = ceil_div(p.depth, p.k_block)
+    blocks = down * across * p.batches
+    compute = compute_ns(t, p)
+    reader = t.cycles(_reader_cycles(t, work, p, (down, across)))
+    write = _write_ns(t, work, p)
+    terms.add(Bound.COMPUTE, compute)
+    terms.add(Bound.NOC, reader)
+    # All blocks but the last are written while the next one is computed.
+    terms.add(Bound.DRAM, _fetched(work, p, (down, across)) / t.k["matmul.dram_read_gbps"] + write * (1 - 1 / blocks))
+    tail = max(0.0, write / blocks - max(compute, reader) / (steps * blocks))
+    fill = min(compute, reader) / steps + t.cycles((p.batches - 1) * t.k["matmul.batch_cycles"])
+    spread = sum(w.size for w in work.writes if w.place is Place.L1)
+    return fill + tail + t.cycles(spread / work.cores / t.k["noc_bytes_per_cycle"])
+
+
+def _reader_cycles(t: Clock, work: Work, p: Product, blocks: tuple[int, int]) -> float:
+    """Cycles of the two readers of one core; a block of output reads its rows of A and its columns of B anew."""
+    steps = ceil_div(p.depth, p.k_block) * blocks[0] * blocks[1] * p.batches
+    lines = (p.rows * blocks[1], p.columns * blocks[0])
+    # Where every core reads its own columns of B, one core sends A to the whole grid.
+    reach = (p.feeds[1] in (Feed.DRAM_EACH, Feed.L1_EACH), False)
+    readers = []
+    for feed, everywhere, count, size in zip(p.feeds, reach, lines, p.tile_bytes, strict=True):
+        cycles = _feed_cycles(t, p, feed, everywhere, count * p.depth * p.batches, size)
+        if feed in _SHARED and work.cores > 1:
+            cycles += steps * _k(t, p, "step_cycles")
+        readers.append(cycles)
+    return max(readers) + t.k["matmul.reader_overlap"] * min(readers)
+
+
+def _fetched(work: Work, p: Product, blocks: tuple[int, int]) -> int:
+    """Bytes read from DRAM by all cores."""
+    total = 0
+    for part, feed, again in zip(work.reads, p.feeds, reversed(blocks), strict=False):
+        if part.place is Place.DRAM and feed is not Feed.LOCAL:
+            total += part.size * again
+    return total
+
+
+def _write_ns(t: Clock, work: Work, p: Product) -> float:
+    """The result's way to DRAM."""
+    written = sum(w.size for w in work.writes if w.place is Place.DRAM)
+    if not written:
+        return 0.0
+    latency = 0.0
+    if p.feeds[0] not in _SHARED:  # cores that each hold whole rows start on the same bank and write in step
+        subblocks = p.rows * p.columns * p.batches / (p.subblock[0] * p.subblock[1])
+        latency = subblocks * t.k["matmul.write_cycles"]
+    return written / t.k["matmul.dram_write_gbps"] + t.cycles(latency)

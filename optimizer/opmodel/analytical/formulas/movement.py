@@ -1,0 +1,83 @@
+"""Time of data movement: whole tiles, part tiles line by line, row-major sticks, reshards, halo."""
+
+from __future__ import annotations
+
+from optimizer.layouts.tiling import ceil_div
+from optimizer.opmodel.analytical.formulas.basics import (
+    dram,
+    dram_both_ways,
+    most_tiles,
+    noc,
+    pick,
+    sticks,
+    tile_trips,
+    tiles_per_core,
+)
+from optimizer.opmodel.analytical.terms import Clock, Terms
+from optimizer.opmodel.analytical.work import Place, Work
+from optimizer.opmodel.base import Bound
+
+
+def movement(t: Clock, work: Work, terms: Terms) -> float:
+    """Slices, concats, transposes, permutes, reshapes of whole tensors."""
+    dram_both_ways(t, work, terms)
+    sticks(t, work, terms)
+    tiled = not any(p.sticks for p in (*work.reads, *work.writes))
+    if work.lines:
+        terms.add(Bound.NOC, ceil_div(work.lines, work.cores) * pick(t, "line_ns", work))
+        tiles = ceil_div(most_tiles(work.writes), work.cores)
+        terms.add(Bound.NOC, tiles * pick(t, "part_tile_ns", work))
+    elif tiled:
+        terms.add(Bound.NOC, t.cycles(tiles_per_core(work) * tile_trips(t, work)))
+    else:
+        noc(t, work, terms)
+        if work.window is not None:  # untilized on the way
+            rows, tiles = work.window.untilized
+            terms.add(Bound.COMPUTE, rows * t.k["slice_row_ns"] + tiles * t.k["slice_tile_ns"])
+    return 0.0
+
+
+def reshard(t: Clock, work: Work, terms: Terms) -> float:
+    """Shards from and to DRAM, other shards, or the same shards elsewhere in L1."""
+    dram(t, work, terms)
+    sticks(t, work, terms)
+    parts = (*work.reads, *work.writes)
+    away = [p for p in parts if p.place is not Place.SHARD]
+    if not away:
+        home = sum(p.size for p in parts) / 2
+        terms.add(Bound.NOC, t.cycles(home / work.cores / t.k["l1_copy_bytes_per_cycle"]))
+    elif away[0].place is Place.L1:
+        terms.add(Bound.NOC, t.cycles(away[0].size / work.cores / t.k["reshard_bytes_per_cycle"]))
+    else:
+        per_core = away[0].size / work.cores / t.k["matmul.dram_core_bytes_per_cycle"]
+        terms.add(Bound.NOC, t.cycles(per_core))
+    if away and away[0].tiles and not away[0].sticks:
+        terms.add(Bound.NOC, t.cycles(ceil_div(away[0].tiles, work.cores) * t.k["reshard_tile_cycles"]))
+    return 0.0
+
+
+def halo(t: Clock, work: Work, terms: Terms) -> float:
+    """Pixels at the edges of a shard go to the cores that convolve them; tiled input is untilized first."""
+    w = work.window
+    assert w is not None, "a halo has a window"
+    rows, tiles = w.untilized
+    terms.add(Bound.COMPUTE, t.cycles(rows * t.k["halo.row_cycles"] + tiles * t.k["halo.tile_cycles"]))
+    foreign = max(0, w.sticks - w.inputs - w.padding) * w.stick_bytes
+    local = min(w.sticks, w.inputs) * w.stick_bytes
+    cycles = local / t.k["l1_copy_bytes_per_cycle"] + foreign / t.k["halo.foreign_bytes_per_cycle"]
+    # All cores exchange at once: together they are limited by the links between neighbours.
+    cycles += foreign * work.cores / t.k["halo.chip_bytes_per_cycle"]
+    terms.add(Bound.NOC, t.cycles(cycles + w.padding * t.k["halo.padding_cycles"]))
+    return 0.0
+
+
+def tilize(t: Clock, work: Work, terms: Terms) -> float:
+    """Row-major to tiles and back, a row of tiles at a time."""
+    rows, tiles = work.window.untilized if work.window is not None else (0, tiles_per_core(work))
+    terms.add(Bound.COMPUTE, t.cycles(rows * t.k["tilize.row_cycles"] + tiles * t.k["tilize.tile_cycles"]))
+    dram_both_ways(t, work, terms)
+    sticks(t, work, terms)
+    noc(t, work, terms)
+    if any(p.place is not Place.SHARD and not p.sticks for p in (*work.reads, *work.writes)):
+        terms.add(Bound.NOC, t.cycles(tiles * t.k["reshard_tile_cycles"]))
+    return 0.0

@@ -1,0 +1,1 @@
+"""Fitting of the time model's constants to measured rows."""

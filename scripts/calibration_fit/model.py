@@ -1,0 +1,124 @@
+"""The measured rows with their work, and the fit of the constants of one class of rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calibration_fit.least_squares import Vector, fit
+from optimizer.opmodel.analytical.calibration import row_work
+from optimizer.opmodel.analytical.timing import Timing
+from optimizer.opmodel.analytical.work import Work
+
+ORDER = ("eltwise", "matmul", "matmul_hs", "conv", "norm", "tm", "reshard", "noc_trace", "halo", "tilize", "pool")
+"""Classes in the order of their fits: later ones use constants of earlier ones."""
+ARCHITECTURES = ("wormhole_b0", "blackhole")
+Record = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured row."""
+
+    row: Mapping[str, str]
+    arch: str
+    clock_mhz: int
+    group: str
+    """Class of the fit: that of the table, halos apart from other reshards."""
+    family: str
+    time_ns: float
+    work: Work
+
+
+def measured(rows: Sequence[Mapping[str, str]]) -> list[Measured]:
+    """Every row of the table; FormatError where one cannot be read."""
+    return [
+        Measured(
+            row, row["arch"], int(row["clock_mhz"]), "halo" if row["op"].startswith("Halo") else row["op_class"],
+            row["family"], float(row["time_ns"]), row_work(row),
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def read_constants(folder: Path, arch: str) -> Record:
+    record: Record = json.loads((folder / f"{arch}.json").read_text("utf-8"))
+    return record
+
+
+def write_constants(folder: Path, arch: str, record: Record) -> None:
+    """One constant per line, so that changes show as such."""
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in sorted(record.items()))
+    (folder / f"{arch}.json").write_text("{\n" + lines + "\n}\n", "utf-8")
+
+
+def values(record: Record) -> dict[str, float]:
+    return {name: float(entry["value"]) for name, entry in record.items()}
+
+
+def predicted(rows: Sequence[Measured], constants: Mapping[str, float]) -> Vector:
+    """Nanoseconds of rows of one architecture."""
+    timings = {clock: Timing(rows[0].arch, clock, constants) for clock in {r.clock_mhz for r in rows}}
+    return np.array([timings[r.clock_mhz].breakdown(r.work).total_ns for r in rows])
+
+
+def refit(rows: Sequence[Measured], record: Record, group: str, rounds: int) -> dict[str, float]:
+    """The constants of one class fitted to its rows of one architecture; those without influence stay."""
+    mine = [r for r in rows if r.group == group]
+    names = sorted(name for name, entry in record.items() if entry.get("fit") == group)
+    if not mine or not names:
+        return {}
+    constants, logs = values(record), np.log([r.time_ns for r in mine])
+
+    def residuals(chosen: Sequence[str]) -> Callable[[Vector], Vector]:
+        def of(found: Vector) -> Vector:
+            tried = {**constants, **dict(zip(chosen, map(float, found), strict=True))}
+            return np.log(predicted(mine, tried)) - logs
+
+        return of
+
+    base = residuals(())(np.array([]))
+    live = [n for n in names if np.abs(residuals((n,))(np.array([constants[n] * 1.3])) - base).sum() > 1e-9]
+    if not live:
+        return {}
+    bounds = [np.array([float(record[n][side]) for n in live]) for side in ("low", "high")]
+    start = np.array([constants[n] for n in live])
+    found = fit(residuals(live), start, bounds[0], bounds[1], rounds)
+    return {n: float(f"{v:.4g}") for n, v in zip(live, found, strict=True)}
+
+
+def refit_all(rows: Sequence[Measured], records: Mapping[str, Record], rounds: int) -> dict[str, Record]:
+    """New records of both architectures."""
+    fitted: dict[str, Record] = {}
+    for arch in ARCHITECTURES:
+        record = {name: dict(entry) for name, entry in records[arch].items()}
+        mine = [r for r in rows if r.arch == arch]
+        for group in ORDER:
+            for name, value in refit(mine, record, group, rounds).items():
+                record[name]["value"] = value
+        fitted[arch] = record
+    for arch in ARCHITECTURES:
+        for name, entry in fitted[arch].items():
+            if "as" in entry:  # not measured on this architecture
+                other, _, key = str(entry["as"]).partition(":")
+                entry["value"] = fitted[other][key or name]["value"]
+    return fitted
+
+
+def cross_validated(rows: Sequence[Measured], records: Mapping[str, Record], folds: int, rounds: int) -> Vector:
+    """Predictions of every row by constants fitted without its family."""
+    order = sorted({r.family for r in rows})
+    fold = {family: index % folds for index, family in enumerate(order)}
+    result = np.empty(len(rows))
+    for number in range(folds):
+        fitted = refit_all([r for r in rows if fold[r.family] != number], records, rounds)
+        for arch in ARCHITECTURES:
+            places = [i for i, r in enumerate(rows) if fold[r.family] == number and r.arch == arch]
+            if places:
+                result[places] = predicted([rows[i] for i in places], values(fitted[arch]))
+    return result
