@@ -113,6 +113,7 @@ def _conv(site: Site) -> str:
     keywords: dict[str, str | None] = dict(conv_geometry(site))
     if site.query.op == "ttnn.conv_transpose2d":
         keywords["output_padding"] = integer_tuple(site.attr("output_padding", site.attr("op", (0, 0))))
+        keywords["dram_slice_config"] = slice_config_text(site)
     else:
         keywords["slice_config"] = slice_config_text(site)
     return call(
