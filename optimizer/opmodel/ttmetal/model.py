@@ -19,7 +19,7 @@ from optimizer.opmodel.ttmetal.child import ChildKey
 from optimizer.opmodel.ttmetal.location import JOBS_VARIABLE, TIMEOUT_VARIABLE, Location, whole_number
 from optimizer.opmodel.ttmetal.pool import DEFAULT_TIMEOUT_SECONDS, Pool, shared_pool
 from optimizer.opmodel.ttmetal.session import open_session
-from optimizer.opmodel.ttnn_calls import call_text
+from optimizer.opmodel.ttnn_calls import asked_inputs, call_text
 
 MEMORY_ENTRIES = 500_000
 NAMES = tuple(f"x{index}" for index in range(64))
@@ -94,7 +94,7 @@ class TTMetalOpModel:
         call = self._call(query)
         if call is None:
             return self._remember(query, self._analytical.constraints(query))
-        text = question_text(query.inputs, call)
+        text = question_text(asked_inputs(query), call)
         if text not in asked:
             kept = self._kept(text)
             if kept is not None:

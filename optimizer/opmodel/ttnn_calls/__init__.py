@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from optimizer.errors import OpModelError, TtoptError
-from optimizer.opmodel.base import OpQuery
+from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.ttnn_calls import (
     attention,
     conv_pool,
@@ -24,12 +24,17 @@ from optimizer.opmodel.ttnn_calls import (
 )
 from optimizer.opmodel.ttnn_calls.text import Site, dtype_text, layout_text, literal, memory_config_text
 
-__all__ = ["call_text", "called_ops", "dtype_text", "layout_text", "literal", "memory_config_text"]
+__all__ = ["asked_inputs", "call_text", "called_ops", "dtype_text", "layout_text", "literal", "memory_config_text"]
 
 Writer = Callable[[Site], str]
 
 _FAMILIES = (eltwise, matmul, conv_pool, norm, reduction, movement, layout, creation, attention)
 _TABLE: dict[str, Writer] = {op: write for family in _FAMILIES for op, write in family.CALLS.items()}
+
+
+def asked_inputs(query: OpQuery) -> tuple[TensorSpec, ...]:
+    """Operands as the call takes them on every run: weights that are prepared once are in their prepared form."""
+    return norm.prepared_inputs(query) if query.op == "ttnn.group_norm" else query.inputs
 
 
 def called_ops() -> tuple[str, ...]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from optimizer.errors import OpModelError
-from optimizer.layouts.memory_config import PageLayout
+from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, PageLayout
 from optimizer.layouts.op_config import LayerNormShardedMultiCoreProgramConfig
+from optimizer.layouts.tiling import TILE
+from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.ttnn_calls.text import Site, call, core_coord_text, layout_text, literal
 
 EPSILON = 1e-5
@@ -82,6 +86,19 @@ def is_mask(site: Site, groups: int) -> bool:
     """Whether operand 1 is an input mask [1, groups, 32, n*32] and not the weight."""
     shape = site.query.inputs[1].shape
     return len(shape) == 4 and shape[:3] == (1, groups, 32)
+
+
+def prepared_inputs(query: OpQuery) -> tuple[TensorSpec, ...]:
+    """The operands of a group norm as its program passes them: scale and shift in row-major rows of one tile's width.
+
+    A graph has them as [C]; the emitted program reshapes them once, to [1, 1, C / 32, 32].
+    """
+    channels = query.inputs[0].shape[-1]
+    rows = (1, 1, channels // TILE, TILE)
+    return tuple(
+        replace(spec, shape=rows, layout=DRAM_ROW_MAJOR) if index and spec.shape == (channels,) else spec
+        for index, spec in enumerate(query.inputs)
+    )
 
 
 def _batch_norm(site: Site) -> str:

@@ -15,7 +15,14 @@ import pytest
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, OpModelError
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout, TensorMemoryLayout
+from optimizer.layouts.memory_config import (
+    DRAM_TILE,
+    BufferType,
+    MemoryConfig,
+    PageLayout,
+    TensorLayout,
+    TensorMemoryLayout,
+)
 from optimizer.opmodel import registry
 from optimizer.opmodel.answer_cache import AnswerCache, Context
 from optimizer.opmodel.base import BatchOpModel, OpQuery, ProgramRunner, Rejection, TensorSpec
@@ -216,3 +223,10 @@ def test_an_export_answers_where_ttnn_is_absent(
     request.getfixturevalue("without_ttnn")
     assert TTMetalOpModel(n150, 32768, copy).constraints_many(queries) == expected
     copy.close()
+
+
+def test_weights_are_asked_in_the_form_that_the_program_prepares(needs_ttnn: None, n150: DeviceSpec) -> None:
+    x, w = TensorSpec((1, 1, 256, 128), DType.BF16, DRAM_TILE), TensorSpec((128,), DType.BF16, DRAM_TILE)
+    attrs = (("epsilon", 1e-5), ("num_groups", 32))
+    query = OpQuery("ttnn.group_norm", (x, w, w), attrs, output=DRAM_TILE.memory)
+    assert TTMetalOpModel(n150, 32768, None).constraints(query).valid
