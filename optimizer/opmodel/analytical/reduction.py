@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import MemoryConfig
+from optimizer.layouts.memory_config import MemoryConfig, PageLayout
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.device_run.elementwise import fill_padding
@@ -31,19 +31,18 @@ def reduce(case: Case) -> Usage:
     memory = case.output or held.memory
     op = case.query.op.removeprefix("ttnn.")
     keep = bool(case.attrs.get("keepdim"))
-    out = (
-        _spread(session, held, op, dims, memory) if op in ("std", "var") else _reduced(session, held, op, dims, memory)
-    )
     shape = tuple(1 if d in dims else n for d, n in enumerate(x.shape) if keep or d not in dims)
-    result = reshape(session, out, shape) if shape else _scalar(out)
-    return session.usage(result, view=not session.ran)
+    run = _spread if op in ("std", "var") else _reduced
+    return session.usage(run(session, held, op, dims, memory, shape), view=not session.ran)
 
 
-def _scalar(held: Held) -> Held:
-    """The tensor read as one without dims; its shards stay as they are."""
-    if held.is_sharded:
+def _shaped(session: Session, held: Held, shape: Shape) -> Held:
+    """The result without the dims that are not kept; with one dim or none its shards are read as they are."""
+    if len(shape) < 2 and held.is_sharded and shape[-1:] != held.padded[-1:]:
         same = held.spec.shape[1] == held.padded[-1]
         need(same, "Changing the last dimension of a sharded tensor is not supported unless the shard width matches it")
+    if shape:
+        return reshape(session, held, shape)
     return Held((), (), held.dtype, held.page, held.memory, held.buffer)
 
 
@@ -56,18 +55,21 @@ def _dims(case: Case, rank: int) -> Shape:
     return tuple(sorted(int(d) % rank for d in listed))
 
 
-def _reduced(session: Session, held: Held, op: str, dims: Shape, memory: MemoryConfig) -> Held:
-    """Sum, mean, max or min; padding is filled with what changes nothing."""
+def _reduced(session: Session, held: Held, op: str, dims: Shape, memory: MemoryConfig, shape: Shape) -> Held:
+    """Sum, mean, max or min; padding is filled with what changes nothing.
+
+    What was filled lives until the result has its shape.
+    """
     rank = len(held.shape)
     source = _filled(session, held) if held.is_tile else held
-    chained = op == "sum" and 1 < len(dims) < rank and source.dtype is DType.BF16
+    chained = op in ("sum", "mean") and 1 < len(dims) < rank and source.dtype is DType.BF16
     lead = tuple(d for d in dims if d < rank - 2)
     if op == "sum" and lead and source.dtype in FAST_DTYPES:
         dims = dims[len(lead) :]
         source = _fast_sum(session, source, lead, memory, chained, last=not dims)
         if not dims:
-            return source
-    return _one_by_one(session, source, op, dims, memory, chained, last=chained)
+            return _shaped(session, source, shape)
+    return _shaped(session, _one_by_one(session, source, op, dims, memory, chained, last=chained), shape)
 
 
 def _filled(session: Session, held: Held) -> Held:
@@ -79,14 +81,14 @@ def _filled(session: Session, held: Held) -> Held:
 
 def _fast_sum(session: Session, held: Held, lead: Shape, memory: MemoryConfig, chained: bool, last: bool) -> Held:
     """Leading dims from the last to the first, then what is padding is cut off."""
-    shape = held.shape
-    held = tilize_with_padding(session, held, memory)
+    tiled = tilize_with_padding(session, held, memory)
+    out = tiled
     for dim in lead[:0:-1]:
-        held = fast_reduce(session, held, dim, memory, DType.F32 if chained else held.dtype)
+        out = fast_reduce(session, out, dim, memory, DType.F32 if chained else held.dtype)
     dtype = (DType.BF16 if last else DType.F32) if chained else held.dtype
-    held = fast_reduce(session, held, lead[0], memory, dtype)
-    ends = tuple(min(a, b) for a, b in zip(shape, held.shape, strict=True))
-    return slice_tensor(session, held, Range((0,) * len(ends), ends, (1,) * len(ends)))
+    out = fast_reduce(session, out, lead[0], memory, dtype)
+    ends = tuple(min(a, b) for a, b in zip(held.shape, out.shape, strict=True))
+    return slice_tensor(session, out, Range((0,) * len(ends), ends, (1,) * len(ends)))
 
 
 def _one_by_one(
@@ -118,24 +120,27 @@ def _at_once(
     return reshape(session, out, tuple(1 if d in dims else n for d, n in enumerate(held.shape)))
 
 
-def _spread(session: Session, held: Held, op: str, dims: Shape, memory: MemoryConfig) -> Held:
+def _spread(session: Session, held: Held, op: str, dims: Shape, memory: MemoryConfig, kept: Shape) -> Held:
     """`std_var_impl`: one leading dim goes where the rows are, several dims go last."""
     rank, sizes = len(held.shape), held.shape
-    need(prod(sizes[d] for d in dims) > 1, f"{op}: reduction is performed on too few elements")
+    if prod(sizes[d] for d in dims) == 1:  # no variance: filled on the host
+        return _shaped(session, session.make(sizes, held.dtype, PageLayout.TILE, memory), kept)
     order: Shape = tuple(range(rank))
     axes = "w" if dims == (rank - 1,) else "h"
+    moved = held
     if len(dims) == 1 and dims[0] < rank - 2:
         order = tuple(rank - 2 if d == dims[0] else dims[0] if d == rank - 2 else d for d in order)
+        moved = permute(session, held, order, memory)
     elif len(dims) > 1:
         axes, order = "hw", (*(d for d in order if d not in dims), *dims)
-    moved = permute(session, held, order, memory) if order != tuple(range(rank)) else held
+        moved = permute(session, held, order, memory)
     moved = tilize_with_padding(session, moved, memory)
     shape = tuple(1 if d in dims else sizes[d] for d in order)
     flat = four_dims(moved)
     out = welford(session, flat, axes, _in_four(shape), memory)
     if axes == "h" and order != tuple(range(rank)):
-        return permute(session, reshape(session, out, shape), order, memory)
-    return out
+        out = permute(session, reshape(session, out, shape), order, memory)
+    return _shaped(session, out, kept)
 
 
 def _in_four(shape: Shape) -> Shape:

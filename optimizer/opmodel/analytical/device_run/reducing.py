@@ -47,8 +47,12 @@ def _scaler(held: Held) -> int:
     return (DType.F32 if held.dtype is DType.F32 else DType.BF16).tile_bytes
 
 
-def result_memory(held: Held, shape: Shape, memory: MemoryConfig) -> MemoryConfig:
+def result_memory(session: Session, held: Held, shape: Shape, memory: MemoryConfig) -> MemoryConfig:
     """`build_reduce_output_tensor_spec`: shards as the result and the cores demand, the operand's cores if need be."""
+    if held.is_sharded and held.is_l1:
+        rows, columns = session.device.grid_yx
+        inside = all(x1 < columns and y1 < rows for _, _, x1, y1 in held.spec.core_ranges)
+        need(inside, "Input shard grid must be contained in program core grid")
     whole = all(m.memory_layout is not BLOCK or m.buffer_type is BufferType.L1 for m in (held.memory, memory))
     need(whole, "reduce: DRAM block sharding is not supported")
     if not memory.is_sharded:
@@ -107,7 +111,7 @@ def _same_rows(held: Held, target: MemoryConfig) -> bool:
 
 def reduce_rows(session: Session, held: Held, kind: Kind, memory: MemoryConfig, dtype: DType) -> Held:
     """`ReduceMultiCoreWProgramFactory`: the last dim of tiles."""
-    target = result_memory(held, _reduced(held, -1), memory)
+    target = result_memory(session, held, _reduced(held, -1), memory)
     out = session.make(_reduced(held, -1), dtype, held.page, target)
     width = held.padded[-1] // TILE
     least = _least(held.rows // TILE, session)
@@ -123,7 +127,7 @@ def reduce_rows(session: Session, held: Held, kind: Kind, memory: MemoryConfig, 
 
 def reduce_columns(session: Session, held: Held, kind: Kind, memory: MemoryConfig, dtype: DType) -> Held:
     """`ReduceMultiCoreHProgramFactory`: the second last dim of tiles."""
-    target = result_memory(held, _reduced(held, -2), memory)
+    target = result_memory(session, held, _reduced(held, -2), memory)
     out = session.make(_reduced(held, -2), dtype, held.page, target)
     tile = held.dtype.tile_bytes
     if _borrows(held, target, WIDTH):
@@ -215,17 +219,22 @@ def reduce_four(
     if axes == "w":
         return reduce_rows(session, source, kind, memory, wanted)
     if axes == "hw":
-        if source.volume == TILE * TILE and op != "min":
+        if held.volume // (TILE * TILE) <= 1 and op != "min" and held.dtype is not DType.F32:
             return _reduce_tile(session, source, kind, memory, wanted)
         first = DType.F32 if op == "sum" and source.dtype in (DType.BF16, DType.F32) else wanted
-        source = reduce_rows(session, source, kind, memory, first)
-    elif not kind.negate:
+        narrow = reduce_rows(session, source, kind, memory, first)
+        return _columns_in_one(session, narrow, kind, memory, wanted)
+    if not kind.negate:
         slices = _slices(session, source, kind, memory, LEAST_SPLIT_TILES)
         if slices > 1:
             return _reduce_slices(session, source, kind, memory, wanted, slices)
-    if kind.negate and not negates_in_place(session, source):
-        return _negated_outside(session, source, kind, memory, wanted)
-    return reduce_columns(session, source, kind, memory, wanted)
+    return _columns_in_one(session, source, kind, memory, wanted)
+
+
+def _columns_in_one(session: Session, held: Held, kind: Kind, memory: MemoryConfig, dtype: DType) -> Held:
+    if kind.negate and not negates_in_place(session, held):
+        return _negated_outside(session, held, kind, memory, dtype)
+    return reduce_columns(session, held, kind, memory, dtype)
 
 
 def _dense(session: Session, held: Held, axes: str, memory: MemoryConfig, dtype: DType) -> Held:
@@ -239,11 +248,11 @@ def _dense(session: Session, held: Held, axes: str, memory: MemoryConfig, dtype:
 
 
 def _reduce_tile(session: Session, held: Held, kind: Kind, memory: MemoryConfig, dtype: DType) -> Held:
-    """`ReduceSingleCoreHwProgramFactory`: one tile."""
+    """`ReduceSingleCoreHwProgramFactory`: what was one tile's worth before it was tilized."""
     shape = (*held.shape[:-2], 1, 1)
-    out = session.make(shape, dtype, held.page, result_memory(held, shape, memory))
-    negated = 2 * dtype.tile_bytes if kind.negate else 0
-    session.run(dfb=2 * held.dtype.tile_bytes + _scaler(held) + 2 * dtype.tile_bytes + negated)
+    out = session.make(shape, dtype, held.page, result_memory(session, held, shape, memory))
+    tiles = 2 * (BATCH if held.volume >= BATCH * TILE * TILE else 1)
+    session.run(dfb=tiles * held.dtype.tile_bytes + _scaler(held) + 2 * dtype.tile_bytes)
     return out
 
 
@@ -268,21 +277,32 @@ def fast_reduce(session: Session, held: Held, dim: int, memory: MemoryConfig, dt
 
 
 WELFORD_TILES = 8
-"""Tiles read ahead at least; a whole row or column of tiles is kept where it fits, so that it is read once."""
+"""Tiles read ahead when a line of tiles is read twice."""
+KEPT_ALONE, KEPT_HIGH = 24, 16
+"""Tiles from which a core's only row or column, each of a matrix's several columns, is kept and read once."""
 
 
 def welford(session: Session, held: Held, axes: str, shape: Shape, memory: MemoryConfig) -> Held:
-    """`welford_reduce`: mean and variance in one pass (`std`, `var`).
-
-    Short columns are also read twice at times (measured: up to 20 tiles); they are taken as kept, which is more.
-    """
-    out = session.make(shape, held.dtype, held.page, result_memory(held, shape, memory))
+    """`welford_reduce`: mean and variance (`std`, `var`); when lines are kept was measured on mock devices."""
+    out = session.make(shape, held.dtype, held.page, result_memory(session, held, shape, memory))
     tile = held.dtype.tile_bytes
     fixed = 2 * tile + (5 * DType.F32.tile_bytes if axes == "hw" else 0)
-    kept = max(held.padded[-1 if axes == "w" else -2] // TILE, WELFORD_TILES)
+    kept = _kept_tiles(session, held, axes, prod(shape))
     fits = fixed + kept * tile <= session.free_l1()
     session.run(dfb=fixed + (kept if fits else WELFORD_TILES) * tile)
     return out
+
+
+def _kept_tiles(session: Session, held: Held, axes: str, results: int) -> int:
+    width, cores = held.padded[-1] // TILE, session.device.num_cores
+    line = width if axes == "w" else held.padded[-2] // TILE
+    matrices = prod(held.padded[:-2])
+    if axes == "hw":
+        least = KEPT_HIGH if matrices * width > min(results, cores) else KEPT_ALONE
+    else:
+        lines = held.rows // TILE if axes == "w" else matrices * width
+        least = WELFORD_TILES if lines > cores else KEPT_ALONE
+    return line if line >= least else WELFORD_TILES
 
 
 def four_dims(held: Held) -> Held:
