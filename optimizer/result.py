@@ -13,6 +13,7 @@ from optimizer.errors import UnknownNameError
 from optimizer.ir.graph import Attr, Graph
 from optimizer.layouts.memory_config import MemoryConfig, TensorLayout
 from optimizer.layouts.op_config import OpConfig
+from optimizer.opmodel.base import CostPart
 from optimizer.options import Options
 
 SCHEMA = "ttopt.annotated-graph/1"
@@ -50,6 +51,10 @@ class Prediction:
     bound: str
     dram_read_bytes: int
     dram_write_bytes: int
+    utilisation: float | None = None
+    """Share of the time that the chip at its peak would need; None where the backend does not say."""
+    parts: tuple[CostPart, ...] = ()
+    """What the time is made of: the device programs of the op."""
 
 
 @dataclass(frozen=True)
@@ -215,4 +220,16 @@ def _prediction_json(p: Prediction) -> dict[str, Any]:
         "bound": p.bound,
         "dram_read_bytes": p.dram_read_bytes,
         "dram_write_bytes": p.dram_write_bytes,
+        "utilisation": None if p.utilisation is None else round(p.utilisation, 4),
+        "parts": [_part_json(part) for part in p.parts],
+    }
+
+
+def _part_json(part: CostPart) -> dict[str, Any]:
+    return {
+        "program": part.name,
+        "time_ns": round(part.time_ns),
+        "start_ns": round(part.start_ns),
+        "terms_ns": {bound.value: round(ns) for bound, ns in part.terms},
+        "tail_ns": round(part.tail_ns),
     }

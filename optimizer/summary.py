@@ -7,15 +7,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from optimizer.device import DeviceSpec
 from optimizer.ir.graph import Graph
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import tensor_bytes
+from optimizer.opmodel.analytical.timing import constants
 from optimizer.opmodel.base import OpConstraints, OpCost, OpModel
 from optimizer.result import OpRecord, OptimizedGraph, Prediction, Role
 from optimizer.sharding.pricing import OpPricer
 from optimizer.verify import StepMemory
 
+LAUNCHES_NOTHING = ("view", "transfer")
+"""Kinds of program that are none."""
 COPIES = (Role.RESHARD, Role.SPILL, Role.LOAD)
 
 
@@ -27,6 +31,9 @@ class Totals:
     dram_read_bytes: int
     dram_write_bytes: int
     by_class_ns: Mapping[str, int]
+    by_bound_ns: Mapping[str, int]
+    parts_ns: tuple[float, ...]
+    """Times of the device programs, in order; empty where the backend does not say."""
 
 
 class Predictor:
@@ -48,6 +55,8 @@ class Predictor:
         """Sums over every op that is not on the host."""
         read = write = 0
         by_class: Counter[str] = Counter()
+        by_bound: Counter[str] = Counter()
+        parts: list[float] = []
         for op in self._graph.ops():
             record = records[op.id]
             if record.role is Role.HOST:
@@ -56,7 +65,10 @@ class Predictor:
             read += cost.dram_read_bytes
             write += cost.dram_write_bytes
             by_class[opdef(op.op).cost_class.value] += cost.time_ns
-        return Totals(sum(by_class.values()), read, write, dict(sorted(by_class.items())))
+            by_bound[cost.bound.value] += cost.time_ns
+            parts += (part.time_ns for part in cost.parts if part.name not in LAUNCHES_NOTHING)
+        classes, bounds = dict(sorted(by_class.items())), dict(sorted(by_bound.items()))
+        return Totals(sum(by_class.values()), read, write, classes, bounds, tuple(parts))
 
 
 def predict(result: OptimizedGraph, model: OpModel, steps: Iterable[StepMemory]) -> None:
@@ -73,6 +85,8 @@ def predict(result: OptimizedGraph, model: OpModel, steps: Iterable[StepMemory])
             bound=cost.bound.value,
             dram_read_bytes=cost.dram_read_bytes,
             dram_write_bytes=cost.dram_write_bytes,
+            utilisation=cost.utilisation,
+            parts=cost.parts,
         )
         result.records[step.op] = replace(record, predicted=prediction)
 
@@ -107,6 +121,8 @@ def summarise(
         "ops": sum(1 for op in result.graph.ops() if result.records[op.id].role is not Role.HOST),
         "ops_by_role": {role.value: roles[role] for role in Role if roles[role]},
         "time_by_class_ns": dict(totals.by_class_ns),
+        "time_by_bound_ns": dict(totals.by_bound_ns),
+        **launch_figures(totals, device),
         "chains": len(result.chains) - len(failed),
         "chains_failed": len(failed),
         "reshards": roles[Role.RESHARD],
@@ -120,6 +136,20 @@ def summarise(
         "unsupported": unsupported,
         "check": None,
         "warnings": [*warnings, *unpriced],
+    }
+
+
+def launch_figures(totals: Totals, device: DeviceSpec) -> dict[str, int | None]:
+    """Whole-model times: kernels with the gaps of a trace, and with the host dispatching every program."""
+    if not totals.parts_ns:
+        return {"programs": 0, "traced_ns": None, "untraced_ns": None}
+    known = constants(device.arch)
+    spent = sum(totals.parts_ns)
+    untraced = sum(max(ns, known["dispatch_ns"]) for ns in totals.parts_ns)
+    return {
+        "programs": len(totals.parts_ns),
+        "traced_ns": round(totals.time_ns + known["gap_ns"] * len(totals.parts_ns)),
+        "untraced_ns": round(totals.time_ns - spent + untraced),
     }
 
 

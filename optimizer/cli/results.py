@@ -94,6 +94,7 @@ def explanation_text(record: dict[str, Any]) -> str:
                 "predicted",
                 f"{time_text(predicted['time_ns'])} on {predicted['cores']} cores, bound by {predicted['bound']}",
             ),
+            *_time_facts(predicted),
             ("L1 per core", f"{bytes_text(predicted['peak_l1_bytes'])}, buffers {bytes_text(predicted['cb_bytes'])}"),
         ]
     chain = record["chain_record"]
@@ -101,6 +102,20 @@ def explanation_text(record: dict[str, Any]) -> str:
         facts.append(("chain", f"{chain['id']}, {len(chain['ops'])} ops, {chain['state']}"))
         facts += [("chain failed", chain["reason"])] if chain.get("reason") else []
     return "\n\n".join([pairs(facts), *_reason_blocks(record["reason"], record["config"] or {})])
+
+
+def _time_facts(predicted: dict[str, Any]) -> list[tuple[str, object]]:
+    """Utilisation, and the terms of every program: what each resource alone would need."""
+    used = predicted.get("utilisation")
+    facts: list[tuple[str, object]] = (
+        [] if used is None else [("utilisation", f"{percent_text(used)} of the chip's peak")]
+    )
+    for part in predicted.get("parts", ()):
+        terms = ", ".join(f"{bound} {time_text(ns)}" for bound, ns in sorted(part["terms_ns"].items()))
+        spent = f"{time_text(part['time_ns'])}: start {time_text(part['start_ns'])}"
+        tail = f", not overlapped {time_text(part['tail_ns'])}" if part["tail_ns"] else ""
+        facts.append((f"  {part['program']}", f"{spent}{', ' + terms if terms else ''}{tail}"))
+    return facts
 
 
 def value_text(value: dict[str, Any]) -> str:

@@ -53,6 +53,7 @@ def _facts(document: Document) -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = [
         ("L1 peak per core", f"{bytes_text(peak)} of {bytes_text(limit)} ({percent_text(peak / limit)})"),
         ("L1-resident share", percent_text(summary["l1_resident_fraction"])),
+        *_time_facts(summary),
         ("ops", _ops(document)),
         ("reshards", summary["reshards"]),
         ("loads", summary["loads"]),
@@ -68,6 +69,20 @@ def _facts(document: Document) -> list[tuple[str, object]]:
         facts += check_facts(summary["check"])
     facts += [("warning", warning) for warning in summary["warnings"]]
     facts.append(("seconds", f"{sum(document['timings']['stages_s'].values()):.1f}"))
+    return facts
+
+
+def _time_facts(summary: Document) -> list[tuple[str, object]]:
+    """Where the predicted time goes, and what a whole run takes with the gaps between programs."""
+    facts: list[tuple[str, object]] = []
+    for title, key in (("time by class", "time_by_class_ns"), ("time bound by", "time_by_bound_ns")):
+        shares = sorted((summary.get(key) or {}).items(), key=lambda item: (-item[1], item[0]))
+        total = sum(ns for _, ns in shares)
+        if total:
+            facts.append((title, ", ".join(f"{name} {percent_text(ns / total)}" for name, ns in shares)))
+    if summary.get("traced_ns") is not None:
+        wall = f"{time_text(summary['traced_ns'])} from a trace, {time_text(summary['untraced_ns'])} without"
+        facts.append(("with launches", f"{wall} ({summary['programs']} programs)"))
     return facts
 
 

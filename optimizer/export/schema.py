@@ -58,6 +58,16 @@ class Value(Record):
     layout: Layout | None
 
 
+class ProgramTime(Record):
+    """One device program of an op: launch, what could bound it (the longest does), what nothing overlaps."""
+
+    program: str
+    time_ns: int
+    start_ns: int
+    terms_ns: dict[str, int]
+    tail_ns: int
+
+
 class Prediction(Record):
     """What the OpModel says of an op as placed; bytes are per core unless the name says otherwise."""
 
@@ -68,6 +78,8 @@ class Prediction(Record):
     bound: Literal["compute", "dram", "noc", "pcie", "dispatch"]
     dram_read_bytes: int
     dram_write_bytes: int
+    utilisation: float | None = Field(None, description="share of the time that the chip at its peak would need")
+    parts: list[ProgramTime] = Field(default_factory=list, description="the device programs of the op")
 
 
 class MemoryConfigArgument(Record):
@@ -145,6 +157,11 @@ class Summary(Record):
     lower_bound_ns: int | None = None
     gap: float | None = None
     baselines: Baselines
+    time_by_class_ns: dict[str, int] = Field(default_factory=dict, description="predicted time by kind of op")
+    time_by_bound_ns: dict[str, int] = Field(default_factory=dict, description="predicted time by what limits it")
+    programs: int = Field(0, description="device programs launched, where the backend says")
+    traced_ns: int | None = Field(None, description="kernels and the gaps between them when run from a trace")
+    untraced_ns: int | None = Field(None, description="kernels, each no faster than the host dispatches one")
     ops: int
     reshards: int = Field(description="copies from one L1 layout to another")
     loads: int = Field(0, description="copies from DRAM to L1; absent from documents of older versions")
