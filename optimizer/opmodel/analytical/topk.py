@@ -1,0 +1,141 @@
+"""The k largest values of the last dim and where they are (`ttnn.topk`).
+
+Sources: tt-metal `reduction/topk` (`topk.cpp`, single core, multi core and large-index programs); when which program
+runs, how many cores share a row and the buffers were measured on mock devices (both boards, up to 65,536 columns).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import MemoryConfig, PageLayout
+from optimizer.layouts.tiling import TILE, ceil_div, round_up
+from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.device_run.elementwise import fill_padding
+from optimizer.opmodel.analytical.device_run.padding import pad
+from optimizer.opmodel.analytical.device_run.session import Held, Session, view
+from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
+
+LEAST_COLUMNS = 64
+"""Narrower rows are padded."""
+LEAST_SHARED, ALWAYS_SHARED, LONGEST_U16 = 1024, 8192, 65536
+"""Columns from which rows are shared by cores: few rows, any rows; and from which indices need 32 bits."""
+MOST_SHARED_K, FEW_ROWS = 64, 2
+LEAST_INDEXED = 4096
+"""Columns from which Blackhole looks for the indices first."""
+
+
+def topk(case: Case) -> Usage:
+    x = case.x
+    need(x.layout.is_tile, "Input tensor must be tiled")
+    shape, k = x.shape, int(case.attrs["k"])
+    need(0 < k <= shape[-1], f"K cannot be larger than the dimension size! K={k}, dimension size={shape[-1]}")
+    memory = case.output or x.layout.memory
+    need(not memory.is_sharded, "Sharded implementation not supported yet")
+    session = Session(case)
+    given = session.inputs[0]
+    if len(shape) == 1:
+        given = view(given, (1, *shape), (TILE, given.padded[-1]))
+    held = fill_padding(session, given)
+    if held.padded[-1] < LEAST_COLUMNS:
+        added = LEAST_COLUMNS - held.shape[-1]
+        held = fill_padding(session, pad(session, held, ((0, 0),) * (len(held.shape) - 1) + ((0, added),)))
+    values, indices = _run(session, held, k, memory)
+    if len(shape) < 4 and k % TILE:
+        values = _cut(session, values, k)
+        indices = _cut(session, indices, k)
+    result = (*shape[:-1], k)
+    out = Held(result, values.padded, values.dtype, values.page, values.memory, values.buffer)
+    where = Held(result, indices.padded, DType.U16, indices.page, indices.memory, indices.buffer)
+    return session.usage(out, where)
+
+
+def _cut(session: Session, held: Held, k: int) -> Held:
+    """The k columns of results whose columns are whole tiles."""
+    rank = len(held.shape)
+    return slice_tensor(session, held, Range((0,) * rank, (*held.shape[:-1], k), (1,) * rank))
+
+
+def _run(session: Session, held: Held, k: int, memory: MemoryConfig) -> tuple[Held, Held]:
+    width = held.padded[-1]
+    rows = held.rows // TILE
+    wide = held.dtype is DType.F32 or width >= LONGEST_U16
+    index = DType.U32 if wide else DType.U16
+    few = _shared(width, rows, k)
+    if _indexed_first(session, held, k, few):
+        return _index_first(session, held, k, memory, index)
+    values, indices = _results(session, held, k, memory, index)
+    cores = _sharing_cores(session, width // TILE, ceil_div(k, TILE)) if few else 1
+    if cores > 1:
+        _run_shared(session, held, index, cores, ceil_div(k, TILE))
+    else:
+        _run_alone(session, held, index, ceil_div(k, TILE))
+    return values, indices
+
+
+def _results(session: Session, held: Held, k: int, memory: MemoryConfig, index: DType) -> tuple[Held, Held]:
+    shape = (*held.shape[:-1], round_up(k, TILE))
+    return session.make(shape, held.dtype, held.page, memory), session.make(shape, index, held.page, memory)
+
+
+def _computed(held: Held) -> int:
+    """Tile size of what is sorted: block floats as bf16."""
+    return (DType.BF16 if held.dtype.is_block_float else held.dtype).tile_bytes
+
+
+def _run_alone(session: Session, held: Held, index: DType, wanted: int) -> None:
+    """One core sorts whole rows of tiles."""
+    tile, sorted_tile, where = held.dtype.tile_bytes, _computed(held), index.tile_bytes
+    session.run(dfb=2 * tile + 2 * where + (4 + 2 * wanted) * (sorted_tile + where) + wanted * (tile + where))
+
+
+def _run_shared(session: Session, held: Held, index: DType, cores: int, wanted: int) -> None:
+    """Cores sort parts of a row, one more merges what they found."""
+    tile, sorted_tile, where = held.dtype.tile_bytes, _computed(held), index.tile_bytes
+    part = held.padded[-1] // TILE // cores
+    gathered = cores * wanted
+    together = (2 * gathered + part) * (sorted_tile + where)
+    session.run(dfb=6 * tile + 6 * where + 2 * sorted_tile + together)
+
+
+def _shared(width: int, rows: int, k: int) -> bool:
+    if width & (width - 1) or k > MOST_SHARED_K or width >= LONGEST_U16:
+        return False
+    return width >= ALWAYS_SHARED or (width >= LEAST_SHARED and rows <= FEW_ROWS)
+
+
+def _sharing_cores(session: Session, tiles: int, wanted: int) -> int:
+    """Cores a row is cut for: parts and what they find are of about the same size."""
+    part: int = 1 << ((tiles * wanted).bit_length() - 2) // 2
+    rows, columns = session.device.grid_yx
+    most = _power_below(rows - 1) * _power_below(columns - 1)
+    return min(tiles // part, most)
+
+
+def _power_below(count: int) -> int:
+    power: int = 1 << (count.bit_length() - 1)
+    return power
+
+
+def _indexed_first(session: Session, held: Held, k: int, few: bool) -> bool:
+    plain = not held.is_sharded and held.dtype is DType.BF16
+    if session.device.arch != "blackhole" or not plain:
+        return False
+    width = held.padded[-1]
+    if k > MOST_SHARED_K:
+        return True
+    return width >= LEAST_INDEXED and not (few and width >= ALWAYS_SHARED)
+
+
+def _index_first(session: Session, held: Held, k: int, memory: MemoryConfig, index: DType) -> tuple[Held, Held]:
+    """`TopkRoutePrep`, `TopkLargeIndices`, `TopkRouteFinish`: rows untilized, indices found, values fetched."""
+    lead = (prod(held.shape[:-2]) * held.padded[-2],)
+    rows = session.make((*lead, held.padded[-1]), held.dtype, PageLayout.ROW_MAJOR, held.memory)
+    session.run(dfb=2 * 16 * held.dtype.tile_bytes)
+    found = session.make((*lead, max(k, 16)), DType.U32, PageLayout.ROW_MAJOR, held.memory)
+    session.run(dfb=2 * DType.U32.tile_bytes)
+    values, indices = _results(session, held, k, memory, index)
+    session.run(dfb=2 * 1024 + 2 * DType.U32.tile_bytes + held.dtype.tile_bytes + index.tile_bytes)
+    del rows, found
+    return values, indices
