@@ -3,11 +3,15 @@
 Source: `compute_reshape_mapping_host_tensor` in tt-metal 0.81 `reshape_tiled_program_factory.cpp`. A piece is
 contiguous both in an input and in an output tile, whose four 16 x 16 faces lie one after the other; an output
 tile has a slot per input tile it draws from and per piece of the input tile with most pieces.
+
+Output tiles whose first elements lie at the same place of a repeating stretch of the input draw from it alike,
+so one of each kind is looked at.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from math import gcd
 
 import numpy as np
 import numpy.typing as npt
@@ -23,86 +27,148 @@ SLOT_BYTES = 16
 SLOT_STEP = 16
 MOST_TILES = 4096
 """Unlike output tiles looked at; of more, evenly spread ones are."""
+TOGETHER = 512
+"""Tiles looked at together, to bound memory."""
+MOST_SUMS = 64 * MOST_TILES
+"""Sums of phases looked at to find the unlike tiles."""
+_Y, _X = np.divmod(np.arange(TILE * TILE, dtype=np.int64), TILE)
+_PLACE = (_Y // FACE * 2 + _X // FACE) * FACE * FACE + _Y % FACE * FACE + _X % FACE
+"""Place in a tile of the element at row `index // 32`, column `index % 32`."""
 
 
 @lru_cache(maxsize=4096)
 def table_bytes(before: Shape3, after: Shape3) -> int:
     """Bytes of one page of the table for two rank-3 shapes of equal volume (one page is buffered)."""
-    starts, heights, widths = _unlike_tiles(before, after)
-    slots = int(_slots(before, after[2], starts, heights, widths).max())
+    slots = max(
+        _slots(before, after[2], starts[at : at + TOGETHER], height, width)
+        for starts, height, width in _unlike_tiles(before, after)
+        for at in range(0, len(starts), TOGETHER)
+    )
     return SLOT_BYTES * (slots + slots % SLOT_STEP)
 
 
-def _unlike_tiles(before: Shape3, after: Shape3) -> tuple[Array, Array, Array]:
-    """Flat position of the first element, rows and columns of output tiles that draw from the input unlike others."""
+def _unlike_tiles(before: Shape3, after: Shape3) -> list[tuple[Array, int, int]]:
+    """Per size of output tile: flat positions of the first elements where those draw from the input unlike others,
+    rows and columns."""
     deep, high, wide = after
-    rows = np.arange(ceil_div(high, TILE), dtype=np.int64) * TILE
-    columns = np.arange(ceil_div(wide, TILE), dtype=np.int64) * TILE
-    period = before[2] * (TILE if before[1] % TILE == 0 else before[1])
-    rows, columns = _spread(rows, MOST_TILES * 16), _spread(columns, MOST_TILES * 16)
-    by_row = _phases((rows * wide) % period, np.minimum(TILE, high - rows))
-    by_column = _phases(columns % period, np.minimum(TILE, wide - columns))
-    by_channel = np.unique((np.arange(min(deep, MOST_TILES), dtype=np.int64) * high * wide) % period)
-    by_row, by_column = _spread(by_row, MOST_TILES), _spread(by_column, MOST_TILES)
-    grid = (by_channel[:, None, None] + by_row[None, :, None, 0] + by_column[None, None, :, 0]) % period
-    shape = grid.shape
-    heights = np.broadcast_to(by_row[None, :, None, 1], shape)
-    widths = np.broadcast_to(by_column[None, None, :, 1], shape)
-    tiles = _spread(np.stack([grid.ravel(), heights.ravel(), widths.ravel()], axis=1), MOST_TILES * 64)
-    tiles = _spread(np.unique(tiles, axis=0), MOST_TILES)
-    return tiles[:, 0], tiles[:, 1], tiles[:, 2]
-
-
-def _phases(starts: Array, sizes: Array) -> Array:
-    """Distinct (start, size) pairs."""
-    found: Array = np.unique(np.stack([starts, sizes], axis=1), axis=0)
+    period = before[2] * (TILE if before[0] == 1 or before[1] % TILE == 0 else before[1])
+    channels = _phases(high * wide, deep, period)
+    found = []
+    for row, rows, height in _edges(high):
+        bands = _sums(channels, _phases(TILE * wide, rows, period) + row * wide, period)
+        for column, columns, width in _edges(wide):
+            if wide == before[2]:  # rows stay rows: one column of tiles is like another
+                columns = 1
+            starts = _sums(bands, _phases(TILE, columns, period) + column, period)
+            found.append((_spread(starts, MOST_TILES), height, width))
     return found
 
 
+def _edges(size: int) -> list[tuple[int, int, int]]:
+    """(first element, tiles, elements per tile) of the whole tiles along an axis and of the one cut short."""
+    whole, rest = divmod(size, TILE)
+    found = [(0, whole, TILE)] if whole else []
+    return [*found, (whole * TILE, 1, rest)] if rest else found
+
+
+def _phases(step: int, count: int, period: int) -> Array:
+    """Different values of `step * i % period` for i below `count`."""
+    different = min(count, period // gcd(step, period))
+    return (_spread_indices(different, MOST_TILES * 16) * step) % period
+
+
+def _sums(some: Array, others: Array, period: int) -> Array:
+    """Different sums of two kinds of phases."""
+    if len(some) == 1 and len(others) == 1:
+        return (some + others) % period
+    which, other = np.divmod(_spread_indices(len(some) * len(others), MOST_SUMS), len(others))
+    found: Array = np.unique((some[which] + others[other]) % period)
+    return found
+
+
+def _spread_indices(count: int, most: int) -> Array:
+    """Indices of all of `count` items, or of `most` evenly spread ones with both ends."""
+    if count <= most:
+        return np.arange(count, dtype=np.int64)
+    return np.unique(np.linspace(0, count - 1, most).astype(np.int64))
+
+
 def _spread(items: Array, most: int) -> Array:
-    """All of them, or `most` evenly spread ones with both ends."""
-    if len(items) <= most:
-        return items
-    kept: Array = items[np.unique(np.linspace(0, len(items) - 1, most).astype(np.int64))]
-    return kept
+    return items if len(items) <= most else items[_spread_indices(len(items), most)]
 
 
-def _slots(before: Shape3, wide: int, starts: Array, heights: Array, widths: Array) -> Array:
-    """Slots of every tile: pieces of the input tile with most, times input tiles."""
-    count = len(starts)
-    keys: list[Array] = []
-    last = np.full((3, count), -1, dtype=np.int64)
-    for row in range(int(heights.max())):
-        column = np.where(row < heights, 0, widths)
-        while bool((active := column < widths).any()):
-            page, within, length = _piece(before, starts + row * wide + column, column, widths)
-            place = _offset(np.full(count, row, dtype=np.int64), column)
-            here = np.stack([page, within, place])
-            fresh = active & (here != last).any(axis=0)
-            keys.append((np.nonzero(fresh)[0] << 40) + page[fresh])
-            last = np.where(active, np.stack([page, within + length, place + length]), last)
-            column = np.where(active, column + length, column)
-    pages, pieces = np.unique(np.concatenate(keys), return_counts=True)
+def _slots(before: Shape3, wide: int, starts: Array, height: int, width: int) -> int:
+    """Most slots of tiles of one size: pieces of the input tile with most, times input tiles."""
+    unit = gcd(gcd(before[2], wide), FACE)
+    if unit >= FACE // 2 or before[2] < FACE:
+        keys = _by_unit(before, wide, starts, height, width, unit)
+    else:
+        keys = _by_piece(before, wide, starts, height, width)
+    pages, pieces = np.unique(keys, return_counts=True)
     owner = pages >> 40
-    most = np.zeros(count, dtype=np.int64)
-    np.maximum.at(most, owner, pieces)
-    tiles: Array = np.bincount(owner, minlength=count).astype(np.int64)
-    total: Array = most * tiles
-    return total
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    tiles = np.diff(first, append=len(owner))
+    return int((np.maximum.reduceat(pieces, first) * tiles).max())
 
 
-def _piece(before: Shape3, at: Array, column: Array, widths: Array) -> tuple[Array, Array, Array]:
-    """(input tile, offset in it, length) of the piece at a flat position."""
-    tiles_wide = ceil_div(before[2], TILE)
-    deep, rest = np.divmod(at, before[1] * before[2])
-    y, x = np.divmod(rest, before[2])
-    page = (deep * ceil_div(before[1], TILE) + y // TILE) * tiles_wide + x // TILE
-    length = np.minimum(widths - column, FACE - column % FACE)
-    length = np.minimum(length, np.minimum(FACE - x % FACE, before[2] - x))
-    return page, _offset(y % TILE, x % TILE), np.maximum(length, 1)
+def _by_unit(before: Shape3, wide: int, starts: Array, height: int, width: int, unit: int) -> Array:
+    """(output tile, input tile) of every piece; nothing ends inside `unit` elements, so these are joined."""
+    rows = np.arange(height, dtype=np.int64)[:, None]
+    columns = np.arange(0, width, unit, dtype=np.int64)[None, :]
+    y, x = np.divmod(starts[:, None] + (rows * wide + columns).ravel()[None, :], before[2])
+    page, within = _input_place(before, y, x)
+    place = _PLACE[(rows * TILE + columns).ravel()]
+    begins = np.ones(page.shape, dtype=bool)
+    begins[:, 1:] = (
+        (page[:, 1:] != page[:, :-1]) | (within[:, 1:] != within[:, :-1] + unit) | (place[1:] != place[:-1] + unit)
+    )
+    page += np.arange(len(starts), dtype=np.int64)[:, None] << 40
+    found: Array = page[begins]
+    return found
 
 
-def _offset(y: Array, x: Array) -> Array:
-    """Place of an element in a tile."""
-    place: Array = (y // FACE * 2 + x // FACE) * FACE * FACE + y % FACE * FACE + x % FACE
-    return place
+def _by_piece(before: Shape3, wide: int, starts: Array, height: int, width: int) -> Array:
+    """`_by_unit` where there is no such unit: the pieces of all rows are followed side by side."""
+    rows = np.arange(height, dtype=np.int64)
+    y, x = np.divmod((starts[:, None] + rows * wide).ravel(), before[2])
+    tile = np.repeat(np.arange(len(starts), dtype=np.int64) << 40, height)
+    line = np.tile(rows * TILE, len(starts))
+    row, column = np.arange(len(y)), np.zeros(len(y), dtype=np.int64)
+    firsts: Array | None = None
+    ends = np.empty((3, len(y)), dtype=np.int64)  # where the last piece of each row stops
+    keys: list[Array] = []
+    while len(row):
+        page, within = _input_place(before, y, x)
+        here = np.stack((page, within, _PLACE[line + column]))
+        if firsts is None:
+            firsts = here.copy()
+        else:
+            keys.append((tile + page)[(here != ends[:, row]).any(axis=0)])
+        length = np.minimum(
+            np.minimum(width - column, FACE - column % FACE), np.minimum(FACE - x % FACE, before[2] - x)
+        )
+        here[1:] += length
+        ends[:, row] = here
+        column, x = column + length, x + length
+        past = x == before[2]
+        y, x = y + past, np.where(past, 0, x)
+        more = column < width
+        row, column, x, y, tile, line = (part[more] for part in (row, column, x, y, tile, line))
+    assert firsts is not None
+    begins = np.ones((len(starts), height), dtype=bool)
+    shape = (3, len(starts), height)
+    begins[:, 1:] = (firsts.reshape(shape)[:, :, 1:] != ends.reshape(shape)[:, :, :-1]).any(axis=0)
+    owner = np.repeat(np.arange(len(starts), dtype=np.int64) << 40, height)
+    return np.concatenate([(owner + firsts[0])[begins.ravel()], *keys])
+
+
+def _input_place(before: Shape3, y: Array, x: Array) -> tuple[Array, Array]:
+    """(input tile, place in it) of the elements at rows `y`, counted through all channels, and columns `x`."""
+    if before[0] == 1 or before[1] % TILE == 0:
+        band, line = np.divmod(y, TILE)
+    else:
+        channel, row = np.divmod(y, before[1])
+        band, line = np.divmod(row, TILE)
+        band += channel * ceil_div(before[1], TILE)
+    across, column = np.divmod(x, TILE)
+    return band * ceil_div(before[2], TILE) + across, _PLACE[line * TILE + column]
