@@ -9,6 +9,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import CoreRange, MemoryConfig
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.device_run.reducing import four_dims
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape
 from optimizer.opmodel.analytical.device_run.transposing import permute
 
@@ -29,20 +30,11 @@ def cumsum(case: Case) -> Usage:
     if x.dtype is DType.BF16 and dim == rank - 1:
         return session.usage(_accumulate(session, held, memory))
     lead = max(0, 4 - rank)
-    flat = _padded_rank(held, lead)
+    flat = four_dims(held) if lead else held
     order = _swapped(rank + lead, dim + lead)
     summed = _accumulate(session, permute(session, flat, order), memory)
     out = permute(session, summed, order, memory)
     return session.usage(Held(x.shape, held.padded, out.dtype, out.page, out.memory, out.buffer))
-
-
-def _padded_rank(held: Held, lead: int) -> Held:
-    if not lead:
-        return held
-    ones = (1,) * lead
-    padded = held.padded if len(held.shape) > 1 else (TILE, *held.padded)
-    padded = (1,) * (4 - len(padded)) + padded
-    return Held(ones + held.shape, padded, held.dtype, held.page, held.memory, held.buffer)
 
 
 def _swapped(rank: int, dim: int) -> Shape:

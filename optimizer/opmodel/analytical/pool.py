@@ -6,7 +6,9 @@ input that does not fit at once is pooled slice by slice into DRAM.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import (
@@ -69,7 +71,7 @@ def _problem(case: Case) -> tuple[PoolProblem, tuple[int, ...]]:
     )  # fmt: skip
     channels = a["channels"]
     need(x.shape == (1, 1, window.in_nhw, channels), "input must be [1, 1, N*H*W, C]")
-    oh, ow = window.out_hw
+    oh, ow = replace(window, ceil=False).out_hw
     need(oh > 0 and ow > 0, "Pool2D: Effective kernel size cannot exceed padded input size")
     top, bottom, left, right = window.padding
     half_h, half_w = window.kernel[0] // 2, window.kernel[1] // 2
@@ -130,6 +132,38 @@ def _input_shard(p: PoolProblem, source: Parallel) -> tuple[int, int]:
     return (round_up(rows, source.nhw * unit) // source.nhw, width)
 
 
+def _overhang(p: PoolProblem) -> tuple[int, int]:
+    """Rows and columns that the last windows reach beyond the padded input, when rounding up."""
+    window = p.window
+    top, bottom, left, right = window.padding
+    beyond = []
+    for axis, size in enumerate((window.height + top + bottom, window.width + left + right)):
+        span = window.dilation[axis] * (window.kernel[axis] - 1) + 1
+        beyond.append(max(0, (window.out_hw[axis] - 1) * window.stride[axis] + span - size))
+    return beyond[0], beyond[1]
+
+
+def _own_divisors(p: PoolProblem) -> bool:
+    """Averages whose windows hold different numbers of elements (`is_pool_op_one_scalar_per_core`)."""
+    return p.average and p.window.ceil and any(_overhang(p))
+
+
+@lru_cache(maxsize=4096)
+def _divisor_bytes(p: PoolProblem, rows: int) -> int:
+    """The list of runs of one divisor, three 16-bit words each, of the core with the most; `rows` windows a core."""
+    if not _own_divisors(p):
+        return 0
+    high, wide = p.window.out_hw
+    short_high, short_wide = _overhang(p)
+    full = p.window.kernel[0] * p.window.kernel[1]
+    low, narrow = (p.window.kernel[0] - short_high), (p.window.kernel[1] - short_wide)
+    line = [full] * (wide - 1) + [p.window.kernel[0] * narrow]
+    last = [low * p.window.kernel[1]] * (wide - 1) + [low * narrow]
+    divisors = (line * (high - 1) + last) * p.window.batch
+    starts = [index for index, d in enumerate(divisors) if index % rows == 0 or d != divisors[index - 1]]
+    return round_up(6 * max(Counter(index // rows for index in starts).values()), FACE)
+
+
 def _buffers(p: PoolProblem, source: Parallel) -> int:
     """Circular buffers of the pooling program (`calculate_L1_usage`), the output's own left out."""
     kernel = p.window.kernel[0] * p.window.kernel[1]
@@ -141,8 +175,7 @@ def _buffers(p: PoolProblem, source: Parallel) -> int:
     most = 4 if p.average and large else 8
     elements = min(tiles, most) * TILE * rows if tiles > most else tiles * TILE * rows
     page = 2 * round_up(elements, TILE * TILE)
-    top, bottom, left, right = p.window.padding
-    scalars = 2 if p.average and p.window.ceil and (top or bottom or left or right) else 1
+    scalars = 2 if _own_divisors(p) else 1
     return scalars * 2 * 2048 + 2048 + 4 * page
 
 
@@ -185,10 +218,12 @@ def _run(
         width = FACE if width < FACE else round_up(width, TILE)
     out = arena.allocate(rows * round_up(width * 2, FACE))
     index = round_up(reader_index_bytes(p.window, source.nhw, p.window.out_nhw, 0, False), FACE)
+    index += _divisor_bytes(p, rows)
     arena.allocate_small(index)
     arena.run(_buffers(p, source))
     arena.free_small(index)
-    arena.run(0)
+    if not drop:
+        arena.run(0)
     return out, (rows, width)
 
 

@@ -14,7 +14,8 @@ from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.device_run.elementwise import fill_padding
 from optimizer.opmodel.analytical.device_run.padding import pad
-from optimizer.opmodel.analytical.device_run.session import Held, Session, view
+from optimizer.opmodel.analytical.device_run.reducing import four_dims
+from optimizer.opmodel.analytical.device_run.session import Held, Session
 from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
 
 LEAST_COLUMNS = 64
@@ -35,9 +36,7 @@ def topk(case: Case) -> Usage:
     need(not memory.is_sharded, "Sharded implementation not supported yet")
     session = Session(case)
     given = session.inputs[0]
-    if len(shape) == 1:
-        given = view(given, (1, *shape), (TILE, given.padded[-1]))
-    held = fill_padding(session, given)
+    held = fill_padding(session, four_dims(given))
     if held.padded[-1] < LEAST_COLUMNS:
         added = LEAST_COLUMNS - held.shape[-1]
         held = fill_padding(session, pad(session, held, ((0, 0),) * (len(held.shape) - 1) + ((0, added),)))

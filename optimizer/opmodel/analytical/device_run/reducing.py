@@ -310,10 +310,8 @@ def four_dims(held: Held) -> Held:
     rank = len(held.shape)
     if rank == 4:
         return held
-    if rank == 1 and held.is_tile:
-        return view(held, (1, 1, 1, *held.shape), (1, 1, TILE, *held.padded))
     if rank < 4:
-        lead = (1,) * (4 - rank)
-        return view(held, lead + held.shape, lead + held.padded[-rank:])
+        lead = (1,) * (4 - len(held.padded))  # tiles of a vector have two padded dims
+        return view(held, (1,) * (4 - rank) + held.shape, lead + held.padded)
     first = prod(held.shape[: rank - 3])
     return view(held, (first, *held.shape[-3:]), (first, *held.padded[-3:]))
