@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from optimizer.device import DeviceSpec
 from optimizer.layouts.memory_config import (
     BufferType,
@@ -22,6 +25,7 @@ from optimizer.layouts.tiling import TILE, ceil_div, core_ranges_for, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH, bounding_box
 
+Ints = NDArray[np.int64]
 ROW = ShardOrientation.ROW_MAJOR
 COL = ShardOrientation.COL_MAJOR
 
@@ -269,30 +273,32 @@ def _extent(size: int, before: int, after: int, kernel: int, stride: int, dilati
     return count - 1 if (count - 1) * stride >= size + before else count
 
 
-@lru_cache(maxsize=16384)
-def halo_sticks(window: Window, nhw_cores: int, snap: bool = True) -> int:
-    """Rows of the largest halo shard: input rows, padding included, that one core's results need.
+@lru_cache(maxsize=1024)
+def boundaries(window: Window, cores: int, snap: bool = True) -> tuple[Ints, Ints, Ints, Ints]:
+    """(first output, last output, first input, last input) of each core that has output; inputs are padded ones.
 
+    `snap`: outputs are dealt in whole tiles, as convolutions do and pools do not.
     Source: tt-metal `sliding_window.cpp`, `generate_shard_boundaries`.
     """
     oh, ow = window.out_hw
     total = window.batch * oh * ow
-    unit = nhw_cores * TILE if snap else nhw_cores
-    shard = round_up(total, unit) // nhw_cores
+    unit = cores * TILE if snap else cores
+    shard = round_up(total, unit) // cores
+    first = np.arange(0, total, shard, dtype=np.int64)
+    last = first + (shard - 1)
+    last[-1] = total - 1
     height, width = window.padded_hw
-    image = height * width
+    sy, sx = window.step
     reach = window.reach_hw[0] * width + window.reach_hw[1]
-    largest = 0
-    for start in range(0, total, shard):
-        end = min(start + shard, total) - 1
-        first = _corner(start, oh, ow, image, width, window.step)
-        last = _corner(end, oh, ow, image, width, window.step) + reach
-        largest = max(largest, last - first + 1)
-    return largest
+    y, x = np.divmod(np.concatenate((first, last)), ow)
+    corner = y * (sy * width) + x * sx
+    if window.batch > 1 and height != oh * sy:
+        corner += y // oh * ((height - oh * sy) * width)
+    return first, last, corner[: len(first)], corner[len(first) :] + reach
 
 
-def _corner(index: int, oh: int, ow: int, image: int, width: int, stride: tuple[int, int]) -> int:
-    """Padded-input index of the first element an output element looks at."""
-    batch, rest = divmod(index, oh * ow)
-    y, x = divmod(rest, ow)
-    return batch * image + y * stride[0] * width + x * stride[1]
+@lru_cache(maxsize=16384)
+def halo_sticks(window: Window, nhw_cores: int, snap: bool = True) -> int:
+    """Rows of the largest halo shard: input rows, padding included, that one core's results need."""
+    _, _, first, last = boundaries(window, nhw_cores, snap)
+    return int((last - first).max()) + 1
