@@ -58,6 +58,7 @@ check-long: $(READY) ## slow checks: container steps, every graph on every board
 	$(BIN)/python benchmarks/chain_agreement.py fixtures/onnx/*.onnx --boards n150 p150
 	$(BIN)/python benchmarks/meaning.py fixtures/onnx/*.onnx
 	$(BIN)/python benchmarks/ttmetal_backend.py
+	$(BIN)/python benchmarks/allocator_replay.py
 	$(BIN)/python benchmarks/replay.py
 
 clean: ## remove everything that was made

@@ -82,6 +82,15 @@ class DeviceSpec:
         return self.grid_yx[0] * self.grid_yx[1]
 
     @property
+    def l1_buffer_alignment_bytes(self) -> int:
+        """What the size of an L1 buffer is rounded up to; rows within it only to `l1_alignment_bytes`.
+
+        tt-metal's allocator aligns L1 buffers as DRAM requires it (measured on mock devices: 32 B on
+        Wormhole, 64 B on Blackhole), so that they can be copied whole.
+        """
+        return max(self.l1_alignment_bytes, self.dram_alignment_bytes)
+
+    @property
     def cb_limit_bytes(self) -> int:
         """Most bytes per core that circular buffers may take: `worker_l1 - cb_base`."""
         return self.worker_l1_bytes - self.cb_base_bytes

@@ -182,6 +182,8 @@ class StepAnswer:
     error: str | None = None
     results: tuple[TensorSpec, ...] = ()
     """The tensors that the step was asked about, as they really are."""
+    addresses: tuple[int | None, ...] = ()
+    """Where each of them lies in L1; None for those in DRAM or on the host."""
     l1_before_bytes: int = 0
     """L1 held by tensors when the step began, its operands included."""
     l1_after_bytes: int = 0

@@ -69,7 +69,7 @@ def replay_chain(
         events,
         base_bytes=device.cb_base_bytes,
         top_bytes=device.worker_l1_bytes - l1_small,
-        alignment_bytes=device.l1_alignment_bytes,
+        alignment_bytes=device.l1_buffer_alignment_bytes,
         cb_end_bytes=device.worker_l1_bytes,
     )
     failure = outcome.failure

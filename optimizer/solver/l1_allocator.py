@@ -2,13 +2,16 @@
 
 tt-metal places L1 buffers top-down and first-fit: a buffer goes to the upper end of the highest hole that
 is large enough, at the same address on every core (lock-step), so one list of intervals stands for all
-cores. Circular buffers grow from the bottom of the same bank while an op runs; a program is rejected when
-they reach the lowest live buffer, holes above it notwithstanding.
+cores. Freed buffers join the holes beside them at once, so the order of frees alone decides nothing: what is
+live when a buffer is allocated does. Circular buffers grow from the bottom of the same bank while an op runs;
+a program is rejected when they reach the lowest live buffer, holes above it notwithstanding. Buffers of the
+small region (`L1_SMALL`, halo tables and the like) have an allocator of their own above the bank.
 
-Sources: tt-metal `FreeListOpt::allocate` with `SearchPolicy::FIRST` and `bottom_up = false`, sizes rounded
-up to the alignment and at least one alignment unit; confirmed address for address on tt-metal's mock
-device. Addresses and sizes are bytes per core. Nothing here raises for a program that does not fit: the
-replay returns a `ReplayFailure` that names the step.
+Sources: tt-metal 0.81 `FreeListOpt::allocate` with `SearchPolicy::FIRST` and `bottom_up = false` (its lists by
+size class are each sorted by address and the best of them is taken, so it is exact first fit), sizes rounded
+up to the alignment and at least one alignment unit; `benchmarks/allocator_replay.py` compares address for
+address with tt-metal's mock devices. Addresses and sizes are bytes per core. Nothing here raises for a
+program that does not fit: the replay returns a `ReplayFailure` that names the step.
 """
 
 from __future__ import annotations
@@ -39,6 +42,13 @@ class L1Allocator:
         """Bytes that a buffer of this size really takes."""
         units = max(1, -(-size_bytes // self._alignment))
         return units * self._alignment
+
+    def copy(self) -> L1Allocator:
+        """An allocator in the same state, for searches that try what comes next."""
+        other = L1Allocator(self._base, self._top, self._alignment)
+        other._starts = self._starts.copy()
+        other._sizes = self._sizes.copy()
+        return other
 
     def allocate(self, size_bytes: int) -> int | None:
         """Address of the new buffer, None if no hole fits. StateError for a negative size."""
@@ -82,12 +92,20 @@ class L1Allocator:
         return max(largest, ceiling - self._base)
 
 
+class Region(StrEnum):
+    """Which of the two allocators of a core's L1 a buffer belongs to (TTNN's `BufferType`)."""
+
+    L1 = "l1"
+    SMALL = "l1_small"
+
+
 @dataclass(frozen=True, slots=True)
 class Alloc:
     """A buffer comes to life."""
 
     buffer: BufferId
     size_bytes: int
+    region: Region = Region.L1
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +184,22 @@ def replay(
     top_bytes: int,
     alignment_bytes: int,
     cb_end_bytes: int | None = None,
+    small_end_bytes: int | None = None,
 ) -> Replay:
     """Run a program through the allocator.
 
     `base_bytes` is where circular buffers begin, `top_bytes` where tensors begin downwards (`worker_l1 -
     l1_small`), `cb_end_bytes` where circular buffers must end if no tensor is live (`worker_l1`; default
-    `top_bytes`).
+    `top_bytes`), `small_end_bytes` where the small region above `top_bytes` ends (`worker_l1`; by default it
+    is empty).
     """
-    cb_end = top_bytes if cb_end_bytes is None else cb_end_bytes
-    run = _Replay(L1Allocator(base_bytes, top_bytes, alignment_bytes), base_bytes, top_bytes, cb_end)
+    run = AllocatorReplay(
+        base_bytes=base_bytes,
+        top_bytes=top_bytes,
+        alignment_bytes=alignment_bytes,
+        cb_end_bytes=cb_end_bytes,
+        small_end_bytes=small_end_bytes,
+    )
     failure = None
     for step, event in enumerate(events):
         failure = run.apply(step, event)
@@ -183,23 +208,39 @@ def replay(
     return Replay(tuple(run.placements), failure, run.peak_extent, run.peak_sum)
 
 
-class _Replay:
-    """The state of one replay."""
+class AllocatorReplay:
+    """A replay event by event: `replay` for callers that decide as they go. A failed event changes nothing."""
 
-    def __init__(self, allocator: L1Allocator, base: int, top: int, cb_end: int) -> None:
-        self._allocator = allocator
-        self._base = base
-        self._top = top
-        self._cb_end = cb_end
-        self._addresses: dict[BufferId, int] = {}
+    def __init__(
+        self,
+        *,
+        base_bytes: int,
+        top_bytes: int,
+        alignment_bytes: int,
+        cb_end_bytes: int | None = None,
+        small_end_bytes: int | None = None,
+    ) -> None:
+        small_end = top_bytes if small_end_bytes is None else small_end_bytes
+        self._allocator = L1Allocator(base_bytes, top_bytes, alignment_bytes)
+        self._regions = {Region.L1: self._allocator, Region.SMALL: L1Allocator(top_bytes, small_end, alignment_bytes)}
+        self._base = base_bytes
+        self._top = top_bytes
+        self._cb_end = top_bytes if cb_end_bytes is None else cb_end_bytes
+        self._live: dict[BufferId, tuple[Region, int]] = {}
         self.placements: list[Placement] = []
         self.peak_extent = 0
         self.peak_sum = 0
 
+    def address(self, buffer: BufferId) -> int | None:
+        """Where a live buffer is; None if it is not live."""
+        held = self._live.get(buffer)
+        return None if held is None else held[1]
+
     def apply(self, step: int, event: Event) -> ReplayFailure | None:
+        """Run one event; `step` is the number it goes by in results."""
         match event:
-            case Alloc(buffer, size_bytes):
-                failure = self._alloc(step, buffer, size_bytes)
+            case Alloc(buffer, size_bytes, region):
+                failure = self._alloc(step, buffer, size_bytes, region)
             case Free(buffer):
                 failure = self._free(step, buffer)
             case Execute(cb_bytes):
@@ -208,22 +249,23 @@ class _Replay:
             self._measure(0)
         return failure
 
-    def _alloc(self, step: int, buffer: BufferId, size_bytes: int) -> ReplayFailure | None:
-        if buffer in self._addresses:
+    def _alloc(self, step: int, buffer: BufferId, size_bytes: int, region: Region) -> ReplayFailure | None:
+        if buffer in self._live:
             return self._failure(step, ReplayError.DUPLICATE_BUFFER, size_bytes, 0, buffer)
-        address = self._allocator.allocate(size_bytes)
+        allocator = self._regions[region]
+        size, address = allocator.rounded(size_bytes), allocator.allocate(size_bytes)
         if address is None:
-            hole = self._allocator.largest_hole_bytes
-            return self._failure(step, ReplayError.OUT_OF_MEMORY, self._allocator.rounded(size_bytes), hole, buffer)
-        self._addresses[buffer] = address
-        self.placements.append(Placement(step, buffer, address, self._allocator.rounded(size_bytes)))
+            return self._failure(step, ReplayError.OUT_OF_MEMORY, size, allocator.largest_hole_bytes, buffer)
+        self._live[buffer] = region, address
+        self.placements.append(Placement(step, buffer, address, size))
         return None
 
     def _free(self, step: int, buffer: BufferId) -> ReplayFailure | None:
-        address = self._addresses.pop(buffer, None)
-        if address is None:
+        held = self._live.pop(buffer, None)
+        if held is None:
             return self._failure(step, ReplayError.UNKNOWN_BUFFER, 0, 0, buffer)
-        self._allocator.free(address)
+        region, address = held
+        self._regions[region].free(address)
         return None
 
     def _execute(self, step: int, cb_bytes: int) -> ReplayFailure | None:

@@ -9,7 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.errors import OptionError, StateError
-from optimizer.solver.l1_allocator import Alloc, Event, Execute, Free, L1Allocator, Replay, ReplayError, replay
+from optimizer.solver.l1_allocator import (
+    Alloc,
+    AllocatorReplay,
+    Event,
+    Execute,
+    Free,
+    L1Allocator,
+    Region,
+    Replay,
+    ReplayError,
+    replay,
+)
 
 BASE, TOP, STEP = 1000, 2024, 16
 
@@ -140,3 +151,38 @@ def test_addresses_match_a_byte_by_byte_simulation(seed: int) -> None:
             used[expected : expected + room] = b"\1" * room
         assert allocator.lowest_address == min(live, default=None)
         assert allocator.live_bytes == sum(used)
+
+
+def test_the_small_region_is_an_allocator_of_its_own() -> None:
+    program = [
+        Alloc("table", 16, Region.SMALL),
+        Alloc("a", 16),
+        Execute(1008),
+        Free("table"),
+        Alloc("b", 64, Region.SMALL),
+    ]
+    result = replay(program, base_bytes=BASE, top_bytes=TOP, alignment_bytes=STEP, small_end_bytes=TOP + 64)
+
+    assert result.ok
+    assert addresses(result) == {"table": TOP + 48, "a": TOP - 16, "b": TOP}
+    assert run(Alloc("table", 16, Region.SMALL)).failure is not None
+
+
+def test_a_failed_event_changes_nothing() -> None:
+    replaying = AllocatorReplay(base_bytes=BASE, top_bytes=TOP, alignment_bytes=STEP)
+    assert replaying.apply(0, Alloc("a", 512)) is None
+    assert replaying.apply(1, Alloc("b", 528)) is not None
+    assert replaying.address("b") is None
+    assert replaying.apply(2, Alloc("c", 512)) is None
+    assert replaying.address("c") == BASE
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    allocator = L1Allocator(BASE, TOP, STEP)
+    first = allocator.allocate(32)
+    other = allocator.copy()
+    assert other.allocate(16) == TOP - 48
+    assert first is not None
+    other.free(first)
+
+    assert (allocator.live_bytes, allocator.lowest_address) == (32, first)

@@ -38,10 +38,11 @@ class TTMetalSession:
             kind, error = Rejection(answer["kind"]), answer["error"]
             return StepAnswer(False, kind, error, l1_before_bytes=before, l1_after_bytes=before)
         self._accepted.append(code)
-        specs = tuple(tensor_from(record) for name in results for record in answer["outputs"][name])
+        records = [record for name in results for record in answer["outputs"][name]]
         return StepAnswer(
             True,
-            results=specs,
+            results=tuple(tensor_from(record) for record in records),
+            addresses=tuple(record.get("address") for record in records),
             l1_before_bytes=before,
             l1_after_bytes=after,
             cb_bytes=answer["peak_cb"],
