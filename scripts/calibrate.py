@@ -6,8 +6,9 @@
 
 The table has one device operation per row (docs/cost-model.md). Every constant with a `fit` in
 `optimizer/opmodel/analytical/constants/<arch>.json` is fitted to the rows of that class, within its `low` and
-`high`; the others stay. Cross-validation leaves out one fifth of the shape families (column `family`) at a time.
-The fit starts from the constants in force and draws nothing at random: the same files give the same result.
+`high`; the others stay, or follow the constant they name in `as`. Cross-validation leaves out one fifth of the shape
+families (column `family`) at a time. A fit starts from `start` and draws nothing at random: the same table gives the
+same constants, whatever values are in force.
 """
 
 from __future__ import annotations
@@ -37,8 +38,6 @@ from calibration_fit.tables import by_class, choices, error_lines, roofline, spe
 CONSTANTS = Path(__file__).parent.parent / "optimizer" / "opmodel" / "analytical" / "constants"
 FOLDS = 5
 ROUNDS = 40
-FOLD_ROUNDS = 12
-"""Rounds of a fold's fit: it starts near its end."""
 
 
 def report(rows: Sequence[Measured], found: Vector, title: str) -> None:
@@ -83,7 +82,7 @@ def main() -> int:
             found[places] = predicted([rows[i] for i in places], values(records[arch]))
     report(rows, found, "in sample")
     if not options.as_they_are:
-        report(rows, cross_validated(rows, records, FOLDS, FOLD_ROUNDS), f"cross-validated, {FOLDS} folds by family")
+        report(rows, cross_validated(rows, records, FOLDS, ROUNDS), f"cross-validated, {FOLDS} folds by family")
     return 0
 
 

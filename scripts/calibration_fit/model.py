@@ -87,26 +87,34 @@ def refit(rows: Sequence[Measured], record: Record, group: str, rounds: int) -> 
     if not live:
         return {}
     bounds = [np.array([float(record[n][side]) for n in live]) for side in ("low", "high")]
-    start = np.array([constants[n] for n in live])
+    start = np.array([float(record[n]["start"]) for n in live])
     found = fit(residuals(live), start, bounds[0], bounds[1], rounds)
     return {n: float(f"{v:.4g}") for n, v in zip(live, found, strict=True)}
 
 
+def _follow(records: Mapping[str, Record]) -> None:
+    """Constants that are not measured on an architecture take the value of the one they name."""
+    for record in records.values():
+        for name, entry in record.items():
+            if "as" in entry:
+                arch, _, key = str(entry["as"]).partition(":")
+                entry["value"] = records[arch][key or name]["value"]
+
+
 def refit_all(rows: Sequence[Measured], records: Mapping[str, Record], rounds: int) -> dict[str, Record]:
-    """New records of both architectures."""
-    fitted: dict[str, Record] = {}
-    for arch in ARCHITECTURES:
-        record = {name: dict(entry) for name, entry in records[arch].items()}
+    """New records of both architectures, fitted from the start values."""
+    fitted = {arch: {name: dict(entry) for name, entry in records[arch].items()} for arch in ARCHITECTURES}
+    for record in fitted.values():
+        for entry in record.values():
+            if "fit" in entry:
+                entry["value"] = entry["start"]
+    _follow(fitted)
+    for arch, record in fitted.items():
         mine = [r for r in rows if r.arch == arch]
         for group in ORDER:
             for name, value in refit(mine, record, group, rounds).items():
                 record[name]["value"] = value
-        fitted[arch] = record
-    for arch in ARCHITECTURES:
-        for name, entry in fitted[arch].items():
-            if "as" in entry:  # not measured on this architecture
-                other, _, key = str(entry["as"]).partition(":")
-                entry["value"] = fitted[other][key or name]["value"]
+    _follow(fitted)
     return fitted
 
 

@@ -223,13 +223,14 @@ def test_every_constant_names_its_unit_and_source(arch: str) -> None:
     record = json.loads(text)
     assert list(record) == sorted(record)
     for name, entry in record.items():
-        fitted = {"fit", "low", "high"} if "fit" in entry else {"as"} & set(entry)
+        fitted = {"fit", "low", "high", "start"} if "fit" in entry else {"as"} & set(entry)
         assert set(entry) == {"value", "unit", "source"} | fitted, name
         assert entry["value"] > 0, name
         assert entry["unit"], name
         assert entry["source"], name
         if "fit" in entry:
             assert entry["low"] <= entry["value"] <= entry["high"], name
+            assert entry["low"] <= entry["start"] <= entry["high"], name
 
 
 def test_both_architectures_have_the_same_constants() -> None:

@@ -70,6 +70,8 @@ class Product:
     """32-bit accumulation in the destination registers."""
     subblock: tuple[int, int] = (1, 1)
     """Output tiles (rows, columns) that the destination registers hold at a time."""
+    fused: str = ""
+    """An activation that is applied to every output tile before it is packed."""
 
 
 @dataclass(frozen=True, slots=True)

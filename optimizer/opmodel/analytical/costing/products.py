@@ -31,10 +31,17 @@ def matmul(job: Job) -> tuple[Work, ...]:
             rows, columns, depth, 1 if alone else max(1, plan.in0_block_w), bytes_ab, usage.blocks,
             min(rows, plan.block_h) if plan.block_h else rows, min(columns, plan.block_w) if plan.block_w else columns,
             _feeds(plan, a.layout, b.layout), fid, fp32, (max(1, plan.subblock_h), max(1, plan.subblock_w)),
+            _fused(job, plan),
         )  # fmt: skip
     first = Work("matmul", job.name, job.cores, job.reads[:2], job.writes, product)
     rest = tuple(_after(job, name) for name in usage.after)
     return (first, *rest)
+
+
+def _fused(job: Job, plan: Plan) -> str:
+    """The activation that the kernel applies itself."""
+    named = getattr(job.query.config, "fused_activation", None)
+    return str(named or job.attrs.get("activation") or "") if plan.fused_activation else ""
 
 
 def _after(job: Job, name: str) -> Work:
@@ -70,6 +77,8 @@ def sdpa(job: Job) -> tuple[Work, ...]:
     q, k = job.query.inputs[0], job.query.inputs[1]
     rows, width = tiles(q.shape)
     keys = padded_shape(k.shape, TILED)[-2] // TILE
+    if job.attrs.get("is_causal"):  # blocks above the diagonal are left out
+        keys = ceil_div(keys, 2)
     fid, fp32 = fidelity(job.attrs, "HiFi2")
     product = Product(
         ceil_div(rows, job.cores), width, keys, 1, (q.dtype.tile_bytes, k.dtype.tile_bytes), fidelity=fid, fp32=fp32

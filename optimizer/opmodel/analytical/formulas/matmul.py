@@ -7,6 +7,7 @@ from optimizer.opmodel.analytical.terms import PHASES, Clock, Terms
 from optimizer.opmodel.analytical.work import Feed, Place, Product, Work
 from optimizer.opmodel.base import Bound
 
+_EACH = (Feed.DRAM_EACH, Feed.L1_EACH)
 _SHARED = (Feed.SHARED, Feed.DRAM_SHARED, Feed.L1_SHARED)
 
 
@@ -27,7 +28,9 @@ def tile_product_cycles(t: Clock, p: Product) -> float:
     h, w = p.subblock
     a, b = p.tile_bytes
     unpacked = b + a / w if w >= h else a + b / h
-    engine = 16.0 * PHASES.get(p.fidelity, 2) * _k(t, p, "phase_stretch")
+    phases = PHASES.get(p.fidelity, 2)
+    # A further pass over the same data finds it unpacked: only the first two stall.
+    engine = 16.0 * phases + min(phases, 2) * _k(t, p, "stall_cycles")
     return max(engine, unpacked / _k(t, p, "unpack_bytes_per_cycle")) + _k(t, p, "tile_cycles")
 
 
@@ -43,7 +46,9 @@ def compute_ns(t: Clock, p: Product) -> float:
     cycles = whole * max(product * p.k_block, pack)
     if rest:
         cycles += max(product * rest, pack)
-    return t.cycles(cycles * subblocks)
+    # Rectifiers are part of packing; other functions run in their approximate form.
+    fused = 0.0 if p.fused in ("", "relu") else t.k["tile_cycles.short"]
+    return t.cycles((cycles + tiles * fused) * subblocks)
 
 
 def _feed_cycles(t: Clock, p: Product, feed: Feed, everywhere: bool, tiles: float, tile_bytes: int) -> float:
@@ -84,8 +89,8 @@ def _reader_cycles(t: Clock, work: Work, p: Product, blocks: tuple[int, int]) ->
     """Cycles of the two readers of one core; a block of output reads its rows of A and its columns of B anew."""
     steps = ceil_div(p.depth, p.k_block) * blocks[0] * blocks[1] * p.batches
     lines = (p.rows * blocks[1], p.columns * blocks[0])
-    # Where every core reads its own columns of B, one core sends A to the whole grid.
-    reach = (p.feeds[1] in (Feed.DRAM_EACH, Feed.L1_EACH), False)
+    # Where every core reads its own part of one operand, one core sends the other to the whole grid.
+    reach = (p.feeds[1] in _EACH, p.feeds[0] in _EACH)
     readers = []
     for feed, everywhere, count, size in zip(p.feeds, reach, lines, p.tile_bytes, strict=True):
         cycles = _feed_cycles(t, p, feed, everywhere, count * p.depth * p.batches, size)

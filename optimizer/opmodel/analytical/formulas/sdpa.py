@@ -13,7 +13,8 @@ def sdpa(t: Clock, work: Work, terms: Terms) -> float:
     p = work.product
     assert p is not None, "attention has a product"
     products = 2.0 * p.rows * p.columns * p.depth * p.batches
-    cycles = products * (16.0 * PHASES.get(p.fidelity, 2) * t.k["matmul.phase_stretch"] + t.k["matmul.tile_cycles"])
+    phases = PHASES.get(p.fidelity, 2)
+    cycles = products * (16.0 * phases + min(phases, 2) * t.k["matmul.stall_cycles"] + t.k["matmul.tile_cycles"])
     cycles += p.rows * p.depth * p.batches * t.k["sdpa_score_tile_cycles"]
     terms.add(Bound.COMPUTE, t.cycles(cycles) / t.k["matmul.clock_derate"])
     noc(t, work, terms)
