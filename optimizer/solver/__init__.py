@@ -6,5 +6,6 @@
 `chain_dp`       exact for linear chains, cores or time
 `chain_cpsat`    exact for every chain, cores or time (the only module that imports ortools, when called)
 `chain_exact`    the one of the two that fits
+`reservation_timeline`  what is held in L1 at which schedule position
 `l1_allocator`   where the runtime would place buffers, and whether circular buffers reach them
 """
