@@ -77,6 +77,10 @@ class DeviceSpec:
                 node=f"board {self.name}",
             )
 
+    def __hash__(self) -> int:
+        """That of the name: boards are part of many cache keys."""
+        return hash(self.name)
+
     @property
     def num_cores(self) -> int:
         return self.grid_yx[0] * self.grid_yx[1]

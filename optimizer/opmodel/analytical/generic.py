@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from optimizer.errors import TtoptError
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Op
+from optimizer.ir.graph import Attr, Op
 from optimizer.ir.opdef import DTypeRule, OpDef, Page
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import HOST_ROW_MAJOR, PageLayout, TensorLayout
@@ -17,12 +18,22 @@ from optimizer.opmodel.base import TensorSpec
 
 def result_shapes(case: Case) -> tuple[tuple[int, ...], ...]:
     """Output shapes by the vocabulary's rule; refused when the inputs do not fit."""
-    row = opdef(case.query.op)
-    op = Op(case.query.op, case.query.op, (), (), case.attrs)
+    query = case.query
+    shapes, problem = _shapes(query.op, query.attrs, tuple([t.shape for t in query.inputs]))
+    if problem is not None:
+        refuse(problem)
+    return shapes
+
+
+@lru_cache(maxsize=16384)
+def _shapes(
+    name: str, attrs: tuple[tuple[str, Attr], ...], inputs: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[tuple[int, ...], ...], str | None]:
+    """Output shapes, or why there are none."""
     try:
-        return row.infer_shapes(op, tuple(t.shape for t in case.inputs))
+        return opdef(name).infer_shapes(Op(name, name, (), (), dict(attrs)), inputs), None
     except TtoptError as error:
-        refuse(error.message)
+        return (), error.message
 
 
 def result_dtypes(case: Case, row: OpDef, count: int) -> tuple[DType, ...]:

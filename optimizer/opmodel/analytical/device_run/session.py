@@ -24,20 +24,22 @@ Shape = tuple[int, ...]
 class Buffer:
     """Bytes on every core, or on every DRAM bank when without an address.
 
-    Freed when the last tensor over it is gone, as tt-metal's shared pointers do.
+    Freed when the last tensor over it is gone, as tt-metal's shared pointers do. Operands outlive the run and
+    know no session: a session and what it holds would otherwise be a cycle that only the collector ends.
 
     Lifetimes decide what coexists in L1, so `device_run` code drops names where the C++ original does.
     """
 
     __slots__ = ("address", "session", "size")
 
-    def __init__(self, session: Session, size: int, address: int | None) -> None:
+    def __init__(self, session: Session | None, size: int, address: int | None) -> None:
         self.session = session
         self.size = size
         self.address = address
 
     def __del__(self) -> None:
-        self.session.free(self)
+        if self.session is not None:
+            self.session.free(self)
 
 
 class Held:
@@ -125,7 +127,9 @@ class Session:
     # -- memory -------------------------------------------------------------------------------------------
     def _given(self, tensor: TensorSpec) -> Held:
         layout = tensor.layout
-        return self.make(tensor.shape, tensor.dtype, layout.page_layout, layout.memory)
+        held = self.make(tensor.shape, tensor.dtype, layout.page_layout, layout.memory)
+        held.buffer.session = None
+        return held
 
     def make(
         self, shape: Shape, dtype: DType, page: PageLayout, memory: MemoryConfig, padded: Shape | None = None
