@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import UnknownNameError
+from optimizer.errors import FormatError, UnknownNameError
 from optimizer.opmodel import registry
 from optimizer.opmodel.analytical.calibration import row_work
 from optimizer.opmodel.analytical.formulas import FORMULAS
@@ -235,3 +235,25 @@ def test_every_constant_names_its_unit_and_source(arch: str) -> None:
 
 def test_both_architectures_have_the_same_constants() -> None:
     assert list(constants("wormhole_b0")) == list(constants("blackhole"))
+
+
+def test_rows_with_whole_program_configs_and_attention_are_priced() -> None:
+    """Kinds of rows that the sample lacks; a tall product is slower when one core sends A to all the others."""
+    row = {
+        "arch": "blackhole", "op": "Matmul", "op_class": "matmul", "batch": "1", "M": "32", "K": "2048", "N": "4096",
+        "in0_shape": "1x1x32x2048", "in1_shape": "1x1x2048x4096", "out_shape": "1x1x32x4096", "in0_dtype": "bf16",
+        "in1_dtype": "bfp8", "out_dtype": "bf16", "in0_mem": "DRAM_INTERLEAVED", "in1_mem": "DRAM_INTERLEAVED",
+        "out_mem": "DRAM_INTERLEAVED", "fidelity": "HiFi2", "cores": "64", "avail_cores": "110",
+    }  # fmt: skip
+    config = "MatmulMultiCoreReuseMultiCast1DProgramConfig(in0_block_w={};per_core_M=1;per_core_N=2;mcast_in0=1)"
+    times = [BLACKHOLE.time(row_work({**row, "program_config": config.format(k)}))[0] for k in (1, 8)]
+    assert times[0] > times[1]
+    heads = {"in0_shape": "1x32x1024x128", "in1_shape": "1x8x1024x128", "out_shape": "1x32x1024x128"}
+    found = BLACKHOLE.time(row_work({**row, **heads, "op": "SDPA", "op_class": "sdpa", "fidelity": "HiFi4"}))[0]
+    assert found == pytest.approx(347_015, rel=0.25)  # published for these sizes on 64 cores
+
+
+def test_a_row_without_the_shape_its_op_needs_is_refused() -> None:
+    row = {"arch": "blackhole", "op": "HaloDeviceOperation", "op_class": "reshard", "in0_shape": "1x1x64x64"}
+    with pytest.raises(FormatError, match="out_shape"):
+        row_work(row)

@@ -22,8 +22,10 @@ _CLASSES = {
     "noc_trace": moves.trace,
     "tilize": moves.tilize,
     "pool": windows.pool,
+    "sdpa": products.sdpa,
+    "ccl": moves.movement,
 }
-"""`op_class` of the table."""
+"""`op_class` of the table. Collectives are priced as the data that a chip moves itself."""
 
 
 def row_work(row: Row) -> Work:

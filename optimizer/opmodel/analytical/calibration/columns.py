@@ -34,6 +34,19 @@ def shape(row: Row, name: str) -> tuple[int, ...]:
         raise FormatError(f"column '{name}' must be sizes joined by x, got {text!r}") from error
 
 
+def given_shape(row: Row, name: str) -> tuple[int, ...]:
+    """A shape that the row must have."""
+    sizes = shape(row, name)
+    if not sizes:
+        raise FormatError(f"column '{name}' must be given for op '{row.get('op') or ''}'")
+    return sizes
+
+
+def element_bytes(kind: DType) -> int:
+    """Of row-major data; block formats are unpacked to 2 bytes."""
+    return 2 if kind.is_block_float else kind.element_bytes
+
+
 @lru_cache(maxsize=16384)
 def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("x")) if text else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from math import prod
 
+from optimizer.errors import FormatError
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.calibration import columns
 from optimizer.opmodel.analytical.calibration.columns import Row
@@ -81,7 +82,7 @@ def _uneven(row: Row) -> bool:
     """Whether height shards over the grid leave a last core with less than the others."""
     if row.get("in0_mem") != "L1_HEIGHT_SHARDED" or (row.get("op") or "").startswith("Unary"):
         return False
-    rows = columns.tile_rows(columns.shape(row, "in0_shape"))
+    rows = columns.tile_rows(columns.given_shape(row, "in0_shape"))
     return rows % ceil_div(rows, columns.cores(row)) != 0
 
 
@@ -122,7 +123,7 @@ def _untilized(row: Row, out: Piece, cores: int) -> Window | None:
     across = 1
     if row.get("out_mem") == "L1_BLOCK_SHARDED":
         across = _across(cores)
-    width = ceil_div(columns.shape(row, "in0_shape")[-1], TILE * across)
+    width = ceil_div(columns.given_shape(row, "in0_shape")[-1], TILE * across)
     rows = ceil_div(ceil_div(prod(sizes[:-1]), TILE) * across, cores)
     return Window(rows * TILE, untilized=(rows, rows * width))
 
@@ -164,6 +165,8 @@ def reshard(row: Row) -> Work:
 def trace(row: Row) -> Work:
     """A trace of raw transactions: bytes into shards, from DRAM or from other shards."""
     reads, _ = _pieces(row)
+    if not reads:
+        raise FormatError("column 'in0_shape' must be given for a trace")
     source = reads[0]
     size = columns.config_number(row, "tx_bytes") or 2048
     count = max(1, source.size // size)
@@ -179,7 +182,7 @@ def trace(row: Row) -> Work:
 def tilize(row: Row) -> Work:
     reads, out = _pieces(row)
     cores = columns.cores(row)
-    sizes = columns.shape(row, "in0_shape")
+    sizes = columns.given_shape(row, "in0_shape")
     across = _across(cores) if row.get("in0_mem") == "L1_BLOCK_SHARDED" else 1
     width = ceil_div(sizes[-1], TILE)
     rows = columns.tile_rows(sizes)

@@ -92,11 +92,37 @@ def _planned(row: Row, s: _Shape, cores: int, p: Problem) -> Product:
         gy, gx = _MINIMAL_GRID
         each = (ceil_div(s.m, gy), ceil_div(s.n, gx))
         return _product(row, p, each, each, min(8, s.k), (Feed.DRAM_SHARED, b_feed))
+    if columns.config_number(row, "per_core_M") and columns.config_number(row, "per_core_N"):
+        return _configured(row, s, p, config, b_feed)
     grid = _grid(config)
     a_feed = Feed.SHARED if columns.place(sharded) is Place.SHARD else _feed(columns.place(sharded))
     if grid is None or (a_feed is not Feed.SHARED and ("auto" in config or "oob" in config)):
         return _automatic(row, s, cores, p, grid, (a_feed, b_feed))
     return _two_dimensional(row, s, p, grid, (a_feed, b_feed))
+
+
+def _configured(row: Row, s: _Shape, p: Problem, config: str, b_feed: Feed) -> Product:
+    """A whole program config: what the kernels of each kind do with the operands."""
+    numbers = {n: columns.config_number(row, n) or 0 for n in ("per_core_M", "per_core_N", "in0_block_w")}
+    each = (numbers["per_core_M"], numbers["per_core_N"])
+    block = (
+        columns.config_number(row, "out_block_h") or each[0],
+        columns.config_number(row, "out_block_w") or each[1],
+    )
+    where = columns.place(row.get("in0_mem") or "")
+    alone = {Feed.DRAM_SHARED: Feed.DRAM_EACH, Feed.L1_SHARED: Feed.L1_EACH}
+    a_feed = Feed.SHARED if where is Place.SHARD else _feed(where)
+    feeds, batches = (a_feed, b_feed), s.batch
+    if "DRAMSharded" in config or ("1D" in config and columns.config_number(row, "mcast_in0") != 0):
+        feeds = (a_feed, alone[b_feed])
+    elif "1D" in config:
+        feeds = (alone.get(a_feed, Feed.LOCAL), b_feed)
+    elif "MultiCast" not in config:
+        feeds = (alone.get(a_feed, Feed.LOCAL), alone[b_feed])
+        batches = ceil_div(ceil_div(s.batch * s.m, each[0]) * ceil_div(s.n, each[1]), columns.cores(row))
+    if columns.config_number(row, "fuse_batch") == 1 and "MultiCast" in config:
+        batches = 1
+    return _product(row, p, each, block, min(s.k, numbers["in0_block_w"] or 1), feeds, batches)
 
 
 def _feed(where: Place) -> Feed:
@@ -124,7 +150,7 @@ def _automatic(
     row: Row, s: _Shape, cores: int, p: Problem, grid: tuple[int, int] | None, feeds: tuple[Feed, Feed]
 ) -> Product:
     """Interleaved operands without a config: 1D along the longer side when narrow, else 2D."""
-    total = columns.number(row, "avail_cores", cores)
+    total = max(1, columns.number(row, "avail_cores", cores))
     rows, width = grid or _near_square(total)
     core = 16
     while core > 1 and p.cb_estimate(core, core, 2) >= p.room:
@@ -171,6 +197,20 @@ def _product(
         each[0], each[1], p.kt, max(1, k), (p.tile_a, p.tile_b), batches, block[0], block[1], feeds,
         fidelity(row), p.fp32_dest, held,
     )  # fmt: skip
+
+
+def sdpa(row: Row) -> Work:
+    """Attention of queries `in0` over keys `in1`; as many queries as keys: a causal prefill."""
+    q, k = columns.given_shape(row, "in0_shape"), columns.given_shape(row, "in1_shape")
+    cores, tiles = columns.cores(row), columns.tile_rows(q)
+    keys = ceil_div(k[-2] if len(k) > 1 else 1, TILE)
+    if len(q) > 1 and q[-2] == k[-2]:
+        keys = ceil_div(keys, 2)
+    sizes = (columns.dtype(row, "in0_dtype").tile_bytes, columns.dtype(row, "in1_dtype").tile_bytes)
+    product = Product(ceil_div(tiles, cores), ceil_div(q[-1], TILE), keys, 1, sizes, fidelity=fidelity(row))
+    reads = tuple(p for p in (columns.piece(row, n, "in0_layout") for n in ("in0", "in1")) if p is not None)
+    out = columns.piece(row, "out", "out_layout")
+    return Work("sdpa", "sdpa", cores, reads, () if out is None else (out,), product)
 
 
 def fidelity(row: Row) -> str:

@@ -44,7 +44,7 @@ def conv(row: Row) -> Work:
     )  # fmt: skip
     channels = columns.number(row, "K") // max(1, height * width)
     window = Window(
-        rows * TILE, 0, 0, height, width, ceil_div(channels, across) * a.element_bytes,
+        rows * TILE, 0, 0, height, width, ceil_div(channels, across) * columns.element_bytes(a),
         rows * ceil_div(k, across), block_h, shared,
     )  # fmt: skip
     reads = tuple(p for p in (columns.piece(row, x, "in0_layout") for x in ("in0", "in1")) if p is not None)
@@ -59,9 +59,9 @@ def pool(row: Row) -> Work:
     if not op.startswith("Pool"):
         return _other(op, cores, reads, writes, row)
     height, width = _kernel(row)
-    sizes = columns.shape(row, "out_shape")
+    sizes = columns.given_shape(row, "out_shape")
     count = ceil_div(prod(sizes[:-1]), cores)
-    size = sizes[-1] * columns.dtype(row, "in0_dtype").element_bytes
+    size = sizes[-1] * columns.element_bytes(columns.dtype(row, "in0_dtype"))
     window = Window(count, height=height, width=width, stick_bytes=size)
     return Work("pool", "max_pool2d", cores, reads, writes, window=window)
 
@@ -73,8 +73,8 @@ def _other(op: str, cores: int, reads: tuple[Piece, ...], writes: tuple[Piece, .
     """Upsampling and grid sampling write sticks, scans go through tiles."""
     name = next((short for prefix, short in _SCANS.items() if op.startswith(prefix)), op)
     if name == "grid_sample":
-        points = prod(columns.shape(row, "in1_shape")[:-1]) * columns.shape(row, "in1_shape")[-1] // 6
-        channels = columns.shape(row, "in0_shape")[-1]
+        points = prod(columns.given_shape(row, "in1_shape")) // 6
+        channels = columns.given_shape(row, "in0_shape")[-1]
         window = Window(ceil_div(points, cores), height=2, width=2, stick_bytes=channels * 2)
         return Work("pool", name, cores, reads, writes, window=window)
     return Work("movement", name, cores, reads, writes)
@@ -82,7 +82,7 @@ def _other(op: str, cores: int, reads: tuple[Piece, ...], writes: tuple[Piece, .
 
 def halo(row: Row) -> Work:
     cores = columns.cores(row)
-    source, out = columns.shape(row, "in0_shape"), columns.shape(row, "out_shape")
+    source, out = columns.given_shape(row, "in0_shape"), columns.given_shape(row, "out_shape")
     across = grid_of(cores)[1] if row.get("in0_mem") == "L1_BLOCK_SHARDED" else 1
     size = ceil_div(source[-1], across) * 2
     down = max(1, cores // across)
@@ -121,7 +121,7 @@ def norm(row: Row) -> Work:
 def _groups(row: Row, cores: int) -> Groups:
     found = re.search(r"g(\d+)", row.get("variant") or "")
     count = int(found.group(1)) if found else 32
-    sizes = columns.shape(row, "in0_shape")
+    sizes = columns.given_shape(row, "in0_shape")
     rows, wide = columns.tile_rows(sizes), ceil_div(sizes[-1], TILE)
     across = 1
     if row.get("in0_mem") == "L1_BLOCK_SHARDED":
