@@ -21,8 +21,6 @@ RECORDED = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
 OPS = sorted({row["op"] for row in RECORDED})
 POOLS = {"max_pool2d", "avg_pool2d"}
 """Slices of DRAM are not known to the byte."""
-KNOWN_WRONG = {270}
-"""Bilinear upsampling of shards is refused here and accepted by tt-metal."""
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +30,14 @@ def answers() -> dict[int, dict[str, Any]]:
 
 @pytest.fixture
 def ask(analytical: OpModel) -> Ask:
-    def asked(op: str, *inputs: TensorSpec, to: MemoryConfig | None = None, **attrs: object) -> OpConstraints:
+    def asked(op: str, *inputs: TensorSpec, to: MemoryConfig | None = None, **attrs: Any) -> OpConstraints:
         return analytical.constraints(OpQuery(f"ttnn.{op}", inputs, tuple(sorted(attrs.items())), output=to))
 
     return asked
 
 
 def _accepted(op: str) -> list[dict[str, Any]]:
-    rows = [row for row in RECORDED if row["op"] == op and row["valid"] and row["id"] not in KNOWN_WRONG]
+    rows = [row for row in RECORDED if row["op"] == op and row["valid"]]
     assert rows
     return rows
 
@@ -47,8 +45,7 @@ def _accepted(op: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("op", OPS)
 def test_recorded_verdicts(op: str, answers: dict[int, dict[str, Any]]) -> None:
     rows = [row for row in RECORDED if row["op"] == op]
-    wrong = {row["id"] for row in rows if answers[row["id"]]["valid"] != row["valid"]}
-    assert wrong == {row["id"] for row in rows} & KNOWN_WRONG
+    assert [row["id"] for row in rows if answers[row["id"]]["valid"] != row["valid"]] == []
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -59,8 +56,7 @@ def test_recorded_layouts(op: str, answers: dict[int, dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("op", [op for op in OPS if op not in POOLS])
 def test_recorded_peaks_are_exact(op: str, answers: dict[int, dict[str, Any]]) -> None:
-    """Bilinear upsampling aside, which is estimated."""
-    rows = [row for row in _accepted(op) if row["attrs"].get("mode") != "bilinear"]
+    rows = _accepted(op)
     fields = ("peak_l1", "peak_total")
     wrong = [(r["id"], f, r[f], answers[r["id"]][f]) for r in rows for f in fields if answers[r["id"]][f] != r[f]]
     assert wrong == []

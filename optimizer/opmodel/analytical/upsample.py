@@ -5,45 +5,94 @@ Sources: tt-metal 0.81 `pool/upsample` (`bilinear_upsample` and its messages), b
 
 from __future__ import annotations
 
-from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout
+from functools import lru_cache
+from math import prod
+
+from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.derive import flat_spec
-from optimizer.opmodel.analytical.device_run.session import Session
+from optimizer.opmodel.analytical.device_run.session import Held, Session
+from optimizer.opmodel.analytical.device_run.shards import flat
+from optimizer.opmodel.analytical.device_run.transfer import interleaved_to_sharded, to_memory_config
 from optimizer.opmodel.analytical.device_run.upsampling import upsample as nearest
 from optimizer.opmodel.analytical.tensors import HEIGHT
-from optimizer.opmodel.analytical.trace import Trace
+
+NEIGHBOURS = 4
+MOST_CHANNELS = 256
+"""Channels weighted at once: eight tiles."""
 
 
 def upsample(case: Case) -> Usage:
     x = case.x
     need(len(x.shape) == 4, "input must be [N, H, W, C]")
-    n, h, w, c = x.shape
     given = case.attrs["scale_factor"]
     sh, sw = given if isinstance(given, tuple) else (given, given)
+    session = Session(case)
+    held = session.inputs[0]
     if case.attrs.get("mode") == "bilinear":
         whole = float(sh).is_integer() and float(sw).is_integer()
         need(whole, "bilinear mode requires integer scale factors")
-        return _bilinear(case, (n, int(h * sh), int(w * sw), c))
-    session = Session(case)
-    return session.usage(nearest(session, session.inputs[0], (float(sh), float(sw)), case.output))
+        return session.usage(_bilinear(session, held, (int(sh), int(sw)), case.output))
+    return session.usage(nearest(session, held, (float(sh), float(sw)), case.output))
 
 
-def _bilinear(case: Case, shape: tuple[int, ...]) -> Usage:
-    """Height shards over every core unless another interleaved or sharded result is named."""
-    x = case.x
-    rows, channels = shape[0] * shape[1] * shape[2], shape[3]
-    need(not x.layout.is_tile and not x.layout.is_sharded, "bilinear upsample: row-major interleaved input")
-    need(channels % TILE == 0, "input channels should be divisible by 32")
-    cores = min(case.device.num_cores, rows)
-    memory = case.output
-    size = (ceil_div(rows, cores), channels)
-    if memory is None:
-        memory = MemoryConfig(HEIGHT, BufferType.L1, flat_spec(HEIGHT, ceil_div(rows, size[0]), size, case.device))
-    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
-    out = case.result(shape, x.dtype, memory, PageLayout.ROW_MAJOR)
-    trace = Trace()
-    trace.allocate(2 * ceil_div(x.shape[0] * x.shape[1] * x.shape[2], cores) * channels * 2)
-    trace.run(64 * 1024)
-    trace.allocate(size[0] * channels * 2 + case.l1(out))
-    return Usage((out,), cb=64 * 1024, l1=trace.peak_tensors, peak=trace.peak_total, cores=cores)
+def _bilinear(session: Session, given: Held, scale: tuple[int, int], memory: MemoryConfig | None) -> Held:
+    """`bilinear_upsample`: rows over the cores, each with the rows around it, then four neighbours are weighted."""
+    n, h, w, c = given.shape
+    need(c % TILE == 0, "input channels should be divisible by 32")
+    need(not given.is_tile, "Physical shard shape must be tile sized: bilinear upsampling of tiles")
+    held = given
+    cores, width = min(session.device.num_cores, n * h * w), c
+    if held.is_sharded:
+        need(held.memory.memory_layout is HEIGHT, "bilinear upsampling supports height sharded input only")
+        need(memory is None or memory.is_sharded, "bad optional access")
+        cores, width = held.spec.num_cores, held.spec.shape[1]
+        shards = held
+    else:
+        shards = interleaved_to_sharded(session, held, _rows_over(session, n * h * w, c, cores))
+    shape = (n, h * scale[0], w * scale[1], c)
+    results = ceil_div(prod(shape[:3]), cores)
+    target = MemoryConfig(HEIGHT, BufferType.L1, flat(HEIGHT, cores, (results, c), session.device))
+    if held.is_sharded:
+        spec = held.spec
+        cut = ShardSpec(spec.grid_yx, (results, c), spec.core_ranges, spec.orientation)
+        target = MemoryConfig(HEIGHT, BufferType.L1, cut)
+    sticks = _around((n, h, w), scale, results)
+    around = MemoryConfig(HEIGHT, BufferType.L1, flat(HEIGHT, cores, (sticks, width), session.device))
+    halo = session.make((1, 1, cores * sticks, width), held.dtype, PageLayout.ROW_MAJOR, around)
+    session.run(cb=2 * c * held.dtype.element_bytes)
+    out = session.make(shape, held.dtype, PageLayout.ROW_MAJOR, target)
+    session.run(cb=NEIGHBOURS * 2 * 2 * (c + min(c, MOST_CHANNELS)) + 4 * TILE * TILE * 2)
+    if memory is None or memory == out.memory:
+        return out
+    moved = to_memory_config(session, out, memory)
+    del halo, shards
+    return moved
+
+
+def _rows_over(session: Session, rows: int, channels: int, cores: int) -> MemoryConfig:
+    size = ceil_div(rows, cores)
+    return MemoryConfig(HEIGHT, BufferType.L1, flat(HEIGHT, ceil_div(rows, size), (size, channels), session.device))
+
+
+@lru_cache(maxsize=1024)
+def _around(image: tuple[int, int, int], scale: tuple[int, int], results: int) -> int:
+    """Padded input elements between the first and the last neighbour of a core's results; the most of any core."""
+    n, h, w = image
+    high, wide = h * scale[0], w * scale[1]
+    total, most = n * high * wide, 0
+
+    def corner(index: int) -> int:
+        """Position of a result's upper left neighbour in the padded input."""
+        row, column = index // wide % high, index % wide
+        y = (2 * row + 1 - scale[0]) // (2 * scale[0]) + 1
+        x = (2 * column + 1 - scale[1]) // (2 * scale[1]) + 1
+        return (index // (wide * high) * (h + 2) + y) * (w + 2) + x
+
+    for first in range(0, total, results):
+        last = min(first + results, total) - 1
+        begins = range((first // wide + 1) * wide, last + 1, wide)  # a row may start left of the one before
+        low = min(map(corner, (first, *begins)))
+        high_end = max(map(corner, (last, *(index - 1 for index in begins))))
+        most = max(most, high_end + w + 3 - low + 1)
+    return most
