@@ -59,9 +59,12 @@ def halo_config(
     pads = (2 * (most // 2) + 2, 2 * (most - most // 2) + 2)
     stop = source + (stop - begin)
     if tiled:
-        gathers = _blocked(target, source, stop, shard_rows, columns, by_column)
+        if not by_column:
+            target = target % columns * cores + target // columns
+        gathers = _blocked(target, source, stop, shard_rows)
     else:
-        gathers = _alternated(*_pieces(target, source, stop, shard_rows)[:2], shard_rows)
+        target, start, _ = _pieces(target, source, stop, shard_rows)
+        gathers = _alternated(target, start // shard_rows, len(first))
     return HaloConfig(*(INDEX_BYTES * size for size in (*pads, *gathers)))
 
 
@@ -70,29 +73,34 @@ def _runs(window: Window, first: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Int
 
     (range, start and end in the padded input, input row at the start) of each.
     """
-    if window.spread[1] > 1:
+    if window.spread != (1, 1):
         return _spread_runs(window, first, end)
     height, width = window.padded_hw
     top, left = window.first_data
-    lines, size, step = height, window.width, window.spread[0]
-    if width == size and step == 1:  # rows without padding between them are one run, and maybe images too
-        left, size, width = top * width, window.height * width, height * width
-        lines, top = 1, 0
+    rows, size = window.height, window.width
+    if width == size:  # rows without padding between them are one run, and maybe images too
+        left, size, width = top * width, rows * width, height * width
+        top, rows, height = 0, 1, 1
         if size == width:
             size = width = window.batch * width
-    low = (first - (left + size)) // width + 1
-    target, line = _expanded(low, (end - (left + 1)) // width - low + 1)
-    start = line * width + left
-    if lines > 1:
-        image, row = np.divmod(line, lines)
-        row -= top
-        data = (row >= 0) & (row < window.height * step)
-        if step > 1:
-            data &= row % step == 0
-        target, start, image, row = target[data], start[data], image[data], row[data]
-        line = image * window.height + row // step
+    # Padded rows whose data reach into the range, and of these the rows of data.
+    low = _data_rows((first - (left + size)) // width + 1, top, rows, height)
+    high = _data_rows((end - (left + 1)) // width + 1, top, rows, height)
+    target, row = _expanded(low, high - low)
+    start = row * width + (top * width + left)
+    if height > rows and window.batch > 1:
+        start += row // rows * ((height - rows) * width)
     begin = np.maximum(start, first[target])
-    return target, begin, np.minimum(start + size, end[target]), line * size + (begin - start)
+    return target, begin, np.minimum(start + size, end[target]), row * size + (begin - start)
+
+
+def _data_rows(row: Ints, top: int, rows: int, height: int) -> Ints:
+    """Rows of data above padded rows, in images of `height` rows that hold `rows` of data from `top` on."""
+    if height == rows:
+        return row
+    image, within = np.divmod(row, height)
+    found: Ints = image * rows + np.minimum(np.maximum(within - top, 0), rows)
+    return found
 
 
 def _spread_runs(window: Window, first: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
@@ -136,42 +144,43 @@ def _row(numbers: int) -> int:
     return round_up(1 + 3 * numbers, 2)
 
 
-def _alternated(target: Ints, start: Ints, shard_rows: int) -> tuple[int, int]:
+def _alternated(target: Ints, source: Ints, cores: int) -> tuple[int, int]:
     """Row-major input: a core's transfers go to the two readers in turn; those to itself come first."""
-    if not len(start):
+    if not len(source):
         return _row(0), _row(0)
-    source = start // shard_rows
-    keys = int(target.max()) + 2
-    route = source * keys + np.where(target == source, 0, target + 1)
+    route = source * (cores + 1) + np.where(target == source, 0, target + 1)
     route.sort()
-    source = route // keys
+    source = route // (cores + 1)
     counts = np.bincount(source)
-    reader = 2 * source + (np.arange(len(source), dtype=np.int64) - (counts.cumsum() - counts)[source]) % 2
+    index = np.arange(len(source), dtype=np.int64)
+    reader = 2 * source + (index - (counts.cumsum() - counts)[source]) % 2
     begins = np.ones(len(route), dtype=bool)
     begins[2:] = route[2:] != route[:-2]
     numbers = np.bincount(np.concatenate((reader, reader[begins])), minlength=2 * len(counts))
     return _row(int(numbers[::2].max())), _row(int(numbers[1::2].max()))
 
 
-def _blocked(target: Ints, start: Ints, stop: Ints, shard_rows: int, columns: int, by_column: bool) -> tuple[int, int]:
-    """Tiled input: transfers are cut at every 32 rows, ordered by row, and the blocks go to the readers in turn."""
+def _blocked(place: Ints, start: Ints, stop: Ints, shard_rows: int) -> tuple[int, int]:
+    """Tiled input: transfers are cut at every 32 rows, ordered by row, and the blocks go to the readers in turn.
+
+    `place` numbers the targets in the order in which a block goes to them.
+    """
     if not len(start):
         return _row(0), _row(0)
     size = shard_rows
     if shard_rows % TILE:  # blocks are counted from the start of each shard
-        target, start, stop = _pieces(target, start, stop, shard_rows)
+        place, start, stop = _pieces(place, start, stop, shard_rows)
         size = round_up(shard_rows, TILE)
         shift = start // shard_rows * (size - shard_rows)
         start, stop = start + shift, stop + shift
-    target, start, _ = _pieces(target, start, stop, TILE)
-    place = target if by_column else target % columns * (1 << 16) + target // columns
-    places = int(place.max()) + 1
-    order = start * places + place
+    place, start, _ = _pieces(place, start, stop, TILE)
+    bits = int(place.max()).bit_length()
+    order = (start << bits) | place
     order.sort()
-    start, place = np.divmod(order, places)
+    start = order >> bits
     source = start // size
-    even = start % size // TILE % 2 == 0
-    route = source * places + place
+    even = (start - source * size) & TILE == 0
+    route = order - ((start - source) << bits)
     return _longest(source[even], route[even]), _longest(source[~even], route[~even])
 
 
@@ -197,19 +206,16 @@ def reader_index_bytes(window: Window, cores: int, first_rows: int, second_rows:
     sy, sx = window.step
     along = sy * width - (ow - 1) * sx == sx
     jump = height * width - (oh - 1) * sy * width - (ow - 1) * sx == sx
-    # Outputs inside a core's range whose window does not follow the one before, unless they start a block anyhow.
-    rows, images = last // ow - begin // ow, last // (oh * ow) - begin // (oh * ow)
-    cuts = (0 if along else 1) * (rows - images) + (0 if jump else 1) * images
-    longest, period = int(last[0] - begin[0]) + 1, first_rows + second_rows
-    starts = np.arange(0, longest, period, dtype=np.int64)
+    starts = np.arange(0, int(last[0] - begin[0]) + 1, first_rows + second_rows, dtype=np.int64)
     if second_rows:
         starts = np.concatenate((starts, starts + first_rows))
         starts.sort()
-    at = begin[:, None] + starts[1:]
-    inside = at <= last[:, None]
-    if not (along and jump):
-        top = at % (oh * ow) == 0
-        broken = (at % ow == 0) & inside & np.where(top, not jump, not along)
-        cuts = cuts - broken.sum(axis=1)
-    blocks = 1 + inside.sum(axis=1)
-    return INDEX_BYTES * round_up(int((4 * blocks + 2 * cuts).max()), 2)
+    at = begin + starts[1:, None]
+    inside = at <= last
+    numbers = 4 * (1 + inside.sum(axis=0))
+    # The first window of a row, and that of an image, may not follow the one before.
+    for every, weight in ((ow, not along), (oh * ow, int(along) - int(jump))):
+        if weight:
+            cuts = last // every - begin // every - ((at % every == 0) & inside).sum(axis=0)
+            numbers += 2 * weight * cuts
+    return INDEX_BYTES * round_up(int(numbers.max()), 2)
