@@ -145,7 +145,7 @@ def _solve(
         report = checked(result, opmodel)
     with stages.run("predict"), opmodel.stage("predict"):
         predict(result, opmodel, report.steps)
-        result.summary = summarise(result, opmodel, baseline, plan.status, _warnings(model, plan))
+        result.summary = summarise(result, opmodel, baseline, plan.status, _warnings(model, plan), plan.lower_bound_ns)
     result.timings = {"layout_pools": problem.pools.pool_count}
     return result, report
 

@@ -92,9 +92,17 @@ def predict(result: OptimizedGraph, model: OpModel, steps: Iterable[StepMemory])
 
 
 def summarise(
-    result: OptimizedGraph, model: OpModel, baseline: Totals, status: str, warnings: Iterable[str]
+    result: OptimizedGraph,
+    model: OpModel,
+    baseline: Totals,
+    status: str,
+    warnings: Iterable[str],
+    lower_bound_ns: int | None = None,
 ) -> dict[str, Any]:
-    """The `summary` object of `graph.json`. Bytes are totals over the chip unless the key says L1."""
+    """The `summary` object of `graph.json`. Bytes are totals over the chip unless the key says L1.
+
+    `lower_bound_ns` is what the policy proved, None if it proves nothing; `gap` is the share above it.
+    """
     totals = Predictor(result.graph, result.layouts, model).totals(result.records)
     roles = Counter(record.role for record in result.records.values())
     options, device = result.options, result.device
@@ -110,8 +118,8 @@ def summarise(
         "policy": options.policy,
         "opmodel": options.opmodel,
         "predicted_time_ns": totals.time_ns,
-        "lower_bound_ns": None,
-        "gap": None,
+        "lower_bound_ns": lower_bound_ns,
+        "gap": None if lower_bound_ns is None else max(0.0, 1 - lower_bound_ns / max(1, totals.time_ns)),
         "baselines": {
             "dram_ns": baseline.time_ns,
             "dfsharding_ns": totals.time_ns if options.policy == "dfsharding" else None,

@@ -69,6 +69,8 @@ class Plan:
     warnings: tuple[str, ...] = ()
     status: str = "feasible"
     """`optimal`, `feasible` or `fallback`."""
+    lower_bound_ns: int | None = None
+    """No plan that the policy considered takes less predicted time; None from policies that prove nothing."""
 
 
 class Policy(Protocol):

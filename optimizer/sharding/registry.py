@@ -11,6 +11,7 @@ from optimizer.sharding.base import Policy
 _BUILT_IN = {
     "dram": "optimizer.sharding.dram:DramPolicy",
     "dfsharding": "optimizer.sharding.dfsharding:DFShardingPolicy",
+    "global": "optimizer.sharding.global_policy:GlobalPolicy",
 }
 
 

@@ -1,0 +1,214 @@
+"""Every way to run an op that the whole-graph solver may choose from: what it reads where, what it produces, its price.
+
+A value may be read from DRAM, from L1 interleaved, in a layout its producer gives it, or in one of the widest legal
+shardings (by a reshard). An op's operand layouts are combined where ops accept them together: all in DRAM or L1
+interleaved in any mixture, one sharded and the others interleaved, or all sharded alike. Every combination is put to
+the OpModel; of options that read and give the same, only those on the Pareto front of time and L1 remain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from optimizer.ir.graph import Op
+from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.legal_op_configs import OpCandidate
+from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
+from optimizer.layouts.tiling import sharded_layout
+from optimizer.sharding.base import OpDecision, PolicyInput
+from optimizer.sharding.plan_replay import result_layout_of
+
+WIDEST = 3
+"""Layouts per kind of sharding (height, width, block) that any value may be resharded to."""
+MIXED_OPERANDS = 4
+"""Up to this many operands, DRAM and L1 interleaved are mixed freely."""
+_SAME_SHARDING_OPS = ("ttnn.matmul", "ttnn.linear", "ttnn.layer_norm", "ttnn.rms_norm")
+"""Ops whose sharded result has the memory layout of their sharded operand (tt-metal's own validation)."""
+
+Layouts = tuple[TensorLayout, ...]
+Seeds = Sequence[Mapping[str, OpDecision]]
+"""Decisions of other plans, which are always among the options."""
+
+
+@dataclass(frozen=True)
+class OpOption:
+    """One way to run an op."""
+
+    candidate: OpCandidate
+    operands: Layouts
+    """Of every operand, weights included."""
+    time_ns: int
+    peak_bytes: int
+    """L1 per core that the op takes besides its operands: results, temporaries and circular buffers."""
+
+
+class OptionTable:
+    """Options of all ops, in schedule order; ops that ask the same questions share them."""
+
+    def __init__(self, problem: PolicyInput, schedule: Sequence[str], seeds: Seeds) -> None:
+        self._problem = problem
+        self._pricer = problem.pricer
+        self._seeds = seeds
+        self._known: dict[Hashable, tuple[OpOption, ...]] = {}
+        self.complete = True
+        """False if the time limit came before every option was looked at."""
+        self.produced: dict[str, Layouts] = {}
+        """Value -> layouts in which some option of its producer gives it; graph inputs and weights are absent."""
+        self.options: dict[str, tuple[OpOption, ...]] = {}
+        for op_id in schedule:
+            op = problem.graph.op(op_id)
+            self.options[op_id] = options = self._options(op)
+            for v in op.outputs:
+                layouts = (result_layout_of(self._pricer, op, v, o.candidate.output) for o in options)
+                self.produced[v] = tuple(dict.fromkeys(layouts))
+
+    def activations(self, op: Op) -> tuple[int, ...]:
+        """Positions of the operands whose layout is open."""
+        if opdef(op.op).opaque:
+            return ()
+        default = self._pricer.default_operands(op)
+        return tuple(
+            k for k, v in enumerate(op.inputs) if v in self.produced or (default[k].is_dram and not self._constant(v))
+        )
+
+    def _constant(self, value_id: str) -> bool:
+        graph = self._problem.graph
+        producer = graph.producer(value_id)
+        return self._pricer.is_weight(value_id) or (producer is not None and graph.is_const_eval(producer))
+
+    def _cut_off(self) -> bool:
+        """Past the time limit, ops not yet looked at keep the options of the other plans."""
+        self.complete = self.complete and not self._problem.time_is_up()
+        return not self.complete
+
+    # -- options of one op ---------------------------------------------------------------------------
+    def _options(self, op: Op) -> tuple[OpOption, ...]:
+        seeds = tuple(plan[op.id] for plan in self._seeds)
+        chosen = tuple(dict.fromkeys((s.candidate, tuple(s.operands)) for s in seeds))
+        legal = self._problem.legal[op.id]
+        positions = self.activations(op)
+        reads = tuple(self._reads(op.inputs[k]) for k in positions)
+        forced = tuple(self._problem.forced_reshards.get(op.id, ()))
+        key = (self._pricer.signature(op), id(legal), reads, chosen, forced)
+        if key not in self._known:
+            found = [self._ask(op, operands, candidate) for candidate, operands in chosen]
+            if not opdef(op.op).opaque and not self._cut_off():
+                for operands in self._combinations(op, positions, reads):
+                    found += [self._ask(op, operands, c) for c in self._candidates(op, operands)]
+            self._known[key] = _pareto([option for option in found if option is not None])
+        return self._known[key]
+
+    def _ask(self, op: Op, operands: Layouts, candidate: OpCandidate) -> OpOption | None:
+        answer = self._pricer.constraints(op, operands, candidate.config, candidate.request)
+        if not answer.valid or answer.outputs[0].layout != candidate.output:
+            return None
+        if any(
+            given.layout != result_layout_of(self._pricer, op, v, candidate.output)
+            for v, given in zip(op.outputs, answer.outputs, strict=False)
+        ):
+            return None
+        cost = self._pricer.cost(op, operands, candidate.config, candidate.request)
+        return OpOption(candidate, operands, cost.time_ns, answer.peak_bytes)
+
+    def _candidates(self, op: Op, operands: Layouts) -> Iterator[OpCandidate]:
+        """Candidates worth asking about with these operands."""
+        legal = self._problem.legal[op.id]
+        if not legal.forced:
+            yield from legal.dram
+        yield from legal.l1_interleaved
+        sharded = [layout for layout in operands if layout.is_sharded]
+        follow = None
+        if sharded and any(c.config is None for c in legal.sharded):
+            follow = self._pricer.produced(op, operands, None, None)
+        wide = None if legal.forced else _widest([c.output for c in legal.sharded])
+        for candidate in legal.sharded:
+            if candidate.config is None and candidate.request is not None and sharded:
+                if candidate.output == follow:
+                    yield candidate
+            elif candidate.request is None or wide is None or candidate.output in wide:
+                kind = candidate.output.memory_layout
+                alike = all(layout.memory_layout is kind for layout in sharded)
+                if alike or op.op not in _SAME_SHARDING_OPS:
+                    yield candidate
+
+    # -- layouts of operands -------------------------------------------------------------------------
+    def _reads(self, value_id: str) -> Layouts:
+        """Layouts in which a value may be read, DRAM first."""
+        page = self._pricer.pages[value_id]
+        value = self._problem.graph.value(value_id)
+        pool = self._problem.pools.pool(value.shape, page)
+        produced = tuple(layout for layout in self.produced.get(value_id, ()) if not layout.is_host)
+        own = (interleaved(BufferType.DRAM, page), interleaved(BufferType.L1, page))
+        seeded = []
+        for op in self._problem.graph.consumers(value_id):
+            for plan in self._seeds:
+                if op.id in plan:
+                    seeded.append(plan[op.id].operands[op.inputs.index(value_id)])
+        wanted = (layout for layout in seeded if not layout.is_host)
+        return tuple(dict.fromkeys((*own, *produced, *wanted, *sorted(_widest(pool.sharded), key=_order))))
+
+    def _combinations(self, op: Op, positions: Sequence[int], reads: Sequence[Layouts]) -> Iterator[Layouts]:
+        default = self._pricer.default_operands(op)
+        seen: set[Layouts] = set()
+        for chosen in self._joint(op, positions, reads):
+            by_value: dict[str, TensorLayout] = {}
+            operands = list(default)
+            for k, layout in zip(positions, chosen, strict=True):
+                operands[k] = by_value.setdefault(op.inputs[k], layout)
+            result = tuple(operands)
+            if result not in seen:
+                seen.add(result)
+                yield result
+
+    def _joint(self, op: Op, positions: Sequence[int], reads: Sequence[Layouts]) -> Iterator[Layouts]:
+        plain = [[layout for layout in row if not layout.is_sharded] for row in reads]
+        if len(positions) <= MIXED_OPERANDS:
+            yield from product(*plain)
+        else:
+            yield tuple(row[0] for row in plain)
+            yield tuple(row[-1] for row in plain)
+        for i, row in enumerate(reads):
+            for layout in (x for x in row if x.is_sharded):
+                others = [p if n != i else [layout] for n, p in enumerate(plain)]
+                if len(positions) <= 2:
+                    yield from product(*others)
+                else:
+                    yield tuple(o[0] for o in others)
+                yield tuple(self._like(op.inputs[k], layout) if k != positions[i] else layout for k in positions)
+
+    def _like(self, value_id: str, layout: TensorLayout) -> TensorLayout:
+        """The sharding of `layout` applied to another value."""
+        spec = layout.shard_spec
+        if spec is None:
+            return layout
+        shape, page = self._problem.graph.value(value_id).shape, self._pricer.pages[value_id]
+        return sharded_layout(shape, layout.memory_layout, spec.grid_yx, self._pricer.model.device, page)
+
+
+def _widest(layouts: Sequence[TensorLayout]) -> set[TensorLayout]:
+    """Of each kind of sharding, the layouts on most cores."""
+    found: dict[str, list[TensorLayout]] = {}
+    for layout in dict.fromkeys(layouts):
+        found.setdefault(layout.memory_layout.value, []).append(layout)
+    return {x for row in found.values() for x in sorted(row, key=lambda x: -x.num_shard_cores)[:WIDEST]}
+
+
+def _order(layout: TensorLayout) -> tuple[int, str]:
+    return (-layout.num_shard_cores, layout.describe())
+
+
+def _pareto(options: Sequence[OpOption]) -> tuple[OpOption, ...]:
+    """Of options that read and give the same: no other is both faster and smaller."""
+    groups: dict[tuple[Layouts, TensorLayout], list[OpOption]] = {}
+    for option in options:
+        groups.setdefault((option.operands, option.candidate.output), []).append(option)
+    kept = []
+    for row in groups.values():
+        least = None
+        for option in sorted(row, key=lambda o: (o.time_ns, o.peak_bytes)):
+            if least is None or option.peak_bytes < least:
+                least = option.peak_bytes
+                kept.append(option)
+    return tuple(kept)

@@ -1,0 +1,231 @@
+"""A network as a `solver.graph_problem`: a node per op (how it runs), one per value that may live in L1 (its home).
+
+A home is DRAM, or a layout in L1 up to one of the value's readers, with or without a copy in DRAM; the copy is paid
+once, however many read it. An operand in L1 is read in place or from a copy made for the reader. Steps 2t and 2t+1 of
+the memory are the copies for op t of the schedule, and op t itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from optimizer.ir.graph import Op
+from optimizer.layouts.memory_config import TensorLayout
+from optimizer.sharding.base import OpDecision, PolicyInput
+from optimizer.sharding.global_options import MIXED_OPERANDS, OpOption, OptionTable, Seeds
+from optimizer.sharding.plan_replay import result_layout_of
+from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
+
+READERS = 4
+"""A value with more readers may stay in L1 up to one of the first so many, or to the last."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a value lives."""
+
+    layout: TensorLayout
+    last: int
+    """Readers that find it in L1, in schedule order; 0 in DRAM."""
+    in_dram: bool
+
+
+@dataclass(frozen=True)
+class Way:
+    """An op's option, with the operand positions that are copied first."""
+
+    option: OpOption
+    copied: tuple[int, ...] = ()
+
+
+class GlobalProblem:
+    """Builds the integer problem, and reads decisions off its solutions."""
+
+    def __init__(self, problem: PolicyInput, schedule: Sequence[str], seeds: Seeds) -> None:
+        self._problem = problem
+        self._pricer = problem.pricer
+        self._graph = problem.graph
+        self.schedule = tuple(schedule)
+        self.table = OptionTable(problem, schedule, seeds)
+        self._step = {op_id: t for t, op_id in enumerate(schedule)}
+        self._copy_known: dict[Hashable, int | None] = {}
+        self._ways_known: dict[Hashable, tuple[Way, ...]] = {}
+        self.ways: list[tuple[Way, ...]] = []
+        self.homes: dict[str, tuple[Home, ...]] = {}
+        self.node_of: dict[str, int] = {}
+        """Value -> node of its home."""
+        self._readers: dict[str, tuple[str, ...]] = {}
+        self._list_nodes()
+        self.integers = self._integers()
+
+    def decisions(self, chosen: Sequence[int], reason: Mapping[str, Any]) -> dict[str, OpDecision]:
+        """The decisions of a solution."""
+        result = {}
+        for t, op_id in enumerate(self.schedule):
+            option = self.ways[t][chosen[t]].option
+            result[op_id] = OpDecision(option.candidate, option.operands, None, reason)
+        return result
+
+    # -- nodes ---------------------------------------------------------------------------------------
+    def _list_nodes(self) -> None:
+        for op_id in self.schedule:
+            op = self._graph.op(op_id)
+            for v in op.outputs:
+                self._readers[v] = self._schedule_readers(v)
+                if any(layout.is_l1 for layout in self.table.produced[v]):
+                    self.homes[v] = self._list_homes(v)
+            self.ways.append(self._list_ways(op))
+        for v in self.homes:
+            self.node_of[v] = len(self.schedule) + len(self.node_of)
+
+    def _schedule_readers(self, value_id: str) -> tuple[str, ...]:
+        found = {op.id for op in self._graph.consumers(value_id) if op.id in self._step}
+        return tuple(sorted(found, key=lambda op_id: self._step[op_id]))
+
+    def _list_homes(self, value_id: str) -> tuple[Home, ...]:
+        count = len(self._readers[value_id])
+        lasts = sorted({*range(min(count, READERS) + 1), count})
+        returned = value_id in self._graph.outputs
+        homes = []
+        for layout in self.table.produced[value_id]:
+            if not layout.is_l1:
+                homes.append(Home(layout, 0, True))
+                continue
+            for last in lasts:
+                if last == count and not returned:
+                    homes.append(Home(layout, last, False))
+                homes.append(Home(layout, last, True))
+        return tuple(homes)
+
+    def _list_ways(self, op: Op) -> tuple[Way, ...]:
+        options = self.table.options[op.id]
+        positions = self.table.activations(op)
+        forced = self._problem.forced_reshards.get(op.id, ())
+        produced = tuple(self.table.produced.get(op.inputs[k]) for k in positions)
+        key = (id(options), produced, tuple(forced))
+        if key not in self._ways_known:
+            ways = [way for option in options for way in self._ways_of(op, option, positions)]
+            wanted = [way for way in ways if all(k in way.copied for k in forced if k in positions)]
+            self._ways_known[key] = tuple(wanted or ways)
+        return self._ways_known[key]
+
+    def _ways_of(self, op: Op, option: OpOption, positions: Sequence[int]) -> list[Way]:
+        modes: dict[str, list[bool]] = {}
+        for k in positions:
+            v, wanted = op.inputs[k], option.operands[k]
+            if not wanted.is_l1:
+                modes[v] = [False]
+                continue
+            sources = self.table.produced.get(v, (self._pricer.default_layout(self._graph.value(v)),))
+            can_copy = any(s != wanted and self._copy_ns(v, s, wanted) is not None for s in sources)
+            modes[v] = [mode for mode, open_ in ((False, wanted in sources), (True, can_copy)) if open_]
+        if not all(modes.values()):
+            return []
+        ways = []
+        if sum(len(row) > 1 for row in modes.values()) > MIXED_OPERANDS:
+            mixed = list(dict.fromkeys(tuple(row[end] for row in modes.values()) for end in (0, -1)))
+        else:
+            mixed = list(product(*modes.values()))
+        for chosen in mixed:
+            copies = dict(zip(modes, chosen, strict=True))
+            ways.append(Way(option, tuple(k for k in positions if copies[op.inputs[k]])))
+        return ways
+
+    def _copy_ns(self, value_id: str, source: TensorLayout, target: TensorLayout) -> int | None:
+        """Time of a copy, None if it cannot be made."""
+        value = self._graph.value(value_id)
+        key = (value.shape, value.dtype, source, target)
+        if key not in self._copy_known:
+            accepted = self._pricer.copy_accepted(value_id, source, target)
+            self._copy_known[key] = self._pricer.copy_ns(value_id, source, target) if accepted else None
+        return self._copy_known[key]
+
+    # -- integers ------------------------------------------------------------------------------------
+    def _integers(self) -> GraphProblem:
+        costs = [self._op_costs(t) for t in range(len(self.schedule))]
+        usages = [tuple(self._op_usage(t, way) for way in ways) for t, ways in enumerate(self.ways)]
+        pairs: list[PairCost] = []
+        for v, homes in self.homes.items():
+            costs.append(np.asarray([self._home_ns(v, home) for home in homes], dtype=np.int64))
+            usages.append(tuple(self._home_usage(v, home) for home in homes))
+            producer = self._graph.producer(v)
+            assert producer is not None
+            pairs.append(self._produces(v, self._step[producer.id]))
+            pairs += (self._reads(v, i, self._step[op_id]) for i, op_id in enumerate(self._readers[v]))
+        capacity = (self._pricer.l1_limit_bytes,) * (2 * len(self.schedule))
+        return GraphProblem(tuple(costs), tuple(pairs), tuple(usages), capacity)
+
+    def _op_costs(self, t: int) -> Table:
+        """Times, with the loads of operands that have no other home than DRAM."""
+        op = self._graph.op(self.schedule[t])
+        row = []
+        for way in self.ways[t]:
+            total = way.option.time_ns
+            for k in way.copied:
+                v = op.inputs[k]
+                if v not in self.homes:
+                    total += self._cost(v, self._pricer.default_layout(self._graph.value(v)), way.option.operands[k])
+            row.append(total)
+        return np.asarray(row, dtype=np.int64)
+
+    def _cost(self, value_id: str, source: TensorLayout, target: TensorLayout) -> int:
+        found = self._copy_ns(value_id, source, target)
+        return FORBIDDEN if found is None else found
+
+    def _op_usage(self, t: int, way: Way) -> tuple[Usage, ...]:
+        op = self._graph.op(self.schedule[t])
+        copies = sum(self._pricer.value_bytes(op.inputs[k], way.option.operands[k]) for k in way.copied)
+        uses = (Usage(2 * t, 2 * t, copies), Usage(2 * t + 1, 2 * t + 1, copies + way.option.peak_bytes))
+        return tuple(use for use in uses if use.size)
+
+    def _home_ns(self, value_id: str, home: Home) -> int:
+        if not home.in_dram or home.layout.is_dram:
+            return 0
+        return self._cost(value_id, home.layout, self._pricer.default_layout(self._graph.value(value_id)))
+
+    def _home_usage(self, value_id: str, home: Home) -> tuple[Usage, ...]:
+        producer = self._graph.producer(value_id)
+        assert producer is not None
+        size = self._pricer.value_bytes(value_id, home.layout)
+        if not home.last or not size:
+            return ()
+        end = self._step[self._readers[value_id][home.last - 1]]
+        return (Usage(2 * self._step[producer.id] + 2, 2 * end + 1, size),)
+
+    def _produces(self, value_id: str, t: int) -> PairCost:
+        """An op and the home of its result: the same layout."""
+        op = self._graph.op(self.schedule[t])
+        given = [result_layout_of(self._pricer, op, value_id, way.option.candidate.output) for way in self.ways[t]]
+        ids = {layout: i for i, layout in enumerate(self.table.produced[value_id])}
+        rows = np.asarray([ids[layout] for layout in given])
+        columns = np.asarray([ids[home.layout] for home in self.homes[value_id]])
+        matrix = np.where(rows[:, None] == columns[None, :], 0, FORBIDDEN).astype(np.int64)
+        return PairCost(t, self.node_of[value_id], matrix)
+
+    def _reads(self, value_id: str, reader: int, t: int) -> PairCost:
+        """The home of a value and the way its reader number `reader` takes it, with the copy that is made for it."""
+        op, homes = self._graph.op(self.schedule[t]), self.homes[value_id]
+        positions = [k for k, v in enumerate(op.inputs) if v == value_id]
+        columns: dict[tuple[TensorLayout, bool], list[int]] = {}
+        for j, way in enumerate(self.ways[t]):
+            columns.setdefault((way.option.operands[positions[0]], positions[0] in way.copied), []).append(j)
+        matrix = np.full((len(homes), len(self.ways[t])), FORBIDDEN, dtype=np.int64)
+        for (wanted, copied), members in columns.items():
+            column = [self._read_ns(value_id, home, reader, wanted, copied) for home in homes]
+            column = [min(cost * len(positions), FORBIDDEN) for cost in column]
+            matrix[:, members] = np.asarray(column, dtype=np.int64)[:, None]
+        return PairCost(self.node_of[value_id], t, matrix)
+
+    def _read_ns(self, value_id: str, home: Home, reader: int, wanted: TensorLayout, copied: bool) -> int:
+        if not wanted.is_l1:
+            return 0 if home.in_dram else FORBIDDEN
+        if home.layout.is_l1 and reader >= home.last:
+            return FORBIDDEN
+        if not copied:
+            return 0 if home.layout == wanted else FORBIDDEN
+        return FORBIDDEN if home.layout == wanted else self._cost(value_id, home.layout, wanted)
