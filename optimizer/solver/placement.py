@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
-from itertools import pairwise
+from itertools import count, pairwise
 from math import gcd
 
 from optimizer.errors import OptionError, StateError
 from optimizer.solver.placement_cpsat import solve_placement_cpsat
-from optimizer.solver.placement_search import SearchResult, search
+from optimizer.solver.placement_search import PlacementSearch, SearchResult
 
 DEFAULT_NODES = 20_000
 """Of the search in a turn, when no seconds are given."""
@@ -163,17 +163,21 @@ def _answer(
 
 def _exact(plain: Sequence[tuple[int, int, int]], capacity: int, seconds: float | None) -> tuple[str, SearchResult]:
     """The two exact engines in turns."""
+    searching = PlacementSearch(plain, capacity)
     if seconds is None:
-        found = search(plain, capacity, max_nodes=DEFAULT_NODES)
+        found = searching.run(max_nodes=DEFAULT_NODES)
         if found.complete:
             return "search", found
         return "cp-sat", solve_placement_cpsat(plain, capacity, deterministic_time=DEFAULT_DETERMINISTIC_TIME)
-    deadline, turn = time.monotonic() + seconds, FIRST_SECONDS
-    while True:
-        for engine, solve in (("search", search), ("cp-sat", solve_placement_cpsat)):
-            left = deadline - time.monotonic()
-            # a last turn shorter than the one before would only repeat it
-            found = solve(plain, capacity, seconds=max(0.0, left if left < 2 * turn else turn))
-            if found.complete or time.monotonic() >= deadline:
-                return engine, found
-        turn *= 2
+    deadline = time.monotonic() + seconds
+    for turn in count():
+        pause = FIRST_SECONDS * 2**turn
+        found = searching.run(seconds=max(0.0, deadline - time.monotonic()), pause_seconds=pause)
+        if found.complete or time.monotonic() >= deadline:
+            return "search", found
+        # CP-SAT begins anew each time: another seed is another chance
+        left = max(0.0, deadline - time.monotonic())
+        found = solve_placement_cpsat(plain, capacity, seconds=min(pause, left), seed=turn)
+        if found.complete or time.monotonic() >= deadline:
+            break
+    return "cp-sat", found

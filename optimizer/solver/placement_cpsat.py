@@ -18,6 +18,7 @@ def solve_placement_cpsat(
     *,
     deterministic_time: float | None = None,
     seconds: float | None = None,
+    seed: int = 0,
     workers: int = 1,
 ) -> SearchResult:
     """Addresses for buffers `(start, end, size)`, `end` exclusive, in `[0, capacity)`; limits where given."""
@@ -36,7 +37,7 @@ def solve_placement_cpsat(
     )
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = workers
-    solver.parameters.random_seed = 0
+    solver.parameters.random_seed = seed
     solver.parameters.use_timetabling_in_no_overlap_2d = True
     if deterministic_time is not None:
         solver.parameters.max_deterministic_time = deterministic_time

@@ -43,6 +43,51 @@ class _LimitError(Exception):
     """The nodes or seconds of a search are used up."""
 
 
+class PlacementSearch:
+    """The static orders in turns. A search that has paused goes on where it was."""
+
+    def __init__(self, buffers: Sequence[tuple[int, int, int]], capacity: int) -> None:
+        """For buffers `(start, end, size)`, `end` exclusive, sizes above 0, and addresses in `[0, capacity)`."""
+        self._sections = _Sections(buffers)
+        self._capacity = capacity
+        self._allowed = FIRST_NODES * len(buffers)
+        self._orders = self._sections.orders()
+        self._turn = 0
+        self.nodes = 0
+
+    def run(
+        self, *, max_nodes: int | None = None, seconds: float | None = None, pause_seconds: float | None = None
+    ) -> SearchResult:
+        """Search until it is settled, the nodes of all runs reach `max_nodes` or `seconds` are over.
+
+        After `pause_seconds` it stops as well, but where nothing is lost: between two orders.
+        """
+        started = time.monotonic()
+        if not self._sections.count:
+            return SearchResult((), True, 0)
+        deadline = None if seconds is None else started + seconds
+        with _deep_recursion(self._sections.count):
+            while True:
+                left = self._allowed if max_nodes is None else min(self._allowed, max_nodes - self.nodes)
+                run = _Search(self._sections, self._capacity, self._orders[self._turn], left, deadline)
+                try:
+                    addresses = run.solve()
+                    return SearchResult(addresses, True, self.nodes + run.nodes)
+                except _LimitError:
+                    self.nodes += run.nodes
+                self._next_order()
+                took = time.monotonic() - started
+                over = any(limit is not None and took >= limit for limit in (seconds, pause_seconds))
+                if over or (max_nodes is not None and self.nodes >= max_nodes):
+                    return SearchResult(None, False, self.nodes)
+
+    def _next_order(self) -> None:
+        self._turn += 1
+        if self._turn == len(self._orders):
+            self._turn = 0
+            self._allowed *= 2
+
+
 def search(
     buffers: Sequence[tuple[int, int, int]],
     capacity: int,
@@ -50,26 +95,8 @@ def search(
     max_nodes: int | None = None,
     seconds: float | None = None,
 ) -> SearchResult:
-    """Addresses for buffers `(start, end, size)`, `end` exclusive, sizes above 0, in `[0, capacity)`."""
-    if not buffers:
-        return SearchResult((), True, 0)
-    deadline = None if seconds is None else time.monotonic() + seconds
-    sections = _Sections(buffers)
-    nodes, allowed = 0, FIRST_NODES * len(buffers)
-    with _deep_recursion(len(buffers)):
-        while True:
-            for order in sections.orders():
-                left = None if max_nodes is None else max_nodes - nodes
-                run = _Search(sections, capacity, order, allowed if left is None else min(allowed, left), deadline)
-                try:
-                    found = run.solve()
-                    return SearchResult(found, True, nodes + run.nodes)
-                except _LimitError:
-                    nodes += run.nodes
-                late = deadline is not None and time.monotonic() >= deadline
-                if late or (max_nodes is not None and nodes >= max_nodes):
-                    return SearchResult(None, False, nodes)
-            allowed *= 2
+    """`PlacementSearch` in one go."""
+    return PlacementSearch(buffers, capacity).run(max_nodes=max_nodes, seconds=seconds)
 
 
 @contextmanager
@@ -95,7 +122,7 @@ class _Sections:
         self.lengths = [end - start for start, end, _ in buffers]
         self.low = np.array([low for low, _ in self.spans])
         self.high = np.array([high for _, high in self.spans])
-        self.sections = len(times) - 1
+        self.sections = max(0, len(times) - 1)
         members: list[list[int]] = [[] for _ in range(self.sections)]
         for buffer, (low, high) in enumerate(self.spans):
             for section in range(low, high):
@@ -167,9 +194,9 @@ class _Search:
 
     def _place_all(self, part: Ints, first: int, last: int, address: int, rank: int) -> bool:
         """Place the buffers of a part, none of them below `address` or, there, of a lower rank."""
-        self.nodes += 1
-        if self.nodes > self.max_nodes:
+        if self.nodes >= self.max_nodes:
             raise _LimitError
+        self.nodes += 1
         if self.deadline is not None and self.nodes % CLOCK_NODES == 0 and time.monotonic() >= self.deadline:
             raise _LimitError
         lowest, sizes = self.lowest[part], self.given.sizes[part]

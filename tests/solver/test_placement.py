@@ -20,7 +20,7 @@ from optimizer.solver.placement import (
     placement_problem,
 )
 from optimizer.solver.placement_cpsat import solve_placement_cpsat
-from optimizer.solver.placement_search import search
+from optimizer.solver.placement_search import PlacementSearch, search
 
 Plain = list[tuple[int, int, int]]
 HOLES = [
@@ -41,6 +41,23 @@ def random_buffers(seed: int, count: int, times: int = 8) -> Plain:
     random = Random(seed)
     starts = [random.randrange(times) for _ in range(count)]
     return [(start, random.randint(start + 1, times), random.randint(1, 6)) for start in starts]
+
+
+def puzzle(seed: int, pieces: int, time: int = 40, room: int = 30) -> Plain:
+    """A rectangle of time and room cut into pieces: they fit its height with nothing to spare."""
+    random = Random(seed)
+    rectangles = [(0, time, room)]
+    while len(rectangles) < pieces:
+        start, end, size = rectangles.pop(random.randrange(len(rectangles)))
+        if random.random() < 0.5 and end - start > 1:
+            cut = random.randint(start + 1, end - 1)
+            rectangles += [(start, cut, size), (cut, end, size)]
+        elif size > 1:
+            part = random.randint(1, size - 1)
+            rectangles += [(start, end, part), (start, end, size - part)]
+        else:
+            rectangles.append((start, end, size))
+    return rectangles
 
 
 def least_capacity(plain: Plain) -> int:
@@ -91,14 +108,42 @@ def test_parts_that_share_no_time_are_solved_apart() -> None:
     assert placement_problem(lifetimes(plain), found.addresses, least_capacity(random_buffers(7, 6))) is None
 
 
-def test_a_limit_in_nodes_is_kept_and_repeatable() -> None:
-    plain = random_buffers(3, 40, times=60)
-    capacity = peak_load(lifetimes(plain))
+@pytest.mark.parametrize("seed", range(8))
+def test_puzzles_without_a_spare_byte_are_solved(seed: int) -> None:
+    plain = puzzle(seed, 60, time=60, room=60)
 
-    first, second = search(plain, capacity, max_nodes=3), search(plain, capacity, max_nodes=3)
+    result = place(lifetimes(plain), 60)
+
+    assert result.status is PlacementStatus.PLACED
+    assert result.addresses is not None
+    assert placement_problem(lifetimes(plain), result.addresses, 60) is None
+
+
+def test_a_limit_in_nodes_is_kept_and_repeatable() -> None:
+    hard = puzzle(9, 150, time=300, room=200)
+
+    first, second = search(hard, 200, max_nodes=400), search(hard, 200, max_nodes=400)
 
     assert first == second
-    assert (first.addresses, first.complete, first.nodes <= 4) == (None, False, True)
+    assert (first.addresses, first.complete) == (None, False)
+    assert first.nodes == 400
+
+
+def test_a_limit_in_seconds_is_kept() -> None:
+    assert search(puzzle(9, 150, time=300, room=200), 200, seconds=0.0).complete is False
+
+
+def test_a_paused_search_goes_on_where_it_was() -> None:
+    plain = puzzle(1, 60, time=60, room=60)
+    at_once = search(plain, 60)
+    paused = PlacementSearch(plain, 60)
+
+    pauses = 0
+    while not (found := paused.run(pause_seconds=0.0)).complete:
+        pauses += 1
+
+    assert pauses > 0
+    assert found == at_once
 
 
 def test_more_load_than_room_is_refused_without_search() -> None:
@@ -117,6 +162,7 @@ def test_easy_cases_are_first_fit() -> None:
 
 def test_nothing_and_empty_buffers_are_placed() -> None:
     assert place([], 0).addresses == ()
+    assert search([], 0).addresses == ()
     assert place([Lifetime(0, 2, 0), Lifetime(0, 2, 4)], 4).status is PlacementStatus.PLACED
 
 
