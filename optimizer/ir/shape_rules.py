@@ -31,11 +31,14 @@ def _need(condition: bool, message: str) -> None:
 def broadcast(*shapes: Shape) -> Shape:
     """Numpy broadcasting of shapes."""
     rank = max(len(s) for s in shapes)
-    result: list[int] = []
-    for i in range(rank):
-        sizes = {s[len(s) - rank + i] for s in shapes if len(s) - rank + i >= 0} - {1}
-        _need(len(sizes) <= 1, f"shapes {' and '.join(str(list(s)) for s in shapes)} do not broadcast")
-        result.append(sizes.pop() if sizes else 1)
+    result = [1] * rank
+    for shape in shapes:
+        for i, size in enumerate(shape, start=rank - len(shape)):
+            if size == 1 or size == result[i]:
+                continue
+            if result[i] != 1:
+                raise ShapeError(f"shapes {' and '.join(str(list(s)) for s in shapes)} do not broadcast")
+            result[i] = size
     return tuple(result)
 
 

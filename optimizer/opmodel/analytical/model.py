@@ -22,7 +22,7 @@ _MORE_INPUTS = {"ttnn.layer_norm": 4}
 """Ops that tt-metal gives more operands than the graphs do (a residual to add first)."""
 
 
-KEPT_USAGES = 4096
+KEPT_USAGES = 32768
 
 
 @lru_cache(maxsize=4096)

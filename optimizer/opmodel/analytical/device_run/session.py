@@ -45,10 +45,17 @@ class Buffer:
 class Held:
     """A device tensor of the run; views share its buffer. `padded` is tt-metal's padded shape."""
 
-    __slots__ = ("buffer", "dtype", "memory", "padded", "page", "recut", "shape")
+    __slots__ = ("buffer", "dtype", "known", "memory", "padded", "page", "recut", "shape")
 
     def __init__(
-        self, shape: Shape, padded: Shape, dtype: DType, page: PageLayout, memory: MemoryConfig, buffer: Buffer
+        self,
+        shape: Shape,
+        padded: Shape,
+        dtype: DType,
+        page: PageLayout,
+        memory: MemoryConfig,
+        buffer: Buffer,
+        known: TensorSpec | None = None,
     ) -> None:
         self.shape = shape
         self.padded = padded
@@ -58,6 +65,8 @@ class Held:
         self.buffer = buffer
         self.recut = 0
         """Bytes of a page as written, when a view cut the shards anew."""
+        self.known = known
+        """What `tensor` gives, where it is at hand."""
 
     @property
     def is_tile(self) -> bool:
@@ -98,7 +107,9 @@ class Held:
         return self.padded[-1] * self.dtype.element_bytes
 
     def tensor(self) -> TensorSpec:
-        return TensorSpec(self.shape, self.dtype, TensorLayout(self.page, self.memory))
+        if self.known is None:
+            self.known = TensorSpec(self.shape, self.dtype, TensorLayout(self.page, self.memory))
+        return self.known
 
 
 class Session:
@@ -126,10 +137,11 @@ class Session:
 
     # -- memory -------------------------------------------------------------------------------------------
     def _given(self, tensor: TensorSpec) -> Held:
-        layout = tensor.layout
-        held = self.make(tensor.shape, tensor.dtype, layout.page_layout, layout.memory)
-        held.buffer.session = None
-        return held
+        page, memory = tensor.layout.page_layout, tensor.layout.memory
+        buffer = self._place(tensor)
+        buffer.session = None
+        padded = natural_padding(tensor.shape, page, memory)
+        return Held(tensor.shape, padded, tensor.dtype, page, memory, buffer, tensor)
 
     def make(
         self, shape: Shape, dtype: DType, page: PageLayout, memory: MemoryConfig, padded: Shape | None = None
@@ -139,12 +151,16 @@ class Session:
         padded = natural if padded is None or memory.is_sharded else padded
         physical = shape if padded == natural else padded
         tensor = TensorSpec(physical, dtype, TensorLayout(page, memory))
+        known = tensor if physical is shape else None
+        return Held(shape, padded, dtype, page, memory, self._place(tensor), known)
+
+    def _place(self, tensor: TensorSpec) -> Buffer:
         problem = spec_problem(tensor, self.device)
         if problem is not None:
             refuse(problem)
-        in_l1 = memory.buffer_type is BufferType.L1
-        buffer = self._allocate(l1_bytes(tensor, self.device)) if in_l1 else self._allocate_dram(tensor)
-        return Held(shape, padded, dtype, page, memory, buffer)
+        if tensor.layout.is_l1:
+            return self._allocate(l1_bytes(tensor, self.device))
+        return self._allocate_dram(tensor)
 
     def like(self, held: Held, memory: MemoryConfig, dtype: DType | None = None) -> Held:
         """A new tensor of the same shape and page layout somewhere else."""
