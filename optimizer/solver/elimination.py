@@ -18,6 +18,8 @@ import numpy as np
 
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, Table
 
+SPARSE_FACTOR = 8
+"""A combination costs so many times more when looked at option by option."""
 DEFAULT_TABLE_LIMIT = 8_000_000
 """Entries of the largest table that is built."""
 
@@ -97,7 +99,7 @@ class _Elimination:
         self._serial += 1
 
     def _width(self, v: int) -> int:
-        """Entries of the table that eliminating this node builds."""
+        """Combinations that eliminating this node looks at."""
         scope = {u for factor in self._of[v].values() for u in factor.scope}
         return prod(self._sizes[u] for u in scope)
 
@@ -111,9 +113,10 @@ class _Elimination:
         self._buckets.append((v, factors))
         neighbours: set[int] = set()
         for group in self._groups(factors):
-            scope = tuple(sorted({u for factor in group for u in factor.scope}))
-            rest = tuple(u for u in scope if u != v)
-            table = np.minimum(self._sum(group, scope).min(axis=scope.index(v)), FORBIDDEN)
+            rest = tuple(sorted({u for factor in group for u in factor.scope if u != v}))
+            joint = self._sizes[v] * prod(self._sizes[u] for u in rest)
+            sparse = SPARSE_FACTOR * self._open_count(group, v, rest) < joint
+            table = self._least_sparse(group, v, rest) if sparse else self._least(group, v, rest)
             neighbours.update(rest)
             if rest:
                 self._add(_Factor(rest, table))
@@ -135,12 +138,58 @@ class _Elimination:
                 groups.append(([factor], set(factor.scope)))
         return [group for group, _ in groups]
 
-    def _sum(self, group: Sequence[_Factor], scope: tuple[int, ...]) -> Table:
+    def _open_count(self, group: Sequence[_Factor], v: int, rest: tuple[int, ...]) -> int:
+        """Combinations that the tables of `v` with one neighbour do not forbid."""
+        count = np.ones(self._sizes[v], dtype=np.int64)
+        for u in rest:
+            allowed = np.ones((self._sizes[v], self._sizes[u]), dtype=np.bool_)
+            for factor in group:
+                if set(factor.scope) == {u, v}:
+                    allowed &= (factor.table if factor.scope[0] == v else factor.table.T) < FORBIDDEN
+            count *= allowed.sum(axis=1)
+        return int(count.sum())
+
+    def _least(self, group: Sequence[_Factor], v: int, rest: tuple[int, ...]) -> Table:
+        """The group's joint table, minimised over the options of `v`."""
+        scope = tuple(sorted((v, *rest)))
         total = np.zeros(tuple(self._sizes[u] for u in scope), dtype=np.int64)
         for factor in group:
-            shape = tuple(self._sizes[u] if u in factor.scope else 1 for u in scope)
-            total += factor.table.reshape(shape)
-        return total
+            total += factor.table.reshape(tuple(self._sizes[u] if u in factor.scope else 1 for u in scope))
+        return np.asarray(np.minimum(total.min(axis=scope.index(v)), FORBIDDEN))
+
+    def _least_sparse(self, group: Sequence[_Factor], v: int, rest: tuple[int, ...]) -> Table:
+        """The same where most combinations are forbidden.
+
+        Option by option, and only over the neighbours' options that it does not forbid: few, as a rule.
+        """
+        least = np.full(tuple(self._sizes[u] for u in rest), FORBIDDEN, dtype=np.int64)
+        for option in range(self._sizes[v]):
+            rows = [self._slice(factor, v, option) for factor in group]
+            open_: list[Table] = [np.arange(self._sizes[u]) for u in rest]
+            base = 0
+            for scope, table in rows:
+                if not scope:
+                    base += int(table)
+                elif len(scope) == 1:
+                    axis = rest.index(scope[0])
+                    open_[axis] = open_[axis][table[open_[axis]] < FORBIDDEN]
+            if base >= FORBIDDEN or not all(map(len, open_)):
+                continue
+            total = np.full(tuple(map(len, open_)), base, dtype=np.int64)
+            for scope, table in rows:
+                if scope:
+                    shape = tuple(len(open_[n]) if u in scope else 1 for n, u in enumerate(rest))
+                    total += table[np.ix_(*(open_[rest.index(u)] for u in scope))].reshape(shape)
+            at = np.ix_(*open_) if rest else ()
+            least[at] = np.minimum(least[at], total)
+        return least
+
+    def _slice(self, factor: _Factor, v: int, option: int) -> tuple[tuple[int, ...], Table]:
+        if v not in factor.scope:
+            return factor.scope, factor.table
+        axis = factor.scope.index(v)
+        scope = (*factor.scope[:axis], *factor.scope[axis + 1 :])
+        return scope, np.asarray(factor.table.take(option, axis=axis))
 
     def _read_off(self) -> list[int]:
         """Choose in reverse order: each node's best against all tables it was eliminated with."""

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.errors import StateError
+from optimizer.solver import elimination
 from optimizer.solver.elimination import eliminate, priced_costs
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
 
@@ -37,9 +38,13 @@ def problems(draw: st.DrawFn, tight: bool = False) -> GraphProblem:
 
 
 @settings(max_examples=300)
-@given(problems())
-def test_elimination_finds_the_optimum(problem: GraphProblem) -> None:
-    exact, found = brute_force(problem), eliminate(problem)
+@given(problems(), st.sampled_from([0, elimination.SPARSE_FACTOR, 1 << 60]))
+def test_elimination_finds_the_optimum(problem: GraphProblem, sparse_factor: int) -> None:
+    """Whether tables are minimised densely (huge factor), option by option (0) or by what is forbidden."""
+    exact = brute_force(problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elimination, "SPARSE_FACTOR", sparse_factor)
+        found = eliminate(problem)
     assert found.value == found.lower_bound == exact.value
     assert (found.chosen is None) == (exact.chosen is None)
     if found.chosen is not None:
