@@ -34,31 +34,31 @@ class Slice:
     """Output columns before they are rounded up to tiles."""
 
 
-def cut(p: ConvProblem, box: tuple[int, int, int, int], tile: bool) -> Slice | None:
-    """`get_input_slice_and_padding` of output rows [top, bottom) and columns [left, right); None: padding only."""
-    top, bottom, left, right = box
+Span = tuple[int, int, int, int]
+"""Input elements along an axis, padding before and after them, extra results."""
+
+
+def _cut(p: ConvProblem, size: tuple[int, int], rows: Span, columns: Span, tile: bool) -> Slice | None:
+    """`get_input_slice_and_padding` of `size` output rows and columns; None: padding only."""
     w = p.window
-    oh, ow = w.out_hw
-    span = _transposed_span if w.transposed else _span
-    rows, above, below, extra_h = span(top, bottom, oh, w.height, w, 0)
-    columns, before, after, extra_w = span(left, right, ow, w.width, w, 1)
-    if rows <= 0 or columns <= 0:
+    if rows[0] <= 0 or columns[0] <= 0:
         return None
-    whole = rows == w.height and columns == w.width
-    rest = (right - left) % TILE if tile else 0
+    whole = rows[0] == w.height and columns[0] == w.width
+    rest = size[1] % TILE if tile else 0
     more = TILE - rest if rest and not whole else 0  # slices are written in whole tiles
+    after, extra_w = columns[2], columns[3]
     if w.transposed:
         extra_w += more
     else:
         after += more * w.stride[1]
-    padding = (above, below, before, after)
+    padding = (rows[1], rows[2], columns[1], after)
     window = Window(
-        w.batch, rows, columns, w.kernel, w.stride, padding, w.dilation, w.ceil, w.transposed, (extra_h, extra_w)
+        w.batch, rows[0], columns[0], w.kernel, w.stride, padding, w.dilation, w.ceil, w.transposed, (rows[3], extra_w)
     )  # fmt: skip
-    return Slice((bottom - top, right - left + more), window, whole, right - left)
+    return Slice((size[0], size[1] + more), window, whole, size[1])
 
 
-def _span(first: int, end: int, extent: int, size: int, w: Window, axis: int) -> tuple[int, int, int, int]:
+def _span(first: int, end: int, extent: int, size: int, w: Window, axis: int) -> Span:
     """(input rows, padding before and after, extra result rows) of output rows [first, end) along an axis."""
     before, after = w.padding[2 * axis], w.padding[2 * axis + 1]
     start = first * w.stride[axis] - before
@@ -72,7 +72,7 @@ def _span(first: int, end: int, extent: int, size: int, w: Window, axis: int) ->
     return high - low, pads[0], pads[1], 0
 
 
-def _transposed_span(first: int, end: int, extent: int, size: int, w: Window, axis: int) -> tuple[int, int, int, int]:
+def _transposed_span(first: int, end: int, extent: int, size: int, w: Window, axis: int) -> Span:
     """`_span` of a transposed convolution, whose padding shrinks the result."""
     base, step = w.reach_hw[axis], w.stride[axis]
     before, after = base - w.padding[2 * axis], base - w.padding[2 * axis + 1]
@@ -91,18 +91,15 @@ def _transposed_span(first: int, end: int, extent: int, size: int, w: Window, ax
     return high - low, base - pads[0], base - pads[1], extra
 
 
-def _boxes(p: ConvProblem, along_height: bool, count: int, tile: bool) -> list[tuple[int, int, int, int]]:
-    """Output boxes of `count` slices; of very many only those that can differ."""
-    oh, ow = p.window.out_hw
-    extent = oh if along_height else ow
-    unit = TILE if tile and not along_height else 1
+def _ranges(extent: int, unit: int, count: int) -> list[tuple[int, int]]:
+    """First output and end of `count` slices along an axis; of very many only those that can differ."""
     least, more = divmod(ceil_div(extent, unit), count)
     found = []
     for index in range(count) if count <= FEW_SLICES else _telling(count, more):
         start = unit * (index * least + min(index, more))
         end = min(extent, start + unit * (least + (index < more)))
         if end > start:
-            found.append((start, end, 0, ow) if along_height else (0, oh, start, end))
+            found.append((start, end))
     return found
 
 
@@ -115,7 +112,19 @@ def _telling(count: int, longer: int) -> list[int]:
 
 def _pieces(p: ConvProblem, along_height: bool, count: int, tile: bool) -> list[Slice]:
     """The slices that differ, in order."""
-    pieces = (cut(p, box, tile) for box in _boxes(p, along_height, count, tile))
+    w = p.window
+    span = _transposed_span if w.transposed else _span
+    axis = 0 if along_height else 1
+    sizes, extents = (w.height, w.width), w.out_hw
+    across = span(0, extents[1 - axis], extents[1 - axis], sizes[1 - axis], w, 1 - axis)
+    ranges = _ranges(extents[axis], TILE if tile and not along_height else 1, count)
+    different = dict.fromkeys(
+        (end - start, span(start, end, extents[axis], sizes[axis], w, axis)) for start, end in ranges
+    )
+    if along_height:
+        pieces = [_cut(p, (size, extents[1]), along, across, tile) for size, along in different]
+    else:
+        pieces = [_cut(p, (extents[0], size), across, along, tile) for size, along in different]
     return list(dict.fromkeys(piece for piece in pieces if piece is not None))
 
 

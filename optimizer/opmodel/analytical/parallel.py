@@ -6,7 +6,7 @@ Source: tt-metal `conv2d_utils.cpp` (`determine_parallel_config`, `determine_inp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -196,10 +196,19 @@ class Window:
     """A transposed convolution: rows and columns of zeros go between the input's, then the stride is 1."""
     output_padding: tuple[int, int] = (0, 0)
     """Extra (rows, columns) of a transposed convolution's result."""
+    out_hw: tuple[int, int] = field(init=False, repr=False, compare=False)
+    """(height, width) of the result."""
+    _hash: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def out_hw(self) -> tuple[int, int]:
-        """(height, width) of the result."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "out_hw", self._results())
+        key = (self.batch, self.height, self.width, self.kernel, self.stride, self.padding, self.dilation, self.ceil)
+        object.__setattr__(self, "_hash", hash((key, self.transposed, self.output_padding)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def _results(self) -> tuple[int, int]:
         top, bottom, left, right = self.padding
         if self.transposed:
             return (
