@@ -6,7 +6,7 @@ Source: tt-metal `conv2d_utils.cpp` (`get_conv_configs`) and `conv2d_op_program_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import TensorMemoryLayout
@@ -64,15 +64,18 @@ class ConvPlan:
     arch: str
     weight_rows: int = -1
     """Rows of the weight matrix, in tiles, where tt-metal only guesses them; -1: as the weights are prepared."""
+    out_tiles: tuple[int, int] = field(init=False, repr=False, compare=False)
+    """Output shard (height, width) in tiles."""
+    act_block_h: int = field(init=False, repr=False, compare=False)
+    """Rows of an activation block, in tiles; an override that does not divide the shard is lowered."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "out_tiles", (ceil_div(self.out_shard[0], TILE), ceil_div(self.out_shard[1], TILE)))
+        object.__setattr__(self, "act_block_h", self._block_rows())
 
     @property
     def kind(self) -> TensorMemoryLayout:
         return self.source.kind
-
-    @property
-    def out_tiles(self) -> tuple[int, int]:
-        """Output shard (height, width) in tiles."""
-        return (ceil_div(self.out_shard[0], TILE), ceil_div(self.out_shard[1], TILE))
 
     @property
     def alone(self) -> bool:
@@ -84,9 +87,7 @@ class ConvPlan:
         """Most bytes that the readers' index tensor may have: one number per output row."""
         return self.out_tiles[0] * TILE * 2
 
-    @property
-    def act_block_h(self) -> int:
-        """Rows of an activation block, in tiles; an override that does not divide the shard is lowered."""
+    def _block_rows(self) -> int:
         height = self.out_tiles[0]
         if not self.act_block_h_override:
             return height
@@ -151,6 +152,7 @@ def conv_buffer_bytes(plan: ConvPlan, index_bytes: int = 0, alone: bool = False)
     `index_bytes`: the readers' index tensor where it must be fetched from DRAM. `alone`: no core has to send its
     channels to others, so that the tilized block needs no second buffer; tt-metal's own estimates leave that out.
     """
+    kind = plan.kind
     block_h, block_w = plan.act_block_h, plan.act_block_w
     tall, wide = plan.out_tiles
     need(block_h <= tall, f"act_block_h_override gives blocks of {block_h} tiles to shards of {tall}")
@@ -161,7 +163,7 @@ def conv_buffer_bytes(plan: ConvPlan, index_bytes: int = 0, alone: bool = False)
         second = block_h // 2 * block_w
         act -= second
     weights = wide * block_w
-    if plan.kind is HEIGHT and tall // block_h > 1:
+    if kind is HEIGHT and tall // block_h > 1:
         weights *= plan.kernel[0]
     elif plan.weights_double:
         weights *= 2
@@ -171,16 +173,16 @@ def conv_buffer_bytes(plan: ConvPlan, index_bytes: int = 0, alone: bool = False)
         total += block_h * wide * partial.tile_bytes
     factor = 2 if plan.act_double else 1
     act, second = act * factor, second * factor
-    overlap = plan.kind is BLOCK and tile_in == tile_out and plan.dtype_out is not DType.BFP8_B and not alone
-    if plan.kind is HEIGHT:
+    overlap = kind is BLOCK and tile_in == tile_out and plan.dtype_out is not DType.BFP8_B and not alone
+    if kind is HEIGHT:
         total += (act + second) * tile_in
     else:
         total += (0 if alone else (act + second) * tile_out) + (0 if overlap else second * tile_in)
     total += block_h * block_w * tile_out
     total += wide * tile_weights if plan.bias else 0
-    if plan.kind is WIDTH:
+    if kind is WIDTH:
         total += 2 * block_w * tile_in
-    elif plan.kind is BLOCK and not overlap:
+    elif kind is BLOCK and not overlap:
         total += act * tile_in
     return total + index_bytes + SCRATCH_BYTES
 

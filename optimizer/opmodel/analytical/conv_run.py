@@ -178,7 +178,8 @@ def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int]
     stick = round_up(shard[1] * p.stick_element, ALIGNMENT)
     size = parallel.halo_sticks(p.window, plan.source.nhw) * stick if halo else 0
     out_size = shard_bytes(plan.out_shard, plan.dtype_out, plan.untilize)
-    _check_room(case, size + out_size, conv_buffer_bytes(plan, alone=plan.alone))
+    buffers = conv_buffer_bytes(plan, alone=plan.alone)
+    _check_room(case, size + out_size, buffers)
     if halo:
         _halo(p, plan, shard, size, arena, held)
     result = arena.allocate(out_size)
@@ -187,10 +188,10 @@ def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int]
     worst = plan.worst_index_bytes
     need(index <= worst, f"Reader indices buffer page size {index} exceeds worst-case CB size {worst}")
     if p.config_in_dram:
-        arena.run(conv_buffer_bytes(plan, index, alone=plan.alone))
+        arena.run(buffers + index)
     else:
         arena.allocate_small(round_up(index, ALIGNMENT))
-        arena.run(conv_buffer_bytes(plan, alone=plan.alone))
+        arena.run(buffers)
         arena.free_small(round_up(index, ALIGNMENT))
     if p.window.transposed and held.block is not None:
         arena.free(held.block)

@@ -90,8 +90,8 @@ def divisor_with_padding(num: int, start: int, multiple: int = 1) -> int:
     """Largest divisor from `start` downwards that leaves no core idle once `num` is padded up to it."""
     divisor = start
     while divisor > 1:
-        padded = round_up(num, divisor * multiple)
-        if padded - num < padded // divisor:
+        share = -(-num // (divisor * multiple)) * multiple
+        if share * divisor - num < share:
             break
         divisor -= 1
     return divisor
