@@ -22,7 +22,7 @@ from optimizer.errors import TtoptError
 from optimizer.ir.graph import Op, ValueKind
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
-from optimizer.layouts.tiling import TILE, ceil_div, l1_bytes_per_core, physical_shape
+from optimizer.layouts.tiling import TILE, ceil_div, l1_bytes_per_core, physical_shape, round_up
 from optimizer.opmodel.base import OpConstraints, OpModel
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.pricing import OpPricer
@@ -245,7 +245,7 @@ class _Checker:
             outputs = {v: self._bytes(v) for v in op.outputs if buffer_of.get(v) == v}
             before = max((end for _, end in live.values()), default=0)
             for v, size in outputs.items():
-                live[v] = place_buffer(live, size)
+                live[v] = place_buffer(live, round_up(size, self.device.l1_buffer_alignment_bytes))
             after = max((end for _, end in live.values()), default=0)
             inside = max(0, answer.peak_bytes - sum(outputs.values()))
             extent = max(before + answer.cb_bytes, after + inside)

@@ -26,11 +26,11 @@ def product(ctx: Lowering, a: str, b: str, a_rank: int, b_rank: int) -> str:
 
 
 def multiply(ctx: Lowering, a: str, b: str, transpose_a: bool = False, transpose_b: bool = False) -> str:
-    """A matmul whose batch dims TTNN takes: equal, or all ones on one side (with as many on the left)."""
+    """A matmul whose batch dims TTNN takes with any program config: equal, or all ones on the right."""
     left, right = ctx.vshape(a)[:-2], ctx.vshape(b)[:-2]
     if prod(right) != 1 and left != right:
         batch = broadcast(left or (1,), right)
-        a = broadcast_to(ctx, a, ctx.vshape(a), ((1,) * len(batch) if prod(left) == 1 else batch) + ctx.vshape(a)[-2:])
+        a = broadcast_to(ctx, a, ctx.vshape(a), batch + ctx.vshape(a)[-2:])
         b = broadcast_to(ctx, b, ctx.vshape(b), batch + ctx.vshape(b)[-2:])
     turned = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     return ctx.emit("matmul", a, b, **{name: True for name, given in turned.items() if given})

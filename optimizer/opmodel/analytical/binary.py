@@ -29,8 +29,17 @@ from optimizer.opmodel.base import TensorSpec
 
 ONE_TYPE = frozenset({"ttnn.maximum", "ttnn.minimum", "ttnn.pow"})
 """Binary ops that refuse operands of different types; with a scalar they are unary ops."""
+UNARY_WITH_SCALAR = frozenset(
+    f"ttnn.{name}"
+    for name in ("fmod", "remainder", "prelu", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift")
+)
+"""Binary ops that are unary ops when the second operand is a number."""
 BOTH_TESTED = frozenset({"ttnn.logical_and", "ttnn.logical_or", "ttnn.logical_xor"})
 """Ops that first map both operands to 0 or 1, through a buffer each."""
+
+
+NEGATED = "ttnn.rsub"
+"""First negates its operand, through a buffer."""
 
 
 def _broadcast_shape(case: Case) -> tuple[int, ...]:
@@ -47,7 +56,7 @@ def _last_two(shape: tuple[int, ...]) -> tuple[int, int]:
 # -- binary ----------------------------------------------------------------------------------------------
 def binary(case: Case) -> Usage:
     b = case.operand(1)
-    if b is None and case.query.op in ONE_TYPE:
+    if b is None and (case.query.op in ONE_TYPE or case.query.op in UNARY_WITH_SCALAR):
         return _as_unary(case)
     shape = _broadcast_shape(case)
     if b is not None and case.query.op in ONE_TYPE:
@@ -59,6 +68,35 @@ def binary(case: Case) -> Usage:
         return _tilized(case, shape)
     out = case.result(shape, case.dtype(), _memory(case, case.x, b, shape), case.x.layout.page_layout)
     return Usage((out,), cb=_buffers(case, case.x, b, out), cores=case.device.num_cores)
+
+
+def atan2(case: Case) -> Usage:
+    """Of a tensor and a number, the number is made a tensor like the first one."""
+    if case.operand(1) is not None:
+        return binary(case)
+    x = case.x
+    out = case.result(x.shape, case.dtype(), _memory(case, x, x, x.shape), x.layout.page_layout)
+    return _composed(case, [x, out], _buffers(case, x, x, out), out)
+
+
+def prelu(case: Case) -> Usage:
+    """Slopes in a tensor: `where(x > 0, x, x * slopes)`, the test lying like x and the product like the result."""
+    b = case.operand(1)
+    if b is None:
+        return binary(case)
+    x, shape = case.x, _broadcast_shape(case)
+    need(x.layout.page_layout is TILED and b.layout.page_layout is TILED, "prelu needs tiles")
+    out = case.result(shape, case.dtype(), _memory(case, x, b, shape), TILED)
+    operands = (x, x, out)
+    native = _ternary_native(operands, out)
+    cb = sum(2 * t.dtype.tile_bytes for t in (*operands, out) if not (native and t.layout.is_sharded))
+    return _composed(case, [x, out, out], cb, out)
+
+
+def _composed(case: Case, made: list[TensorSpec], cb: int, out: TensorSpec) -> Usage:
+    """Several programs, the last of which has the most buffers, all tensors `made` on the way being there."""
+    tensors = sum(case.l1(t) for t in made if t.layout.is_l1)
+    return Usage((out,), cb=cb, l1=tensors, peak=tensors + cb, cores=case.device.num_cores)
 
 
 def _as_unary(case: Case) -> Usage:
@@ -136,9 +174,10 @@ def _buffers(case: Case, a: TensorSpec, b: TensorSpec | None, out: TensorSpec) -
     if subtile:
         assert b is not None
         cb += 2 * (a if _repeated(a, b) else b).dtype.tile_bytes
-    if case.query.op in BOTH_TESTED:
+    if case.query.op in BOTH_TESTED or case.query.op == NEGATED:
         whole = native and a.layout.is_sharded and (b is None or b.layout.is_sharded) and not subtile
-        cb += (_tiles_at_once(a.dtype, second, out.dtype) if whole else 1) * (a.dtype.tile_bytes + second.tile_bytes)
+        both = 0 if case.query.op == NEGATED else second.tile_bytes
+        cb += (_tiles_at_once(a.dtype, second, out.dtype) if whole else 1) * (a.dtype.tile_bytes + both)
     return cb
 
 

@@ -17,7 +17,7 @@ from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.conv_plan import ConvProblem, auto_kind
 from optimizer.opmodel.analytical.conv_run import Held, flatten, run_in_l1, tilize_buffers
 from optimizer.opmodel.analytical.conv_slices import choose_slices, run_slices
-from optimizer.opmodel.analytical.matmul import matmul
+from optimizer.opmodel.analytical.matmul import ACTIVATIONS, CONFIG_ACTIVATIONS, matmul
 from optimizer.opmodel.analytical.parallel import Window
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, HEIGHT, TILED, WIDTH
 from optimizer.opmodel.base import OpQuery, TensorSpec
@@ -25,6 +25,14 @@ from optimizer.opmodel.base import OpQuery, TensorSpec
 L1_ALIGNMENT = 16
 PAD_BUFFER_BYTES = 32768
 """Buffer of the program that pads the rows of an input before it is folded."""
+
+
+_NOT_AFTER_MATMUL = frozenset(["mish", "round", "hardtanh", "selu"])
+_NOT_IN_KERNEL = _NOT_AFTER_MATMUL.union(
+    ["neg", "floor", "ceil", "trunc", "frac", "sign", "logical_not", "gtz", "ltz", "eqz", "nez"]
+)
+"""Activations that a convolution refuses: as an op of its own behind a matmul to DRAM, and in its own kernel.
+A 1x1 convolution of shards is a matmul with a program config (all asked of tt-metal 0.81, mock device)."""
 
 
 def conv2d(case: Case) -> Usage:
@@ -158,6 +166,9 @@ def _full(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout) 
         kind = auto_kind(p, case.device)
     if auto and p.matmul:
         return _interleaved_matmul(case, p, shape)
+    activation = p.config.activation
+    taken = activation is None or (activation in CONFIG_ACTIVATIONS if p.matmul else activation not in _NOT_IN_KERNEL)
+    need(taken, f"Unsupported UnaryOpType for fused activation: {activation}")
     arena = _start(case, p)
     given = arena.operand if case.x.layout.is_l1 and not p.folded else None
     outcome = run_in_l1(case, p, kind, arena, given)
@@ -199,7 +210,11 @@ def _interleaved_matmul(case: Case, p: ConvProblem, shape: tuple[int, ...]) -> U
     if p.bias:
         inputs.append(TensorSpec((1, 1, 1, p.cout), p.dtype_weights, weights))
     compute = (("fp32", p.fp32), ("l1acc", p.l1_acc))
-    attrs = {"transpose_a": False, "transpose_b": False, "activation": p.config.activation, "compute": compute}
+    activation = p.config.activation
+    need(activation not in _NOT_AFTER_MATMUL, f"Undefined non-parametrized op type {activation}")
+    if activation is not None and activation not in ACTIVATIONS:
+        activation = "exp"  # like this one, it runs as a program of its own
+    attrs = {"transpose_a": False, "transpose_b": False, "activation": activation, "compute": compute}
     query = OpQuery("ttnn.linear", tuple(inputs), tuple(attrs.items()), None, None, p.dtype_out)
     linear = matmul(Case(query, case.device, attrs, case.l1_small_bytes))
     arena.run(linear.cb if linear.peak is None else linear.peak, dataflow=True)
@@ -226,6 +241,7 @@ def _dram(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout, 
     else:
         direction, _, number = sliced.partition(":")
         along_height, count = direction == "dram_height", int(number or 0)
+    need(p.config.activation not in _NOT_IN_KERNEL, f"Unsupported activation: {p.config.activation}")
     arena = _start(case, p)
     run_slices(case, p, along_height, count, tile, arena)
     # A result of one slice is copied as the convolution left it, in tiles.

@@ -32,8 +32,11 @@ from optimizer.opmodel.analytical import (
 from optimizer.opmodel.analytical.case import Family
 
 _FAMILIES: dict[str, Family] = {
-    **{f"ttnn.{n}": eltwise.unary for n in (*UNARY, *UNARY_PARAMS)},
+    **{f"ttnn.{n}": eltwise.unary for n in (*UNARY, *UNARY_PARAMS) if n != "rsub"},
     **{f"ttnn.{n}": binary.binary for n in BINARY},
+    "ttnn.rsub": binary.binary,
+    "ttnn.atan2": binary.atan2,
+    "ttnn.prelu": binary.prelu,
     **{f"ttnn.{n}": binary.ternary for n in ("where", "addcmul", "addcdiv", "lerp", "mac")},
     "ttnn.typecast": eltwise.typecast,
     "ttnn.clone": eltwise.clone,

@@ -103,8 +103,8 @@ def _check_bias(case: Case, b: TensorSpec, bias: TensorSpec, nt: int, separate: 
     need(not b.layout.is_sharded or bias.layout.is_sharded, "bad optional access")
 
 
-_CONFIG_ACTIVATIONS = frozenset(["relu", "relu6", "gelu", "silu", "sigmoid", "tanh", "hardsigmoid", "hardtanh", "selu"])
-_ACTIVATIONS = _CONFIG_ACTIVATIONS.union(
+CONFIG_ACTIVATIONS = frozenset(["relu", "relu6", "gelu", "silu", "sigmoid", "tanh", "hardsigmoid", "hardtanh", "selu"])
+ACTIVATIONS = CONFIG_ACTIVATIONS.union(
     ["exp", "sqrt", "rsqrt", "abs", "log", "log1p", "log2", "log10", "square", "sin", "cos", "sinh", "cosh", "mish"]
 )
 """Activations by name, in a program config and as an argument (asked of tt-metal 0.81, mock device)."""
@@ -122,9 +122,9 @@ def matmul(case: Case) -> Usage:
     activation = case.attrs.get("activation")
     config = case.query.config
     core_grid = case.attrs.get("core_grid")
-    need(activation is None or activation in _ACTIVATIONS, f"Unknown unary op: {activation}")
+    need(activation is None or activation in ACTIVATIONS, f"Unknown unary op: {activation}")
     fused = getattr(config, "fused_activation", None)
-    need(fused is None or fused in _CONFIG_ACTIVATIONS, f"Unsupported UnaryOpType for fused activation: {fused}")
+    need(fused is None or fused in CONFIG_ACTIVATIONS, f"Unsupported UnaryOpType for fused activation: {fused}")
     if activation and (a.layout.is_sharded or b.layout.is_sharded):
         refuse("Sharded matmul run with activation: this should be placed in the program config's fused_activation")
     need(not (core_grid and config is not None), "Cannot use both user core grid/coordinates and a program config")

@@ -6,7 +6,7 @@ from typing import Any
 
 from optimizer.errors import OpModelError
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import PageLayout, TensorMemoryLayout
+from optimizer.layouts.memory_config import BufferType, PageLayout, TensorMemoryLayout
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.opmodel.ttnn_calls.text import (
     Site,
@@ -149,13 +149,19 @@ def _pool(site: Site) -> str:
     keywords["ceil_mode"] = literal(bool(site.attr("ceil_mode", False)))
     if site.query.op == "ttnn.avg_pool2d" and not site.attr("count_include_pad", True):
         keywords["count_include_pad"] = "False"
-    return call(
+    pooled = call(
         site.query.op,
         input_tensor=site.operand(0),
         **keywords,
         memory_config=site.memory,
         applied_shard_scheme=None if scheme is None else memory_layout_text(TensorMemoryLayout(scheme)),
     )
+    source, asked = site.query.inputs[0].layout, site.query.output
+    if not source.is_dram or asked is None or asked.buffer_type is not BufferType.DRAM:
+        return pooled
+    # A pool that runs slice by slice from DRAM to DRAM gives [N, H, W, C]; behind others this changes nothing.
+    flat = literal((1, 1, -1, int(site.need("channels"))))
+    return call("ttnn.reshape", pooled, flat)
 
 
 def _global_avg_pool2d(site: Site) -> str:
