@@ -20,9 +20,15 @@ _SUBSOLVERS = ("max_lp", "quick_restart")
 
 
 def solve_cpsat(
-    problem: GraphProblem, hint: Sequence[int] | None = None, work_limit: float | None = None
+    problem: GraphProblem,
+    hint: Sequence[int] | None = None,
+    work_limit: float | None = None,
+    reproducible: bool = True,
 ) -> GraphSolution:
-    """The best choice that fits, and the proven bound. `work_limit` is CP-SAT's deterministic time, in its seconds."""
+    """The best choice that fits, and the proven bound. `work_limit` is CP-SAT's deterministic time, in its seconds.
+
+    `reproducible` makes the two workers take turns: the same choice in every run, but several times slower.
+    """
     model = cp_model.CpModel()
     costs = [row.copy() for row in problem.costs]
     chosen = [[model.new_bool_var("") for _ in row] for row in costs]
@@ -44,7 +50,7 @@ def solve_cpsat(
             model.add_hint(variable, i == option)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 2
-    solver.parameters.interleave_search = True
+    solver.parameters.interleave_search = reproducible
     solver.parameters.subsolvers.extend(_SUBSOLVERS)
     if work_limit is not None:
         solver.parameters.max_deterministic_time = work_limit
