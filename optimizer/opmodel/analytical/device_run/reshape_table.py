@@ -79,8 +79,8 @@ def _phases(step: int, count: int, period: int) -> Array:
 
 def _sums(some: Array, others: Array, period: int) -> Array:
     """Different sums of two kinds of phases."""
-    if len(some) == 1 and len(others) == 1:
-        return (some + others) % period
+    if len(some) == 1 or len(others) == 1:  # one kind's phases differ already
+        return np.sort((some + others) % period)
     which, other = np.divmod(_spread_indices(len(some) * len(others), MOST_SUMS), len(others))
     found: Array = np.unique((some[which] + others[other]) % period)
     return found
@@ -90,7 +90,7 @@ def _spread_indices(count: int, most: int) -> Array:
     """Indices of all of `count` items, or of `most` evenly spread ones with both ends."""
     if count <= most:
         return np.arange(count, dtype=np.int64)
-    return np.unique(np.linspace(0, count - 1, most).astype(np.int64))
+    return np.linspace(0, count - 1, most).astype(np.int64)
 
 
 def _spread(items: Array, most: int) -> Array:
