@@ -94,7 +94,7 @@ class PlanProgram:
             if step.alias and step.writes:
                 alias[step.writes[0][0]] = alias.get(step.reads[0], step.reads[0])
         last = {alias.get(b, b): i for i, step in enumerate(steps) for b in step.reads}
-        allocator = L1Allocator(0, 1 << 40, 1)
+        allocator = L1Allocator(0, 1 << 40, device.l1_buffer_alignment_bytes)
         live: dict[Buffer, tuple[int, int]] = {}
         overflows, time = [], 0
         for i, step in enumerate(steps):
