@@ -7,6 +7,9 @@ fidelity of every op are theirs, not the optimizer's choice, so that the cost mo
 published figures as argument, its rows (`model`, `batch`, `device`, `unit`, `value`) are set beside the predictions.
 `--ops` lists the ops of one network. Exits 1 when a figure for kernels alone is missed by more than 25 %.
 
+Then come networks as ttopt itself imports and lays them out (`OWN`): model and optimizer together, beside what is
+published of tt-metal's implementation.
+
 Not modelled: host work, transfers of inputs and results, sampling. Published figures of whole runs include them.
 """
 
@@ -41,8 +44,11 @@ from optimizer.layouts.tiling import TILE, ceil_div, core_ranges_for
 from optimizer.opmodel import registry
 from optimizer.opmodel.analytical.timing import constants
 from optimizer.opmodel.base import OpQuery, TensorSpec
+from optimizer.options import Options
+from optimizer.pipeline import optimize_file
 
 ALLOWED = 0.25
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "onnx"
 DRAM = MemoryConfig(TensorMemoryLayout.INTERLEAVED, BufferType.DRAM)
 Step = tuple[str, OpQuery]
 
@@ -272,16 +278,55 @@ def price(network: Network, listed: bool) -> tuple[float, int, Counter[str], int
     return total, programs, sections, refused
 
 
+@dataclass(frozen=True)
+class Own:
+    """A fixture graph as ttopt lays it out, and the published figure that comes nearest."""
+
+    fixture: str
+    board: str
+    published: str
+    batch: int
+    options: dict[str, str]
+    note: str
+
+
+OWN = (
+    Own("mobilenetv2_legacy17", "n150", "MobileNetV2 device-only", 1, {"weights_dtype": "bfp8_b"}, "device alone"),
+    Own(
+        "llama32_1b_16l_dynamo20", "n150", "Llama-3.2-1B TTFT", 32,
+        {"weights_dtype": "bfp8_b", "math_fidelity": "hifi2"},
+        "prefill of one user; published until the first token, host work and sampling included",
+    ),
+)  # fmt: skip
+
+
+def own_plans(figures: dict[tuple[str, int, str], float]) -> None:
+    """Prints each network of `OWN`: predicted kernels, with a trace, and the published time."""
+    for own in OWN:
+        options = Options.from_mapping({"board": own.board, "policy": "global", **own.options})
+        summary = optimize_file(FIXTURES / f"{own.fixture}.onnx", options).summary
+        kernels, traced = summary["predicted_time_ns"], summary["traced_ns"]
+        print(
+            f"{own.fixture} laid out by ttopt, {own.board}: kernels {kernels / 1e6:.3f} ms, {traced / 1e6:.3f} ms traced"
+        )
+        real = figures.get((own.published, own.batch, own.board))
+        if real is not None:
+            print(f"  published ({own.note}): {real / 1e6:.3f} ms; predicted {100 * (traced / real - 1):+.0f} %")
+
+
 def published(path: Path | None) -> dict[tuple[str, int, str], float]:
-    """Items per second by (model, batch, device)."""
+    """Nanoseconds of one run by (model, batch, device), of rows in items per second or ms."""
     if path is None:
         return {}
+    figures = {}
     with path.open(encoding="utf-8", newline="") as file:
-        return {
-            (row["model"], int(row["batch"]), row["device"]): float(row["value"])
-            for row in csv.DictReader(file)
-            if row["unit"].endswith("/s")
-        }
+        for row in csv.DictReader(file):
+            key, value = (row["model"], int(row["batch"]), row["device"]), float(row["value"])
+            if row["unit"] == "ms":
+                figures[key] = 1e6 * value
+            elif row["unit"].endswith("/s"):
+                figures[key] = 1e9 * key[1] / value
+    return figures
 
 
 def main() -> int:
@@ -301,13 +346,13 @@ def main() -> int:
         print(f"  {programs} programs, {(total + gaps) / 1e6:.3f} ms from a trace")
         shares = ", ".join(f"{name} {100 * ns / total:.0f} %" for name, ns in sections.most_common())
         print(f"  {shares}" + (f"; {refused} ops are refused as transcribed" if refused else ""))
-        value = figures.get((network.published, network.batch, network.device))
-        if value is not None:
-            real = 1e9 * network.batch / value
+        real = figures.get((network.published, network.batch, network.device))
+        if real is not None:
             ours = total if network.kernels_only else total + gaps
             kind = "kernels alone" if network.kernels_only else "whole run"
             print(f"  published ({kind}): {real / 1e6:.3f} ms; predicted {100 * (ours / real - 1):+.0f} %")
             missed += network.kernels_only and abs(ours / real - 1) > ALLOWED
+    own_plans(figures)
     return 1 if missed else 0
 
 
