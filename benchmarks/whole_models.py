@@ -306,9 +306,8 @@ def own_plans(figures: dict[tuple[str, int, str], float]) -> None:
         options = Options.from_mapping({"board": own.board, "policy": "global", **own.options})
         summary = optimize_file(FIXTURES / f"{own.fixture}.onnx", options).summary
         kernels, traced = summary["predicted_time_ns"], summary["traced_ns"]
-        print(
-            f"{own.fixture} laid out by ttopt, {own.board}: kernels {kernels / 1e6:.3f} ms, {traced / 1e6:.3f} ms traced"
-        )
+        times = f"kernels {kernels / 1e6:.3f} ms, {traced / 1e6:.3f} ms traced"
+        print(f"{own.fixture} laid out by ttopt, {own.board}: {times}")
         real = figures.get((own.published, own.batch, own.board))
         if real is not None:
             print(f"  published ({own.note}): {real / 1e6:.3f} ms; predicted {100 * (traced / real - 1):+.0f} %")
