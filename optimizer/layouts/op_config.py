@@ -51,6 +51,10 @@ class Conv2dConfig(OpConfig):
     """`auto`: DRAM input is sliced by TTNN and the result is DRAM interleaved; `l1`: `Conv2dL1FullSliceConfig`."""
 
 
+CONV2D_SWITCHES = tuple(f.name for f in fields(Conv2dConfig) if f.type in ("bool", "int"))
+"""Fields of `Conv2dConfig` that TTNN's class takes as they are: flags and numbers."""
+
+
 @dataclass(frozen=True)
 class MatmulMultiCoreReuseProgramConfig(OpConfig):
     """`ttnn.MatmulMultiCoreReuseProgramConfig`: every core its own output block, no multicast."""

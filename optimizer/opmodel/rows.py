@@ -26,6 +26,7 @@ from optimizer.layouts.memory_config import (
     TensorMemoryLayout,
 )
 from optimizer.layouts.op_config import (
+    CONV2D_SWITCHES,
     Conv2dConfig,
     LayerNormShardedMultiCoreProgramConfig,
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
@@ -144,18 +145,7 @@ def _window(attrs: Row) -> Attrs:
     }
 
 
-_CONV_FIELDS = (
-    "weights_dtype",
-    "deallocate_activation",
-    "reallocate_halo_output",
-    "act_block_h_override",
-    "act_block_w_div",
-    "reshard_if_not_optimal",
-    "override_sharding_config",
-    "transpose_shards",
-    "enable_act_double_buffer",
-    "enable_weights_double_buffer",
-)
+_CONV_FIELDS = ("weights_dtype", *CONV2D_SWITCHES)
 
 
 def _conv_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:

@@ -7,7 +7,7 @@ from typing import Any
 from optimizer.errors import OpModelError
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorMemoryLayout
-from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.layouts.op_config import CONV2D_SWITCHES, Conv2dConfig
 from optimizer.opmodel.ttnn_calls.text import (
     Site,
     activation_text,
@@ -21,17 +21,6 @@ from optimizer.opmodel.ttnn_calls.text import (
 )
 
 _DEFAULT = Conv2dConfig()
-_FLAGS = (
-    "deallocate_activation",
-    "reallocate_halo_output",
-    "act_block_h_override",
-    "act_block_w_div",
-    "reshard_if_not_optimal",
-    "override_sharding_config",
-    "transpose_shards",
-    "enable_act_double_buffer",
-    "enable_weights_double_buffer",
-)
 _EXTRA_FLAGS = (
     "config_tensors_in_dram",
     "full_inner_dim",
@@ -55,7 +44,7 @@ def conv_config_text(site: Site) -> str | None:
     activation = config.activation or site.attr("activation")
     if activation:
         fields["activation"] = activation_text(activation)
-    for name in _FLAGS:
+    for name in CONV2D_SWITCHES:
         value = getattr(config, name)
         if value != getattr(_DEFAULT, name):
             fields[name] = literal(value)
