@@ -7,7 +7,7 @@ runtime places buffers first fit from the top and circular buffers must stay bel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from optimizer.ir.graph import Op
@@ -66,9 +66,16 @@ def is_view_of(pricer: OpPricer, op: Op, source: TensorLayout, target: TensorLay
 
 
 class PlanProgram:
-    """The program of a complete set of decisions."""
+    """The program of a complete set of decisions, or of a part of the schedule that no value in L1 enters or leaves."""
 
-    def __init__(self, pricer: OpPricer, schedule: Sequence[str], decisions: Mapping[str, OpDecision]) -> None:
+    def __init__(
+        self,
+        pricer: OpPricer,
+        schedule: Sequence[str],
+        decisions: Mapping[str, OpDecision],
+        in_dram: Iterable[str] = (),
+    ) -> None:
+        """`in_dram` are values that ops outside the schedule read from DRAM."""
         self._pricer = pricer
         self._schedule = schedule
         self._decisions = decisions
@@ -77,7 +84,7 @@ class PlanProgram:
             op = pricer.graph.op(op_id)
             for v in op.outputs:
                 self._have[v] = result_layout_of(pricer, op, v, decisions[op_id].candidate.output)
-        self._in_dram = set(pricer.graph.outputs)
+        self._in_dram = {*pricer.graph.outputs, *in_dram}
         for op_id in schedule:
             for v, wanted in zip(pricer.graph.op(op_id).inputs, decisions[op_id].operands, strict=True):
                 if not wanted.is_l1:
