@@ -146,6 +146,11 @@ class ReservationTimeline[V: Hashable]:
         """The reserved value whose room this one has: itself, or the source of an alias; None if not in L1."""
         return value if value in self._own else self._sources.get(value)
 
+    def sharers(self, value: V) -> tuple[V, ...]:
+        """All values in the room that this one has, the reserved one first; none if it is not in L1."""
+        root = self.holder(value)
+        return () if root is None else (root, *self._aliases[root])
+
     def reservation(self, value: V) -> Reservation[V] | None:
         """The room that a value or alias has, with the last use of all who share it."""
         root = self.holder(value)
