@@ -32,7 +32,7 @@ from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
 from optimizer.result import OptimizedGraph
-from optimizer.sharding.base import Plan, PolicyInput
+from optimizer.sharding.base import INTERRUPTED, Plan, PolicyInput
 from optimizer.sharding.pricing import OpPricer
 from optimizer.sharding.registry import create_policy
 from optimizer.summary import Predictor, Totals, predict, summarise
@@ -71,10 +71,17 @@ Progress = Callable[[ProgressEvent], None]
 
 
 def optimize_file(
-    source: Path | bytes, options: Options, progress: Progress | None = None, name: str | None = None
+    source: Path | bytes,
+    options: Options,
+    progress: Progress | None = None,
+    name: str | None = None,
+    interrupted: Callable[[], bool] = bool,
 ) -> OptimizedGraph:
-    """Import a model (ONNX or JSON, by content), optimise it for `options.board`, verify it."""
-    stages = Stages(progress, options.time_limit)
+    """Import a model (ONNX or JSON, by content), optimise it for `options.board`, verify it.
+
+    Once `interrupted()` says so the policy ends its search, and the result is its best plan so far.
+    """
+    stages = Stages(progress, options.time_limit, interrupted)
     device = DeviceSpec.load(options.board)
     with stages.run("import"):
         model = import_model(source, options, name)
@@ -138,6 +145,8 @@ def _solve(
         baseline = _baseline(problem, opmodel)
     with stages.run("policy"), opmodel.stage("policy"):
         plan = create_policy(options.policy).run(problem)
+        if stages.interrupted():
+            plan = replace(plan, warnings=(*plan.warnings, f"{INTERRUPTED}: this is the best plan found until then"))
     with stages.run("transform"):
         applied = ApplyPlan(problem.graph, pages, plan).apply()
         result = _result(model, applied, plan, opmodel.device, options)
@@ -174,7 +183,16 @@ def prepare(
     with stages.run("legal-configs"), opmodel.stage("legal-configs"):
         legal = legal_configs(graph, pages, pools, pricer, options, overrides, conv_weights)
     return PolicyInput(
-        graph, legal, pools, pricer, options, dtypes, overrides.memreconfigs, stages.say, stages.time_is_up
+        graph,
+        legal,
+        pools,
+        pricer,
+        options,
+        dtypes,
+        overrides.memreconfigs,
+        stages.say,
+        stages.time_is_up,
+        stages.interrupted,
     )
 
 
@@ -329,6 +347,8 @@ class Stages:
 
     progress: Progress | None
     time_limit: float | None = None
+    interrupted: Callable[[], bool] = bool
+    """Whether the user asked the run to end."""
     _begun: float = field(default_factory=time.monotonic)
     _seconds: dict[str, float] = field(default_factory=dict)
     _current: str = STAGES[0]
@@ -336,9 +356,8 @@ class Stages:
     @contextmanager
     def run(self, stage: str) -> Iterator[None]:
         if stage in MUST_FINISH and self.time_is_up():
-            raise TimeLimitError(
-                f"time limit of {self.time_limit:g} s reached before stage '{stage}': nothing to return"
-            )
+            why = INTERRUPTED if self.interrupted() else f"time limit of {self.time_limit:g} s reached"
+            raise TimeLimitError(f"{why} before stage '{stage}': nothing to return")
         self._current = stage
         self.say("")
         start = time.perf_counter()
@@ -346,7 +365,8 @@ class Stages:
         self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - start
 
     def time_is_up(self) -> bool:
-        return self.time_limit is not None and time.monotonic() - self._begun > self.time_limit
+        late = self.time_limit is not None and time.monotonic() - self._begun > self.time_limit
+        return late or self.interrupted()
 
     def say(self, detail: str) -> None:
         if self.progress is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import InfeasibleError
+from optimizer.errors import InfeasibleError, TimeLimitError
 from optimizer.opmodel.base import OpConstraints, OpModel, OpQuery, Rejection
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.replay import ReplayedStep, ReplayReport, replay
@@ -66,6 +66,11 @@ def solve_checked(solve: Solve, opmodel: CachedOpModel, judge: OpModel, stages: 
             result, verified = solve()
         except InfeasibleError as error:
             given_up = f"without what was refused no plan is left: {error}"
+            break
+        except TimeLimitError as error:
+            if number == 1:
+                raise
+            given_up = str(error)
             break
         with stages.run("replay"):
             stages.say(f"round {number}")

@@ -12,10 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from optimizer.cli.interruption import INTERRUPTED
 from optimizer.cli.parser import build_parser, parse
 from optimizer.errors import TtoptError
-
-INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, add_format, add_options, options_from, path_argument
+from optimizer.cli.interruption import INTERRUPTED, Interruption
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.summary import summary_text
 from optimizer.cli.tables import as_json, bytes_text, pairs, table
@@ -17,6 +18,7 @@ from optimizer.errors import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
     from optimizer.importers.model import ImportedModel
+    from optimizer.pipeline import ProgressEvent
 
 MODEL_HELP = "an ONNX file or a JSON graph (docs/formats.md)"
 
@@ -51,8 +53,13 @@ def run_optimize(args: argparse.Namespace) -> int:
         raise OptionError("the output must be a folder", node=str(folder))
     from optimizer.pipeline import optimize_file
 
-    with ProgressBar(args.model.name) as progress:
-        result = optimize_file(args.model, options, progress)
+    with Interruption() as interrupted, ProgressBar(args.model.name) as progress:
+
+        def show(event: ProgressEvent) -> None:
+            interrupted.enter_stage(event.stage)
+            progress(event)
+
+        result = optimize_file(args.model, options, show, interrupted=interrupted)
         written = [result.emit(name, folder) for name in ("json", *emitters)]
     if args.format == "json":
         print(as_json({"model": args.model.stem, **result.summary, "files": [str(p) for p in written]}))
@@ -61,6 +68,9 @@ def run_optimize(args: argparse.Namespace) -> int:
         print()
     for path in written:
         print(f"wrote {path}", file=sys.stderr if args.format == "json" else sys.stdout)
+    if interrupted():
+        print("ttopt: interrupted; the result is the best plan found until then", file=sys.stderr)
+        return INTERRUPTED
     checked = result.summary["check"]
     return 0 if checked is None or checked["ok"] else 1
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from optimizer.errors import TimeLimitError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
 from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate
@@ -14,6 +15,8 @@ from optimizer.layouts.memory_config import TensorLayout
 from optimizer.options import Options
 from optimizer.result import ChainRecord, Reservation
 from optimizer.sharding.pricing import OpPricer
+
+INTERRUPTED = "interrupted"
 
 Report = Callable[[str], None]
 """Takes a line of progress."""
@@ -36,7 +39,10 @@ class PolicyInput:
     """Op id -> operand positions that the user wants resharded."""
     report: Report | None = None
     time_is_up: Callable[[], bool] = bool
-    """Whether the run's time limit has passed; a policy then returns the best complete plan it has."""
+    """Whether the run shall end: its time limit has passed, or the user interrupted it. A policy then returns the best
+    complete plan it has."""
+    interrupted: Callable[[], bool] = bool
+    """Whether the user asked for that."""
 
     acceptance: dict[Hashable, dict[TensorLayout, int]] = field(default_factory=dict, compare=False)
     """Answers shared by ops with equal signatures and candidates: operand-0 layout -> accepted candidates."""
@@ -45,6 +51,17 @@ class PolicyInput:
         """Pass a line of progress on, if anyone listens."""
         if self.report is not None:
             self.report(line)
+
+    def poll(self) -> None:
+        """For long loops: TimeLimitError once the run shall end. The policy catches it."""
+        if self.time_is_up():
+            raise TimeLimitError(self.stopped_because())
+
+    def stopped_because(self) -> str:
+        """Why `time_is_up()`, for people."""
+        if self.interrupted() or self.options.time_limit is None:
+            return INTERRUPTED
+        return f"time limit of {self.options.time_limit:g} s"
 
 
 @dataclass(frozen=True)

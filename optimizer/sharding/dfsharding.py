@@ -25,7 +25,7 @@ from optimizer.sharding.l1_interleaved import L1InterleavedFallback
 from optimizer.sharding.schedule import depth_first_schedule
 from optimizer.solver.problem import ChainResult
 
-TIME_IS_UP = "the time limit was reached first"
+TIME_IS_UP = "the search was stopped before it"
 """How the reason of a chain begins that was never looked at."""
 
 Observer = Callable[[L1Chain, ChainOracle, ChainResult], None]
@@ -49,7 +49,7 @@ class DFShardingPolicy:
             chain = pending.popleft()
             problem.say(f"{chain.id}: {len(chain.ops)} ops")
             if problem.time_is_up():
-                chain.fail(f"{TIME_IS_UP} ({problem.options.time_limit:g} s)")
+                chain.fail(f"{TIME_IS_UP} ({problem.stopped_because()})")
                 finished.append(chain)
                 decisions.update(_in_dram(chain, decisions))
                 continue

@@ -1,0 +1,52 @@
+"""Ctrl-C while a model is optimised: the first ends the search, the second everything.
+
+A search has a plan almost from its beginning, and it is worth keeping; before and after it there is nothing to wait
+for, and Ctrl-C ends the command at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C ended."""
+SEARCH_STAGE = "policy"
+
+
+class Interruption:
+    """A context manager; inside it, call it to learn whether the user asked the search to end."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._stage = ""
+        self._previous: signal._HANDLER = None
+        self._mine = False
+
+    def __call__(self) -> bool:
+        return self._asked
+
+    def enter_stage(self, stage: str) -> None:
+        """Tell which stage of the pipeline works."""
+        self._stage = stage
+
+    def __enter__(self) -> Interruption:
+        # Python allows handlers in the main thread only, where the command runs unless a test says otherwise.
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._handle)
+            self._mine = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._mine:
+            signal.signal(signal.SIGINT, self._previous)
+
+    def _handle(self, _signum: int, _frame: FrameType | None) -> None:
+        if self._asked or self._stage != SEARCH_STAGE:
+            raise KeyboardInterrupt
+        self._asked = True
+        print("\nttopt: ending the search; Ctrl-C once more gives up the result too", file=sys.stderr)
