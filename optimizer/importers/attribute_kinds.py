@@ -13,6 +13,7 @@ from optimizer.errors import GraphError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
 from optimizer.ir.opdef import REQUIRED, OpDef
+from optimizer.ir.vocabulary import OPERAND_ACTIVATIONS
 
 Test = Callable[[Attr], bool]
 INT_LIMIT = 1 << 40
@@ -59,7 +60,7 @@ _BY_NAME = {
     **dict.fromkeys(("activation", "math_fidelity"), "str"),
     "layout": "page",
     "dtype": "dtype",
-    "activations": "list",
+    **dict.fromkeys(("activations", *OPERAND_ACTIVATIONS), "list"),
     "cur_pos": "int or ints",
     "scale_factor": "numbers",
 }

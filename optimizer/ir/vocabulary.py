@@ -51,6 +51,8 @@ REDUCTIONS = ("sum", "mean", "max", "min", "prod", "std", "var")
 MATMUL_ACTIVATIONS = ("relu", "relu6", "gelu", "silu", "sigmoid", "tanh")
 FUSED_ACTIVATIONS = (*MATMUL_ACTIVATIONS, "hardswish")
 """Activations that conv and binary kernels apply in place; matmuls refuse hardswish (tt-metal 0.81, mock device)."""
+OPERAND_ACTIVATIONS = ("input_tensor_a_activations", "input_tensor_b_activations")
+"""Attributes of binary ops: activations applied to an operand before the op."""
 _FUSES_NOTHING = ("pow", "atan2", "fmod", "prelu")
 """Binary ops whose TTNN calls take no `activations`; the bitwise ones work on integers only."""
 
@@ -65,11 +67,13 @@ def _row(name: str, cost_class: CostClass, shapes: ShapeRule, **fields: Any) -> 
 def _eltwise_rows() -> None:
     for name in UNARY:
         _row(name, CostClass.ELTWISE, rule.same, **_SHARDS)
-    for name, attrs in UNARY_PARAMS.items():
-        _row(name, CostClass.ELTWISE, rule.same, attrs=attrs, **_SHARDS)
+    for name, params in UNARY_PARAMS.items():
+        _row(name, CostClass.ELTWISE, rule.same, attrs=params, **_SHARDS)
     for name in BINARY:
-        attrs = {"scalar": None, "activations": ()}
+        attrs: dict[str, object] = {"scalar": None, "activations": ()}
         fuses = () if name in _FUSES_NOTHING or "bitwise" in name or "shift" in name else FUSED_ACTIVATIONS
+        if fuses:
+            attrs.update(dict.fromkeys(OPERAND_ACTIVATIONS, ()))
         fields: dict[str, Any] = {"min_inputs": 1, "max_inputs": 2, "attrs": attrs, "activations": fuses}
         _row(name, CostClass.ELTWISE, rule.eltwise, shardable=True, sharded_operands=(0, 1), **fields)
     where = {"x": None, "y": None}

@@ -236,6 +236,11 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
         {"attrs": {"activations": ("relu",)}, "output_dtype": DType.BFP8_B},
         "ttnn.add(x0, x1, dtype=ttnn.bfloat8_b, activations=[ttnn.UnaryWithParam(ttnn.UnaryOpType.RELU)])",
     ),
+    (
+        "ttnn.multiply",
+        {"attrs": {"input_tensor_a_activations": ("silu",), "input_tensor_b_activations": ()}},
+        "ttnn.multiply(x0, x1, input_tensor_a_activations=[ttnn.UnaryWithParam(ttnn.UnaryOpType.SILU)])",
+    ),
     ("ttnn.add", {"inputs": (X,), "attrs": {"scalar": -math.inf}}, 'ttnn.add(x0, float("-inf"))'),
     ("ttnn.where", {"inputs": (X,), "attrs": {"x": 0.0, "y": -1.0}}, "ttnn.where(x0, 0.0, -1.0)"),
     ("ttnn.where", {"inputs": (X, X), "attrs": {"x": 0.0}}, "ttnn.where(x0, 0.0, x1)"),

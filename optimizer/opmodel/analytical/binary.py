@@ -10,6 +10,7 @@ from __future__ import annotations
 from optimizer.errors import ShapeError
 from optimizer.ir.dtype import DType
 from optimizer.ir.shape_rules import broadcast
+from optimizer.ir.vocabulary import OPERAND_ACTIVATIONS
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
 from optimizer.opmodel.analytical.derive import scaled_memory
@@ -34,9 +35,10 @@ UNARY_WITH_SCALAR = frozenset(
     for name in ("fmod", "remainder", "prelu", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift")
 )
 """Binary ops that are unary ops when the second operand is a number."""
+SUMS = frozenset({"ttnn.add", "ttnn.subtract", "ttnn.rsub", "ttnn.squared_difference"})
+"""Ops of the matrix unit, which holds more tiles at once than the vector unit."""
 BOTH_TESTED = frozenset({"ttnn.logical_and", "ttnn.logical_or", "ttnn.logical_xor"})
 """Ops that first map both operands to 0 or 1, through a buffer each."""
-
 
 NEGATED = "ttnn.rsub"
 """First negates its operand, through a buffer."""
@@ -174,15 +176,26 @@ def _buffers(case: Case, a: TensorSpec, b: TensorSpec | None, out: TensorSpec) -
     if subtile:
         assert b is not None
         cb += 2 * (a if _repeated(a, b) else b).dtype.tile_bytes
-    if case.query.op in BOTH_TESTED or case.query.op == NEGATED:
-        whole = native and a.layout.is_sharded and (b is None or b.layout.is_sharded) and not subtile
-        both = 0 if case.query.op == NEGATED else second.tile_bytes
-        cb += (_tiles_at_once(a.dtype, second, out.dtype) if whole else 1) * (a.dtype.tile_bytes + both)
-    return cb
+    return cb + _before_buffers(case, (a.dtype, second, out.dtype), whole=_in_whole_shards(native, a, b, subtile))
+
+
+def _in_whole_shards(native: bool, a: TensorSpec, b: TensorSpec | None, subtile: bool) -> bool:
+    """Whether several tiles of shards are computed at a time."""
+    return native and a.layout.is_sharded and (b is None or b.layout.is_sharded) and not subtile
+
+
+def _before_buffers(case: Case, dtypes: tuple[DType, DType, DType], whole: bool) -> int:
+    """Buffers of what is done to the operands first: an activation each, a test, a change of sign."""
+    a, second, out = dtypes
+    tested = case.query.op in BOTH_TESTED
+    asked = [bool(case.attrs.get(name)) for name in OPERAND_ACTIVATIONS]
+    first, then = tested or case.query.op == NEGATED or asked[0], tested or asked[1]
+    many = _tiles_at_once(a, second, out) if tested or case.query.op in SUMS else 2
+    return (many if whole else 1) * (first * a.tile_bytes + then * second.tile_bytes)
 
 
 def _tiles_at_once(a: DType, b: DType, out: DType) -> int:
-    """Tiles of native shards computed at once: by the vector unit two, else as many as the registers hold."""
+    """Tiles of native shards that the matrix unit computes at once: as many as the registers hold."""
     wide = DType.F32.tile_bytes
     if a is b and a.tile_bytes == wide:
         return 2

@@ -130,3 +130,5 @@ class Work:
     """Host time with a trace: the gap between ops is part of it."""
     traits: frozenset[str] = field(default_factory=frozenset)
     """`broadcast`: a row of one operand is spread over its tiles."""
+    first: tuple[str, ...] = ()
+    """Activations that operands go through before the op itself."""

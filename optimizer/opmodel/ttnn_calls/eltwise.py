@@ -6,7 +6,7 @@ from typing import Any
 
 from optimizer.errors import OpModelError
 from optimizer.ir.dtype import DType
-from optimizer.ir.vocabulary import BINARY, UNARY
+from optimizer.ir.vocabulary import BINARY, OPERAND_ACTIVATIONS, UNARY
 from optimizer.opmodel.ttnn_calls.text import Site, activation_text, call, dtype_text, literal
 
 
@@ -62,9 +62,14 @@ def _binary(site: Site) -> str:
         other = literal(site.need("scalar"))
         if site.attr("scalar") is None:
             raise OpModelError(f"{site.query.op} needs a second operand or a scalar")
-    activations = [activation_text(name) for name in site.attr("activations") or ()]
-    fused = f"[{', '.join(activations)}]" if activations else None
-    return call(site.query.op, site.operand(0), other, memory_config=site.memory, dtype=site.dtype, activations=fused)
+    fused = {name: _activations(site, name) for name in ("activations", *OPERAND_ACTIVATIONS)}
+    return call(site.query.op, site.operand(0), other, memory_config=site.memory, dtype=site.dtype, **fused)
+
+
+def _activations(site: Site, name: str) -> str | None:
+    """A list of activations; None: none is passed."""
+    texts = [activation_text(activation) for activation in site.attr(name) or ()]
+    return f"[{', '.join(texts)}]" if texts else None
 
 
 def _atan2(site: Site) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from optimizer.ir.vocabulary import OPERAND_ACTIVATIONS
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.costing.pieces import Job, across, at_most, elsewhere, of_tensor
 from optimizer.opmodel.analytical.costing.windows import groups
@@ -44,9 +45,9 @@ def eltwise(job: Job) -> tuple[Work, ...]:
         cores = out.layout.shard_spec.num_cores
     spread = broadcast and (not native or any(r.place is not Place.SHARD for r in reads))
     traits = frozenset(("broadcast",)) if spread else frozenset[str]()
-    return (
-        Work("eltwise", job.name, cores, tuple(reads), (written if native else elsewhere(written),), traits=traits),
-    )
+    writes = (written if native else elsewhere(written),)
+    first = tuple(name for attr in OPERAND_ACTIVATIONS for name in job.attrs.get(attr) or ())
+    return (Work("eltwise", job.name, cores, tuple(reads), writes, traits=traits, first=first),)
 
 
 def norm(job: Job) -> tuple[Work, ...]:

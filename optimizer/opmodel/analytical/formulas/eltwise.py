@@ -32,7 +32,7 @@ def arithmetic(op: str) -> str:
 
 def eltwise(t: Clock, work: Work, terms: Terms) -> float:
     tiles = tiles_per_core(work)
-    cycles = t.k[arithmetic(work.op)]
+    cycles = sum(t.k[arithmetic(name)] for name in (work.op, *work.first))
     terms.add(Bound.COMPUTE, t.cycles(tiles * cycles))
     trips = tile_trips(t, work)
     if "broadcast" in work.traits:  # the reader spreads a row over the tile
