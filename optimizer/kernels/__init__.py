@@ -1,0 +1,1 @@
+"""Below the graph: Tensix kernels (`tensix`) and AMD GPU assembly (`amdgpu`), both on `optimizer.regalloc`."""

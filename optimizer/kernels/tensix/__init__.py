@@ -1,0 +1,1 @@
+"""Tensix kernels: block and tile IR, DST allocation, loops, TTKernel calls, C++."""

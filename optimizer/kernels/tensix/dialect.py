@@ -1,0 +1,117 @@
+"""The ops of the kernel IR on one screen: operands, results, attributes, regions, and where they may stand.
+
+    level      ops
+    program    ttl.program > ttl.bind_cb, ttl.compute_thread, ttl.datamovement_thread
+    block      waits and pushes of circular buffers, block arithmetic, ttl.store, ttl.compute_region
+    tile       ttl.compute: a loop nest over tiles with a body of ttl.tile_<op>, later with DST slots
+    loop       ttl.for, tile_regs synchronisation, ttl.tile_<op> on slots, ttl.pack_tile
+    ttkernel   ttkernel.<function>: calls of the kernel API
+
+Block ops are `ttl.<name>` and tile ops `ttl.tile_<name>` for every name of `tile_ops.TILE_OPS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from optimizer.errors import UnknownNameError
+from optimizer.kernels.tensix.index_expr import IndexMap
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TileType, TransferType
+
+COMPUTE, DATA_MOVEMENT = "ttl.compute_thread", "ttl.datamovement_thread"
+BOTH = (COMPUTE, DATA_MOVEMENT)
+TILE_PREFIX, BLOCK_PREFIX, CALL_PREFIX = "ttl.tile_", "ttl.", "ttkernel."
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """What the verifier holds an op to."""
+
+    operands: tuple[type, ...] | None = ()
+    """Type of each operand; None: any number of any type."""
+    results: tuple[type, ...] | None = ()
+    attrs: Mapping[str, type] = MappingProxyType({})
+    """Attributes that must be there."""
+    optional: Mapping[str, type] = MappingProxyType({})
+    regions: int = 0
+    threads: tuple[str, ...] = BOTH
+    """Threads it may stand in; empty: outside of threads only."""
+    terminator: bool = False
+
+
+def _spec(
+    operands: tuple[type, ...] | None = (),
+    results: tuple[type, ...] | None = (),
+    attrs: Mapping[str, type] | None = None,
+    optional: Mapping[str, type] | None = None,
+    regions: int = 0,
+    threads: tuple[str, ...] = BOTH,
+    terminator: bool = False,
+) -> OpSpec:
+    return OpSpec(operands, results, attrs or {}, optional or {}, regions, threads, terminator)
+
+
+_CONFIG = {"math_fidelity": str, "fp32_dest_acc_en": bool, "dst_full_sync_en": bool, "math_approx_mode": bool}
+_DIMS = {"dims": int}
+_ONLY_COMPUTE = (COMPUTE,)
+_ONLY_MOVEMENT = (DATA_MOVEMENT,)
+
+_STRUCTURE = {
+    "ttl.program": _spec(attrs={"sym_name": str, "grid": tuple}, optional=_CONFIG, regions=1, threads=()),
+    "ttl.bind_cb": _spec((), (CircularBufferType,), {"index": int}, threads=()),
+    COMPUTE: _spec(attrs={"sym_name": str}, regions=1, threads=()),
+    DATA_MOVEMENT: _spec(attrs={"sym_name": str, "processor": str}, regions=1, threads=()),
+    "ttl.for": _spec((), (), {"lower": int, "upper": int, "step": int}, regions=1),
+    "ttl.constant": _spec((), (IndexType,), {"value": int}),
+    "ttl.index": _spec(None, (IndexType,), {"map": IndexMap}),
+    "ttl.core": _spec((), None, {}, _DIMS),
+    "ttl.grid_size": _spec((), None, {}, _DIMS),
+    "ttl.core_linear": _spec((), (IndexType,)),
+    "ttl.grid_slice": _spec((TensorType,), (IndexType, IndexType), {"block_factors": tuple}),
+}
+_BUFFERS = {
+    "ttl.cb_wait": _spec((CircularBufferType,), (BlockType,)),
+    "ttl.cb_pop": _spec((CircularBufferType,)),
+    "ttl.cb_reserve": _spec((CircularBufferType,), (BlockType,)),
+    "ttl.cb_push": _spec((CircularBufferType,)),
+    "ttl.copy_in": _spec((TensorType, IndexType, IndexType, BlockType), (TransferType,), threads=_ONLY_MOVEMENT),
+    "ttl.copy_out": _spec((BlockType, TensorType, IndexType, IndexType), (TransferType,), threads=_ONLY_MOVEMENT),
+    "ttl.transfer_wait": _spec((TransferType,), threads=_ONLY_MOVEMENT),
+    "ttl.store": _spec((BlockType, BlockType), threads=_ONLY_COMPUTE),
+}
+_REGIONS = {
+    "ttl.compute_region": _spec(None, None, {}, {"keep_in_dst": bool}, regions=1, threads=_ONLY_COMPUTE),
+    "ttl.compute": _spec(
+        None, None, {"indexing_maps": tuple, "iterator_types": tuple, "inputs": int}, {}, 1, _ONLY_COMPUTE
+    ),
+    "ttl.yield": _spec(None, (), threads=_ONLY_COMPUTE, terminator=True),
+    "ttl.require_dst": _spec((TileType,), (), threads=_ONLY_COMPUTE),
+    "ttl.acquire_dst": _spec((), (IndexType,), {}, {"index": int}, threads=_ONLY_COMPUTE),
+    "ttl.release_dst": _spec((IndexType,), (), threads=_ONLY_COMPUTE),
+    "ttl.spill_tile_to_l1": _spec((TileType,), (TileType,), {}, {"dst": int}, threads=_ONLY_COMPUTE),
+    "ttl.restore_tile_from_l1": _spec((TileType,), (TileType,), {}, {"dst": int}, threads=_ONLY_COMPUTE),
+}
+_REGISTERS = {
+    f"ttl.tile_regs_{step}": _spec(threads=_ONLY_COMPUTE) for step in ("acquire", "commit", "wait", "release")
+}
+SPECS: Mapping[str, OpSpec] = MappingProxyType({**_STRUCTURE, **_BUFFERS, **_REGIONS, **_REGISTERS})
+"""All ops but block ops, tile ops and calls, whose specs follow from their names."""
+
+
+def spec_of(name: str) -> OpSpec:
+    """The spec of an op. UnknownNameError if there is none."""
+    if name in SPECS:
+        return SPECS[name]
+    if name.startswith(CALL_PREFIX):
+        return _spec(None, None)
+    tile = name.startswith(TILE_PREFIX)
+    op = TILE_OPS.get(name.removeprefix(TILE_PREFIX if tile else BLOCK_PREFIX))
+    if op is None:
+        raise UnknownNameError("kernel op", name, [*SPECS, *(f"ttl.{n}" for n in TILE_OPS)])
+    value = TileType if tile else BlockType
+    operands = None if tile else (value,) * op.arity
+    numbers: dict[str, type] = dict.fromkeys(op.attrs, float)
+    return _spec(operands, (value,), numbers, {"dst": int, "form": int, "transpose_b": bool}, threads=_ONLY_COMPUTE)

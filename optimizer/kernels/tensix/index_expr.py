@@ -1,0 +1,168 @@
+"""Index arithmetic: affine expressions of loop dimensions, with floordiv and mod by constants, and maps of them.
+
+Spelled as MLIR's affine maps: `(d0, d1) -> (d0 * 2 + d1, d1 floordiv 4)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from optimizer.errors import StateError
+
+Kind = Literal["dim", "const", "add", "mul", "floordiv", "mod"]
+_BINARY = {"add": "+", "mul": "*", "floordiv": "floordiv", "mod": "mod"}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexExpr:
+    """One expression. Build with `dim`, `const` and the operators; they simplify constants away."""
+
+    kind: Kind
+    value: int = 0
+    """Number of the dimension, or the constant."""
+    args: tuple[IndexExpr, ...] = ()
+
+    def __add__(self, other: IndexExpr | int) -> IndexExpr:
+        a, b = self, _expr(other)
+        if a.kind == "const" and b.kind == "const":
+            return const(a.value + b.value)
+        if a.kind == "const":
+            a, b = b, a
+        if b.kind == "const":
+            if b.value == 0:
+                return a
+            if a.kind == "add" and a.args[1].kind == "const":
+                return a.args[0] + (a.args[1].value + b.value)
+        return IndexExpr("add", 0, (a, b))
+
+    def __mul__(self, factor: int) -> IndexExpr:
+        if self.kind == "const":
+            return const(self.value * factor)
+        if factor in (0, 1):
+            return const(0) if factor == 0 else self
+        if self.kind == "mul":
+            return self.args[0] * (self.args[1].value * factor)
+        return IndexExpr("mul", 0, (self, const(factor)))
+
+    def __floordiv__(self, divisor: int) -> IndexExpr:
+        if divisor < 1:
+            raise StateError(f"index expressions divide by positive constants, got {divisor}")
+        if self.kind == "const":
+            return const(self.value // divisor)
+        return self if divisor == 1 else IndexExpr("floordiv", 0, (self, const(divisor)))
+
+    def __mod__(self, divisor: int) -> IndexExpr:
+        if divisor < 1:
+            raise StateError(f"index expressions take remainders of positive constants, got {divisor}")
+        if self.kind == "const":
+            return const(self.value % divisor)
+        return const(0) if divisor == 1 else IndexExpr("mod", 0, (self, const(divisor)))
+
+    @property
+    def is_const(self) -> bool:
+        return self.kind == "const"
+
+    def evaluate(self, dims: Sequence[int]) -> int:
+        """Value with these numbers for the dimensions."""
+        match self.kind:
+            case "dim":
+                return dims[self.value]
+            case "const":
+                return self.value
+        a, b = (arg.evaluate(dims) for arg in self.args)
+        match self.kind:
+            case "add":
+                return a + b
+            case "mul":
+                return a * b
+            case "floordiv":
+                return a // b
+            case _:
+                return a % b
+
+    def substitute(self, dims: Sequence[IndexExpr]) -> IndexExpr:
+        """The expression with other expressions for its dimensions."""
+        match self.kind:
+            case "dim":
+                return dims[self.value]
+            case "const":
+                return self
+            case "add":
+                return self.args[0].substitute(dims) + self.args[1].substitute(dims)
+        inner, constant = self.args[0].substitute(dims), self.args[1].value
+        match self.kind:
+            case "mul":
+                return inner * constant
+            case "floordiv":
+                return inner // constant
+            case _:
+                return inner % constant
+
+    def dims(self) -> frozenset[int]:
+        """Dimensions that occur."""
+        if self.kind == "dim":
+            return frozenset((self.value,))
+        return frozenset(d for arg in self.args for d in arg.dims())
+
+    def text(self, names: Sequence[str] | None = None, divide: str = "floordiv", remainder: str = "mod") -> str:
+        """`d0 * 2 + d1`; with other names for dimensions and operators, C++."""
+        match self.kind:
+            case "dim":
+                return f"d{self.value}" if names is None else names[self.value]
+            case "const":
+                return str(self.value)
+        sign = {"floordiv": divide, "mod": remainder}.get(self.kind, _BINARY[self.kind])
+        left, right = (arg.text(names, divide, remainder) for arg in self.args)
+        if self.kind != "add" and self.args[0].args:
+            left = f"({left})"
+        return f"{left} {sign} {right}"
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def dim(number: int) -> IndexExpr:
+    """Dimension `number` of the surrounding map."""
+    return IndexExpr("dim", number)
+
+
+def const(value: int) -> IndexExpr:
+    """A constant."""
+    return IndexExpr("const", value)
+
+
+def _expr(value: IndexExpr | int) -> IndexExpr:
+    return const(value) if isinstance(value, int) else value
+
+
+@dataclass(frozen=True, slots=True)
+class IndexMap:
+    """Dimensions to a tuple of expressions."""
+
+    rank: int
+    results: tuple[IndexExpr, ...]
+
+    @staticmethod
+    def identity(rank: int) -> IndexMap:
+        return IndexMap(rank, tuple(dim(i) for i in range(rank)))
+
+    @property
+    def is_identity(self) -> bool:
+        return self == IndexMap.identity(self.rank)
+
+    def evaluate(self, dims: Sequence[int]) -> tuple[int, ...]:
+        return tuple(e.evaluate(dims) for e in self.results)
+
+    def __str__(self) -> str:
+        dims = ", ".join(f"d{i}" for i in range(self.rank))
+        return f"({dims}) -> ({', '.join(map(str, self.results))})"
+
+
+def linear(index: Sequence[IndexExpr], shape: Sequence[int]) -> IndexExpr:
+    """Row-major position of a tile in a block of `shape` tiles."""
+    total = const(0)
+    for expr, size in zip(index, shape, strict=True):
+        total = total * size + expr
+    return total

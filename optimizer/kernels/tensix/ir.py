@@ -1,0 +1,158 @@
+"""The kernel IR: immutable ops with operands, results, attributes and regions.
+
+One form serves every stage, from block ops to TTKernel calls; `dialect.py` lists the ops, `text.py` prints and
+parses them, `verify.py` checks them. A pass takes an op and returns a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from optimizer.errors import StateError
+from optimizer.kernels.tensix.index_expr import IndexMap
+from optimizer.kernels.tensix.types import Type
+
+Attr = int | float | bool | str | IndexMap | tuple["Attr", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A named result or region argument; equal names in one thread are the same value."""
+
+    name: str
+    type: Type
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Ops in order, with the arguments they see."""
+
+    args: tuple[Value, ...] = ()
+    ops: tuple[Op, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation. `attrs` is sorted by name: use `attributes` to build one."""
+
+    name: str
+    operands: tuple[Value, ...] = ()
+    results: tuple[Value, ...] = ()
+    attrs: tuple[tuple[str, Attr], ...] = ()
+    regions: tuple[Region, ...] = ()
+
+    def attr(self, name: str, default: Attr | None = None) -> Attr:
+        """Value of an attribute. StateError if it is absent and no default is given."""
+        for key, value in self.attrs:
+            if key == name:
+                return value
+        if default is None:
+            raise StateError(f"{self.name} has no attribute '{name}'")
+        return default
+
+    def has_attr(self, name: str) -> bool:
+        return any(key == name for key, _ in self.attrs)
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """An attribute that is a whole number."""
+        value = self.attr(name, default)
+        if not isinstance(value, int):
+            raise StateError(f"attribute '{name}' of {self.name} is no integer: {value!r}")
+        return value
+
+    def string(self, name: str, default: str | None = None) -> str:
+        """An attribute that is text."""
+        value = self.attr(name, default)
+        if not isinstance(value, str):
+            raise StateError(f"attribute '{name}' of {self.name} is no text: {value!r}")
+        return value
+
+    def maps(self, name: str) -> tuple[IndexMap, ...]:
+        """An attribute that is a list of index maps."""
+        value = self.attr(name)
+        found = tuple(m for m in value if isinstance(m, IndexMap)) if isinstance(value, tuple) else ()
+        if not isinstance(value, tuple) or len(found) != len(value):
+            raise StateError(f"attribute '{name}' of {self.name} is no list of index maps: {value!r}")
+        return found
+
+    def with_attrs(self, **changes: Attr) -> Op:
+        """The op with attributes set."""
+        return replace(self, attrs=attributes({**dict(self.attrs), **changes}))
+
+    def without_attrs(self, *names: str) -> Op:
+        """The op without these attributes."""
+        return replace(self, attrs=tuple(item for item in self.attrs if item[0] not in names))
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        if len(self.results) != 1:
+            raise StateError(f"{self.name} has {len(self.results)} results, not one")
+        return self.results[0]
+
+    @property
+    def body(self) -> Region:
+        """The only region."""
+        if len(self.regions) != 1:
+            raise StateError(f"{self.name} has {len(self.regions)} regions, not one")
+        return self.regions[0]
+
+    def with_body(self, ops: tuple[Op, ...]) -> Op:
+        """The op with other ops in its only region."""
+        return replace(self, regions=(replace(self.body, ops=ops),))
+
+
+def attributes(values: Mapping[str, Attr]) -> tuple[tuple[str, Attr], ...]:
+    """Attributes in their canonical order."""
+    return tuple(sorted(values.items()))
+
+
+def walk(op: Op) -> Iterator[Op]:
+    """The op and everything in it, in program order."""
+    yield op
+    for region in op.regions:
+        for inner in region.ops:
+            yield from walk(inner)
+
+
+def rewrite(op: Op, change: Callable[[Op], tuple[Op, ...]]) -> tuple[Op, ...]:
+    """Everything inside rewritten first, then the op itself: `change` gives what stands in its place."""
+    regions = tuple(
+        replace(region, ops=tuple(new for inner in region.ops for new in rewrite(inner, change)))
+        for region in op.regions
+    )
+    return change(op if regions == op.regions else replace(op, regions=regions))
+
+
+def substitute(op: Op, values: Mapping[str, Value]) -> Op:
+    """The op with other operands, by name, everywhere inside."""
+    operands = tuple(values.get(v.name, v) for v in op.operands)
+    regions = tuple(replace(r, ops=tuple(substitute(inner, values) for inner in r.ops)) for r in op.regions)
+    return replace(op, operands=operands, regions=regions)
+
+
+class Names:
+    """Fresh value names: `%0`, `%1`, ... and `%stem_0`, ... that an op and everything in it do not use yet."""
+
+    def __init__(self, op: Op | None = None) -> None:
+        self._used: set[str] = set()
+        self._next: dict[str, int] = {}
+        for inner in walk(op) if op is not None else ():
+            self._used.update(v.name for v in inner.results)
+            self._used.update(v.name for region in inner.regions for v in region.args)
+
+    def fresh(self, stem: str = "") -> str:
+        number = self._next.get(stem, 0)
+        while (name := f"{stem}_{number}" if stem else str(number)) in self._used:
+            number += 1
+        self._next[stem] = number + 1
+        self._used.add(name)
+        return name
+
+    def value(self, type_: Type, stem: str = "") -> Value:
+        """A value with a fresh name."""
+        return Value(self.fresh(stem), type_)

@@ -1,0 +1,348 @@
+"""Every tile op: what it means, where the hardware wants its operands, and how it is called.
+
+An op has one or more forms. A form says for each operand whether it is read from DST or straight from a circular
+buffer, whether the result must take an operand's DST slot, and which init and call do it (API of ttnn 0.81.1, headers
+`tt_metal/hw/inc/api/compute`; `api_profiles.py` renames for older ones). Meanings are float32 numpy on 32x32 tiles.
+
+    unit   operands                    result
+    SFPU   DST                         in place for one operand, any slot for two or more
+    FPU    circular buffers            any slot; `accumulates`: added to what the slot holds, so the slot must be clear
+    reuse  one DST, one circular buffer    in the DST operand's slot (`binary_dest_reuse_tiles`)
+
+Broadcasts and reductions are named by tt-metal: a COL broadcast repeats the tile's first column, a ROW reduction adds
+up each row and leaves the sums in the first column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from math import erf, erfc
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tile = NDArray[np.float32]
+Meaning = Callable[..., Tile]
+
+
+class Place(StrEnum):
+    """Where a form reads an operand."""
+
+    DST = "dst"
+    CB = "cb"
+
+
+class Unit(StrEnum):
+    """What computes, and thereby which init state an op needs."""
+
+    SFPU = "sfpu"
+    FPU = "fpu"
+    REUSE = "reuse"
+    UNPACK = "unpack"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of the kernel API with its arguments.
+
+    Arguments: `a`, `b`, `c` DST slots of operands, `a_cb`, `a_tile` circular buffer and tile of an operand read from
+    one, `d` slot of the result, `out_cb` the buffer it will be packed to, `$name` an attribute (floats as their bits),
+    anything else literally.
+    """
+
+    function: str
+    args: tuple[str, ...] = ()
+    template: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to run an op."""
+
+    unit: Unit
+    places: tuple[Place, ...]
+    init: Call
+    call: Call
+    in_place: int | None = None
+    """Operand whose slot the result takes; None: any slot, a dying operand's or a clear one."""
+    accumulates: bool = False
+    dtypes: tuple[str, ...] = ()
+    """Element types it keeps exact, empty for all. The FPU reads circular buffers at 19 bits: f32 loses precision."""
+
+    @property
+    def dst_operands(self) -> int:
+        """Operands that take a DST slot."""
+        return sum(place is Place.DST for place in self.places)
+
+
+@dataclass(frozen=True)
+class TileOp:
+    """One op of the tile level."""
+
+    name: str
+    arity: int
+    meaning: Meaning
+    """Operands as tiles, attributes as keywords. For an accumulating op the sum so far comes first."""
+    forms: tuple[Form, ...]
+    attrs: tuple[str, ...] = ()
+    """Names of its numeric attributes, in call order."""
+    elementwise: bool = True
+    """Each element of the result depends on the same element of the operands only."""
+
+    @property
+    def accumulates(self) -> bool:
+        """Meaning takes the accumulator first: matmul and reductions."""
+        return not self.elementwise and any(form.accumulates for form in self.forms)
+
+
+# -- SFPU, one operand, in place ------------------------------------------------------------------------
+def _unary(name: str, meaning: Meaning, function: str = "", init: str = "", template: tuple[str, ...] = ()) -> TileOp:
+    function = function or f"{name}_tile"
+    form = Form(
+        Unit.SFPU, (Place.DST,), Call(init or f"{function}_init", (), ()), Call(function, ("d",), template), in_place=0
+    )
+    return TileOp(name, 1, meaning, (form,))
+
+
+def _scalar(name: str, meaning: Meaning, attrs: tuple[str, ...], function: str = "", init: str = "") -> TileOp:
+    """One operand and numbers, which the API takes as the bits of a float32."""
+    function = function or f"{name}_tile"
+    args = ("d", *(f"${attr}" for attr in attrs))
+    form = Form(Unit.SFPU, (Place.DST,), Call(init or f"{function}_init"), Call(function, args), in_place=0)
+    return TileOp(name, 1, meaning, (form,), attrs)
+
+
+def _sigmoid(x: Tile) -> Tile:
+    return 1 / (1 + np.exp(-x))
+
+
+_erf = np.vectorize(erf, otypes=[np.float32])
+_erfc = np.vectorize(erfc, otypes=[np.float32])
+
+_UNARY = (
+    _unary("exp", np.exp),
+    _unary("exp2", np.exp2),
+    _unary("expm1", np.expm1),
+    _unary("log", np.log),
+    _unary("log1p", np.log1p),
+    _unary("sqrt", np.sqrt),
+    _unary("rsqrt", lambda x: 1 / np.sqrt(x)),
+    _unary("cbrt", np.cbrt),
+    _unary("recip", np.reciprocal),
+    _unary("relu", lambda x: np.maximum(x, 0)),
+    _unary("gelu", lambda x: 0.5 * x * (1 + _erf(x / np.sqrt(2.0))), template=("false",)),
+    _unary("sigmoid", _sigmoid),
+    _unary("silu", lambda x: x * _sigmoid(x)),
+    _unary("tanh", np.tanh),
+    _unary("hardsigmoid", lambda x: np.clip(x / 6 + 0.5, 0, 1)),
+    _unary("softsign", lambda x: x / (1 + np.abs(x))),
+    _unary("abs", np.abs),
+    _unary("neg", np.negative, "negative_tile"),
+    _unary("sign", np.sign),
+    _unary("signbit", np.signbit),
+    _unary("square", np.square),
+    _unary("identity", np.positive),
+    _unary("sin", np.sin),
+    _unary("cos", np.cos),
+    _unary("tan", np.tan),
+    _unary("asin", np.arcsin),
+    _unary("acos", np.arccos),
+    _unary("atan", np.arctan),
+    _unary("sinh", np.sinh),
+    _unary("cosh", np.cosh),
+    _unary("asinh", np.arcsinh),
+    _unary("acosh", np.arccosh),
+    _unary("atanh", np.arctanh),
+    _unary("erf", _erf, template=("false",)),
+    _unary("erfc", _erfc),
+    _unary("floor", np.floor, init="rounding_op_tile_init"),
+    _unary("ceil", np.ceil, init="rounding_op_tile_init"),
+    _unary("trunc", np.trunc, init="rounding_op_tile_init"),
+    _unary("frac", lambda x: x - np.trunc(x), init="rounding_op_tile_init"),
+    _unary("eqz", lambda x: x == 0),
+    _unary("nez", lambda x: x != 0),
+    _unary("gtz", lambda x: x > 0),
+    _unary("gez", lambda x: x >= 0),
+    _unary("ltz", lambda x: x < 0),
+    _unary("lez", lambda x: x <= 0),
+    _unary("isnan", np.isnan),
+    _unary("isinf", np.isinf),
+    _scalar("add_scalar", lambda x, value: x + value, ("value",), "add_unary_tile", "binop_with_scalar_tile_init"),
+    _scalar("sub_scalar", lambda x, value: x - value, ("value",), "sub_unary_tile", "binop_with_scalar_tile_init"),
+    _scalar("mul_scalar", lambda x, value: x * value, ("value",), "mul_unary_tile", "binop_with_scalar_tile_init"),
+    _scalar("div_scalar", lambda x, value: x / value, ("value",), "div_unary_tile", "binop_with_scalar_tile_init"),
+    _scalar("rsub_scalar", lambda x, value: value - x, ("value",), "rsub_unary_tile", "binop_with_scalar_tile_init"),
+    _scalar("max_scalar", lambda x, value: np.maximum(x, value), ("value",), "unary_max_tile"),
+    _scalar("min_scalar", lambda x, value: np.minimum(x, value), ("value",), "unary_min_tile"),
+    _scalar("clamp", lambda x, low, high: np.clip(x, low, high), ("low", "high")),
+    _scalar("leaky_relu", lambda x, slope: np.where(x > 0, x, slope * x), ("slope",)),
+    _scalar("elu", lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)), ("alpha",)),
+)
+
+
+# -- two and three operands ---------------------------------------------------------------------------
+def _sfpu(function: str, arity: int, template: tuple[str, ...] = ()) -> Form:
+    args = (*"abc"[:arity], "d")
+    return Form(Unit.SFPU, (Place.DST,) * arity, Call(f"{function}_init"), Call(function, args, template))
+
+
+def _binary(name: str, meaning: Meaning, function: str = "") -> TileOp:
+    return TileOp(name, 2, meaning, (_sfpu(function or f"{name}_binary_tile", 2),))
+
+
+def _fpu_binary(name: str, meaning: Meaning) -> TileOp:
+    """add, sub and mul: on the FPU from two circular buffers, reusing DST for one operand, or on the SFPU."""
+    tiles = Call(f"{name}_tiles", ("a_cb", "b_cb", "a_tile", "b_tile", "d"))
+    fpu = Form(
+        Unit.FPU,
+        (Place.CB, Place.CB),
+        Call(f"{name}_init", ("a_cb", "b_cb")),
+        tiles,
+        accumulates=name == "mul",
+        dtypes=("bf16", "bfp8_b", "bfp4_b"),
+    )
+    return TileOp(name, 2, meaning, (fpu, _reuse(name, 0), _reuse(name, 1), _sfpu(f"{name}_binary_tile", 2)))
+
+
+def _reuse(name: str, kept: int) -> Form:
+    """Operand `kept` stays in DST, the other comes from its circular buffer."""
+    source = ("EltwiseBinaryReuseDestType::DEST_TO_SRCA", "EltwiseBinaryReuseDestType::DEST_TO_SRCB")[kept]
+    other = "ab"[1 - kept]
+    places = (Place.DST, Place.CB) if kept == 0 else (Place.CB, Place.DST)
+    init = Call(f"{name}_reuse_dest_init", (f"{other}_cb",), (source,))
+    call = Call(f"{name}_reuse_dest_tiles", (f"{other}_cb", f"{other}_tile", "d"), (source,))
+    return Form(Unit.REUSE, places, init, call, in_place=kept, dtypes=("bf16", "bfp8_b", "bfp4_b"))
+
+
+_BINARY = (
+    _fpu_binary("add", np.add),
+    _fpu_binary("sub", np.subtract),
+    _fpu_binary("mul", np.multiply),
+    _binary("div", np.divide),
+    _binary("rsub", lambda a, b: b - a),
+    _binary("pow", np.power, "power_binary_tile"),
+    _binary("max", np.maximum, "binary_max_tile"),
+    _binary("min", np.minimum, "binary_min_tile"),
+    _binary("eq", np.equal),
+    _binary("ne", np.not_equal),
+    _binary("lt", np.less),
+    _binary("gt", np.greater),
+    _binary("le", np.less_equal),
+    _binary("ge", np.greater_equal),
+    _binary("atan2", np.arctan2),
+    _binary("fmod", np.fmod),
+    _binary("remainder", np.remainder),
+    _binary("logaddexp", np.logaddexp),
+    _binary("xlogy", lambda a, b: np.where(a == 0, 0, a * np.log(b))),
+    TileOp("where", 3, lambda c, a, b: np.where(c != 0, a, b), (_sfpu("where_tile", 3, ("$data_format",)),)),
+)
+
+
+# -- no operand, or one straight from a circular buffer -----------------------------------------------
+def _repeat(which: str, x: Tile) -> Tile:
+    part = {"row": x[:1, :], "col": x[:, :1], "scalar": x[:1, :1]}[which]
+    return np.asarray(np.broadcast_to(part, x.shape))
+
+
+def _bcast(which: str) -> TileOp:
+    kind = (f"BroadcastType::{which.upper()}",)
+    form = Form(
+        Unit.UNPACK,
+        (Place.CB,),
+        Call("unary_bcast_init", ("a_cb",), kind),
+        Call("unary_bcast", ("a_cb", "a_tile", "d"), kind),
+    )
+    return TileOp(f"bcast_{which}", 1, partial(_repeat, which), (form,), elementwise=False)
+
+
+def _bcast_binary(name: str, which: str, meaning: Meaning) -> TileOp:
+    """An FPU op whose second operand is broadcast inside the tile."""
+    plural = which if which == "scalar" else f"{which}s"
+    form = Form(
+        Unit.FPU,
+        (Place.CB, Place.CB),
+        Call(f"{name}_bcast_{plural}_init", ("a_cb", "b_cb")),
+        Call(f"{name}_tiles_bcast_{plural}", ("a_cb", "b_cb", "a_tile", "b_tile", "d")),
+        accumulates=name == "mul",
+        dtypes=("bf16", "bfp8_b", "bfp4_b"),
+    )
+    return TileOp(f"{name}_bcast_{which}", 2, lambda a, b: meaning(a, _repeat(which, b)), (form,), elementwise=False)
+
+
+_COPY = Form(Unit.UNPACK, (Place.CB,), Call("copy_init", ("a_cb",)), Call("copy_tile", ("a_cb", "a_tile", "d")))
+_TRANSPOSE = Form(
+    Unit.UNPACK, (Place.CB,), Call("transpose_init", ("a_cb",)), Call("transpose_tile", ("a_cb", "a_tile", "d"))
+)
+_FILL = Form(Unit.SFPU, (), Call("fill_tile_init"), Call("fill_tile", ("d", "$value:float")))
+_COPY_DST = Form(
+    Unit.SFPU, (Place.DST,), Call("copy_dest_values_init"), Call("copy_dest_values", ("a", "d"), ("$data_format",))
+)
+_TYPECAST = Form(
+    Unit.SFPU,
+    (Place.DST,),
+    Call("typecast_tile_init", (), ("$from", "$to")),
+    Call("typecast_tile", ("d",), ("$from", "$to")),
+    in_place=0,
+)
+_SOURCES = (
+    TileOp("copy", 1, np.positive, (_COPY,)),
+    TileOp("copy_dst", 1, np.positive, (_COPY_DST,)),
+    TileOp("transpose", 1, np.transpose, (_TRANSPOSE,), elementwise=False),
+    TileOp("fill", 0, lambda value: np.full((32, 32), value, np.float32), (_FILL,), ("value",)),
+    TileOp("typecast", 1, np.positive, (_TYPECAST,)),
+    *(_bcast(which) for which in ("row", "col", "scalar")),
+    *(
+        _bcast_binary(name, which, meaning)
+        for name, meaning in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply))
+        for which in ("row", "col", "scalar")
+    ),
+)
+
+
+# -- accumulating over a loop ---------------------------------------------------------------------------
+def _reduced(kind: str, axis: str, total: Tile, x: Tile, scaler: Tile) -> Tile:
+    """`total` with the reduction of one more tile; results lie in the first column, row or element, zero elsewhere."""
+    along = {"row": 1, "col": 0, "scalar": None}[axis]
+    gather = np.sum if kind == "sum" else np.max
+    part = gather(x * scaler if kind == "sum" else x, axis=along, keepdims=True)
+    part = part if kind == "sum" else part * scaler[0, 0]
+    rows, columns = np.atleast_2d(part).shape
+    result = np.zeros_like(x)
+    result[:rows, :columns] = (
+        total[:rows, :columns] + part if kind == "sum" else np.maximum(total[:rows, :columns], part)
+    )
+    return result
+
+
+def _reduce(kind: str, axis: str) -> TileOp:
+    template = (f"PoolType::{kind.upper()}", f"ReduceDim::REDUCE_{axis.upper()}")
+    form = Form(
+        Unit.FPU,
+        (Place.CB, Place.CB),
+        Call("reduce_init", ("a_cb", "b_cb", "out_cb"), template),
+        Call("reduce_tile", ("a_cb", "b_cb", "a_tile", "b_tile", "d"), template),
+        accumulates=True,
+    )
+    return TileOp(f"reduce_{kind}_{axis}", 2, partial(_reduced, kind, axis), (form,), elementwise=False)
+
+
+_MATMUL = Form(
+    Unit.FPU,
+    (Place.CB, Place.CB),
+    Call("matmul_init", ("a_cb", "b_cb")),
+    Call("matmul_tiles", ("a_cb", "b_cb", "a_tile", "b_tile", "d")),
+    accumulates=True,
+)
+_ACCUMULATING = (
+    TileOp("matmul", 2, lambda total, a, b: total + a @ b, (_MATMUL,), elementwise=False),
+    *(_reduce(kind, axis) for kind in ("sum", "max") for axis in ("row", "col", "scalar")),
+)
+
+TILE_OPS: Mapping[str, TileOp] = MappingProxyType(
+    {op.name: op for op in (*_UNARY, *_BINARY, *_SOURCES, *_ACCUMULATING)}
+)
+"""By name, as in `ttl.tile_<name>` and, on blocks, `ttl.<name>`."""

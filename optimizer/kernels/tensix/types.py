@@ -1,0 +1,94 @@
+"""Types of the kernel IR's values. Shapes are in tiles of 32x32 elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from optimizer.ir.dtype import DType
+
+TILE = 32
+"""Rows and columns of a tile."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileType:
+    """One tile."""
+
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"tile<{self.dtype.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockType:
+    """A block of tiles: what one wait or reserve of a circular buffer gives, and what block ops work on."""
+
+    shape: tuple[int, int]
+    dtype: DType
+
+    @property
+    def tiles(self) -> int:
+        return prod(self.shape)
+
+    def __str__(self) -> str:
+        return f"block<{_dims(self.shape)}x{self.dtype.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class CircularBufferType:
+    """A circular buffer in L1 that holds `block_count` blocks."""
+
+    shape: tuple[int, int]
+    dtype: DType
+    block_count: int = 2
+
+    @property
+    def block(self) -> BlockType:
+        return BlockType(self.shape, self.dtype)
+
+    @property
+    def size_bytes(self) -> int:
+        return prod(self.shape) * self.block_count * self.dtype.tile_bytes
+
+    def __str__(self) -> str:
+        return f"cb<{_dims(self.shape)}x{self.dtype.value}, {self.block_count}>"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A tensor in DRAM or L1, addressed by tile through a `TensorAccessor`."""
+
+    shape: tuple[int, int]
+    dtype: DType
+
+    @property
+    def tiles(self) -> int:
+        return prod(self.shape)
+
+    def __str__(self) -> str:
+        return f"tensor<{_dims(self.shape)}x{self.dtype.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexType:
+    """A number known to the kernel: a loop counter, a coordinate, a tile's position."""
+
+    def __str__(self) -> str:
+        return "index"
+
+
+@dataclass(frozen=True, slots=True)
+class TransferType:
+    """A transfer under way, until it is waited for."""
+
+    def __str__(self) -> str:
+        return "transfer"
+
+
+Type = TileType | BlockType | CircularBufferType | TensorType | IndexType | TransferType
+
+
+def _dims(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))

@@ -1,0 +1,1 @@
+"""Register allocation on plain intervals: knows no graph, no GPU and no Tensix core."""
