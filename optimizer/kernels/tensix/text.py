@@ -1,0 +1,322 @@
+"""The kernel IR as text, and back.
+
+    ttl.program @add {grid = [1, 1]} {
+      ^(%lhs: tensor<2x2xbf16>):
+      %0 = ttl.bind_cb {index = 0} : cb<2x2xbf16, 2>
+      ttl.compute_thread @math {
+        %1 = ttl.cb_wait(%0) : block<2x2xbf16>
+        ...
+      }
+    }
+
+An op is `results = name @symbol (operands) {attributes} : result types { region }`; what it lacks is left out. Types of
+operands are those of their definitions. `parse(text_of(op)) == op` for every op.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from optimizer.errors import FormatError
+from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim
+from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
+from optimizer.kernels.tensix.types import (
+    BlockType,
+    CircularBufferType,
+    IndexType,
+    TensorType,
+    TileType,
+    TransferType,
+    Type,
+)
+
+
+# -- printing -------------------------------------------------------------------------------------------
+def text_of(op: Op) -> str:
+    """The op and everything in it, one op per line, with a newline at the end."""
+    return "".join(f"{line}\n" for line in _lines(op, 0))
+
+
+def _lines(op: Op, depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    head = pad + _head(op)
+    if not op.regions:
+        yield head
+        return
+    for number, region in enumerate(op.regions):
+        yield f"{head} {{" if number == 0 else f"{pad}}} {{"
+        if region.args:
+            args = ", ".join(f"{v}: {v.type}" for v in region.args)
+            yield f"{pad}  ^({args}):"
+        for inner in region.ops:
+            yield from _lines(inner, depth + 1)
+    yield f"{pad}}}"
+
+
+def _head(op: Op) -> str:
+    attrs = dict(op.attrs)
+    symbol = attrs.pop("sym_name", None)
+    text = f"{', '.join(map(str, op.results))} = " if op.results else ""
+    text += op.name
+    text += f" @{symbol}" if symbol is not None else ""
+    text += f"({', '.join(map(str, op.operands))})" if op.operands else ""
+    if attrs:
+        text += f" {{{', '.join(f'{name} = {_attr_text(value)}' for name, value in sorted(attrs.items()))}}}"
+    return text + (f" : {', '.join(str(v.type) for v in op.results)}" if op.results else "")
+
+
+def _attr_text(value: Attr) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case tuple():
+            return f"[{', '.join(map(_attr_text, value))}]"
+    return str(value)
+
+
+# -- parsing --------------------------------------------------------------------------------------------
+def parse(text: str) -> Op:
+    """The one op of a text. FormatError names line and column."""
+    parser = _Parser(text)
+    op = parser.op({})
+    parser.expect("end")
+    return op
+
+
+_TOKENS = re.compile(
+    r"""(?P<space>\s+|//[^\n]*)
+      | (?P<type>(?:block|cb|tensor|tile)<[^>]*>)
+      | (?P<arrow>->)
+      | (?P<value>%[A-Za-z0-9_.$]+)
+      | (?P<symbol>@[A-Za-z0-9_.$]+)
+      | (?P<number>-?(?:inf|nan|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?))
+      | (?P<string>"(?:[^"\\]|\\.)*")
+      | (?P<name>[A-Za-z_][A-Za-z0-9_.$]*)
+      | (?P<mark>[(){}\[\]^:,=+*])
+    """,
+    re.VERBOSE,
+)
+_SHAPED = re.compile(r"(block|cb|tensor)<(\d+)x(\d+)x([a-z0-9_]+)(?:,\s*(\d+))?>")
+_TILE = re.compile(r"tile<([a-z0-9_]+)>")
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+    at: int
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = list(self._split())
+        self._next = 0
+
+    def _split(self) -> Iterator[_Token]:
+        at = 0
+        while at < len(self._text):
+            found = _TOKENS.match(self._text, at)
+            if found is None:
+                raise self._error(f"unexpected character {self._text[at]!r}", at)
+            if found.lastgroup != "space":
+                yield _Token(str(found.lastgroup), found.group(), at)
+            at = found.end()
+        yield _Token("end", "", at)
+
+    def _error(self, message: str, at: int) -> FormatError:
+        before = self._text[:at]
+        line, column = before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1
+        return FormatError(message, node=f"line {line}, column {column}")
+
+    @property
+    def _token(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _at(self, *texts: str) -> bool:
+        return self._token.text in texts and self._token.kind != "string"
+
+    def _take(self) -> _Token:
+        token = self._token
+        self._next += 1
+        return token
+
+    def _accept(self, text: str) -> bool:
+        if self._at(text):
+            self._next += 1
+            return True
+        return False
+
+    def expect(self, kind: str, text: str | None = None) -> _Token:
+        """The next token, which must be of a kind (and read so)."""
+        token = self._token
+        if token.kind != kind or (text is not None and token.text != text):
+            wanted = kind if text is None else f"'{text}'"
+            raise self._error(f"expected {wanted}, found '{token.text or 'the end'}'", token.at)
+        return self._take()
+
+    # -- ops -----------------------------------------------------------------------------------------
+    def op(self, known: dict[str, Value]) -> Op:
+        """One op; its results are added to `known`."""
+        names = self._result_names()
+        name = self.expect("name").text
+        attrs: dict[str, Attr] = {}
+        if self._token.kind == "symbol":
+            attrs["sym_name"] = self._take().text[1:]
+        operands = self._operands(known)
+        if self._at("{") and self._starts_attributes():
+            attrs |= self._attributes()
+        types = self._types() if self._accept(":") else []
+        if len(types) != len(names):
+            raise self._error(f"{name} has {len(names)} results and {len(types)} result types", self._token.at)
+        results = tuple(Value(n, t) for n, t in zip(names, types, strict=True))
+        regions = []
+        while self._at("{"):
+            regions.append(self._region(dict(known)))
+        known |= {v.name: v for v in results}
+        return Op(name, operands, results, attributes(attrs), tuple(regions))
+
+    def _result_names(self) -> list[str]:
+        names = []
+        while self._token.kind == "value":
+            names.append(self._take().text[1:])
+            if not self._accept(","):
+                self.expect("mark", "=")
+                break
+        return names
+
+    def _operands(self, known: dict[str, Value]) -> tuple[Value, ...]:
+        found: list[Value] = []
+        if self._accept("("):
+            while not self._accept(")"):
+                token = self.expect("value")
+                if token.text[1:] not in known:
+                    raise self._error(f"{token.text} is not defined here", token.at)
+                found.append(known[token.text[1:]])
+                if not self._at(")"):
+                    self.expect("mark", ",")
+        return tuple(found)
+
+    def _starts_attributes(self) -> bool:
+        first, second = self._tokens[self._next + 1 : self._next + 3]
+        return first.kind == "name" and second.text == "="
+
+    def _region(self, known: dict[str, Value]) -> Region:
+        self.expect("mark", "{")
+        args: list[Value] = []
+        if self._accept("^"):
+            self.expect("mark", "(")
+            while not self._accept(")"):
+                name = self.expect("value").text[1:]
+                self.expect("mark", ":")
+                args.append(Value(name, self._type()))
+                if not self._at(")"):
+                    self.expect("mark", ",")
+            self.expect("mark", ":")
+        known |= {v.name: v for v in args}
+        ops = []
+        while not self._accept("}"):
+            ops.append(self.op(known))
+        return Region(tuple(args), tuple(ops))
+
+    # -- types ---------------------------------------------------------------------------------------
+    def _types(self) -> list[Type]:
+        types = [self._type()]
+        while self._accept(","):
+            types.append(self._type())
+        return types
+
+    def _type(self) -> Type:
+        token = self._take()
+        if token.text in ("index", "transfer"):
+            return IndexType() if token.text == "index" else TransferType()
+        shaped, tile = _SHAPED.fullmatch(token.text), _TILE.fullmatch(token.text)
+        dtype = shaped[4] if shaped else tile[1] if tile else ""
+        if dtype not in {d.value for d in DType}:
+            raise self._error(f"'{token.text}' is no type", token.at)
+        if shaped is None:
+            return TileType(DType(dtype))
+        shape = (int(shaped[2]), int(shaped[3]))
+        if shaped[1] == "cb":
+            return CircularBufferType(shape, DType(dtype), int(shaped[5] or 2))
+        return BlockType(shape, DType(dtype)) if shaped[1] == "block" else TensorType(shape, DType(dtype))
+
+    # -- attributes ----------------------------------------------------------------------------------
+    def _attributes(self) -> dict[str, Attr]:
+        found: dict[str, Attr] = {}
+        self.expect("mark", "{")
+        while not self._accept("}"):
+            name = self.expect("name").text
+            self.expect("mark", "=")
+            found[name] = self._attr()
+            if not self._at("}"):
+                self.expect("mark", ",")
+        return found
+
+    def _attr(self) -> Attr:
+        token = self._token
+        if token.kind == "string":
+            return re.sub(r"\\(.)", r"\1", self._take().text[1:-1])
+        if token.kind == "number":
+            number = self._take().text
+            return int(number) if re.fullmatch(r"-?\d+", number) else float(number)
+        if token.text in ("true", "false"):
+            return self._take().text == "true"
+        if token.text in ("inf", "nan"):
+            return float(self._take().text)
+        if self._accept("["):
+            items: list[Attr] = []
+            while not self._accept("]"):
+                items.append(self._attr())
+                if not self._at("]"):
+                    self.expect("mark", ",")
+            return tuple(items)
+        return self._map()
+
+    def _map(self) -> IndexMap:
+        self.expect("mark", "(")
+        dims: list[str] = []
+        while not self._accept(")"):
+            dims.append(self.expect("name").text)
+            if not self._at(")"):
+                self.expect("mark", ",")
+        self.expect("arrow")
+        self.expect("mark", "(")
+        results: list[IndexExpr] = []
+        while not self._accept(")"):
+            results.append(self._sum(dims))
+            if not self._at(")"):
+                self.expect("mark", ",")
+        return IndexMap(len(dims), tuple(results))
+
+    def _sum(self, dims: list[str]) -> IndexExpr:
+        total = self._product(dims)
+        while self._accept("+"):
+            total = IndexExpr("add", 0, (total, self._product(dims)))
+        return total
+
+    def _product(self, dims: list[str]) -> IndexExpr:
+        value = self._atom(dims)
+        while self._at("*", "floordiv", "mod"):
+            sign = self._take().text
+            constant = const(int(self.expect("number").text))
+            kind = "mul" if sign == "*" else "floordiv" if sign == "floordiv" else "mod"
+            value = IndexExpr(kind, 0, (value, constant))  # type: ignore[arg-type]
+        return value
+
+    def _atom(self, dims: list[str]) -> IndexExpr:
+        token = self._token
+        if self._accept("("):
+            inner = self._sum(dims)
+            self.expect("mark", ")")
+            return inner
+        if token.kind == "number":
+            return const(int(self._take().text))
+        if token.text not in dims:
+            raise self._error(f"'{token.text}' is no dimension of this map", token.at)
+        return dim(dims.index(self._take().text))
