@@ -1,0 +1,247 @@
+"""Checks a kernel's IR: specs, scopes, thread rules, shapes, and that waits and reserves pair up.
+
+Every finding names its place as a path (`ttl.program @add / ttl.compute_thread @math / ttl.add #3`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from optimizer.errors import GraphError, UnknownNameError
+from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, BOTH, CALL_PREFIX, SPECS, TILE_PREFIX, OpSpec, spec_of
+from optimizer.kernels.tensix.ir import Op, Region, Value
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TileType
+
+_PAIRS = {"ttl.cb_wait": "ttl.cb_pop", "ttl.cb_reserve": "ttl.cb_push"}
+MAX_CIRCULAR_BUFFERS = 32
+"""Indices that the hardware has (tt-metal `NUM_CIRCULAR_BUFFERS`)."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One violation."""
+
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}"
+
+
+def check(program: Op) -> None:
+    """GraphError with the first findings if the program is ill-formed."""
+    found = verify(program)
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise GraphError(f"{found[0].message}{more}", node=found[0].place)
+
+
+def verify(program: Op) -> tuple[Finding, ...]:
+    """Everything that is wrong with a program, in program order."""
+    run = _Verifier()
+    run.op(program, _Scope("", None, {}))
+    return tuple(run.findings)
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What an op sees: path of its parent, the thread around it, values by name."""
+
+    path: str
+    thread: str | None
+    values: dict[str, Value]
+
+
+@dataclass
+class _Verifier:
+    findings: list[Finding] = field(default_factory=list)
+    _defined: set[str] = field(default_factory=set)
+    _buffers: dict[int, str] = field(default_factory=dict)
+
+    def op(self, op: Op, scope: _Scope, number: int = 0) -> None:
+        """One op with everything inside; its results join the scope."""
+        symbol = dict(op.attrs).get("sym_name")
+        here = op.name + (f" @{symbol}" if symbol is not None else f" #{number}" if scope.path else "")
+        place = f"{scope.path} / {here}" if scope.path else here
+        try:
+            spec = spec_of(op.name)
+        except UnknownNameError as error:
+            self._say(place, str(error))
+            return
+        self._check_spec(op, spec, place)
+        self._check_thread(op, spec, scope.thread, place)
+        for v in op.operands:
+            known = scope.values.get(v.name)
+            if known is None:
+                self._say(place, f"{v} is used where it is not defined")
+            elif known.type != v.type:
+                self._say(place, f"{v} is a {known.type}, used as a {v.type}")
+        for message in (*_shape_errors(op), *self._buffer_errors(op)):
+            self._say(place, message)
+        thread = op.name if op.name in BOTH else scope.thread
+        for region in op.regions:
+            self._region(op, region, _Scope(place, thread, dict(scope.values)))
+        for v in op.results:
+            self._define(v, scope, place)
+
+    def _region(self, op: Op, region: Region, scope: _Scope) -> None:
+        for v in region.args:
+            self._define(v, scope, scope.path)
+        for number, inner in enumerate(region.ops):
+            self.op(inner, scope, number)
+            last = number == len(region.ops) - 1
+            if inner.name in SPECS and SPECS[inner.name].terminator and not last:
+                self._say(scope.path, f"{inner.name} #{number} is not the last op")
+        if op.name in ("ttl.compute", "ttl.compute_region"):
+            end = region.ops[-1] if region.ops else None
+            if end is None or end.name != "ttl.yield":
+                self._say(scope.path, "does not end in ttl.yield")
+            elif len(end.operands) != len(op.results):
+                self._say(scope.path, f"yields {len(end.operands)} values for {len(op.results)} results")
+        if op.name in BOTH or op.name == "ttl.for":
+            for message in _unpaired(region):
+                self._say(scope.path, message)
+
+    def _define(self, v: Value, scope: _Scope, place: str) -> None:
+        if v.name in self._defined:
+            self._say(place, f"{v} is defined twice")
+        self._defined.add(v.name)
+        scope.values[v.name] = v
+
+    def _check_spec(self, op: Op, spec: OpSpec, place: str) -> None:
+        for what, values, wanted in (("operand", op.operands, spec.operands), ("result", op.results, spec.results)):
+            if wanted is None:
+                continue
+            if len(values) != len(wanted):
+                self._say(place, f"has {len(values)} {what}s, takes {len(wanted)}")
+                continue
+            for k, (v, kind) in enumerate(zip(values, wanted, strict=True)):
+                if not isinstance(v.type, kind):
+                    self._say(place, f"{what} {k} is a {v.type}, not a {kind.__name__}")
+        given = dict(op.attrs)
+        for name, kind in spec.attrs.items():
+            if name not in given:
+                self._say(place, f"lacks attribute '{name}'")
+        for name, value in given.items():
+            kind = {**spec.attrs, **spec.optional}.get(name, type(value))
+            if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
+                self._say(place, f"attribute '{name}' is {value!r}, not a {kind.__name__}")
+        if len(op.regions) != spec.regions:
+            self._say(place, f"has {len(op.regions)} regions, takes {spec.regions}")
+
+    def _check_thread(self, op: Op, spec: OpSpec, thread: str | None, place: str) -> None:
+        if thread is None and spec.threads and op.name not in BOTH and not op.name.startswith(CALL_PREFIX):
+            self._say(place, "stands outside of any thread")
+        if thread is not None and thread not in spec.threads:
+            allowed = " or ".join(t.removeprefix("ttl.") for t in spec.threads) or "no thread"
+            self._say(place, f"may stand in {allowed}, not in a {thread.removeprefix('ttl.')}")
+
+    def _buffer_errors(self, op: Op) -> Iterator[str]:
+        if op.name != "ttl.bind_cb" or not op.has_attr("index"):
+            return
+        index = op.integer("index")
+        if not 0 <= index < MAX_CIRCULAR_BUFFERS:
+            yield f"circular buffer index {index} is not below {MAX_CIRCULAR_BUFFERS}"
+        if index in self._buffers:
+            yield f"circular buffer index {index} is bound twice"
+        self._buffers[index] = op.name
+
+    def _say(self, place: str, message: str) -> None:
+        self.findings.append(Finding(place, message))
+
+
+def _unpaired(region: Region) -> Iterator[str]:
+    """Waits without a pop and reserves without a push, and the other way round, in one sequence of ops."""
+    open_: dict[tuple[str, str], int] = {}
+    for op in region.ops:
+        for begin, end in _PAIRS.items():
+            if op.name in (begin, end) and op.operands:
+                key = (begin, op.operands[0].name)
+                open_[key] = open_.get(key, 0) + (1 if op.name == begin else -1)
+                if open_[key] < 0:
+                    yield f"{end} of %{key[1]} without {begin}"
+                    open_[key] = 0
+    for (begin, name), count in open_.items():
+        if count > 0:
+            yield f"{begin} of %{name} without {_PAIRS[begin]}"
+
+
+def _shape_errors(op: Op) -> Iterator[str]:
+    """Contradictions between the types of one op's operands and results."""
+    types = [v.type for v in op.operands]
+    if op.name in ("ttl.cb_wait", "ttl.cb_reserve") and op.results and isinstance(types[0], CircularBufferType):
+        if op.result.type != types[0].block:
+            yield f"gives a {op.result.type}, the buffer holds {types[0].block}"
+    elif op.name == "ttl.store" and len(types) == 2 and types[0] != types[1]:
+        yield f"stores a {types[0]} into a {types[1]}"
+    elif op.name.startswith(TILE_PREFIX):
+        yield from _tile_errors(op)
+    elif op.name == "ttl.compute":
+        yield from _compute_errors(op)
+    elif op.name.removeprefix(BLOCK_PREFIX) in TILE_OPS and all(isinstance(t, BlockType) for t in types):
+        yield from _block_errors(op)
+
+
+def _block_errors(op: Op) -> Iterator[str]:
+    name = op.name.removeprefix(BLOCK_PREFIX)
+    blocks = [v.type for v in op.operands if isinstance(v.type, BlockType)]
+    result = op.results[0].type if op.results else None
+    if not isinstance(result, BlockType) or len(blocks) != TILE_OPS[name].arity:
+        return
+    wanted = block_result_shape(name, tuple(b.shape for b in blocks), bool(op.attr("transpose_b", False)))
+    if blocks and wanted is None:
+        yield f"operands {', '.join(map(str, blocks))} do not fit each other"
+    elif blocks and not name.startswith("bcast") and wanted != result.shape:
+        yield f"gives {result.shape[0]}x{result.shape[1]} tiles, not {result}"
+    if name != "typecast" and any(b.dtype != result.dtype for b in blocks):
+        yield f"mixes element types: {', '.join(b.dtype.value for b in blocks)} -> {result.dtype.value}"
+
+
+def block_result_shape(
+    name: str, shapes: tuple[tuple[int, int], ...], transpose_b: bool = False
+) -> tuple[int, int] | None:
+    """Tiles of a block op's result, None if the operands contradict each other; a bcast keeps its operand's."""
+    if name == "matmul":
+        (m, k), b = shapes
+        depth, n = (b[1], b[0]) if transpose_b else b
+        return (m, n) if k == depth else None
+    if name == "transpose":
+        return (shapes[0][1], shapes[0][0])
+    if name.startswith("reduce_"):
+        rows, columns = shapes[0]
+        return {"row": (rows, 1), "col": (1, columns)}.get(name.rsplit("_", 1)[1], (1, 1))
+    if "_bcast_" in name:
+        (rows, columns), b = shapes
+        fits = {"row": (1, columns), "col": (rows, 1)}.get(name.rsplit("_", 1)[1], (1, 1))
+        return (rows, columns) if b == fits else None
+    return shapes[0] if shapes and all(s == shapes[0] for s in shapes) else None
+
+
+def _tile_errors(op: Op) -> Iterator[str]:
+    name = op.name.removeprefix(TILE_PREFIX)
+    if name not in TILE_OPS or "dst" in dict(op.attrs):
+        return
+    arity = TILE_OPS[name].arity + (1 if TILE_OPS[name].accumulates else 0)
+    if len(op.operands) not in (arity, TILE_OPS[name].arity):
+        yield f"has {len(op.operands)} operands, takes {TILE_OPS[name].arity}"
+    elif not all(isinstance(v.type, TileType) for v in op.operands):
+        yield "works on tiles"
+
+
+def _compute_errors(op: Op) -> Iterator[str]:
+    maps, kinds = op.attr("indexing_maps", ()), op.attr("iterator_types", ())
+    if not isinstance(maps, tuple) or not isinstance(kinds, tuple):
+        return
+    if len(maps) != len(op.operands):
+        yield f"has {len(maps)} indexing maps for {len(op.operands)} operands"
+    for k, m in enumerate(maps):
+        rank = getattr(m, "rank", None)
+        if rank != len(kinds):
+            yield f"indexing map {k} has {rank} dimensions, the iterator types {len(kinds)}"
+    for kind in kinds:
+        if kind not in ("parallel", "reduction"):
+            yield f"iterator type {kind!r} is neither 'parallel' nor 'reduction'"
+    if op.regions and len(op.body.args) != len(op.operands):
+        yield f"body has {len(op.body.args)} arguments for {len(op.operands)} operands"
