@@ -1,0 +1,136 @@
+"""The memory of a graph problem as rows of a linear program: only steps that can overflow, least use pushed out.
+
+A step is left out if its neighbour in time holds at least as much of every choice within no more capacity, or if even
+the largest options fit together. Of the others, what a node takes whichever option it has is taken off the limit:
+
+    sum over nodes of (bytes of the option - least bytes of the node)  <=  capacity - sum of least bytes
+
+Only options that are not forbidden count for the least and the largest.
+Per node the rows are cut into segments in which no option changes, so that a row costs nothing where nothing happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, Table, Usage
+
+
+@dataclass(frozen=True)
+class NodeUse:
+    """What one node takes above its least, in the rows it matters to."""
+
+    starts: Table
+    """First row of each segment, ascending."""
+    ends: Table
+    """The row after each segment's last."""
+    extra: Table
+    """Bytes above the least of the options that are not forbidden: shape (options, segments)."""
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Rows `sum of extras <= limits` that, together, say the same as the problem's capacity."""
+
+    steps: tuple[int, ...]
+    """The problem's time step of each row, ascending."""
+    limits: Table
+    """Per row, bytes left when every node takes its least; below zero if nothing fits."""
+    nodes: dict[int, NodeUse]
+    """Nodes whose options differ in some row."""
+
+    def load(self, chosen: Sequence[int]) -> Table:
+        """Bytes above the least in every row."""
+        change = np.zeros(len(self.steps) + 1, dtype=np.int64)
+        for v, use in self.nodes.items():
+            row = use.extra[chosen[v]]
+            np.add.at(change, use.starts, row)
+            np.subtract.at(change, use.ends, row)
+        return np.cumsum(change[:-1])
+
+    def excess(self, chosen: Sequence[int]) -> Table:
+        """Bytes above the limit in every row; negative where there is room."""
+        return self.load(chosen) - self.limits
+
+    def fits(self, chosen: Sequence[int]) -> bool:
+        return not len(self.steps) or bool((self.excess(chosen) <= 0).all())
+
+    def row_of(self, v: int, option: int) -> Table:
+        """The node's extra bytes in every row if it takes an option."""
+        row = np.zeros(len(self.steps), dtype=np.int64)
+        if v in self.nodes:
+            use = self.nodes[v]
+            for start, end, size in zip(use.starts, use.ends, use.extra[option], strict=True):
+                row[start:end] = size
+        return row
+
+
+def capacity_of(problem: GraphProblem) -> Capacity:
+    """The rows that can bind."""
+    if not problem.usages or not problem.capacity:
+        return Capacity((), np.zeros(0, dtype=np.int64), {})
+    steps = _decisive_steps(problem)
+    profiles = {v: profile for v, row in enumerate(problem.usages) if (profile := _profile(row, steps)) is not None}
+    allowed = {v: problem.costs[v] < FORBIDDEN for v in profiles}
+    limits = np.asarray([problem.capacity[t] for t in steps], dtype=np.int64)
+    least, most = np.zeros((2, len(steps) + 1), dtype=np.int64)
+    for v, (starts, ends, sizes) in profiles.items():
+        for change, row in ((least, _least(sizes[allowed[v]])), (most, sizes[allowed[v]].max(axis=0, initial=0))):
+            np.add.at(change, starts, row)
+            np.subtract.at(change, ends, row)
+    binds = np.flatnonzero(np.cumsum(most[:-1]) > limits)
+    limits = limits - np.cumsum(least[:-1])
+    nodes = {}
+    for v, (starts, ends, sizes) in profiles.items():
+        first, last = np.searchsorted(binds, starts), np.searchsorted(binds, ends)
+        extra = sizes - _least(sizes[allowed[v]])
+        kept = (first < last) & extra[allowed[v]].any(axis=0)
+        if kept.any():
+            nodes[v] = NodeUse(first[kept], last[kept], extra[:, kept])
+    return Capacity(tuple(int(steps[r]) for r in binds), limits[binds], nodes)
+
+
+def _least(sizes: Table) -> Table:
+    return sizes.min(axis=0) if len(sizes) else np.zeros(sizes.shape[1], dtype=np.int64)
+
+
+def _decisive_steps(problem: GraphProblem) -> Table:
+    """Steps not implied by the one after or before them."""
+    capacity = problem.capacity
+    begins, ceases = np.zeros((2, len(capacity)), dtype=np.bool_)
+    for row in problem.usages:
+        for usages in set(row):
+            for use in usages:
+                if use.size and use.first <= use.last:
+                    begins[use.first] = True
+                    ceases[use.last] = True
+    kept: list[int] = []
+    fresh = False
+    for t, limit in enumerate(capacity):
+        fresh = fresh or bool(begins[t])
+        if t + 1 < len(capacity) and not ceases[t] and capacity[t + 1] <= limit:
+            continue
+        if kept and not fresh and capacity[kept[-1]] <= limit:
+            continue
+        kept.append(t)
+        fresh = False
+    return np.asarray(kept, dtype=np.int64)
+
+
+def _profile(row: Sequence[Sequence[Usage]], steps: Table) -> tuple[Table, Table, Table] | None:
+    """Segments of a node (first row, row after the last) and every option's bytes in each."""
+    found = [(i, use) for i, usages in enumerate(row) for use in usages if use.size]
+    if not found:
+        return None
+    first = np.searchsorted(steps, [use.first for _, use in found])
+    after = np.searchsorted(steps, [use.last for _, use in found], side="right")
+    marks = np.unique(np.concatenate((first, after)))
+    sizes = np.zeros((len(row), len(marks)), dtype=np.int64)
+    options = np.asarray([i for i, _ in found])
+    amount = np.asarray([use.size for _, use in found], dtype=np.int64)
+    np.add.at(sizes, (options, np.searchsorted(marks, first)), amount)
+    np.subtract.at(sizes, (options, np.searchsorted(marks, after)), amount)
+    return marks[:-1], marks[1:], np.cumsum(sizes, axis=1)[:, :-1]
