@@ -124,7 +124,7 @@ class _Bundle:
             step, trial = self._promising(step)
             if trial is None:
                 break
-        if self._best is None and self._planes and not infeasible:
+        if self._best is None and self._planes and not self._closed():
             done += self._repair(stop)
         return self._result(done, infeasible)
 
