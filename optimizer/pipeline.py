@@ -25,7 +25,7 @@ from optimizer.layouts.legal_op_layouts import LegalOpLayoutAnalysis
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
 from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, PageLayout
 from optimizer.layouts.overrides import Overrides, parse_overrides
-from optimizer.layouts.page_layouts import AssignPageLayouts, RowMajorTest
+from optimizer.layouts.page_layouts import AssignPageLayouts
 from optimizer.layouts.scalar_dtypes import ScalarDataTypeAnalysis, apply_dtype_overrides
 from optimizer.layouts.weight_dtypes import apply_block_weights
 from optimizer.opmodel.cached import CachedOpModel
@@ -33,6 +33,7 @@ from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import INTERRUPTED, Plan, PolicyInput
+from optimizer.sharding.overriding import LegalOf, decide_overridden, note_overrides
 from optimizer.sharding.pricing import OpPricer
 from optimizer.sharding.registry import create_policy
 from optimizer.summary import Predictor, Totals, predict, summarise
@@ -144,7 +145,7 @@ def _solve(
     with stages.run("baseline"), opmodel.stage("baseline"):
         baseline = _baseline(problem, opmodel)
     with stages.run("policy"), opmodel.stage("policy"):
-        plan = create_policy(options.policy).run(problem)
+        plan = note_overrides(problem, create_policy(options.policy).run(problem))
         if stages.interrupted():
             plan = replace(plan, warnings=(*plan.warnings, f"{INTERRUPTED}: this is the best plan found until then"))
     with stages.run("transform"):
@@ -172,7 +173,7 @@ def prepare(
         )
         graph = apply_dtype_overrides(graph, overrides)
         conv_weights = apply_block_weights(graph, _block_dtype(options))
-        pages = AssignPageLayouts(runs_row_major=_row_major_test(opmodel, options)).apply(graph)
+        pages = _assign_pages(opmodel, options, overrides).apply(graph)
         if options.math_fidelity is not None:
             set_math_fidelity(graph, options.math_fidelity)
     with stages.run("scalar-dtypes"):
@@ -181,19 +182,20 @@ def prepare(
     pricer = OpPricer(graph, pages, opmodel, limit_bytes)
     pools = LegalTensorLayoutAnalysis(opmodel.device)
     with stages.run("legal-configs"), opmodel.stage("legal-configs"):
-        legal = legal_configs(graph, pages, pools, pricer, options, overrides, conv_weights)
-    return PolicyInput(
-        graph,
-        legal,
-        pools,
-        pricer,
-        options,
-        dtypes,
-        overrides.memreconfigs,
-        stages.say,
-        stages.time_is_up,
-        stages.interrupted,
-    )
+        legal_of = legal_analyses(graph, pages, pools, pricer, options, conv_weights)
+        problem = PolicyInput(
+            graph,
+            legal_configs(graph, pricer, overrides, conv_weights, legal_of),
+            pools,
+            pricer,
+            options,
+            dtypes,
+            overrides.memreconfigs,
+            stages.say,
+            stages.time_is_up,
+            stages.interrupted,
+        )
+        return replace(problem, overridden=decide_overridden(problem, overrides, legal_of))
 
 
 def _check_l1_small(device: DeviceSpec, options: Options) -> None:
@@ -225,8 +227,8 @@ def _effective(options: Options) -> Options:
     return options if options.optimization_level == 2 else replace(options, policy="dram")
 
 
-def _row_major_test(opmodel: CachedOpModel, options: Options) -> RowMajorTest | None:
-    """Asks the OpModel whether an op runs on row-major DRAM operands; None unless the option is on."""
+def _assign_pages(opmodel: CachedOpModel, options: Options, overrides: Overrides) -> AssignPageLayouts:
+    """The pass with the user's wishes; it asks the OpModel whether an op runs on row-major DRAM operands."""
 
     def runs_row_major(graph: Graph, op: Op) -> bool:
         operands = [DRAM_ROW_MAJOR] * len(op.inputs)
@@ -234,7 +236,12 @@ def _row_major_test(opmodel: CachedOpModel, options: Options) -> RowMajorTest | 
         answer = pricer.constraints(op, operands, None, DRAM_ROW_MAJOR.memory)
         return answer.valid and all(t.layout == DRAM_ROW_MAJOR for t in answer.outputs)
 
-    return runs_row_major if options.row_major_enabled else None
+    asked = {op_id: o.page_layout for op_id, o in overrides.output_layouts.items() if o.page_layout is not None}
+    return AssignPageLayouts(
+        runs_row_major=runs_row_major if options.row_major_enabled else None,
+        asked=asked,
+        can_run_row_major=runs_row_major,
+    )
 
 
 def _block_dtype(options: Options) -> DType | None:
@@ -251,27 +258,37 @@ def set_math_fidelity(graph: Graph, math_fidelity: str) -> None:
 
 
 def legal_configs(
+    graph: Graph, pricer: OpPricer, overrides: Overrides, conv_weights: Mapping[str, str], legal_of: LegalOf
+) -> Mapping[str, LegalConfigs]:
+    """LegalOpLayoutAnalysis and LegalOpConfigAnalysis for every op of a run; equal ops share theirs."""
+    overridden = set(overrides.op_ids)
+    result: dict[str, LegalConfigs] = {}
+    shared: dict[Hashable, LegalConfigs] = {}
+    for op in graph.run_ops():
+        key = op.id if op.id in overridden else (_legal_key(graph, pricer, op), conv_weights.get(op.id))
+        if key not in shared:
+            shared[key] = legal_of(op, overrides)
+        result[op.id] = shared[key]
+    return result
+
+
+def legal_analyses(
     graph: Graph,
     pages: dict[str, PageLayout],
     pools: LegalTensorLayoutAnalysis,
     pricer: OpPricer,
     options: Options,
-    overrides: Overrides,
     conv_weights: Mapping[str, str],
-) -> Mapping[str, LegalConfigs]:
-    """LegalOpLayoutAnalysis and LegalOpConfigAnalysis for every op of a run."""
+) -> LegalOf:
+    """Answers what one op may do under given overrides."""
     layouts = LegalOpLayoutAnalysis(options.max_legal_layouts, sharding=options.optimization_level == 2)
-    configs = LegalOpConfigAnalysis(options.optimization_level > 0, overrides.conv2d_configs, conv_weights)
-    result: dict[str, LegalConfigs] = {}
-    shared: dict[Hashable, LegalConfigs] = {}
-    for op in graph.run_ops():
-        free = op.id not in overrides.output_layouts and op.id not in overrides.conv2d_configs
-        key = (_legal_key(graph, pricer, op), conv_weights.get(op.id)) if free else op.id
-        if key not in shared:
-            legal = layouts.apply(graph, op, pages, pools, overrides.output_layouts.get(op.id))
-            shared[key] = configs.apply(graph, op, legal, pricer)
-        result[op.id] = shared[key]
-    return result
+
+    def legal_of(op: Op, overrides: Overrides) -> LegalConfigs:
+        configs = LegalOpConfigAnalysis(options.optimization_level > 0, overrides.conv2d_configs, conv_weights)
+        output = overrides.output(op.id)
+        return configs.apply(graph, op, layouts.apply(graph, op, pages, pools, output), pricer, output)
+
+    return legal_of
 
 
 def _legal_key(graph: Graph, pricer: OpPricer, op: Op) -> Hashable:

@@ -11,6 +11,7 @@ What is checked:
     memory      residents + the op's own peak <= the plan's limit at every step, and the runtime's first-fit,
                 top-down placement leaves room for the circular buffers
     copies      no copy that nobody reads, none to the layout it comes from; outputs are in DRAM
+    overrides   what the options fix of single ops is so (`verify_overrides`)
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from optimizer.layouts.tiling import TILE, ceil_div, l1_bytes_per_core, physical
 from optimizer.opmodel.base import OpConstraints, OpModel
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.pricing import OpPricer
+from optimizer.verify_overrides import broken_overrides
 
 _COPIES = (Role.RESHARD, Role.SPILL, Role.LOAD)
 
@@ -73,6 +75,7 @@ def verify(result: OptimizedGraph, model: OpModel) -> VerifyReport:
     checker.layouts()
     if report.ok:
         checker.copies()
+        report.errors += broken_overrides(result)
         answers = checker.ops()
         if report.ok:
             checker.memory(answers)

@@ -8,7 +8,7 @@ parameters, and their candidates are their legal layouts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,13 +19,18 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.acceptance import OpAcceptance
 from optimizer.layouts.matmul_configs import largest_divisor, matmul_program_configs
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, TensorLayout, TensorMemoryLayout
+from optimizer.layouts.memory_config import interleaved as interleaved_in
+from optimizer.layouts.nearest import nearest
 from optimizer.layouts.op_config import Conv2dConfig, LayerNormShardedMultiCoreProgramConfig, OpConfig
+from optimizer.layouts.overrides import CONVS, LayoutOverride, spelled
 from optimizer.layouts.tiling import TILE, ceil_div, physical_shape
 
 ACT_BLOCK_H_OVERRIDES = (0, 64, 32)
 """Rows of an activation block to offer: the whole shard first (fastest), then less L1."""
 
-_CONVS = ("ttnn.conv2d", "ttnn.conv_transpose2d")
+SHOWN_LAYOUTS = 6
+"""Layouts that an error names."""
+_MATMULS = ("ttnn.matmul", "ttnn.linear")
 _CONV_SHARDINGS = (
     TensorMemoryLayout.HEIGHT_SHARDED,
     TensorMemoryLayout.BLOCK_SHARDED,
@@ -68,17 +73,37 @@ class LegalOpConfigAnalysis:
     conv_weights: Mapping[str, str] = field(default_factory=dict)
     """Conv op id -> element type that its weights are prepared into."""
 
-    def apply(self, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance) -> LegalConfigs:
-        """Candidates of one op from its legal layouts (sharded ones most cores first)."""
-        expand = _EXPANSIONS.get(op.op, _plain) if self.use_op_configs else _plain
-        candidates = list(dict.fromkeys(expand(self, graph, op, layouts, accept)))
+    def apply(
+        self,
+        graph: Graph,
+        op: Op,
+        layouts: tuple[TensorLayout, ...],
+        accept: OpAcceptance,
+        override: LayoutOverride | None = None,
+    ) -> LegalConfigs:
+        """Candidates of one op from its legal layouts (sharded ones most cores first).
+
+        OptionError if the op gives no layout that the override allows.
+        """
+        configured = self.use_op_configs or op.id in self.conv2d_overrides
+        expand = _EXPANSIONS.get(op.op, _plain) if configured else _plain
+        given = list(dict.fromkeys(expand(self, graph, op, layouts, accept)))
+        candidates = [c for c in given if override is None or override.allows(c.output)]
         dram = [c for c in candidates if c.output.is_dram]
         interleaved = [c for c in candidates if c.output.is_l1 and not c.output.is_sharded]
         sharded = [c for c in candidates if c.output.is_l1 and c.output.is_sharded]
         forced = not dram
         if forced and not interleaved and not sharded:
-            wanted = ", ".join(layout.describe() for layout in layouts[:6])
-            raise OptionError(f"override-output-layout: {op.op} cannot produce {wanted}", node=op.id)
+            asked = override or LayoutOverride()
+            page = layouts[0].page_layout
+            others = [c.output for c in given] or [
+                interleaved_in(place, page) for place in (BufferType.DRAM, BufferType.L1)
+            ]
+            raise OptionError(
+                f"override-output-layout: {op.op} cannot give {asked.describe()}: {_why_not(op, given, layouts)}",
+                node=op.id,
+                alternatives=nearest(asked, others),
+            )
         if forced:
             page = layouts[0].page_layout
             memory = MemoryConfig(TensorMemoryLayout.INTERLEAVED, BufferType.DRAM)
@@ -87,7 +112,7 @@ class LegalOpConfigAnalysis:
 
     def _dram(self, graph: Graph, op: Op, layout: TensorLayout) -> Iterator[OpCandidate]:
         """Ways to a DRAM result, preferred first: a conv may need smaller activation blocks to fit."""
-        if op.op in _CONVS and self.use_op_configs:
+        if op.op in CONVS and (self.use_op_configs or op.id in self.conv2d_overrides):
             for act_block_h in ACT_BLOCK_H_OVERRIDES:
                 config = self.conv_config(graph, op, None, act_block_h, slice_="auto")
                 yield OpCandidate(layout, config, layout.memory)
@@ -107,6 +132,15 @@ class LegalOpConfigAnalysis:
             slice=slice_,
         )
         return replace(config, **self.conv2d_overrides.get(op.id, {}))
+
+
+def _why_not(op: Op, given: Sequence[OpCandidate], layouts: Sequence[TensorLayout]) -> str:
+    """The rule that keeps an op from every layout that was asked of it."""
+    if op.op in CONVS:
+        return "a conv chooses the grid of its result itself" if given else "it runs with no such shard layout"
+    if op.op in _MATMULS and not given:
+        return "no program config gives a sharded result with a batched second operand or a transposed first one"
+    return "it gives " + ", ".join(spelled(layout) for layout in layouts[:SHOWN_LAYOUTS])
 
 
 def may_free_operand(graph: Graph, op: Op) -> bool:
@@ -148,7 +182,7 @@ def _matmul(
     fp32 = graph.value(op.outputs[0]).dtype is DType.F32
     for layout in layouts:
         if not layout.is_sharded:
-            if layout.is_dram or len(layouts) == 1:
+            if layout.is_dram or not any(other.is_dram for other in layouts):
                 yield OpCandidate(layout, None, layout.memory)
         elif not batched and not transposed:
             for config in matmul_program_configs(layout, ceil_div(k, TILE), accept.grid_yx, fp32, activation):  # type: ignore[arg-type]
@@ -163,7 +197,7 @@ def _conv(
     for layout in layouts:
         if layout.is_dram:
             yield from analysis._dram(graph, op, layout)
-        elif len(layouts) == 1 and not layout.is_sharded:
+        elif not layout.is_sharded and not any(other.is_dram for other in layouts):
             yield OpCandidate(layout, analysis.conv_config(graph, op, None, 0, slice_="l1"), layout.memory)
     operands = accept.default_operands(op)
     found: list[OpCandidate] = []
@@ -176,8 +210,6 @@ def _conv(
             output = accept.produced(op, operands, config, None)
             if output is not None and output.is_sharded and output.is_l1:
                 found.append(OpCandidate(output, config, None))
-    if fixed and not found and any(not layout.is_dram for layout in layouts) and fixed.get("shard_layout"):
-        raise OptionError(f"no legal config is left by override-conv2d-config ({dict(fixed)})", node=op.id)
     yield from sorted(found, key=lambda c: -c.output.num_shard_cores)
 
 

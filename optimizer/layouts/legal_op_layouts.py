@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optimizer.errors import OptionError
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
 from optimizer.layouts.memory_config import PageLayout, TensorLayout
-from optimizer.layouts.overrides import LayoutOverride
+from optimizer.layouts.nearest import nearest, why_none
+from optimizer.layouts.overrides import CONVS, LayoutOverride
 
 
 @dataclass(frozen=True)
@@ -29,17 +30,26 @@ class LegalOpLayoutAnalysis:
         pools: LegalTensorLayoutAnalysis,
         override: LayoutOverride | None = None,
     ) -> tuple[TensorLayout, ...]:
-        """Candidate layouts of the op's first result; an override that leaves none is an OptionError."""
+        """Candidate layouts of the op's first result; an override that leaves none is an OptionError.
+
+        An override asks for layouts that are otherwise not considered, below optimization level 2 and of ops that
+        are never links of a chain; whether the op gives them is the OpModel's to say.
+        """
         value = graph.value(op.outputs[0])
         page = pages[value.id]
-        if override is not None and override.page_layout not in (None, page):
-            raise OptionError(f"{op.op} produces {page.value} here, the override wants another layout", node=op.id)
         pool = pools.pool(value.shape, page)
-        sharded = pool.sharded if self.sharding and opdef(op.op).shardable and len(op.outputs) == 1 else ()
+        asked = override is not None and override.places
+        shards = len(op.outputs) == 1 and (asked or (self.sharding and opdef(op.op).shardable))
+        sharded = pool.sharded if shards else ()
         if override is None:
             return pool.interleaved + sharded[: self.max_legal_layouts]
-        kept = tuple(layout for layout in pool.interleaved + sharded if override.allows(layout))
+        if override.page_layout not in (None, page):
+            message = f"override-output-layout: {op.op} gives {page.value} pages here, not {override.page_layout}"
+            raise OptionError(message, node=op.id, alternatives=[page.value])
+        wanted = replace(override, grid_yx=None) if op.op in CONVS else override
+        kept = tuple(layout for layout in pool.interleaved + sharded if wanted.allows(layout))
         if not kept:
-            shown = [layout.describe() for layout in (*pool.interleaved, *sharded[:6])]
-            raise OptionError("no legal layout is left by override-output-layout", node=op.id, alternatives=shown)
+            rule = why_none(op, value, override, pools, page)
+            message = f"override-output-layout: no layout is {override.describe()}: {rule}"
+            raise OptionError(message, node=op.id, alternatives=nearest(override, pool.interleaved + sharded))
         return kept[: self.max_legal_layouts + 2]

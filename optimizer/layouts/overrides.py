@@ -3,6 +3,9 @@
 override-output-layout   op1=2x2:l1:block_sharded:tile:bf16,op2=dram      (parts in any order, any subset)
 override-conv2d-config   conv_1=weights_dtype#bf16:act_block_h_override#64,conv_2=shard_layout#block_sharded
 insert-memreconfig       op1=0,op2=0:1                                   (operand positions)
+
+They are constraints of every policy. What can be seen from the graph alone is refused here; what the shapes, the
+board or the OpModel forbid is refused in `sharding.overriding`, with the nearest values that would do.
 """
 
 from __future__ import annotations
@@ -11,23 +14,30 @@ import re
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from optimizer.errors import OptionError, UnknownNameError
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Graph
+from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.op_config import Conv2dConfig
 
+CONVS = ("ttnn.conv2d", "ttnn.conv_transpose2d")
+"""Ops that a `Conv2dConfig` configures; they choose the grid of their result themselves."""
+
 _BUFFERS = {"dram": BufferType.DRAM, "l1": BufferType.L1}
 _MEMORY_LAYOUTS = {m.value: m for m in TensorMemoryLayout}
+_SHARDED = tuple(name for name, kind in _MEMORY_LAYOUTS.items() if kind is not TensorMemoryLayout.INTERLEAVED)
 _PAGES = {p.value: p for p in PageLayout}
 _DTYPES = {
     **{d.value: d for d in DType},
     "bfp_bf8": DType.BFP8_B,
     "bfp_bf4": DType.BFP4_B,
 }
+_CONV2D_WORDS = {"output_layout": ("tile",), "slice": ("auto", "l1")}
+"""Words that a field takes. A row-major result is not offered: what reads a conv here reads tiles."""
 _GRID = re.compile(r"([1-9][0-9]*)x([1-9][0-9]*)$")
 
 
@@ -41,15 +51,38 @@ class LayoutOverride:
     page_layout: PageLayout | None = None
     dtype: DType | None = None
 
+    @property
+    def places(self) -> bool:
+        """Whether it fixes anything of where the result lies, and not only its pages or element type."""
+        return (self.grid_yx, self.buffer_type, self.memory_layout) != (None, None, None)
+
     def allows(self, layout: TensorLayout) -> bool:
-        """Whether a layout has every part that the user fixed."""
+        """Whether a layout has every part that the user fixed, the element type aside.
+
+        A grid asks for shards on just that grid; with `interleaved`, which has none, it means nothing (tt-mlir's
+        complete spelling of an interleaved layout has one all the same).
+        """
         spec = layout.shard_spec
+        on_grid = layout.memory_layout is self.memory_layout if spec is None else spec.grid_yx == self.grid_yx
         return (
             self.buffer_type in (None, layout.memory.buffer_type)
             and self.memory_layout in (None, layout.memory_layout)
             and self.page_layout in (None, layout.page_layout)
-            and (self.grid_yx is None or spec is None or spec.grid_yx == self.grid_yx)
+            and (self.grid_yx is None or on_grid)
         )
+
+    def describe(self) -> str:
+        """In the option's own spelling."""
+        parts = [f"{self.grid_yx[0]}x{self.grid_yx[1]}"] if self.grid_yx else []
+        named = (self.buffer_type, self.memory_layout, self.page_layout, self.dtype)
+        return ":".join([*parts, *(part.value for part in named if part is not None)])
+
+
+def spelled(layout: TensorLayout) -> str:
+    """A layout in the spelling of override-output-layout, `8x4:l1:block_sharded`, its page layout left out."""
+    spec = layout.shard_spec
+    grid = None if spec is None else spec.grid_yx
+    return LayoutOverride(grid, layout.memory.buffer_type, layout.memory_layout).describe()
 
 
 @dataclass(frozen=True)
@@ -60,6 +93,18 @@ class Overrides:
     conv2d_configs: Mapping[str, Mapping[str, Any]]
     memreconfigs: Mapping[str, tuple[int, ...]]
 
+    @property
+    def op_ids(self) -> tuple[str, ...]:
+        """All ops that any of them names, sorted."""
+        return tuple(sorted({*self.output_layouts, *self.conv2d_configs, *self.memreconfigs}))
+
+    def output(self, op_id: str) -> LayoutOverride | None:
+        """What is fixed of an op's result. One whose operands are resharded to the result's layout gives it in L1."""
+        override = self.output_layouts.get(op_id)
+        if op_id not in self.memreconfigs:
+            return override
+        return replace(override or LayoutOverride(), buffer_type=BufferType.L1)
+
 
 def parse_overrides(graph: Graph, output_layout: str, conv2d_config: str, memreconfig: str) -> Overrides:
     """Read the three override options; op names are checked against the graph. Errors name the entry."""
@@ -68,14 +113,57 @@ def parse_overrides(graph: Graph, output_layout: str, conv2d_config: str, memrec
     operands = {k: _operands(k, v) for k, v in _entries("insert-memreconfig", memreconfig)}
     ids = _ids_by_name(graph)
     resolved = Overrides(_resolve(ids, layouts), _resolve(ids, configs), _resolve(ids, operands))
+    for op_id in resolved.op_ids:
+        _check_runs(graph, graph.op(op_id))
     for op_id, positions in resolved.memreconfigs.items():
-        count = len(graph.op(op_id).inputs)
-        if any(p >= count for p in positions):
-            raise OptionError(f"insert-memreconfig names operand {max(positions)} of {count}", node=op_id)
-    for op_id in resolved.conv2d_configs:
-        if graph.op(op_id).op not in ("ttnn.conv2d", "ttnn.conv_transpose2d"):
-            raise OptionError(f"override-conv2d-config on {graph.op(op_id).op}, which is no conv", node=op_id)
+        _check_memreconfig(graph, graph.op(op_id), positions, resolved.output_layouts.get(op_id))
+    for op_id, fixed in resolved.conv2d_configs.items():
+        _check_conv2d(graph.op(op_id), fixed)
     return resolved
+
+
+def _check_runs(graph: Graph, op: Op) -> None:
+    if graph.is_const_eval(op):
+        raise OptionError("an override on an op of weights only, which runs once, on the host", node=op.id)
+    if opdef(op.op).opaque:
+        raise OptionError(f"an override on {op.op}, which TTNN lacks: it runs on the host", node=op.id)
+
+
+def _check_memreconfig(graph: Graph, op: Op, positions: tuple[int, ...], output: LayoutOverride | None) -> None:
+    """Operands exist, are computed or fed on every run, and go to a result in L1."""
+    if any(k >= len(op.inputs) for k in positions):
+        raise OptionError(f"insert-memreconfig names operand {max(positions)} of {len(op.inputs)}", node=op.id)
+    for k in positions:
+        value, producer = graph.value(op.inputs[k]), graph.producer(op.inputs[k])
+        if value.kind in (ValueKind.PARAMETER, ValueKind.CONSTANT) or (producer and graph.is_const_eval(producer)):
+            raise OptionError(
+                f"insert-memreconfig names operand {k}, '{value.id}', a weight: it is laid out once, "
+                "before any run, and no run copies it",
+                node=op.id,
+                alternatives=[f"operand {i}" for i, v in enumerate(op.inputs) if _is_fed(graph, v)],
+            )
+    if output is not None and output.buffer_type is BufferType.DRAM:
+        raise OptionError(
+            f"insert-memreconfig reshards operand {positions[0]} in L1 to the layout of the result, "
+            "which override-output-layout keeps in DRAM",
+            node=op.id,
+        )
+
+
+def _is_fed(graph: Graph, value_id: str) -> bool:
+    producer = graph.producer(value_id)
+    weight = graph.value(value_id).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT)
+    return not weight and (producer is None or not graph.is_const_eval(producer))
+
+
+def _check_conv2d(op: Op, fixed: Mapping[str, Any]) -> None:
+    """The op is a conv, and its config still computes what the model says, in the pages the graph reads."""
+    if op.op not in CONVS:
+        raise OptionError(f"override-conv2d-config on {op.op}, which is no conv", node=op.id, alternatives=CONVS)
+    computed = op.attrs.get("activation") or None
+    if fixed.get("activation", computed) != computed:
+        message = f"'activation#{fixed['activation']}' would change what the model computes"
+        raise OptionError(message, node=op.id, alternatives=[f"activation#{computed}"] if computed else ())
 
 
 def _entries(option: str, text: str) -> list[tuple[str, str]]:
@@ -167,12 +255,14 @@ def _conv2d_value(op: str, key: str, hint: Any, text: str) -> Any:
         if key == "act_block_w_div" and int(text) == 0:
             raise OptionError(f"'{key}' must be at least 1", node=op)
         return int(text)
-    if key == "shard_layout" and text not in _MEMORY_LAYOUTS:
-        raise UnknownNameError("shard layout", text, _MEMORY_LAYOUTS, node=op)
+    if key == "shard_layout" and text not in _SHARDED:
+        raise UnknownNameError("shard layout", text, _SHARDED, node=op)
     if key == "weights_dtype":
         if text not in _DTYPES:
             raise UnknownNameError("dtype", text, _DTYPES, node=op)
         return _DTYPES[text].value
+    if key in _CONV2D_WORDS and text not in _CONV2D_WORDS[key]:
+        raise OptionError(f"'{key}' cannot be '{text[:40]}'", node=op, alternatives=_CONV2D_WORDS[key])
     return text
 
 

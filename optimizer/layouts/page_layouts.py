@@ -6,8 +6,8 @@ configs only. Conversions are ordinary `ttnn.to_layout` ops; on weights they run
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import CostClass, OpDef, Page
@@ -15,6 +15,7 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import PageLayout
 
 _FIXED = {Page.TILE: PageLayout.TILE, Page.ROW_MAJOR: PageLayout.ROW_MAJOR}
+_OTHER = {PageLayout.TILE: PageLayout.ROW_MAJOR, PageLayout.ROW_MAJOR: PageLayout.TILE}
 
 
 RowMajorTest = Callable[[Graph, Op], bool]
@@ -28,6 +29,10 @@ class AssignPageLayouts:
     name: str = "page-layouts"
     runs_row_major: RowMajorTest | None = None
     """With it, elementwise ops whose operands are all row-major stay row-major (option `row_major_enabled`)."""
+    asked: Mapping[str, PageLayout] = field(default_factory=dict)
+    """Op id -> pages that an override wants of its result; granted where the op can."""
+    can_run_row_major: RowMajorTest | None = None
+    """Asked about the ops that `asked` wants row-major."""
 
     def apply(self, graph: Graph) -> dict[str, PageLayout]:
         """Edits the graph in place and returns the page layout of every value."""
@@ -38,26 +43,48 @@ class AssignPageLayouts:
         copies: dict[tuple[str, PageLayout], str] = {}
         for op in list(graph.ops()):
             row = opdef(op.op)
-            if self._stays_row_major(graph, pages, op, row):
-                pages.update(dict.fromkeys(op.outputs, PageLayout.ROW_MAJOR))
-                continue
-            inputs = tuple(self._operand(graph, pages, copies, op, row, k) for k in range(len(op.inputs)))
+            row_major = self._turns_row_major(graph, op) or self._stays_row_major(graph, pages, op, row)
+            wanted = [self._wanted(op, row, k, row_major) for k in range(len(op.inputs))]
+            inputs = tuple(self._operand(graph, pages, copies, op, k, page) for k, page in enumerate(wanted))
             if inputs != op.inputs:
                 op = replace(op, inputs=inputs)
                 graph.replace_op(op)
             for output in op.outputs:
-                pages[output] = self._result_page(op, row, pages)
+                pages[output] = PageLayout.ROW_MAJOR if row_major else self._result_page(op, row, pages)
         graph.sort()
         return pages
 
+    def _turns_row_major(self, graph: Graph, op: Op) -> bool:
+        """Whether an override wants row-major of an op that gives it from row-major operands."""
+        wanted = self.asked.get(op.id) is PageLayout.ROW_MAJOR and op.op != "ttnn.to_layout"
+        return wanted and self.can_run_row_major is not None and self.can_run_row_major(graph, op)
+
+    def _wanted(self, op: Op, row: OpDef, index: int, row_major: bool) -> PageLayout | None:
+        """Page layout to bring an operand to; None takes it as it is."""
+        fixed = _FIXED.get(row.required_page(op, index))
+        if row_major:
+            return PageLayout.ROW_MAJOR
+        follows = fixed is None and row.required_page(op, index) is not Page.HOST and op.op != "ttnn.to_layout"
+        return self.asked.get(op.id) if follows and row.output_page not in _FIXED else fixed
+
     def _stays_row_major(self, graph: Graph, pages: dict[str, PageLayout], op: Op, row: OpDef) -> bool:
+        if self.asked.get(op.id) is PageLayout.TILE:
+            return False
+        if op.op == "ttnn.reshape" and pages[op.inputs[0]] is PageLayout.ROW_MAJOR and _keeps_rows(graph, op):
+            return not graph.is_const_eval(op)
         if self.runs_row_major is None or row.cost_class is not CostClass.ELTWISE or not op.inputs:
             return False
         return all(pages[v] is PageLayout.ROW_MAJOR for v in op.inputs) and self.runs_row_major(graph, op)
 
     @staticmethod
     def _source_page(graph: Graph, value: Value) -> PageLayout:
-        """Inputs and weights are created in the page layout their first consumer takes."""
+        """Inputs and weights are created in the page layout their first consumer takes.
+
+        An input that a graph converts itself comes in the page layout that it is converted from.
+        """
+        converted = _converted_from(graph, value.id) if value.kind is ValueKind.INPUT else None
+        if converted is not None:
+            return converted
         for consumer in graph.consumers(value.id):
             wanted = opdef(consumer.op).required_page(consumer, consumer.inputs.index(value.id))
             if wanted is Page.HOST:
@@ -82,12 +109,11 @@ class AssignPageLayouts:
         pages: dict[str, PageLayout],
         copies: dict[tuple[str, PageLayout], str],
         op: Op,
-        row: OpDef,
         index: int,
+        wanted: PageLayout | None,
     ) -> str:
         """The value to read as operand `index`: as is, or converted (one conversion per page, shared)."""
         value_id = op.inputs[index]
-        wanted = _FIXED.get(row.required_page(op, index))
         if wanted is None or pages[value_id] is wanted:
             return value_id
         if (value_id, wanted) not in copies:
@@ -104,3 +130,21 @@ class AssignPageLayouts:
             pages[copy.id] = wanted
             copies[value_id, wanted] = copy.id
         return copies[value_id, wanted]
+
+
+def _keeps_rows(graph: Graph, op: Op) -> bool:
+    """Whether a reshape leaves the last dim as it is: of row-major data it then moves nothing."""
+    source, target = graph.value(op.inputs[0]).shape, graph.value(op.outputs[0]).shape
+    return bool(source) and bool(target) and source[-1] == target[-1]
+
+
+def _converted_from(graph: Graph, value_id: str) -> PageLayout | None:
+    """The page layout in which a graph's own conversions read a value, reshapes of rows in between; None: none."""
+    for consumer in graph.consumers(value_id):
+        if consumer.op == "ttnn.to_layout":
+            return _OTHER[PageLayout(str(consumer.attr("layout")))]
+        if consumer.op == "ttnn.reshape" and _keeps_rows(graph, consumer):
+            found = _converted_from(graph, consumer.outputs[0])
+            if found is not None:
+                return found
+    return None

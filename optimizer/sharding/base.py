@@ -43,6 +43,8 @@ class PolicyInput:
     complete plan it has."""
     interrupted: Callable[[], bool] = bool
     """Whether the user asked for that."""
+    overridden: Mapping[str, OpDecision] = field(default_factory=dict)
+    """Op id -> a way to run it that honours its override, whatever its neighbours do (`overriding`)."""
 
     acceptance: dict[Hashable, dict[TensorLayout, int]] = field(default_factory=dict, compare=False)
     """Answers shared by ops with equal signatures and candidates: operand-0 layout -> accepted candidates."""

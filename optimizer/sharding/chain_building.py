@@ -7,7 +7,7 @@ current op is the chain's last. A concat is a chain of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
@@ -17,20 +17,22 @@ from optimizer.sharding.l1_chain import L1Chain
 CONCAT = "ttnn.concat"
 
 
-def build_chains(graph: Graph, schedule: Sequence[str], legal: Mapping[str, LegalConfigs]) -> list[L1Chain]:
-    """Chains in schedule order, in state Built. Ops in no chain stay in DRAM."""
+def build_chains(
+    graph: Graph, schedule: Sequence[str], legal: Mapping[str, LegalConfigs], apart: Collection[str] = ()
+) -> list[L1Chain]:
+    """Chains in schedule order, in state Built. Ops in no chain, `apart` among them, stay in DRAM."""
     chains: list[L1Chain] = []
     current: L1Chain | None = None
     for position, op_id in enumerate(schedule):
         op = graph.op(op_id)
-        if not is_shardable(op, legal):
+        if op_id in apart or not is_shardable(op, legal):
             continue
         if current is None:
             current = L1Chain(f"chain_{len(chains)}")
             chains.append(current)
         current.add(op_id)
         following = graph.op(schedule[position + 1]) if position + 1 < len(schedule) else None
-        if following is None or not continues(graph, op, following, legal):
+        if following is None or following.id in apart or not continues(graph, op, following, legal):
             current.build()
             current = None
     return chains

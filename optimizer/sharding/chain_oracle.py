@@ -12,6 +12,7 @@ from optimizer.ir.graph import Op
 from optimizer.layouts.legal_op_configs import OpCandidate
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.sharding.base import PolicyInput
+from optimizer.sharding.overriding import laid_out_alike
 from optimizer.solver.bitset import indices_of
 from optimizer.solver.problem import ChainProblem, Edge, ReshardOption
 
@@ -67,7 +68,7 @@ class ChainOracle:
         value_id = self.ops[op].inputs[0]
         options = []
         for layout_id, layout in enumerate(self._layouts(op)):
-            enables = self._accepts(op, layout) & consumer_mask
+            enables = self._accepts(op, layout) & consumer_mask & self._as_demanded(op, layout)
             if enables and self._pricer.copy_accepted(value_id, source, layout):
                 options.append(ReshardOption(layout_id, enables))
         return options
@@ -85,7 +86,7 @@ class ChainOracle:
         sources = [(p, self.candidates[edge.producer][p].output) for p in indices_of(producer_mask)]
         options = []
         for layout_id, layout in enumerate(self._layouts(edge.consumer)):
-            enables = self._accepts(edge.consumer, layout) & consumer_mask
+            enables = self._accepts(edge.consumer, layout) & consumer_mask & self._as_demanded(edge.consumer, layout)
             if not enables:
                 continue
             producers = 0
@@ -162,6 +163,13 @@ class ChainOracle:
         if layout not in known:
             known[layout] = self._ask(op, layout)
         return known[layout]
+
+    def _as_demanded(self, op: int, copy: TensorLayout) -> int:
+        """Configs whose result is laid out like a copy of operand 0, if the user wants that copy; else all."""
+        row = self.candidates[op]
+        if 0 not in self._problem.forced_reshards.get(self.ops[op].id, ()):
+            return (1 << len(row)) - 1
+        return sum(1 << i for i, c in enumerate(row) if laid_out_alike(copy, c.output))
 
     def _ask(self, op: int, layout: TensorLayout) -> int:
         operands = self.operands(op, layout)

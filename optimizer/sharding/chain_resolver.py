@@ -11,6 +11,7 @@ from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chain_oracle import ChainOracle
 from optimizer.sharding.chain_replay import Clash, replay_chain
 from optimizer.sharding.l1_chain import ChainChoice, L1Chain, SpillLocation
+from optimizer.sharding.overriding import AloneDecision
 from optimizer.solver.bitset import indices_of
 from optimizer.solver.chain_costs import ChainObjective
 from optimizer.solver.chain_exact import solve_chain_exact
@@ -126,9 +127,8 @@ class ChainResolver:
         return total + oracle.exit_ns(oracle.candidates[-1][configs[-1]].output)
 
     def _dram_op_ns(self, op_id: str, decision: OpDecision) -> int:
-        candidate = decision.candidate
-        op = self._problem.graph.op(op_id)
-        return self._problem.pricer.cost(op, decision.operands, candidate.config, candidate.request).time_ns
+        """Time of an op outside any chain; an overridden one may need copies even there."""
+        return AloneDecision(self._problem, self._problem.graph.op(op_id)).time_ns(decision)
 
     # -- outcomes ----------------------------------------------------------------------------------
     def _fail(self, reason: str, position: int | None) -> None:

@@ -13,8 +13,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from optimizer.layouts.memory_config import TensorLayout
-from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, Plan, PolicyInput
 from optimizer.sharding.chain_building import build_chains
 from optimizer.sharding.chain_oracle import ChainOracle
@@ -22,6 +20,7 @@ from optimizer.sharding.chain_resolver import NO_FASTER, ChainResolver
 from optimizer.sharding.dram import dram_decision
 from optimizer.sharding.l1_chain import L1Chain
 from optimizer.sharding.l1_interleaved import L1InterleavedFallback
+from optimizer.sharding.overriding import apart_from_chains, separate_copies
 from optimizer.sharding.schedule import depth_first_schedule
 from optimizer.solver.problem import ChainResult
 
@@ -43,7 +42,8 @@ class DFShardingPolicy:
         schedule = depth_first_schedule(problem.graph)
         dram = {op_id: dram_decision(problem, problem.graph.op(op_id), "not in an L1 chain") for op_id in schedule}
         decisions: dict[str, OpDecision] = dict(dram)
-        pending = deque(build_chains(problem.graph, schedule, problem.legal))
+        apart = apart_from_chains(problem)
+        pending = deque(build_chains(problem.graph, schedule, problem.legal, apart))
         finished: list[L1Chain] = []
         while pending:
             chain = pending.popleft()
@@ -65,7 +65,8 @@ class DFShardingPolicy:
                 decisions.update(_in_dram(chain, decisions))
         if problem.options.l1_interleaved_fallback:
             L1InterleavedFallback(problem, schedule, decisions, finished).apply()
-        warnings = [*_failures(finished), *_reshard_external_operands(problem, decisions)]
+        separate_copies(problem, schedule, decisions)
+        warnings = _failures(finished)
         cut_off = any(c.reason is not None and c.reason.startswith(TIME_IS_UP) for c in finished)
         status = "fallback" if cut_off else "feasible"
         return Plan(schedule, decisions, tuple(c.record() for c in finished), (), tuple(warnings), status)
@@ -86,7 +87,8 @@ def _in_dram(chain: L1Chain, decisions: Mapping[str, OpDecision]) -> dict[str, O
     result = {}
     for op_id in chain.ops:
         kept = decisions[op_id]
-        reason = {"chosen": "DRAM", "chain": chain.id, "because": chain.reason}
+        chosen = kept.reason["chosen"] if "override" in kept.reason else "DRAM"
+        reason = {"chosen": chosen, "chain": chain.id, "because": chain.reason}
         result[op_id] = OpDecision(kept.candidate, kept.operands, None, reason)
     return result
 
@@ -105,37 +107,3 @@ def _failures(chains: Sequence[L1Chain]) -> list[str]:
             shown = ", ".join(chain.ops[:3]) + (", ..." if len(chain.ops) > 3 else "")
             lines.append(f"{chain.id} ({shown}) is cut or stays in DRAM: {chain.reason}")
     return lines
-
-
-def _reshard_external_operands(problem: PolicyInput, decisions: dict[str, OpDecision]) -> list[str]:
-    """`insert_memreconfig` on operands that no chain carries: bring them to the op's output layout.
-
-    Operand 0 inside a chain is resharded by the solver; here every other named operand is loaded from DRAM
-    into the sharding of the op's result, if the op accepts that. Returns a line for each that it does not.
-    """
-    refused = []
-    for op_id, positions in sorted(problem.forced_reshards.items()):
-        op, decision = problem.graph.op(op_id), decisions[op_id]
-        for k in positions:
-            if k == 0 and decision.chain is not None:
-                continue
-            wanted = _like(problem, op.inputs[k], decision.candidate.output)
-            operands = (*decision.operands[:k], wanted, *decision.operands[k + 1 :])
-            candidate = decision.candidate
-            produced = problem.pricer.produced(op, operands, candidate.config, candidate.request)
-            if wanted.is_l1 and produced == candidate.output:
-                decision = OpDecision(candidate, operands, decision.chain, decision.reason)
-                decisions[op_id] = decision
-            else:
-                refused.append(f"insert_memreconfig: '{op_id}' does not accept operand {k} as {wanted.describe()}")
-    return refused
-
-
-def _like(problem: PolicyInput, value_id: str, layout: TensorLayout) -> TensorLayout:
-    """The sharding of `layout` applied to another value; `layout` itself if it is interleaved."""
-    spec = layout.shard_spec
-    if spec is None:
-        return layout
-    shape = problem.graph.value(value_id).shape
-    page = problem.pricer.pages[value_id]
-    return sharded_layout(shape, layout.memory_layout, spec.grid_yx, problem.pricer.model.device, page)

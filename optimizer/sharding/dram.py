@@ -13,19 +13,19 @@ from optimizer.sharding.schedule import depth_first_schedule
 def dram_decision(problem: PolicyInput, op: Op, chosen_because: str) -> OpDecision:
     """The first candidate that runs with every operand in DRAM; InfeasibleError if none does.
 
-    The result is in DRAM too, unless an override demands another layout.
+    An overridden op runs as its override says.
     """
+    if op.id in problem.overridden:
+        return problem.overridden[op.id]
     operands = problem.pricer.default_operands(op)
     refused: list[str] = []
-    legal = problem.legal[op.id]
-    for candidate in (*legal.l1_interleaved, *legal.sharded) if legal.forced else legal.dram:
+    for candidate in problem.legal[op.id].dram:
         answer = problem.pricer.constraints(op, operands, candidate.config, candidate.request)
         if answer.valid and answer.outputs[0].layout == candidate.output:
             reason: dict[str, Any] = {"chosen": chosen_because}
             return OpDecision(candidate, operands, None, reason)
         refused.append(answer.error or f"produces {answer.outputs[0].layout.describe()}")
-    where = "to the overridden layout" if legal.forced else "to DRAM"
-    raise InfeasibleError(f"{op.op} cannot run from DRAM {where}: {refused[0]}", node=op.id)
+    raise InfeasibleError(f"{op.op} cannot run from DRAM to DRAM: {refused[0]}", node=op.id)
 
 
 class DramPolicy:

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from optimizer.errors import OptionError
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.global_options import MIXED_OPERANDS, OpOption, OptionTable, Seeds
+from optimizer.sharding.overriding import NOTHING_TO_COPY, laid_out_alike
 from optimizer.sharding.plan_replay import result_layout_of
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
 
@@ -41,6 +43,11 @@ class Way:
 
     option: OpOption
     copied: tuple[int, ...] = ()
+
+
+def _is_demanded_copy(way: Way, position: int) -> bool:
+    """Whether an operand is copied as insert-memreconfig asks for."""
+    return position in way.copied and laid_out_alike(way.option.operands[position], way.option.candidate.output)
 
 
 class GlobalProblem:
@@ -110,8 +117,10 @@ class GlobalProblem:
         key = (id(options), produced, tuple(forced))
         if key not in self._ways_known:
             ways = [way for option in options for way in self._ways_of(op, option, positions)]
-            wanted = [way for way in ways if all(k in way.copied for k in forced if k in positions)]
-            self._ways_known[key] = tuple(wanted or ways)
+            wanted = tuple(way for way in ways if all(_is_demanded_copy(way, k) for k in forced))
+            if not wanted:
+                raise OptionError(f"insert-memreconfig: {NOTHING_TO_COPY}", node=op.id)
+            self._ways_known[key] = wanted
         return self._ways_known[key]
 
     def _ways_of(self, op: Op, option: OpOption, positions: Sequence[int]) -> list[Way]:
