@@ -121,7 +121,7 @@ class _Verifier:
                 if not isinstance(v.type, kind):
                     self._say(place, f"{what} {k} is a {v.type}, not a {kind.__name__}")
         given = dict(op.attrs)
-        for name, kind in spec.attrs.items():
+        for name in spec.attrs:
             if name not in given:
                 self._say(place, f"lacks attribute '{name}'")
         for name, value in given.items():
