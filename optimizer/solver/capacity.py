@@ -11,12 +11,15 @@ Per node the rows are cut into segments in which no option changes, so that a ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, Table, Usage
+
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -73,24 +76,30 @@ def capacity_of(problem: GraphProblem) -> Capacity:
     if not problem.usages or not problem.capacity:
         return Capacity((), np.zeros(0, dtype=np.int64), {})
     steps = _decisive_steps(problem)
-    profiles = {v: profile for v, row in enumerate(problem.usages) if (profile := _profile(row, steps)) is not None}
-    allowed = {v: problem.costs[v] < FORBIDDEN for v in profiles}
+    nodes = {v: profile for v, row in enumerate(problem.usages) if (profile := _profile(row, steps)) is not None}
     limits = np.asarray([problem.capacity[t] for t in steps], dtype=np.int64)
-    least, most = np.zeros((2, len(steps) + 1), dtype=np.int64)
-    for v, (starts, ends, sizes) in profiles.items():
-        for change, row in ((least, _least(sizes[allowed[v]])), (most, sizes[allowed[v]].max(axis=0, initial=0))):
-            np.add.at(change, starts, row)
-            np.subtract.at(change, ends, row)
-    binds = np.flatnonzero(np.cumsum(most[:-1]) > limits)
-    limits = limits - np.cumsum(least[:-1])
+    allowed = {v: problem.costs[v] < FORBIDDEN for v in nodes}
+    return reduced(Capacity(tuple(map(int, steps)), limits, nodes), allowed)
+
+
+def reduced(capacity: Capacity, allowed: Mapping[int, Mask]) -> Capacity:
+    """The same with least use pushed out, and only rows that can bind; `allowed` says which options of a node count."""
+    least, most = np.zeros((2, len(capacity.steps) + 1), dtype=np.int64)
+    floors = {v: _least(use.extra[allowed[v]]) for v, use in capacity.nodes.items()}
+    for v, use in capacity.nodes.items():
+        for change, row in ((least, floors[v]), (most, use.extra[allowed[v]].max(axis=0, initial=0))):
+            np.add.at(change, use.starts, row)
+            np.subtract.at(change, use.ends, row)
+    binds = np.flatnonzero(np.cumsum(most[:-1]) > capacity.limits)
+    limits = capacity.limits - np.cumsum(least[:-1])
     nodes = {}
-    for v, (starts, ends, sizes) in profiles.items():
-        first, last = np.searchsorted(binds, starts), np.searchsorted(binds, ends)
-        extra = sizes - _least(sizes[allowed[v]])
+    for v, use in capacity.nodes.items():
+        first, last = np.searchsorted(binds, use.starts), np.searchsorted(binds, use.ends)
+        extra = use.extra - floors[v]
         kept = (first < last) & extra[allowed[v]].any(axis=0)
         if kept.any():
             nodes[v] = NodeUse(first[kept], last[kept], extra[:, kept])
-    return Capacity(tuple(int(steps[r]) for r in binds), limits[binds], nodes)
+    return Capacity(tuple(capacity.steps[r] for r in binds), limits[binds], nodes)
 
 
 def _least(sizes: Table) -> Table:
@@ -120,8 +129,8 @@ def _decisive_steps(problem: GraphProblem) -> Table:
     return np.asarray(kept, dtype=np.int64)
 
 
-def _profile(row: Sequence[Sequence[Usage]], steps: Table) -> tuple[Table, Table, Table] | None:
-    """Segments of a node (first row, row after the last) and every option's bytes in each."""
+def _profile(row: Sequence[Sequence[Usage]], steps: Table) -> NodeUse | None:
+    """Segments of a node and every option's bytes in each."""
     found = [(i, use) for i, usages in enumerate(row) for use in usages if use.size]
     if not found:
         return None
@@ -133,4 +142,4 @@ def _profile(row: Sequence[Sequence[Usage]], steps: Table) -> tuple[Table, Table
     amount = np.asarray([use.size for _, use in found], dtype=np.int64)
     np.add.at(sizes, (options, np.searchsorted(marks, first)), amount)
     np.subtract.at(sizes, (options, np.searchsorted(marks, after)), amount)
-    return marks[:-1], marks[1:], np.cumsum(sizes, axis=1)[:, :-1]
+    return NodeUse(marks[:-1], marks[1:], np.cumsum(sizes, axis=1)[:, :-1])
