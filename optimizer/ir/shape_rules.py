@@ -291,10 +291,34 @@ def split_qkv_heads(attrs: Attrs, inputs: Shapes) -> Shapes:
     return ((b, heads, s, d), k, (b, kv, s, d))
 
 
+def nlp_create_qkv_heads(attrs: Attrs, inputs: Shapes) -> Shapes:
+    """[B, 1, S, (H + 2*Hkv)*D] -> as `split_qkv_heads`; without key/value heads (Hkv = 0) Q alone.
+
+    TTNN 0.81 takes other head sizes than multiples of 32 too, and returns rows of them rounded up: refused.
+    """
+    b, one, s, width = inputs[0]
+    heads = attrs["num_heads"]
+    kv = attrs.get("num_kv_heads")
+    kv = heads if kv is None else kv
+    _need(one == 1, f"dim 1 must be 1, not {one}")
+    _need(width % (heads + 2 * kv) == 0, f"width {width} is not divisible by {heads + 2 * kv} heads")
+    size = width // (heads + 2 * kv)
+    _need(size % 32 == 0, f"head size {size} is no multiple of 32")
+    if kv == 0:
+        return ((b, heads, s, size),)
+    return split_qkv_heads({**attrs, "num_kv_heads": kv}, ((b, s, width),))
+
+
 def concatenate_heads(attrs: Attrs, inputs: Shapes) -> Shapes:
     """[B, H, S, D] -> [B, S, H*D]."""
     b, h, s, d = inputs[0]
     return ((b, s, h * d),)
+
+
+def nlp_concat_heads(attrs: Attrs, inputs: Shapes) -> Shapes:
+    """[B, H, S, D] -> [B, 1, S, H*D]."""
+    b, h, s, d = inputs[0]
+    return ((b, 1, s, h * d),)
 
 
 def rotary_embedding(attrs: Attrs, inputs: Shapes) -> Shapes:

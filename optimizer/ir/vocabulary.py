@@ -348,7 +348,15 @@ def _attention_rows() -> None:
         num_outputs=3,
         attrs={"num_heads": REQUIRED, "num_kv_heads": None, "transpose_key": False},
     )
+    _row(
+        "nlp_create_qkv_heads",
+        CostClass.DATA_MOVEMENT,
+        rule.nlp_create_qkv_heads,
+        num_outputs=None,
+        attrs={"num_heads": REQUIRED, "num_kv_heads": None, "transpose_key": False},
+    )
     _row("concatenate_heads", CostClass.DATA_MOVEMENT, rule.concatenate_heads)
+    _row("nlp_concat_heads", CostClass.DATA_MOVEMENT, rule.nlp_concat_heads)
     _row(
         "rotary_embedding",
         CostClass.ELTWISE,

@@ -273,8 +273,6 @@ EXTRA_OPS = (
     "ttnn.attention_softmax",
     "ttnn.clone",
     "ttnn.interleaved_to_sharded",
-    "ttnn.nlp_concat_heads",
-    "ttnn.nlp_create_qkv_heads",
     "ttnn.reshard",
     "ttnn.sharded_to_interleaved",
     "ttnn.tilize",

@@ -198,6 +198,8 @@ def sdpa_decode(sharder: Sharder, family: str) -> dict[str, Any]:
 def split_qkv(sharder: Sharder, family: str, rank: int = 3) -> dict[str, Any]:
     rng = sharder.rng
     batch, count, kv, seq, size = shapes.heads(rng, family)
+    if rank == 4 and rng.random() < 0.3:
+        kv = 0  # queries alone
     columns = (count + 2 * kv) * size
     shape = (batch, seq, columns) if rank == 3 else (batch, 1, seq, columns)
     x = first_input(sharder, shape, 0.0, (("bf16", 87), ("f32", 6), ("bfp8_b", 7)))

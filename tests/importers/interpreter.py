@@ -421,13 +421,19 @@ def _sdpa(x: list[Array], a: Attrs) -> Array:
 
 def _split_heads(x: list[Array], a: Attrs) -> list[Array]:
     b, s, width = x[0].shape
-    heads, kv = a["num_heads"], a["num_kv_heads"] or a["num_heads"]
+    heads = a["num_heads"]
+    kv = heads if a["num_kv_heads"] is None else a["num_kv_heads"]
     d = width // (heads + 2 * kv)
     q, k, v = np.split(x[0], [heads * d, (heads + kv) * d], axis=2)
     out = [t.reshape(b, s, n, d).transpose(0, 2, 1, 3) for t, n in ((q, heads), (k, kv), (v, kv))]
     if a["transpose_key"]:
         out[1] = np.swapaxes(out[1], -1, -2)
-    return out
+    return out if kv else out[:1]
+
+
+def _concatenate_heads(x: list[Array], a: Attrs) -> Array:
+    b, h, s, d = x[0].shape
+    return x[0].transpose(0, 2, 1, 3).reshape(b, s, h * d)
 
 
 def _rotary(x: list[Array], a: Attrs) -> Array:
@@ -476,9 +482,12 @@ _OPS: dict[str, Callable[[list[Array], Attrs], Array | list[Array]]] = {
     "scatter": _scatter,
     "scatter_add": lambda x, a: _scatter(x, a, add=True),
     "full": lambda x, a: np.full(a["shape"], a["value"]),
+    "zeros": lambda x, a: np.zeros(a["shape"]),
     "arange": lambda x, a: np.arange(a["start"], a["end"], a["step"]),
     "scaled_dot_product_attention": _sdpa,
     "split_query_key_value_and_split_heads": _split_heads,
-    "concatenate_heads": lambda x, a: x[0].transpose(0, 2, 1, 3).reshape(x[0].shape[0], x[0].shape[2], -1),
+    "nlp_create_qkv_heads": lambda x, a: _split_heads([x[0][:, 0]], a),
+    "concatenate_heads": _concatenate_heads,
+    "nlp_concat_heads": lambda x, a: _concatenate_heads(x, a)[:, None],
     "rotary_embedding": _rotary,
 }

@@ -14,6 +14,7 @@ from optimizer.importers.passes.indices import IndexTypes
 from optimizer.importers.passes.linear import FuseActivation, Linear, LinearRank
 from optimizer.importers.passes.movement import MergeMovement
 from optimizer.importers.passes.norm_patterns import LayerNorm, RmsNorm
+from optimizer.importers.passes.projections import LoneHeads, MergeQKV
 from optimizer.importers.passes.simplify import CommonSubexpressions, DropRepeat, Simplify
 from optimizer.ir.graph import Graph
 
@@ -55,6 +56,8 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         ScaleIntoBatchNorm(),
         ConvBatchNorm(),
         Linear(),
+        MergeQKV(),
+        LoneHeads(),
         SpellOutGroupNorm(),
         ChannelsLast(),
         MergeMovement(),

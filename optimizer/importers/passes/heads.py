@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
+from optimizer.importers.passes.head_splits import head_split, permuted_dims, split_by_one_op, whole_tiles
 from optimizer.importers.passes.rewriting import drop_dead, emit, finish, fuse, only_use, origins, produced_by, reshape
 from optimizer.ir.graph import Graph, Op
 
 TILE = 32
 
 
-def _dims(op: Op) -> tuple[int, ...]:
-    rank = len(op.attr("dims"))
-    return tuple(int(d) % rank for d in op.attr("dims"))
+_CUTS = ("ttnn.split", "ttnn.slice")
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class ConcatHeads:
     def apply(self, graph: Graph) -> int:
         rewrites = 0
         for op in graph.ops():
-            if op.op == "ttnn.permute" and graph.has_op(op.id) and _dims(op) == (0, 2, 1, 3):
+            if op.op == "ttnn.permute" and graph.has_op(op.id) and permuted_dims(op) == (0, 2, 1, 3):
                 rewrites += self._visit(graph, op)
         return finish(graph, rewrites)
 
@@ -52,61 +51,31 @@ class ConcatHeads:
 
 @dataclass(frozen=True)
 class SplitHeads:
-    """One fused projection split in Q, K, V, each reshaped to heads -> split_query_key_value_and_split_heads."""
+    """One fused projection cut in Q, K, V, each split into heads -> split_query_key_value_and_split_heads."""
 
     name: ClassVar[str] = "split-heads"
 
     def apply(self, graph: Graph) -> int:
         rewrites = 0
         for op in graph.ops():
-            if op.op == "ttnn.split" and graph.has_op(op.id) and len(op.outputs) == 3:
+            if op.op in _CUTS and graph.has_op(op.id):
                 rewrites += self._visit(graph, op)
         return finish(graph, rewrites)
 
-    def _visit(self, graph: Graph, op: Op) -> int:
-        x = op.inputs[0]
-        shape = graph.value(x).shape
-        if len(shape) != 3 or int(op.attr("dim")) % 3 != 2:
+    def _visit(self, graph: Graph, cut: Op) -> int:
+        x = cut.inputs[0]
+        thirds = _thirds(graph, x, len(graph.value(x).shape) - 1)
+        readers = [only_use(graph, v) for v in thirds]
+        found = [head_split(graph, r) for r in readers if r is not None]
+        splits = [s for s in found if s is not None and whole_tiles(s)]
+        if len(splits) != 3 or splits[1].heads != splits[2].heads:
             return 0
-        chains = [self._chain(graph, v, shape) for v in op.outputs]
-        if any(c is None for c in chains):
+        if len({(s.batch, s.length, s.size) for s in splits}) > 1:
             return 0
-        heads = [c[2] for c in chains if c is not None]
-        ends = [c[1] for c in chains if c is not None]
-        middles = [c[0] for c in chains if c is not None]
-        size = graph.value(op.outputs[0]).shape[2] // heads[0]
-        same = all(graph.value(v).shape[2] == n * size for v, n in zip(op.outputs, heads, strict=True))
-        transposed = [_dims(e) == (0, 2, 3, 1) for e in ends]
-        if size % TILE or not same or heads[1] != heads[2] or transposed[0] or transposed[2]:
-            return 0
-        attrs = {"num_heads": heads[0], "transpose_key": transposed[1]}
-        if heads[1] != heads[0]:
-            attrs["num_kv_heads"] = heads[1]
-        origin = origins([op, *middles, *ends])
-        for end in ends:
-            graph.remove_op(end.id)
-        new = replace(
-            op,
-            id=graph.fresh_id(f"{op.id}_heads"),
-            op="ttnn.split_query_key_value_and_split_heads",
-            outputs=tuple(e.outputs[0] for e in ends),
-            attrs=attrs,
-            origin=origin,
-        )
-        graph.add_op(new, at=op.id)
-        drop_dead(graph, [m.id for m in middles])
+        cuts = [p for v in thirds if (p := graph.producer(v)) is not None]
+        split_by_one_op(graph, replace(cut, origin=origins(cuts)), x, splits)
+        drop_dead(graph, [c.id for c in cuts])
         return 1
-
-    def _chain(self, graph: Graph, value_id: str, shape: tuple[int, ...]) -> tuple[Op, Op, int] | None:
-        """(reshape, permute, heads) of one third."""
-        spread = only_use(graph, value_id)
-        if spread is None or spread.op != "ttnn.reshape":
-            return None
-        target = graph.value(spread.outputs[0]).shape
-        turned = only_use(graph, spread.outputs[0])
-        if len(target) != 4 or target[:2] != shape[:2] or turned is None or turned.op != "ttnn.permute":
-            return None
-        return (spread, turned, target[2]) if _dims(turned) in ((0, 2, 1, 3), (0, 2, 3, 1)) else None
 
 
 @dataclass(frozen=True)
@@ -118,7 +87,7 @@ class UnbindHeads:
     def apply(self, graph: Graph) -> int:
         rewrites = 0
         for op in graph.ops():
-            if op.op == "ttnn.permute" and graph.has_op(op.id) and _dims(op) == (2, 0, 3, 1, 4):
+            if op.op == "ttnn.permute" and graph.has_op(op.id) and permuted_dims(op) == (2, 0, 3, 1, 4):
                 rewrites += self._visit(graph, op)
         return finish(graph, rewrites)
 
@@ -127,7 +96,7 @@ class UnbindHeads:
         b, s, three, h, d = graph.value(turned.inputs[0]).shape
         if spread is None or three != 3 or d % TILE or graph.value(spread.inputs[0]).shape != (b, s, 3 * h * d):
             return 0
-        thirds = self._thirds(graph, turned.outputs[0])
+        thirds = _thirds(graph, turned.outputs[0], 0)
         ends = [only_use(graph, v) for v in thirds]
         if len(ends) != 3 or any(e is None or e.op != "ttnn.reshape" for e in ends):
             return 0
@@ -150,20 +119,27 @@ class UnbindHeads:
         drop_dead(graph, [c.id for c in cuts])
         return 1
 
-    def _thirds(self, graph: Graph, value_id: str) -> list[str]:
-        """The three slices of a value along dim 0, in order; empty if it is read in any other way."""
-        readers = graph.consumers(value_id)
-        if value_id in graph.outputs:
+
+def _thirds(graph: Graph, value_id: str, axis: int) -> list[str]:
+    """The three cuts of a value along an axis, in order; empty if it is read in any other way."""
+    shape, readers = graph.value(value_id).shape, graph.consumers(value_id)
+    if value_id in graph.outputs or any(op.op not in _CUTS for op in readers):
+        return []
+    if len(readers) == 1 and readers[0].op == "ttnn.split":
+        along = int(readers[0].attr("dim")) % len(shape) == axis
+        return list(readers[0].outputs) if along and len(readers[0].outputs) == 3 else []
+    found: dict[int, Op] = {}
+    for op in readers:
+        begins, steps = op.attrs.get("begins"), op.attrs.get("steps") or (1,) * len(shape)
+        part = graph.value(op.outputs[0]).shape
+        others = [i for i in range(len(shape)) if i != axis]
+        if not isinstance(begins, tuple) or any(part[i] != shape[i] for i in others) or set(steps) != {1}:  # type: ignore[arg-type]
             return []
-        if len(readers) == 1 and readers[0].op == "ttnn.split" and len(readers[0].outputs) == 3:
-            return list(readers[0].outputs) if int(readers[0].attr("dim")) % 5 == 0 else []
-        found: dict[int, str] = {}
-        for op in readers:
-            if op.op != "ttnn.slice" or graph.value(op.outputs[0]).shape[1:] != graph.value(value_id).shape[1:]:
-                return []
-            if graph.value(op.outputs[0]).shape[0] == 1:
-                found[op.attr("begins")[0]] = op.outputs[0]
-        return [found[i] for i in sorted(found)] if len(readers) == len(found) == 3 else []
+        found[int(begins[axis])] = op  # type: ignore[arg-type]
+    ordered = [found[begin].outputs[0] for begin in sorted(found)]
+    widths = [graph.value(v).shape[axis] for v in ordered]
+    together = sorted(found) == [sum(widths[:i]) for i in range(len(widths))] and sum(widths) == shape[axis]
+    return ordered if len(readers) == len(ordered) == 3 and together else []
 
 
 @dataclass(frozen=True)

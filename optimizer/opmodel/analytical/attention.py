@@ -2,38 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from optimizer.layouts.memory_config import BufferType, MemoryConfig
-from optimizer.layouts.tiling import TILE, padded_shape, physical_shape
+from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, physical_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.derive import flat_spec
 from optimizer.opmodel.analytical.device_run.session import Held, Session
 from optimizer.opmodel.analytical.device_run.shards import reshaped, with_spec
 from optimizer.opmodel.analytical.device_run.transfer import sharded_to_interleaved
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, L1_MEMORY, TILED, WIDTH
+from optimizer.opmodel.base import TensorSpec
 
 
 def tiles_wide(case: Case) -> int:
     return padded_shape(case.x.shape, TILED)[-1] // TILE
 
 
-def _heads(case: Case, shapes: tuple[tuple[int, ...], ...], memory: MemoryConfig, cb_tiles: int) -> Usage:
-    need(memory in (DRAM_MEMORY, L1_MEMORY), f"{case.query.op}: result must be interleaved")
-    outputs = tuple(case.result(s, case.x.dtype, memory) for s in shapes)
-    return Usage(outputs, cb=cb_tiles * case.x.dtype.tile_bytes, cores=case.device.num_cores)
-
-
 def split_heads(case: Case) -> Usage:
-    need(not case.x.layout.is_sharded, f"{case.query.op}: operand must be interleaved")
-    x = case.x.shape
-    heads = int(case.attrs["num_heads"])
-    kv = int(case.attrs.get("num_kv_heads") or heads)
-    need(x[-1] % (heads + 2 * kv) == 0, "width is not divisible by the number of heads")
-    size = x[-1] // (heads + 2 * kv)
-    need("nlp" in case.query.op or size % TILE == 0, f"Invalid head size: {size}. It must be a multiple of {TILE}")
-    batch, rows = x[0], x[-2]
-    key = (batch, kv, size, rows) if case.attrs.get("transpose_key") else (batch, kv, rows, size)
-    buffered = 12 if case.attrs.get("transpose_key") else (8 if size % 128 == 0 else 4)
-    return _heads(case, ((batch, heads, rows, size), key, (batch, kv, rows, size)), case.follow(), buffered)
+    """`ttnn.transformer.split_query_key_value_and_split_heads` and `ttnn.experimental.nlp_create_qkv_heads`.
+
+    Without key and value heads (the latter op only) Q alone is split. tt-metal 0.81 takes shards too, but cuts their
+    columns otherwise: every shard holds the queries, keys and values of its own heads. That is another op, so
+    shards are refused. Sources: `nlp_create_qkv_heads_device_operation.cpp`, kernels of the wheel,
+    and the buffers and cores of its programs on mock devices.
+    """
+    op, x = case.query.op, case.x
+    nlp, transposed = "nlp" in op, bool(case.attrs.get("transpose_key"))
+    need(not x.layout.is_sharded, f"{op}: operand must be interleaved")
+    need(x.layout.is_tile, "Input tensor layout must be TILE")
+    need(len(x.shape) == (4 if nlp else 3), f"{op}: unexpected rank {len(x.shape)}")
+    need(not nlp or x.shape[1] == 1, f"Unsupported input sequence length {x.shape[1]} is not equal to 1")
+    heads, kv, size = head_counts(round_up(x.shape[-1], TILE) if nlp else x.shape[-1], case.attrs)
+    need(size > 0, "width is not divisible by the number of heads")
+    need(nlp or size % TILE == 0, f"Invalid head size: {size}. It must be a multiple of {TILE}")
+    memory = case.follow()
+    need(memory in (DRAM_MEMORY, L1_MEMORY), f"{op}: result must be interleaved")
+    batch, rows, wide = x.shape[0], x.shape[-2], round_up(size, TILE) if nlp else size
+    value = (batch, kv, rows, wide)
+    shapes = ((batch, heads, rows, wide), (batch, kv, wide, rows) if transposed else value, value)
+    outputs = tuple(case.result(s, x.dtype, memory) for s in (shapes if kv else shapes[:1]))
+    buffered = 12 if transposed else max(4, 2 * head_burst(size))
+    blocks = head_blocks(x, heads, kv, transposed=transposed)
+    return Usage(outputs, cb=buffered * x.dtype.tile_bytes, cores=min(blocks, case.device.num_cores))
+
+
+def head_counts(width: int, attrs: Mapping[str, Any]) -> tuple[int, int, int]:
+    """(query heads, key/value heads, columns of a head) of fused projections so wide; 0 columns: they do not fit."""
+    heads, given = int(attrs["num_heads"]), attrs.get("num_kv_heads")
+    kv = heads if given is None else int(given)
+    return heads, kv, 0 if width % (heads + 2 * kv) else width // (heads + 2 * kv)
+
+
+def head_burst(size: int) -> int:
+    """Tiles of a head of `size` columns that a reader asks for before it waits (tt-metal 0.81: 8, 4 or 1).
+
+    A head that is not a whole tile wide counts as none, a multiple of 8.
+    """
+    wide = size // TILE
+    return next(n for n in (8, 4, 1) if wide % n == 0)
+
+
+def head_blocks(x: TensorSpec, heads: int, kv: int, *, transposed: bool) -> int:
+    """Units of work: tile rows of one head, of whole fused rows where keys are transposed."""
+    rows = x.shape[0] * ceil_div(x.shape[-2], TILE)
+    return rows if transposed else rows * (heads + 2 * kv)
 
 
 def concatenate_heads(case: Case) -> Usage:

@@ -126,6 +126,10 @@ class Work:
     groups: Groups | None = None
     lines: int = 0
     """Rows of part tiles that are moved one by one, all cores together (reshape, permute of tiled data)."""
+    share: int = 0
+    """Tiles that the busiest core moves; 0: an even part."""
+    burst: int = 1
+    """Tiles that a reader asks for before it waits for them."""
     gap: bool = False
     """Host time with a trace: the gap between ops is part of it."""
     traits: frozenset[str] = field(default_factory=frozenset)

@@ -71,15 +71,16 @@ def _concatenate_heads(site: Site) -> str:
 
 
 def _nlp_create_heads(site: Site) -> str:
-    heads = int(site.need("num_heads"))
-    return call(
+    heads, kv = int(site.need("num_heads")), site.attr("num_kv_heads")
+    made = call(
         "ttnn.experimental.nlp_create_qkv_heads",
         site.operand(0),
         num_heads=literal(heads),
-        num_kv_heads=literal(int(site.attr("num_kv_heads") or heads)),
+        num_kv_heads=literal(heads if kv is None else int(kv)),
         transpose_k_heads=literal(bool(site.attr("transpose_key", False))),
         memory_config=site.memory,
     )
+    return f"{made}[0]" if kv == 0 else made  # keys and values without heads have no elements
 
 
 def _nlp_concat_heads(site: Site) -> str:

@@ -7,6 +7,7 @@ from math import prod
 
 from optimizer.ir.vocabulary import OPERAND_ACTIVATIONS
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
+from optimizer.opmodel.analytical.attention import head_blocks, head_burst, head_counts
 from optimizer.opmodel.analytical.costing.pieces import Job, across, at_most, elsewhere, of_tensor
 from optimizer.opmodel.analytical.costing.windows import groups
 from optimizer.opmodel.analytical.eltwise import is_uneven
@@ -17,6 +18,9 @@ from optimizer.opmodel.base import TensorSpec
 _PARTIAL_READS = frozenset(("slice", "split", "gather", "embedding"))
 """Ops that read no more than they write."""
 _BY_LINES = frozenset(("reshape", "permute", "transpose_hc"))
+_HEADS = frozenset(
+    ("split_query_key_value_and_split_heads", "nlp_create_qkv_heads", "concatenate_heads", "nlp_concat_heads")
+)
 _NAMES = {"to_memory_config": "interleaved_to_sharded", "clone": "copy"}
 
 
@@ -71,6 +75,8 @@ def tilize(job: Job) -> tuple[Work, ...]:
 
 
 def movement(job: Job) -> tuple[Work, ...]:
+    if job.name in _HEADS and not any(p.place is Place.SHARD for p in (*job.reads, *job.writes)):
+        return _heads(job)
     reads = job.reads
     name = _NAMES.get(job.name, job.name)
     if name in _PARTIAL_READS:
@@ -81,6 +87,26 @@ def movement(job: Job) -> tuple[Work, ...]:
         lines = min(_lines(job.query.inputs[0]), _lines(job.out))
     parts = (tuple(map(elsewhere, reads)), tuple(map(elsewhere, job.writes)))
     return (Work("movement", name, job.cores, *parts, lines=lines),)
+
+
+def _heads(job: Job) -> tuple[Work, ...]:
+    """Splitting and joining heads: a core moves tile rows of one head at a time, joined ones in one burst.
+
+    With keys transposed it moves whole rows of the fused tensor, tile by tile (tt-metal 0.81.1, its kernels and the
+    cores of its programs on mock devices).
+    """
+    x = job.query.inputs[0]
+    rows, columns = tiles(x.shape)
+    transposed = bool(job.attrs.get("transpose_key"))
+    if "concat" in job.name:
+        blocks, burst = rows, columns
+    else:
+        heads, kv, size = head_counts(columns * TILE, job.attrs)
+        blocks = head_blocks(x, heads, kv, transposed=transposed)
+        burst = 1 if transposed else head_burst(size)
+    cores = min(blocks, job.device.num_cores)
+    share = ceil_div(blocks, cores) * ceil_div(rows * columns, blocks)
+    return (Work("movement", job.name, cores, job.reads[:1], job.writes, share=share, burst=burst),)
 
 
 def _lines(tensor: TensorSpec) -> int:

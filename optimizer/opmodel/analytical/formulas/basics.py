@@ -21,17 +21,17 @@ def most_tiles(pieces: tuple[Piece, ...]) -> int:
 
 
 def tiles_per_core(work: Work) -> int:
-    return ceil_div(max(most_tiles(work.reads), most_tiles(work.writes)), work.cores)
+    return work.share or ceil_div(max(most_tiles(work.reads), most_tiles(work.writes)), work.cores)
 
 
 def tile_trips(t: Clock, work: Work) -> float:
     """Cycles to fetch the operands' tiles and to write a result's, where they are not the core's own.
 
-    A reader asks for a tile of every operand, waits for all of them, and asks again.
+    A reader asks for a tile of every operand (or for a burst of them), waits for all, and asks again.
     """
     wait = {Place.DRAM: t.k["tile_wait_dram_cycles"], Place.L1: t.k["tile_wait_l1_cycles"]}
     away = [p for p in work.reads if p.place in wait and p.tiles and not p.sticks]
-    reader = max((wait[p.place] for p in away), default=0.0)
+    reader = max((wait[p.place] for p in away), default=0.0) / work.burst
     reader += sum(p.size / p.tiles for p in away) / t.k["tile_bytes_per_cycle"]
     gone = [p for p in work.writes if p.place in wait and p.tiles and not p.sticks]
     writer = t.k["tile_write_cycles"] if gone else 0.0

@@ -1,0 +1,108 @@
+"""Projections of activations into attention heads: Q, K and V by one product, heads split by TTNN's own ops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import batched
+from typing import ClassVar
+
+from optimizer.importers.passes.head_splits import HeadSplit, head_split, split_by_one_op, whole_tiles
+from optimizer.importers.passes.rewriting import emit, finish, is_static, only_use, origins, produced_by, reshape
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+
+Projection = tuple[Op, HeadSplit]
+"""A product with weights, and the split of its result into heads."""
+
+
+@dataclass(frozen=True)
+class MergeQKV:
+    """Three products of one activation, each split into heads -> one product with the weights side by side.
+
+    Two of the three must have equally many heads (keys and values; which is which does not matter to the op). Where
+    only some have a bias, the others get one of zeros.
+    """
+
+    name: ClassVar[str] = "merge-qkv"
+
+    def apply(self, graph: Graph) -> int:
+        found: dict[tuple[object, ...], list[Projection]] = {}
+        for op in graph.ops():
+            split = head_split(graph, op)
+            if split is None or not whole_tiles(split):
+                continue
+            product = produced_by(graph, split.source, "matmul", "linear")
+            if product is not None and only_use(graph, split.source) is not None and _by_weights(graph, product):
+                weight = graph.value(product.inputs[1])
+                sizes = (split.batch, split.length, split.size, len(graph.value(split.source).shape))
+                key = (product.inputs[0], weight.dtype, tuple(sorted(_given(product).items())), *sizes)
+                found.setdefault(key, []).append((product, split))
+        triples = [triple for same in found.values() for triple in batched(same, 3) if len(triple) == 3]
+        return finish(graph, sum(self._merge(graph, triple) for triple in triples))
+
+    def _merge(self, graph: Graph, triple: Sequence[Projection]) -> int:
+        ordered = _queries_first(triple)
+        if ordered is None:
+            return 0
+        products = [product for product, _ in ordered]
+        like = replace(triple[0][0], origin=origins(products))
+        attrs = _given(products[0])
+        sides = [v for p in products for v in p.inputs[1:2]]
+        weight = emit(graph, like, "concat", sides, {"dim": 0 if attrs.get("transpose_b") else 1})
+        operands = [products[0].inputs[0], weight]
+        if any(len(p.inputs) > 2 for p in products):
+            rows = [_bias(graph, like, p) for p in products]
+            operands.append(emit(graph, like, "concat", rows, {"dim": 1}))
+        fused = emit(graph, like, "matmul" if len(operands) == 2 else "linear", operands, attrs)
+        split_by_one_op(graph, like, fused, [split for _, split in ordered])
+        return 1
+
+
+def _by_weights(graph: Graph, product: Op) -> bool:
+    weights = product.inputs[1:]
+    plain = not product.attrs.get("transpose_a") and not product.attrs.get("activation")
+    return plain and len(graph.value(weights[0]).shape) == 2 and all(is_static(graph, v) for v in weights)
+
+
+def _given(product: Op) -> dict[str, Attr]:
+    """Attributes other than what stands for their absence."""
+    return {k: v for k, v in product.attrs.items() if v}
+
+
+def _queries_first(triple: Sequence[Projection]) -> list[Projection] | None:
+    """Q, K, V: the two last with equally many heads; None when no two have."""
+    for index, one in enumerate(triple):
+        others = [*triple[:index], *triple[index + 1 :]]
+        if others[0][1].heads == others[1][1].heads:
+            return [one, *others]
+    return None
+
+
+def _bias(graph: Graph, like: Op, product: Op) -> str:
+    """The bias of a product as a row [1, N], of zeros where it has none."""
+    width = graph.value(product.outputs[0]).shape[-1]
+    if len(product.inputs) > 2:
+        return reshape(graph, like, product.inputs[2], (1, width))
+    dtype: DType = graph.value(product.inputs[1]).dtype
+    zeros = graph.add_value(Value(graph.fresh_id(f"{product.id}_no_bias"), (1, width), dtype, ValueKind.PARAMETER))
+    op_id = graph.fresh_id(f"{product.id}_zeros")
+    attrs: dict[str, Attr] = {"shape": (1, width), "dtype": dtype.value}
+    graph.add_op(Op(op_id, "ttnn.zeros", (), (zeros.id,), attrs, f"{product.name}.zeros", product.origin), at=like.id)
+    return zeros.id
+
+
+@dataclass(frozen=True)
+class LoneHeads:
+    """Rows split into heads by reshape and permute -> nlp_create_qkv_heads of queries alone."""
+
+    name: ClassVar[str] = "lone-heads"
+
+    def apply(self, graph: Graph) -> int:
+        rewrites = 0
+        for op in graph.ops():
+            split = head_split(graph, op) if graph.has_op(op.id) else None
+            if split is not None and whole_tiles(split):
+                split_by_one_op(graph, op, split.source, [split])
+                rewrites += 1
+        return finish(graph, rewrites)
