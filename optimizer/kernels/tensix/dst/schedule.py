@@ -1,0 +1,241 @@
+"""Order and forms of a body's ops so that few DST slots are live at once (Phase 0).
+
+`best_order` is exact: dynamic programming over the sets of executed nodes, first for the least peak, then for the
+least cost at that peak. It is used while the sets are few; beyond, a beam over the same states.
+`pressure_aware_order` is list scheduling by six metrics in lexicographic order (Rawat et al., "Associative Instruction
+Reordering to Alleviate Register Pressure", SC 2018), which competes with the beam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from optimizer.errors import StateError
+from optimizer.kernels.tensix.dst.dag import TileDag, usable_forms
+from optimizer.kernels.tensix.tile_ops import Form, Place, Unit
+
+STATE_LIMIT = 20_000
+"""Sets of executed nodes that are looked at before the search becomes a beam."""
+BEAM = 400
+"""States kept per length then."""
+UNIT_COST = {Unit.FPU: 2, Unit.REUSE: 2, Unit.UNPACK: 2, Unit.SFPU: 3}
+"""Relative cost of an op by who computes it: the SFPU works 32 lanes at a time, the FPU on whole faces."""
+LOAD_COST, COPY_COST = 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A node run in one of its forms."""
+
+    value: int
+    form: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepEffect:
+    """What a step does to the live set."""
+
+    peak: int
+    """Slots in use while it runs."""
+    live: int
+    """Slots in use afterwards."""
+    loads: tuple[int, ...]
+    """Inputs brought to DST for it."""
+    copied: int | None
+    """A value that lives on and is therefore copied before it is overwritten."""
+    cost: int
+
+
+def form_of(dag: TileDag, step: Step) -> Form:
+    return dag.node(step.value).definition.forms[step.form]
+
+
+class LiveSets:
+    """Which values are live after a set of nodes, given as a bit mask over nodes, has run."""
+
+    def __init__(self, dag: TileDag, allowed: frozenset[tuple[int, int]] | None = None) -> None:
+        self.dag = dag
+        self.needs = [self._mask(a for a in dag.node(v).args if not dag.is_input(a)) for v in dag.values]
+        self.readers = [self._mask(dag.consumers(v)) for v in dag.values]
+        self.forms = [
+            tuple(f for f in usable_forms(dag, v) if allowed is None or (v, f) in allowed) for v in dag.values
+        ]
+        self.yielded = self._mask(v for v in dag.yields if not dag.is_input(v))
+        for v, forms in zip(dag.values, self.forms, strict=True):
+            if not forms:
+                raise StateError(f"node {v} ({dag.node(v).op}) has no form for operands in DST")
+
+    def _mask(self, values: Iterator[int] | Sequence[int]) -> int:
+        mask = 0
+        for v in values:
+            mask |= 1 << (v - self.dag.inputs)
+        return mask
+
+    def is_live(self, n: int, done: int) -> bool:
+        """Whether node number `n`, which has run, is still needed."""
+        return bool(self.yielded >> n & 1) or bool(self.readers[n] & ~done)
+
+    def live(self, done: int) -> int:
+        """Number of live nodes."""
+        return sum(1 for n in range(len(self.readers)) if done >> n & 1 and self.is_live(n, done))
+
+    def ready(self, done: int) -> Iterator[int]:
+        """Numbers of the nodes that can run next."""
+        for n, needs in enumerate(self.needs):
+            if not done >> n & 1 and not needs & ~done:
+                yield n
+
+    def effect(self, done: int, live: int, n: int, form_index: int) -> StepEffect:
+        """What running node number `n` in a form does after `done`, of which `live` values are live."""
+        dag = self.dag
+        value = dag.inputs + n
+        node, after = dag.node(value), done | 1 << n
+        form = node.definition.forms[form_index]
+        in_dst = list(dict.fromkeys(a for a, p in zip(node.args, form.places, strict=True) if p is Place.DST))
+        loads = tuple(a for a in in_dst if dag.is_input(a))
+        dying = [a for a in in_dst if not dag.is_input(a) and not self.is_live(a - dag.inputs, after)]
+        copied = None
+        if form.in_place is not None:
+            victim = node.args[form.in_place]
+            if not dag.is_input(victim) and victim not in dying:
+                copied = victim
+            extra = 0 if copied is None else 1
+        else:
+            extra = 0 if (loads or dying) and not form.accumulates else 1
+        cost = UNIT_COST[form.unit] + LOAD_COST * len(loads) + (0 if copied is None else COPY_COST)
+        return StepEffect(live + len(loads) + extra, live + 1 - len(dying), loads, copied, cost)
+
+
+def best_order(
+    dag: TileDag, state_limit: int = STATE_LIMIT, allowed: frozenset[tuple[int, int]] | None = None
+) -> tuple[Step, ...]:
+    """The order with the least peak, and of those with the least cost; exact unless there are more states.
+
+    `allowed`: (value, form) pairs that may be chosen; all by default.
+    """
+    sets = LiveSets(dag, allowed)
+    peaks = _least_peaks(sets, state_limit)
+    if peaks is None:
+        return _beam_order(sets)
+    return _cheapest(sets, peaks)
+
+
+def peak_of(dag: TileDag, order: Sequence[Step]) -> int:
+    """Most slots in use while the steps run once."""
+    sets = LiveSets(dag)
+    done = live = highest = 0
+    for step in order:
+        effect = sets.effect(done, live, step.value - dag.inputs, step.form)
+        highest, live, done = max(highest, effect.peak), effect.live, done | 1 << (step.value - dag.inputs)
+    return highest
+
+
+def _moves(sets: LiveSets, done: int, live: int) -> Iterator[tuple[int, int, StepEffect]]:
+    for n in sets.ready(done):
+        for form in sets.forms[n]:
+            yield n, form, sets.effect(done, live, n, form)
+
+
+def _least_peaks(sets: LiveSets, state_limit: int) -> int | None:
+    """The least peak over all orders; None if there are too many states to say."""
+    level = {0: (0, 0)}
+    visited = 0
+    for _ in sets.readers:
+        following: dict[int, tuple[int, int]] = {}
+        for done, (peak, live) in level.items():
+            for n, _, effect in _moves(sets, done, live):
+                after, highest = done | 1 << n, max(peak, effect.peak)
+                if after not in following or highest < following[after][0]:
+                    following[after] = highest, effect.live
+        visited += len(following)
+        if visited > state_limit:
+            return None
+        level = following
+    return min(peak for peak, _ in level.values()) if sets.readers else 0
+
+
+def _cheapest(sets: LiveSets, peak: int) -> tuple[Step, ...]:
+    """The cheapest order that stays within a peak."""
+    level: dict[int, tuple[int, int]] = {0: (0, 0)}
+    history: list[dict[int, tuple[int, Step]]] = []
+    for _ in sets.readers:
+        following: dict[int, tuple[int, int]] = {}
+        origin: dict[int, tuple[int, Step]] = {}
+        for done, (cost, live) in sorted(level.items()):
+            for n, form, effect in _moves(sets, done, live):
+                after, total = done | 1 << n, cost + effect.cost
+                if effect.peak <= peak and (after not in following or total < following[after][0]):
+                    following[after] = total, effect.live
+                    origin[after] = done, Step(sets.dag.inputs + n, form)
+        history.append(origin)
+        level = following
+    steps: list[Step] = []
+    done = (1 << len(sets.readers)) - 1
+    for origin in reversed(history):
+        done, step = origin[done]
+        steps.append(step)
+    return tuple(reversed(steps))
+
+
+def _beam_order(sets: LiveSets) -> tuple[Step, ...]:
+    """The best of a beam over executed sets and of list scheduling."""
+    level: list[tuple[int, int, int, int, tuple[Step, ...]]] = [(0, 0, 0, 0, ())]
+    for _ in sets.readers:
+        best: dict[int, tuple[int, int, int, int, tuple[Step, ...]]] = {}
+        for peak, cost, done, live, steps in level:
+            for n, form, effect in _moves(sets, done, live):
+                after = done | 1 << n
+                entry = (max(peak, effect.peak), cost + effect.cost, after, effect.live)
+                if after not in best or entry < best[after][:4]:
+                    best[after] = (*entry, (*steps, Step(sets.dag.inputs + n, form)))
+        level = sorted(best.values(), key=lambda e: (e[0], e[3], e[1], e[2]))[:BEAM]
+    listed = pressure_aware_order(sets.dag)
+    found = min(level, key=lambda e: e[:2])
+    return listed if peak_of(sets.dag, listed) < found[0] else found[4]
+
+
+# -- list scheduling by six metrics -------------------------------------------------------------------
+def pressure_aware_order(dag: TileDag) -> tuple[Step, ...]:
+    """List scheduling: always the ready node with the greatest cost tuple, in its form of least peak and cost."""
+    sets = LiveSets(dag)
+    distance = _distances(dag)
+    done = live = 0
+    steps: list[Step] = []
+    for _ in sets.readers:
+        ready = list(sets.ready(done))
+        n = max(ready, key=lambda m: (*_cost_tuple(sets, done, m, distance), -m))
+        options = [(sets.effect(done, live, n, form), form) for form in sets.forms[n]]
+        effect, form = min(options, key=lambda o: (o[0].peak, o[0].live, o[0].cost, o[1]))
+        steps.append(Step(dag.inputs + n, form))
+        done, live = done | 1 << n, effect.live
+    return tuple(steps)
+
+
+def _distances(dag: TileDag) -> list[int]:
+    """Longest way of each node to the end of the body."""
+    distance = [0] * len(dag.nodes)
+    for v in reversed(dag.values):
+        distance[v - dag.inputs] = 1 + max((distance[c - dag.inputs] for c in dag.consumers(v)), default=0)
+    return distance
+
+
+def _cost_tuple(sets: LiveSets, done: int, n: int, distance: Sequence[int]) -> tuple[int, int, int, int, int, int]:
+    """(release, fire, primary affinity, secondary affinity, - non-live affinity, critical path), greater is sooner.
+
+    An op that would overwrite a value with other readers still to come is put off: last, it needs no copy.
+    """
+    dag, after = sets.dag, done | 1 << n
+    node = dag.node(dag.inputs + n)
+    args = [a - dag.inputs for a in dict.fromkeys(node.args) if not dag.is_input(a)]
+    release = sum(not sets.is_live(a, after) for a in args)
+    fire = sum(1 for m in sets.ready(after) if m != n and sets.needs[m] >> n & 1)
+    primary = len(args)
+    waiting = [m for m in range(len(sets.needs)) if not after >> m & 1]
+    readers = {m for a in dict.fromkeys(node.args) for m in (c - dag.inputs for c in dag.consumers(a))} - {n}
+    secondary = sum(1 for m in readers if done >> m & 1)
+    penalty = sum(1 for m in readers if m in waiting)
+    overwrites = all(form.in_place is not None for form in node.definition.forms)
+    if overwrites and any(sets.is_live(a, after) for a in args):
+        penalty += 100
+    return release, fire, primary, secondary, -penalty, distance[n]
