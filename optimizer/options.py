@@ -40,6 +40,9 @@ class Options:
         ("core_usage", "time"),
     )
     l1_interleaved_fallback: bool = _option(True, "keep results that no chain holds in L1 interleaved where it pays")
+    weights_in_l1: bool = _option(
+        True, "policy global: keep weights in L1 between runs where that pays; off where models share the board"
+    )
     allow_host_ops: bool = _option(False, "run ops that TTNN lacks on the host, between two transfers")
     max_legal_layouts: int = _option(64, "sharded layouts considered per op")
     row_major_enabled: bool = _option(False, "also consider row-major layouts where an op takes them")

@@ -11,12 +11,12 @@ from optimizer.device import DeviceSpec
 from optimizer.ir.graph import Graph
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout
-from optimizer.layouts.tiling import tensor_bytes
+from optimizer.layouts.tiling import l1_bytes_per_core, tensor_bytes
 from optimizer.opmodel.analytical.timing import constants
 from optimizer.opmodel.base import OpConstraints, OpCost, OpModel
 from optimizer.result import OpRecord, OptimizedGraph, Prediction, Role
 from optimizer.sharding.pricing import OpPricer
-from optimizer.verify import StepMemory
+from optimizer.verify import StepMemory, weights_in_l1
 
 LAUNCHES_NOTHING = ("view", "transfer")
 """Kinds of program that are none."""
@@ -140,6 +140,7 @@ def summarise(
         "dram_write_bytes_total": totals.dram_write_bytes,
         "l1_peak_bytes": max((r.predicted.peak_l1_bytes for r in result.records.values() if r.predicted), default=0),
         "l1_limit_bytes": device.l1_limit_bytes(options.l1_small_bytes, options.tensor_l1_usage_cap),
+        **l1_weight_figures(result),
         "l1_resident_fraction": l1_resident_fraction(result),
         "unsupported": unsupported,
         "check": None,
@@ -159,6 +160,16 @@ def launch_figures(totals: Totals, device: DeviceSpec) -> dict[str, int | None]:
         "traced_ns": round(totals.time_ns + known["gap_ns"] * len(totals.parts_ns)),
         "untraced_ns": round(totals.time_ns - spent + untraced),
     }
+
+
+def l1_weight_figures(result: OptimizedGraph) -> dict[str, int]:
+    """What the weights kept in L1 take: on every core, and as tensors."""
+    each = total = 0
+    for v in weights_in_l1(result):
+        value, layout = result.graph.value(v), result.layouts[v]
+        each += l1_bytes_per_core(value.shape, value.dtype, layout, result.device)
+        total += tensor_bytes(value.shape, value.dtype, layout.page_layout)
+    return {"l1_weights_bytes": each, "l1_weights_bytes_total": total}
 
 
 def l1_resident_fraction(result: OptimizedGraph) -> float:

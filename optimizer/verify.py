@@ -9,7 +9,7 @@ What is checked:
     layouts     every value has one; shards cover the tensor, fit the grid, match their core ranges
     ops         the OpModel accepts each with these operands and produces exactly the stated layout
     memory      residents + the op's own peak <= the plan's limit at every step, and the runtime's first-fit,
-                top-down placement leaves room for the circular buffers
+                top-down placement leaves room for the circular buffers; weights in L1 are there throughout
     copies      no copy that nobody reads, none to the layout it comes from; outputs are in DRAM
     overrides   what the options fix of single ops is so (`verify_overrides`)
 """
@@ -237,11 +237,14 @@ class _Checker:
 
     # -- memory ------------------------------------------------------------------------------------
     def memory(self, answers: dict[str, OpConstraints]) -> None:
-        """Replay the schedule: allocate top-down first-fit, free after the last read."""
+        """Replay the schedule: weights first, then allocate top-down first-fit, free after the last read."""
         ops = list(self._run_ops())
         buffer_of = self._buffers(ops)
         last_read = {buffer_of[v]: step for step, op in enumerate(ops) for v in op.inputs if v in buffer_of}
         live: dict[str, tuple[int, int]] = {}
+        for v in weights_in_l1(self.result):
+            live[v] = place_buffer(live, round_up(self._bytes(v), self.device.l1_buffer_alignment_bytes))
+            last_read[v] = len(ops)
         for step, op in enumerate(ops):
             answer = answers[op.id]
             resident = sum(end - start for start, end in live.values())
@@ -284,6 +287,20 @@ class _Checker:
     def _bytes(self, value_id: str) -> int:
         value = self.graph.value(value_id)
         return l1_bytes_per_core(value.shape, value.dtype, self.result.layouts[value_id], self.device)
+
+
+def weights_in_l1(result: OptimizedGraph) -> list[str]:
+    """Weights that the ops of a run read from L1, in the order of their first readers.
+
+    They are put there once and stay: no op of a run computes them.
+    """
+    found: dict[str, None] = {}
+    for op in result.graph.ops():
+        if result.records[op.id].role is not Role.HOST:
+            for v in op.inputs:
+                if result.layouts[v].is_l1 and result.graph.value(v).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT):
+                    found[v] = None
+    return list(found)
 
 
 def place_buffer(live: dict[str, tuple[int, int]], size: int) -> tuple[int, int]:

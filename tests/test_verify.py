@@ -155,3 +155,15 @@ def test_buffers_take_the_first_hole_from_the_top(
     live: list[tuple[int, int]], size: int, expected: tuple[int, int]
 ) -> None:
     assert place_buffer({str(i): span for i, span in enumerate(live)}, size) == expected
+
+
+def test_weights_in_l1_are_there_at_every_step(good: OptimizedGraph, model: OpModel) -> None:
+    before = verify(good, model).steps
+    good.layouts["w1"] = L1_TILE
+    after = verify(good, model)
+    size = 1024 * 1024 * 2 // N150.num_cores
+    assert after.errors == []
+    assert [s.resident_bytes for s in after.steps] == [s.resident_bytes + size for s in before]
+    assert [s.extent_bytes >= t.extent_bytes + size for s, t in zip(after.steps, before, strict=True)] == [True] * len(
+        before
+    )

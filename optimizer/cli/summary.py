@@ -52,6 +52,7 @@ def _facts(document: Document) -> list[tuple[str, object]]:
     peak, limit = summary["l1_peak_bytes"], summary["l1_limit_bytes"]
     facts: list[tuple[str, object]] = [
         ("L1 peak per core", f"{bytes_text(peak)} of {bytes_text(limit)} ({percent_text(peak / limit)})"),
+        ("weights in L1 per core", bytes_text(summary.get("l1_weights_bytes", 0))),
         ("L1-resident share", percent_text(summary["l1_resident_fraction"])),
         *_time_facts(summary),
         ("ops", _ops(document)),

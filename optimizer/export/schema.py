@@ -170,6 +170,8 @@ class Summary(Record):
     dram_write_bytes_total: int
     l1_peak_bytes: int = Field(description="per core, over the whole schedule")
     l1_limit_bytes: int = Field(description="per core: what the allocator gives, times the usage cap")
+    l1_weights_bytes: int = Field(0, description="per core: of weights kept in L1 between runs")
+    l1_weights_bytes_total: int = Field(0, description="size of the weights kept in L1 between runs")
     l1_resident_fraction: float
     unsupported: list[Any]
     check: dict[str, Any] | None = Field(None, description="what the replay found, and what it led to; null: not asked")

@@ -3,7 +3,8 @@
 A value may be read from DRAM, from L1 interleaved, in a layout its producer gives it, or in one of the widest legal
 shardings (by a reshard). An op's operand layouts are combined where ops accept them together: all in DRAM or L1
 interleaved in any mixture, one sharded and the others interleaved, or all sharded alike. Every combination is put to
-the OpModel; of options that read and give the same, only those on the Pareto front of time and L1 remain.
+the OpModel; of options that read and give the same, only those on the Pareto front of time and L1 remain. The fastest
+of those are asked again with their weights in L1 (`weight_placement`), where that is faster.
 """
 
 from __future__ import annotations
@@ -19,9 +20,14 @@ from optimizer.layouts.memory_config import BufferType, TensorLayout, interleave
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.plan_replay import result_layout_of
+from optimizer.sharding.weight_placement import weight_placements, weight_positions
 
 WIDEST = 3
 """Layouts per kind of sharding (height, width, block) that any value may be resharded to."""
+WEIGHT_TRIES = 3
+"""Options of one interface that are asked again with weights in L1."""
+WORTH_L1 = 0.005
+"""Share of an op's time that weights in L1 must save to be considered."""
 MIXED_OPERANDS = 4
 """Up to this many operands, DRAM and L1 interleaved are mixed freely."""
 _SAME_SHARDING_OPS = ("ttnn.matmul", "ttnn.linear", "ttnn.layer_norm", "ttnn.rms_norm")
@@ -42,6 +48,8 @@ class OpOption:
     time_ns: int
     peak_bytes: int
     """L1 per core that the op takes besides its operands: results, temporaries and circular buffers."""
+    weight_bytes: int = 0
+    """L1 per core of the weights that it reads from there."""
 
 
 class OptionTable:
@@ -69,14 +77,8 @@ class OptionTable:
         if opdef(op.op).opaque:
             return ()
         default = self._pricer.default_operands(op)
-        return tuple(
-            k for k, v in enumerate(op.inputs) if v in self.produced or (default[k].is_dram and not self._constant(v))
-        )
-
-    def _constant(self, value_id: str) -> bool:
-        graph = self._problem.graph
-        producer = graph.producer(value_id)
-        return self._pricer.is_weight(value_id) or (producer is not None and graph.is_const_eval(producer))
+        weight = self._pricer.is_weight
+        return tuple(k for k, v in enumerate(op.inputs) if v in self.produced or (default[k].is_dram and not weight(v)))
 
     def _cut_off(self) -> bool:
         """Past the time limit, ops not yet looked at keep the options of the other plans."""
@@ -91,14 +93,33 @@ class OptionTable:
         positions = self.activations(op)
         reads = tuple(self._reads(op.inputs[k]) for k in positions)
         forced = tuple(self._problem.forced_reshards.get(op.id, ()))
-        key = (self._pricer.signature(op), id(legal), reads, chosen, forced)
+        key = (self._pricer.signature(op), id(legal), positions, reads, chosen, forced)
         if key not in self._known:
             found = [self._ask(op, operands, candidate) for candidate, operands in chosen]
             if not opdef(op.op).opaque and not self._cut_off():
                 for operands in self._combinations(op, positions, reads):
                     found += [self._ask(op, operands, c) for c in self._candidates(op, operands)]
-            self._known[key] = _pareto([option for option in found if option is not None])
+            options = [option for option in found if option is not None]
+            if self._problem.options.weights_in_l1 and not self._cut_off():
+                options += self._with_weights(op, options)
+            self._known[key] = _pareto(options, positions)
         return self._known[key]
+
+    def _with_weights(self, op: Op, options: Sequence[OpOption]) -> Iterator[OpOption]:
+        """The fastest options of the same interface with weights in L1, where that makes them faster than any is."""
+        weights = weight_positions(self._pricer, op)
+        if not weights:
+            return
+        groups: dict[tuple[Layouts, TensorLayout], list[OpOption]] = {}
+        for option in options:
+            groups.setdefault((option.operands, option.candidate.output), []).append(option)
+        for row in groups.values():
+            row.sort(key=lambda o: (o.time_ns, o.peak_bytes))
+            for option in row[:WEIGHT_TRIES]:
+                for operands in weight_placements(self._pricer, op, weights, option.operands, option.candidate):
+                    found = self._ask(op, operands, option.candidate)
+                    if found is not None and found.time_ns < (1 - WORTH_L1) * row[0].time_ns:
+                        yield found
 
     def _ask(self, op: Op, operands: Layouts, candidate: OpCandidate) -> OpOption | None:
         answer = self._pricer.constraints(op, operands, candidate.config, candidate.request)
@@ -110,7 +131,9 @@ class OptionTable:
         ):
             return None
         cost = self._pricer.cost(op, operands, candidate.config, candidate.request)
-        return OpOption(candidate, operands, cost.time_ns, answer.peak_bytes)
+        kept = {v: layout for v, layout in zip(op.inputs, operands, strict=True) if self._pricer.is_weight(v)}
+        size = sum(self._pricer.value_bytes(v, layout) for v, layout in kept.items())
+        return OpOption(candidate, operands, cost.time_ns, answer.peak_bytes, size)
 
     def _candidates(self, op: Op, operands: Layouts) -> Iterator[OpCandidate]:
         """Candidates worth asking about with these operands."""
@@ -199,16 +222,17 @@ def _order(layout: TensorLayout) -> tuple[int, str]:
     return (-layout.num_shard_cores, layout.describe())
 
 
-def _pareto(options: Sequence[OpOption]) -> tuple[OpOption, ...]:
-    """Of options that read and give the same: no other is both faster and smaller."""
+def _pareto(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOption, ...]:
+    """Of options that read and give the same: no other is faster and takes no more, weights in L1 included."""
     groups: dict[tuple[Layouts, TensorLayout], list[OpOption]] = {}
     for option in options:
-        groups.setdefault((option.operands, option.candidate.output), []).append(option)
-    kept = []
+        operands = tuple(option.operands[k] for k in positions)
+        groups.setdefault((operands, option.candidate.output), []).append(option)
+    kept: list[OpOption] = []
     for row in groups.values():
-        least = None
-        for option in sorted(row, key=lambda o: (o.time_ns, o.peak_bytes)):
-            if least is None or option.peak_bytes < least:
-                least = option.peak_bytes
-                kept.append(option)
+        front: list[OpOption] = []
+        for option in sorted(row, key=lambda o: (o.time_ns, o.weight_bytes, o.peak_bytes)):
+            if all(o.weight_bytes > option.weight_bytes or o.peak_bytes > option.peak_bytes for o in front):
+                front.append(option)
+        kept += front
     return tuple(kept)

@@ -2,7 +2,8 @@
 
 A home is DRAM, or a layout in L1 up to one of the value's readers, with or without a copy in DRAM; the copy is paid
 once, however many read it. An operand in L1 is read in place or from a copy made for the reader. Steps 2t and 2t+1 of
-the memory are the copies for op t of the schedule, and op t itself.
+the memory are the copies for op t of the schedule, and op t itself. A weight in L1 takes its bytes at every step: it is
+charged to its only reader, or to a node of its own (in which layout, if any, it is there) if it has several.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class GlobalProblem:
         self.node_of: dict[str, int] = {}
         """Value -> node of its home."""
         self._readers: dict[str, tuple[str, ...]] = {}
+        self.weights: dict[str, tuple[TensorLayout, ...]] = {}
+        """Weight with several readers -> layouts in L1 that some way of theirs reads."""
         self._list_nodes()
         self.integers = self._integers()
 
@@ -87,8 +90,25 @@ class GlobalProblem:
                 if any(layout.is_l1 for layout in self.table.produced[v]):
                     self.homes[v] = self._list_homes(v)
             self.ways.append(self._list_ways(op))
-        for v in self.homes:
+        self._list_weights()
+        for v in (*self.homes, *self.weights):
             self.node_of[v] = len(self.schedule) + len(self.node_of)
+
+    def _list_weights(self) -> None:
+        wanted: dict[str, dict[TensorLayout, None]] = {}
+        for t, op_id in enumerate(self.schedule):
+            for k, v in self.weight_operands(op_id):
+                layouts = (way.option.operands[k] for way in self.ways[t])
+                wanted.setdefault(v, {}).update(dict.fromkeys(x for x in layouts if x.is_l1))
+        for v, found in wanted.items():
+            if found and len(self._schedule_readers(v)) > 1:
+                self.weights[v] = tuple(found)
+
+    def weight_operands(self, op_id: str) -> list[tuple[int, str]]:
+        """(position, weight), each weight once."""
+        op = self._graph.op(op_id)
+        weights = dict.fromkeys(v for v in op.inputs if self._pricer.is_weight(v))
+        return [(op.inputs.index(v), v) for v in weights]
 
     def _schedule_readers(self, value_id: str) -> tuple[str, ...]:
         found = {op.id for op in self._graph.consumers(value_id) if op.id in self._step}
@@ -166,6 +186,10 @@ class GlobalProblem:
             assert producer is not None
             pairs.append(self._produces(v, self._step[producer.id]))
             pairs += (self._reads(v, i, self._step[op_id]) for i, op_id in enumerate(self._readers[v]))
+        for v, layouts in self.weights.items():
+            costs.append(np.zeros(len(layouts) + 1, dtype=np.int64))
+            usages.append(((), *(self._throughout(self._pricer.value_bytes(v, layout)) for layout in layouts)))
+            pairs += (self._takes(v, self._step[op_id]) for op_id in self._schedule_readers(v))
         capacity = (self._pricer.l1_limit_bytes,) * (2 * len(self.schedule))
         return GraphProblem(tuple(costs), tuple(pairs), tuple(usages), capacity)
 
@@ -190,7 +214,25 @@ class GlobalProblem:
         op = self._graph.op(self.schedule[t])
         copies = sum(self._pricer.value_bytes(op.inputs[k], way.option.operands[k]) for k in way.copied)
         uses = (Usage(2 * t, 2 * t, copies), Usage(2 * t + 1, 2 * t + 1, copies + way.option.peak_bytes))
-        return tuple(use for use in uses if use.size)
+        weights = 0
+        if way.option.weight_bytes:
+            own = ((v, way.option.operands[k]) for k, v in self.weight_operands(op.id) if v not in self.weights)
+            weights = sum(self._pricer.value_bytes(v, layout) for v, layout in own)
+        return tuple(use for use in (*uses, *self._throughout(weights)) if use.size)
+
+    def _throughout(self, size: int) -> tuple[Usage, ...]:
+        """Of something that is in L1 between runs too."""
+        return (Usage(0, 2 * len(self.schedule) - 1, size),)
+
+    def _takes(self, value_id: str, t: int) -> PairCost:
+        """Where a weight with several readers is in L1, and a reader that wants it there; in DRAM it always is."""
+        layouts = self.weights[value_id]
+        k = self._graph.op(self.schedule[t]).inputs.index(value_id)
+        wanted = [way.option.operands[k] for way in self.ways[t]]
+        rows = [
+            [0 if not want.is_l1 or want == layout else FORBIDDEN for layout in (None, *layouts)] for want in wanted
+        ]
+        return PairCost(t, self.node_of[value_id], np.asarray(rows, dtype=np.int64))
 
     def _home_ns(self, value_id: str, home: Home) -> int:
         if not home.in_dram or home.layout.is_dram:

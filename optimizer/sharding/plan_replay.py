@@ -2,7 +2,8 @@
 
 The decisions are unrolled into the program the transform emits (spill right after the producer, load or reshard
 right before the reader), every step is priced, and L1 is replayed: a sum of bytes that fits is not enough, since the
-runtime places buffers first fit from the top and circular buffers must stay below the lowest one.
+runtime places buffers first fit from the top and circular buffers must stay below the lowest one. Weights that are read
+from L1 are there before the first step, at the top, and stay.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout, interleaved
+from optimizer.layouts.tiling import round_up
 from optimizer.opmodel.base import OpQuery
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.pricing import OpPricer
@@ -38,6 +40,8 @@ class PlanReplay:
 
     time_ns: int
     overflows: tuple[Overflow, ...]
+    spare_bytes: int = 0
+    """L1 per core that no step takes: what could be kept at the top of every bank besides. Negative: see overflows."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,19 @@ def is_view_of(pricer: OpPricer, op: Op, source: TensorLayout, target: TensorLay
         return False
     values = pricer.graph
     return rule(opdef(op.op).full_attrs(op), values.value(op.inputs[0]).shape, values.value(op.outputs[0]).shape)
+
+
+def weights_in_l1(
+    pricer: OpPricer, schedule: Sequence[str], decisions: Mapping[str, OpDecision]
+) -> dict[tuple[str, TensorLayout], int]:
+    """Weights that ops read from L1, in the order of their first readers -> bytes per core, as the allocator rounds."""
+    found: dict[tuple[str, TensorLayout], int] = {}
+    unit = pricer.model.device.l1_buffer_alignment_bytes
+    for op_id in schedule:
+        for v, layout in zip(pricer.graph.op(op_id).inputs, decisions[op_id].operands, strict=True):
+            if layout.is_l1 and pricer.is_weight(v):
+                found[v, layout] = round_up(pricer.value_bytes(v, layout), unit)
+    return found
 
 
 class PlanProgram:
@@ -102,12 +119,16 @@ class PlanProgram:
                 alias[step.writes[0][0]] = alias.get(step.reads[0], step.reads[0])
         last = {alias.get(b, b): i for i, step in enumerate(steps) for b in step.reads}
         allocator = L1Allocator(0, 1 << 40, device.l1_buffer_alignment_bytes)
+        kept = 0
+        for size in weights_in_l1(self._pricer, self._schedule, self._decisions).values():
+            allocator.allocate(size)
+            kept += size
         live: dict[Buffer, tuple[int, int]] = {}
-        overflows, time = [], 0
+        overflows, time, worst = [], 0, kept - self._pricer.l1_limit_bytes
         for i, step in enumerate(steps):
             time += model.runtime_ns(step.query)
             answer = model.constraints(step.query)
-            resident = sum(size for _, size in live.values())
+            resident = kept + sum(size for _, size in live.values())
             before = _depth(allocator)
             mine = [(b, size) for b, size in step.writes if b not in alias]
             for b, size in mine:
@@ -117,13 +138,14 @@ class PlanProgram:
             inside = max(0, answer.peak_bytes - sum(size for _, size in mine))
             extent = max(before + answer.cb_bytes, _depth(allocator) + inside)
             excess = max(resident + answer.peak_bytes - self._pricer.l1_limit_bytes, extent - bank)
+            worst = max(worst, excess)
             if excess > 0:
                 own = {*step.reads, *(b for b, _ in step.writes)}
                 others = tuple(sorted(b[0] for b in live if b not in own and not b[1]))
                 overflows.append(Overflow(step.op_id, excess, others))
             for b in [b for b in live if last.get(b, -1) <= i]:
                 allocator.free(live.pop(b)[0])
-        return PlanReplay(time, tuple(overflows))
+        return PlanReplay(time, tuple(overflows), -worst)
 
     def _steps(self) -> Iterator[_Step]:
         for op_id in self._schedule:
@@ -134,7 +156,7 @@ class PlanProgram:
             for k, (v, wanted) in enumerate(zip(op.inputs, decision.operands, strict=True)):
                 have = self._have.get(v)
                 if have is None and (self._pricer.is_weight(v) or wanted.is_host):
-                    continue
+                    continue  # made once, before the first step
                 have = self._pricer.default_layout(self._pricer.graph.value(v)) if have is None else have
                 if have == wanted or (wanted.is_dram and have.is_l1):
                     source = (v, "" if have == wanted else "spill")

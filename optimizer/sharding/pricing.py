@@ -174,4 +174,5 @@ class OpPricer:
         return 0 if source == target else self.model.runtime_ns(self.copy_query(value_id, source, target))
 
     def is_weight(self, value_id: str) -> bool:
+        """Whether a value is the same in every run: a weight or constant, or computed from such only."""
         return self.graph.value(value_id).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT)

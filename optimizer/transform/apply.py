@@ -9,7 +9,8 @@ Copies are explicit `ttnn.to_memory_config` ops:
 
 An op that TTNN lacks runs on the host, between a `ttnn.from_device` per operand and a `ttnn.to_device` per result.
 
-Graph outputs are returned DRAM interleaved. Ops on weights only come first, with role `host`.
+Graph outputs are returned DRAM interleaved. Ops on weights only come first, with role `host`. A weight lies where its
+readers want it, in L1 too; one that is wanted in several places gets a further form per place, made once.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class ApplyPlan:
     _dram_copy: dict[str, str] = field(default_factory=dict)
     _l1_id: dict[str, str] = field(default_factory=dict)
     """Graph outputs produced in L1 -> id of the L1 form."""
+    _twins: dict[tuple[str, TensorLayout], str] = field(default_factory=dict)
+    """(weight, layout) -> id of its further form."""
 
     def apply(self) -> AppliedPlan:
         """The transformed graph. StateError if the plan does not cover it."""
@@ -74,29 +77,36 @@ class ApplyPlan:
         """Inputs, weights and constants, each in the layout its first reader wants."""
         for value in self.source.values.values():
             if self.source.producer(value.id) is None:
-                self._add_value(value, self._source_layout(value))
+                moved = value.kind in (ValueKind.INPUT, ValueKind.ACTIVATION)
+                default = interleaved(BufferType.DRAM, self.pages[value.id])
+                self._add_value(value, default if moved else self._weight_layout(value.id))
 
-    def _source_layout(self, value: Value) -> TensorLayout:
-        default = interleaved(BufferType.DRAM, self.pages[value.id])
-        if value.kind in (ValueKind.INPUT, ValueKind.ACTIVATION):
-            return default
-        wanted = self._first_wanted(value.id)
-        return default if wanted is None else wanted
+    def _weight_layout(self, value_id: str) -> TensorLayout:
+        """Where a weight lies: as its first reader wants it, in L1 only if nobody wants it elsewhere.
 
-    def _first_wanted(self, value_id: str) -> TensorLayout | None:
-        """Layout in which the first op of a run reads a weight; None if only other weights depend on it."""
-        readers = [op for op in self.source.consumers(value_id) if op.id in self.plan.decisions]
-        for op in readers:
-            if not opdef(op.op).opaque:
-                return self.plan.decisions[op.id].operands[op.inputs.index(value_id)]
-        return _on_host(self.pages[value_id]) if readers else None
+        Ops on weights run before those that stay in L1 are brought there, so they read them in DRAM.
+        """
+        wanted: list[TensorLayout] = []
+        elsewhere = value_id in self.source.outputs
+        opaque = False
+        for op in self.source.consumers(value_id):
+            if op.id not in self.plan.decisions:
+                elsewhere = True
+            elif opdef(op.op).opaque:
+                opaque = True
+            else:
+                wanted.append(self.plan.decisions[op.id].operands[op.inputs.index(value_id)])
+        found = next((layout for layout in wanted if not layout.is_l1), None)
+        if found is not None:
+            return found
+        if opaque:
+            return _on_host(self.pages[value_id])
+        return wanted[0] if wanted and not elsewhere else interleaved(BufferType.DRAM, self.pages[value_id])
 
     def _add_host_op(self, op: Op) -> None:
         self._result.graph.add_op(op)
         for v in op.outputs:
-            wanted = self._first_wanted(v)
-            layout = wanted if wanted is not None else interleaved(BufferType.DRAM, self.pages[v])
-            self._add_value(self.source.value(v), layout)
+            self._add_value(self.source.value(v), self._weight_layout(v))
         self._result.records[op.id] = OpRecord(Role.HOST, reason={"chosen": "depends on weights only: runs once"})
 
     # -- ops of a run ------------------------------------------------------------------------------
@@ -196,7 +206,7 @@ class ApplyPlan:
         if have == wanted:
             return produced
         if self.source.value(value_id).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT):
-            return self._host_copy(value_id, wanted)
+            return self._twin(value_id, wanted)
         if wanted.is_dram and value_id in self._dram_copy:
             return self._dram_copy[value_id]
         if wanted.page_layout is not have.page_layout:
@@ -205,8 +215,13 @@ class ApplyPlan:
         role = Role.RESHARD if have.is_l1 else Role.LOAD
         return self._copy(source, wanted, role, op, f"{op.name or op.id}_mem_reconfig", decision.chain)
 
+    def _twin(self, value_id: str, wanted: TensorLayout) -> str:
+        """A further form of a weight that ops want differently."""
+        if (value_id, wanted) not in self._twins:
+            self._twins[value_id, wanted] = self._host_copy(value_id, wanted)
+        return self._twins[value_id, wanted]
+
     def _host_copy(self, value_id: str, wanted: TensorLayout) -> str:
-        """A second form of a weight that two ops want differently."""
         graph = self._result.graph
         value = self.source.value(value_id)
         twin = replace(value, id=self._fresh(f"{value_id}_{wanted.memory.buffer_type.value}"), data=None)

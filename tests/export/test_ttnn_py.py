@@ -185,6 +185,22 @@ def test_run_returns_the_outputs_and_parameters_are_made_once(monkeypatch: pytes
     assert {"conv2d", "linear", "deallocate"} <= set(recorder.calls)
 
 
+def test_weights_come_to_l1_after_everything_else_is_prepared() -> None:
+    """`w` is read as it is and, scaled, as a weight computed from weights; both stay in L1."""
+    b = GraphBuilder("kept")
+    x, w = b.input("x", (1, 1, 128, 1024)), b.parameter("w", (1024, 1024))
+    scaled = b.op("ttnn.multiply", w, b.parameter("s", (1024, 1024)), name="scale")
+    y = b.op("ttnn.linear", b.op("ttnn.linear", x, w, name="fc0"), scaled, name="fc1")
+    result = optimized(b.finish(y), "global")
+    assert result.summary["l1_weights_bytes_total"] == 2 * 1024 * 1024 * 2
+    program = ttnn_program(result)
+    assert all("DRAM" in str(entry.spec.layout.memory) for entry in program.parameters)
+    codes = [step.code for step in program.parameter_steps]
+    moves = [code for code in codes if "L1" in code]
+    assert len(moves) == 2
+    assert codes[-3:-1] == moves
+
+
 def test_arrays_are_checked_by_name_and_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     names, _ = module_of(ttnn_program(optimized(small_cnn())), monkeypatch)
     array = types.SimpleNamespace(shape=(1, 1, 1024, 64))

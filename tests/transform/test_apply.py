@@ -111,6 +111,34 @@ def test_a_weight_read_in_two_places_gets_a_host_copy() -> None:
     assert applied.layouts["w"] == HOST_ROW_MAJOR
 
 
+def scaled(count: int) -> Graph:
+    """The same weight multiplied several times."""
+    b = GraphBuilder("scaled")
+    x, w = b.input("x", SHAPE), b.parameter("w", SHAPE)
+    for i in range(count):
+        x = b.op("ttnn.multiply", x, w, name=f"m{i}")
+    return b.finish(x)
+
+
+def test_a_weight_lies_in_l1_where_all_its_readers_want_it() -> None:
+    wanted = decide(DRAM_TILE, DRAM_TILE, BLOCK)
+    applied = apply(scaled(2), m0=wanted, m1=wanted)
+    assert applied.layouts["w"] == BLOCK
+    assert listing(applied) == ["compute: x, w -> m0_out", "compute: m0_out, w -> m1_out"]
+
+
+def test_a_weight_wanted_in_l1_and_in_dram_has_one_further_form_in_l1() -> None:
+    wanted = decide(DRAM_TILE, DRAM_TILE, BLOCK)
+    applied = apply(scaled(3), m0=wanted, m1=decide(DRAM_TILE, DRAM_TILE, DRAM_TILE), m2=wanted)
+    assert (applied.layouts["w"], applied.layouts["w_l1"]) == (DRAM_TILE, BLOCK)
+    assert listing(applied) == [
+        "host: w -> w_l1",
+        "compute: x, w_l1 -> m0_out",
+        "compute: m0_out, w -> m1_out",
+        "compute: m1_out, w_l1 -> m2_out",
+    ]
+
+
 def test_page_layout_conversions_have_their_own_role() -> None:
     b = GraphBuilder("embedding")
     ids, table = b.input("ids", (1, 32), DType.U32), b.parameter("table", (64, 64))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from optimizer.export.ttnn_py.aliases import frees_operand, may_alias
@@ -71,6 +72,10 @@ class _Builder:
         """Variable of a parameter in `run` -> expression for it at the end of `prepare_parameters`."""
         self.prepared: dict[tuple[str, str], str] = {}
         """(raw variable, text of the preparing call) -> variable."""
+        self.in_l1: list[str] = []
+        """Weights that `run` reads from L1, in the order of their first readers."""
+        self.copied: dict[str, Op] = {}
+        """Weight in L1 -> the op that copies it there from its form elsewhere."""
 
     def build(self) -> TTNNProgram:
         graph, device = self.graph, self.result.device
@@ -113,9 +118,15 @@ class _Builder:
     def _layout(self, value_id: str) -> TensorLayout:
         return self.result.layouts[value_id]
 
+    def _made_layout(self, value_id: str) -> TensorLayout:
+        """Where a value is while parameters are prepared: weights come to L1 last, when nothing else needs room."""
+        layout = self._layout(value_id)
+        return interleaved(BufferType.DRAM, layout.page_layout) if layout.is_l1 else layout
+
     def _spec(self, value_id: str) -> TensorSpec:
         value = self.graph.value(value_id)
-        return TensorSpec(value.shape, value.dtype, self._layout(value_id))
+        weight = self._is_weight(value_id)
+        return TensorSpec(value.shape, value.dtype, self._made_layout(value_id) if weight else self._layout(value_id))
 
     def _entry(self, value_id: str) -> TensorEntry:
         data = self.graph.value(value_id).data if self._is_source(value_id) else None
@@ -148,15 +159,19 @@ class _Builder:
         """An op on weights only: computed in DRAM, then brought where its readers want it."""
         operands, layouts = [], []
         row = opdef(op.op)
+        targets = self._targets(op)
+        if op.op == "ttnn.to_memory_config" and self._layout(op.outputs[0]).is_l1:
+            self._load(op.inputs[0])
+            self.copied[op.outputs[0]] = op
+            return
         for k, v in enumerate(op.inputs):
-            have = self._layout(v)
+            have = self._made_layout(v)
             page = row.required_page(op, k)
             tiled = page is Page.TILE or (page is Page.ANY and have.is_tile)
             here = interleaved(BufferType.DRAM, PageLayout.TILE if tiled else PageLayout.ROW_MAJOR)
             at = have if row.opaque or not have.is_host else here
             operands.append(moved_text(self._load(v), have, at))
             layouts.append(at)
-        targets = self._targets(op)
         if row.opaque:
             text = self._host_call(op, operands)
         else:
@@ -165,13 +180,14 @@ class _Builder:
         statements = self._assigned(targets, text)
         for v, name in zip(op.outputs, targets, strict=True):
             made = self._layout(v) if row.opaque else self._made(op, layouts)
-            moved = moved_text(name, made, self._layout(v))
+            moved = moved_text(name, made, self._made_layout(v))
             if moved != name:
                 statements.append(f"{name} = {moved}")
         reads = self._on_device(op.inputs)
+        settled = tuple((name, v) for name, v in self._results(op) if not self._layout(v).is_l1)
         self.once.add(
-            ProgramStep(op.id, code(*statements), self._results(op), comment=f"{op.name or op.id} ({op.op})"),
-            Event(op.id, reads, self._on_device(op.outputs), self._alias(op)),
+            ProgramStep(op.id, code(*statements), settled, comment=f"{op.name or op.id} ({op.op})"),
+            Event(op.id, reads, self._on_device(op.outputs), self._alias(op, self._made_layout)),
         )
 
     def _made(self, op: Op, operands: list[TensorLayout]) -> TensorLayout:
@@ -183,7 +199,23 @@ class _Builder:
             tiled = page is Page.TILE or (page is Page.ANY and operands[0].is_tile)
         return interleaved(BufferType.DRAM, PageLayout.TILE if tiled else PageLayout.ROW_MAJOR)
 
+    def _bring_to_l1(self) -> None:
+        """The last steps: weights that stay in L1, one after the other from the top of every bank."""
+        for v in self.in_l1:
+            name = self.variables[v]
+            copy = self.copied.get(v)
+            source = v if copy is None else copy.inputs[0]
+            raw = self.passed[name] if copy is None else self.variables[source]
+            statement = code(f"{name} = {moved_text(raw, self._made_layout(source), self._layout(v))}")
+            if copy is None:
+                self.once.add(ProgramStep(None, statement), Event(v, writes=(name,)))
+                self.passed[name] = name
+            else:
+                reads = self._on_device((source,))
+                self.once.add(ProgramStep(copy.id, statement, self._results(copy)), Event(copy.id, reads, (name,)))
+
     def _parameter_steps(self) -> list[ProgramStep]:
+        self._bring_to_l1()
         steps = self.once.finished(set(self.passed))
         entries = ", ".join(f"{quoted(name)}: {text}" for name, text in self.passed.items())
         start = ProgramStep(None, "tensors = make_tensors(device, PARAMETERS)", printed=False)
@@ -196,6 +228,8 @@ class _Builder:
         if self._is_weight(value_id) and name not in self.passed:
             bound = not self._is_source(value_id) or value_id in self.loaded
             self.passed[name] = name if bound else f"tensors[{quoted(value_id)}]"
+            if self._layout(value_id).is_l1:
+                self.in_l1.append(value_id)
         return name
 
     def _run_op(self, op: Op) -> None:
@@ -213,7 +247,7 @@ class _Builder:
         frees = (operands[0],) if frees_operand(self.result, op) else ()
         self.run.add(
             ProgramStep(op.id, code(*self._assigned(targets, text)), self._results(op), comment=self._remark(op)),
-            Event(op.id, reads, self._on_device(op.outputs), self._alias(op), frees),
+            Event(op.id, reads, self._on_device(op.outputs), self._alias(op, self._layout), frees),
         )
 
     def _prepared(self, op: Op, query: OpQuery, index: int) -> str | None:
@@ -280,15 +314,16 @@ class _Builder:
         lists = [f"[{', '.join(operands)}]", f"{{{attributes}}}", f"[{', '.join(results)}]"]
         return call("host_op", quoted(op.op), *lists)
 
-    def _alias(self, op: Op) -> Alias | None:
-        if not op.inputs or self._layout(op.inputs[0]).is_host or self._layout(op.outputs[0]).is_host:
+    def _alias(self, op: Op, layout: Callable[[str], TensorLayout]) -> Alias | None:
+        if not op.inputs:
+            return None
+        source, target = layout(op.inputs[0]), layout(op.outputs[0])
+        if source.is_host or target.is_host:
             return None
         result, operand = self.variables[op.outputs[0]], self.variables[op.inputs[0]]
         if self.result.records[op.id].role is Role.VIEW:
             return Alias(result, operand, certain=True)
-        if may_alias(self.graph, op, self._layout(op.inputs[0]), self._layout(op.outputs[0])):
-            return Alias(result, operand, certain=False)
-        return None
+        return Alias(result, operand, certain=False) if may_alias(self.graph, op, source, target) else None
 
     def _remark(self, op: Op) -> str:
         """Op, prediction and reason in one line."""

@@ -82,7 +82,7 @@ def buffers(
         in1,
         0 if sharded else tiles * tout,
         tiles * kind.tile_bytes if apart else 0,
-        0 if bias is None else plan.block_w * bias.dtype.tile_bytes,
+        0 if bias is None or bias.layout.is_sharded else plan.block_w * bias.dtype.tile_bytes,
         sender,
     )
 

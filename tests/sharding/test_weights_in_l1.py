@@ -1,0 +1,142 @@
+"""Weights that stay in L1 between runs: where it pays, as far as they fit, at the top of every bank."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optimizer.device import DeviceSpec
+from optimizer.ir.builder import GraphBuilder
+from optimizer.ir.graph import Graph
+from optimizer.layouts.memory_config import TensorMemoryLayout
+from optimizer.opmodel.cached import CachedOpModel
+from optimizer.opmodel.registry import create as create_opmodel
+from optimizer.options import Options
+from optimizer.pipeline import optimize, prepare
+from optimizer.result import OptimizedGraph
+from optimizer.sharding.base import PolicyInput
+from optimizer.sharding.dram import DramPolicy
+from optimizer.sharding.global_problem import GlobalProblem
+from optimizer.sharding.plan_replay import PlanProgram, weights_in_l1
+from optimizer.sharding.weight_choice import WeightChoice
+from optimizer.solver.elimination import eliminate
+from optimizer.verify import verify
+
+
+def layers(count: int, width: int, bias: bool = False, shared: bool = False) -> Graph:
+    """Linears one after the other, each with its weight or all with the same one."""
+    b = GraphBuilder("layers")
+    x = b.input("x", (1, 1, 128, width))
+    for i in range(count):
+        if i == 0 or not shared:
+            weights = [b.parameter(f"w{i}", (width, width)), *([b.parameter(f"b{i}", (width,))] if bias else [])]
+        x = b.op("ttnn.linear", x, *weights, name=f"fc{i}")
+    return b.finish(x)
+
+
+def problem_of(graph: Graph) -> PolicyInput:
+    device = DeviceSpec.preset("n150")
+    model = CachedOpModel(create_opmodel("analytical", device, 32768))
+    return prepare(graph, model, Options(policy="global"))
+
+
+def model_of(problem: PolicyInput) -> GlobalProblem:
+    plan = DramPolicy().run(problem)
+    return GlobalProblem(problem, plan.schedule, [plan.decisions])
+
+
+def run(graph: Graph, **options: object) -> OptimizedGraph:
+    return optimize(graph, DeviceSpec.preset("n150"), Options.from_mapping({"policy": "global", **options}))
+
+
+def test_weights_that_fit_are_read_from_l1_and_the_plan_is_faster() -> None:
+    graph = layers(3, 1024)
+    kept, none = run(graph), run(graph, weights_in_l1=False)
+    assert kept.summary["predicted_time_ns"] < none.summary["predicted_time_ns"]
+    assert [kept.layouts[f"w{i}"].is_l1 for i in range(3)] == [True] * 3
+    assert kept.summary["l1_weights_bytes_total"] == 3 * 1024 * 1024 * 2
+    assert none.summary["l1_weights_bytes_total"] == 0
+    assert all(step.resident_bytes >= kept.summary["l1_weights_bytes"] for step in verify(kept, _model()).steps)
+
+
+def _model() -> CachedOpModel:
+    return CachedOpModel(create_opmodel("analytical", DeviceSpec.preset("n150"), 32768))
+
+
+def test_a_matmul_that_multicasts_its_operand_has_its_columns_and_bias_at_home() -> None:
+    problem = problem_of(layers(1, 2048, bias=True))
+    options = model_of(problem).table.options["fc0"]
+    home = [o for o in options if o.operands[1].is_l1 and o.operands[1].is_sharded]
+    assert home
+    for option in home:
+        weight, bias, result = option.operands[1], option.operands[2], option.candidate.output
+        assert weight.shard_spec is not None
+        assert bias.shard_spec is not None
+        assert result.shard_spec is not None
+        assert weight.memory_layout is bias.memory_layout is TensorMemoryLayout.WIDTH_SHARDED
+        assert weight.shard_spec.core_ranges == bias.shard_spec.core_ranges == result.shard_spec.core_ranges
+        assert (weight.shard_spec.shape, bias.shard_spec.shape[0]) == ((2048, result.shard_spec.shape[1]), 32)
+
+
+def test_more_weights_than_l1_holds_are_kept_as_far_as_they_fit() -> None:
+    """24 weights of 8 MiB are 192 MiB, L1 holds 80."""
+    problem = problem_of(layers(24, 2048))
+    model = model_of(problem)
+    everything = eliminate(model.integers).chosen
+    assert everything is not None
+    chosen = WeightChoice(model, problem.pricer).filled(everything)
+    assert chosen is not None
+    decisions = model.decisions(chosen, {})
+    replay = PlanProgram(problem.pricer, model.schedule, decisions).replay()
+    kept = weights_in_l1(problem.pricer, model.schedule, decisions)
+    assert replay.overflows == ()
+    assert 1 < len(kept) < 24
+    assert 0 <= replay.spare_bytes < max(kept.values())
+
+
+def test_what_several_ops_read_is_kept_once() -> None:
+    problem = problem_of(layers(6, 1024, shared=True))
+    model = model_of(problem)
+    assert list(model.weights) == ["w0"]
+    chosen = eliminate(model.integers).chosen
+    assert chosen is not None
+    decisions = model.decisions(chosen, {})
+    assert len(weights_in_l1(problem.pricer, model.schedule, decisions)) == 1
+    alone = WeightChoice(model, problem.pricer).without(chosen)
+    assert weights_in_l1(problem.pricer, model.schedule, model.decisions(alone, {})) == {}
+    again = WeightChoice(model, problem.pricer).filled(alone)
+    assert again is not None
+    assert model.integers.value(again) <= model.integers.value(chosen)
+
+
+@settings(max_examples=10)
+@given(st.integers(1, 4), st.sampled_from([256, 512, 1024, 2048]), st.booleans(), st.booleans())
+def test_a_filled_choice_fits_and_is_no_slower(count: int, width: int, bias: bool, shared: bool) -> None:
+    problem = problem_of(layers(count, width, bias, shared))
+    model = model_of(problem)
+    solution = eliminate(model.integers)
+    assert solution.chosen is not None
+    weights = WeightChoice(model, problem.pricer)
+    base = weights.without(solution.chosen)
+    filled = weights.filled(base)
+    assert filled is not None
+    assert model.integers.value(filled) <= model.integers.value(base)
+    replay = PlanProgram(problem.pricer, model.schedule, model.decisions(filled, {})).replay()
+    assert replay.overflows == ()
+    assert replay.time_ns >= solution.lower_bound
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_replay_counts_weights_at_every_step(kept: bool) -> None:
+    problem = problem_of(layers(2, 1024))
+    model = model_of(problem)
+    chosen = eliminate(model.integers).chosen
+    assert chosen is not None
+    if not kept:
+        chosen = WeightChoice(model, problem.pricer).without(chosen)
+    decisions = model.decisions(chosen, {})
+    replay = PlanProgram(problem.pricer, model.schedule, decisions).replay()
+    sizes = weights_in_l1(problem.pricer, model.schedule, decisions)
+    assert (len(sizes) == 2) is kept
+    assert replay.spare_bytes + sum(sizes.values()) <= problem.pricer.l1_limit_bytes
