@@ -31,7 +31,7 @@ from optimizer.layouts.weight_dtypes import apply_block_weights
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
-from optimizer.result import OptimizedGraph
+from optimizer.result import OptimizedGraph, Reservation
 from optimizer.sharding.base import INTERRUPTED, Plan, PolicyInput
 from optimizer.sharding.overriding import LegalOf, decide_overridden, note_overrides
 from optimizer.sharding.pricing import OpPricer
@@ -156,6 +156,7 @@ def _solve(
     with stages.run("predict"), opmodel.stage("predict"):
         predict(result, opmodel, report.steps)
         result.summary = summarise(result, opmodel, baseline, plan.status, _warnings(model, plan), plan.lower_bound_ns)
+        result.summary["baselines"].update(plan.baselines)
     result.timings = {"layout_pools": problem.pools.pool_count}
     return result, report
 
@@ -328,8 +329,22 @@ def _result(
         options=options,
         model=_model_record(model),
         chains=plan.chains,
-        reservations=plan.reservations,
+        reservations=_placed(plan, applied),
     )
+
+
+def _placed(plan: Plan, applied: AppliedPlan) -> tuple[Reservation, ...]:
+    """The plan's reservations with values and positions of the written program, copies counted."""
+    position = {op.id: n for n, op in enumerate(applied.graph.ops())}
+    at = [position[op_id] for op_id in plan.schedule]
+    placed = []
+    for r in plan.reservations:
+        value = r.value
+        if not applied.layouts[value].is_l1:  # a graph output: the name belongs to its copy in DRAM
+            copy = applied.graph.producer(value)
+            value = r.value if copy is None else copy.inputs[0]
+        placed.append(Reservation(value, at[r.start], at[r.end], r.bytes))
+    return tuple(placed)
 
 
 def _model_record(model: ImportedModel | Graph) -> dict[str, Any]:

@@ -90,6 +90,8 @@ class Plan:
     """`optimal`, `feasible` or `fallback`."""
     lower_bound_ns: int | None = None
     """No plan that the policy considered takes less predicted time; None from policies that prove nothing."""
+    baselines: Mapping[str, int] = field(default_factory=dict)
+    """Predicted times of other policies' plans, where this one made them: `<policy>_ns`."""
 
 
 class Policy(Protocol):

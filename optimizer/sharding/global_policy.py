@@ -1,35 +1,32 @@
 """GlobalPolicy: all ops and values of the graph decided together, for the least predicted time.
 
-    dram and dfsharding plans (incumbents) -> options of every op -> whole-graph problem -> elimination
-    -> L1 replay -> where it does not fit, bytes at that step get a price -> eliminate again -> ... -> best clean plan
+    plans of the other policies (incumbents) -> per schedule order: options of every op -> whole-graph problem
+    -> GlobalSearch (bounds, plans that the allocator takes) -> the fastest plan, with the proven bound
 
-The first elimination ignores how values share L1, so its value bounds every plan over the same options from below.
+The plan is never slower than those of the other policies, whose choices are always among the options. The bound holds
+for every plan over the options in the orders that were searched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 
-from optimizer.sharding.base import OpDecision, Plan, PolicyInput
+from optimizer.errors import TimeLimitError
+from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.dfsharding import DFShardingPolicy
 from optimizer.sharding.dram import DramPolicy
-from optimizer.sharding.global_problem import GlobalProblem
-from optimizer.sharding.plan_replay import PlanProgram, PlanReplay
-from optimizer.solver.elimination import eliminate, priced_costs
+from optimizer.sharding.global_search import GlobalSearch
+from optimizer.sharding.incumbent import Incumbent
+from optimizer.sharding.orders import schedules
+from optimizer.sharding.plan_report import reported
 
-ROUNDS = 24
-"""Solves with dearer L1 until the plan fits."""
-FIRST_PRICE = 0.02
-"""Of an op's share of the graph's time, per share of L1 that is missing: where prices begin."""
-
-
-@dataclass(frozen=True)
-class _Clean:
-    """A plan that fits."""
-
-    plan: Plan
-    time_ns: int
+WORTH_AN_ORDER = 0.01
+"""Gap from which other orders are searched too."""
+ORDERED_OPS = 600
+"""Ops of the largest graph for which they are."""
+UNFINISHED = "fallback"
+"""Status of a plan whose policy was stopped before it had looked at everything."""
 
 
 class GlobalPolicy:
@@ -38,68 +35,53 @@ class GlobalPolicy:
     name = "global"
 
     def run(self, problem: PolicyInput) -> Plan:
-        plans = [policy.run(problem) for policy in (DramPolicy(), DFShardingPolicy())]
-        clean = []
-        for plan in plans:
-            replay = PlanProgram(problem.pricer, plan.schedule, plan.decisions).replay()
-            if not replay.overflows:
-                clean.append(_Clean(plan, replay.time_ns))
-        best = min(clean, key=lambda c: c.time_ns, default=None)
-        return _Search(problem, plans, best).run()
+        incumbent = Incumbent(problem)
+        plans, baselines = _other_plans(problem, incumbent)
+        searches: list[GlobalSearch] = []
+        try:
+            _search(problem, plans, incumbent, searches)
+        except TimeLimitError:
+            problem.say(f"stopped: {problem.stopped_because()}")
+        bound = min((search.bound_ns for search in searches if search.considered), default=0)
+        return _finished(problem, incumbent, plans[0], bound, baselines)
 
 
-class _Search:
-    def __init__(self, problem: PolicyInput, plans: Sequence[Plan], best: _Clean | None) -> None:
-        self._problem = problem
-        self._seeds = [plan.decisions for plan in plans]
-        self._best = best
-        self._schedule = plans[0].schedule
-        self._fallback = plans[0]
-        self._bound = 0
-        self._model = GlobalProblem(problem, self._schedule, self._seeds)
-        self._price = [0.0] * (2 * len(self._schedule))
-        self._stepsize = [0.0] * len(self._schedule)
-
-    def run(self) -> Plan:
-        integers = self._model.integers
-        for attempt in range(ROUNDS):
-            if self._problem.time_is_up():
+def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searches: list[GlobalSearch]) -> None:
+    """Search the orders as far as they promise something; `searches` gets each as soon as it has a bound."""
+    seeds = [plan.decisions for plan in plans]
+    orders = schedules(problem.pricer)
+    for number, schedule in enumerate(orders):
+        if number:
+            if incumbent.gap(searches[0].bound_ns) <= WORTH_AN_ORDER or len(schedule) > ORDERED_OPS:
                 break
-            solution = eliminate(integers, priced_costs(integers, self._price))
-            if attempt == 0 and self._model.table.complete:
-                self._bound = solution.lower_bound
-            if solution.chosen is None:
-                break
-            reason = {"chosen": f"least time over the whole graph, round {attempt + 1}"}
-            decisions = self._model.decisions(solution.chosen, reason)
-            replay = PlanProgram(self._problem.pricer, self._schedule, decisions).replay()
-            self._problem.say(f"round {attempt + 1}: {replay.time_ns} ns, {len(replay.overflows)} op(s) overflow L1")
-            if not replay.overflows:
-                self._offer(decisions, replay)
-                break
-            self._raise_prices(replay)
-        return self._plan()
+            problem.say(f"order {number + 1} of {len(orders)}")
+        searches.append(GlobalSearch(problem, schedule, seeds, incumbent))
+        searches[-1].find()
+    for search in searches:
+        search.improve()
 
-    def _offer(self, decisions: Mapping[str, OpDecision], replay: PlanReplay) -> None:
-        if self._best is None or replay.time_ns < self._best.time_ns:
-            self._best = _Clean(Plan(self._schedule, decisions), replay.time_ns)
 
-    def _raise_prices(self, replay: PlanReplay) -> None:
-        """Dearer bytes at every op that overflows; twice as much each time the same op does."""
-        limit = self._problem.pricer.l1_limit_bytes
-        start = FIRST_PRICE * replay.time_ns / (limit * max(1, len(self._schedule)))
-        step_of = {op_id: t for t, op_id in enumerate(self._schedule)}
-        for overflow in replay.overflows:
-            t = step_of[overflow.op_id]
-            self._stepsize[t] = max(start, 2 * self._stepsize[t])
-            self._price[2 * t] += self._stepsize[t]
-            self._price[2 * t + 1] += self._stepsize[t]
+def _other_plans(problem: PolicyInput, incumbent: Incumbent) -> tuple[list[Plan], Mapping[str, int]]:
+    """Plans of the other policies, everything in DRAM first, and what they take."""
+    plans, times = [], {}
+    for policy in (DramPolicy(), DFShardingPolicy()):
+        plan = policy.run(replace(problem, report=None))
+        plans.append(plan)
+        time_ns = incumbent.offer_unproven(plan)
+        if time_ns is not None and plan.status != UNFINISHED:
+            times[f"{policy.name}_ns"] = time_ns
+            problem.say(f"{policy.name}: {time_ns} ns")
+    return plans, times
 
-    def _plan(self) -> Plan:
-        if self._best is None:
-            return self._fallback
-        plan = self._best.plan
-        status = "optimal" if self._best.time_ns <= self._bound else "feasible"
-        return Plan(
-            plan.schedule, plan.decisions, plan.chains, plan.reservations, plan.warnings, status, self._bound or None
-        )
+
+def _finished(
+    problem: PolicyInput, incumbent: Incumbent, in_dram: Plan, bound_ns: int, baselines: Mapping[str, int]
+) -> Plan:
+    """The best plan as the policy's answer."""
+    best = incumbent.plan
+    if best is None:
+        warning = "no plan fits L1 with the runtime's first-fit placement: everything stays in DRAM"
+        return replace(in_dram, status="fallback", warnings=(*in_dram.warnings, warning), baselines=baselines)
+    status = "optimal" if incumbent.time_ns <= bound_ns else "feasible"
+    plan = reported(problem.pricer, best)
+    return replace(plan, status=status, lower_bound_ns=bound_ns or None, warnings=(), baselines=baselines)

@@ -1,0 +1,171 @@
+"""The search over one schedule: a bound, plans near it, and the one of them that the runtime's allocator takes.
+
+    elimination without capacity          bound; often its choice fits already
+    prices on bytes (Lagrangian dual)     bound with capacity, and choices that fit by their sums
+    replay                                holes and circular buffers: where a choice clashes the capacity of that step
+                                          shrinks by what is missing, and the nodes around it are chosen anew
+    windows                               stretches of the schedule chosen anew within what the rest leaves
+    CP-SAT                                the gap that is left, on problems small enough for it
+
+The bound is always that of the problem as stated; only plans are searched for within shrunken capacities. Work limits
+are counts of rounds, never seconds, so the same input ends in the same plan on a fast and on a slow machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from optimizer.sharding.base import Plan, PolicyInput
+from optimizer.sharding.global_options import Seeds
+from optimizer.sharding.global_problem import GlobalProblem
+from optimizer.sharding.incumbent import Incumbent
+from optimizer.sharding.plan_replay import PlanProgram, PlanReplay
+from optimizer.solver.elimination import eliminate
+from optimizer.solver.lagrangian import maximise
+from optimizer.solver.neighbourhood import Neighbourhoods
+from optimizer.solver.price_ascent import fit_by_prices
+
+Choice = tuple[int, ...]
+
+GOOD_ENOUGH = 0.003
+"""Gap at which the search ends: the predictions are not that exact."""
+WORTH_IMPROVING = 0.01
+"""Gap from which the best plan is worked on."""
+DUAL_ROUNDS = 30
+"""Rounds of prices on the whole graph."""
+FITTING_ROUNDS = 12
+"""Rounds of dearer prices after those, until a choice fits."""
+SETTLED_CANDIDATES = 3
+"""Choices of the dual that are made to fit the allocator."""
+SETTLING_ROUNDS = 40
+"""Clashes that are removed from one choice, one after the other."""
+BALLS = ((2, 24), (3, 60), (4, 160))
+"""Neighbourhoods of a clash, tried in turn: hops, and nodes at most."""
+WINDOW_OPS = 6
+WINDOW_PASSES = 2
+
+
+class GlobalSearch:
+    """Searches one schedule; plans go to the incumbent, the bound stays here."""
+
+    def __init__(self, problem: PolicyInput, schedule: Sequence[str], seeds: Seeds, incumbent: Incumbent) -> None:
+        self._problem = problem
+        self._incumbent = incumbent
+        self.schedule = tuple(schedule)
+        self._model = GlobalProblem(problem, schedule, seeds)
+        self._integers = self._model.integers
+        self._around = Neighbourhoods(self._integers)
+        self._capacity = np.asarray(self._integers.capacity, dtype=np.int64)
+        """What plans are searched within: shrinks where the allocator needs room for holes."""
+        self._step = {op_id: t for t, op_id in enumerate(self.schedule)}
+        self._replayed: dict[Choice, PlanReplay] = {}
+        self._best: tuple[int, Choice] | None = None
+        """Time and choice of the fastest plan of this search."""
+        self.bound_ns = 0
+        """No plan over the options in this order takes less; 0 until that is proven."""
+
+    @property
+    def considered(self) -> bool:
+        """Whether plans in this order count: its bound is known, or one of them was found."""
+        return self.bound_ns > 0 or self._best is not None
+
+    def find(self) -> None:
+        """The bound, and plans near it. TimeLimitError at any point once the run shall end."""
+        for chosen in self._bounded()[:SETTLED_CANDIDATES]:
+            if self._closed(GOOD_ENOUGH):
+                return
+            self._settle(chosen)
+
+    def improve(self) -> None:
+        """Better plans from the best one, if this search found it and a gap is left."""
+        if not self._closed(WORTH_IMPROVING):
+            self._windows()
+
+    # -- bounds --------------------------------------------------------------------------------------
+    def _bounded(self) -> list[Choice]:
+        """Sets the bound; choices that fit by their sums, cheapest first."""
+        solution = eliminate(self._integers)
+        self._raise_bound(solution.lower_bound, "elimination")
+        if solution.chosen is None:
+            return []
+        if self._integers.fits(solution.chosen):
+            return [solution.chosen]
+        dual = maximise(self._integers, DUAL_ROUNDS, upper_bound=self._incumbent.time_ns, stop=self._problem.time_is_up)
+        self._raise_bound(dual.lower_bound, "prices")
+        found = [dual.best, fit_by_prices(self._integers, FITTING_ROUNDS, dual.prices, self._problem.time_is_up)]
+        fitting = sorted((s.value, s.chosen) for s in found if s is not None and s.chosen is not None)
+        best = [chosen for _, chosen in fitting]
+        return best + [chosen for chosen in dual.candidates if chosen not in best]
+
+    def _raise_bound(self, bound_ns: int, how: str) -> None:
+        if self._model.table.complete and bound_ns > self.bound_ns:
+            self.bound_ns = bound_ns
+            self._incumbent.say_progress(bound_ns, how)
+
+    def _closed(self, gap: float) -> bool:
+        return self._incumbent.gap(self.bound_ns) <= gap
+
+    # -- plans that the allocator takes --------------------------------------------------------------
+    def _replay(self, chosen: Choice) -> PlanReplay:
+        """The choice as a program; a clean one is offered as a plan."""
+        self._problem.poll()
+        if chosen not in self._replayed:
+            decisions = self._model.decisions(chosen, {"chosen": "least time over the whole graph"})
+            replay = PlanProgram(self._problem.pricer, self.schedule, decisions).replay()
+            self._replayed[chosen] = replay
+            if not replay.overflows and self._incumbent.offer(Plan(self.schedule, decisions), replay.time_ns):
+                self._best = replay.time_ns, chosen
+                self._incumbent.say_progress(self.bound_ns, "plan")
+        return self._replayed[chosen]
+
+    def _settle(self, start: Choice) -> None:
+        """Remove clash after clash, as long as the plan stays faster than the best one."""
+        chosen: Choice | None = start
+        for _ in range(SETTLING_ROUNDS):
+            assert chosen is not None
+            replay = self._replay(chosen)
+            if not replay.overflows or replay.time_ns >= self._incumbent.time_ns:
+                return
+            chosen = self._without_clash(chosen, replay)
+            if chosen is None:
+                return
+
+    def _without_clash(self, chosen: Choice, replay: PlanReplay) -> Choice | None:
+        """The nodes around the first clash chosen anew, with less capacity there. None if that is not possible."""
+        overflow = replay.overflows[0]
+        t = self._step[overflow.op_id]
+        load = self._around.loads(chosen)
+        steps = (2 * t, 2 * t + 1)
+        before = self._capacity.copy()
+        for s in steps:
+            self._capacity[s] = min(self._capacity[s], load[s] - overflow.excess_bytes)
+        for hops, limit in BALLS:
+            self._problem.poll()
+            seeds = {t, *self._around.holders(chosen, 2 * t), *self._around.holders(chosen, 2 * t + 1)}
+            free = self._around.around(seeds, hops, limit)
+            found = self._around.rechosen(chosen, free, self._capacity, steps, self._problem.time_is_up)
+            if found is not None:
+                return found
+        self._capacity = before
+        return None
+
+    # -- improvement ---------------------------------------------------------------------------------
+    def _windows(self) -> None:
+        """Stretches of the schedule chosen anew, while that makes the best plan faster."""
+        for _ in range(WINDOW_PASSES):
+            before = self._incumbent.time_ns
+            for first in range(0, len(self.schedule), WINDOW_OPS // 2):
+                if self._best is None or self._best[0] > self._incumbent.time_ns:
+                    return
+                self._improve(self._best[1], range(first, min(first + WINDOW_OPS, len(self.schedule))))
+            if self._incumbent.time_ns >= before or self._closed(GOOD_ENOUGH):
+                return
+
+    def _improve(self, chosen: Choice, ops: range) -> None:
+        self._problem.poll()
+        free = self._around.around(ops, 1, len(self._integers.costs))
+        found = self._around.rechosen(chosen, free, self._capacity, range(len(self._capacity)))
+        if found is not None and self._integers.value(found) < self._integers.value(chosen):
+            self._settle(found)
