@@ -102,6 +102,16 @@ def reduced(capacity: Capacity, allowed: Mapping[int, Mask]) -> Capacity:
     return Capacity(tuple(capacity.steps[r] for r in binds), limits[binds], nodes)
 
 
+def joined(first: NodeUse, second: NodeUse) -> NodeUse:
+    """What two nodes take together that always have options of the same number."""
+    marks = np.unique(np.concatenate((first.starts, first.ends, second.starts, second.ends)))
+    sizes = np.zeros((len(first.extra), len(marks)), dtype=np.int64)
+    for use in (first, second):
+        sizes[:, np.searchsorted(marks, use.starts)] += use.extra
+        sizes[:, np.searchsorted(marks, use.ends)] -= use.extra
+    return NodeUse(marks[:-1], marks[1:], np.cumsum(sizes, axis=1)[:, :-1])
+
+
 def _least(sizes: Table) -> Table:
     return sizes.min(axis=0) if len(sizes) else np.zeros(sizes.shape[1], dtype=np.int64)
 

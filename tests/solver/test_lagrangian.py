@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from graph_samples import problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.solver.capacity import capacity_of
 from optimizer.solver.elimination import eliminate
-from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
+from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, Usage, brute_force
 from optimizer.solver.lagrangian import maximise
-
-
-@st.composite
-def problems(draw: st.DrawFn) -> GraphProblem:
-    """Up to six nodes of up to three options; every option may hold several spans of memory."""
-    sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=6))
-    cell = st.one_of(st.integers(0, 30), st.just(FORBIDDEN))
-    costs = tuple(np.asarray([draw(cell) for _ in range(n)], dtype=np.int64) for n in sizes)
-    pairs = []
-    for b in range(len(sizes)):
-        for a in range(b):
-            if draw(st.booleans()):
-                rows = [[draw(cell) for _ in range(sizes[b])] for _ in range(sizes[a])]
-                pairs.append(PairCost(a, b, np.asarray(rows, dtype=np.int64)))
-    steps = draw(st.integers(1, 6))
-    span = st.tuples(st.integers(0, steps - 1), st.integers(0, steps - 1), st.integers(0, 6))
-    spans = st.lists(span.map(lambda s: Usage(min(s[:2]), max(s[:2]), s[2])), max_size=2).map(tuple)
-    usages = tuple(tuple(draw(spans) for _ in range(n)) for n in sizes)
-    capacity = draw(st.lists(st.integers(0, 12), min_size=steps, max_size=steps))
-    return GraphProblem(costs, tuple(pairs), usages, tuple(capacity))
 
 
 @settings(max_examples=100)
