@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from optimizer.ir.graph import Op
 from optimizer.layouts.legal_op_configs import OpCandidate
-from optimizer.layouts.memory_config import TensorLayout
+from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.overriding import laid_out_alike
 from optimizer.solver.bitset import indices_of
@@ -24,13 +24,20 @@ other pairs need not be asked."""
 class ChainOracle:
     """Implements `solver.problem.TimeOracle` for one chain."""
 
-    def __init__(self, problem: PolicyInput, op_ids: Sequence[str]) -> None:
+    def __init__(
+        self, problem: PolicyInput, op_ids: Sequence[str], preferred: TensorMemoryLayout | None = None
+    ) -> None:
+        """`preferred` is the only sharding that the last op's result may have; None allows all."""
         self._problem = problem
         self._pricer = problem.pricer
         self.ops: tuple[Op, ...] = tuple(problem.graph.op(op_id) for op_id in op_ids)
-        self.candidates: tuple[tuple[OpCandidate, ...], ...] = tuple(problem.legal[op_id].sharded for op_id in op_ids)
+        rows = [problem.legal[op_id].sharded for op_id in op_ids]
+        if preferred is not None:
+            rows[-1] = tuple(c for c in rows[-1] if c.output.memory_layout is preferred)
+        self.candidates: tuple[tuple[OpCandidate, ...], ...] = tuple(rows)
         self._defaults = tuple(self._pricer.default_operands(op) for op in self.ops)
-        self._accepted = [self._memo(op, row) for op, row in zip(self.ops, self.candidates, strict=True)]
+        kinds = (*(None for _ in rows[1:]), preferred)
+        self._accepted = [self._memo(op, kind) for op, kind in zip(self.ops, kinds, strict=True)]
         self._reshard_layouts: dict[int, tuple[TensorLayout, ...]] = {}
 
     def chain_problem(self) -> ChainProblem:
@@ -142,12 +149,12 @@ class ChainOracle:
         return (operand0, *self._defaults[op][1:])
 
     # -- OpModel -----------------------------------------------------------------------------------
-    def _memo(self, op: Op, candidates: tuple[OpCandidate, ...]) -> dict[TensorLayout, int]:
+    def _memo(self, op: Op, preferred: TensorMemoryLayout | None) -> dict[TensorLayout, int]:
         """Acceptance masks by operand-0 layout, shared by all ops that ask the same questions.
 
         Ops with equal legal configs share one tuple of them (`PolicyInput.legal` holds it), so its id will do.
         """
-        key = (self._pricer.signature(op), id(candidates))
+        key = (self._pricer.signature(op), id(self._problem.legal[op.id].sharded), preferred)
         return self._problem.acceptance.setdefault(key, {})
 
     def _layouts(self, op: int) -> tuple[TensorLayout, ...]:

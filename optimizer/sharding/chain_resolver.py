@@ -1,4 +1,4 @@
-"""Takes one built chain to Completed or Failed: solve, replay in L1, compare with DRAM."""
+"""Takes one built chain to Resolved or Failed: solve, replay in L1, compare with DRAM."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.layouts.memory_config import TensorLayout
+from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chain_oracle import ChainOracle
 from optimizer.sharding.chain_replay import Clash, replay_chain
-from optimizer.sharding.l1_chain import ChainChoice, L1Chain, SpillLocation
+from optimizer.sharding.l1_chain import ChainChoice, L1Chain
 from optimizer.sharding.overriding import AloneDecision
 from optimizer.solver.bitset import indices_of
 from optimizer.solver.chain_costs import ChainObjective
@@ -42,10 +42,17 @@ class Attempt:
 class ChainResolver:
     """Resolves one chain; `cut` tells where a failed one may be split."""
 
-    def __init__(self, problem: PolicyInput, chain: L1Chain, dram: Mapping[str, OpDecision]) -> None:
+    def __init__(
+        self,
+        problem: PolicyInput,
+        chain: L1Chain,
+        dram: Mapping[str, OpDecision],
+        preferred: TensorMemoryLayout | None = None,
+    ) -> None:
+        """`preferred` is the only sharding that the chain's result may have; None allows all."""
         self._problem = problem
         self._chain = chain
-        self.oracle = ChainOracle(problem, chain.ops)
+        self.oracle = ChainOracle(problem, chain.ops, preferred)
         self._shape: ChainProblem = self.oracle.chain_problem()
         self._dram = dram
         self._dram_ns = sum(self._dram_op_ns(op_id, dram[op_id]) for op_id in chain.ops)
@@ -55,7 +62,7 @@ class ChainResolver:
         """Position at which a failed chain of several ops may be cut in two."""
 
     def resolve(self) -> ChainResult:
-        """The chain ends Completed or Failed; returns what ShardSolver found."""
+        """The chain ends Resolved, whether it pays or not, or Failed; returns what ShardSolver found."""
         solved = ShardSolver(self._shape, self.oracle).solve()
         if isinstance(solved, ChainInfeasible):
             names = [op.id for op in self.oracle.ops]
@@ -68,14 +75,22 @@ class ChainResolver:
         self._chain.resolve(attempt.choices)
         if attempt.clash is not None:
             self._fail(attempt.clash.describe(self._chain.ops), attempt.clash.position)
-        elif attempt.time_ns >= self._dram_ns:
-            self._fail(f"{NO_FASTER}: {attempt.time_ns} ns against {self._dram_ns} ns", None)
         else:
-            self._complete(attempt)
+            self._adopt(attempt)
         return solved
 
+    @property
+    def pays(self) -> bool:
+        """Whether the resolved chain is predicted faster than its ops in DRAM, spilled at its end."""
+        return self._adopted is not None and self._adopted.time_ns < self._dram_ns
+
+    def slow_reason(self) -> str:
+        """Why a resolved chain that does not pay fails."""
+        assert self._adopted is not None
+        return f"{NO_FASTER}: {self._adopted.time_ns} ns against {self._dram_ns} ns"
+
     def decisions(self) -> dict[str, OpDecision]:
-        """Decisions for the chain's ops; empty if the chain failed."""
+        """Decisions for the ops of a resolved chain; empty if it failed."""
         if self._adopted is None:
             return {}
         result = {}
@@ -137,9 +152,8 @@ class ChainResolver:
         if position is not None and len(self._chain.ops) > 1:
             self.cut = max(position, 1)
 
-    def _complete(self, attempt: Attempt) -> None:
+    def _adopt(self, attempt: Attempt) -> None:
         self._adopted = attempt
-        self._chain.complete(SpillLocation.DRAM)
         stats = attempt.solution.stats
         self._chain.statistics = {
             "objective": self._objective,

@@ -9,13 +9,13 @@ Anything else is a StateError. A failed chain's ops stay in DRAM; the reason is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from optimizer.errors import StateError
 from optimizer.layouts.legal_op_configs import OpCandidate
-from optimizer.layouts.memory_config import TensorLayout
+from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
 from optimizer.result import ChainRecord
 
 
@@ -61,6 +61,8 @@ class L1Chain:
     ops: list[str] = field(default_factory=list)
     state: ChainState = ChainState.IN_BUILD
     choices: tuple[ChainChoice, ...] = ()
+    preferred: TensorMemoryLayout | None = None
+    """Sharding of the last result that the op after the chain (a concat) could take in place."""
     spill_location: SpillLocation = SpillLocation.DRAM
     reason: str | None = None
     statistics: dict[str, Any] = field(default_factory=dict)
@@ -89,6 +91,10 @@ class L1Chain:
         self.choices = ()
         self.spill_location = SpillLocation.NONE
         self.reason = reason
+
+    def copy(self) -> L1Chain:
+        """The chain as it is now, to be taken to another end."""
+        return replace(self, ops=list(self.ops), statistics=dict(self.statistics))
 
     def record(self) -> ChainRecord:
         """The chain as the result reports it."""
