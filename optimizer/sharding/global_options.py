@@ -9,7 +9,7 @@ of those are asked again with their weights in L1 (`weight_placement`), where th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -55,11 +55,18 @@ class OpOption:
 class OptionTable:
     """Options of all ops, in schedule order; ops that ask the same questions share them."""
 
-    def __init__(self, problem: PolicyInput, schedule: Sequence[str], seeds: Seeds) -> None:
+    def __init__(
+        self, problem: PolicyInput, schedule: Sequence[str], seeds: Seeds, open_ops: Collection[str] | None = None
+    ) -> None:
+        """With `open_ops`, all others keep the options of the seeds."""
         self._problem = problem
+        self._open = open_ops
         self._pricer = problem.pricer
         self._seeds = seeds
         self._known: dict[Hashable, tuple[OpOption, ...]] = {}
+        self.asked: dict[str, str] = {}
+        """Op -> the op that was asked about for it: itself, or one of equal questions."""
+        self._first: dict[Hashable, str] = {}
         self.complete = True
         """False if the time limit came before every option was looked at."""
         self.produced: dict[str, Layouts] = {}
@@ -93,14 +100,16 @@ class OptionTable:
         positions = self.activations(op)
         reads = tuple(self._reads(op.inputs[k]) for k in positions)
         forced = tuple(self._problem.forced_reshards.get(op.id, ()))
-        key = (self._pricer.signature(op), id(legal), positions, reads, chosen, forced)
+        shut = self._open is not None and op.id not in self._open
+        key = (self._pricer.signature(op), id(legal), positions, reads, chosen, forced, shut)
+        self.asked[op.id] = self._first.setdefault(key, op.id)
         if key not in self._known:
             found = [self._ask(op, operands, candidate) for candidate, operands in chosen]
-            if not opdef(op.op).opaque and not self._cut_off():
+            if not shut and not opdef(op.op).opaque and not self._cut_off():
                 for operands in self._combinations(op, positions, reads):
                     found += [self._ask(op, operands, c) for c in self._candidates(op, operands)]
             options = [option for option in found if option is not None]
-            if self._problem.options.weights_in_l1 and not self._cut_off():
+            if not shut and self._problem.options.weights_in_l1 and not self._cut_off():
                 options += self._with_weights(op, options)
             self._known[key] = _pareto(options, positions)
         return self._known[key]

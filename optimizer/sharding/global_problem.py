@@ -8,7 +8,7 @@ charged to its only reader, or to a node of its own (in which layout, if any, it
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -54,12 +54,15 @@ def _is_demanded_copy(way: Way, position: int) -> bool:
 class GlobalProblem:
     """Builds the integer problem, and reads decisions off its solutions."""
 
-    def __init__(self, problem: PolicyInput, schedule: Sequence[str], seeds: Seeds) -> None:
+    def __init__(
+        self, problem: PolicyInput, schedule: Sequence[str], seeds: Seeds, open_ops: Collection[str] | None = None
+    ) -> None:
+        """With `open_ops`, all other ops run as in one of the seeds."""
         self._problem = problem
         self._pricer = problem.pricer
         self._graph = problem.graph
         self.schedule = tuple(schedule)
-        self.table = OptionTable(problem, schedule, seeds)
+        self.table = OptionTable(problem, schedule, seeds, open_ops)
         self._step = {op_id: t for t, op_id in enumerate(schedule)}
         self._copy_known: dict[Hashable, int | None] = {}
         self._ways_known: dict[Hashable, tuple[Way, ...]] = {}
