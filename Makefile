@@ -51,6 +51,7 @@ bench: $(READY) ## every fixture graph on n150 and p150: table of results, secon
 	$(BIN)/python benchmarks/graphs.py
 	$(BIN)/python benchmarks/opmodel_agreement.py fixtures/opmodel/sample.jsonl
 	$(BIN)/python benchmarks/ttmetal_backend.py speed
+	$(BIN)/python benchmarks/tt_mlir_plans.py fixtures/tt_mlir_plans/*.gz
 
 check-long: $(READY) ## slow checks: container steps, every graph on every board, every chain by three solvers, meaning, replays
 	$(BIN)/python scripts/container_steps.py

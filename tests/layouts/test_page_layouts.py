@@ -64,3 +64,26 @@ def test_a_result_follows_the_converted_operand() -> None:
     pages = AssignPageLayouts().apply(graph)
     assert kinds(graph) == ["exp", "to_layout", "pad", "to_layout", "neg"]
     assert pages[padded] is PageLayout.ROW_MAJOR
+
+
+def test_an_input_that_the_graph_tiles_itself_comes_in_rows() -> None:
+    b = GraphBuilder("g")
+    x = b.input("x", (1, 8, 8, 64))
+    flat = b.op("ttnn.reshape", x, shape=(1, 1, 64, 64))
+    graph = b.finish(b.op("ttnn.relu", b.op("ttnn.to_layout", flat, layout="tile")))
+
+    pages = AssignPageLayouts().apply(graph)
+
+    assert (pages["x"], pages[flat]) == (PageLayout.ROW_MAJOR, PageLayout.ROW_MAJOR)
+    assert pages[graph.outputs[0]] is PageLayout.TILE
+    assert [op.op for op in graph.ops()] == ["ttnn.reshape", "ttnn.to_layout", "ttnn.relu"]
+
+
+def test_a_reshape_that_cuts_rows_needs_tiles() -> None:
+    b = GraphBuilder("g")
+    rows = b.op("ttnn.upsample", b.input("x", (1, 8, 8, 64)), scale_factor=(2, 2))
+    graph = b.finish(b.op("ttnn.reshape", rows, shape=(1, 1, 256, 64)), b.op("ttnn.reshape", rows, shape=(1, 512, 32)))
+
+    pages = AssignPageLayouts().apply(graph)
+
+    assert [pages[v] for v in graph.outputs] == [PageLayout.ROW_MAJOR, PageLayout.TILE]

@@ -1,0 +1,289 @@
+"""The run of a plan as a graph of our vocabulary, with the plan's layouts, configs and copies kept beside it.
+
+What runs once is left out: results of `ttcore.load_cached`, and of any op on weights only, are weights. So are filled
+tensors; one of a single element keeps its number. Transfers to and from the host move nothing that a run is charged
+for, here or in our own plans. A write into a cache is a result that has to lie in DRAM.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from optimizer.errors import DTypeError, GraphError, UnsupportedOpError
+from optimizer.ir.graph import Graph, Op, Value, ValueKind
+from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.memory_config import (
+    HOST_ROW_MAJOR,
+    BufferType,
+    TensorLayout,
+    interleaved,
+)
+from optimizer.layouts.op_config import OpConfig
+from tt_mlir.dialect import Translation, result_dtype, translate
+from tt_mlir.document import PlanDocument, PlanFunction, PlanOp, PlanTensor
+
+COPY, RETILE = "ttnn.to_memory_config", "ttnn.to_layout"
+_NOTHING = frozenset({"ttnn.get_device", "ttnn.deallocate", "ttnn.dump_tensor"})
+_TRANSFERS = frozenset({"ttnn.to_device", "ttnn.from_device"})
+_FILLED = {"ttnn.zeros": 0.0, "ttnn.ones": 1.0}
+_CREATES = frozenset({*_FILLED, "ttnn.full", "ttnn.constant", "ttnn.arange", "ttnn.empty", "ttnn.load_tensor"})
+_KEEP_NUMBERS = frozenset(
+    {COPY, RETILE, *_TRANSFERS, "ttnn.reshape", "ttnn.permute", "ttnn.transpose", "ttnn.repeat", "ttnn.typecast",
+     "ttnn.to_dtype", "ttnn.repeat_interleave"}
+)  # fmt: skip
+"""Ops after which a tensor of equal elements still is one."""
+_CACHE_WRITES = {
+    "ttnn.update_cache": 1, "ttnn.fill_cache": 1, "ttnn.paged_update_cache": 1, "ttnn.paged_fill_cache": 1,
+}  # fmt: skip
+"""Ops that write into a cache in place -> position of what is written."""
+_CONVS = ("ttnn.conv2d", "ttnn.conv_transpose2d")
+
+
+@dataclass
+class PlanProgram:
+    """A plan as a graph, copies and conversions included."""
+
+    graph: Graph
+    layouts: dict[str, TensorLayout] = field(default_factory=dict)
+    """Of every value, as the plan states them."""
+    configs: dict[str, OpConfig] = field(default_factory=dict)
+    """Op id -> its configuration, where the plan states one."""
+    foreign_ops: Counter[str] = field(default_factory=Counter)
+    """Ops of the run by the plan's names."""
+    notes: list[str] = field(default_factory=list)
+    """What is not taken over as it stands."""
+
+
+def plan_program(document: PlanDocument) -> PlanProgram:
+    """The run of a plan. UnsupportedOpError or GraphError names an op without a counterpart."""
+    return _Reader(document).read()
+
+
+class _Reader:
+    def __init__(self, document: PlanDocument) -> None:
+        self.document = document
+        self.function = document.forward
+        self.made = PlanProgram(Graph(document.name))
+        self.graph = self.made.graph
+        self.ids: dict[str, str] = {}
+        """Tensor of the plan -> the value that holds it now."""
+        self.numbers: dict[str, float] = {}
+        """Static tensors of the plan whose elements all are one number."""
+        self.static: set[str] = set()
+        """Tensors of the plan that are weights, or computed from weights only."""
+        self.outputs: list[str] = []
+
+    def read(self) -> PlanProgram:
+        self._arguments()
+        for op in self.function.ops:
+            self._read_op(op)
+        self.graph.outputs = [self._returned(v) for v in (*self.function.returns, *self.outputs)]
+        self.graph.prune()
+        self.made.layouts = {v: layout for v, layout in self.made.layouts.items() if v in self.graph.values}
+        return self.made
+
+    # -- values --------------------------------------------------------------------------------------
+    def _tensor(self, plan_id: str) -> PlanTensor:
+        return self.function.tensors[plan_id]
+
+    def _arguments(self) -> None:
+        for arg in self.function.args:
+            tensor = self._tensor(arg)
+            if tensor.role in ("parameter", "constant"):
+                self.static.add(arg)
+            elif tensor.dtype is not None:
+                value = self._add(tensor, ValueKind.INPUT, _on_device(tensor.layout))
+                self.graph.inputs.append(value)
+
+    def _add(self, tensor: PlanTensor, kind: ValueKind, layout: TensorLayout, suffix: str = "") -> str:
+        """A new value for a tensor of the plan."""
+        stem = tensor.id.lstrip("%")
+        value_id = self.graph.fresh_id((stem if stem[:1].isalpha() else f"v{stem}") + suffix)
+        self.graph.add_value(Value(value_id, tensor.shape, result_dtype(tensor), kind))
+        self.made.layouts[value_id] = layout
+        self.ids[tensor.id] = value_id
+        return value_id
+
+    def _operand(self, plan_id: str) -> str:
+        """The value that an op reads; a weight comes into being when it is first read."""
+        if plan_id not in self.ids:
+            if plan_id not in self.static:
+                raise GraphError(f"tensor {plan_id} is read before it is computed", node=self.document.name)
+            tensor = self._tensor(plan_id)
+            value_id = self._add(tensor, ValueKind.PARAMETER, _on_device(tensor.layout))
+            number = self.numbers.get(plan_id)
+            if number is not None and self.graph.value(value_id).volume == 1:
+                value = replace(self.graph.value(value_id), kind=ValueKind.CONSTANT, data=(number,))
+                self.graph.set_value(value)
+        return self.ids[plan_id]
+
+    # -- ops -----------------------------------------------------------------------------------------
+    def _read_op(self, op: PlanOp) -> None:
+        if op.op in _NOTHING:
+            return
+        tensors = [v for v in op.inputs if self._tensor(v).dtype is not None]
+        if op.op == "ttcore.load_cached":
+            self._load_cached(op)
+        elif all(v in self.static for v in tensors) and op.outputs:
+            self._static_op(op, tensors)
+        elif op.op in _CACHE_WRITES:
+            self._cache_write(op, tensors)
+        else:
+            self.made.foreign_ops[op.op] += 1
+            self._run_op(op, tensors)
+
+    def _load_cached(self, op: PlanOp) -> None:
+        self.static.update(op.outputs)
+        function = self.document.functions.get(str(op.attrs.get("callee", "")).lstrip("@"))
+        if function is None:
+            return
+        numbers = _numbers(function, [self.numbers.get(v) for v in op.inputs])
+        self.numbers.update({v: n for v, n in zip(op.outputs, numbers, strict=False) if n is not None})
+
+    def _static_op(self, op: PlanOp, tensors: list[str]) -> None:
+        """An op on weights only, or without operands: prepared once."""
+        self.static.update(op.outputs)
+        number = _number(op, [self.numbers.get(v) for v in tensors])
+        if number is not None:
+            self.numbers.update(dict.fromkeys(op.outputs, number))
+
+    def _cache_write(self, op: PlanOp, tensors: list[str]) -> None:
+        self.made.notes.append(f"{op.op} of {tensors[1]} counts as a result in DRAM")
+        self.outputs.append(tensors[_CACHE_WRITES[op.op]])
+        for out in op.outputs:
+            self.ids[out] = self._operand(tensors[0])
+
+    def _run_op(self, op: PlanOp, tensors: list[str]) -> None:
+        if op.op in _TRANSFERS or (op.op in (COPY, RETILE) and self._on_host(op.outputs[0])):
+            self.ids[op.outputs[0]] = self._operand(tensors[0])
+        elif op.op in (COPY, RETILE):
+            self._placed(op, tensors[0])
+        else:
+            self._computed(op, translate(self.function, op))
+
+    def _on_host(self, plan_id: str) -> bool:
+        layout = self._tensor(plan_id).layout
+        return layout is not None and layout.is_host
+
+    def _placed(self, op: PlanOp, source: str) -> None:
+        """A copy, or a conversion between tiles and rows."""
+        target = self._tensor(op.outputs[0])
+        value_id = self._operand(source)
+        have, wanted = self.made.layouts[value_id], _on_device(target.layout)
+        if self.graph.value(value_id).dtype is not target.dtype:
+            raise DTypeError(f"{op.op} changes the element type of {source}", node=op.loc)
+        if have == wanted:
+            self.ids[target.id] = value_id
+        elif have.page_layout is wanted.page_layout:
+            self._append(op, COPY, (value_id,), {})
+        else:
+            self._append(op, RETILE, (value_id,), {"layout": wanted.page_layout.value})
+
+    def _computed(self, op: PlanOp, made: Translation) -> None:
+        operands = tuple(self._operand(v) for v in made.operands)
+        if made.op in _CONVS:
+            operands = self._conv_operands(op, made, operands)
+        self._append(op, made.op, operands, dict(made.attrs), made.config)
+
+    def _append(
+        self,
+        op: PlanOp,
+        name: str,
+        inputs: tuple[str, ...],
+        attrs: dict[str, Any],
+        config: OpConfig | None = None,
+    ) -> None:
+        """Add an op with the plan's results."""
+        row = opdef(name)
+        results = []
+        for out in op.outputs:
+            tensor = self._tensor(out)
+            results.append(self._add(tensor, ValueKind.ACTIVATION, _on_device(tensor.layout)))
+        op_id = self.graph.fresh_id(f"{name.removeprefix('ttnn.')}_{op.outputs[0].lstrip('%')}")
+        origin = () if op.loc == "unknown" else (op.loc,)
+        added = Op(op_id, name, inputs, tuple(results), attrs, op_id, origin)
+        stated = tuple(self.graph.value(v).shape for v in results)
+        found = row.infer_shapes(added, tuple(self.graph.value(v).shape for v in inputs))
+        if found != stated:
+            raise GraphError(f"{op.op}: our rule gives {found}, the plan states {stated}", node=f"{op_id} ({op.loc})")
+        self.graph.add_op(added)
+        if config is not None:
+            self.made.configs[op_id] = config
+
+    def _conv_operands(self, op: PlanOp, made: Translation, operands: tuple[str, ...]) -> tuple[str, ...]:
+        """Weights and bias as a model has them: ours are prepared by the op, theirs ahead by another."""
+        a: dict[str, Any] = dict(made.attrs)
+        if made.op == "ttnn.conv_transpose2d":
+            weight = (a["in_channels"], a["out_channels"] // a["groups"], *a["kernel_size"])
+        else:
+            weight = (a["out_channels"], a["in_channels"] // a["groups"], *a["kernel_size"])
+        shapes = (weight, (1, 1, 1, a["out_channels"]))
+        found = [operands[0]]
+        for plan_id, value_id, shape in zip(made.operands[1:], operands[1:], shapes, strict=False):
+            if plan_id not in self.static:
+                raise UnsupportedOpError("a convolution by what a run computes", node=f"{op.op} ({op.loc})")
+            tensor = replace(self._tensor(plan_id), shape=shape)
+            found.append(self._add(tensor, ValueKind.PARAMETER, HOST_ROW_MAJOR, "_host"))
+            self.ids[plan_id] = value_id
+        return tuple(found)
+
+    def _returned(self, plan_id: str) -> str:
+        """A result of the plan, in DRAM: what the caller gets, or what a cache is written from."""
+        value_id = self._operand(plan_id)
+        layout = self.made.layouts[value_id]
+        value = self.graph.value(value_id)
+        if self.graph.producer(value_id) is None:
+            copy = replace(value, id=self.graph.fresh_id(f"{value_id}_out"), kind=ValueKind.ACTIVATION, data=None)
+            self.graph.add_value(copy)
+            self.made.layouts[copy.id] = layout
+            op_id = self.graph.fresh_id(f"return_{value_id}")
+            self.graph.add_op(Op(op_id, "ttnn.identity", (value_id,), (copy.id,), {}, op_id))
+            return copy.id
+        if layout.is_dram and not layout.is_sharded:
+            return value_id
+        copy = replace(value, id=self.graph.fresh_id(f"{value_id}_dram"))
+        self.graph.add_value(copy)
+        self.made.layouts[copy.id] = interleaved(BufferType.DRAM, layout.page_layout)
+        op_id = self.graph.fresh_id(f"to_memory_config_{copy.id}")
+        self.graph.add_op(Op(op_id, COPY, (value_id,), (copy.id,), {}, op_id))
+        self.made.notes.append(f"{plan_id} is returned in L1: a copy to DRAM is added")
+        return copy.id
+
+
+def _on_device(layout: TensorLayout | None) -> TensorLayout:
+    """A tensor's layout on the device: one of the host is sent to DRAM first."""
+    if layout is None:
+        raise GraphError("a tensor without a layout")
+    return interleaved(BufferType.DRAM, layout.page_layout) if layout.is_host else layout
+
+
+def _numbers(function: PlanFunction, arguments: list[float | None]) -> list[float | None]:
+    """The one number of each result of a function on weights, None where there is no such number."""
+    known = dict(zip(function.args, arguments, strict=False))
+    for op in function.ops:
+        tensors = [v for v in op.inputs if function.tensors[v].dtype is not None]
+        found = _number(op, [known.get(v) for v in tensors])
+        known.update(dict.fromkeys(op.outputs, found))
+    return [known.get(v) for v in function.returns]
+
+
+def _number(op: PlanOp, operands: list[float | None]) -> float | None:
+    """The one number that all elements of an op's result are, if it is known."""
+    if op.op in _FILLED:
+        return _FILLED[op.op]
+    if op.op == "ttnn.full":
+        return _plain(op.attrs.get("fill_value"))
+    if op.op == "ttnn.constant":
+        return _plain(op.attrs.get("value"))
+    return operands[0] if op.op in _KEEP_NUMBERS and operands else None
+
+
+def _plain(value: Any) -> float | None:
+    """A number, or the number of `dense<0.5>`; None for anything else."""
+    text = str(value).partition(" : ")[0].strip().removeprefix("dense<").rstrip(">")
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,316 @@
+"""Every op of tt-mlir's dialect that has a rule gives an op of ours with the result that the plan states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plan_text import plan_record, tensor, written
+from tt_mlir.dialect import translated_ops
+from tt_mlir.document import read_plan
+from tt_mlir.program import plan_program
+
+from optimizer.errors import UnsupportedOpError
+from optimizer.ir.graph import Op
+from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, opdef
+from optimizer.layouts.op_config import (
+    Conv2dConfig,
+    LayerNormShardedMultiCoreProgramConfig,
+    MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastProgramConfig,
+    SDPAProgramConfig,
+)
+
+X = (1, 1, 64, 128)
+SQUARE = (1, 2, 64, 64)
+CONV = {
+    "batch_size": 1, "input_height": 8, "input_width": 8, "in_channels": 128, "out_channels": 64,
+    "kernel_size": [3, 3], "stride": [1, 1], "padding": [1, 1, 1, 1], "dilation": [1, 1], "groups": 1,
+}  # fmt: skip
+POOL = {
+    "batch_size": 1, "input_height": 8, "input_width": 8, "channels": 128, "kernel_size": [2, 2], "stride": [2, 2],
+    "padding": [0, 0], "dilation": [1, 1], "ceil_mode": False,
+}  # fmt: skip
+HEADS = (1, 4, 64, 64)
+
+Case = tuple[str, tuple[Any, ...], tuple[Any, ...], dict[str, Any], str]
+"""Op, operands, results (shapes, or tensors), attributes, name of our op."""
+
+CASES: list[Case] = [
+    *((f"ttnn.{name}", (X,), (X,), {}, f"ttnn.{name}") for name in UNARY),
+    *((f"ttnn.{name}", (X, X), (X,), {}, f"ttnn.{name}") for name in BINARY),
+    *((f"ttnn.{n}", (X,), ((1, 1, 64, 1),), {"dim_arg": [3], "keep_dim": True}, f"ttnn.{n}") for n in REDUCTIONS),
+    ("ttnn.mean", (X,), ((1, 1),), {"dim_arg": [-2, -1], "keep_dim": False}, "ttnn.mean"),
+    ("ttnn.sum", (X,), ((),), {"keep_dim": False}, "ttnn.sum"),
+    ("ttnn.pow_tensor", (X, X), (X,), {}, "ttnn.pow"),
+    ("ttnn.logical_left_shift", (X, X), (X,), {}, "ttnn.bitwise_left_shift"),
+    ("ttnn.leaky_relu", (X,), (X,), {"parameter": 0.1}, "ttnn.leaky_relu"),
+    ("ttnn.elu", (X,), (X,), {"alpha": 1.0}, "ttnn.elu"),
+    ("ttnn.pow_scalar", (X,), (X,), {"rhs": 2.0}, "ttnn.pow_scalar"),
+    ("ttnn.clamp_scalar", (X,), (X,), {"min": 0.0, "max": 6.0}, "ttnn.clamp"),
+    ("ttnn.where", (X, X, X), (X,), {}, "ttnn.where"),
+    ("ttnn.typecast", (X,), (tensor(X, "f32"),), {}, "ttnn.typecast"),
+    ("ttnn.to_dtype", (X,), (tensor(X, "u32"),), {}, "ttnn.typecast"),
+    ("ttnn.assign", (X,), (X,), {}, "ttnn.identity"),
+    ("ttnn.clone", (X,), (X,), {}, "ttnn.identity"),
+    ("ttnn.matmul", (X, (128, 256)), ((1, 1, 64, 256),), {"transpose_a": False}, "ttnn.matmul"),
+    ("ttnn.linear", (X, (256, 128), (256,)), ((1, 1, 64, 256),), {"transpose_b": True}, "ttnn.linear"),
+    ("ttnn.conv2d", (X, tensor((1, 1, 1152, 64), role="parameter")), ((1, 1, 64, 64),), CONV, "ttnn.conv2d"),
+    (
+        "ttnn.conv_transpose2d",
+        (X, tensor((128, 64, 3, 3), role="parameter")),
+        ((1, 1, 64, 64),),
+        {**CONV, "output_padding": [0, 0]},
+        "ttnn.conv_transpose2d",
+    ),
+    ("ttnn.max_pool2d", (X,), ((1, 1, 16, 128),), POOL, "ttnn.max_pool2d"),
+    (
+        "ttnn.avg_pool2d",
+        (X,),
+        ((1, 1, 16, 128),),
+        {**POOL, "count_include_pad": False, "applied_shard_scheme": "height_sharded"},
+        "ttnn.avg_pool2d",
+    ),
+    ("ttnn.global_avg_pool2d", ((2, 8, 8, 64),), ((2, 1, 1, 64),), {}, "ttnn.global_avg_pool2d"),
+    ("ttnn.upsample", ((1, 8, 8, 64),), ((1, 16, 16, 64),), {"scale_factor": 2, "mode": "nearest"}, "ttnn.upsample"),
+    ("ttnn.softmax", (X,), (X,), {"dimension": 3, "numericStable": True}, "ttnn.softmax"),
+    (
+        "ttnn.layer_norm",
+        (X, (128,), (128,)),
+        (X,),
+        {"epsilon": 1e-5, "operandSegmentSizes": [1, 1, 1]},
+        "ttnn.layer_norm",
+    ),
+    ("ttnn.rms_norm", (X, (128,)), (X,), {"epsilon": 1e-5, "operandSegmentSizes": [1, 1, 0]}, "ttnn.rms_norm"),
+    (
+        "ttnn.group_norm",
+        (X, (1, 4, 32, 32), (128,), (128,)),
+        (X,),
+        {"num_groups": 4, "operandSegmentSizes": [1, 1, 1, 1]},
+        "ttnn.group_norm",
+    ),
+    ("ttnn.batch_norm", (X, *((1, 1, 1, 1),) * 4), (X,), {"operandSegmentSizes": [1, 1, 1, 1, 1]}, "ttnn.batch_norm"),
+    ("ttnn.batch_norm_inference", (X, *((1, 1, 1, 1),) * 4), (X,), {"epsilon": 1e-5}, "ttnn.batch_norm"),
+    ("ttnn.argmax", (X,), (tensor((1, 1, 64), "u32"),), {"dim": 3, "keep_dim": False}, "ttnn.argmax"),
+    ("ttnn.topk", (X,), ((1, 1, 64, 8), tensor((1, 1, 64, 8), "u16")), {"k": 8, "dim": -1}, "ttnn.topk"),
+    ("ttnn.sort", (X,), (X, tensor(X, "u16")), {"dim": -1, "descending": True}, "ttnn.sort"),
+    ("ttnn.cumsum", (X,), (X,), {"dim": 2}, "ttnn.cumsum"),
+    ("ttnn.moreh_cumsum", (X,), (X,), {"dim": 2}, "ttnn.cumsum"),
+    ("ttnn.reshape", (X,), ((64, 128),), {"shape": [64, 128]}, "ttnn.reshape"),
+    ("ttnn.permute", (SQUARE,), ((1, 64, 2, 64),), {"permutation": [0, 2, 1, 3]}, "ttnn.permute"),
+    ("ttnn.transpose", (X,), ((1, 1, 128, 64),), {"dim0": -2, "dim1": -1}, "ttnn.transpose"),
+    ("ttnn.concat", (X, X), ((1, 1, 128, 128),), {"dim": 2}, "ttnn.concat"),
+    (
+        "ttnn.slice_static",
+        (X,),
+        ((1, 1, 32, 64),),
+        {"begins": [0, 0, 32, 0], "ends": [1, 1, 64, -64], "step": [1, 1, 1, 1]},
+        "ttnn.slice",
+    ),
+    ("ttnn.slice", (X,), ((1, 1, 32, 128),), {"begins": [0, 0, 0, 0], "ends": [1, 1, 32, 999]}, "ttnn.slice"),
+    ("ttnn.pad", (X,), ((1, 1, 64, 160),), {"padding": [0, 0, 0, 0, 0, 0, 0, 32], "value": 0.0}, "ttnn.pad"),
+    ("ttnn.repeat", (X,), ((1, 3, 64, 128),), {"repeat_dims": "1x3x1x1"}, "ttnn.repeat"),
+    ("ttnn.repeat_interleave", (SQUARE,), ((1, 4, 64, 64),), {"repeats": 2, "dim": 1}, "ttnn.repeat_interleave"),
+    ("ttnn.embedding", (tensor((1, 16), "u32", page="row_major"), (99, 64)), ((1, 16, 64),), {}, "ttnn.embedding"),
+    ("ttnn.gather", (X, tensor((1, 1, 64, 4), "u32")), ((1, 1, 64, 4),), {"dim": 3}, "ttnn.gather"),
+    ("ttnn.scatter", (X, tensor((1, 1, 64, 4), "u32"), (1, 1, 64, 4)), (X,), {"dim": 3}, "ttnn.scatter"),
+    (
+        "ttnn.scaled_dot_product_attention",
+        (HEADS, HEADS, HEADS),
+        (HEADS,),
+        {"is_causal": True, "scale": 0.125, "operandSegmentSizes": [1, 1, 1, 0, 0]},
+        "ttnn.scaled_dot_product_attention",
+    ),
+    (
+        "ttnn.scaled_dot_product_attention_decode",
+        ((1, 2, 8, 64), (2, 8, 256, 64), (2, 8, 256, 64), tensor((2,), "i32", page="row_major")),
+        ((1, 2, 8, 64),),
+        {"is_causal": True, "operandSegmentSizes": [1, 1, 1, 0, 1, 0]},
+        "ttnn.scaled_dot_product_attention_decode",
+    ),
+    (
+        "ttnn.split_query_key_value_and_split_heads",
+        ((1, 64, 768),),
+        (HEADS, (1, 4, 64, 64), HEADS),
+        {"num_heads": 4, "transpose_key": False},
+        "ttnn.split_query_key_value_and_split_heads",
+    ),
+    ("ttnn.concatenate_heads", (HEADS,), ((1, 64, 256),), {}, "ttnn.concatenate_heads"),
+    ("ttnn.nlp_concat_heads", (HEADS,), ((1, 1, 64, 256),), {}, "ttnn.nlp_concat_heads"),
+    ("ttnn.rotary_embedding", (HEADS, (1, 1, 64, 64), (1, 1, 64, 64)), (HEADS,), {}, "ttnn.rotary_embedding"),
+]
+
+
+def one_op(folder: Path, op: str, operands: tuple[Any, ...], results: tuple[Any, ...], attrs: dict[str, Any]) -> Op:
+    """The op of ours for a plan of one op."""
+    described = [t if isinstance(t, dict) else tensor(t) for t in operands]
+    described = [{**t, "role": t["role"] or "input"} for t in described]
+    made = [t if isinstance(t, dict) else tensor(t) for t in results]
+    program = plan_program(read_plan(written(folder, plan_record(op, described, made, attrs))))
+    ops = list(program.graph.ops())
+    assert len(ops) == 1
+    return ops[0]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case[0]}-{k}" for k, case in enumerate(CASES)])
+def test_an_op_of_the_dialect_is_one_of_ours(tmp_path: Path, case: Case) -> None:
+    op, operands, results, attrs, ours = case
+
+    found = one_op(tmp_path, op, operands, results, attrs)
+
+    assert found.op == ours
+    assert not opdef(found.op).opaque
+    assert found.origin == ("the_op",)
+
+
+def test_every_rule_has_a_case() -> None:
+    assert {case[0] for case in CASES} == set(translated_ops())
+
+
+def _config(folder: Path, op: str, operands: tuple[Any, ...], results: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+    described = [{**(t if isinstance(t, dict) else tensor(t, role="input"))} for t in operands]
+    record = plan_record(op, described, [tensor(t) for t in results], attrs)
+    return next(iter(plan_program(read_plan(written(folder, record))).configs.values()))
+
+
+BLOCKS = {
+    "compute_with_storage_grid_size": [8, 4], "in0_block_w": 2, "out_subblock_h": 1, "out_subblock_w": 4,
+    "out_block_h": 1, "out_block_w": 4, "per_core_m": 1, "per_core_n": 4, "fuse_batch": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "attrs", "expected"),
+    [
+        (
+            "ttnn.matmul",
+            (X, (128, 256)),
+            {"matmul_program_config": {**BLOCKS, "_": "matmul_multi_core_reuse_multi_cast_program_config"}},
+            MatmulMultiCoreReuseMultiCastProgramConfig((4, 8), 2, 1, 4, 1, 4),
+        ),
+        (
+            "ttnn.matmul",
+            (X, (128, 256)),
+            {
+                "matmul_program_config": {
+                    **BLOCKS,
+                    "mcast_in0": False,
+                    "fused_activation": {"op_type": "gelu"},
+                    "_": "matmul_multi_core_reuse_multi_cast_1d_program_config",
+                }
+            },
+            MatmulMultiCoreReuseMultiCast1DProgramConfig(
+                (4, 8), 2, 1, 4, 1, 4, mcast_in0=False, fused_activation="gelu"
+            ),
+        ),
+        (
+            "ttnn.conv2d",
+            (X, tensor((1, 1, 1152, 64), role="parameter")),
+            {
+                **CONV,
+                "conv2d_config": {
+                    "weights_dtype": "bfp_bf8",
+                    "activation": {"op_type": "relu"},
+                    "deallocate_activation": True,
+                    "act_block_h_override": 64,
+                    "shard_layout": "height_sharded",
+                    "config_tensors_in_dram": True,
+                    "_": "conv2d_config",
+                },
+                "conv2d_slice_config": {"slice_type": "dram_width", "num_slices": 4},
+            },
+            Conv2dConfig(
+                "bfp8_b",
+                "relu",
+                deallocate_activation=True,
+                act_block_h_override=64,
+                shard_layout="height_sharded",
+                slice="dram_width:4",
+            ),
+        ),
+        (
+            "ttnn.rms_norm",
+            (X, (128,)),
+            {
+                "program_config": {
+                    "_": "layernorm_sharded_multi_core_program_config",
+                    "compute_with_storage_grid_size": [8, 1],
+                    "subblock_w": 1,
+                    "block_h": 2,
+                    "block_w": 4,
+                    "inplace": False,
+                }
+            },
+            LayerNormShardedMultiCoreProgramConfig((1, 8), 1, 2, 4),
+        ),
+        (
+            "ttnn.scaled_dot_product_attention",
+            (HEADS, HEADS, HEADS),
+            {
+                "program_config": {
+                    "compute_with_storage_grid_size": [8, 8],
+                    "q_chunk_size": 64,
+                    "k_chunk_size": 128,
+                }
+            },
+            SDPAProgramConfig((8, 8), 64, 128),
+        ),
+    ],
+)
+def test_configs_are_taken_over(
+    tmp_path: Path, op: str, operands: tuple[Any, ...], attrs: dict[str, Any], expected: object
+) -> None:
+    results = {"ttnn.matmul": (1, 1, 64, 256), "ttnn.conv2d": (1, 1, 64, 64), "ttnn.rms_norm": X}.get(op, HEADS)
+
+    assert _config(tmp_path, op, operands, (results,), attrs) == expected
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "attrs", "said"),
+    [
+        ("ttnn.paged_flash_multi_latent_attention_decode", (X,), {}, "the vocabulary has no such op"),
+        (
+            "ttnn.matmul",
+            (X, (128, 128)),
+            {"matmul_program_config": {**BLOCKS, "_": "matmul_multi_core_reuse_multi_cast_dram_sharded"}},
+            "program config matmul_multi_core_reuse_multi_cast_dram_sharded",
+        ),
+        (
+            "ttnn.matmul",
+            (X, (128, 128)),
+            {
+                "matmul_program_config": {
+                    **BLOCKS,
+                    "out_block_w": 2,
+                    "_": "matmul_multi_core_reuse_multi_cast_program_config",
+                }
+            },
+            "out_block_w = 2 of 4 tiles",
+        ),
+        (
+            "ttnn.add",
+            (X, X),
+            {"activations": [{"op_type": "leaky_relu", "params": [0.1]}]},
+            "fused activation leaky_relu with parameters",
+        ),
+        ("ttnn.scaled_dot_product_attention", (X, X, X), {"sliding_window_size": 128}, "sliding_window_size = 128"),
+    ],
+)
+def test_what_has_no_counterpart_is_named(
+    tmp_path: Path, op: str, operands: tuple[Any, ...], attrs: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UnsupportedOpError) as error:
+        one_op(tmp_path, op, operands, (X,), attrs)
+
+    assert said in str(error.value)
+    assert op in str(error.value)
+    assert "the_op" in str(error.value)
+
+
+def test_operand_activations_are_kept(tmp_path: Path) -> None:
+    attrs = {"activations": [], "input_tensor_a_activations": [{"op_type": "silu", "_": "unary_with_param"}]}
+
+    found = one_op(tmp_path, "ttnn.multiply", (X, X), (X,), attrs)
+
+    assert found.attrs == {"input_tensor_a_activations": ("silu",)}
