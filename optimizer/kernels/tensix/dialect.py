@@ -55,6 +55,7 @@ def _spec(
 
 
 _CONFIG = {"math_fidelity": str, "fp32_dest_acc_en": bool, "dst_full_sync_en": bool, "math_approx_mode": bool}
+_NEST = {"indexing_maps": tuple, "iterator_types": tuple, "bounds": tuple, "inputs": int}
 _DIMS = {"dims": int}
 _ONLY_COMPUTE = (COMPUTE,)
 _ONLY_MOVEMENT = (DATA_MOVEMENT,)
@@ -85,7 +86,12 @@ _BUFFERS = {
 _REGIONS = {
     "ttl.compute_region": _spec(None, None, {}, {"keep_in_dst": bool}, regions=1, threads=_ONLY_COMPUTE),
     "ttl.compute": _spec(
-        None, None, {"indexing_maps": tuple, "iterator_types": tuple, "inputs": int}, {}, 1, _ONLY_COMPUTE
+        None,
+        None,
+        {"indexing_maps": tuple, "iterator_types": tuple, "bounds": tuple, "inputs": int},
+        {},
+        1,
+        _ONLY_COMPUTE,
     ),
     "ttl.yield": _spec(None, (), threads=_ONLY_COMPUTE, terminator=True),
     "ttl.require_dst": _spec((TileType,), (), threads=_ONLY_COMPUTE),

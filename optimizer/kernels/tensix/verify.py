@@ -98,8 +98,8 @@ class _Verifier:
             end = region.ops[-1] if region.ops else None
             if end is None or end.name != "ttl.yield":
                 self._say(scope.path, "does not end in ttl.yield")
-            elif len(end.operands) != len(op.results):
-                self._say(scope.path, f"yields {len(end.operands)} values for {len(op.results)} results")
+            elif len(end.operands) != _result_count(op):
+                self._say(scope.path, f"yields {len(end.operands)} values for {_result_count(op)} results")
         if op.name in BOTH or op.name == "ttl.for":
             for message in _unpaired(region):
                 self._say(scope.path, message)
@@ -150,6 +150,11 @@ class _Verifier:
 
     def _say(self, place: str, message: str) -> None:
         self.findings.append(Finding(place, message))
+
+
+def _result_count(op: Op) -> int:
+    """Results of a region; a compute that writes into blocks has those instead."""
+    return len(op.results) or (len(op.operands) - op.integer("inputs", 0) if op.name == "ttl.compute" else 0)
 
 
 def _unpaired(region: Region) -> Iterator[str]:
@@ -243,5 +248,6 @@ def _compute_errors(op: Op) -> Iterator[str]:
     for kind in kinds:
         if kind not in ("parallel", "reduction"):
             yield f"iterator type {kind!r} is neither 'parallel' nor 'reduction'"
-    if op.regions and len(op.body.args) != len(op.operands):
-        yield f"body has {len(op.body.args)} arguments for {len(op.operands)} operands"
+    inputs = op.integer("inputs", 0)
+    if op.regions and len(op.body.args) != inputs:
+        yield f"body has {len(op.body.args)} arguments for {inputs} inputs"

@@ -2,8 +2,8 @@
 
 Phases: copies for every reader but the last of a value that some op overwrites; one interval per value, block
 arguments from the start; intervals of in-place ops merged; linear scan of inputs and intermediates from slot 0, then of
-results after them, each from the slot that has been free for longest. Inputs and intermediates are shared by the tiles of a section, which
-therefore go one by one. Every op runs on DST: no form reads a circular buffer.
+results after them, each from the slot that has been free for longest. Inputs and intermediates are shared by the tiles
+of a section, which therefore go one by one. Every op runs on DST: no form reads a circular buffer.
 
 Where the document contradicts itself, its tables decide: in-place results are always merged with their operand, a
 whole merged set counts as a result if one member is yielded, and an interval that ends where another begins still holds

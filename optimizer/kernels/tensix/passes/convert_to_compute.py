@@ -1,0 +1,115 @@
+"""Block ops become `ttl.compute`: a loop nest over tiles with a body of one tile op.
+
+    %9 = ttl.add(%4, %6) : block<2x2xbf16>
+    ->
+    %9 = ttl.compute(%4, %6) {bounds = [2, 2], indexing_maps = [(d0, d1) -> (d0, d1), ...], inputs = 2,
+                              iterator_types = ["parallel", "parallel"]} : block<2x2xbf16> {
+      ^(%a: tile<bf16>, %b: tile<bf16>):
+      %t = ttl.tile_add(%a, %b) : tile<bf16>
+      ttl.yield(%t)
+    }
+
+The first two dimensions are the result's rows and columns of tiles; matmuls and reductions add those they sum over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, TILE_PREFIX
+from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim
+from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, attributes, rewrite
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
+from optimizer.kernels.tensix.types import BlockType, TileType
+
+PARALLEL, REDUCTION = "parallel", "reduction"
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """Dimensions of a block op."""
+
+    bounds: tuple[int, ...]
+    kinds: tuple[str, ...]
+    operands: tuple[IndexMap, ...]
+
+
+@dataclass(frozen=True)
+class ConvertToCompute:
+    """Every block op of the compute threads."""
+
+    name: ClassVar[str] = "convert-to-compute"
+
+    def apply(self, program: Op) -> Op:
+        names = Names(program)
+
+        def change(op: Op) -> tuple[Op, ...]:
+            return (_compute(op, names),) if is_block_op(op) else (op,)
+
+        return rewrite(program, change)[0]
+
+
+def is_block_op(op: Op) -> bool:
+    """Whether an op works on whole blocks, element by element or otherwise."""
+    return op.name.startswith(BLOCK_PREFIX) and op.name.removeprefix(BLOCK_PREFIX) in TILE_OPS
+
+
+def _compute(op: Op, names: Names) -> Op:
+    name = op.name.removeprefix(BLOCK_PREFIX)
+    nest = loop_nest(op)
+    args = tuple(names.value(TileType(_block(v.type).dtype), "in") for v in op.operands)
+    made = names.value(TileType(_block(op.result.type).dtype), "t")
+    kept = tuple((k, v) for k, v in op.attrs if k != "transpose_b")
+    body = (Op(f"{TILE_PREFIX}{name}", args, (made,), kept), Op("ttl.yield", (made,)))
+    attrs: dict[str, Attr] = {
+        "bounds": nest.bounds,
+        "iterator_types": nest.kinds,
+        "indexing_maps": nest.operands,
+        "inputs": len(op.operands),
+    }
+    return Op("ttl.compute", op.operands, op.results, attributes(attrs), (Region(args, body),))
+
+
+def _block(type_: object) -> BlockType:
+    assert isinstance(type_, BlockType)
+    return type_
+
+
+def loop_nest(op: Op) -> LoopNest:
+    """Dimensions and index maps of a block op."""
+    name = op.name.removeprefix(BLOCK_PREFIX)
+    shapes = tuple(_block(v.type).shape for v in op.operands)
+    rows, columns = _block(op.result.type).shape
+    both = (dim(0), dim(1))
+    if name == "matmul":
+        depth = shapes[0][1]
+        b = (dim(1), dim(2)) if op.attr("transpose_b", False) else (dim(2), dim(1))
+        maps = (IndexMap(3, (dim(0), dim(2))), IndexMap(3, b))
+        return LoopNest((rows, columns, depth), (PARALLEL, PARALLEL, REDUCTION), maps)
+    if name.startswith("reduce_"):
+        return _reduction(name.rsplit("_", 1)[1], shapes[0])
+    operands = tuple(IndexMap(2, _operand(name, k, both)) for k in range(len(shapes)))
+    return LoopNest((rows, columns), (PARALLEL, PARALLEL), operands)
+
+
+def _operand(name: str, k: int, both: tuple[IndexExpr, IndexExpr]) -> tuple[IndexExpr, ...]:
+    """Tile of operand `k` that goes into the result's tile `both`."""
+    if name == "transpose":
+        return (both[1], both[0])
+    repeated = name.rsplit("_", 1)[1] if "bcast" in name else ""
+    if repeated and k == TILE_OPS[name].arity - 1:
+        return {"row": (const(0), both[1]), "col": (both[0], const(0))}.get(repeated, (const(0), const(0)))
+    return both
+
+
+def _reduction(axis: str, shape: tuple[int, int]) -> LoopNest:
+    """The scaler is one tile, read every time."""
+    rows, columns = shape
+    bounds, operand = {
+        "row": ((rows, 1, columns), (dim(0), dim(2))),
+        "col": ((1, columns, rows), (dim(2), dim(1))),
+    }.get(axis, ((1, 1, rows, columns), (dim(2), dim(3))))
+    rank = len(bounds)
+    kinds = (PARALLEL, PARALLEL) + (REDUCTION,) * (rank - 2)
+    return LoopNest(bounds, kinds, (IndexMap(rank, operand), IndexMap(rank, (const(0), const(0)))))

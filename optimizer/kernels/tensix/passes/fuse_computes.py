@@ -1,0 +1,153 @@
+"""Chains of `ttl.compute` become one: values between them stay in DST.
+
+A producer joins its reader if the reader can take the value from DST, tile by tile: its loop nest runs over the same
+parallel dimensions, it reads the tile that is made in the same round, and no op of it needs the value in a circular
+buffer (matmuls, reductions, broadcasts and transposes read those). A matmul or a reduction may be a producer: what
+follows it in the body runs after its last round. A value that others read as well is a result of the fused compute
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from optimizer.kernels.tensix.dialect import COMPUTE, TILE_PREFIX
+from optimizer.kernels.tensix.index_expr import IndexMap, dim
+from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes, rewrite, substitute
+from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
+
+_FREES = ("ttl.cb_pop", "ttl.cb_push")
+
+
+@dataclass(frozen=True)
+class FuseComputes:
+    """Every compute thread, until nothing more can be fused."""
+
+    name: ClassVar[str] = "fuse-computes"
+
+    def apply(self, program: Op) -> Op:
+        def change(op: Op) -> tuple[Op, ...]:
+            if op.name not in (COMPUTE, "ttl.for"):
+                return (op,)
+            return (op.with_body(_fused(op.body.ops)),)
+
+        return rewrite(program, change)[0]
+
+
+def _fused(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    while True:
+        pair = next(_pairs(ops), None)
+        if pair is None:
+            return ops
+        first, second = pair
+        merged = merge(ops[first], ops[second], _read_elsewhere(ops, first, second))
+        made = {v.name for v in ops[first].results}
+        between = ops[first + 1 : second]
+        stores = tuple(op for op in between if any(v.name in made for v in op.operands))
+        ops = (*ops[:first], *(op for op in between if op not in stores), merged, *stores, *ops[second + 1 :])
+
+
+def _pairs(ops: Sequence[Op]) -> Iterator[tuple[int, int]]:
+    """(producer, reader) positions that may be fused; the producer moves down to the reader."""
+    for second, reader in enumerate(ops):
+        if reader.name != "ttl.compute":
+            continue
+        for first in range(second - 1, -1, -1):
+            producer = ops[first]
+            if producer.name == "ttl.compute" and fusable(producer, reader) and _may_move(ops, first, second):
+                yield first, second
+
+
+def fusable(producer: Op, reader: Op) -> bool:
+    """Whether the reader can take everything it reads of the producer from DST."""
+    made = {v.name for v in producer.results}
+    shared = [k for k, v in enumerate(reader.operands) if v.name in made]
+    if not shared or _parallel(producer) != _parallel(reader) or _reduces(reader):
+        return False
+    maps = reader.maps("indexing_maps")
+    return all(maps[k].results == (dim(0), dim(1)) and _takes_from_dst(reader, k) for k in shared)
+
+
+def _parallel(op: Op) -> tuple[Attr, ...]:
+    bounds, kinds = op.attr("bounds"), op.attr("iterator_types")
+    assert isinstance(bounds, tuple)
+    assert isinstance(kinds, tuple)
+    return tuple(b for b, kind in zip(bounds, kinds, strict=True) if kind == PARALLEL)
+
+
+def _reduces(op: Op) -> bool:
+    kinds = op.attr("iterator_types")
+    assert isinstance(kinds, tuple)
+    return any(kind != PARALLEL for kind in kinds)
+
+
+def _takes_from_dst(reader: Op, k: int) -> bool:
+    """Whether every op of the body that reads argument `k` has a form with it in DST."""
+    arg = reader.body.args[k].name
+    for op in reader.body.ops:
+        if not op.name.startswith(TILE_PREFIX):
+            continue
+        for position, v in enumerate(op.operands):
+            forms = TILE_OPS[op.name.removeprefix(TILE_PREFIX)].forms
+            if v.name == arg and not any(form.places[position] is Place.DST for form in forms):
+                return False
+    return True
+
+
+def _may_move(ops: Sequence[Op], first: int, second: int) -> bool:
+    """Whether the producer may run as late as its reader: nothing between reads it, nor frees what it reads."""
+    made = {v.name for v in ops[first].results}
+    for op in ops[first + 1 : second]:
+        if op.name == "ttl.store" and any(v.name in made for v in op.operands):
+            continue
+        nested = bool(op.regions) and op.name != "ttl.compute"
+        if op.name in _FREES or nested or any(v.name in made for v in op.operands):
+            return False
+    return True
+
+
+def _read_elsewhere(ops: Sequence[Op], first: int, second: int) -> frozenset[str]:
+    """Results of the producer that others than the reader use."""
+    others = {v.name for n, op in enumerate(ops) if n not in (first, second) for v in op.operands}
+    return frozenset(v.name for v in ops[first].results if v.name in others)
+
+
+def merge(producer: Op, reader: Op, kept: frozenset[str]) -> Op:
+    """One compute with the producer's body before the reader's; `kept` results of the producer stay results."""
+    made = {v.name: k for k, v in enumerate(producer.results)}
+    yielded = producer.body.ops[-1].operands
+    operands, maps, args = list(producer.operands), list(producer.maps("indexing_maps")), list(producer.body.args)
+    rank = _rank(producer)
+    inner: dict[str, Value] = {}
+    for v, m, arg in zip(reader.operands, reader.maps("indexing_maps"), reader.body.args, strict=True):
+        wide = IndexMap(rank, m.results)
+        known = list(zip(operands, maps, strict=True))
+        if v.name in made:
+            inner[arg.name] = yielded[made[v.name]]
+        elif (v, wide) in known:
+            inner[arg.name] = args[known.index((v, wide))]
+        else:
+            operands.append(v)
+            maps.append(wide)
+            args.append(arg)
+    tail = tuple(substitute(op, inner) for op in reader.body.ops)
+    results = [(v, y) for v, y in zip(producer.results, yielded, strict=True) if v.name in kept]
+    results += zip(reader.results, tail[-1].operands, strict=True)
+    body = (*producer.body.ops[:-1], *tail[:-1], Op("ttl.yield", tuple(y for _, y in results)))
+    attrs: dict[str, Attr] = {**dict(producer.attrs), "indexing_maps": tuple(maps), "inputs": len(operands)}
+    return replace(
+        producer,
+        operands=tuple(operands),
+        results=tuple(v for v, _ in results),
+        attrs=attributes(attrs),
+        regions=(Region(tuple(args), body),),
+    )
+
+
+def _rank(op: Op) -> int:
+    bounds = op.attr("bounds")
+    assert isinstance(bounds, tuple)
+    return len(bounds)

@@ -1,0 +1,33 @@
+"""`ttl.compute_region` dissolves: its ops join the thread, its arguments become the blocks that it was given.
+
+The region states what shall stay in DST; `fuse_computes` fuses whatever can be, so that nothing is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from optimizer.kernels.tensix.ir import Op, Value, rewrite, substitute
+
+
+@dataclass(frozen=True)
+class InlineRegions:
+    """Every `ttl.compute_region`."""
+
+    name: ClassVar[str] = "inline-regions"
+
+    def apply(self, program: Op) -> Op:
+        known: dict[str, Value] = {}
+
+        def change(op: Op) -> tuple[Op, ...]:
+            op = substitute(op, known)
+            if op.name != "ttl.compute_region":
+                return (op,)
+            region = op.body
+            inner = dict(zip((v.name for v in region.args), op.operands, strict=True))
+            ops = tuple(substitute(o, inner) for o in region.ops)
+            known.update(zip((v.name for v in op.results), ops[-1].operands, strict=True))
+            return ops[:-1]
+
+        return rewrite(program, change)[0]
