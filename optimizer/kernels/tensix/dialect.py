@@ -4,7 +4,7 @@
     program    ttl.program > ttl.bind_cb, ttl.compute_thread, ttl.datamovement_thread
     block      waits and pushes of circular buffers, block arithmetic, ttl.store, ttl.compute_region
     tile       ttl.compute: a loop nest over tiles with a body of ttl.tile_<op>, later with DST slots
-    loop       ttl.for, tile_regs synchronisation, ttl.tile_<op> on slots, ttl.pack_tile
+    loop       ttl.for, tile_regs synchronisation, dst.<op> on slots and tiles of blocks, dst.init, dst.pack
     ttkernel   ttkernel.<function>: calls of the kernel API
 
 Block ops are `ttl.<name>` and tile ops `ttl.tile_<name>` for every name of `tile_ops.TILE_OPS`.
@@ -23,7 +23,7 @@ from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexT
 
 COMPUTE, DATA_MOVEMENT = "ttl.compute_thread", "ttl.datamovement_thread"
 BOTH = (COMPUTE, DATA_MOVEMENT)
-TILE_PREFIX, BLOCK_PREFIX, CALL_PREFIX = "ttl.tile_", "ttl.", "ttkernel."
+TILE_PREFIX, BLOCK_PREFIX, DST_PREFIX, CALL_PREFIX = "ttl.tile_", "ttl.", "dst.", "ttkernel."
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ def _spec(
 
 _CONFIG = {"math_fidelity": str, "fp32_dest_acc_en": bool, "dst_full_sync_en": bool, "math_approx_mode": bool}
 _NEST = {"indexing_maps": tuple, "iterator_types": tuple, "bounds": tuple, "inputs": int}
+_PLANNED = {"unroll": int, "grouped": bool, "footprint": int}
 _DIMS = {"dims": int}
 _ONLY_COMPUTE = (COMPUTE,)
 _ONLY_MOVEMENT = (DATA_MOVEMENT,)
@@ -111,7 +112,7 @@ def spec_of(name: str) -> OpSpec:
     """The spec of an op. UnknownNameError if there is none."""
     if name in SPECS:
         return SPECS[name]
-    if name.startswith(CALL_PREFIX):
+    if name.startswith((CALL_PREFIX, DST_PREFIX)):
         return _spec(None, None)
     tile = name.startswith(TILE_PREFIX)
     op = TILE_OPS.get(name.removeprefix(TILE_PREFIX if tile else BLOCK_PREFIX))
@@ -120,4 +121,6 @@ def spec_of(name: str) -> OpSpec:
     value = TileType if tile else BlockType
     operands = None if tile else (value,) * op.arity
     numbers: dict[str, type] = dict.fromkeys(op.attrs, float)
-    return _spec(operands, (value,), numbers, {"dst": int, "form": int, "transpose_b": bool}, threads=_ONLY_COMPUTE)
+    return _spec(
+        operands, (value,), numbers, {"dst": IndexMap, "form": int, "transpose_b": bool}, threads=_ONLY_COMPUTE
+    )

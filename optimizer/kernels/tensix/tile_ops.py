@@ -92,6 +92,8 @@ class TileOp:
     """Names of its numeric attributes, in call order."""
     elementwise: bool = True
     """Each element of the result depends on the same element of the operands only."""
+    initial: float = 0.0
+    """What an accumulating op finds in a clear slot: the neutral element."""
 
     @property
     def accumulates(self) -> bool:
@@ -327,7 +329,9 @@ def _reduce(kind: str, axis: str) -> TileOp:
         Call("reduce_tile", ("a_cb", "b_cb", "a_tile", "b_tile", "d"), template),
         accumulates=True,
     )
-    return TileOp(f"reduce_{kind}_{axis}", 2, partial(_reduced, kind, axis), (form,), elementwise=False)
+    initial = 0.0 if kind == "sum" else -np.inf
+    meaning = partial(_reduced, kind, axis)
+    return TileOp(f"reduce_{kind}_{axis}", 2, meaning, (form,), elementwise=False, initial=initial)
 
 
 _MATMUL = Form(

@@ -1,0 +1,199 @@
+"""Every body gets its order, forms and DST slots (`dst.plan`); one that is too large becomes several.
+
+After this pass a body is the program of one tile: `ttl.tile_copy` loads an argument, `ttl.tile_copy_dst` copies a slot,
+other ops name their form. `dst` maps the tile's number within the section to the result's slot. The compute says how
+many tiles a section takes (`unroll`), whether it goes op by op (`grouped`) or tile by tile, and its scratch slots
+(`footprint`). Slots: results first, so that the tiles of one result lie side by side, then scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import ClassVar, Literal
+
+from optimizer.errors import InfeasibleError
+from optimizer.kernels.tensix.dialect import TILE_PREFIX
+from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
+from optimizer.kernels.tensix.dst.plan import BodyPlan, Stage, plan_body
+from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_plan
+from optimizer.kernels.tensix.dst.slots import Instruction
+from optimizer.kernels.tensix.index_expr import IndexMap, dim
+from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
+from optimizer.kernels.tensix.types import BlockType, TileType
+
+Allocator = Literal["default", "seed"]
+
+
+def dst_capacity(fp32_dest_acc_en: bool, dst_full_sync_en: bool) -> int:
+    """Slots of DST: 16 tiles of 16 bits, half of them per side of the double buffer, half as many of 32 bits.
+
+    Source: tt-metal, "Compute engines and dataflow within Tensix", DST register.
+    """
+    return 16 // (1 if dst_full_sync_en else 2) // (2 if fp32_dest_acc_en else 1)
+
+
+@dataclass(frozen=True)
+class AssignDst:
+    """Every `ttl.compute`."""
+
+    capacity: int | None = None
+    """Slots; by default what the program's configuration leaves."""
+    allocator: Allocator = "default"
+    name: ClassVar[str] = "assign-dst"
+
+    def apply(self, program: Op) -> Op:
+        names = Names(program)
+        full, wide = program.attr("dst_full_sync_en", False), program.attr("fp32_dest_acc_en", False)
+        capacity = self.capacity or dst_capacity(bool(wide), bool(full))
+
+        def change(op: Op) -> tuple[Op, ...]:
+            return tuple(_planned(op, capacity, self.allocator, names)) if op.name == "ttl.compute" else (op,)
+
+        return rewrite(program, change)[0]
+
+
+def body_dag(op: Op) -> TileDag:
+    """The body of a compute as a tile DAG; inputs are its arguments."""
+    region = op.body
+    numbers = {v.name: k for k, v in enumerate(region.args)}
+    nodes = []
+    for inner in region.ops[:-1]:
+        name = inner.name.removeprefix(TILE_PREFIX)
+        attrs = tuple((key, float(str(inner.attr(key)))) for key in TILE_OPS[name].attrs)
+        nodes.append(TileNode(name, tuple(numbers[v.name] for v in inner.operands), attrs))
+        numbers[inner.result.name] = len(numbers)
+    types = {v.type.dtype.value for v in region.args if isinstance(v.type, TileType)}
+    dtype = "f32" if "f32" in types else next(iter(sorted(types)), "bf16")
+    return TileDag(len(region.args), tuple(nodes), tuple(numbers[v.name] for v in region.ops[-1].operands), dtype)
+
+
+def parallel_tiles(op: Op) -> int:
+    """Tiles of the result."""
+    bounds = op.attr("bounds")
+    assert isinstance(bounds, tuple)
+    return prod(int(str(b)) for b in bounds[:2])
+
+
+def _planned(op: Op, capacity: int, allocator: Allocator, names: Names) -> Iterator[Op]:
+    dag, tiles = body_dag(op), parallel_tiles(op)
+    try:
+        if allocator == "seed":
+            yield _Writer(op, dag, names).seed(seed_plan(dag, tiles, capacity))
+        else:
+            yield from _Writer(op, dag, names).stages(plan_body(dag, tiles, capacity))
+    except InfeasibleError as error:
+        place = ", ".join(f"%{v.name}" for v in op.results)
+        raise InfeasibleError(f"{place}: {error.message}", node=place, limit=error.limit) from error
+
+
+class _Writer:
+    """Writes plans back as bodies."""
+
+    def __init__(self, op: Op, dag: TileDag, names: Names) -> None:
+        self._op = op
+        self._dag = dag
+        self._names = names
+        self._dtype = op.body.args[0].type if op.body.args else self._result_tile()
+
+    def _result_tile(self) -> TileType:
+        block = self._op.results[0].type
+        assert isinstance(block, BlockType)
+        return TileType(block.dtype)
+
+    def stages(self, plan: BodyPlan) -> Iterator[Op]:
+        """One compute per stage; values between stages are results of the earlier and operands of the later one."""
+        blocks: dict[int, Value] = {}
+        made: dict[int, list[Value]] = {}
+        for v, result in zip(plan.dag.yields, self._op.results, strict=True):
+            made.setdefault(v, []).append(result)
+        for stage in plan.stages:
+            results: list[tuple[int, Value]] = []
+            for v in stage.yields:
+                for result in made.get(v, []):
+                    results.append((v, result))
+                if v in plan.spilled:
+                    blocks[v] = made[v][0] if v in made else self._names.value(self._op.results[0].type, "spill")
+                    if v not in made:
+                        results.append((v, blocks[v]))
+            yield self._stage(plan, stage, results, blocks)
+
+    def _stage(self, plan: BodyPlan, stage: Stage, results: list[tuple[int, Value]], blocks: dict[int, Value]) -> Op:
+        rank = self._op.maps("indexing_maps")[0].rank if self._op.operands else 2
+        identity = IndexMap(rank, (dim(0), dim(1)))
+        operands, maps, args = [], [], []
+        for v in stage.inputs:
+            given = v < len(self._op.body.args)
+            operands.append(self._op.operands[v] if given else blocks[v])
+            maps.append(self._op.maps("indexing_maps")[v] if given else identity)
+            arg = self._names.value(self._op.body.args[v].type if given else self._result_tile(), "in")
+            args.append(arg)
+        body = self._body(plan, stage, args, [stage.yields.index(v) for v, _ in results])
+        attrs: dict[str, Attr] = {
+            **dict(self._op.attrs),
+            "indexing_maps": tuple(maps),
+            "inputs": len(operands),
+            "unroll": min(plan.unroll, plan.tiles),
+            "grouped": plan.grouped,
+            "footprint": stage.slots.footprint,
+        }
+        return Op(
+            "ttl.compute",
+            tuple(operands),
+            tuple(v for _, v in results),
+            attributes(attrs),
+            (Region(tuple(args), body),),
+        )
+
+    def _body(self, plan: BodyPlan, stage: Stage, args: list[Value], yielded: list[int]) -> tuple[Op, ...]:
+        unroll, slots = min(plan.unroll, plan.tiles), stage.slots
+        slot: dict[int, IndexMap] = {}
+        for temporary, position in slots.outputs:
+            slot[temporary] = IndexMap(1, (dim(0) + position * unroll,))
+        base = slots.output_slots * unroll
+        for temporary, s in slots.scratch:
+            first = base + (s * unroll if plan.grouped else s)
+            slot[temporary] = IndexMap(1, ((dim(0) if plan.grouped else dim(0) * 0) + first,))
+        values: dict[int, Value] = {}
+        ops = [self._instruction(i, args, values, slot[i.result]) for i in slots.instructions]
+        packed = dict(slots.packed)
+        order = {v: k for k, v in enumerate(stage.dag.yields)}
+        ends = tuple(values[packed[order[stage.dag.yields[k]]]] for k in yielded)
+        return (*ops, Op("ttl.yield", ends))
+
+    def _instruction(self, i: Instruction, args: list[Value], values: dict[int, Value], slot: IndexMap) -> Op:
+        operands = tuple(values[s] if s >= 0 else args[-1 - s] for s in i.sources)
+        value = self._names.value(self._dtype, "t")
+        values[i.result] = value
+        attrs: dict[str, Attr] = {**dict(i.attrs), "form": i.form, "dst": slot}
+        return Op(f"{TILE_PREFIX}{i.op}", operands, (value,), attributes(attrs))
+
+    def seed(self, plan: SeedPlan) -> Op:
+        """All arguments loaded at the start, every op on DST, inputs first and results after them."""
+        args = self._op.body.args
+        values: dict[int, Value] = {}
+        ops: list[Op] = []
+        results = {s: s - plan.footprint for s in plan.slots.values() if s >= plan.footprint}
+
+        def slot(v: int) -> IndexMap:
+            s = plan.slots[v]
+            if s not in results:
+                return IndexMap(1, (dim(0) * 0 + s,))
+            return IndexMap(1, (dim(0) * plan.outputs + s,))
+
+        def emit(name: str, v: int, operands: tuple[Value, ...], attrs: dict[str, Attr]) -> None:
+            values[v] = self._names.value(self._dtype, "t")
+            found = attributes({**attrs, "dst": slot(v)})
+            ops.append(Op(f"{TILE_PREFIX}{name}", operands, (values[v],), found))
+
+        for k, arg in enumerate(args):
+            if k in plan.slots:
+                emit("copy", k, (arg,), {"form": 0})
+        for op in plan.ops:
+            form = len(TILE_OPS[op.op].forms) - 1
+            emit(op.op, op.result, tuple(values[a] for a in op.args), {**dict(op.attrs), "form": form})
+        ops.append(Op("ttl.yield", tuple(values[v] for v in self._dag.yields)))
+        planned = self._op.with_attrs(unroll=plan.unroll, grouped=False, footprint=plan.footprint)
+        return replace(planned, regions=(Region(args, tuple(ops)),))
