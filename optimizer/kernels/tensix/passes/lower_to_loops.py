@@ -1,0 +1,184 @@
+"""`ttl.compute` becomes sections: acquire, the body over a section's tiles, commit, wait, pack, release.
+
+    ttl.for {lower = 0, step = 1, upper = SECTIONS} { ^(%s): one section of `unroll` tiles }
+    one more section for the rest
+
+Grouped sections go op by op, each over all tiles; others tile by tile. An op that sums over a dimension has a loop
+over it of its own. Tiles are counted row by row; `dst.<op>` takes blocks with the tile's number in them, slots, and
+last the slot of the result. Tiles are packed in order, so that every pack goes to the next place of its block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from optimizer.kernels.tensix.dialect import DST_PREFIX, TILE_PREFIX
+from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim, linear
+from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
+from optimizer.kernels.tensix.types import BlockType, IndexType
+
+Loops = tuple[Value, ...]
+"""Counters of the loops around, outermost first: the dimensions of index expressions."""
+
+
+@dataclass(frozen=True)
+class LowerToLoops:
+    """Every `ttl.compute`."""
+
+    name: ClassVar[str] = "lower-to-loops"
+
+    def apply(self, program: Op) -> Op:
+        names = Names(program)
+
+        def change(op: Op) -> tuple[Op, ...]:
+            return _Sections(op, names).ops() if op.name == "ttl.compute" else (op,)
+
+        return rewrite(program, change)[0]
+
+
+class _Sections:
+    def __init__(self, op: Op, names: Names) -> None:
+        self._op = op
+        self._names = names
+        bounds = op.attr("bounds")
+        assert isinstance(bounds, tuple)
+        self._bounds = tuple(int(str(b)) for b in bounds)
+        self._tiles = prod(self._bounds[:2])
+        self._unroll = op.integer("unroll")
+        self._grouped = bool(op.attr("grouped"))
+        self._inputs = op.integer("inputs")
+        self._body = op.body.ops[:-1]
+        self._slot = {o.result.name: _slot_map(o) for o in self._body}
+        self._block = dict(zip((v.name for v in op.body.args), op.operands, strict=False))
+        self._map = dict(zip((v.name for v in op.body.args), op.maps("indexing_maps"), strict=False))
+
+    def ops(self) -> tuple[Op, ...]:
+        """Whole sections in a loop, then the rest."""
+        whole, rest = divmod(self._tiles, self._unroll)
+        found: list[Op] = []
+        if whole > 1:
+            found.append(self._loop(whole, (), lambda loops: self._section(self._unroll, dim(0) * self._unroll, loops)))
+        elif whole == 1:
+            found += self._section(self._unroll, const(0), ())
+        if rest:
+            found += self._section(rest, const(whole * self._unroll), ())
+        return tuple(found)
+
+    def _section(self, count: int, first: IndexExpr, loops: Loops) -> list[Op]:
+        """One section of `count` tiles from tile `first`."""
+        ops = [Op("ttl.tile_regs_acquire")]
+        if self._grouped:
+            for op in self._body:
+                ops += self._over(count, first, loops, [op])
+        else:
+            ops += self._over(count, first, loops, list(self._body))
+        ops += [Op("ttl.tile_regs_commit"), Op("ttl.tile_regs_wait")]
+        for tile, target in zip(self._op.body.ops[-1].operands, self._op.operands[self._inputs :], strict=True):
+            ops += self._pack(count, first, loops, self._slot[tile.name], target)
+        return [*ops, Op("ttl.tile_regs_release")]
+
+    def _over(self, count: int, first: IndexExpr, loops: Loops, ops: Sequence[Op]) -> list[Op]:
+        """Ops for each tile of the section; an accumulating op alone goes over all tiles in each round of its sum."""
+        if len(ops) == 1 and _accumulates(ops[0]):
+            depth = len(loops)
+            return self._rounds(2, loops, lambda inner: self._tiles_of(count, first, inner, ops, inner[depth:]))
+        return self._tiles_of(count, first, loops, ops, ())
+
+    def _tiles_of(self, count: int, first: IndexExpr, loops: Loops, ops: Sequence[Op], rounds: Loops) -> list[Op]:
+        def tile(inner: Loops, k: IndexExpr) -> list[Op]:
+            return [made for op in ops for made in self._one(op, first + k, k, inner, rounds)]
+
+        if count == 1:
+            return tile(loops, const(0))
+        return [self._loop(count, loops, lambda inner: tile(inner, dim(len(loops))))]
+
+    def _one(self, op: Op, tile: IndexExpr, k: IndexExpr, loops: Loops, rounds: Loops) -> list[Op]:
+        """One op for one tile, with the loops that it sums over unless they are around it already."""
+        if not _accumulates(op) or rounds:
+            return self._tile_op(op, loops, tile, k, rounds)
+        return self._rounds(2, loops, lambda inner: self._tile_op(op, inner, tile, k, inner[len(loops) :]))
+
+    def _rounds(self, axis: int, loops: Loops, body: Callable[[Loops], list[Op]]) -> list[Op]:
+        """Loops over the dimensions that are summed over, from `axis` on."""
+        if axis == len(self._bounds):
+            return body(loops)
+        return [self._loop(self._bounds[axis], loops, lambda inner: self._rounds(axis + 1, inner, body))]
+
+    def _tile_op(self, op: Op, loops: Loops, tile: IndexExpr, k: IndexExpr, rounds: Loops) -> list[Op]:
+        """One op for one tile, with the indices that it takes."""
+        name = op.name.removeprefix(TILE_PREFIX)
+        form = TILE_OPS[name].forms[op.integer("form", 0)]
+        found: list[Op] = []
+        operands: list[Value] = []
+        for v, place in zip(op.operands, form.places, strict=True):
+            if place is Place.DST:
+                operands.append(self._index(self._slot[v.name].results[0].substitute((k,)), loops, found))
+            else:
+                operands += [self._block[v.name], self._index(self._tile_in(v.name, tile, loops, rounds), loops, found)]
+        operands.append(self._index(self._slot[op.result.name].results[0].substitute((k,)), loops, found))
+        attrs: dict[str, Attr] = {key: value for key, value in op.attrs if key != "dst"}
+        return [*found, Op(f"{DST_PREFIX}{name}", tuple(operands), (), attributes(attrs))]
+
+    def _tile_in(self, arg: str, tile: IndexExpr, loops: Loops, rounds: Loops) -> IndexExpr:
+        """Number, in its block, of the tile that an argument is in this round."""
+        block, index_map = self._block[arg].type, self._map[arg]
+        assert isinstance(block, BlockType)
+        columns = self._bounds[1]
+        if index_map.results == (dim(0), dim(1)) and block.shape[1] == columns:
+            return tile
+        row, column = (tile, const(0)) if columns == 1 else (tile // columns, tile % columns)
+        if self._bounds[0] == 1:
+            row, column = const(0), tile
+        outer = [dim(loops.index(r)) for r in rounds]
+        return linear([e.substitute([row, column, *outer]) for e in index_map.results], block.shape)
+
+    def _pack(self, count: int, first: IndexExpr, loops: Loops, slot: IndexMap, target: Value) -> list[Op]:
+        """Slots to a block, in order; those side by side in one call."""
+        expr = slot.results[0]
+        if count > 1 and expr.substitute((const(1),)).evaluate(()) - expr.substitute((const(0),)).evaluate(()) == 1:
+            found: list[Op] = []
+            start = self._index(expr.substitute((const(0),)), loops, found)
+            at = self._index(first, loops, found)
+            return [*found, Op("dst.pack_block", (start, target, at), (), attributes({"tiles": count}))]
+
+        def one(inner: Loops, k: IndexExpr) -> list[Op]:
+            found: list[Op] = []
+            source = self._index(expr.substitute((k,)), inner, found)
+            return [*found, Op("dst.pack", (source, target, self._index(first + k, inner, found)))]
+
+        if count == 1:
+            return one(loops, const(0))
+        return [self._loop(count, loops, lambda inner: one(inner, dim(len(loops))))]
+
+    def _loop(self, count: int, loops: Loops, body: Callable[[Loops], list[Op]]) -> Op:
+        counter = self._names.value(IndexType(), "i")
+        attrs = attributes({"lower": 0, "upper": count, "step": 1})
+        return Op("ttl.for", (), (), attrs, (Region((counter,), tuple(body((*loops, counter)))),))
+
+    def _index(self, expr: IndexExpr, loops: Loops, ops: list[Op]) -> Value:
+        """An index as a value; appends what computes it."""
+        value = self._names.value(IndexType(), "n")
+        if expr.is_const:
+            ops.append(Op("ttl.constant", (), (value,), attributes({"value": expr.value})))
+            return value
+        used = sorted(expr.dims())
+        if expr == dim(used[0]):
+            return loops[used[0]]
+        narrow = expr.substitute([dim(used.index(d)) if d in used else const(0) for d in range(len(loops))])
+        index_map = IndexMap(len(used), (narrow,))
+        ops.append(Op("ttl.index", tuple(loops[d] for d in used), (value,), attributes({"map": index_map})))
+        return value
+
+
+def _slot_map(op: Op) -> IndexMap:
+    found = op.attr("dst")
+    assert isinstance(found, IndexMap)
+    return found
+
+
+def _accumulates(op: Op) -> bool:
+    return TILE_OPS[op.name.removeprefix(TILE_PREFIX)].accumulates

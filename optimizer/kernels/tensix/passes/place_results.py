@@ -1,0 +1,154 @@
+"""Every result of a compute gets the blocks it is packed to: those it is stored in, or a circular buffer of its own.
+
+A result that another compute reads goes through a new circular buffer of one block: reserved before the compute,
+pushed after it, waited for at once, popped after its last reader. That is the round trip through L1 that fusion saves.
+Afterwards computes have no results but the blocks they write as further operands, and no `ttl.store` is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from optimizer.errors import LimitError
+from optimizer.kernels.tensix.dialect import COMPUTE, TILE_PREFIX
+from optimizer.kernels.tensix.index_expr import IndexMap, dim
+from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
+from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TileType
+from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
+
+
+@dataclass(frozen=True)
+class StoreValues:
+    """A block stored as it came becomes a compute that copies it, so that every store has a compute before it."""
+
+    name: ClassVar[str] = "store-values"
+
+    def apply(self, program: Op) -> Op:
+        names = Names(program)
+        made = {v.name for op in walk(program) if op.name in ("ttl.compute", "ttl.copy") for v in op.results}
+        blocks = {v.name for op in walk(program) if op.name in ("ttl.cb_wait",) for v in op.results}
+
+        def change(op: Op) -> tuple[Op, ...]:
+            if op.name != "ttl.store" or op.operands[0].name in made or op.operands[0].name not in blocks:
+                return (op,)
+            copied = names.value(op.operands[0].type, "copied")
+            return _copy(op.operands[0], copied, names), replace(op, operands=(copied, op.operands[1]))
+
+        return rewrite(program, change)[0]
+
+
+def _copy(source: Value, result: Value, names: Names) -> Op:
+    assert isinstance(source.type, BlockType)
+    identity = IndexMap(2, (dim(0), dim(1)))
+    arg, tile = (names.value(TileType(source.type.dtype), stem) for stem in ("in", "t"))
+    attrs: dict[str, Attr] = {
+        "bounds": source.type.shape,
+        "iterator_types": (PARALLEL, PARALLEL),
+        "indexing_maps": (identity,),
+        "inputs": 1,
+    }
+    body = (Op(f"{TILE_PREFIX}copy", (arg,), (tile,)), Op("ttl.yield", (tile,)))
+    return Op("ttl.compute", (source,), (result,), attributes(attrs), (Region((arg,), body),))
+
+
+@dataclass(frozen=True)
+class PlaceResults:
+    """Every compute thread."""
+
+    name: ClassVar[str] = "place-results"
+
+    def apply(self, program: Op) -> Op:
+        """LimitError if there are more circular buffers than the hardware has."""
+        names = Names(program)
+        used = [op.integer("index") for op in walk(program) if op.name == "ttl.bind_cb"]
+        buffers = _Buffers(names, max(used, default=-1) + 1)
+
+        def change(op: Op) -> tuple[Op, ...]:
+            return (op.with_body(_placed(op.body.ops, buffers)),) if op.name in (COMPUTE, "ttl.for") else (op,)
+
+        changed = rewrite(program, change)[0]
+        first = next(n for n, op in enumerate(changed.body.ops) if op.name != "ttl.bind_cb")
+        return changed.with_body((*changed.body.ops[:first], *buffers.bound, *changed.body.ops[first:]))
+
+
+@dataclass
+class _Buffers:
+    """Circular buffers for values between computes."""
+
+    names: Names
+    next_index: int
+    bound: list[Op] = field(default_factory=list)
+
+    def bind(self, block: BlockType) -> Value:
+        if self.next_index >= MAX_CIRCULAR_BUFFERS:
+            raise LimitError(
+                f"the kernel needs more than {MAX_CIRCULAR_BUFFERS} circular buffers for values between computes",
+                node=block.__str__(),
+                limit=MAX_CIRCULAR_BUFFERS,
+            )
+        value = self.names.value(CircularBufferType(block.shape, block.dtype, 1), "cb")
+        self.bound.append(Op("ttl.bind_cb", (), (value,), attributes({"index": self.next_index})))
+        self.next_index += 1
+        return value
+
+
+def _placed(ops: Sequence[Op], buffers: _Buffers) -> tuple[Op, ...]:
+    stores: dict[str, list[Value]] = {}
+    for op in ops:
+        if op.name == "ttl.store":
+            stores.setdefault(op.operands[0].name, []).append(op.operands[1])
+    last = {v.name: n for n, op in enumerate(ops) if op.name == "ttl.compute" for v in op.operands}
+    pops: dict[int, list[Value]] = {}
+    known: dict[str, Value] = {}
+    placed: list[Op] = []
+    for n, op in enumerate(ops):
+        if op.name == "ttl.store":
+            continue
+        if op.name == "ttl.compute":
+            before, compute, after = _with_targets(op, stores, last, known, buffers)
+            placed += [*before, compute, *after]
+            for wait in after:
+                if wait.name == "ttl.cb_wait":
+                    reader = next(last[v.name] for v in op.results if known.get(v.name) == wait.result)
+                    pops.setdefault(reader, []).append(wait.operands[0])
+        else:
+            placed.append(op)
+        placed += [Op("ttl.cb_pop", (cb,)) for cb in pops.pop(n, [])]
+    return tuple(placed)
+
+
+def _with_targets(
+    op: Op,
+    stores: dict[str, list[Value]],
+    last: dict[str, int],
+    known: dict[str, Value],
+    buffers: _Buffers,
+) -> tuple[list[Op], Op, list[Op]]:
+    """What comes before the compute, the compute with its targets, and what comes after it."""
+    before: list[Op] = []
+    after: list[Op] = []
+    targets: list[Value] = []
+    packed: list[Value] = []
+    for v, tile in zip(op.results, op.body.ops[-1].operands, strict=True):
+        found = list(stores.get(v.name, ()))
+        if v.name in last:
+            assert isinstance(v.type, BlockType)
+            cb = buffers.bind(v.type)
+            block, ready = (buffers.names.value(v.type, stem) for stem in ("room", v.name))
+            before.append(Op("ttl.cb_reserve", (cb,), (block,)))
+            after += [Op("ttl.cb_push", (cb,)), Op("ttl.cb_wait", (cb,), (ready,))]
+            known[v.name] = ready
+            found.append(block)
+        targets += found
+        packed += [tile] * len(found)
+    inputs = tuple(known.get(v.name, v) for v in op.operands)
+    maps = op.maps("indexing_maps")
+    bounds = op.attr("bounds")
+    assert isinstance(bounds, tuple)
+    identity = IndexMap(len(bounds), (dim(0), dim(1)))
+    body = (*op.body.ops[:-1], Op("ttl.yield", tuple(packed)))
+    placed = replace(op, operands=(*inputs, *targets), results=()).with_body(body)
+    return before, placed.with_attrs(indexing_maps=(*maps, *(identity for _ in targets))), after
