@@ -9,6 +9,7 @@ from optimizer.importers.passes.attention_pattern import Attention, RepeatHeads
 from optimizer.importers.passes.channels_last import ChannelsLast
 from optimizer.importers.passes.conv_patterns import ConvBatchNorm, PadIntoWindow, ScaleIntoBatchNorm
 from optimizer.importers.passes.group_norm import GroupNorm, SpellOutGroupNorm
+from optimizer.importers.passes.head_padding import PadHeads
 from optimizer.importers.passes.heads import ConcatHeads, Rotary, SplitHeads, UnbindHeads
 from optimizer.importers.passes.indices import IndexTypes
 from optimizer.importers.passes.linear import FuseActivation, Linear, LinearRank
@@ -56,8 +57,10 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         ScaleIntoBatchNorm(),
         ConvBatchNorm(),
         Linear(),
+        PadHeads(),
         MergeQKV(),
         LoneHeads(),
+        ConcatHeads(),
         SpellOutGroupNorm(),
         ChannelsLast(),
         MergeMovement(),

@@ -6,43 +6,14 @@ everything as it was and returns False.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
+from optimizer.importers.passes.channels_last_rows import ROW_RULES
 from optimizer.importers.passes.rewriting import Shape, emit, is_static, reshape
-from optimizer.importers.passes.twins import Form, Twins
-from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
-from optimizer.ir.vocabulary import BINARY, UNARY, UNARY_PARAMS, opdef
-
-Rule = Callable[[Twins, Op], bool]
-
-SECOND, ROWS = Form.CHANNELS_SECOND, Form.ROWS
-
-
-def put(graph: Graph, op: Op, name: str, inputs: Sequence[str], attrs: Mapping[str, Attr]) -> tuple[str, ...]:
-    """Replace an op by one that computes new values; its old results have no producer afterwards."""
-    graph.remove_op(op.id)
-    row = opdef(name)
-    new = replace(op, op=name, inputs=tuple(inputs), attrs=dict(attrs), outputs=())
-    shapes = row.infer_shapes(new, tuple(graph.value(v).shape for v in inputs))
-    dtypes = row.infer_dtypes(new, tuple(graph.value(v).dtype for v in inputs), len(shapes))
-    kind = ValueKind.PARAMETER if all(is_static(graph, v) for v in inputs) else ValueKind.ACTIVATION
-    ids = tuple(graph.fresh_id(f"{v}_flat") for v in op.outputs)
-    for value_id, shape, dtype in zip(ids, shapes, dtypes, strict=True):
-        graph.add_value(Value(value_id, shape, dtype, kind))
-    graph.add_op(replace(new, outputs=ids), at=op.id)
-    return ids
-
-
-def _done(twins: Twins, op: Op, form: Form, flats: Sequence[str]) -> bool:
-    for value_id, flat in zip(op.outputs, flats, strict=True):
-        twins.add(value_id, form, op, flat=flat)
-    return True
-
-
-def _full_attrs(op: Op) -> dict[str, Attr]:
-    return opdef(op.op).full_attrs(op)
+from optimizer.importers.passes.twins import ROWS, SECOND, Form, Rule, Twins, done, put
+from optimizer.ir.graph import Attr, Graph, Op
+from optimizer.ir.vocabulary import BINARY, UNARY, UNARY_PARAMS
 
 
 # -- window ops ------------------------------------------------------------------------------------
@@ -57,7 +28,7 @@ def _conv(twins: Twins, op: Op) -> bool:
     if len(op.inputs) > 2:
         operands.append(reshape(graph, op, op.inputs[2], (1, 1, 1, cout)))
     flats = put(graph, op, f"ttnn.{op.op.removeprefix('nchw.')}", operands, attrs)
-    return _done(twins, op, SECOND, flats)
+    return done(twins, op, SECOND, flats)
 
 
 def _pool(twins: Twins, op: Op) -> bool:
@@ -66,7 +37,7 @@ def _pool(twins: Twins, op: Op) -> bool:
     attrs = dict(op.attrs)
     attrs |= {"batch_size": n, "input_height": height, "input_width": width, "channels": channels}
     flats = put(graph, op, f"ttnn.{op.op.removeprefix('nchw.')}", [twins.flat(op.inputs[0], SECOND, op)], attrs)
-    return _done(twins, op, SECOND, flats)
+    return done(twins, op, SECOND, flats)
 
 
 def _upsample(twins: Twins, op: Op) -> bool:
@@ -86,7 +57,7 @@ def _batch_norm(twins: Twins, op: Op) -> bool:
     row = (1, 1, 1, channels)
     scaled = emit(graph, op, "multiply", [flat, reshape(graph, op, scale, row)], {})
     flats = put(graph, op, "ttnn.add", [scaled, reshape(graph, op, shift, row)], {})
-    return _done(twins, op, SECOND, flats)
+    return done(twins, op, SECOND, flats)
 
 
 def batch_norm_factors(graph: Graph, op: Op) -> tuple[str, str]:
@@ -108,7 +79,7 @@ def _group_norm(twins: Twins, op: Op) -> bool:
     scales = [reshape(graph, op, v, (channels,)) for v in op.inputs[1:]]
     result = put(graph, op, "ttnn.group_norm", [image, *scales], op.attrs)[0]
     flats = [reshape(graph, op, result, graph.value(flat).shape)]
-    return _done(twins, op, SECOND, flats)
+    return done(twins, op, SECOND, flats)
 
 
 # -- elementwise -----------------------------------------------------------------------------------
@@ -117,7 +88,7 @@ def _unary(twins: Twins, op: Op) -> bool:
     if twin is None:
         return False
     flat = twins.flat(op.inputs[0], twin.form, op)
-    return _done(twins, op, twin.form, put(twins.graph, op, op.op, [flat], op.attrs))
+    return done(twins, op, twin.form, put(twins.graph, op, op.op, [flat], op.attrs))
 
 
 def _nary(twins: Twins, op: Op) -> bool:
@@ -137,7 +108,7 @@ def _nary(twins: Twins, op: Op) -> bool:
     if "sample" in views:
         return _per_sample(twins, op, views)
     operands = [_as_operand(twins, op, v, str(view), form) for v, view in zip(op.inputs, views, strict=True)]
-    return _done(twins, op, form, put(graph, op, op.op, operands, op.attrs))
+    return done(twins, op, form, put(graph, op, op.op, operands, op.attrs))
 
 
 def _has(twins: Twins, value_id: str, form: Form) -> bool:
@@ -201,7 +172,7 @@ def _per_sample(twins: Twins, op: Op, views: list[str | None]) -> bool:
             flat = _as_operand(twins, op, value_id, str(view), SECOND)
             operands.append(reshape(graph, op, flat, (n, 1, count, channels)) if view in ("whole", "padded") else flat)
     result = put(graph, op, op.op, operands, op.attrs)[0]
-    return _done(twins, op, SECOND, [reshape(graph, op, result, (1, 1, n * count, channels))])
+    return done(twins, op, SECOND, [reshape(graph, op, result, (1, 1, n * count, channels))])
 
 
 # -- data movement ---------------------------------------------------------------------------------
@@ -225,7 +196,7 @@ def _concat(twins: Twins, op: Op) -> bool:
     else:
         return False
     flats = [twins.flat(v, form, op) for v in op.inputs]
-    return _done(twins, op, form, put(graph, op, op.op, flats, {"dim": dim}))
+    return done(twins, op, form, put(graph, op, op.op, flats, {"dim": dim}))
 
 
 def _slice(twins: Twins, op: Op) -> bool:
@@ -246,7 +217,7 @@ def _slice(twins: Twins, op: Op) -> bool:
             "ends": (1, 1, count, ends[channel]),
             "steps": (1, 1, 1, steps[channel]),
         }
-        return _done(twins, op, twin.form, put(graph, op, op.op, [flat], attrs))
+        return done(twins, op, twin.form, put(graph, op, op.op, [flat], attrs))
     if twin.form is not SECOND:
         return False
     order = (0, *range(2, len(shape)), 1)
@@ -269,7 +240,7 @@ def _split(twins: Twins, op: Op) -> bool:
         return False
     flat = twins.flat(op.inputs[0], twin.form, op)
     flats = put(twins.graph, op, op.op, [flat], {"sizes": op.attr("sizes"), "dim": 3})
-    return _done(twins, op, twin.form, flats)
+    return done(twins, op, twin.form, flats)
 
 
 def _pad(twins: Twins, op: Op) -> bool:
@@ -304,7 +275,7 @@ def _reshape(twins: Twins, op: Op) -> bool:
         return False
     flat = twins.flat(op.inputs[0], twin.form, op)
     graph.remove_op(op.id)
-    return _done(twins, op, form, [flat])
+    return done(twins, op, form, [flat])
 
 
 def _permute(twins: Twins, op: Op) -> bool:
@@ -318,14 +289,14 @@ def _permute(twins: Twins, op: Op) -> bool:
     if twin is not None and twin.form is SECOND and dims == to_last:
         flat = twins.flat(source, SECOND, op)
         graph.remove_op(op.id)
-        return _done(twins, op, ROWS, [flat])
+        return done(twins, op, ROWS, [flat])
     if dims == to_second and (rank == 4 or (rank >= 3 and twin is not None and twin.form is ROWS)):
         if is_static(graph, source):
             return False
         if twin is not None and twin.form is ROWS:
             flat = twins.flat(source, ROWS, op)
             graph.remove_op(op.id)
-            return _done(twins, op, SECOND, [flat])
+            return done(twins, op, SECOND, [flat])
         twins.materialise(source)
         graph.remove_op(op.id)
         twins.add(op.outputs[0], SECOND, op, last=source)
@@ -337,59 +308,6 @@ def _permute(twins: Twins, op: Op) -> bool:
             graph.replace_op(replace(op, inputs=(last,), attrs={"dims": composed}))
             return True
     return False
-
-
-# -- rows: norms, linears, reductions --------------------------------------------------------------
-def _row_norm(twins: Twins, op: Op) -> bool:
-    twin = twins.get(op.inputs[0])
-    if twin is None or twin.form is not ROWS or any(not is_static(twins.graph, v) for v in op.inputs[1:]):
-        return False
-    flat = twins.flat(op.inputs[0], ROWS, op)
-    return _done(twins, op, ROWS, put(twins.graph, op, op.op, [flat, *op.inputs[1:]], op.attrs))
-
-
-def _linear(twins: Twins, op: Op) -> bool:
-    twin = twins.get(op.inputs[0])
-    graph = twins.graph
-    if twin is None or twin.form is not ROWS or op.attrs.get("transpose_a") or len(twin.shape) < 2:
-        return False
-    if any(not is_static(graph, v) for v in op.inputs[1:]) or len(graph.value(op.inputs[1]).shape) != 2:
-        return False
-    flat = twins.flat(op.inputs[0], ROWS, op)
-    return _done(twins, op, ROWS, put(graph, op, op.op, [flat, *op.inputs[1:]], op.attrs))
-
-
-def _softmax(twins: Twins, op: Op) -> bool:
-    twin = twins.get(op.inputs[0])
-    if twin is None:
-        return False
-    dim = int(_full_attrs(op)["dim"]) % len(twin.shape)  # type: ignore[arg-type]
-    if dim != (1 if twin.form is SECOND else len(twin.shape) - 1):
-        return False
-    flat = twins.flat(op.inputs[0], twin.form, op)
-    return _done(twins, op, twin.form, put(twins.graph, op, op.op, [flat], {**op.attrs, "dim": -1}))
-
-
-def _reduce(twins: Twins, op: Op) -> bool:
-    twin = twins.get(op.inputs[0])
-    if twin is None:
-        return False
-    graph, rank = twins.graph, len(twin.shape)
-    attrs = _full_attrs(op)
-    dim = attrs["dim"]
-    given = range(rank) if dim is None else dim if isinstance(dim, tuple) else (dim,)
-    dims = {int(d) % rank for d in given}  # type: ignore[arg-type]
-    keep = bool(attrs["keepdim"])
-    channel = 1 if twin.form is SECOND else rank - 1
-    if dims == {channel} and keep:
-        flat = twins.flat(op.inputs[0], twin.form, op)
-        return _done(twins, op, twin.form, put(graph, op, op.op, [flat], {"dim": (3,), "keepdim": True}))
-    if twin.form is not SECOND or dims != set(range(2, rank)):
-        return False
-    n, channels = twin.shape[:2]
-    image = reshape(graph, op, twins.flat(op.inputs[0], SECOND, op), (n, 1, prod(twin.shape[2:]), channels))
-    result = put(graph, op, op.op, [image], {"dim": (2,), "keepdim": True})[0]
-    return _done(twins, op, SECOND if keep else ROWS, [reshape(graph, op, result, (1, 1, n, channels))])
 
 
 RULES: dict[str, Rule] = {
@@ -408,10 +326,5 @@ RULES: dict[str, Rule] = {
     "ttnn.pad": _pad,
     "ttnn.reshape": _reshape,
     "ttnn.permute": _permute,
-    "ttnn.layer_norm": _row_norm,
-    "ttnn.rms_norm": _row_norm,
-    "ttnn.linear": _linear,
-    "ttnn.matmul": _linear,
-    "ttnn.softmax": _softmax,
-    **{f"ttnn.{name}": _reduce for name in ("sum", "mean", "max", "min", "prod")},
+    **ROW_RULES,
 }

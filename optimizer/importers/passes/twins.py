@@ -6,12 +6,14 @@ The value itself comes into being (reshape and permute) only when an op needs it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import prod
 
-from optimizer.importers.passes.rewriting import Shape, permute, reshape
-from optimizer.ir.graph import Graph, Op
+from optimizer.importers.passes.rewriting import Shape, is_static, permute, reshape
+from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.vocabulary import opdef
 
 
 class Form(StrEnum):
@@ -21,6 +23,9 @@ class Form(StrEnum):
     """[N, C, *spatial]: the twin holds it with C moved last."""
     ROWS = "rows"
     """[..., C]: the twin is a reshape of it."""
+
+
+SECOND, ROWS = Form.CHANNELS_SECOND, Form.ROWS
 
 
 @dataclass
@@ -50,14 +55,21 @@ class Twins:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self._twins: dict[str, Twin] = {}
+        self._rows: set[Shape] = set()
 
     def get(self, value_id: str) -> Twin | None:
         return self._twins.get(value_id)
+
+    def has_rows(self, lead: Shape) -> bool:
+        """Whether a value [*lead, C] is computed as rows [1, 1, N, C]."""
+        return lead in self._rows
 
     def add(self, value_id: str, form: Form, source: Op, *, flat: str | None = None, last: str | None = None) -> None:
         """Record the twin of a value that `source` computed."""
         shape = self.graph.value(value_id).shape
         self._twins[value_id] = Twin(form, shape, source, flat, last)
+        if form is Form.ROWS:
+            self._rows.add(shape[:-1])
 
     def flat(self, value_id: str, form: Form, like: Op) -> str:
         """The twin [1, 1, N*spatial, C] of any value; one without a twin is permuted beside `like`."""
@@ -102,3 +114,34 @@ class Twins:
         rank = len(twin.shape)
         dims = (0, rank - 1, *range(1, rank - 1))
         permute(self.graph, twin.source, self.last(value_id, twin.form, twin.source), dims, output=value_id)
+
+
+Rule = Callable[[Twins, Op], bool]
+"""Replaces an op by one on twins and returns True, or leaves everything as it was and returns False."""
+
+
+def put(graph: Graph, op: Op, name: str, inputs: Sequence[str], attrs: Mapping[str, Attr]) -> tuple[str, ...]:
+    """Replace an op by one that computes new values; its old results have no producer afterwards."""
+    graph.remove_op(op.id)
+    row = opdef(name)
+    new = replace(op, op=name, inputs=tuple(inputs), attrs=dict(attrs), outputs=())
+    shapes = row.infer_shapes(new, tuple(graph.value(v).shape for v in inputs))
+    dtypes = row.infer_dtypes(new, tuple(graph.value(v).dtype for v in inputs), len(shapes))
+    kind = ValueKind.PARAMETER if all(is_static(graph, v) for v in inputs) else ValueKind.ACTIVATION
+    ids = tuple(graph.fresh_id(f"{v}_flat") for v in op.outputs)
+    for value_id, shape, dtype in zip(ids, shapes, dtypes, strict=True):
+        graph.add_value(Value(value_id, shape, dtype, kind))
+    graph.add_op(replace(new, outputs=ids), at=op.id)
+    return ids
+
+
+def done(twins: Twins, op: Op, form: Form, flats: Sequence[str]) -> bool:
+    """Record the twins of an op's results; always True."""
+    for value_id, flat in zip(op.outputs, flats, strict=True):
+        twins.add(value_id, form, op, flat=flat)
+    return True
+
+
+def full_attrs(op: Op) -> dict[str, Attr]:
+    """Attributes of an op with the defaults of its row."""
+    return opdef(op.op).full_attrs(op)

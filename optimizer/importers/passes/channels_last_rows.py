@@ -1,0 +1,92 @@
+"""Channels-last rules of ops on rows: norms, products with weights, attention heads, reductions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from optimizer.importers.passes.rewriting import is_static, reshape
+from optimizer.importers.passes.twins import ROWS, SECOND, Rule, Twins, done, full_attrs, put
+from optimizer.ir.graph import Op
+
+
+def _row_norm(twins: Twins, op: Op) -> bool:
+    twin = twins.get(op.inputs[0])
+    if twin is None or twin.form is not ROWS or any(not is_static(twins.graph, v) for v in op.inputs[1:]):
+        return False
+    flat = twins.flat(op.inputs[0], ROWS, op)
+    return done(twins, op, ROWS, put(twins.graph, op, op.op, [flat, *op.inputs[1:]], op.attrs))
+
+
+def _linear(twins: Twins, op: Op) -> bool:
+    twin = twins.get(op.inputs[0])
+    graph = twins.graph
+    if twin is None or twin.form is not ROWS or op.attrs.get("transpose_a") or len(twin.shape) < 2:
+        return False
+    if any(not is_static(graph, v) for v in op.inputs[1:]) or len(graph.value(op.inputs[1]).shape) != 2:
+        return False
+    flat = twins.flat(op.inputs[0], ROWS, op)
+    return done(twins, op, ROWS, put(graph, op, op.op, [flat, *op.inputs[1:]], op.attrs))
+
+
+def _split_heads(twins: Twins, op: Op) -> bool:
+    """Rows of one sequence are already what the op of rank four takes."""
+    twin = twins.get(op.inputs[0])
+    if twin is None or twin.form is not ROWS or len(twin.shape) != 3 or twin.shape[0] != 1:
+        return False
+    flat = twins.flat(op.inputs[0], ROWS, op)
+    twins.graph.replace_op(replace(op, op="ttnn.nlp_create_qkv_heads", inputs=(flat,)))
+    return True
+
+
+def _join_heads(twins: Twins, op: Op) -> bool:
+    """Heads of one sequence are joined to the rows that the ops around are computed on."""
+    shape = twins.graph.value(op.outputs[0]).shape
+    if shape[0] != 1 or not twins.has_rows(shape[:-1]):
+        return False
+    return done(twins, op, ROWS, put(twins.graph, op, "ttnn.nlp_concat_heads", op.inputs, {}))
+
+
+def _softmax(twins: Twins, op: Op) -> bool:
+    twin = twins.get(op.inputs[0])
+    if twin is None:
+        return False
+    dim = int(full_attrs(op)["dim"]) % len(twin.shape)  # type: ignore[arg-type]
+    if dim != (1 if twin.form is SECOND else len(twin.shape) - 1):
+        return False
+    flat = twins.flat(op.inputs[0], twin.form, op)
+    return done(twins, op, twin.form, put(twins.graph, op, op.op, [flat], {**op.attrs, "dim": -1}))
+
+
+def _reduce(twins: Twins, op: Op) -> bool:
+    twin = twins.get(op.inputs[0])
+    if twin is None:
+        return False
+    graph, rank = twins.graph, len(twin.shape)
+    attrs = full_attrs(op)
+    dim = attrs["dim"]
+    given = range(rank) if dim is None else dim if isinstance(dim, tuple) else (dim,)
+    dims = {int(d) % rank for d in given}  # type: ignore[arg-type]
+    keep = bool(attrs["keepdim"])
+    channel = 1 if twin.form is SECOND else rank - 1
+    if dims == {channel} and keep:
+        flat = twins.flat(op.inputs[0], twin.form, op)
+        return done(twins, op, twin.form, put(graph, op, op.op, [flat], {"dim": (3,), "keepdim": True}))
+    if twin.form is not SECOND or dims != set(range(2, rank)):
+        return False
+    n, channels = twin.shape[:2]
+    image = reshape(graph, op, twins.flat(op.inputs[0], SECOND, op), (n, 1, prod(twin.shape[2:]), channels))
+    result = put(graph, op, op.op, [image], {"dim": (2,), "keepdim": True})[0]
+    return done(twins, op, SECOND if keep else ROWS, [reshape(graph, op, result, (1, 1, n, channels))])
+
+
+ROW_RULES: dict[str, Rule] = {
+    "ttnn.layer_norm": _row_norm,
+    "ttnn.rms_norm": _row_norm,
+    "ttnn.linear": _linear,
+    "ttnn.matmul": _linear,
+    "ttnn.split_query_key_value_and_split_heads": _split_heads,
+    "ttnn.concatenate_heads": _join_heads,
+    "ttnn.softmax": _softmax,
+    **{f"ttnn.{name}": _reduce for name in ("sum", "mean", "max", "min", "prod")},
+}
