@@ -414,7 +414,7 @@ def _split_heads(site: Site) -> Translation:
     }
     if kv is not None:
         attrs["num_kv_heads"] = int(kv)
-    return Translation("ttnn.split_query_key_value_and_split_heads", site.operands, attrs)
+    return Translation(site.op.op, site.operands, attrs)
 
 
 def _rotary(site: Site) -> Translation:
@@ -468,6 +468,7 @@ _RULES: dict[str, Rule] = {
     "ttnn.scaled_dot_product_attention": _sdpa,
     "ttnn.scaled_dot_product_attention_decode": _sdpa_decode,
     "ttnn.split_query_key_value_and_split_heads": _split_heads,
+    "ttnn.nlp_create_qkv_heads": _split_heads,
     "ttnn.concatenate_heads": _same_name,
     "ttnn.nlp_concat_heads": _same_name,
     "ttnn.rotary_embedding": _rotary,

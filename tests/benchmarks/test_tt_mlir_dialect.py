@@ -136,6 +136,13 @@ CASES: list[Case] = [
         {"num_heads": 4, "transpose_key": False},
         "ttnn.split_query_key_value_and_split_heads",
     ),
+    (
+        "ttnn.nlp_create_qkv_heads",
+        ((1, 1, 64, 768),),
+        (HEADS, HEADS, HEADS),
+        {"num_q_heads": 4, "num_kv_heads": 4, "transpose_k_heads": False},
+        "ttnn.nlp_create_qkv_heads",
+    ),
     ("ttnn.concatenate_heads", (HEADS,), ((1, 64, 256),), {}, "ttnn.concatenate_heads"),
     ("ttnn.nlp_concat_heads", (HEADS,), ((1, 1, 64, 256),), {}, "ttnn.nlp_concat_heads"),
     ("ttnn.rotary_embedding", (HEADS, (1, 1, 64, 64), (1, 1, 64, 64)), (HEADS,), {}, "ttnn.rotary_embedding"),

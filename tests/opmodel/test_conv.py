@@ -9,10 +9,17 @@ from typing import Any
 
 import pytest
 
+from optimizer.device import DeviceSpec
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Attr
+from optimizer.layouts.memory_config import DRAM_TILE, HOST_ROW_MAJOR
+from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.opmodel.analytical.arena import Arena
 from optimizer.opmodel.analytical.halo import HaloConfig, halo_config, reader_index_bytes
 from optimizer.opmodel.analytical.parallel import Window, halo_sticks
+from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.query import query_rows
+from optimizer.opmodel.registry import create
 
 ROWS = Path(__file__).resolve().parents[2] / "fixtures" / "opmodel" / "conv.jsonl"
 """Asked of ttnn 0.81.1 on mock devices: both boards, all paths, row-major and tiled, sliced and transposed."""
@@ -99,3 +106,23 @@ def test_arena_counts_a_freed_operand() -> None:
     arena.allocate(400)
     assert arena.trace.peak_tensors == 300
     assert arena.room == 300
+
+
+@pytest.mark.parametrize(("folding", "peak_bytes"), [(None, 36864), (False, 24800)])
+def test_folding_can_be_switched_off(folding: bool | None, peak_bytes: int) -> None:
+    """Windows that do not overlap: folded they are pixels of a matmul (peaks of mock devices)."""
+    shapes = ((1, 1, 1024, 64), (128, 64, 2, 2))
+    inputs = tuple(TensorSpec(s, DType.BF16, x) for s, x in zip(shapes, (DRAM_TILE, HOST_ROW_MAJOR), strict=True))
+    attrs: dict[str, Attr] = {
+        "batch_size": 1, "input_height": 32, "input_width": 32, "in_channels": 64, "out_channels": 128,
+        "kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0, 0, 0),
+    }  # fmt: skip
+    if folding is not None:
+        attrs["enable_kernel_stride_folding"] = folding
+    config = Conv2dConfig(weights_dtype="bf16", shard_layout="block_sharded", slice="l1")
+
+    answer = create("analytical", DeviceSpec.preset("n150"), 32768).constraints(
+        OpQuery("ttnn.conv2d", inputs, tuple(sorted(attrs.items())), config)
+    )
+
+    assert answer.peak_bytes == peak_bytes

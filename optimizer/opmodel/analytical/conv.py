@@ -38,7 +38,8 @@ A 1x1 convolution of shards is a matmul with a program config (all asked of tt-m
 def conv2d(case: Case) -> Usage:
     problem = _problem(case, _window(case, transposed=False))
     shape = _output_shape(case, problem)
-    return _convolution(case, _fold(problem), shape)
+    unfolded = case.attrs.get("enable_kernel_stride_folding") is False
+    return _convolution(case, problem if unfolded else _fold(problem), shape)
 
 
 def conv_transpose2d(case: Case) -> Usage:
