@@ -1,34 +1,36 @@
 """Node by node elimination (min-plus dynamic programming over the whole graph), with mini-buckets where it gets wide.
 
 Eliminating a node replaces all tables it occurs in by one over its neighbours: the least cost it can add to theirs.
-The order is by smallest resulting table. Exact while every table stays below the work limit, and then the sum of
-constants is the optimum (capacity aside). Where a table would be larger, the tables of that node are split into
-groups, each minimised alone: the result is then a lower bound only, and the choice read off is a good one, not a
-proven one (Dechter and Rish, "Mini-buckets"). Capacity enters through prices: a byte at step t costs `price[t]`.
+The order is by smallest joint table. Exact while every table stays below the limit, and then the sum of constants is
+the optimum (capacity aside). Where a table would be larger, the tables of that node are split into groups that agree on
+what each option of the node costs, each minimised alone: the result is then a lower bound (Dechter and Rish,
+"Mini-buckets"; moment matching in `cost_tables`). The choice read off it is improved by solving again with nodes
+fixed where it would get too wide, others in every pass: exact but for those, so it never gets worse.
+
+Capacity enters through prices: a byte at step t costs `price[t]`.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Sequence
 from math import floor, prod
 
 import numpy as np
 
+from optimizer.errors import TimeLimitError
+from optimizer.solver.cost_tables import Factor, classes_work, joint, least_by_classes, lifted, matched
+from optimizer.solver.elimination_memo import EliminationMemo, Outcome, Part
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, Table
 
-SPARSE_FACTOR = 8
-"""A combination costs so many times more when looked at option by option."""
-DEFAULT_TABLE_LIMIT = 8_000_000
+DEFAULT_TABLE_LIMIT = 1_000_000
 """Entries of the largest table that is built."""
+IMPROVEMENTS = 3
+"""Passes over a choice that is not proven."""
+MANY_OPTIONS = 48
+"""Nodes with so many options are worked on by classes of them, if that is less work."""
 
-
-@dataclass(frozen=True)
-class _Factor:
-    scope: tuple[int, ...]
-    """Nodes, ascending: the axes of the table."""
-    table: Table
+Stop = Callable[[], bool]
 
 
 def priced_costs(problem: GraphProblem, price: Sequence[float]) -> tuple[Table, ...]:
@@ -44,160 +46,241 @@ def priced_costs(problem: GraphProblem, price: Sequence[float]) -> tuple[Table, 
 
 
 def eliminate(
-    problem: GraphProblem, costs: Sequence[Table] | None = None, table_limit: int = DEFAULT_TABLE_LIMIT
+    problem: GraphProblem,
+    costs: Sequence[Table] | None = None,
+    table_limit: int = DEFAULT_TABLE_LIMIT,
+    stop: Stop | None = None,
+    memo: EliminationMemo | None = None,
 ) -> GraphSolution:
-    """The best choice when capacity is ignored; `lower_bound` equals `value` if no table was split.
+    """The best choice when capacity is ignored; it is proven if `lower_bound` equals `value`.
 
-    `costs` replaces the node costs (prices, exclusions). Deterministic: ties go to the lowest option.
+    `costs` replaces the node costs (prices, exclusions). A `memo` kept over solves saves work and changes nothing.
+    `stop` is asked before every node; TimeLimitError if it says so. `chosen` is None if there is no choice
+    (`lower_bound` FORBIDDEN) or none was found. Deterministic: ties go to the lowest option.
     """
-    run = _Elimination(problem, problem.costs if costs is None else costs, table_limit)
-    return run.solve()
+    memo = EliminationMemo() if memo is None else memo
+    memo.begin()
+    costs = problem.costs if costs is None else costs
+    run = _Elimination(problem, costs, table_limit, stop, memo)
+    run.eliminate()
+    bound = min(run.bound, FORBIDDEN)
+    if bound == FORBIDDEN:
+        return GraphSolution(None, FORBIDDEN, FORBIDDEN)
+    chosen = run.read_off()
+    value = _value(problem, costs, chosen)
+    fixed: frozenset[int] = frozenset()
+    for _ in range(IMPROVEMENTS if value > bound else 0):
+        again = _Elimination(problem, costs, table_limit, stop, memo, chosen, fixed)
+        again.eliminate()
+        if again.bound >= FORBIDDEN:
+            break
+        better = again.read_off()
+        fixed = frozenset(again.fixed)
+        found = _value(problem, costs, better)
+        if found >= value:
+            break
+        chosen, value = better, found
+    return GraphSolution(None if value >= FORBIDDEN else tuple(chosen), min(value, FORBIDDEN), bound)
+
+
+def _value(problem: GraphProblem, costs: Sequence[Table], chosen: Sequence[int]) -> int:
+    value = sum(int(row[i]) for row, i in zip(costs, chosen, strict=True))
+    return value + sum(int(p.matrix[chosen[p.a], chosen[p.b]]) for p in problem.pairs)
 
 
 class _Elimination:
-    def __init__(self, problem: GraphProblem, costs: Sequence[Table], table_limit: int) -> None:
+    """One pass. With a choice, nodes are fixed to it where tables would get too large; else tables are split."""
+
+    def __init__(
+        self,
+        problem: GraphProblem,
+        costs: Sequence[Table],
+        table_limit: int,
+        stop: Stop | None,
+        memo: EliminationMemo,
+        chosen: Sequence[int] | None = None,
+        spared: Collection[int] = (),
+    ) -> None:
         self._sizes = problem.sizes
         self._limit = table_limit
-        self._costs = costs
-        self._pairs = problem.pairs
-        self._of: list[dict[int, _Factor]] = [{} for _ in self._sizes]
+        self._stop = stop
+        self._memo = memo
+        self._chosen = chosen
+        self._spared = spared
+        """Nodes fixed in the pass before: others go first."""
+        self.fixed: dict[int, int] = {}
+        self.bound = 0
+        self._of: list[dict[int, Factor]] = [{} for _ in self._sizes]
         self._serial = 0
-        self._bound = 0
-        self._buckets: list[tuple[int, tuple[_Factor, ...]]] = []
+        self._buckets: list[tuple[int, tuple[Factor, ...]]] = []
         for v, row in enumerate(costs):
-            self._add(_Factor((v,), row))
-        for pair in self._pairs:
-            swap = pair.a > pair.b
-            scope = (pair.b, pair.a) if swap else (pair.a, pair.b)
-            self._add(_Factor(scope, pair.matrix.T if swap else pair.matrix))
+            self._add(Factor((v,), row, memo.key_of(row)))
+        for pair in problem.pairs:
+            self._add(Factor((pair.a, pair.b), pair.matrix, memo.key_of_shared(pair.matrix)))
 
-    def solve(self) -> GraphSolution:
+    def eliminate(self) -> None:
+        """All nodes, narrowest first."""
         heap = [(self._width(v), v) for v in range(len(self._sizes))]
         heapq.heapify(heap)
-        done: set[int] = set()
+        done = [False] * len(self._sizes)
         while heap:
             width, v = heapq.heappop(heap)
-            if v in done:
+            if done[v] or v in self.fixed:
                 continue
             now = self._width(v)
             if now != width:
                 heapq.heappush(heap, (now, v))
                 continue
-            done.add(v)
-            for u in sorted(self._eliminate(v)):
+            if self._stop is not None and self._stop():
+                raise TimeLimitError("stopped")
+            done[v] = True
+            for u in sorted(self._take_out(v, now)):
                 heapq.heappush(heap, (self._width(u), u))
-        chosen = self._read_off()
-        value = sum(int(row[i]) for row, i in zip(self._costs, chosen, strict=True))
-        value += sum(int(p.matrix[chosen[p.a], chosen[p.b]]) for p in self._pairs)
-        if value >= FORBIDDEN:
-            return GraphSolution(None, FORBIDDEN, min(self._bound, FORBIDDEN))
-        return GraphSolution(tuple(chosen), value, self._bound)
 
-    def _add(self, factor: _Factor) -> None:
+    def read_off(self) -> list[int]:
+        """Choose in reverse order: each node's best against all tables it was eliminated with."""
+        chosen = [0] * len(self._sizes)
+        for v, option in self.fixed.items():
+            chosen[v] = option
+        for v, factors in reversed(self._buckets):
+            row = np.zeros(self._sizes[v], dtype=np.int64)
+            for factor in factors:
+                row += factor.table[tuple(slice(None) if u == v else chosen[u] for u in factor.scope)]
+            chosen[v] = int(row.argmin())
+        return chosen
+
+    # -- factors -------------------------------------------------------------------------------------
+    def _add(self, factor: Factor) -> None:
         for v in factor.scope:
             self._of[v][self._serial] = factor
         self._serial += 1
 
-    def _width(self, v: int) -> int:
-        """Combinations that eliminating this node looks at."""
-        scope = {u for factor in self._of[v].values() for u in factor.scope}
-        return prod(self._sizes[u] for u in scope)
-
-    def _eliminate(self, v: int) -> set[int]:
-        """Replace the node's tables; returns the neighbours."""
-        held = dict(sorted(self._of[v].items(), key=lambda item: (-len(item[1].scope), item[0])))
+    def _drop(self, v: int) -> tuple[Factor, ...]:
+        """Remove and return all tables of a node, in the order they came."""
+        held = self._of[v]
+        self._of[v] = {}
         for serial, factor in held.items():
             for u in factor.scope:
-                del self._of[u][serial]
-        factors = tuple(held.values())
-        self._buckets.append((v, factors))
-        neighbours: set[int] = set()
-        for group in self._groups(factors):
-            rest = tuple(sorted({u for factor in group for u in factor.scope if u != v}))
-            joint = self._sizes[v] * prod(self._sizes[u] for u in rest)
-            sparse = SPARSE_FACTOR * self._open_count(group, v, rest) < joint
-            table = self._least_sparse(group, v, rest) if sparse else self._least(group, v, rest)
-            neighbours.update(rest)
-            if rest:
-                self._add(_Factor(rest, table))
-            else:
-                self._bound += int(table)
-        return neighbours
+                if u != v:
+                    del self._of[u][serial]
+        return tuple(held.values())
 
-    def _groups(self, factors: tuple[_Factor, ...]) -> list[list[_Factor]]:
-        """First-fit by size: each group's joint table stays below the limit, unless one alone exceeds it."""
-        groups: list[tuple[list[_Factor], set[int]]] = []
-        for factor in factors:
+    def _scope(self, v: int) -> set[int]:
+        return {u for factor in self._of[v].values() for u in factor.scope}
+
+    def _width(self, v: int) -> int:
+        """Combinations that eliminating this node looks at."""
+        return prod(self._sizes[u] for u in self._scope(v))
+
+    # -- one node ------------------------------------------------------------------------------------
+    def _take_out(self, v: int, width: int) -> set[int]:
+        """Replace the node's tables; returns the nodes whose tables have changed."""
+        changed: set[int] = set()
+        if self._chosen is not None and width > self._limit:
+            changed = self._fix_around(v)
+            if v in self.fixed:
+                return changed
+        factors = self._drop(v)
+        self._buckets.append((v, factors))
+        order = sorted({u for factor in factors for u in factor.scope})
+        place = {u: n for n, u in enumerate(order)}
+        local = sorted(((tuple(place[u] for u in f.scope), f.key, f.table) for f in factors), key=lambda f: f[:2])
+        signature = (place[v], self._limit, tuple((scope, key) for scope, key, _ in local))
+        outcome = self._memo.find(signature)
+        if outcome is None:
+            tables = [Factor(scope, table, key) for scope, key, table in local]
+            outcome = _Bucket(place[v], tables, self._memo, self._limit).outcome(signature)
+            self._memo.put(signature, outcome)
+        self.bound += outcome.constant
+        for part in outcome.parts:
+            self._add(Factor(tuple(order[n] for n in part.scope), part.table, part.key))
+        return changed.union(u for u in order if u != v)
+
+    def _fix_around(self, v: int) -> set[int]:
+        """Fix neighbours of the node, or itself, until what remains is narrow enough."""
+        assert self._chosen is not None
+        changed: set[int] = set()
+        while v not in self.fixed and self._width(v) > self._limit:
+            u = min(self._scope(v), key=lambda u: (u in self._spared, u == v, -self._sizes[u], u))
+            changed |= self._fix(u, self._chosen[u])
+        return {u for u in changed if u not in self.fixed and u != v}
+
+    def _fix(self, u: int, option: int) -> set[int]:
+        self.fixed[u] = option
+        changed: set[int] = set()
+        for factor in self._drop(u):
+            axis = factor.scope.index(u)
+            scope = (*factor.scope[:axis], *factor.scope[axis + 1 :])
+            changed.update(scope)
+            if scope:
+                table = np.ascontiguousarray(factor.table.take(option, axis=axis))
+                self._add(Factor(scope, table, self._memo.key_of(table)))
+            else:
+                self.bound += int(factor.table[option])
+        return changed
+
+
+class _Bucket:
+    """The tables of one node, in local terms: nodes are positions among it and its neighbours."""
+
+    def __init__(self, node: int, factors: Sequence[Factor], memo: EliminationMemo, limit: int) -> None:
+        self._node = node
+        self._factors = factors
+        self._memo = memo
+        self._limit = limit
+        self._sizes = {u: size for f in factors for u, size in zip(f.scope, f.table.shape, strict=True)}
+
+    def outcome(self, signature: Hashable) -> Outcome:
+        whole = self._by_classes()
+        if whole is not None:
+            tables = [whole]
+        else:
+            groups = self._groups()
+            orders = [self._order(group) for group in groups]
+            sums = [joint(g, o, [self._sizes[u] for u in o]) for g, o in zip(groups, orders, strict=True)]
+            sums = matched(sums) if len(sums) > 1 else sums
+            tables = [(tuple(o[1:]), s.min(axis=0)) for o, s in zip(orders, sums, strict=True)]
+        parts, constant = [], 0
+        for n, (scope, table) in enumerate(tables):
+            if not scope:
+                constant += int(table)
+                continue
+            table, least = lifted(table)
+            constant += least
+            parts.append(Part(scope, table, self._memo.key_of_result(table, signature, n)))
+        return Outcome(tuple(parts), constant, len(tables) > 1)
+
+    def _by_classes(self) -> tuple[tuple[int, ...], Table] | None:
+        """The result by classes of options; None if the tables are not of that kind or it would be more work."""
+        own = [f for f in self._factors if len(f.scope) == 1]
+        others = [f for f in self._factors if len(f.scope) > 1]
+        scope = tuple(u for f in others for u in f.scope if u != self._node)
+        options = self._sizes[self._node]
+        distinct = len(set(scope)) == len(scope) == len(others)
+        if options < MANY_OPTIONS or not others or not distinct:
+            return None
+        if prod(self._sizes[u] for u in scope) > self._limit:
+            return None
+        tables = [self._memo.classed(f.table, f.key, f.scope[0] == self._node) for f in others]
+        if classes_work(tables) > min(self._limit, prod(self._sizes.values())):
+            return None
+        costs = np.minimum(np.sum([f.table for f in own], axis=0), FORBIDDEN) if own else np.zeros(options, np.int64)
+        return scope, least_by_classes(costs, tables)
+
+    def _groups(self) -> list[list[Factor]]:
+        """First-fit, large tables first: no joint table exceeds the limit, unless one table alone does."""
+        groups: list[tuple[list[Factor], set[int]]] = []
+        for factor in sorted(self._factors, key=lambda f: -f.table.size):
             for group, scope in groups:
-                joint = scope.union(factor.scope)
-                if prod(self._sizes[u] for u in joint) <= self._limit:
+                union = scope.union(factor.scope)
+                if prod(self._sizes[u] for u in union) <= self._limit:
                     group.append(factor)
-                    scope.update(joint)
+                    scope.update(union)
                     break
             else:
                 groups.append(([factor], set(factor.scope)))
         return [group for group, _ in groups]
 
-    def _open_count(self, group: Sequence[_Factor], v: int, rest: tuple[int, ...]) -> int:
-        """Combinations that the tables of `v` with one neighbour do not forbid."""
-        count = np.ones(self._sizes[v], dtype=np.int64)
-        for u in rest:
-            allowed = np.ones((self._sizes[v], self._sizes[u]), dtype=np.bool_)
-            for factor in group:
-                if set(factor.scope) == {u, v}:
-                    allowed &= (factor.table if factor.scope[0] == v else factor.table.T) < FORBIDDEN
-            count *= allowed.sum(axis=1)
-        return int(count.sum())
-
-    def _least(self, group: Sequence[_Factor], v: int, rest: tuple[int, ...]) -> Table:
-        """The group's joint table, minimised over the options of `v`."""
-        scope = tuple(sorted((v, *rest)))
-        total = np.zeros(tuple(self._sizes[u] for u in scope), dtype=np.int64)
-        for factor in group:
-            total += factor.table.reshape(tuple(self._sizes[u] if u in factor.scope else 1 for u in scope))
-        return np.asarray(np.minimum(total.min(axis=scope.index(v)), FORBIDDEN))
-
-    def _least_sparse(self, group: Sequence[_Factor], v: int, rest: tuple[int, ...]) -> Table:
-        """The same where most combinations are forbidden.
-
-        Option by option, and only over the neighbours' options that it does not forbid: few, as a rule.
-        """
-        least = np.full(tuple(self._sizes[u] for u in rest), FORBIDDEN, dtype=np.int64)
-        for option in range(self._sizes[v]):
-            rows = [self._slice(factor, v, option) for factor in group]
-            open_: list[Table] = [np.arange(self._sizes[u]) for u in rest]
-            base = 0
-            for scope, table in rows:
-                if not scope:
-                    base += int(table)
-                elif len(scope) == 1:
-                    axis = rest.index(scope[0])
-                    open_[axis] = open_[axis][table[open_[axis]] < FORBIDDEN]
-            if base >= FORBIDDEN or not all(map(len, open_)):
-                continue
-            total = np.full(tuple(map(len, open_)), base, dtype=np.int64)
-            for scope, table in rows:
-                if scope:
-                    shape = tuple(len(open_[n]) if u in scope else 1 for n, u in enumerate(rest))
-                    total += table[np.ix_(*(open_[rest.index(u)] for u in scope))].reshape(shape)
-            at = np.ix_(*open_) if rest else ()
-            least[at] = np.minimum(least[at], total)
-        return least
-
-    def _slice(self, factor: _Factor, v: int, option: int) -> tuple[tuple[int, ...], Table]:
-        if v not in factor.scope:
-            return factor.scope, factor.table
-        axis = factor.scope.index(v)
-        scope = (*factor.scope[:axis], *factor.scope[axis + 1 :])
-        return scope, np.asarray(factor.table.take(option, axis=axis))
-
-    def _read_off(self) -> list[int]:
-        """Choose in reverse order: each node's best against all tables it was eliminated with."""
-        chosen = [0] * len(self._sizes)
-        for v, factors in reversed(self._buckets):
-            row = np.zeros(self._sizes[v], dtype=np.int64)
-            for factor in factors:
-                at = tuple(slice(None) if u == v else chosen[u] for u in factor.scope)
-                row += factor.table[at]
-            chosen[v] = int(row.argmin())
-        return chosen
+    def _order(self, group: Sequence[Factor]) -> list[int]:
+        """The node, then its neighbours in the group."""
+        return [self._node, *sorted({u for factor in group for u in factor.scope} - {self._node})]
