@@ -1,0 +1,108 @@
+"""Names of the kernel API by tt-metal version. `tile_ops` spells them as 0.81; a profile says what differs.
+
+0.81   ttnn 0.81.1, headers `ttnn/tt_metal/hw/inc/api/compute`
+0.69   tt-metal 0.69 to 0.72, as tt-lang 1.1.1 emits it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from optimizer.kernels.tensix.tile_ops import Call, Form, Unit
+
+_THREE = ("#0", "#1", "#2")
+
+
+@dataclass(frozen=True)
+class ApiProfile:
+    """One version of the API."""
+
+    name: str
+    includes: tuple[str, ...]
+    """Headers of a compute kernel, without the directory."""
+    directory: str
+    renamed: Mapping[str, str]
+    pack_block: str
+    startups: Mapping[str, Call]
+    """Common init by kind of kernel: `matmul`, `fpu`, `sfpu`."""
+
+    def startup(self, kind: str) -> tuple[Call, ...]:
+        return (self.startups[kind],)
+
+    def rename(self, call: Call, form: Form) -> Call:
+        """A call of `tile_ops` in this version's spelling."""
+        if form.unit is Unit.REUSE and self.name != "0.81":
+            return _dest_reuse(call)
+        function = self.renamed.get(call.function, call.function)
+        if call.function == "unary_bcast_init" and self.name != "0.81":
+            return replace(call, function=function, args=("a_cb", "a_cb"))
+        if call.function == "transpose_init" and self.name != "0.81":
+            return replace(call, function=function, args=("a_cb", "a_cb"))
+        return replace(call, function=function)
+
+
+def _dest_reuse(call: Call) -> Call:
+    """`add_reuse_dest_tiles<R>(..)` was `binary_dest_reuse_tiles<ELWADD, R>(..)`."""
+    kind = {"add": "ELWADD", "sub": "ELWSUB", "mul": "ELWMUL"}[call.function.split("_")[0]]
+    suffix = "_init" if call.function.endswith("_init") else ""
+    template = (f"EltwiseBinaryType::{kind}", *call.template)
+    return Call(f"binary_dest_reuse_tiles{suffix}", call.args, template)
+
+
+_RENAMED_0_69 = {
+    "copy_init": "copy_tile_init",
+    "add_init": "add_tiles_init",
+    "sub_init": "sub_tiles_init",
+    "mul_init": "mul_tiles_init",
+    "matmul_init": "mm_init_short",
+    "transpose_init": "transpose_wh_init",
+    "transpose_tile": "transpose_wh_tile",
+    "add_bcast_rows_init": "add_bcast_rows_init_short",
+    "add_bcast_cols_init": "add_bcast_cols_init_short",
+    "add_bcast_scalar_init": "add_bcast_scalar_init_short",
+    "sub_bcast_rows_init": "sub_bcast_rows_init_short",
+    "sub_bcast_cols_init": "sub_bcast_cols_init_short",
+    "sub_bcast_scalar_init": "sub_tiles_bcast_scalar_init_short",
+    "mul_bcast_rows_init": "mul_bcast_rows_init_short",
+    "mul_bcast_cols_init": "mul_bcast_cols_init_short",
+    "mul_bcast_scalar_init": "mul_tiles_bcast_scalar_init_short",
+}
+_COMMON = (
+    "eltwise_unary/eltwise_unary.h",
+    "eltwise_unary/sfpu_split_includes.h",
+    "eltwise_binary.h",
+    "eltwise_binary_sfpu.h",
+    "tile_move_copy.h",
+    "bcast.h",
+    "matmul.h",
+    "reduce.h",
+    "pack.h",
+)
+PROFILES: Mapping[str, ApiProfile] = {
+    "0.81": ApiProfile(
+        "0.81",
+        ("compute_kernel_hw_startup.h", "binary_max_min.h", "copy_dest_values.h", *_COMMON, "transpose.h"),
+        "api/compute",
+        {},
+        "pack_block",
+        {
+            "matmul": Call("compute_kernel_hw_startup", _THREE),
+            "fpu": Call("compute_kernel_hw_startup", _THREE),
+            "sfpu": Call("init_sfpu", ("#0", "#2")),
+        },
+    ),
+    "0.69": ApiProfile(
+        "0.69",
+        ("binary_max_min.h", "copy_dest_values.h", *_COMMON, "transpose_wh.h"),
+        "compute_kernel_api",
+        _RENAMED_0_69,
+        "pack_tile_block",
+        {
+            "matmul": Call("mm_init", _THREE),
+            "fpu": Call("binary_op_init_common", _THREE),
+            "sfpu": Call("init_sfpu", ("#0", "#2")),
+        },
+    ),
+}
+"""By the name that `--api` takes."""

@@ -1,0 +1,145 @@
+"""C++ of a program's threads, one file each, from TTKernel calls.
+
+Circular buffers are constants by index; tensors are `TensorAccessor`s whose addresses are common run-time arguments in
+the order of the program's arguments. Index arithmetic is written where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from optimizer.errors import StateError
+from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
+from optimizer.kernels.tensix.dialect import BOTH, CALL_PREFIX, COMPUTE
+from optimizer.kernels.tensix.index_expr import IndexMap
+from optimizer.kernels.tensix.ir import Op, Value, walk
+from optimizer.kernels.tensix.types import CircularBufferType, TensorType
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """One thread's file."""
+
+    name: str
+    kind: str
+    """`compute`, `reader` or `writer`."""
+    text: str
+    tensors: tuple[str, ...]
+    """Program arguments whose accessors it takes, in order."""
+
+
+def emit_program(program: Op, api: str) -> tuple[KernelSource, ...]:
+    """Files of a program whose threads are TTKernel calls, in program order. StateError for anything else."""
+    buffers = {op.result.name: op for op in program.body.ops if op.name == "ttl.bind_cb"}
+    profile = PROFILES[api]
+    return tuple(
+        _Thread(op, buffers, program.body.args, profile).source() for op in program.body.ops if op.name in BOTH
+    )
+
+
+@dataclass
+class _Thread:
+    op: Op
+    buffers: Mapping[str, Op]
+    arguments: tuple[Value, ...]
+    profile: ApiProfile
+    _text: dict[str, str] = field(default_factory=dict)
+    """Value -> how it is written."""
+
+    def source(self) -> KernelSource:
+        used = {v.name for inner in walk(self.op) for v in inner.operands}
+        buffers = [op for name, op in self.buffers.items() if name in used]
+        tensors = [v for v in self.arguments if v.name in used]
+        compute = self.op.name == COMPUTE
+        kind = "compute" if compute else self.op.string("processor")
+        lines = [*self._includes(compute), ""]
+        lines += self._constants(buffers)
+        lines += ["void kernel_main() {", *self._accessors(tensors)]
+        lines += [f"    {line}" for line in self._ops(self.op.body.ops)]
+        lines += ["}", ""]
+        return KernelSource(self.op.string("sym_name"), kind, "\n".join(lines), tuple(v.name for v in tensors))
+
+    def _includes(self, compute: bool) -> Iterator[str]:
+        yield "#include <cstdint>"
+        if not compute:
+            yield (
+                '#include "api/dataflow/dataflow_api.h"' if self.profile.name == "0.81" else '#include "dataflow_api.h"'
+            )
+            return
+        for header in self._headers():
+            yield f'#include "{self.profile.directory}/{header}"'
+
+    def _headers(self) -> tuple[str, ...]:
+        return self.profile.includes
+
+    def _constants(self, buffers: list[Op]) -> Iterator[str]:
+        for op in buffers:
+            name = f"cb_{op.integer('index')}"
+            self._text[op.result.name] = name
+            assert isinstance(op.result.type, CircularBufferType)
+            shape = "x".join(map(str, op.result.type.shape))
+            blocks = op.result.type.block_count
+            comment = f"{blocks} block{'s' if blocks > 1 else ''} of {shape} tiles, {op.result.type.dtype.value}"
+            yield f"constexpr uint32_t {name} = {op.integer('index')};  // {comment}"
+        if buffers:
+            yield ""
+
+    def _accessors(self, tensors: list[Value]) -> Iterator[str]:
+        previous = ""
+        for k, v in enumerate(tensors):
+            assert isinstance(v.type, TensorType)
+            name = _identifier(v.name)
+            self._text[v.name] = name
+            offset = f"{previous}.next_compile_time_args_offset()" if previous else "0"
+            previous = f"{name}_args"
+            yield f"    constexpr auto {previous} = TensorAccessorArgs<{offset}>();"
+            address = f"get_common_arg_val<uint32_t>({k})"
+            yield f"    const auto {name} = TensorAccessor({previous}, {address}, {v.type.dtype.tile_bytes});"
+
+    def _ops(self, ops: tuple[Op, ...]) -> Iterator[str]:
+        for op in ops:
+            if op.name == "ttl.constant":
+                self._text[op.result.name] = str(op.integer("value"))
+            elif op.name == "ttl.index":
+                self._text[op.result.name] = self._index(op)
+            elif op.name == "ttl.for":
+                yield from self._loop(op)
+            elif op.name.startswith(CALL_PREFIX):
+                yield self._call(op)
+            else:
+                raise StateError(f"{op.name} is no call of the kernel API")
+
+    def _index(self, op: Op) -> str:
+        index_map = op.attr("map")
+        assert isinstance(index_map, IndexMap)
+        names = [f"({t})" if " " in (t := self._text[v.name]) else t for v in op.operands]
+        return index_map.results[0].text(names, "/", "%")
+
+    def _loop(self, op: Op) -> Iterator[str]:
+        counter = _identifier(op.body.args[0].name)
+        self._text[op.body.args[0].name] = counter
+        step = op.integer("step")
+        advance = f"++{counter}" if step == 1 else f"{counter} += {step}"
+        yield f"for (uint32_t {counter} = {op.integer('lower')}; {counter} < {op.integer('upper')}; {advance}) {{"
+        yield from (f"    {line}" for line in self._ops(op.body.ops))
+        yield "}"
+
+    def _call(self, op: Op) -> str:
+        args, template = op.attr("args"), op.attr("template", ())
+        assert isinstance(args, tuple)
+        assert isinstance(template, tuple)
+        written = [self._argument(str(a), op.operands) for a in args]
+        typed = f"<{', '.join(map(str, template))}>" if template else ""
+        return f"{op.name.removeprefix(CALL_PREFIX)}{typed}({', '.join(written)});"
+
+    def _argument(self, text: str, operands: tuple[Value, ...]) -> str:
+        alone = text.startswith("#") and text[1:].isdigit()
+        for k in reversed(range(len(operands))):
+            value = self._text[operands[k].name]
+            text = text.replace(f"#{k}", value if alone or " " not in value else f"({value})")
+        return text
+
+
+def _identifier(name: str) -> str:
+    return name if name[0].isalpha() or name[0] == "_" else f"v{name}"

@@ -1,0 +1,170 @@
+"""Everything that runs becomes calls of the kernel API: `ttkernel.<function>(operands) {args, template}`.
+
+`args` are the arguments in order; `#k` in one stands for operand `k`. Loops and index arithmetic stay as they are.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
+from optimizer.kernels.tensix.dialect import CALL_PREFIX, DST_PREFIX
+from optimizer.kernels.tensix.index_expr import IndexMap, dim
+from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
+from optimizer.kernels.tensix.passes.insert_inits import form_of, is_math
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, Call, Form, Place
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType
+
+_BUFFER_CALLS = {
+    "ttl.cb_wait": "cb_wait_front",
+    "ttl.cb_pop": "cb_pop_front",
+    "ttl.cb_reserve": "cb_reserve_back",
+    "ttl.cb_push": "cb_push_back",
+}
+_FORMATS = {
+    DType.BF16: "DataFormat::Float16_b",
+    DType.F32: "DataFormat::Float32",
+    DType.BFP8_B: "DataFormat::Bfp8_b",
+    DType.BFP4_B: "DataFormat::Bfp4_b",
+}
+
+
+def call(function: str, operands: Sequence[Value], args: Sequence[str], template: Sequence[str] = ()) -> Op:
+    """One call."""
+    attrs: dict[str, Attr] = {"args": tuple(args)}
+    if template:
+        attrs["template"] = tuple(template)
+    return Op(f"{CALL_PREFIX}{function}", tuple(operands), (), attributes(attrs))
+
+
+@dataclass(frozen=True)
+class ConvertToTTKernel:
+    """All threads."""
+
+    api: str = "0.81"
+    """Profile of the kernel API (`api_profiles.PROFILES`)."""
+    name: ClassVar[str] = "convert-to-ttkernel"
+
+    def apply(self, program: Op) -> Op:
+        waits = (op for op in walk(program) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
+        buffers = {op.result.name: op.operands[0] for op in waits}
+        return rewrite(program, _Calls(PROFILES[self.api], Names(program), buffers).change)[0]
+
+
+class _Calls:
+    def __init__(self, profile: ApiProfile, names: Names, buffers: dict[str, Value]) -> None:
+        self._profile = profile
+        self._names = names
+        self._buffer = buffers
+        """Block -> its circular buffer."""
+
+    def change(self, op: Op) -> tuple[Op, ...]:
+        if op.name in _BUFFER_CALLS:
+            cb = op.operands[0]
+            assert isinstance(cb.type, CircularBufferType)
+            return (call(_BUFFER_CALLS[op.name], (cb,), ("#0", str(cb.type.block.tiles))),)
+        if op.name.startswith("ttl.tile_regs_"):
+            return (call(op.name.removeprefix("ttl."), (), ()),)
+        if op.name in ("ttl.copy_in", "ttl.copy_out"):
+            return self._transfer(op)
+        if op.name == "ttl.transfer_wait":
+            return ()
+        if op.name == "dst.startup":
+            cbs = [self._cb(v) for v in op.operands]
+            return tuple(call(c.function, cbs, c.args, c.template) for c in self._profile.startup(op.string("kind")))
+        if op.name == "dst.init":
+            return (self._init(op),)
+        if op.name == "dst.uninit":
+            return (call("reduce_uninit", (), ()),)
+        if op.name in ("dst.pack", "dst.pack_block"):
+            return (self._pack(op),)
+        return (self._math(op),) if is_math(op) else (op,)
+
+    def _cb(self, block: Value) -> Value:
+        return self._buffer.get(block.name, block)
+
+    # -- compute ---------------------------------------------------------------------------------------
+    def _init(self, op: Op) -> Op:
+        form = TILE_OPS[op.string("op")].forms[op.integer("form", 0)]
+        names = [n for n, place in zip("abc", form.places, strict=False) if place is Place.CB]
+        known = {f"{n}_cb": f"#{k}" for k, n in enumerate(names)}
+        known["out_cb"] = f"#{len(names)}"
+        return self._emit(form.init, form, op, known, [self._cb(v) for v in op.operands])
+
+    def _math(self, op: Op) -> Op:
+        form = form_of(op)
+        known: dict[str, str] = {}
+        position = 0
+        for n, place in zip("abc", form.places, strict=False):
+            if place is Place.CB:
+                known[f"{n}_cb"], known[f"{n}_tile"] = f"#{position}", f"#{position + 1}"
+                position += 2
+            else:
+                known[n] = f"#{position}"
+                position += 1
+        known["d"] = f"#{position}"
+        return self._emit(form.call, form, op, known, [self._cb(v) for v in op.operands])
+
+    def _emit(self, neutral: Call, form: Form, op: Op, known: dict[str, str], operands: list[Value]) -> Op:
+        renamed = self._profile.rename(neutral, form)
+        args = [known.get(a, self._literal(a, op)) for a in renamed.args]
+        template = [self._literal(t, op) for t in renamed.template]
+        used = [k for k in range(len(operands)) if f"#{k}" in args]
+        numbers = {f"#{k}": f"#{new}" for new, k in enumerate(used)}
+        return call(renamed.function, [operands[k] for k in used], [numbers.get(a, a) for a in args], template)
+
+    def _literal(self, token: str, op: Op) -> str:
+        """`$name` as the bits of a float32, `$name:float` as a float, `$data_format` as the format of the thread."""
+        if not token.startswith("$"):
+            return token
+        name, _, kind = token[1:].partition(":")
+        if name == "data_format":
+            return _FORMATS[DType(op.string("data_format", "bf16"))]
+        value = float(str(op.attr(name)))
+        return f"{value!r}f" if kind == "float" else f"0x{struct.unpack('<I', struct.pack('<f', value))[0]:08x}u"
+
+    def _pack(self, op: Op) -> Op:
+        """Tiles are packed in order, so the packer's own position is the right one."""
+        slot, block = op.operands[:2]
+        cb = self._cb(block)
+        if op.name == "dst.pack_block":
+            return call(self._profile.pack_block, (slot, cb), ("#0", "#1", str(op.integer("tiles"))))
+        return call("pack_tile", (slot, cb), ("#0", "#1"))
+
+    # -- data movement -----------------------------------------------------------------------------------
+    def _transfer(self, op: Op) -> tuple[Op, ...]:
+        """Tiles of a block read or written one by one, then a barrier."""
+        reads = op.name == "ttl.copy_in"
+        tensor, row, column = op.operands[:3] if reads else op.operands[1:]
+        block = op.operands[3] if reads else op.operands[0]
+        assert isinstance(block.type, BlockType)
+        assert isinstance(tensor.type, TensorType)
+        r, c, tile, place = (self._names.value(IndexType(), stem) for stem in ("r", "c", "tile", "at"))
+        width = tensor.type.shape[1]
+        in_tensor = IndexMap(4, ((dim(0) + dim(2)) * width + (dim(1) + dim(3)),))
+        in_block = IndexMap(2, (dim(0) * block.type.shape[1] + dim(1),))
+        pointer = "get_write_ptr" if reads else "get_read_ptr"
+        address = f"{pointer}(#2) + #3 * get_tile_size(#2)"
+        function = "noc_async_read_tile" if reads else "noc_async_write_tile"
+        inner = (
+            Op("ttl.index", (row, column, r, c), (tile,), attributes({"map": in_tensor})),
+            Op("ttl.index", (r, c), (place,), attributes({"map": in_block})),
+            call(function, (tile, tensor, self._cb(block), place), ("#0", "#1", address)),
+        )
+        loop = _loop(r, block.type.shape[0], (_loop(c, block.type.shape[1], inner),))
+        barrier = "noc_async_read_barrier" if reads else "noc_async_write_barrier"
+        return loop, call(barrier, (), ())
+
+
+def _loop(counter: Value, count: int, ops: tuple[Op, ...]) -> Op:
+    attrs = attributes({"lower": 0, "upper": count, "step": 1})
+    return Op("ttl.for", (), (), attrs, (Region((counter,), ops),))
+
+
+def is_call(op: Op) -> bool:
+    """Whether an op is a call of the kernel API."""
+    return op.name.startswith(CALL_PREFIX) and not op.name.startswith(DST_PREFIX)

@@ -1,0 +1,131 @@
+"""Every op on DST gets the init that its unit needs, as seldom as possible.
+
+An init holds until another one. In a loop whose body needs only one, it stands before the loop; where a body needs
+several, each stands before its op. A reduction sets the packer's edge mask, so `dst.uninit` follows the section that
+packs it. The thread begins with `dst.startup`, which configures unpacker, math and packer once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
+from optimizer.kernels.tensix.ir import Attr, Op, Value, attributes, rewrite, walk
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, Form, Place, Unit
+from optimizer.kernels.tensix.types import BlockType
+
+_OTHER = ("dst.init", "dst.uninit", "dst.startup", "dst.pack", "dst.pack_block")
+
+
+@dataclass(frozen=True)
+class InsertInits:
+    """Every compute thread; after `lower-to-loops`."""
+
+    name: ClassVar[str] = "insert-inits"
+
+    def apply(self, program: Op) -> Op:
+        def change(op: Op) -> tuple[Op, ...]:
+            if op.name != COMPUTE:
+                return (op,)
+            ops, _ = _Placer().place(op.body.ops, None, None)
+            startup = _startup(op)
+            return (op.with_body(tuple(startup + ops)),)
+
+        return rewrite(program, change)[0]
+
+
+def form_of(op: Op) -> Form:
+    """Form of an op on DST."""
+    return TILE_OPS[op.name.removeprefix(DST_PREFIX)].forms[op.integer("form", 0)]
+
+
+def is_math(op: Op) -> bool:
+    """Whether an op computes on DST (not: packs, inits)."""
+    return op.name.startswith(DST_PREFIX) and op.name not in _OTHER
+
+
+def blocks_of(op: Op) -> tuple[Value, ...]:
+    """Blocks that an op on DST reads."""
+    return tuple(v for v in op.operands if isinstance(v.type, BlockType))
+
+
+def _init(op: Op, target: Value | None) -> Op:
+    """The init of an op: what is computed, from which blocks, and for reductions where the result is packed."""
+    form = form_of(op)
+    operands = blocks_of(op)
+    if "out_cb" in form.init.args and target is not None:
+        operands = (*operands, target)
+    kept: dict[str, Attr] = {k: v for k, v in op.attrs if k in ("form", "from", "to")}
+    return Op("dst.init", operands, (), attributes({**kept, "op": op.name.removeprefix(DST_PREFIX)}))
+
+
+class _Placer:
+    def place(self, ops: Sequence[Op], state: Op | None, target: Value | None) -> tuple[list[Op], Op | None]:
+        """Ops with their inits, and the init that holds afterwards."""
+        placed: list[Op] = []
+        for n, op in enumerate(ops):
+            if op.name == "ttl.tile_regs_acquire":
+                target = _next_target(ops[n:])
+            if is_math(op):
+                wanted = _init(op, target)
+                if wanted != state:
+                    placed.append(wanted)
+                    state = wanted
+                placed.append(op)
+            elif op.name == "ttl.for":
+                before, loop, state = self._loop(op, state, target)
+                placed += [*before, loop]
+            else:
+                placed.append(op)
+            if op.name == "ttl.tile_regs_release" and state is not None and _masks(state):
+                placed.append(Op("dst.uninit", (), (), attributes({"op": state.string("op")})))
+                state = None
+        return placed, state
+
+    def _loop(self, loop: Op, state: Op | None, target: Value | None) -> tuple[list[Op], Op, Op | None]:
+        wanted = list(dict.fromkeys(_init(op, target) for op in walk(loop) if is_math(op)))
+        sections = any(op.name == "ttl.tile_regs_acquire" for op in walk(loop))
+        if len(wanted) == 1 and not (sections and _masks(wanted[0])):
+            before = [] if state == wanted[0] else [wanted[0]]
+            return before, loop, wanted[0]
+        inside, after = self.place(loop.body.ops, None, target)
+        return [], loop.with_body(tuple(inside)), after if wanted else state
+
+
+def _masks(init: Op) -> bool:
+    """Whether an init leaves the packer with an edge mask."""
+    return init.string("op").startswith("reduce_")
+
+
+def _next_target(ops: Sequence[Op]) -> Value | None:
+    """The block that the section beginning here packs first."""
+    for op in ops:
+        for inner in walk(op):
+            if inner.name in ("dst.pack", "dst.pack_block"):
+                return inner.operands[1]
+    return None
+
+
+def _startup(thread: Op) -> list[Op]:
+    """One common init with the buffers of the first op that reads any, and of the first pack."""
+    math = [op for op in walk(thread) if is_math(op)]
+    packs = [op for op in walk(thread) if op.name in ("dst.pack", "dst.pack_block")]
+    if not math or not packs:
+        return []
+    units = {form_of(op).unit for op in math}
+    first = next(_first_inputs(math), ())
+    kind = "matmul" if any(op.name == "dst.matmul" for op in math) else "fpu" if Unit.FPU in units else "sfpu"
+    inputs = (first * 2)[:2] if first else (packs[0].operands[1],) * 2
+    return [Op("dst.startup", (*inputs, packs[0].operands[1]), (), attributes({"kind": kind}))]
+
+
+def _first_inputs(math: Sequence[Op]) -> Iterator[tuple[Value, ...]]:
+    """Operand blocks, those of two-operand FPU ops first."""
+    for op in math:
+        if form_of(op).places == (Place.CB, Place.CB):
+            yield blocks_of(op)
+    for op in math:
+        if blocks_of(op):
+            yield blocks_of(op)
