@@ -109,7 +109,7 @@ def _next_target(ops: Sequence[Op]) -> Value | None:
 
 
 def _startup(thread: Op) -> list[Op]:
-    """One common init with the buffers of the first op that reads any, and of the first pack."""
+    """One common init with the circular buffers of the first op that reads any, and of the first pack."""
     math = [op for op in walk(thread) if is_math(op)]
     packs = [op for op in walk(thread) if op.name in ("dst.pack", "dst.pack_block")]
     if not math or not packs:
@@ -118,7 +118,10 @@ def _startup(thread: Op) -> list[Op]:
     first = next(_first_inputs(math), ())
     kind = "matmul" if any(op.name == "dst.matmul" for op in math) else "fpu" if Unit.FPU in units else "sfpu"
     inputs = (first * 2)[:2] if first else (packs[0].operands[1],) * 2
-    return [Op("dst.startup", (*inputs, packs[0].operands[1]), (), attributes({"kind": kind}))]
+    waits = (op for op in walk(thread) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
+    buffer = {op.result.name: op.operands[0] for op in waits}
+    operands = tuple(buffer[v.name] for v in (*inputs, packs[0].operands[1]))
+    return [Op("dst.startup", operands, (), attributes({"kind": kind}))]
 
 
 def _first_inputs(math: Sequence[Op]) -> Iterator[tuple[Value, ...]]:

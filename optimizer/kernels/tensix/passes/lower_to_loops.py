@@ -148,7 +148,8 @@ class _Sections:
         def one(inner: Loops, k: IndexExpr) -> list[Op]:
             found: list[Op] = []
             source = self._index(expr.substitute((k,)), inner, found)
-            return [*found, Op("dst.pack", (source, target, self._index(first + k, inner, found)))]
+            place = self._index(first + k, inner, found)
+            return [*found, Op("dst.pack", (source, target, place))]
 
         if count == 1:
             return one(loops, const(0))

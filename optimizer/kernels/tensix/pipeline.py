@@ -1,0 +1,79 @@
+"""From a program of block ops to C++: one straight list of passes.
+
+block ops -> loop nests over tiles -> fused -> slots -> results placed -> loops -> inits -> TTKernel calls -> C++
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from optimizer.errors import UnknownNameError
+from optimizer.kernels.tensix.api_profiles import PROFILES
+from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
+from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.passes import Pass
+from optimizer.kernels.tensix.passes.assign_dst import Allocator, AssignDst
+from optimizer.kernels.tensix.passes.convert_to_compute import ConvertToCompute
+from optimizer.kernels.tensix.passes.convert_to_ttkernel import ConvertToTTKernel
+from optimizer.kernels.tensix.passes.fuse_computes import FuseComputes
+from optimizer.kernels.tensix.passes.inline_regions import InlineRegions
+from optimizer.kernels.tensix.passes.insert_inits import InsertInits
+from optimizer.kernels.tensix.passes.lower_to_loops import LowerToLoops
+from optimizer.kernels.tensix.passes.place_results import PlaceResults, StoreValues
+from optimizer.kernels.tensix.verify import check
+
+Observer = Callable[[str, Op], None]
+"""Takes a stage's name and the program after it; `initial` is the program as given."""
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """What the kernel compiler may be told."""
+
+    api: str = "0.81"
+    """Kernel API profile."""
+    capacity: int | None = None
+    """DST slots; by default what `fp32_dest_acc_en` and `dst_full_sync_en` of the program leave."""
+    allocator: Allocator = "default"
+    """`seed`: the design document's algorithm to the letter."""
+    fuse: bool = True
+    """Keep values between block ops in DST."""
+
+    def __post_init__(self) -> None:
+        if self.api not in PROFILES:
+            raise UnknownNameError("kernel API", self.api, PROFILES)
+
+
+def passes(options: KernelOptions) -> tuple[Pass, ...]:
+    """The pipeline, in order."""
+    fuse: tuple[Pass, ...] = (FuseComputes(),) if options.fuse else ()
+    return (
+        InlineRegions(),
+        ConvertToCompute(),
+        *fuse,
+        StoreValues(),
+        AssignDst(options.capacity, options.allocator),
+        PlaceResults(),
+        LowerToLoops(),
+        InsertInits(),
+        ConvertToTTKernel(options.api),
+    )
+
+
+def lower(program: Op, options: KernelOptions = KernelOptions(), observe: Observer | None = None) -> Op:
+    """The program as TTKernel calls. GraphError for an ill-formed program; it is verified after every pass."""
+    check(program)
+    if observe is not None:
+        observe("initial", program)
+    for step in passes(options):
+        program = step.apply(program)
+        check(program)
+        if observe is not None:
+            observe(step.name, program)
+    return program
+
+
+def compile_program(program: Op, options: KernelOptions = KernelOptions()) -> tuple[KernelSource, ...]:
+    """C++ of every thread."""
+    return emit_program(lower(program, options), options.api)
