@@ -2,6 +2,7 @@
 
     elimination without capacity          bound; often its choice fits already
     prices on bytes (Lagrangian dual)     bound with capacity, and choices that fit by their sums
+    weights                               of every choice, those kept in L1 chosen anew in what the rest leaves free
     replay                                holes and circular buffers: where a choice clashes the capacity of that step
                                           shrinks by what is missing, and the nodes around it are chosen anew
     windows                               stretches of the schedule chosen anew within what the rest leaves
@@ -22,6 +23,8 @@ from optimizer.sharding.global_options import Seeds
 from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.incumbent import Incumbent
 from optimizer.sharding.plan_replay import PlanProgram, PlanReplay
+from optimizer.sharding.weight_choice import WeightChoice
+from optimizer.sharding.weight_choice import WeightChoice
 from optimizer.solver.elimination import eliminate
 from optimizer.solver.lagrangian import maximise
 from optimizer.solver.neighbourhood import Neighbourhoods
@@ -37,7 +40,7 @@ DUAL_ROUNDS = 30
 """Rounds of prices on the whole graph."""
 FITTING_ROUNDS = 12
 """Rounds of dearer prices after those, until a choice fits."""
-SETTLED_CANDIDATES = 3
+SETTLED_CANDIDATES = 5
 """Choices of the dual that are made to fit the allocator."""
 SETTLING_ROUNDS = 40
 """Clashes that are removed from one choice, one after the other."""
@@ -56,10 +59,12 @@ class GlobalSearch:
         self.schedule = tuple(schedule)
         self._model = GlobalProblem(problem, schedule, seeds)
         self._integers = self._model.integers
+        self._weights = WeightChoice(self._model, problem.pricer)
         self._around = Neighbourhoods(self._integers)
         self._capacity = np.asarray(self._integers.capacity, dtype=np.int64)
         """What plans are searched within: shrinks where the allocator needs room for holes."""
         self._step = {op_id: t for t, op_id in enumerate(self.schedule)}
+        self._weights = WeightChoice(self._model, problem.pricer)
         self._replayed: dict[Choice, PlanReplay] = {}
         self._best: tuple[int, Choice] | None = None
         """Time and choice of the fastest plan of this search."""
@@ -73,7 +78,10 @@ class GlobalSearch:
 
     def find(self) -> None:
         """The bound, and plans near it. TimeLimitError at any point once the run shall end."""
-        for chosen in self._bounded()[:SETTLED_CANDIDATES]:
+        candidates = self._bounded()
+        for chosen in candidates:
+            self._with_weights(chosen)
+        for chosen in candidates[:SETTLED_CANDIDATES]:
             if self._closed(GOOD_ENOUGH):
                 return
             self._settle(chosen)
@@ -120,17 +128,32 @@ class GlobalSearch:
                 self._incumbent.say_progress(self.bound_ns, "plan")
         return self._replayed[chosen]
 
-    def _settle(self, start: Choice) -> None:
-        """Remove clash after clash, as long as the plan stays faster than the best one."""
+    def _with_weights(self, chosen: Choice) -> None:
+        """The choice with other weights in L1: those that save most in what the rest of it leaves free."""
+        filled = self._weights.filled(chosen)
+        if filled is not None:
+            self._replay(filled)
+
+    def _fill(self, chosen: Choice) -> None:
+        """The choice with the weights that fit best beside its tensors, and whatever clashes without any removed."""
+        self._problem.poll()
+        settled = self._settle(self._weights.without(chosen))
+        filled = None if settled is None else self._weights.filled(settled)
+        if filled is not None:
+            self._replay(filled)
+
+    def _settle(self, start: Choice) -> Choice | None:
+        """The choice with clash after clash removed; None if one cannot be removed."""
         chosen: Choice | None = start
         for _ in range(SETTLING_ROUNDS):
             assert chosen is not None
             replay = self._replay(chosen)
-            if not replay.overflows or replay.time_ns >= self._incumbent.time_ns:
-                return
+            if not replay.overflows:
+                return chosen
             chosen = self._without_clash(chosen, replay)
             if chosen is None:
-                return
+                break
+        return None
 
     def _without_clash(self, chosen: Choice, replay: PlanReplay) -> Choice | None:
         """The nodes around the first clash chosen anew, with less capacity there. None if that is not possible."""
