@@ -86,19 +86,16 @@ class TileOp:
     name: str
     arity: int
     meaning: Meaning
-    """Operands as tiles, attributes as keywords. For an accumulating op the sum so far comes first."""
+    """Operands as tiles, attributes as keywords."""
     forms: tuple[Form, ...]
     attrs: tuple[str, ...] = ()
     """Names of its numeric attributes, in call order."""
     elementwise: bool = True
     """Each element of the result depends on the same element of the operands only."""
+    accumulates: bool = False
+    """A matmul or a reduction: the meaning takes the sum so far first, and runs once per round of a loop."""
     initial: float = 0.0
     """What an accumulating op finds in a clear slot: the neutral element."""
-
-    @property
-    def accumulates(self) -> bool:
-        """Meaning takes the accumulator first: matmul and reductions."""
-        return not self.elementwise and any(form.accumulates for form in self.forms)
 
 
 # -- SFPU, one operand, in place ------------------------------------------------------------------------
@@ -331,7 +328,7 @@ def _reduce(kind: str, axis: str) -> TileOp:
     )
     initial = 0.0 if kind == "sum" else -np.inf
     meaning = partial(_reduced, kind, axis)
-    return TileOp(f"reduce_{kind}_{axis}", 2, meaning, (form,), elementwise=False, initial=initial)
+    return TileOp(f"reduce_{kind}_{axis}", 2, meaning, (form,), elementwise=False, accumulates=True, initial=initial)
 
 
 _MATMUL = Form(
@@ -342,7 +339,7 @@ _MATMUL = Form(
     accumulates=True,
 )
 _ACCUMULATING = (
-    TileOp("matmul", 2, lambda total, a, b: total + a @ b, (_MATMUL,), elementwise=False),
+    TileOp("matmul", 2, lambda total, a, b: total + a @ b, (_MATMUL,), elementwise=False, accumulates=True),
     *(_reduce(kind, axis) for kind in ("sum", "max") for axis in ("row", "col", "scalar")),
 )
 

@@ -1,0 +1,209 @@
+"""A compute thread run on numpy as the hardware would: a DST file of so many slots, circular buffers with credits.
+
+It takes the program after `insert-inits` and refuses what a Tensix core would get wrong: a slot beyond the capacity, a
+slot read or packed before it is written, sections out of order, an init that is not the op's, tiles read before they
+are waited for or packed beyond what is reserved, buffers that are not drained. Values are rounded to DST's element type
+whenever they are written there, and to the circular buffer's when they are packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from optimizer.errors import VerificationError
+from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
+from optimizer.kernels.tensix.index_expr import IndexMap
+from optimizer.kernels.tensix.ir import Op, Value
+from optimizer.kernels.tensix.passes.assign_dst import dst_capacity
+from optimizer.kernels.tensix.passes.insert_inits import blocks_of, form_of, is_math
+from optimizer.kernels.tensix.reference import elements, tile_of
+from optimizer.kernels.tensix.rounding import Array, rounded
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
+from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType
+
+_PHASES = ("release", "acquire", "commit", "wait")
+
+
+@dataclass
+class _Buffer:
+    """A circular buffer as the compute thread sees it: blocks pushed to it, blocks it pushed."""
+
+    type: CircularBufferType
+    ready: list[Array] = field(default_factory=list)
+    """Blocks that can be waited for, oldest first."""
+    waited: int = 0
+    reserved: Array | None = None
+    packed: int = 0
+    pushed: list[Array] = field(default_factory=list)
+
+
+def run(program: Op, blocks: Mapping[str, Array], capacity: int | None = None) -> dict[str, Array]:
+    """Blocks pushed to circular buffers that nobody in the thread reads, by buffer.
+
+    `blocks`: circular buffer -> elements of the block that the reader brings. VerificationError names the op.
+    """
+    wide = bool(program.attr("fp32_dest_acc_en", False))
+    slots = capacity or dst_capacity(wide, bool(program.attr("dst_full_sync_en", False)))
+    found: dict[str, Array] = {}
+    for thread in program.body.ops:
+        if thread.name == COMPUTE:
+            machine = _Machine(slots, DType.F32 if wide else DType.BF16, program, blocks)
+            machine.run(thread.body.ops, {})
+            found |= machine.finish()
+    return found
+
+
+class _Machine:
+    def __init__(self, capacity: int, dtype: DType, program: Op, blocks: Mapping[str, Array]) -> None:
+        self._capacity = capacity
+        self._dtype = dtype
+        self._dst: dict[int, Array] = {}
+        self._phase = "release"
+        self._init: tuple[object, ...] | None = None
+        self._buffers: dict[str, _Buffer] = {}
+        self._block: dict[str, str] = {}
+        """Block -> its circular buffer."""
+        for op in program.body.ops:
+            if op.name == "ttl.bind_cb":
+                cb = op.result
+                assert isinstance(cb.type, CircularBufferType)
+                self._buffers[cb.name] = _Buffer(cb.type)
+                if cb.name in blocks:
+                    self._buffers[cb.name].ready.append(rounded(blocks[cb.name], cb.type.dtype))
+
+    def finish(self) -> dict[str, Array]:
+        """What was pushed and not read, after a check that nothing is left over."""
+        self._require(self._phase == "release", "the thread", "ends within a section")
+        for name, buffer in self._buffers.items():
+            self._require(not buffer.waited, f"%{name}", "is waited for and not popped")
+            self._require(buffer.reserved is None, f"%{name}", "is reserved and not pushed")
+        return {name: b.pushed[0] for name, b in self._buffers.items() if b.pushed}
+
+    @staticmethod
+    def _require(condition: bool, place: str, message: str) -> None:
+        if not condition:
+            raise VerificationError(message, node=place)
+
+    # -- control -----------------------------------------------------------------------------------------
+    def run(self, ops: Sequence[Op], numbers: dict[str, int]) -> None:
+        for op in ops:
+            if op.name == "ttl.for":
+                for i in range(op.integer("lower"), op.integer("upper"), op.integer("step")):
+                    self.run(op.body.ops, {**numbers, op.body.args[0].name: i})
+            elif op.name == "ttl.constant":
+                numbers[op.result.name] = op.integer("value")
+            elif op.name == "ttl.index":
+                index_map = op.attr("map")
+                assert isinstance(index_map, IndexMap)
+                numbers[op.result.name] = index_map.evaluate([numbers[v.name] for v in op.operands])[0]
+            else:
+                self._step(op, numbers)
+
+    def _step(self, op: Op, numbers: Mapping[str, int]) -> None:
+        if op.name.startswith("ttl.tile_regs_"):
+            self._synchronise(op.name.removeprefix("ttl.tile_regs_"))
+        elif op.name.startswith("ttl.cb_"):
+            self._credit(op)
+        elif op.name == "dst.init":
+            self._init = (op.attr("op"), op.integer("form", 0), tuple(v.name for v in op.operands)[:2])
+        elif op.name in ("dst.pack", "dst.pack_block"):
+            self._pack(op, numbers)
+        elif is_math(op):
+            self._math(op, numbers)
+        elif op.name == "dst.uninit":
+            self._init = None
+        else:
+            self._require(op.name == "dst.startup", op.name, "is not known to the interpreter")
+
+    def _synchronise(self, step: str) -> None:
+        after = _PHASES[(_PHASES.index(step) - 1) % len(_PHASES)]
+        self._require(self._phase == after, f"tile_regs_{step}", f"follows tile_regs_{self._phase}")
+        self._phase = step
+        if step == "acquire":
+            self._dst.clear()
+
+    # -- circular buffers -------------------------------------------------------------------------------
+    def _credit(self, op: Op) -> None:
+        name = op.operands[0].name
+        buffer, place = self._buffers[name], f"{op.name} of %{name}"
+        for v in op.results:
+            self._block[v.name] = name
+        match op.name:
+            case "ttl.cb_wait":
+                self._require(len(buffer.ready) > buffer.waited, place, "waits for a block that never comes")
+                buffer.waited += 1
+            case "ttl.cb_pop":
+                self._require(buffer.waited > 0, place, "pops more than was waited for")
+                buffer.waited -= 1
+                buffer.ready.pop(0)
+                buffer.pushed = [b for b in buffer.pushed if any(b is r for r in buffer.ready)]
+            case "ttl.cb_reserve":
+                room = len(buffer.ready) < buffer.type.block_count and buffer.reserved is None
+                self._require(room, place, "reserves room that never becomes free")
+                buffer.reserved, buffer.packed = np.full(elements(buffer.type), np.nan, np.float32), 0
+            case _:
+                self._require(buffer.reserved is not None, place, "pushes what was not reserved")
+                tiles = buffer.type.block.tiles
+                self._require(buffer.packed == tiles, place, f"pushes {tiles} tiles, {buffer.packed} were packed")
+                assert buffer.reserved is not None
+                buffer.ready.append(buffer.reserved)
+                buffer.pushed.append(buffer.reserved)
+                buffer.reserved = None
+
+    def _tile(self, block: Value, number: int, place: str) -> Array:
+        assert isinstance(block.type, BlockType)
+        buffer = self._buffers[self._block[block.name]]
+        self._require(buffer.waited > 0, place, f"reads %{block.name} before it is waited for")
+        self._require(0 <= number < block.type.tiles, place, f"reads tile {number} of {block.type.tiles}")
+        return tile_of(buffer.ready[0], divmod(number, block.type.shape[1]))
+
+    # -- DST -------------------------------------------------------------------------------------------
+    def _slot(self, number: int, place: str) -> int:
+        self._require(0 <= number < self._capacity, place, f"slot {number} of {self._capacity}")
+        return number
+
+    def _math(self, op: Op, numbers: Mapping[str, int]) -> None:
+        name = op.name.removeprefix(DST_PREFIX)
+        definition, form = TILE_OPS[name], form_of(op)
+        self._require(self._phase == "acquire", op.name, f"computes after tile_regs_{self._phase}")
+        wanted = (name, op.integer("form", 0), tuple(v.name for v in blocks_of(op)))
+        self._require(self._init == wanted, op.name, f"runs with the init of {self._init}, not {wanted}")
+        operands = list(op.operands)
+        tiles: list[Array] = []
+        for place in form.places:
+            v = operands.pop(0)
+            if place is Place.CB:
+                tiles.append(self._tile(v, numbers[operands.pop(0).name], op.name))
+            else:
+                source = self._slot(numbers[v.name], op.name)
+                self._require(source in self._dst, op.name, f"reads slot {source}, which holds nothing")
+                tiles.append(self._dst[source])
+        target = self._slot(numbers[operands.pop(0).name], op.name)
+        if form.accumulates and not definition.accumulates:
+            self._require(target not in self._dst, op.name, f"adds to slot {target}, which is not clear")
+        if definition.accumulates:
+            clear = np.full((TILE, TILE), definition.initial, np.float32)
+            tiles.insert(0, self._dst.get(target, clear))
+        attrs = {key: float(str(op.attr(key))) for key in definition.attrs}
+        with np.errstate(all="ignore"):
+            self._dst[target] = rounded(np.asarray(definition.meaning(*tiles, **attrs), np.float32), self._dtype)
+
+    def _pack(self, op: Op, numbers: Mapping[str, int]) -> None:
+        source, block, at = op.operands
+        self._require(self._phase == "wait", op.name, f"packs after tile_regs_{self._phase}")
+        assert isinstance(block.type, BlockType)
+        buffer = self._buffers[self._block[block.name]]
+        for k in range(op.integer("tiles", 1)):
+            slot, number = self._slot(numbers[source.name] + k, op.name), numbers[at.name] + k
+            self._require(slot in self._dst, op.name, f"packs slot {slot}, which holds nothing")
+            self._require(buffer.reserved is not None, op.name, f"packs to %{block.name}, which is not reserved")
+            self._require(number == buffer.packed, op.name, f"packs tile {number} where {buffer.packed} is next")
+            self._require(number < block.type.tiles, op.name, f"packs beyond the {block.type.tiles} tiles reserved")
+            assert buffer.reserved is not None
+            where = tile_of(buffer.reserved, divmod(number, block.type.shape[1]))
+            where[...] = rounded(self._dst[slot], buffer.type.dtype)
+            buffer.packed += 1
