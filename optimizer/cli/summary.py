@@ -37,11 +37,12 @@ def _before_after(summary: Document) -> str:
     ]
     return table(
         ("", "all in DRAM", "this plan", "change"),
-        [(name, show(before), show(after), _change(before, after)) for name, before, after, show in rows],
+        [(name, show(before), show(after), change_text(before, after)) for name, before, after, show in rows],
     )
 
 
-def _change(before: float | None, after: float | None) -> str:
+def change_text(before: float | None, after: float | None) -> str:
+    """`-12.3 %`; `-` where there is nothing to compare with."""
     if not before or after is None:
         return "-"
     return f"{100 * (after - before) / before:+.1f} %"

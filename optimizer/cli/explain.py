@@ -1,0 +1,192 @@
+"""`ttopt explain`: why one op has its layout and config, and what the others would have cost."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from optimizer.cli.arguments import Commands, add_format, path_argument
+from optimizer.cli.progress import ProgressBar
+from optimizer.cli.summary import Document
+from optimizer.cli.tables import as_json, bytes_text, pairs, percent_text, table, time_text
+from optimizer.cli.values import RESULT_HELP, config_text, flat, read_document, value_text
+from optimizer.errors import UnknownNameError
+
+SHOWN_NODES = 4
+"""Foreign nodes of one op that are listed."""
+SOLVED_AGAIN = ("alternatives", "excluded")
+"""Tables of a recorded reason that the newly solved ones replace."""
+
+
+def add(commands: Commands) -> None:
+    explain = commands.add_parser("explain", help="why an op got its layout and config", allow_abbrev=False)
+    explain.add_argument("result", type=path_argument, metavar="RESULT", help=RESULT_HELP)
+    explain.add_argument("op", metavar="OP", help="id or name of an op, or of a node of the model it came from")
+    explain.add_argument(
+        "--recorded", action="store_true", help="only what the result says; solve nothing again for the alternatives"
+    )
+    add_format(explain)
+    explain.set_defaults(run=run_explain)
+
+
+def run_explain(args: argparse.Namespace) -> int:
+    record = explanation(read_document(args.result), args.op)
+    if not args.recorded:
+        from optimizer.explain import choices
+
+        with ProgressBar(f"alternatives of {record['id']}") as progress:
+            record["choices"] = choices(args.result, record["id"], progress)
+    print(as_json(record) if args.format == "json" else explanation_text(record))
+    return 0
+
+
+def explanation(document: Document, op: str) -> dict[str, Any]:
+    """What `OptimizedGraph.explain` says, from the document; a foreign node names the op that computes it.
+
+    UnknownNameError lists near matches.
+    """
+    chosen = _found(document["ops"], op)
+
+    def described(value_ids: list[str]) -> list[dict[str, Any]]:
+        return [{"value": v, **document["values"][v]} for v in value_ids]
+
+    return {
+        **chosen,
+        "operands": described(chosen["inputs"]),
+        "results": described(chosen["outputs"]),
+        "chain_record": next((c for c in document["chains"] if chosen["id"] in c["ops"]), None),
+    }
+
+
+def _found(ops: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    for names in (lambda o: (o["id"], o["name"]), lambda o: o["origin"]):
+        for op in ops:
+            if name in names(op):
+                return op
+    raise UnknownNameError("op", name, [op["id"] for op in ops])
+
+
+def explanation_text(record: dict[str, Any]) -> str:
+    choices = record.get("choices") or {}
+    solved = "alternatives" in choices
+    blocks = [pairs(_facts(record)), *_reason_blocks(record, SOLVED_AGAIN if solved else ())]
+    if solved:
+        blocks += _choice_blocks(record, choices)
+    elif "note" in choices:
+        blocks.append(f"alternatives: {choices['note']}")
+    return "\n\n".join(blocks)
+
+
+def _facts(record: dict[str, Any]) -> list[tuple[str, object]]:
+    predicted, chain = record["predicted"], record["chain_record"]
+    facts: list[tuple[str, object]] = [
+        ("op", f"{record['op']} '{record['id']}' ({record['role']})"),
+        ("from", _origin(record["origin"])),
+        *(("reads", value_text(v)) for v in record["operands"]),
+        *(("gives", value_text(v)) for v in record["results"]),
+        ("config", flat(record["config"]) if record["config"] else "-"),
+    ]
+    if predicted is not None:
+        time = f"{time_text(predicted['time_ns'])} on {predicted['cores']} cores, bound by {predicted['bound']}"
+        facts += [
+            ("predicted", time),
+            *_time_facts(predicted),
+            ("L1 per core", f"{bytes_text(predicted['peak_l1_bytes'])}, buffers {bytes_text(predicted['cb_bytes'])}"),
+        ]
+    if chain is not None:
+        facts.append(("chain", f"{chain['id']}, {len(chain['ops'])} ops, {chain['state']}"))
+        facts += [("chain failed", chain["reason"])] if chain.get("reason") else []
+    return facts
+
+
+def _origin(nodes: list[str]) -> str:
+    more = f" and {len(nodes) - SHOWN_NODES} more" if len(nodes) > SHOWN_NODES else ""
+    return (", ".join(nodes[:SHOWN_NODES]) or "-") + more
+
+
+def _time_facts(predicted: dict[str, Any]) -> list[tuple[str, object]]:
+    """Utilisation, and the terms of every program: what each resource alone would need."""
+    used = predicted.get("utilisation")
+    facts: list[tuple[str, object]] = (
+        [] if used is None else [("utilisation", f"{percent_text(used)} of the chip's peak")]
+    )
+    for part in predicted.get("parts", ()):
+        terms = ", ".join(f"{bound} {time_text(ns)}" for bound, ns in sorted(part["terms_ns"].items()))
+        spent = f"{time_text(part['time_ns'])}: start {time_text(part['start_ns'])}"
+        tail = f", not overlapped {time_text(part['tail_ns'])}" if part["tail_ns"] else ""
+        facts.append((f"  {part['program']}", f"{spent}{', ' + terms if terms else ''}{tail}"))
+    return facts
+
+
+# -- the recorded reason -------------------------------------------------------------------------------
+def _reason_blocks(record: dict[str, Any], without: tuple[str, ...]) -> list[str]:
+    """The reason as text: plain entries as lines, each list of records as a table."""
+    reason = {k: v for k, v in record["reason"].items() if k not in without}
+    plain = [(_title(k), _plain(k, v)) for k, v in reason.items() if not _is_records(v)]
+    blocks = [pairs(plain)] if plain else []
+    for name, records in reason.items():
+        if _is_records(records):
+            columns = list(dict.fromkeys(key for row in records for key in row))
+            rows = [[_cell(c, row.get(c, ""), record["config"]) for c in columns] for row in records]
+            blocks.append(f"{_title(name)}\n{table([_title(c) for c in columns], rows)}")
+    return blocks
+
+
+def _title(key: str) -> str:
+    return key.removesuffix("_ns").replace("_", " ")
+
+
+def _plain(key: str, value: Any) -> str:
+    return time_text(value) if key.endswith("_ns") and isinstance(value, int | float) else flat(value)
+
+
+def _cell(column: str, value: Any, config: dict[str, Any] | None) -> str:
+    """A table cell; of a config only what differs from the chosen one."""
+    if isinstance(value, dict) and "kind" in value:
+        return config_text(value, config)
+    return _plain(column, value)
+
+
+def _is_records(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(v, dict) for v in value)
+
+
+# -- what the alternatives would have cost -------------------------------------------------------------
+def _choice_blocks(record: dict[str, Any], choices: dict[str, Any]) -> list[str]:
+    nearby = len(choices["opened"]) - 1
+    blocks = [
+        f"what the whole plan would take with another choice here; {nearby} op(s) nearby may change with it\n"
+        + table(("layout", "config", "op", "whole plan", "change", "because"), _choice_rows(record, choices))
+    ]
+    if choices["more"]:
+        blocks[0] += f"\nand {choices['more']} more that were not solved for"
+    if choices["excluded"]:
+        rows = [(e["cause"], e["count"], ", ".join(e["layouts"])) for e in choices["excluded"]]
+        blocks.append("no choice here\n" + table(("cause", "layouts", "such as"), rows))
+    return blocks
+
+
+def _choice_rows(record: dict[str, Any], choices: dict[str, Any]) -> list[tuple[object, ...]]:
+    plan_ns, chosen = choices["plan_time_ns"], choices["chosen"]
+    rows: list[tuple[object, ...]] = [
+        (chosen["layout"], "as chosen" if record["config"] else "-", time_text(chosen["op_time_ns"]),
+         time_text(plan_ns), "", "chosen")
+    ]  # fmt: skip
+    for other in choices["alternatives"]:
+        config = config_text(other["config"], record["config"])
+        op, total, delta = other["op_time_ns"], other["total_time_ns"], other["delta_ns"]
+        change = "" if delta is None else _signed(delta)
+        rows.append((other["layout"], config, time_text(op), time_text(total), change, _because(other, chosen)))
+    return rows
+
+
+def _because(other: dict[str, Any], chosen: dict[str, Any]) -> str:
+    """How much of a difference is the op's own, how much copies and other ops; or why there is no such plan."""
+    if other["delta_ns"] is None:
+        return str(other["why_not"])
+    own = other["op_time_ns"] - chosen["op_time_ns"]
+    return f"op {_signed(own)}, copies and other ops {_signed(other['delta_ns'] - own)}"
+
+
+def _signed(time_ns: int) -> str:
+    return ("+" if time_ns >= 0 else "") + time_text(time_ns)

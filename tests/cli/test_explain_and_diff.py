@@ -1,0 +1,85 @@
+"""`ttopt explain` and `ttopt diff` as a person and as a script read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from optimizer.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def two_results(tmp_path_factory: pytest.TempPathFactory, mlp_onnx: Path) -> tuple[Path, Path]:
+    """The small model under policies `dram` and `global`, the latter with a copy before its second layer."""
+    folders = []
+    for more in (["--policy", "dram"], ["--policy", "global", "--insert-memreconfig", "fc2=0"]):
+        folder = tmp_path_factory.mktemp("result")
+        assert main(["optimize", str(mlp_onnx), "-o", str(folder), *more]) == 0
+        folders.append(folder)
+    return folders[0], folders[1]
+
+
+def test_explain_prices_the_alternatives_in_the_whole_plan(run: Run, two_results: tuple[Path, Path]) -> None:
+    record = json.loads(run("explain", two_results[1], "fc1", "--format", "json")[1])
+    document = json.loads((two_results[1] / "graph.json").read_text(encoding="utf-8"))
+    choices = record["choices"]
+    assert choices["plan_time_ns"] == document["summary"]["predicted_time_ns"]
+    assert choices["chosen"]["op_time_ns"] == record["predicted"]["time_ns"]
+    totals = [a["total_time_ns"] for a in choices["alternatives"] if a["total_time_ns"] is not None]
+    assert totals == sorted(totals)
+    assert choices["runner_up"]["total_time_ns"] == totals[0] >= choices["plan_time_ns"]
+    assert choices["runner_up"]["delta_ns"] == totals[0] - choices["plan_time_ns"]
+    assert all(a["layout"] != choices["chosen"]["layout"] or a["config"] for a in choices["alternatives"])
+
+
+def test_the_plan_of_a_lesser_policy_has_a_faster_alternative(run: Run, two_results: tuple[Path, Path]) -> None:
+    choices = json.loads(run("explain", two_results[0], "fc1", "--format", "json")[1])["choices"]
+    assert choices["runner_up"]["delta_ns"] < 0
+
+
+def test_explain_as_text(run: Run, two_results: tuple[Path, Path]) -> None:
+    status, out, _ = run("explain", two_results[1], "fc1")
+    assert status == 0
+    assert "what the whole plan would take with another choice here" in out
+    assert "op +" in out
+    status, recorded, _ = run("explain", two_results[1], "fc1", "--recorded")
+    assert status == 0
+    assert "whole plan" not in recorded
+
+
+def test_explain_of_a_copy_points_to_its_op(run: Run, two_results: tuple[Path, Path]) -> None:
+    document = json.loads((two_results[1] / "graph.json").read_text(encoding="utf-8"))
+    spill = next(op["id"] for op in document["ops"] if op["role"] == "spill")
+    assert "ask about the op it is made for" in run("explain", two_results[1], spill)[1]
+
+
+def test_explain_of_a_graph_that_does_not_verify_says_so(
+    run: Run, two_results: tuple[Path, Path], tmp_path: Path
+) -> None:
+    document = json.loads((two_results[1] / "graph.json").read_text(encoding="utf-8"))
+    document["values"]["x"]["dtype"] = "f32"
+    (tmp_path / "graph.json").write_text(json.dumps(document), encoding="utf-8")
+    status, out, _ = run("explain", tmp_path, "fc1")
+    assert status == 0
+    assert "this document cannot be solved again" in out
+
+
+def test_diff_charges_copies_to_their_ops_and_adds_up(run: Run, two_results: tuple[Path, Path]) -> None:
+    record = json.loads(run("diff", *two_results, "--format", "json")[1])
+    before, after = record["summary"]["predicted_time_ns"]
+    change = sum(o["second"]["time_ns"] - o["first"]["time_ns"] for o in record["ops"])
+    assert change == after - before
+    assert any("spill" in o["second"]["copies"] for o in record["ops"])
+
+
+def test_diff_as_text(run: Run, two_results: tuple[Path, Path]) -> None:
+    status, out, _ = run("diff", *two_results)
+    assert status == 0
+    assert "predicted time" in out
+    assert "time of matmul" in out
+    assert "no op differs" in run("diff", two_results[0], two_results[0])[1]
