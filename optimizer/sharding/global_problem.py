@@ -21,7 +21,7 @@ from optimizer.layouts.memory_config import TensorLayout
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.global_options import MIXED_OPERANDS, OpOption, OptionTable, Seeds
 from optimizer.sharding.overriding import NOTHING_TO_COPY, laid_out_alike
-from optimizer.sharding.plan_replay import result_layout_of
+from optimizer.sharding.plan_replay import is_view_of, result_layout_of
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
 
 READERS = 4
@@ -64,8 +64,14 @@ class GlobalProblem:
         self.schedule = tuple(schedule)
         self.table = OptionTable(problem, schedule, seeds, open_ops)
         self._step = {op_id: t for t, op_id in enumerate(schedule)}
+        self._returned = frozenset(self._graph.outputs)
         self._copy_known: dict[Hashable, int | None] = {}
         self._ways_known: dict[Hashable, tuple[Way, ...]] = {}
+        self._homes_known: dict[Hashable, tuple[Home, ...]] = {}
+        self._tables_known: dict[Hashable, Table] = {}
+        """By what a table depends on: layers that are alike share theirs, which saves memory and work in the solver.
+        Ways and homes are compared by object; both are shared and held by this problem."""
+        self._sizes_known: dict[Hashable, tuple[list[tuple[int, ...]], list[int]]] = {}
         self.ways: list[tuple[Way, ...]] = []
         self.homes: dict[str, tuple[Home, ...]] = {}
         self.node_of: dict[str, int] = {}
@@ -120,7 +126,10 @@ class GlobalProblem:
     def _list_homes(self, value_id: str) -> tuple[Home, ...]:
         count = len(self._readers[value_id])
         lasts = sorted({*range(min(count, READERS) + 1), count})
-        returned = value_id in self._graph.outputs
+        returned = value_id in self._returned
+        key = (self.table.produced[value_id], count, returned)
+        if key in self._homes_known:
+            return self._homes_known[key]
         homes = []
         for layout in self.table.produced[value_id]:
             if not layout.is_l1:
@@ -130,7 +139,7 @@ class GlobalProblem:
                 if last == count and not returned:
                     homes.append(Home(layout, last, False))
                 homes.append(Home(layout, last, True))
-        return tuple(homes)
+        return self._homes_known.setdefault(key, tuple(homes))
 
     def _list_ways(self, op: Op) -> tuple[Way, ...]:
         options = self.table.options[op.id]
@@ -180,11 +189,11 @@ class GlobalProblem:
     # -- integers ------------------------------------------------------------------------------------
     def _integers(self) -> GraphProblem:
         costs = [self._op_costs(t) for t in range(len(self.schedule))]
-        usages = [tuple(self._op_usage(t, way) for way in ways) for t, ways in enumerate(self.ways)]
+        usages = [self._op_usages(t) for t in range(len(self.schedule))]
         pairs: list[PairCost] = []
         for v, homes in self.homes.items():
-            costs.append(np.asarray([self._home_ns(v, home) for home in homes], dtype=np.int64))
-            usages.append(tuple(self._home_usage(v, home) for home in homes))
+            costs.append(self._home_costs(v, homes))
+            usages.append(self._home_usages(v, homes))
             producer = self._graph.producer(v)
             assert producer is not None
             pairs.append(self._produces(v, self._step[producer.id]))
@@ -199,6 +208,9 @@ class GlobalProblem:
     def _op_costs(self, t: int) -> Table:
         """Times, with the loads of operands that have no other home than DRAM."""
         op = self._graph.op(self.schedule[t])
+        key = ("op", id(self.ways[t]), tuple(v in self.homes for v in op.inputs))
+        if key in self._tables_known:
+            return self._tables_known[key]
         row = []
         for way in self.ways[t]:
             total = way.option.time_ns
@@ -207,21 +219,35 @@ class GlobalProblem:
                 if v not in self.homes:
                     total += self._cost(v, self._pricer.default_layout(self._graph.value(v)), way.option.operands[k])
             row.append(total)
-        return np.asarray(row, dtype=np.int64)
+        return self._tables_known.setdefault(key, np.asarray(row, dtype=np.int64))
 
     def _cost(self, value_id: str, source: TensorLayout, target: TensorLayout) -> int:
         found = self._copy_ns(value_id, source, target)
         return FORBIDDEN if found is None else found
 
-    def _op_usage(self, t: int, way: Way) -> tuple[Usage, ...]:
-        op = self._graph.op(self.schedule[t])
+    def _op_usages(self, t: int) -> tuple[tuple[Usage, ...], ...]:
+        """Per way: its copies, then these and what the op itself takes; at every step the weights that are its own."""
+        op, ways = self._graph.op(self.schedule[t]), self.ways[t]
+        own = [(k, v) for k, v in self.weight_operands(op.id) if v not in self.weights]
+        key = (id(ways), tuple(k for k, _ in own))
+        if key not in self._sizes_known:
+            sizes = [self._way_bytes(op, way, own) for way in ways]
+            distinct = {size: i for i, size in enumerate(dict.fromkeys(sizes))}
+            self._sizes_known[key] = (list(distinct), [distinct[size] for size in sizes])
+        distinct_sizes, index = self._sizes_known[key]
+        uses = []
+        for copies, running, weights in distinct_sizes:
+            found = (Usage(2 * t, 2 * t, copies), Usage(2 * t + 1, 2 * t + 1, running), *self._throughout(weights))
+            uses.append(tuple(use for use in found if use.size))
+        return tuple(uses[i] for i in index)
+
+    def _way_bytes(self, op: Op, way: Way, own_weights: Sequence[tuple[int, str]]) -> tuple[int, int, int]:
+        """Copies; copies and the op; the op's own weights."""
         copies = sum(self._pricer.value_bytes(op.inputs[k], way.option.operands[k]) for k in way.copied)
-        uses = (Usage(2 * t, 2 * t, copies), Usage(2 * t + 1, 2 * t + 1, copies + way.option.peak_bytes))
         weights = 0
         if way.option.weight_bytes:
-            own = ((v, way.option.operands[k]) for k, v in self.weight_operands(op.id) if v not in self.weights)
-            weights = sum(self._pricer.value_bytes(v, layout) for v, layout in own)
-        return tuple(use for use in (*uses, *self._throughout(weights)) if use.size)
+            weights = sum(self._pricer.value_bytes(v, way.option.operands[k]) for k, v in own_weights)
+        return copies, copies + way.option.peak_bytes, weights
 
     def _throughout(self, size: int) -> tuple[Usage, ...]:
         """Of something that is in L1 between runs too."""
@@ -237,34 +263,52 @@ class GlobalProblem:
         ]
         return PairCost(t, self.node_of[value_id], np.asarray(rows, dtype=np.int64))
 
-    def _home_ns(self, value_id: str, home: Home) -> int:
-        if not home.in_dram or home.layout.is_dram:
-            return 0
-        return self._cost(value_id, home.layout, self._pricer.default_layout(self._graph.value(value_id)))
+    def _home_costs(self, value_id: str, homes: tuple[Home, ...]) -> Table:
+        """The copies to DRAM."""
+        value = self._graph.value(value_id)
+        default = self._pricer.default_layout(value)
+        key = ("home", id(homes), value.shape, value.dtype, default)
+        if key not in self._tables_known:
+            copied = (home.in_dram and not home.layout.is_dram for home in homes)
+            row = [self._cost(value_id, h.layout, default) if c else 0 for h, c in zip(homes, copied, strict=True)]
+            self._tables_known[key] = np.asarray(row, dtype=np.int64)
+        return self._tables_known[key]
 
-    def _home_usage(self, value_id: str, home: Home) -> tuple[Usage, ...]:
-        producer = self._graph.producer(value_id)
+    def _home_usages(self, value_id: str, homes: tuple[Home, ...]) -> tuple[tuple[Usage, ...], ...]:
+        value, producer = self._graph.value(value_id), self._graph.producer(value_id)
         assert producer is not None
-        size = self._pricer.value_bytes(value_id, home.layout)
-        if not home.last or not size:
-            return ()
-        end = self._step[self._readers[value_id][home.last - 1]]
-        return (Usage(2 * self._step[producer.id] + 2, 2 * end + 1, size),)
+        key = ("home", id(homes), value.shape, value.dtype)
+        if key not in self._sizes_known:
+            self._sizes_known[key] = ([], [self._pricer.value_bytes(value_id, home.layout) for home in homes])
+        first = 2 * self._step[producer.id] + 2
+        ends = (0, *(2 * self._step[reader] + 1 for reader in self._readers[value_id]))
+        sizes = self._sizes_known[key][1]
+        return tuple(
+            (Usage(first, ends[home.last], size),) if home.last and size else ()
+            for home, size in zip(homes, sizes, strict=True)
+        )
 
     def _produces(self, value_id: str, t: int) -> PairCost:
         """An op and the home of its result: the same layout."""
-        op = self._graph.op(self.schedule[t])
+        op, homes = self._graph.op(self.schedule[t]), self.homes[value_id]
+        key = ("produces", id(self.ways[t]), id(homes), op.outputs.index(value_id), self._pricer.pages[value_id])
+        if key in self._tables_known:
+            return PairCost(t, self.node_of[value_id], self._tables_known[key])
         given = [result_layout_of(self._pricer, op, value_id, way.option.candidate.output) for way in self.ways[t]]
         ids = {layout: i for i, layout in enumerate(self.table.produced[value_id])}
         rows = np.asarray([ids[layout] for layout in given])
-        columns = np.asarray([ids[home.layout] for home in self.homes[value_id]])
+        columns = np.asarray([ids[home.layout] for home in homes])
         matrix = np.where(rows[:, None] == columns[None, :], 0, FORBIDDEN).astype(np.int64)
-        return PairCost(t, self.node_of[value_id], matrix)
+        return PairCost(t, self.node_of[value_id], self._tables_known.setdefault(key, matrix))
 
     def _reads(self, value_id: str, reader: int, t: int) -> PairCost:
         """The home of a value and the way its reader number `reader` takes it, with the copy that is made for it."""
         op, homes = self._graph.op(self.schedule[t]), self.homes[value_id]
-        positions = [k for k, v in enumerate(op.inputs) if v == value_id]
+        positions = tuple(k for k, v in enumerate(op.inputs) if v == value_id)
+        value = self._graph.value(value_id)
+        key = ("reads", id(self.ways[t]), id(homes), positions, reader, value.shape, value.dtype)
+        if key in self._tables_known:
+            return PairCost(self.node_of[value_id], t, self._tables_known[key])
         columns: dict[tuple[TensorLayout, bool], list[int]] = {}
         for j, way in enumerate(self.ways[t]):
             columns.setdefault((way.option.operands[positions[0]], positions[0] in way.copied), []).append(j)
@@ -273,7 +317,7 @@ class GlobalProblem:
             column = [self._read_ns(value_id, home, reader, wanted, copied) for home in homes]
             column = [min(cost * len(positions), FORBIDDEN) for cost in column]
             matrix[:, members] = np.asarray(column, dtype=np.int64)[:, None]
-        return PairCost(self.node_of[value_id], t, matrix)
+        return PairCost(self.node_of[value_id], t, self._tables_known.setdefault(key, matrix))
 
     def _read_ns(self, value_id: str, home: Home, reader: int, wanted: TensorLayout, copied: bool) -> int:
         if not wanted.is_l1:
