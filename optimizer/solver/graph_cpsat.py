@@ -1,120 +1,233 @@
-"""Whole-graph problems with their capacity, exactly: CP-SAT over option and pair variables.
+"""Whole-graph problems with their capacity, exactly: presolve, then CP-SAT over option and pair variables.
 
-A pair of nodes is a flow: one variable per allowed combination, whose row and column sums equal the options' variables.
-Equalities keep the linear relaxation tight; `e >= a + b - 1` would make its bound useless. Row and column minima are
-charged to the nodes first, so that many pairs cost nothing and only exclude. Capacity is one linear row per step at
-which something ends after something began: the others are implied.
+A pair of nodes is a flow: one variable per allowed combination of a class of rows and a class of columns (rows that are
+alike are one class), whose sums equal the classes' variables. Equalities keep the linear relaxation tight;
+`e >= a + b - 1` would make its bound useless. Presolve has charged row and column minima to the nodes, so that many
+pairs cost nothing and only exclude: those are clauses. Capacity is one linear row per step that can bind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from math import ceil
 
 import numpy as np
 from ortools.sat.python import cp_model
 
+from optimizer.errors import StateError
+from optimizer.solver.capacity import capacity_of
+from optimizer.solver.dominance import classes
+from optimizer.solver.graph_presolve import Presolved, presolve
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, Table
 
-_SUBSOLVERS = ("max_lp", "quick_restart")
-"""With these the bound closes; by default it stalls (google/or-tools #3662)."""
+SUBSOLVERS = ("max_lp", "quick_restart")
+"""Of two racing workers. With these the bound closes; by default it stalls (google/or-tools #3662)."""
+POLL_SECONDS = 0.05
+"""How often `stop` is asked."""
+
+Var = cp_model.IntVar
+Row = Sequence[Var]
 
 
 def solve_cpsat(
     problem: GraphProblem,
     hint: Sequence[int] | None = None,
     work_limit: float | None = None,
+    *,
+    upper_bound: int | None = None,
+    stop: Callable[[], bool] | None = None,
     reproducible: bool = True,
 ) -> GraphSolution:
-    """The best choice that fits, and the proven bound. `work_limit` is CP-SAT's deterministic time, in its seconds.
+    """The best choice that fits, and the proven bound.
 
-    `reproducible` makes the two workers take turns: the same choice in every run, but several times slower.
+    `hint` is a choice to begin with, and the answer if none cheaper is found; `work_limit` is CP-SAT's deterministic
+    time, in its seconds. With `upper_bound` only choices of less value are looked for: if there is none, `chosen` is
+    None and `lower_bound` the upper bound.
+    `stop` is asked every 50 ms; when it says so, the best choice so far is returned with what is proven by then.
+    `reproducible` gives the same choice in every run (unless stopped), from one worker with the full linear program;
+    without it two workers race. Interleaving two workers is reproducible too, but takes three times the work.
     """
-    model = cp_model.CpModel()
-    costs = [row.copy() for row in problem.costs]
-    chosen = [[model.new_bool_var("") for _ in row] for row in costs]
-    for row, cost in zip(chosen, costs, strict=True):
-        model.add_exactly_one(row)
-        for variable, value in zip(row, cost, strict=True):
-            if value >= FORBIDDEN:
-                model.add(variable == 0)
-    objective: list[tuple[cp_model.IntVar, int]] = []
-    for pair in problem.pairs:
-        rest = _charge_nodes(pair.matrix, costs[pair.a], costs[pair.b])
-        objective += _flow(model, chosen[pair.a], chosen[pair.b], rest)
-    for row, cost in zip(chosen, costs, strict=True):
-        objective += [(x, int(c)) for x, c in zip(row, cost, strict=True) if 0 < c < FORBIDDEN]
-    _capacity(model, problem, chosen)
-    model.minimize(sum(x * c for x, c in objective))
-    for row, option in zip(chosen, hint or (), strict=False):
-        for i, variable in enumerate(row):
-            model.add_hint(variable, i == option)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 2
-    solver.parameters.interleave_search = reproducible
-    solver.parameters.subsolvers.extend(_SUBSOLVERS)
-    if work_limit is not None:
-        solver.parameters.max_deterministic_time = work_limit
-    status = solver.status_name(solver.solve(model))
-    if status == "INFEASIBLE":
-        return GraphSolution(None, FORBIDDEN, FORBIDDEN)
-    bound = max(0, int(np.ceil(solver.best_objective_bound - 1e-6)))
-    if status not in ("OPTIMAL", "FEASIBLE"):
-        return GraphSolution(None, FORBIDDEN, bound)
-    found = tuple(next(i for i, x in enumerate(row) if solver.boolean_value(x)) for row in chosen)
+    cutoff = FORBIDDEN if upper_bound is None else upper_bound
+    small = presolve(problem, cutoff)
+    if not small.feasible:
+        return GraphSolution(None, FORBIDDEN, cutoff)
+    model = _Model(small.problem)
+    if cutoff < FORBIDDEN:
+        model.cut_off(cutoff - 1 - small.offset)
+    if hint is not None:
+        model.hint(small.shrink(hint))
+    status, chosen, bound = _run(model, work_limit, stop, reproducible)
+    if status == cp_model.INFEASIBLE:
+        return GraphSolution(None, FORBIDDEN, cutoff)
+    proven = min(cutoff, small.offset + bound)
+    found = [] if chosen is None else [_restored(problem, small, chosen, status == cp_model.OPTIMAL, proven)]
+    if hint is not None and problem.fits(hint) and problem.value(hint) < cutoff:
+        value = problem.value(hint)
+        found.append(GraphSolution(tuple(hint), value, min(proven, value)))
+    return min(found, key=lambda solution: solution.value, default=GraphSolution(None, FORBIDDEN, proven))
+
+
+def _restored(
+    problem: GraphProblem, small: Presolved, chosen: Sequence[int], optimal: bool, proven: int
+) -> GraphSolution:
+    found = small.restore(chosen)
     value = problem.value(found)
-    return GraphSolution(found, value, value if status == "OPTIMAL" else min(bound, value))
+    if not problem.fits(found):
+        raise StateError("the solver's choice does not fit the capacity")
+    return GraphSolution(found, value, value if optimal else min(proven, value))
 
 
-def _charge_nodes(matrix: Table, a: Table, b: Table) -> Table:
-    """What is left of a pair's costs when each node pays what its option costs at least."""
-    rest = matrix.copy()
-    for axis, node in ((1, a), (0, b)):
-        least = rest.min(axis=axis)
-        charge = np.where(least >= FORBIDDEN, 0, least)
-        node += np.where(node >= FORBIDDEN, 0, charge)
-        rest = np.where(rest >= FORBIDDEN, FORBIDDEN, rest - np.expand_dims(charge, axis))
-    return np.asarray(rest, dtype=np.int64)
+def _run(
+    model: _Model, work_limit: float | None, stop: Callable[[], bool] | None, reproducible: bool
+) -> tuple[object, tuple[int, ...] | None, int]:
+    """Status, choice and bound (offset aside)."""
+    solver = cp_model.CpSolver()
+    parameters = solver.parameters
+    if reproducible:
+        parameters.num_workers = 1
+        parameters.linearization_level = 2
+    else:
+        parameters.num_workers = 2
+        parameters.subsolvers.extend(SUBSOLVERS)
+    # Python's own handler then sees Ctrl-C, in the thread that waits.
+    parameters.catch_sigint_signal = False
+    if work_limit is not None:
+        parameters.max_deterministic_time = work_limit
+    outcome: list[object] = []
+    worker = threading.Thread(target=lambda: outcome.append(solver.solve(model.proto)), name="cp-sat", daemon=True)
+    worker.start()
+    try:
+        while worker.is_alive():
+            worker.join(POLL_SECONDS)
+            if stop is not None and stop():
+                solver.stop_search()
+    finally:
+        while worker.is_alive():
+            solver.stop_search()
+            worker.join(POLL_SECONDS)
+    if not outcome:
+        raise StateError("CP-SAT ended without an answer")
+    found = outcome[0] in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    chosen = model.read(solver) if found else None
+    return outcome[0], chosen, max(0, ceil(solver.best_objective_bound - 1e-6))
 
 
-def _flow(
-    model: cp_model.CpModel, a: Sequence[cp_model.IntVar], b: Sequence[cp_model.IntVar], rest: Table
-) -> list[tuple[cp_model.IntVar, int]]:
-    """Constraints of one pair; returns its part of the objective."""
-    allowed = rest < FORBIDDEN
-    if not rest[allowed].any():
-        if not allowed.all():
-            for x, row in zip(a, allowed, strict=True):
-                model.add_bool_or([x.negated(), *(y for y, ok in zip(b, row, strict=True) if ok)])
-            for y, column in zip(b, allowed.T, strict=True):
-                model.add_bool_or([y.negated(), *(x for x, ok in zip(a, column, strict=True) if ok)])
-        return []
-    cells = {(int(i), int(j)): model.new_bool_var("") for i, j in np.argwhere(allowed)}
-    rows: list[list[cp_model.IntVar]] = [[] for _ in a]
-    columns: list[list[cp_model.IntVar]] = [[] for _ in b]
-    for (i, j), cell in cells.items():
-        rows[i].append(cell)
-        columns[j].append(cell)
-    for x, members in zip((*a, *b), (*rows, *columns), strict=True):
-        model.add(sum(members) == x)
-    return [(cell, int(rest[at])) for at, cell in cells.items() if rest[at]]
+class _Model:
+    """A presolved problem in CP-SAT's terms."""
+
+    def __init__(self, problem: GraphProblem) -> None:
+        self.proto = cp_model.CpModel()
+        self._problem = problem
+        self._objective: list[tuple[Var, int]] = []
+        self._chosen = [[self.proto.new_bool_var("") for _ in row] for row in problem.costs]
+        self._sums: list[tuple[Var, int, frozenset[int]]] = []
+        """Variables that follow from a node's option, for hints: variable, node, its options that set it."""
+        self._cells: list[tuple[Var, int, frozenset[int], int, frozenset[int]]] = []
+        """The same for two nodes."""
+        for row, costs in zip(self._chosen, problem.costs, strict=True):
+            self.proto.add_exactly_one(row)
+            self._objective += [(x, int(c)) for x, c in zip(row, costs, strict=True) if 0 < c < FORBIDDEN]
+            for x, c in zip(row, costs, strict=True):
+                if c >= FORBIDDEN:
+                    self.proto.add(x == 0)
+        for pair in problem.pairs:
+            self._pair(pair.a, pair.b, pair.matrix)
+        self._capacity()
+        variables, weights = [x for x, _ in self._objective], [c for _, c in self._objective]
+        self.proto.minimize(cp_model.LinearExpr.weighted_sum(variables, weights))
+
+    def cut_off(self, most: int) -> None:
+        """Only choices that cost no more."""
+        self.proto.proto.objective.domain.extend((0, max(0, most)))
+
+    def hint(self, options: Sequence[int | None]) -> None:
+        """Begin with these options. Only a complete hint covers every variable."""
+        for row, option in zip(self._chosen, options, strict=True):
+            for i, x in enumerate(row):
+                if option is not None:
+                    self.proto.add_hint(x, i == option)
+        for x, v, members in self._sums:
+            if options[v] is not None:
+                self.proto.add_hint(x, options[v] in members)
+        for x, a, rows, b, columns in self._cells:
+            if options[a] is not None and options[b] is not None:
+                self.proto.add_hint(x, options[a] in rows and options[b] in columns)
+
+    def read(self, solver: cp_model.CpSolver) -> tuple[int, ...]:
+        return tuple(next(i for i, x in enumerate(row) if solver.boolean_value(x)) for row in self._chosen)
+
+    def _pair(self, a: int, b: int, matrix: Table) -> None:
+        distinct, row_of = classes(matrix)
+        columns, column_of = classes(np.ascontiguousarray(distinct.T))
+        rest = columns.T
+        allowed = rest < FORBIDDEN
+        if not rest[allowed].any() and allowed.all():
+            return
+        rows, cols = self._classes(a, row_of, len(rest)), self._classes(b, column_of, rest.shape[1])
+        if not rest[allowed].any():
+            for x, line in zip(rows, allowed, strict=True):
+                self._implies(x, [y for y, ok in zip(cols, line, strict=True) if ok], bool(line.all()))
+            for y, line in zip(cols, allowed.T, strict=True):
+                self._implies(y, [x for x, ok in zip(rows, line, strict=True) if ok], bool(line.all()))
+            return
+        self._flow(a, b, rest, (rows, cols), (_members(row_of), _members(column_of)))
+
+    def _implies(self, x: Var, ways: list[Var], free: bool) -> None:
+        if not free:
+            self.proto.add_bool_or([x.negated(), *ways])
+
+    def _classes(self, v: int, class_of: Table, count: int) -> list[Var]:
+        """One variable per class of a node's options: whether the option is of it."""
+        members = _members(class_of)
+        result = []
+        for number in range(count):
+            options = members[number]
+            if len(options) == 1:
+                result.append(self._chosen[v][next(iter(options))])
+                continue
+            x = self.proto.new_bool_var("")
+            self.proto.add(cp_model.LinearExpr.sum([self._chosen[v][i] for i in sorted(options)]) == x)
+            self._sums.append((x, v, options))
+            result.append(x)
+        return result
+
+    def _flow(
+        self,
+        a: int,
+        b: int,
+        rest: Table,
+        sides: tuple[Row, Row],
+        members: tuple[Sequence[frozenset[int]], Sequence[frozenset[int]]],
+    ) -> None:
+        into: list[list[Var]] = [[] for _ in sides[0]]
+        out: list[list[Var]] = [[] for _ in sides[1]]
+        for i, j in np.argwhere(rest < FORBIDDEN).tolist():
+            cell = self.proto.new_bool_var("")
+            into[i].append(cell)
+            out[j].append(cell)
+            self._cells.append((cell, a, members[0][i], b, members[1][j]))
+            if rest[i, j]:
+                self._objective.append((cell, int(rest[i, j])))
+        for x, cells in zip((*sides[0], *sides[1]), (*into, *out), strict=True):
+            self.proto.add(cp_model.LinearExpr.sum(cells) == x)
+
+    def _capacity(self) -> None:
+        capacity = capacity_of(self._problem)
+        terms: list[list[tuple[Var, int]]] = [[] for _ in capacity.steps]
+        for v, use in sorted(capacity.nodes.items()):
+            for start, end, column in zip(use.starts.tolist(), use.ends.tolist(), use.extra.T.tolist(), strict=True):
+                added = [(x, size) for x, size in zip(self._chosen[v], column, strict=True) if size]
+                for row in range(start, end):
+                    terms[row] += added
+        for members, limit in zip(terms, capacity.limits.tolist(), strict=True):
+            total = cp_model.LinearExpr.weighted_sum([x for x, _ in members], [size for _, size in members])
+            self.proto.add(total <= limit)
 
 
-def _capacity(model: cp_model.CpModel, problem: GraphProblem, chosen: Sequence[Sequence[cp_model.IntVar]]) -> None:
-    uses = [
-        (usage, x)
-        for row, options in zip(chosen, problem.usages, strict=False)
-        for x, usages in zip(row, options, strict=True)
-        for usage in usages
-        if usage.size
-    ]
-    starts, ends = {usage.first for usage, _ in uses}, {usage.last for usage, _ in uses}
-    uniform = len(set(problem.capacity)) <= 1
-    began = False
-    for step, limit in enumerate(problem.capacity):
-        began = began or step in starts
-        if uniform and not (began and step in ends):
-            continue
-        began = False
-        terms = [(usage.size, x) for usage, x in uses if usage.first <= step <= usage.last]
-        if sum(size for size, _ in terms) > limit:
-            model.add(sum(size * x for size, x in terms) <= limit)
+def _members(class_of: Table) -> list[frozenset[int]]:
+    count = int(class_of.max(initial=-1)) + 1
+    groups: list[list[int]] = [[] for _ in range(count)]
+    for option, number in enumerate(class_of.tolist()):
+        groups[number].append(option)
+    return [frozenset(group) for group in groups]

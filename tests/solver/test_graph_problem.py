@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from optimizer.errors import StateError
 from optimizer.solver import elimination
 from optimizer.solver.elimination import eliminate, priced_costs
-from optimizer.solver.graph_cpsat import solve_cpsat
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
 
 
@@ -67,15 +66,6 @@ def test_prices_of_memory_keep_the_bound(problem: GraphProblem, data: st.DataObj
     relaxed = eliminate(problem, priced_costs(problem, prices)).lower_bound
     paid = sum(price * limit for price, limit in zip(prices, problem.capacity, strict=True))
     assert min(relaxed - paid, FORBIDDEN) <= brute_force(problem).value
-
-
-@settings(max_examples=150)
-@given(problems(tight=True))
-def test_cpsat_is_exact_with_capacity(problem: GraphProblem) -> None:
-    exact, found = brute_force(problem), solve_cpsat(problem)
-    assert found.value == found.lower_bound == exact.value
-    if found.chosen is not None:
-        assert problem.fits(found.chosen)
 
 
 def test_a_split_reports_less_than_it_proves() -> None:
