@@ -104,10 +104,7 @@ def _short_name(query: OpQuery) -> str:
         return "tilize_with_zero_padding" if padded else "tilize"
     if name == "permute":
         given = dict(query.attrs).get("dims", ())
-        dims = given if isinstance(given, tuple) else ()
-        rank = len(dims)
-        last = rank > 1 and dims[-2:] == (rank - 1, rank - 2) and dims[:-2] == tuple(range(rank - 2))
-        return "transpose" if last else "permute"
+        return _permute_name(given if isinstance(given, tuple) else ())
     if name == "transpose":
         return _transpose_name(dict(query.attrs), len(query.inputs[0].shape))
     return name
@@ -115,6 +112,17 @@ def _short_name(query: OpQuery) -> str:
 
 def _padded(shape: tuple[int, ...]) -> bool:
     return padded_shape(shape, TILED) != shape
+
+
+def _permute_name(dims: tuple[Any, ...]) -> str:
+    """`ttnn.permute` of up to four dims calls `ttnn.transpose` where that does it; with the last two dims in place
+    whole tiles move (tt-metal 0.81: `permute.cpp`, device operations on mock devices)."""
+    rank = len(dims)
+    plain = tuple(int(d) % rank for d in dims)
+    moved = [i - rank for i, d in enumerate(plain) if i != d]
+    if moved == [-3, -2] and rank <= 4:
+        return "transpose_hc"
+    return "permute" if {-2, -1} & set(moved) and moved != [-2, -1] else "transpose"
 
 
 def _transpose_name(attrs: dict[str, Any], rank: int) -> str:
