@@ -52,6 +52,24 @@ class OpOption:
     """L1 per core of the weights that it reads from there."""
 
 
+@dataclass(frozen=True)
+class Home:
+    """Where a value lives."""
+
+    layout: TensorLayout
+    last: int
+    """Readers that find it in L1, in schedule order; 0 in DRAM."""
+    in_dram: bool
+
+
+@dataclass(frozen=True)
+class Way:
+    """An op's option, with the operand positions that are copied first."""
+
+    option: OpOption
+    copied: tuple[int, ...] = ()
+
+
 class OptionTable:
     """Options of all ops, in schedule order; ops that ask the same questions share them."""
 

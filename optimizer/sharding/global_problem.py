@@ -9,7 +9,6 @@ charged to its only reader, or to a node of its own (in which layout, if any, it
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -19,31 +18,14 @@ from optimizer.errors import OptionError
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.sharding.base import OpDecision, PolicyInput
-from optimizer.sharding.global_options import MIXED_OPERANDS, OpOption, OptionTable, Seeds
+from optimizer.sharding.global_memory import MemoryUse
+from optimizer.sharding.global_options import MIXED_OPERANDS, Home, OpOption, OptionTable, Seeds, Way
 from optimizer.sharding.overriding import NOTHING_TO_COPY, laid_out_alike
-from optimizer.sharding.plan_replay import is_view_of, result_layout_of
+from optimizer.sharding.plan_replay import result_layout_of
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
 
 READERS = 4
 """A value with more readers may stay in L1 up to one of the first so many, or to the last."""
-
-
-@dataclass(frozen=True)
-class Home:
-    """Where a value lives."""
-
-    layout: TensorLayout
-    last: int
-    """Readers that find it in L1, in schedule order; 0 in DRAM."""
-    in_dram: bool
-
-
-@dataclass(frozen=True)
-class Way:
-    """An op's option, with the operand positions that are copied first."""
-
-    option: OpOption
-    copied: tuple[int, ...] = ()
 
 
 def _is_demanded_copy(way: Way, position: int) -> bool:
@@ -71,7 +53,6 @@ class GlobalProblem:
         self._tables_known: dict[Hashable, Table] = {}
         """By what a table depends on: layers that are alike share theirs, which saves memory and work in the solver.
         Ways and homes are compared by object; both are shared and held by this problem."""
-        self._sizes_known: dict[Hashable, tuple[list[tuple[int, ...]], list[int]]] = {}
         self.ways: list[tuple[Way, ...]] = []
         self.homes: dict[str, tuple[Home, ...]] = {}
         self.node_of: dict[str, int] = {}
@@ -189,18 +170,19 @@ class GlobalProblem:
     # -- integers ------------------------------------------------------------------------------------
     def _integers(self) -> GraphProblem:
         costs = [self._op_costs(t) for t in range(len(self.schedule))]
-        usages = [self._op_usages(t) for t in range(len(self.schedule))]
+        memory = MemoryUse(self._pricer, self.schedule, self._readers)
+        usages = [self._op_usages(memory, t) for t in range(len(self.schedule))]
         pairs: list[PairCost] = []
         for v, homes in self.homes.items():
             costs.append(self._home_costs(v, homes))
-            usages.append(self._home_usages(v, homes))
+            usages.append(memory.of_homes(v, homes))
             producer = self._graph.producer(v)
             assert producer is not None
             pairs.append(self._produces(v, self._step[producer.id]))
             pairs += (self._reads(v, i, self._step[op_id]) for i, op_id in enumerate(self._readers[v]))
         for v, layouts in self.weights.items():
             costs.append(np.zeros(len(layouts) + 1, dtype=np.int64))
-            usages.append(((), *(self._throughout(self._pricer.value_bytes(v, layout)) for layout in layouts)))
+            usages.append(((), *(memory.throughout(self._pricer.value_bytes(v, layout)) for layout in layouts)))
             pairs += (self._takes(v, self._step[op_id]) for op_id in self._schedule_readers(v))
         capacity = (self._pricer.l1_limit_bytes,) * (2 * len(self.schedule))
         return GraphProblem(tuple(costs), tuple(pairs), tuple(usages), capacity)
@@ -225,33 +207,11 @@ class GlobalProblem:
         found = self._copy_ns(value_id, source, target)
         return FORBIDDEN if found is None else found
 
-    def _op_usages(self, t: int) -> tuple[tuple[Usage, ...], ...]:
-        """Per way: its copies, then these and what the op itself takes; at every step the weights that are its own."""
-        op, ways = self._graph.op(self.schedule[t]), self.ways[t]
-        own = [(k, v) for k, v in self.weight_operands(op.id) if v not in self.weights]
-        key = (id(ways), tuple(k for k, _ in own))
-        if key not in self._sizes_known:
-            sizes = [self._way_bytes(op, way, own) for way in ways]
-            distinct = {size: i for i, size in enumerate(dict.fromkeys(sizes))}
-            self._sizes_known[key] = (list(distinct), [distinct[size] for size in sizes])
-        distinct_sizes, index = self._sizes_known[key]
-        uses = []
-        for copies, running, weights in distinct_sizes:
-            found = (Usage(2 * t, 2 * t, copies), Usage(2 * t + 1, 2 * t + 1, running), *self._throughout(weights))
-            uses.append(tuple(use for use in found if use.size))
-        return tuple(uses[i] for i in index)
-
-    def _way_bytes(self, op: Op, way: Way, own_weights: Sequence[tuple[int, str]]) -> tuple[int, int, int]:
-        """Copies; copies and the op; the op's own weights."""
-        copies = sum(self._pricer.value_bytes(op.inputs[k], way.option.operands[k]) for k in way.copied)
-        weights = 0
-        if way.option.weight_bytes:
-            weights = sum(self._pricer.value_bytes(v, way.option.operands[k]) for k, v in own_weights)
-        return copies, copies + way.option.peak_bytes, weights
-
-    def _throughout(self, size: int) -> tuple[Usage, ...]:
-        """Of something that is in L1 between runs too."""
-        return (Usage(0, 2 * len(self.schedule) - 1, size),)
+    def _op_usages(self, memory: MemoryUse, t: int) -> tuple[tuple[Usage, ...], ...]:
+        op_id = self.schedule[t]
+        moving = [v for v in dict.fromkeys(self._graph.op(op_id).inputs) if v in self.homes]
+        own = [v for _, v in self.weight_operands(op_id) if v not in self.weights]
+        return memory.of_ways(t, self.ways[t], moving, own)
 
     def _takes(self, value_id: str, t: int) -> PairCost:
         """Where a weight with several readers is in L1, and a reader that wants it there; in DRAM it always is."""
@@ -273,20 +233,6 @@ class GlobalProblem:
             row = [self._cost(value_id, h.layout, default) if c else 0 for h, c in zip(homes, copied, strict=True)]
             self._tables_known[key] = np.asarray(row, dtype=np.int64)
         return self._tables_known[key]
-
-    def _home_usages(self, value_id: str, homes: tuple[Home, ...]) -> tuple[tuple[Usage, ...], ...]:
-        value, producer = self._graph.value(value_id), self._graph.producer(value_id)
-        assert producer is not None
-        key = ("home", id(homes), value.shape, value.dtype)
-        if key not in self._sizes_known:
-            self._sizes_known[key] = ([], [self._pricer.value_bytes(value_id, home.layout) for home in homes])
-        first = 2 * self._step[producer.id] + 2
-        ends = (0, *(2 * self._step[reader] + 1 for reader in self._readers[value_id]))
-        sizes = self._sizes_known[key][1]
-        return tuple(
-            (Usage(first, ends[home.last], size),) if home.last and size else ()
-            for home, size in zip(homes, sizes, strict=True)
-        )
 
     def _produces(self, value_id: str, t: int) -> PairCost:
         """An op and the home of its result: the same layout."""

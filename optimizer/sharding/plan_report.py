@@ -9,7 +9,7 @@ from optimizer.layouts.memory_config import TensorLayout
 from optimizer.result import ChainRecord, Reservation
 from optimizer.sharding.base import OpDecision, Plan
 from optimizer.sharding.l1_chain import ChainState, SpillLocation
-from optimizer.sharding.plan_replay import is_view_of, result_layout_of
+from optimizer.sharding.plan_replay import is_view_of, result_layout_of, weights_in_l1
 from optimizer.sharding.pricing import OpPricer
 
 
@@ -67,7 +67,7 @@ class PlanReport:
         return SpillLocation.NONE if layout.is_dram or layout.is_sharded else SpillLocation.L1_INTERLEAVED
 
     def reservations(self) -> tuple[Reservation, ...]:
-        """Values that stay in L1, in the order they come to life; positions are of the schedule.
+        """Weights that stay in L1, then values, in the order they come to life; positions are of the schedule.
 
         A value that a later view shares its buffer with stays until the view is read for the last time.
         """
@@ -78,7 +78,8 @@ class PlanReport:
                 source, result = op.inputs[0], op.outputs[0]
                 if self._layouts.get(source) == decision.operands[0] and decision.operands[0].is_l1:
                     ends[source] = max(ends[source], ends.get(result, t))
-        found = []
+        kept = weights_in_l1(self._pricer, self._schedule, self._decisions)
+        found = [Reservation(v, 0, len(self._schedule) - 1, size) for (v, _), size in kept.items()]
         for t, op_id in enumerate(self._schedule):
             for v in self._pricer.graph.op(op_id).outputs:
                 if self._layouts[v].is_l1:

@@ -49,6 +49,7 @@ class WeightChoice:
             for i in range(len(model.ways[t])):
                 twins.setdefault(self._interface(t, i), []).append(i)
             self._twins.append(twins)
+        self._possible = any(way.option.weight_bytes for ways in model.ways for way in ways)
         self._filled: dict[tuple[int, ...], tuple[int, ...] | None] = {}
 
     def without(self, chosen: Sequence[int]) -> tuple[int, ...]:
@@ -61,7 +62,12 @@ class WeightChoice:
         return tuple(result)
 
     def filled(self, chosen: Sequence[int]) -> tuple[int, ...] | None:
-        """The same choice with the weights in L1 that save most time; None if it does not fit even without any."""
+        """The same choice with the weights in L1 that save most time; None if it does not fit even without any.
+
+        It has passed the replay.
+        """
+        if not self._possible:
+            return None
         base = self.without(chosen)
         if base not in self._filled:
             self._filled[base] = self._fill(base)

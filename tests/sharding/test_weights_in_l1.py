@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from optimizer.sharding.dram import DramPolicy
 from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.plan_replay import PlanProgram, weights_in_l1
 from optimizer.sharding.weight_choice import WeightChoice
-from optimizer.solver.elimination import eliminate
+from optimizer.solver.elimination import eliminate, priced_costs
 from optimizer.verify import verify
 
 
@@ -140,3 +141,41 @@ def test_the_replay_counts_weights_at_every_step(kept: bool) -> None:
     sizes = weights_in_l1(problem.pricer, model.schedule, decisions)
     assert (len(sizes) == 2) is kept
     assert replay.spare_bytes + sum(sizes.values()) <= problem.pricer.l1_limit_bytes
+
+
+@st.composite
+def forks_with_views(draw: st.DrawFn) -> Graph:
+    """Values of 4 MiB of which any may be read again later, reshapes among them: views where they are tiles."""
+    b = GraphBuilder("forks")
+    shapes = ((1, 1, 2048, 1024), (1, 2, 1024, 1024))
+    values = [b.op("ttnn.relu", b.input("x", shapes[0]))]
+    for i in range(draw(st.integers(4, 16))):
+        a = draw(st.sampled_from(values[-4:]))
+        kind = draw(st.sampled_from(["view", "relu", "add", "linear"]))
+        if kind == "view":
+            flat = b.op("ttnn.reshape", a, shape=shapes[1])
+            values.append(b.op("ttnn.reshape", b.op("ttnn.neg", flat), shape=shapes[0]))
+        elif kind == "linear":
+            values.append(b.op("ttnn.linear", a, b.parameter(f"w{i}", (1024, 1024))))
+        elif kind == "add":
+            values.append(b.op("ttnn.add", a, draw(st.sampled_from(values[-6:]))))
+        else:
+            values.append(b.op("ttnn.relu", a))
+    return b.finish(values[-1])
+
+
+@settings(max_examples=25)
+@given(forks_with_views(), st.floats(0.0, 1.0), st.integers(0, 1000))
+def test_no_plan_that_fits_is_forbidden_by_the_capacity(graph: Graph, price: float, seed: int) -> None:
+    """Random prices on bytes give plans that take more or less; each that the replay finds clean is within capacity."""
+    problem = problem_of(graph)
+    model = model_of(problem)
+    integers = model.integers
+    draw = np.random.default_rng(seed)
+    for scale in (0.0, 0.003, 0.03, 0.3):
+        prices = [price * scale * float(p) for p in draw.random(len(integers.capacity))]
+        chosen = eliminate(integers, priced_costs(integers, prices)).chosen
+        assert chosen is not None
+        decisions = model.decisions(chosen, {})
+        if not PlanProgram(problem.pricer, model.schedule, decisions).replay().overflows:
+            assert integers.fits(chosen)

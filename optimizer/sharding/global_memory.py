@@ -1,0 +1,110 @@
+"""What the choices of a `GlobalProblem` take of L1, per core and step.
+
+Steps 2t and 2t+1 are the copies for op t of the schedule, and op t itself. A home is charged up to the copies for its
+last reader, since a value that is read from a copy is freed before the op runs; read in place, it is charged to the op.
+A view lives in its source's buffer and is charged from where nobody reads the source any more.
+
+Nothing is charged that a plan might not take, so that no plan that fits is forbidden and bounds hold for all. What some
+plans take besides (a value that leaves L1 before its last reader, while it is read in place), the replay finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from optimizer.ir.graph import Op
+from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.memory_config import TensorLayout
+from optimizer.sharding.global_options import Home, Way
+from optimizer.sharding.pricing import OpPricer
+from optimizer.solver.graph_problem import Usage
+
+Uses = tuple[Usage, ...]
+
+
+class MemoryUse:
+    """Usages of ops and homes of one schedule. Ops that are alike share what is worked out."""
+
+    def __init__(self, pricer: OpPricer, schedule: Sequence[str], readers: Mapping[str, Sequence[str]]) -> None:
+        self._pricer = pricer
+        self._schedule = schedule
+        self._readers = readers
+        """Value -> ops that read it, in schedule order."""
+        self._step = {op_id: t for t, op_id in enumerate(schedule)}
+        self._sizes_known: dict[Hashable, tuple[list[tuple[int, ...]], list[int]]] = {}
+
+    def throughout(self, size: int) -> Uses:
+        """Of something that is in L1 between runs too."""
+        return (Usage(0, 2 * len(self._schedule) - 1, size),)
+
+    def of_ways(self, t: int, ways: tuple[Way, ...], moving: Sequence[str], weights: Sequence[str]) -> tuple[Uses, ...]:
+        """Per way of an op: its copies, then these and what the op takes and reads in place; at every step its weights.
+
+        `moving` are values that have homes, `weights` those charged to this op.
+        """
+        op = self._pricer.graph.op(self._schedule[t])
+        own = tuple(op.inputs.index(v) for v in weights)
+        last = tuple(op.inputs.index(v) for v in moving if self._readers[v][-1] == op.id)
+        alone = tuple((k, t > self._alone_from(op.inputs[k])) for k in last)
+        key = (id(ways), own, alone)
+        if key not in self._sizes_known:
+            sizes = [self._way_bytes(op, way, own, alone) for way in ways]
+            distinct = {size: i for i, size in enumerate(dict.fromkeys(sizes))}
+            self._sizes_known[key] = (list(distinct), [distinct[size] for size in sizes])
+        distinct_sizes, index = self._sizes_known[key]
+        uses = []
+        for copies, running, kept in distinct_sizes:
+            found = (Usage(2 * t, 2 * t, copies), Usage(2 * t + 1, 2 * t + 1, running), *self.throughout(kept))
+            uses.append(tuple(use for use in found if use.size))
+        return tuple(uses[i] for i in index)
+
+    def _way_bytes(
+        self, op: Op, way: Way, weights: Sequence[int], alone: Sequence[tuple[int, bool]]
+    ) -> tuple[int, int, int]:
+        """Copies; copies, what is read in place for the last time, and the op; the op's own weights."""
+        operands = way.option.operands
+        copies = sum(self._pricer.value_bytes(op.inputs[k], operands[k]) for k in way.copied)
+        kept = sum(self._pricer.value_bytes(op.inputs[k], operands[k]) for k in weights) if weights else 0
+        running = copies + way.option.peak_bytes
+        for k, whole in alone:
+            if k not in way.copied and (whole or not _may_be_view(operands[k])):
+                running += self._pricer.value_bytes(op.inputs[k], operands[k])
+        return copies, running, kept
+
+    def of_homes(self, value_id: str, homes: tuple[Home, ...]) -> tuple[Uses, ...]:
+        value, producer = self._pricer.graph.value(value_id), self._pricer.graph.producer(value_id)
+        assert producer is not None
+        key = (id(homes), value.shape, value.dtype)
+        if key not in self._sizes_known:
+            self._sizes_known[key] = ([], [self._pricer.value_bytes(value_id, home.layout) for home in homes])
+        ends = (0, *(2 * self._step[reader] for reader in self._readers[value_id]))
+        first, alone = 2 * self._step[producer.id] + 2, 2 * self._alone_from(value_id) + 2
+        found: list[Uses] = []
+        for home, size in zip(homes, self._sizes_known[key][1], strict=True):
+            use = Usage(alone if _may_be_view(home.layout) else first, ends[home.last], size)
+            found.append((use,) if home.last and size and use.first <= use.last else ())
+        return tuple(found)
+
+    def _alone_from(self, value_id: str) -> int:
+        """Step after which nothing but this value may lie in its buffer, if its producer may be a view."""
+        producer = self._pricer.graph.producer(value_id)
+        t = -1 if producer is None else self._step.get(producer.id, -1)
+        while producer is not None and _is_view_rule(self._pricer, producer):
+            source = producer.inputs[0]
+            t = max((t, *(self._step[op_id] for op_id in self._readers.get(source, ()))))
+            producer = self._pricer.graph.producer(source)
+        return t
+
+
+def _may_be_view(layout: TensorLayout) -> bool:
+    return layout.is_l1 and layout.is_tile and not layout.is_sharded
+
+
+def _is_view_rule(pricer: OpPricer, op: Op) -> bool:
+    """Whether the op's result shares its operand's buffer wherever both are interleaved tiles."""
+    rule = opdef(op.op).view
+    if rule is None or not op.inputs:
+        return False
+    return rule(
+        opdef(op.op).full_attrs(op), pricer.graph.value(op.inputs[0]).shape, pricer.graph.value(op.outputs[0]).shape
+    )
