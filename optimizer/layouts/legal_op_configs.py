@@ -179,7 +179,8 @@ def _matmul(
     transposed = bool(op.attrs.get("transpose_a"))
     k = a.shape[-2] if transposed else a.shape[-1]
     activation = op.attrs.get("activation") or None
-    fp32 = graph.value(op.outputs[0]).dtype is DType.F32
+    stated: dict[str, Any] = dict(op.attrs.get("compute") or ())  # type: ignore[arg-type]
+    fp32 = graph.value(op.outputs[0]).dtype is DType.F32 or bool(stated.get("fp32"))
     for layout in layouts:
         if not layout.is_sharded:
             if layout.is_dram or not any(other.is_dram for other in layouts):

@@ -1,0 +1,49 @@
+"""What the op-specific parameters of a candidate depend on."""
+
+from __future__ import annotations
+
+import pytest
+
+from optimizer.device import DeviceSpec
+from optimizer.ir.builder import GraphBuilder
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Attr
+from optimizer.layouts.op_config import (
+    MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastProgramConfig,
+)
+from optimizer.opmodel.cached import CachedOpModel
+from optimizer.opmodel.registry import create
+from optimizer.options import Options
+from optimizer.pipeline import prepare
+
+N150 = DeviceSpec.preset("n150")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "compute", "tiles"),
+    [
+        (DType.BF16, None, 8),
+        (DType.F32, None, 4),
+        (DType.BF16, (("fid", "HiFi4"), ("fp32", True), ("l1acc", True)), 4),
+    ],
+)
+def test_subblocks_fit_the_destination_registers(dtype: DType, compute: Attr, tiles: int) -> None:
+    """Half as many output tiles where they are summed in 32 bits, by their type or by the op's compute config."""
+    b = GraphBuilder("g")
+    attrs = {} if compute is None else {"compute": compute}
+    graph = b.finish(b.op("ttnn.matmul", b.input("x", (1, 1, 512, 512), dtype), b.parameter("w", (512, 512), dtype)))
+    op = next(graph.ops())
+    graph.replace_op(op.with_attrs(**attrs))
+    model = CachedOpModel(create("analytical", N150, Options().l1_small_bytes))
+
+    legal = prepare(graph, model, Options(activations_dtype=None)).legal[op.id]
+
+    configs = [
+        c.config
+        for c in legal.sharded
+        if isinstance(
+            c.config, MatmulMultiCoreReuseMultiCast1DProgramConfig | MatmulMultiCoreReuseMultiCastProgramConfig
+        )
+    ]
+    assert max(c.out_subblock_h * c.out_subblock_w for c in configs) == tiles
