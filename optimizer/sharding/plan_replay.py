@@ -8,17 +8,21 @@ from L1 are there before the first step, at the top, and stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout, interleaved
 from optimizer.layouts.tiling import round_up
-from optimizer.opmodel.base import OpQuery
+from optimizer.opmodel.base import OpConstraints, OpQuery
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.pricing import OpPricer
 from optimizer.solver.l1_allocator import L1Allocator
+
+_ENDLESS = 1 << 40
+"""Top of an address space in which every allocation succeeds; whether it fits L1 is asked afterwards."""
 
 Buffer = tuple[str, str]
 """A value and which form of it: `""` as produced, `spill`, or the reader of a copy."""
@@ -45,7 +49,9 @@ class PlanReplay:
 
 
 @dataclass(frozen=True)
-class _Step:
+class Step:
+    """One program of the plan: an op, or a copy before or after it."""
+
     op_id: str
     query: OpQuery
     reads: tuple[Buffer, ...]
@@ -82,6 +88,56 @@ def weights_in_l1(
     return found
 
 
+class ProgramSteps:
+    """The programs of one op, given where every value is."""
+
+    def __init__(
+        self, pricer: OpPricer, have: Callable[[str], TensorLayout | None], in_dram: Callable[[str], bool]
+    ) -> None:
+        """`have` gives the layout of what an op of the schedule produces, `in_dram` whether it is needed there."""
+        self._pricer = pricer
+        self._have = have
+        self._in_dram = in_dram
+
+    def of(self, op_id: str, decision: OpDecision) -> Iterator[Step]:
+        """Copies of the operands, the op, copies of its results to DRAM; nothing for an op that runs on the host."""
+        op = self._pricer.graph.op(op_id)
+        if opdef(op.op).opaque:
+            return
+        reads = []
+        for k, (v, wanted) in enumerate(zip(op.inputs, decision.operands, strict=True)):
+            have = self._have(v)
+            if have is None and (self._pricer.is_weight(v) or wanted.is_host):
+                continue  # made once, before the first step
+            have = self._pricer.default_layout(self._pricer.graph.value(v)) if have is None else have
+            if have == wanted or (wanted.is_dram and have.is_l1):
+                source = (v, "" if have == wanted else "spill")
+            else:
+                source = (v, f"{op_id}:{k}")
+                yield self._copy(op_id, v, have, wanted, source)
+            if wanted.is_l1:
+                reads.append((k, source))
+        yield self._op(op, decision, dict(reads))
+        for v in op.outputs:
+            have = self._have(v)
+            if have is not None and have.is_l1 and self._in_dram(v):
+                target = self._pricer.default_layout(self._pricer.graph.value(v))
+                yield self._copy(op_id, v, have, target, (v, "spill"))
+
+    def _op(self, op: Op, decision: OpDecision, reads: Mapping[int, Buffer]) -> Step:
+        candidate = decision.candidate
+        query = self._pricer.query(op, decision.operands, candidate.config, candidate.request)
+        layouts = [(v, result_layout_of(self._pricer, op, v, candidate.output)) for v in op.outputs]
+        writes = tuple(((v, ""), self._pricer.value_bytes(v, layout)) for v, layout in layouts if layout.is_l1)
+        view = bool(op.inputs) and is_view_of(self._pricer, op, decision.operands[0], candidate.output)
+        return Step(op.id, query, tuple(reads.values()), writes, view and 0 in reads)
+
+    def _copy(self, op_id: str, v: str, have: TensorLayout, wanted: TensorLayout, target: Buffer) -> Step:
+        reads = ((v, ""),) if have.is_l1 else ()
+        writes = ((target, self._pricer.value_bytes(v, wanted)),) if wanted.is_l1 else ()
+        return Step(op_id, self._pricer.copy_query(v, have, wanted), reads, writes)
+
+
 class PlanProgram:
     """The program of a complete set of decisions, or of a part of the schedule that no value in L1 enters or leaves."""
 
@@ -96,97 +152,87 @@ class PlanProgram:
         self._pricer = pricer
         self._schedule = schedule
         self._decisions = decisions
-        self._have: dict[str, TensorLayout] = {}
+        have: dict[str, TensorLayout] = {}
         for op_id in schedule:
             op = pricer.graph.op(op_id)
             for v in op.outputs:
-                self._have[v] = result_layout_of(pricer, op, v, decisions[op_id].candidate.output)
-        self._in_dram = {*pricer.graph.outputs, *in_dram}
+                have[v] = result_layout_of(pricer, op, v, decisions[op_id].candidate.output)
+        needed = {*pricer.graph.outputs, *in_dram}
         for op_id in schedule:
             for v, wanted in zip(pricer.graph.op(op_id).inputs, decisions[op_id].operands, strict=True):
                 if not wanted.is_l1:
-                    self._in_dram.add(v)
+                    needed.add(v)
+        self._steps = ProgramSteps(pricer, have.get, needed.__contains__)
 
     def replay(self) -> PlanReplay:
         """Time and overflows of the whole program."""
         model = self._pricer.model
-        device, small = model.device, model.l1_small_bytes
-        bank = device.l1_bank_bytes(small)
-        steps = list(self._steps())
+        steps = [step for op_id in self._schedule for step in self._steps.of(op_id, self._decisions[op_id])]
         alias: dict[Buffer, Buffer] = {}
         for step in steps:
             if step.alias and step.writes:
                 alias[step.writes[0][0]] = alias.get(step.reads[0], step.reads[0])
         last = {alias.get(b, b): i for i, step in enumerate(steps) for b in step.reads}
-        allocator = L1Allocator(0, 1 << 40, device.l1_buffer_alignment_bytes)
-        kept = 0
-        for size in weights_in_l1(self._pricer, self._schedule, self._decisions).values():
-            allocator.allocate(size)
-            kept += size
-        live: dict[Buffer, tuple[int, int]] = {}
-        overflows, time, worst = [], 0, kept - self._pricer.l1_limit_bytes
+        run = L1Run(self._pricer, weights_in_l1(self._pricer, self._schedule, self._decisions).values())
+        overflows, time = [], 0
+        worst = run.kept_bytes - self._pricer.l1_limit_bytes
         for i, step in enumerate(steps):
             time += model.runtime_ns(step.query)
-            answer = model.constraints(step.query)
-            resident = kept + sum(size for _, size in live.values())
-            before = _depth(allocator)
-            mine = [(b, size) for b, size in step.writes if b not in alias]
-            for b, size in mine:
-                address = allocator.allocate(size)
-                assert address is not None
-                live[b] = (address, size)
-            inside = max(0, answer.peak_bytes - sum(size for _, size in mine))
-            extent = max(before + answer.cb_bytes, _depth(allocator) + inside)
-            excess = max(resident + answer.peak_bytes - self._pricer.l1_limit_bytes, extent - bank)
+            excess = run.execute(step, model.constraints(step.query), alias)
             worst = max(worst, excess)
             if excess > 0:
-                own = {*step.reads, *(b for b, _ in step.writes)}
-                others = tuple(sorted(b[0] for b in live if b not in own and not b[1]))
-                overflows.append(Overflow(step.op_id, excess, others))
-            for b in [b for b in live if last.get(b, -1) <= i]:
-                allocator.free(live.pop(b)[0])
+                overflows.append(run.overflow(step, excess))
+            run.free([b for b in run.live if last.get(b, -1) <= i])
         return PlanReplay(time, tuple(overflows), -worst)
 
-    def _steps(self) -> Iterator[_Step]:
-        for op_id in self._schedule:
-            op, decision = self._pricer.graph.op(op_id), self._decisions[op_id]
-            if opdef(op.op).opaque:
-                continue
-            reads = []
-            for k, (v, wanted) in enumerate(zip(op.inputs, decision.operands, strict=True)):
-                have = self._have.get(v)
-                if have is None and (self._pricer.is_weight(v) or wanted.is_host):
-                    continue  # made once, before the first step
-                have = self._pricer.default_layout(self._pricer.graph.value(v)) if have is None else have
-                if have == wanted or (wanted.is_dram and have.is_l1):
-                    source = (v, "" if have == wanted else "spill")
-                else:
-                    source = (v, f"{op_id}:{k}")
-                    yield self._copy(op_id, v, have, wanted, source)
-                if wanted.is_l1:
-                    reads.append((k, source))
-            yield self._op(op, decision, dict(reads))
-            for v in op.outputs:
-                have = self._have[v]
-                if have.is_l1 and v in self._in_dram:
-                    target = self._pricer.default_layout(self._pricer.graph.value(v))
-                    yield self._copy(op_id, v, have, target, (v, "spill"))
 
-    def _op(self, op: Op, decision: OpDecision, reads: Mapping[int, Buffer]) -> _Step:
-        candidate = decision.candidate
-        query = self._pricer.query(op, decision.operands, candidate.config, candidate.request)
-        layouts = [(v, self._have[v]) for v in op.outputs]
-        writes = tuple(((v, ""), self._pricer.value_bytes(v, layout)) for v, layout in layouts if layout.is_l1)
-        view = bool(op.inputs) and is_view_of(self._pricer, op, decision.operands[0], candidate.output)
-        return _Step(op.id, query, tuple(reads.values()), writes, view and 0 in reads)
+class L1Run:
+    """The runtime's L1 while a program runs: which buffers are alive, and at which addresses."""
 
-    def _copy(self, op_id: str, v: str, have: TensorLayout, wanted: TensorLayout, target: Buffer) -> _Step:
-        reads = ((v, ""),) if have.is_l1 else ()
-        writes = ((target, self._pricer.value_bytes(v, wanted)),) if wanted.is_l1 else ()
-        return _Step(op_id, self._pricer.copy_query(v, have, wanted), reads, writes)
+    def __init__(self, pricer: OpPricer, kept_bytes: Iterable[int] = ()) -> None:
+        """`kept_bytes` are buffers, per core, that are there before the program and stay."""
+        device = pricer.model.device
+        self._bank_bytes = device.l1_bank_bytes(pricer.model.l1_small_bytes)
+        self._limit_bytes = pricer.l1_limit_bytes
+        self._allocator = L1Allocator(0, _ENDLESS, device.l1_buffer_alignment_bytes)
+        self.live: dict[Buffer, tuple[int, int]] = {}
+        """Address and bytes per core."""
+        self.kept_bytes = 0
+        for size in kept_bytes:
+            self._allocator.allocate(size)
+            self.kept_bytes += size
 
+    def copy(self) -> L1Run:
+        """A run in the same state."""
+        other = copy(self)
+        other._allocator = self._allocator.copy()
+        other.live = dict(self.live)
+        return other
 
-def _depth(allocator: L1Allocator) -> int:
-    """Distance of the lowest buffer from the top."""
-    lowest = allocator.lowest_address
-    return 0 if lowest is None else (1 << 40) - lowest
+    def execute(self, step: Step, answer: OpConstraints, shared: Container[Buffer]) -> int:
+        """Allocate a step's results, but for those in `shared` buffers; bytes by which L1 is too small, if positive."""
+        resident = self.kept_bytes + sum(size for _, size in self.live.values())
+        before = self._depth()
+        mine = [(b, size) for b, size in step.writes if b not in shared]
+        for b, size in mine:
+            address = self._allocator.allocate(size)
+            assert address is not None
+            self.live[b] = (address, size)
+        inside = max(0, answer.peak_bytes - sum(size for _, size in mine))
+        extent = max(before + answer.cb_bytes, self._depth() + inside)
+        return max(resident + answer.peak_bytes - self._limit_bytes, extent - self._bank_bytes)
+
+    def free(self, buffers: Iterable[Buffer]) -> None:
+        for b in buffers:
+            self._allocator.free(self.live.pop(b)[0])
+
+    def overflow(self, step: Step, excess_bytes: int) -> Overflow:
+        """The step just executed, which does not fit, with what else is alive."""
+        own = {*step.reads, *(b for b, _ in step.writes)}
+        others = tuple(sorted(b[0] for b in self.live if b not in own and not b[1]))
+        return Overflow(step.op_id, excess_bytes, others)
+
+    def _depth(self) -> int:
+        """Distance of the lowest buffer from the top."""
+        lowest = self._allocator.lowest_address
+        return 0 if lowest is None else _ENDLESS - lowest
