@@ -8,7 +8,7 @@ is a lower bound of every choice that fits. The minimum is found by elimination 
 L is concave and piecewise linear: each choice found is one of its planes. The next prices maximise the planes found so
 far, less the squared distance from the best prices (Lemarechal; Kiwiel, "Proximity control in bundle methods", 1990).
 
-Whatever the prices, the bound is exact: prices are whole multiples of a power of two and all sums integers.
+Whatever the prices, the bound is exact (`optimizer.solver.priced`).
 """
 
 from __future__ import annotations
@@ -17,18 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from optimizer.solver.capacity import Capacity, capacity_of
+from optimizer.solver.capacity import capacity_of
 from optimizer.solver.elimination import DEFAULT_TABLE_LIMIT, eliminate
-from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, PairCost, Table
+from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
+from optimizer.solver.priced import Floats, PricedProblem
 
-Floats = NDArray[np.float64]
-
-FINE_BITS = 8
-"""Costs are counted in 1/256 while prices are charged, so that rounding charges down loses next to nothing."""
-MOST_PRICE_BITS = 40
-"""Prices are multiples of 2^-40 or coarser."""
 PLANES = 48
 """Planes kept; the oldest go first."""
 INNER_ITERATIONS = 400
@@ -83,7 +77,7 @@ class _Bundle:
     def __init__(self, problem: GraphProblem, upper_bound: int | None, table_limit: int) -> None:
         self._problem = problem
         self._capacity = capacity_of(problem)
-        self._priced = _PricedProblem(problem, self._capacity)
+        self._priced = PricedProblem(problem, self._capacity)
         self._upper = upper_bound
         self._table_limit = table_limit
         self._rows = len(self._capacity.steps)
@@ -143,7 +137,7 @@ class _Bundle:
     # -- one evaluation --------------------------------------------------------------------------------------
     def _evaluate(self, trial: Floats) -> float:
         """L at the trial prices; takes in the plane, the bound and the choice."""
-        value, chosen, prices = self._priced.solve(trial / self._unit, self._table_limit)
+        value, chosen, prices = self._solve(trial / self._unit)
         bound = min(FORBIDDEN, -(-value // self._priced.scale))
         if bound > self._bound:
             self._bound, self._prices = bound, prices
@@ -163,6 +157,14 @@ class _Bundle:
         if bool((excess <= 0).all()) and (self._best is None or cost < self._best.value):
             self._best = GraphSolution(chosen, cost, 0)
         return value / self._priced.scale
+
+    def _solve(self, prices: Floats) -> tuple[int, tuple[int, ...] | None, Floats]:
+        """L in 1/scale, a choice that attains it (nearly, where elimination splits tables), the prices rounded."""
+        charged = self._priced.charge(prices)
+        found = eliminate(self._priced.problem, charged.costs, self._table_limit)
+        if found.lower_bound >= FORBIDDEN and not charged.prices.any():
+            return FORBIDDEN * self._priced.scale, None, prices
+        return found.lower_bound - charged.paid, found.chosen, charged.prices
 
     def _closed(self) -> bool:
         known = [x for x in (self._upper, None if self._best is None else self._best.value, FORBIDDEN) if x is not None]
@@ -226,46 +228,6 @@ class _Bundle:
             best = GraphSolution(best.chosen, best.value, bound)
         ranked = sorted(self._met, key=lambda chosen: (-self._met[chosen], chosen))
         return LagrangianResult(bound, tuple(prices), best, tuple(ranked[:CANDIDATES]), done)
-
-
-class _PricedProblem:
-    """The problem with finer costs, to which charges for bytes are added."""
-
-    def __init__(self, problem: GraphProblem, capacity: Capacity) -> None:
-        self._capacity = capacity
-        largest = sum(int(row[row < FORBIDDEN].max(initial=0)) for row in problem.costs)
-        largest += sum(int(p.matrix[p.matrix < FORBIDDEN].max(initial=0)) for p in problem.pairs)
-        bits = max(0, min(FINE_BITS, (FORBIDDEN - 1).bit_length() - 2 - largest.bit_length()))
-        self.scale = 1 << bits
-        costs = tuple(_scaled(row, self.scale) for row in problem.costs)
-        pairs = tuple(PairCost(p.a, p.b, _scaled(p.matrix, self.scale)) for p in problem.pairs)
-        self._problem = GraphProblem(costs, pairs)
-
-    def solve(self, prices: Floats, table_limit: int) -> tuple[int, tuple[int, ...] | None, Floats]:
-        """L in 1/scale, a choice that attains it (nearly, where elimination splits tables), the prices rounded."""
-        unit = self._unit_of(prices)
-        whole = np.round(prices * unit).astype(np.int64)
-        upto = np.concatenate(([0], np.cumsum(whole)))
-        costs = list(self._problem.costs)
-        for v, use in self._capacity.nodes.items():
-            charge = use.extra @ (upto[use.ends] - upto[use.starts]) * self.scale // unit
-            costs[v] = np.where(costs[v] >= FORBIDDEN, FORBIDDEN, np.minimum(costs[v] + charge, FORBIDDEN - 1))
-        found = eliminate(self._problem, costs, table_limit)
-        if found.lower_bound >= FORBIDDEN and not whole.any():
-            return FORBIDDEN * self.scale, None, prices
-        paid = sum(int(price) * int(limit) for price, limit in zip(whole, self._capacity.limits, strict=True))
-        return found.lower_bound - -(-paid * self.scale // unit), found.chosen, whole / unit
-
-    def _unit_of(self, prices: Floats) -> int:
-        """A power of two: prices times it are whole numbers, and charges in them stay below 2^61."""
-        upto = np.concatenate(([0.0], np.cumsum(prices)))
-        charges = ((use.extra @ (upto[use.ends] - upto[use.starts])).max() for use in self._capacity.nodes.values())
-        most = max(1.0, float(upto[-1]), max(charges, default=0.0)) * self.scale
-        return 1 << min(MOST_PRICE_BITS, max(0, 60 - int(np.ceil(np.log2(most)))))
-
-
-def _scaled(table: Table, scale: int) -> Table:
-    return np.where(table >= FORBIDDEN, FORBIDDEN, table * scale)
 
 
 def _onto_simplex(point: Floats) -> Floats:
