@@ -24,7 +24,6 @@ from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.incumbent import Incumbent
 from optimizer.sharding.plan_replay import PlanProgram, PlanReplay
 from optimizer.sharding.weight_choice import WeightChoice
-from optimizer.sharding.weight_choice import WeightChoice
 from optimizer.solver.elimination import eliminate
 from optimizer.solver.lagrangian import maximise
 from optimizer.solver.neighbourhood import Neighbourhoods
