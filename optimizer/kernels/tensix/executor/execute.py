@@ -1,0 +1,172 @@
+"""Compiles emitted kernels with g++ and runs reader, compute and writer as threads of one program."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from optimizer.errors import VerificationError
+from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.emit_cpp import KernelSource
+from optimizer.kernels.tensix.executor.header import header
+from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.passes.assign_dst import dst_capacity
+from optimizer.kernels.tensix.rounding import Array, rounded
+from optimizer.kernels.tensix.types import TILE, CircularBufferType, TensorType
+
+COMPILER = "g++"
+SECONDS = 120
+"""After which a run is given up: the executor itself ends deadlocks."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Tensors after the run, and what the core counted."""
+
+    tensors: Mapping[str, Array]
+    sections: int
+    inits: int
+    max_dst: int
+
+
+def has_compiler() -> bool:
+    """Whether kernels can be executed here."""
+    return shutil.which(COMPILER) is not None
+
+
+def execute(
+    program: Op,
+    kernels: Sequence[KernelSource],
+    tensors: Mapping[str, Array],
+    api: str = "0.81",
+    capacity: int | None = None,
+) -> Execution:
+    """Run the kernels of a program lowered to TTKernel calls on one core.
+
+    `tensors`: program argument -> elements (rows and columns of whole tiles); arguments that are missing start as zero.
+    VerificationError with the core's message if anything goes wrong, the compiler's included.
+    """
+    wide = bool(program.attr("fp32_dest_acc_en", False))
+    slots = capacity or dst_capacity(wide, bool(program.attr("dst_full_sync_en", False)))
+    with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
+        folder = Path(name)
+        _write_sources(folder, program, kernels, api, slots, wide)
+        _write_tensors(folder, program, tensors)
+        _run([COMPILER, "-std=c++20", "-O1", "-pthread", "-I", str(folder), "-o", "core", "main.cpp"], folder)
+        counted = _run([str(folder / "core")], folder)
+        sections, inits, most = (int(word) for word in counted.split())
+        return Execution(_read_tensors(folder, program), sections, inits, most)
+
+
+def _run(command: list[str], folder: Path) -> str:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise VerificationError(f"{Path(command[0]).name} did not end within {SECONDS} s") from None
+    if done.returncode:
+        text = done.stderr.strip() or f"exit code {done.returncode}"
+        errors = [line for line in text.splitlines() if "error:" in line] or text.splitlines()
+        raise VerificationError("; ".join(errors[:3]), node=Path(command[0]).name)
+    return done.stdout
+
+
+def _write_sources(
+    folder: Path, program: Op, kernels: Sequence[KernelSource], api: str, capacity: int, wide: bool
+) -> None:
+    runtime = files("optimizer.kernels.tensix.executor") / "runtime.hpp"
+    (folder / "runtime.hpp").write_text(runtime.read_text(encoding="utf-8"), encoding="utf-8")
+    called = {name for kernel in kernels for name in re.findall(r"\b[a-z]\w*", kernel.text)}
+    (folder / "kernel_api.hpp").write_text(header(api, called), encoding="utf-8")
+    parts = ['#include "kernel_api.hpp"']
+    for k, kernel in enumerate(kernels):
+        for line in kernel.text.splitlines():
+            if line.startswith('#include "'):
+                path = folder / line.split('"')[1]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+        (folder / f"kernel_{k}.cpp").write_text(kernel.text, encoding="utf-8")
+        parts.append(f'namespace kernel_{k} {{\n#include "kernel_{k}.cpp"\n}}')
+    parts.append(_main(program, kernels, capacity, wide))
+    (folder / "main.cpp").write_text("\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: bool) -> str:
+    lines = [
+        "int main() {",
+        "    using namespace tensix;",
+        f"    dst.capacity = {capacity}; dst.sixteen_bits = {str(not wide).lower()};",
+        "    dst.tiles.resize(dst.capacity); dst.defined.assign(dst.capacity, 0);",
+    ]
+    for op in program.body.ops:
+        if op.name == "ttl.bind_cb":
+            cb = op.result.type
+            assert isinstance(cb, CircularBufferType)
+            tiles, sixteen = cb.block.tiles * cb.block_count, str(cb.dtype is not DType.F32).lower()
+            lines.append(f"    {{ auto& b = core.buffers[{op.integer('index')}]; b.bound = true; b.capacity = {tiles};")
+            lines.append(f"      b.sixteen_bits = {sixteen}; b.tile_bytes = {cb.dtype.tile_bytes};")
+            lines.append(f"      b.tiles.resize({tiles}); b.poisoned.assign({tiles}, 1); }}")
+    numbers = {v.name: k for k, v in enumerate(program.body.args)}
+    for k, v in enumerate(program.body.args):
+        assert isinstance(v.type, TensorType)
+        lines.append(f"    tensors.emplace_back(); tensors[{k}].tiles.resize({v.type.tiles});")
+    lines += _FILES.splitlines()
+    lines.append(f"    core.alive = {len(kernels)};")
+    lines.append(f"    std::string errors[{len(kernels)}]; std::vector<std::thread> threads;")
+    for k, kernel in enumerate(kernels):
+        args = ", ".join(f"{numbers[t]}u" for t in kernel.tensors)
+        call = f'"{kernel.kind}", std::vector<uint32_t>{{{args}}}, kernel_{k}::kernel_main, &errors[{k}]'
+        lines.append(f"    threads.emplace_back(run_thread, {call});")
+    lines += _ENDING.splitlines()
+    return "\n".join(lines)
+
+
+_FILES = """    FILE* in = fopen("tensors.in", "rb");
+    for (auto& t : tensors) if (fread(t.tiles.data(), sizeof(Tile), t.tiles.size(), in) != t.tiles.size()) return 2;
+    fclose(in);"""
+_ENDING = """    for (auto& t : threads) t.join();
+    std::string first;
+    for (auto& e : errors) if (!e.empty() && (first.empty() || first.ends_with("stopped"))) first = e;
+    if (first.empty()) first = left_over();
+    if (!first.empty()) { fprintf(stderr, "%s\\n", first.c_str()); return 1; }
+    FILE* out = fopen("tensors.out", "wb");
+    for (auto& t : tensors) fwrite(t.tiles.data(), sizeof(Tile), t.tiles.size(), out);
+    fclose(out);
+    printf("%d %d %d\\n", dst.sections, dst.inits, dst.most);
+    return 0;
+}"""
+
+
+def _write_tensors(folder: Path, program: Op, tensors: Mapping[str, Array]) -> None:
+    with (folder / "tensors.in").open("wb") as file:
+        for v in program.body.args:
+            assert isinstance(v.type, TensorType)
+            rows, columns = v.type.shape
+            values = tensors.get(v.name, np.zeros((rows * TILE, columns * TILE), np.float32))
+            file.write(_to_tiles(rounded(values, v.type.dtype), rows, columns).tobytes())
+
+
+def _to_tiles(values: Array, rows: int, columns: int) -> Array:
+    tiles = values.reshape(rows, TILE, columns, TILE).swapaxes(1, 2)
+    return np.ascontiguousarray(tiles, dtype=np.float32)
+
+
+def _read_tensors(folder: Path, program: Op) -> dict[str, Array]:
+    data = np.fromfile(folder / "tensors.out", dtype=np.float32)
+    found: dict[str, Array] = {}
+    start = 0
+    for v in program.body.args:
+        assert isinstance(v.type, TensorType)
+        rows, columns = v.type.shape
+        count = rows * columns * TILE * TILE
+        tiles = data[start : start + count].reshape(rows, columns, TILE, TILE)
+        found[v.name] = tiles.swapaxes(1, 2).reshape(rows * TILE, columns * TILE)
+        start += count
+    return found

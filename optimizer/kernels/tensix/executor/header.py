@@ -1,0 +1,301 @@
+"""Writes the kernel API's header for the executor: real signatures, bodies on `tensix::` of `runtime.hpp`.
+
+Signatures come from `kernel_api.tsv`, an excerpt of the functions of ttnn 0.81.1's headers (name, arguments, template)
+that kernels of ours call. Older profiles are renamed from them; `_OLDER` lists what differed in more than the name.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
+from optimizer.kernels.tensix.executor.semantics import ELEMENTWISE, WHOLE_TILE
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, Call, Form, Place, TileOp, Unit
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A function as the API declares it."""
+
+    name: str
+    args: tuple[str, ...]
+    """Declarations, defaults included."""
+    template: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the arguments."""
+        return tuple(arg.split("=")[0].split()[-1] for arg in self.args)
+
+    @property
+    def template_names(self) -> tuple[str, ...]:
+        """Names of the template's parameters."""
+        inside = self.template[self.template.find("<") + 1 : self.template.rfind(">")] if self.template else ""
+        return tuple(part.split("=")[0].split()[-1] for part in _split(inside))
+
+    @property
+    def declaration(self) -> str:
+        return f"{self.template + ' ' if self.template else ''}inline void {self.name}({', '.join(self.args)})"
+
+
+def _split(text: str) -> tuple[str, ...]:
+    """Parts between commas that stand in no brackets."""
+    parts, depth, start = [], 0, 0
+    for at, character in enumerate(text):
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    return tuple(p.strip() for p in (*parts, text[start:]) if p.strip())
+
+
+@cache
+def signatures() -> dict[str, tuple[Signature, ...]]:
+    """By name; overloads in the order of the headers."""
+    found: dict[str, list[Signature]] = {}
+    text = (files("optimizer.kernels.tensix.executor") / "kernel_api.tsv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines(), delimiter="\t"):
+        one = Signature(row["name"], _split(row["args"]), row["template"])
+        found.setdefault(one.name, []).append(one)
+    return {name: tuple(row) for name, row in found.items()}
+
+
+_REUSE = "template <EltwiseBinaryType eltwise_binary_type, EltwiseBinaryReuseDestType reuse_dest>"
+_TWO_CBS = ("uint32_t icb", "uint32_t ocb")
+_OLDER = {
+    s.name: s
+    for s in (
+        Signature("binary_dest_reuse_tiles_init", ("uint32_t icb",), _REUSE),
+        Signature(
+            "binary_dest_reuse_tiles", ("uint32_t icb", "uint32_t in_tile_index", "uint32_t dst_tile_index"), _REUSE
+        ),
+        Signature("unary_bcast_init", _TWO_CBS, "template <BroadcastType bcast_type>"),
+        Signature("transpose_wh_init", _TWO_CBS, ""),
+    )
+}
+
+
+def signature(call: Call, renamed: Call, profile: ApiProfile) -> Signature:
+    """The overload that a call of `tile_ops` means, under the profile's name."""
+    if profile.name != "0.81" and renamed.function in _OLDER:
+        return _OLDER[renamed.function]
+    rows = signatures()[call.function]
+    wanted = next(s for s in rows if len(s.args) >= len(call.args) and bool(s.template) >= bool(call.template))
+    return Signature(renamed.function, wanted.args, wanted.template)
+
+
+def header(api: str, called: Collection[str]) -> str:
+    """The header with the functions of `called` (and those that every kernel has)."""
+    functions = [text for name, text in _functions(api).items() if name in called]
+    return _PROLOGUE + "\n".join(functions) + "\n" + _common(PROFILES[api])
+
+
+@cache
+def _functions(api: str) -> dict[str, str]:
+    """Definition by name, inits first."""
+    profile = PROFILES[api]
+    inits: dict[str, tuple[Signature, list[str]]] = {}
+    calls: dict[str, tuple[Signature, list[str]]] = {}
+    for op in TILE_OPS.values():
+        for form in op.forms:
+            for table, neutral, body in ((inits, form.init, _init_body), (calls, form.call, _call_body)):
+                renamed = profile.rename(neutral, form)
+                found = signature(neutral, renamed, profile)
+                _, bodies = table.setdefault(found.name, (found, []))
+                text = body(profile, op, form, renamed, found)
+                if text not in bodies:
+                    bodies.append(text)
+    both = (*inits.values(), *calls.values())
+    return {found.name: f"{found.declaration} {{\n    {' '.join(bodies)}\n}}" for found, bodies in both}
+
+
+def _condition(renamed: Call, found: Signature) -> str:
+    """`if constexpr` for the template arguments that tell ops of one function apart."""
+    tests = [
+        f"{name} == {value}"
+        for name, value in zip(found.template_names, renamed.template, strict=False)
+        if "::" in value
+    ]
+    return f"if constexpr ({' && '.join(tests)}) " if tests else ""
+
+
+def _key(profile: ApiProfile, form: Form, by_token: dict[str, str]) -> str:
+    """The C++ expression of the init that a form needs, from the names of buffers."""
+    renamed = profile.rename(form.init, form)
+    typed = (
+        f"<{', '.join(t for t in renamed.template if '::' in t)}>" if any("::" in t for t in renamed.template) else ""
+    )
+    key = f'std::string("{renamed.function}{typed}(")'
+    for token in form.init.args:
+        if token in by_token:
+            key += f' + std::to_string({by_token[token]}) + ","'
+    return f'{key} + ")"'
+
+
+def _arguments(renamed: Call, found: Signature) -> dict[str, str]:
+    """Token of a call -> name of the argument."""
+    return dict(zip(renamed.args, found.names, strict=False))
+
+
+def _init_body(profile: ApiProfile, op: TileOp, form: Form, renamed: Call, found: Signature) -> str:
+    by_token = _arguments(renamed, found)
+    sfpu = "true" if form.unit is Unit.SFPU else "false"
+    mask = ""
+    if op.name.startswith("reduce_"):
+        kind = {"row": "Row", "col": "Column"}.get(op.name.rsplit("_", 1)[1], "Element")
+        mask = f"tensix::dst.mask = tensix::Mask::{kind}; "
+    known = {t: by_token[t] for t in by_token if t != "out_cb"}
+    return f"{_condition(renamed, found)}{{ {mask}tensix::init({sfpu}, {_key(profile, form, known)}); }}"
+
+
+def _call_body(profile: ApiProfile, op: TileOp, form: Form, renamed: Call, found: Signature) -> str:
+    by_token = _arguments(renamed, found)
+    what = f'"{renamed.function}"'
+    sfpu = "true" if form.unit is Unit.SFPU else "false"
+    lines = [f"tensix::computes({what}, {sfpu}, {_key(profile, form, by_token)});"]
+    names = "abc"[: op.arity]
+    for name, place in zip(names, form.places, strict=True):
+        slot = by_token.get(name, by_token["d"])
+        source = (
+            f"tensix::front({what}, {by_token[f'{name}_cb']}, {by_token[f'{name}_tile']})"
+            if place is Place.CB
+            else f"tensix::read({what}, {slot})"
+        )
+        lines.append(f"const tensix::Tile tile_{name} = {source};")
+    target = by_token["d"]
+    if form.accumulates and not op.accumulates:
+        lines.append(f"tensix::clear_slot({what}, {target});")
+    for attr in op.attrs:
+        token = next(t for t in renamed.args if t.lstrip("$").split(":")[0] == attr)
+        given = by_token[token]
+        lines.append(f"const float {attr} = {given if token.endswith(':float') else f'tensix::from_bits({given})'};")
+    lines += _compute(op, names, what, target)
+    return f"{_condition(renamed, found)}{{ {' '.join(lines)} }}"
+
+
+def _compute(op: TileOp, names: str, what: str, target: str) -> list[str]:
+    if op.name == "matmul":
+        return [f"accumulate_matmul({what}, {target}, tile_a, tile_b);"]
+    if op.accumulates:
+        _, kind, axis = op.name.split("_")
+        return [f"accumulate_reduce({what}, {target}, tile_a, tile_b, {str(kind == 'max').lower()}, '{axis[0]}');"]
+    if op.name in WHOLE_TILE:
+        views = "".join(f"const tensix::Tile& {v} = tile_{n}; " for v, n in zip("xy", names, strict=False))
+        return [
+            f"{views}tensix::Tile made; for (int i = 0; i < 32; ++i) for (int j = 0; j < 32; ++j) "
+            f"made(i, j) = {WHOLE_TILE[op.name]}; tensix::write({what}, {target}, made);"
+        ]
+    reads = "".join(f"const float {n} = tile_{n}.at[k]; " for n in names)
+    return [
+        f"tensix::Tile made; for (int k = 0; k < 1024; ++k) {{ {reads}made.at[k] = {ELEMENTWISE[op.name]}; }} "
+        f"tensix::write({what}, {target}, made);"
+    ]
+
+
+_PROLOGUE = """// Generated by executor/header.py: signatures of the kernel API with bodies on runtime.hpp.
+#pragma once
+#include "runtime.hpp"
+
+enum class BroadcastType { NONE, COL, ROW, SCALAR };
+enum class PoolType { SUM, AVG, MAX, MIN };
+enum class ReduceDim { REDUCE_ROW, REDUCE_COL, REDUCE_SCALAR };
+enum class EltwiseBinaryType { ELWMUL, ELWDIV, ELWADD, ELWSUB, ELWLESS };
+enum class EltwiseBinaryReuseDestType { NONE, DEST_TO_SRCA, DEST_TO_SRCB };
+enum class DataFormat : uint32_t { Float32, Float16, Float16_b, Bfp8_b, Bfp4_b, Int32, UInt32, UInt16, UInt8 };
+enum class VectorMode { None, R, C, RC };
+enum class InputClamping { None, ClampToNegative };
+enum class ReciprocalDestAcc { FP32, BF16 };
+enum class ReciprocalApproxMode { Default };
+enum class RsqrtMode { Default };
+enum class RoundingMode { None };
+enum class SrcOrder { Regular, Reverse };
+namespace ckernel { enum class DstRoundingMode { Default }; }
+namespace p_sfpu { constexpr uint16_t kCONST_1_FP16B = 0x3f80; }
+constexpr bool DST_ACCUM_MODE = false;
+
+inline void accumulate_matmul(const char* what, uint32_t target, const tensix::Tile& a, const tensix::Tile& b) {
+    tensix::Tile made = tensix::dst.tiles[tensix::slot(what, target)];
+    for (int i = 0; i < 32; ++i)
+        for (int j = 0; j < 32; ++j) {
+            float sum = 0.0f;
+            for (int k = 0; k < 32; ++k) sum += a(i, k) * b(k, j);
+            made(i, j) += sum;
+        }
+    tensix::write(what, target, made);
+}
+
+inline void accumulate_reduce(const char* what, uint32_t target, const tensix::Tile& x, const tensix::Tile& scaler,
+                              bool maximum, char axis) {
+    const bool fresh = !tensix::dst.defined[tensix::slot(what, target)];
+    tensix::Tile made = tensix::dst.tiles[target];
+    const int lines = axis == 's' ? 1 : 32;
+    for (int n = 0; n < lines; ++n) {
+        float part = maximum ? -std::numeric_limits<float>::infinity() : 0.0f;
+        for (int m = 0; m < 32; ++m)
+            for (int l = axis == 's' ? 0 : n; l < (axis == 's' ? 32 : n + 1); ++l) {
+                const float value = axis == 'c' ? x(m, l) : x(l, m);
+                part = maximum ? std::fmax(part, value) : part + value * scaler(0, 0);
+            }
+        if (maximum) part *= scaler(0, 0);
+        float& total = axis == 'c' ? made(0, n) : made(n, 0);
+        total = maximum ? (fresh ? part : std::fmax(total, part)) : total + part;
+    }
+    tensix::write(what, target, made);
+}
+
+"""
+
+
+def _common(profile: ApiProfile) -> str:
+    """Synchronisation, packing, common inits and data movement."""
+    startups = {c.function for c in profile.startups.values()}
+    lines = [
+        "using tensix::cb_pop_front; using tensix::cb_push_back; using tensix::cb_reserve_back;",
+        "using tensix::cb_wait_front; using tensix::tile_regs_acquire; using tensix::tile_regs_commit;",
+        "using tensix::tile_regs_release; using tensix::tile_regs_wait;",
+        "inline void reduce_uninit(uint32_t icb = 0) { (void)icb; tensix::dst.mask = tensix::Mask::None; }",
+    ]
+    for name in sorted(startups):
+        third = "" if name == "init_sfpu" else ", uint32_t ocb"
+        lines.append(f'inline void {name}(uint32_t icb0, uint32_t icb1{third}) {{ tensix::startup("{name}"); }}')
+    lines.append(_MOVEMENT.replace("PACK_BLOCK", profile.pack_block))
+    return "\n".join(lines) + "\n"
+
+
+_MOVEMENT = """template <bool out_of_order_output = false, bool is_fp32_dest_acc_en = DST_ACCUM_MODE>
+inline void pack_tile(uint32_t ifrom_dst, uint32_t icb, uint32_t output_tile_index = 0) {
+    tensix::pack("pack_tile", ifrom_dst, icb, out_of_order_output ? int64_t(output_tile_index) : -1);
+}
+template <bool is_fp32_dest_acc_en = DST_ACCUM_MODE>
+inline void PACK_BLOCK(uint32_t ifrom_dst, uint32_t icb, uint32_t ntiles) {
+    for (uint32_t k = 0; k < ntiles; ++k) tensix::pack("PACK_BLOCK", ifrom_dst + k, icb, -1);
+}
+template <uint32_t CTA, uint32_t CRTA = 0>
+struct TensorAccessorArgs {
+    static constexpr uint32_t next_compile_time_args_offset() { return CTA + 1; }
+};
+struct TensorAccessor {
+    uint32_t tensor;
+    template <class Args>
+    TensorAccessor(const Args&, uint32_t address, uint32_t) : tensor(address) {}
+};
+template <class T>
+inline T get_common_arg_val(int index) {
+    if (size_t(index) >= tensix::common_args.size()) tensix::fail("common argument %d is not there", index);
+    return T(tensix::common_args[index]);
+}
+inline int32_t get_tile_size(int32_t operand) { return int32_t(tensix::buffer("get_tile_size", operand).tile_bytes); }
+inline uint32_t get_write_ptr(uint32_t cb) { return tensix::write_pointer(cb); }
+inline uint32_t get_read_ptr(uint32_t cb) { return tensix::read_pointer(cb); }
+inline void noc_async_read_tile(uint32_t id, const TensorAccessor& addrgen, uint32_t dst_local_l1_addr) {
+    tensix::start_read(addrgen.tensor, id, dst_local_l1_addr);
+}
+inline void noc_async_write_tile(uint32_t id, const TensorAccessor& addrgen, uint32_t src_local_l1_addr) {
+    tensix::start_write(addrgen.tensor, id, src_local_l1_addr);
+}
+inline void noc_async_read_barrier() { tensix::finish_reads(); }
+inline void noc_async_write_barrier() { tensix::finish_writes(); }"""

@@ -1,0 +1,329 @@
+// A Tensix core for kernels compiled with g++: circular buffers with credits, a DST file, three threads.
+//
+// It computes in float32 and rounds where the hardware keeps 16 bits. It is here to fail: on every use of the API that a
+// core would get wrong it ends the program with the thread, the function and the reason.
+#pragma once
+#include <cmath>
+#include <condition_variable>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tensix {
+
+constexpr int kTile = 32, kElements = kTile * kTile, kBuffers = 32;
+
+struct Failure {
+    std::string message;
+};
+
+inline thread_local const char* thread_name = "main";
+
+[[noreturn]] inline void fail(const char* format, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    throw Failure{std::string(thread_name) + ": " + text};
+}
+
+struct Tile {
+    float at[kElements];
+    float& operator()(int r, int c) { return at[r * kTile + c]; }
+    float operator()(int r, int c) const { return at[r * kTile + c]; }
+};
+
+inline float round_to(float value, bool sixteen_bits) {
+    if (!sixteen_bits || !std::isfinite(value)) return value;
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    bits = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+inline float from_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+// -- circular buffers -----------------------------------------------------------------------------------
+struct CircularBuffer {
+    bool bound = false, sixteen_bits = true;
+    uint32_t capacity = 0, tile_bytes = 0;
+    std::vector<Tile> tiles;
+    std::vector<char> poisoned;  // a read into it is not waited for yet
+    uint64_t pushed = 0, popped = 0, waited = 0, reserved = 0, packed = 0;
+};
+
+struct Core {
+    CircularBuffer buffers[kBuffers];
+    std::mutex lock;
+    std::condition_variable signal;
+    int alive = 0, blocked = 0;
+    uint64_t changes = 0;
+    bool dead = false;
+
+    void changed() {
+        blocked = 0;
+        ++changes;
+        signal.notify_all();
+    }
+
+    template <class Ready>
+    void wait(std::unique_lock<std::mutex>& held, const char* what, uint32_t cb, Ready ready) {
+        while (!ready()) {
+            if (dead) fail("stopped");
+            if (++blocked == alive) {
+                dead = true;
+                signal.notify_all();
+                fail("%s(%u) waits for ever: deadlock", what, cb);
+            }
+            const uint64_t seen = changes;
+            signal.wait(held, [&] { return dead || changes != seen; });
+        }
+    }
+};
+
+inline Core core;
+
+inline CircularBuffer& buffer(const char* what, uint32_t cb) {
+    if (cb >= kBuffers || !core.buffers[cb].bound) fail("%s: circular buffer %u is not bound", what, cb);
+    return core.buffers[cb];
+}
+
+inline void cb_wait_front(uint32_t cb, uint32_t count) {
+    auto& b = buffer("cb_wait_front", cb);
+    if (count > b.capacity) fail("cb_wait_front(%u, %u): the buffer has %u tiles", cb, count, b.capacity);
+    std::unique_lock held(core.lock);
+    core.wait(held, "cb_wait_front", cb, [&] { return b.pushed - b.popped >= count; });
+    if (b.waited < count) b.waited = count;
+}
+
+inline void cb_pop_front(uint32_t cb, uint32_t count) {
+    auto& b = buffer("cb_pop_front", cb);
+    std::unique_lock held(core.lock);
+    if (count > b.waited) fail("cb_pop_front(%u, %u): %llu tiles were waited for", cb, count, (unsigned long long)b.waited);
+    if (b.popped % b.capacity + count > b.capacity) fail("cb_pop_front(%u, %u): straddles the end", cb, count);
+    b.popped += count;
+    b.waited -= count;
+    core.changed();
+}
+
+inline void cb_reserve_back(uint32_t cb, uint32_t count) {
+    auto& b = buffer("cb_reserve_back", cb);
+    if (count > b.capacity) fail("cb_reserve_back(%u, %u): the buffer has %u tiles", cb, count, b.capacity);
+    std::unique_lock held(core.lock);
+    core.wait(held, "cb_reserve_back", cb, [&] { return b.capacity - (b.pushed - b.popped) >= count; });
+    if (b.reserved < count) b.reserved = count;
+}
+
+inline void cb_push_back(uint32_t cb, uint32_t count) {
+    auto& b = buffer("cb_push_back", cb);
+    std::unique_lock held(core.lock);
+    if (count > b.reserved) fail("cb_push_back(%u, %u): %llu tiles are reserved", cb, count, (unsigned long long)b.reserved);
+    if (b.pushed % b.capacity + count > b.capacity) fail("cb_push_back(%u, %u): straddles the end", cb, count);
+    for (uint32_t k = 0; k < count; ++k)
+        if (b.poisoned[(b.pushed + k) % b.capacity]) fail("cb_push_back(%u, %u): tile %u is not written", cb, count, k);
+    b.pushed += count;
+    b.reserved -= count;
+    b.packed = 0;
+    core.changed();
+}
+
+inline const Tile& front(const char* what, uint32_t cb, uint32_t tile) {
+    auto& b = buffer(what, cb);
+    std::unique_lock held(core.lock);
+    if (tile >= b.waited) fail("%s: tile %u of buffer %u, %llu were waited for", what, tile, cb, (unsigned long long)b.waited);
+    return b.tiles[(b.popped + tile) % b.capacity];
+}
+
+// -- DST ---------------------------------------------------------------------------------------------------
+enum class Phase { Released, Acquired, Committed, Waited };
+enum class Mask { None, Row, Column, Element };
+
+struct Dst {
+    int capacity = 8;
+    bool sixteen_bits = true;
+    Phase phase = Phase::Released;
+    std::vector<Tile> tiles;
+    std::vector<char> defined;
+    std::string fpu, sfpu;  // last init of each unit
+    bool started = false;
+    Mask mask = Mask::None;
+    int sections = 0, inits = 0, most = 0;
+};
+
+inline Dst dst;
+
+inline void expect(Phase phase, const char* what) {
+    static const char* names[] = {"release", "acquire", "commit", "wait"};
+    if (dst.phase != phase) fail("%s after tile_regs_%s", what, names[int(dst.phase)]);
+}
+
+inline void tile_regs_acquire() {
+    expect(Phase::Released, "tile_regs_acquire");
+    if (!dst.started) fail("tile_regs_acquire before the common init");
+    dst.phase = Phase::Acquired;
+    dst.defined.assign(dst.capacity, 0);
+    for (auto& t : dst.tiles) memset(t.at, 0, sizeof t.at);
+    ++dst.sections;
+}
+inline void tile_regs_commit() { expect(Phase::Acquired, "tile_regs_commit"); dst.phase = Phase::Committed; }
+inline void tile_regs_wait() { expect(Phase::Committed, "tile_regs_wait"); dst.phase = Phase::Waited; }
+inline void tile_regs_release() { expect(Phase::Waited, "tile_regs_release"); dst.phase = Phase::Released; }
+
+inline void startup(const char* what) {
+    if (dst.phase != Phase::Released) fail("%s within a section", what);
+    dst.started = true;
+}
+
+inline uint32_t slot(const char* what, uint32_t index) {
+    if (index >= uint32_t(dst.capacity)) fail("%s: slot %u of %d", what, index, dst.capacity);
+    if (int(index) + 1 > dst.most) dst.most = index + 1;
+    return index;
+}
+
+inline const Tile& read(const char* what, uint32_t index) {
+    if (!dst.defined[slot(what, index)]) fail("%s reads slot %u, which holds nothing", what, index);
+    return dst.tiles[index];
+}
+
+inline void write(const char* what, uint32_t index, const Tile& value) {
+    Tile& t = dst.tiles[slot(what, index)];
+    for (int k = 0; k < kElements; ++k) t.at[k] = round_to(value.at[k], dst.sixteen_bits);
+    dst.defined[index] = 1;
+}
+
+inline void clear_slot(const char* what, uint32_t index) {
+    if (dst.defined[slot(what, index)]) fail("%s adds to slot %u, which is not clear", what, index);
+}
+
+inline void init(bool sfpu, const std::string& key) {
+    if (!dst.started) fail("%s before the common init", key.c_str());
+    (sfpu ? dst.sfpu : dst.fpu) = key;
+    ++dst.inits;
+}
+
+inline void computes(const char* what, bool sfpu, const std::string& key) {
+    expect(Phase::Acquired, what);
+    const std::string& last = sfpu ? dst.sfpu : dst.fpu;
+    if (last != key) fail("%s needs %s, the last init was %s", what, key.c_str(), last.empty() ? "none" : last.c_str());
+}
+
+inline void pack(const char* what, uint32_t index, uint32_t cb, int64_t at) {
+    expect(Phase::Waited, what);
+    const Tile& value = read(what, index);
+    auto& b = buffer(what, cb);
+    std::unique_lock held(core.lock);
+    const uint64_t place = at < 0 ? b.packed : uint64_t(at);
+    if (place >= b.reserved) fail("%s: tile %llu of buffer %u, %llu are reserved", what, (unsigned long long)place, cb, (unsigned long long)b.reserved);
+    Tile& t = b.tiles[(b.pushed + place) % b.capacity];
+    for (int r = 0; r < kTile; ++r)
+        for (int c = 0; c < kTile; ++c) {
+            const bool kept = dst.mask == Mask::None || (dst.mask == Mask::Row && c == 0) || (dst.mask == Mask::Column && r == 0) || (r == 0 && c == 0);
+            t(r, c) = kept ? round_to(value(r, c), b.sixteen_bits) : 0.0f;
+        }
+    b.poisoned[(b.pushed + place) % b.capacity] = 0;
+    if (at < 0) ++b.packed;
+}
+
+// -- data movement ---------------------------------------------------------------------------------------
+struct Tensor {
+    std::vector<Tile> tiles;
+    bool written = false;
+};
+inline std::vector<Tensor> tensors;
+inline thread_local std::vector<uint32_t> common_args;
+
+constexpr uint32_t kSpan = 1u << 26;  // addresses of one circular buffer
+inline uint32_t write_pointer(uint32_t cb) { auto& b = buffer("get_write_ptr", cb); return cb * kSpan + uint32_t(b.pushed % b.capacity) * b.tile_bytes; }
+inline uint32_t read_pointer(uint32_t cb) { auto& b = buffer("get_read_ptr", cb); return cb * kSpan + uint32_t(b.popped % b.capacity) * b.tile_bytes; }
+
+struct Transfer {
+    uint32_t tensor, tile, cb, place;
+};
+inline thread_local std::vector<Transfer> reads, writes;
+
+inline Transfer transfer(const char* what, uint32_t tensor, uint32_t tile, uint32_t address) {
+    const uint32_t cb = address / kSpan;
+    auto& b = buffer(what, cb);
+    if (address % kSpan % b.tile_bytes) fail("%s: address %u is not at a tile", what, address);
+    if (tile >= tensors[tensor].tiles.size()) fail("%s: tile %u of %zu", what, tile, tensors[tensor].tiles.size());
+    return {tensor, tile, cb, address % kSpan / b.tile_bytes};
+}
+
+inline void start_read(uint32_t tensor, uint32_t tile, uint32_t address) {
+    const Transfer t = transfer("noc_async_read_tile", tensor, tile, address);
+    auto& b = core.buffers[t.cb];
+    std::unique_lock held(core.lock);
+    const uint64_t offset = (t.place + b.capacity - b.pushed % b.capacity) % b.capacity;
+    if (offset >= b.reserved) fail("noc_async_read_tile: writes to buffer %u beyond what is reserved", t.cb);
+    b.poisoned[t.place] = 1;
+    reads.push_back(t);
+}
+
+inline void finish_reads() {
+    std::unique_lock held(core.lock);
+    for (const Transfer& t : reads) {
+        core.buffers[t.cb].tiles[t.place] = tensors[t.tensor].tiles[t.tile];
+        core.buffers[t.cb].poisoned[t.place] = 0;
+    }
+    reads.clear();
+}
+
+inline void start_write(uint32_t tensor, uint32_t tile, uint32_t address) {
+    const Transfer t = transfer("noc_async_write_tile", tensor, tile, address);
+    auto& b = core.buffers[t.cb];
+    std::unique_lock held(core.lock);
+    const uint64_t offset = (t.place + b.capacity - b.popped % b.capacity) % b.capacity;
+    if (offset >= b.waited) fail("noc_async_write_tile: reads from buffer %u beyond what was waited for", t.cb);
+    writes.push_back(t);
+}
+
+inline void finish_writes() {
+    std::unique_lock held(core.lock);
+    for (const Transfer& t : writes) tensors[t.tensor].tiles[t.tile] = core.buffers[t.cb].tiles[t.place];
+    writes.clear();
+}
+
+inline void run_thread(const char* name, std::vector<uint32_t> args, void (*kernel)(), std::string* error) {
+    thread_name = name;
+    common_args = std::move(args);
+    try {
+        kernel();
+        if (!reads.empty()) fail("ends before its reads have arrived");
+        if (!writes.empty()) fail("ends before its writes have arrived");
+    } catch (const Failure& failure) {
+        std::unique_lock held(core.lock);
+        *error = failure.message;
+        core.dead = true;
+    }
+    std::unique_lock held(core.lock);
+    --core.alive;
+    if (core.alive > 0 && core.blocked == core.alive) core.dead = true;
+    core.signal.notify_all();
+}
+
+inline std::string left_over() {
+    if (dst.phase != Phase::Released) return "compute: ends within a section";
+    for (int k = 0; k < kBuffers; ++k) {
+        auto& b = core.buffers[k];
+        const std::string name = "circular buffer " + std::to_string(k);
+        if (b.bound && b.pushed != b.popped) return name + " is not drained: " + std::to_string(b.pushed - b.popped) + " tiles left";
+        if (b.bound && b.reserved) return name + " is reserved and not pushed";
+    }
+    return "";
+}
+
+}  // namespace tensix
