@@ -39,7 +39,7 @@ def apply_dtype_overrides(graph: Graph, overrides: Overrides) -> Graph:
         if len(op.outputs) != 1:
             raise OptionError(f"override-output-layout: {op.op} has {len(op.outputs)} results", node=op_id)
         source = graph.value(op.outputs[0])
-        if source.dtype is dtype:
+        if source.dtype is dtype or _is_cast(graph, source.id, dtype):
             continue
         cast = graph.add_value(replace(source, id=graph.fresh_id(f"{source.id}_{dtype.value}"), dtype=dtype))
         graph.replace_uses(source.id, cast.id)
@@ -52,6 +52,13 @@ def apply_dtype_overrides(graph: Graph, overrides: Overrides) -> Graph:
         graph.sort()
         _propagate(graph, changed)
     return graph
+
+
+def _is_cast(graph: Graph, value_id: str, dtype: DType) -> bool:
+    """Whether everything that reads a value is a cast to the element type, as in a result that is solved again."""
+    readers = graph.consumers(value_id)
+    casts = all(op.op == "ttnn.typecast" and op.attrs.get("dtype") == dtype.value for op in readers)
+    return bool(readers) and casts and value_id not in graph.outputs
 
 
 def _propagate(graph: Graph, changed: set[str]) -> None:

@@ -119,7 +119,8 @@ class AloneDecision:
         """Layouts in which the operands are produced: a copy has another one."""
         self._copied = problem.forced_reshards.get(op.id, ())
         self.refusals: Counter[tuple[str, Rejection | None]] = Counter()
-        """How often the OpModel refused what was tried, by message and kind."""
+        """How often the OpModel refused what was tried, by message and kind; as far as operands in DRAM were tried,
+        only of those: what it says of others is about our choice of operands."""
 
     def of(self, legal: LegalConfigs) -> OpDecision | None:
         """The first candidate for DRAM that runs from there, if DRAM is allowed, else the cheapest of all."""
@@ -135,7 +136,9 @@ class AloneDecision:
         if not self._copied:
             found = [OpDecision(c, self._default) for c in candidates if self._gives(self._default, c)]
         if not found:
+            direct = self.refusals.copy()
             found = [d for d in (self._loaded(c) for c in candidates) if d is not None]
+            self.refusals = direct or self.refusals
         return min(found, key=self.time_ns, default=None)
 
     def time_ns(self, decision: OpDecision) -> int:

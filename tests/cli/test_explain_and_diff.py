@@ -83,3 +83,15 @@ def test_diff_as_text(run: Run, two_results: tuple[Path, Path]) -> None:
     assert "predicted time" in out
     assert "time of matmul" in out
     assert "no op differs" in run("diff", two_results[0], two_results[0])[1]
+
+
+def test_a_result_with_an_overridden_element_type_is_solved_again_as_it_is(
+    run: Run, mlp_onnx: Path, tmp_path: Path
+) -> None:
+    assert main(["optimize", str(mlp_onnx), "-o", str(tmp_path), "--override-output-layout", "fc1=f32"]) == 0
+    again = tmp_path / "again"
+    assert (
+        main(["optimize", str(tmp_path / "graph.json"), "-o", str(again), "--override-output-layout", "fc1=f32"]) == 0
+    )
+    assert "no op differs" in run("diff", tmp_path, again)[1]
+    assert "alternatives" in json.loads(run("explain", tmp_path, "fc1", "--format", "json")[1])["choices"]
