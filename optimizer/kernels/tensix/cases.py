@@ -20,7 +20,7 @@ from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
 from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_plan
 from optimizer.kernels.tensix.emit_cpp import KernelSource
-from optimizer.kernels.tensix.ir import Op, Region, Value, attributes
+from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
 from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType
@@ -132,7 +132,8 @@ def case_program(case: TileCase) -> Op:
     writer = _movement("writer", tensors[count:], buffers[count:], block)
     compute = _compute(case, block, buffers)
     wide = case.dtype is DType.F32
-    attrs = attributes({"sym_name": "tile_case", "grid": (1, 1), "fp32_dest_acc_en": wide})
+    config: dict[str, Attr] = {"fp32_dest_acc_en": wide, "dst_capacity": case.capacity}
+    attrs = attributes({"sym_name": case.id, "grid": (1, 1), **config})
     return Op("ttl.program", (), (), attrs, (Region(tuple(tensors), (*binds, reader, compute, writer)),))
 
 
@@ -180,9 +181,8 @@ class CaseResult:
 
 def compile_case(case: TileCase, options: KernelOptions) -> CaseResult:
     """Plan and kernels of a case; a refusal is a record with its error."""
-    own = KernelOptions(options.api, case.capacity, options.allocator, options.fuse)
     try:
-        kernels = compile_program(case_program(case), own)
+        kernels = compile_program(case_program(case), options)
         tiles = case.block[0] * case.block[1]
         if options.allocator == "seed":
             record = _seed_record(case, seed_plan(case.dag, tiles, case.capacity), tiles)

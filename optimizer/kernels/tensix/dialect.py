@@ -54,7 +54,13 @@ def _spec(
     return OpSpec(operands, results, attrs or {}, optional or {}, regions, threads, terminator)
 
 
-_CONFIG = {"math_fidelity": str, "fp32_dest_acc_en": bool, "dst_full_sync_en": bool, "math_approx_mode": bool}
+_CONFIG = {
+    "math_fidelity": str,
+    "fp32_dest_acc_en": bool,
+    "dst_full_sync_en": bool,
+    "math_approx_mode": bool,
+    "dst_capacity": int,
+}
 _NEST = {"indexing_maps": tuple, "iterator_types": tuple, "bounds": tuple, "inputs": int}
 _PLANNED = {"unroll": int, "grouped": bool, "footprint": int}
 _DIMS = {"dims": int}

@@ -18,7 +18,7 @@ from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap
 from optimizer.kernels.tensix.ir import Op, Value
-from optimizer.kernels.tensix.passes.assign_dst import dst_capacity
+from optimizer.kernels.tensix.passes.assign_dst import capacity_of
 from optimizer.kernels.tensix.passes.insert_inits import blocks_of, form_of, is_math
 from optimizer.kernels.tensix.reference import elements, tile_of
 from optimizer.kernels.tensix.rounding import Array, rounded
@@ -47,7 +47,7 @@ def run(program: Op, blocks: Mapping[str, Array], capacity: int | None = None) -
     `blocks`: circular buffer -> elements of the block that the reader brings. VerificationError names the op.
     """
     wide = bool(program.attr("fp32_dest_acc_en", False))
-    slots = capacity or dst_capacity(wide, bool(program.attr("dst_full_sync_en", False)))
+    slots = capacity_of(program, capacity)
     found: dict[str, Array] = {}
     for thread in program.body.ops:
         if thread.name == COMPUTE:

@@ -34,7 +34,7 @@ class KernelOptions:
     api: str = "0.81"
     """Kernel API profile."""
     capacity: int | None = None
-    """DST slots; by default what `fp32_dest_acc_en` and `dst_full_sync_en` of the program leave."""
+    """DST slots; by default what the program says (`passes.assign_dst.capacity_of`)."""
     allocator: Allocator = "default"
     """`seed`: the design document's algorithm to the letter."""
     fuse: bool = True

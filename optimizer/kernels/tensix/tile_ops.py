@@ -304,7 +304,7 @@ _SOURCES = (
 
 # -- accumulating over a loop ---------------------------------------------------------------------------
 def _reduced(kind: str, axis: str, total: Tile, x: Tile, scaler: Tile) -> Tile:
-    """`total` with the reduction of one more tile; results lie in the first column, row or element, zero elsewhere."""
+    """`total` with the reduction of one more tile: in the first column, row or element, undefined (NaN) elsewhere."""
     along = {"row": 1, "col": 0, "scalar": None}[axis]
     gather = np.sum if kind == "sum" else np.max
     part = gather(x * scaler if kind == "sum" else x, axis=along, keepdims=True)

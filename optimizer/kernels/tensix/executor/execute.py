@@ -18,7 +18,7 @@ from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.emit_cpp import KernelSource
 from optimizer.kernels.tensix.executor.header import header
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.passes.assign_dst import dst_capacity
+from optimizer.kernels.tensix.passes.assign_dst import capacity_of
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.types import TILE, CircularBufferType, TensorType
 
@@ -55,7 +55,7 @@ def execute(
     VerificationError with the core's message if anything goes wrong, the compiler's included.
     """
     wide = bool(program.attr("fp32_dest_acc_en", False))
-    slots = capacity or dst_capacity(wide, bool(program.attr("dst_full_sync_en", False)))
+    slots = capacity_of(program, capacity)
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
         _write_sources(folder, program, kernels, api, slots, wide)

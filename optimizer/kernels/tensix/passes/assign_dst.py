@@ -35,19 +35,24 @@ def dst_capacity(fp32_dest_acc_en: bool, dst_full_sync_en: bool) -> int:
     return 16 // (1 if dst_full_sync_en else 2) // (2 if fp32_dest_acc_en else 1)
 
 
+def capacity_of(program: Op, chosen: int | None = None) -> int:
+    """Slots that a program has: as chosen, as it says (`dst_capacity`), or what its configuration leaves."""
+    wide, full = bool(program.attr("fp32_dest_acc_en", False)), bool(program.attr("dst_full_sync_en", False))
+    return chosen or program.integer("dst_capacity", 0) or dst_capacity(wide, full)
+
+
 @dataclass(frozen=True)
 class AssignDst:
     """Every `ttl.compute`."""
 
     capacity: int | None = None
-    """Slots; by default what the program's configuration leaves."""
+    """Slots; by default what the program says (`capacity_of`)."""
     allocator: Allocator = "default"
     name: ClassVar[str] = "assign-dst"
 
     def apply(self, program: Op) -> Op:
         names = Names(program)
-        full, wide = program.attr("dst_full_sync_en", False), program.attr("fp32_dest_acc_en", False)
-        capacity = self.capacity or dst_capacity(bool(wide), bool(full))
+        capacity = capacity_of(program, self.capacity)
 
         def change(op: Op) -> tuple[Op, ...]:
             return tuple(_planned(op, capacity, self.allocator, names)) if op.name == "ttl.compute" else (op,)

@@ -1,0 +1,156 @@
+"""`ttopt kernel`: tile DAG cases and kernel programs to C++ (`compile`), stage by stage (`print`), and run (`run`)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optimizer.cli.arguments import Commands, path_argument
+from optimizer.errors import FormatError, TtoptError, UnknownNameError
+
+if TYPE_CHECKING:
+    from optimizer.kernels.tensix.cases import TileCase
+    from optimizer.kernels.tensix.ir import Op
+    from optimizer.kernels.tensix.pipeline import KernelOptions
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser("kernel", help="compile fused tile regions to Tensix kernels", allow_abbrev=False)
+    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="subcommand", required=True)
+    compile_ = subcommands.add_parser("compile", help="kernels of tile DAG cases or of a program", allow_abbrev=False)
+    _add_source(compile_)
+    compile_.add_argument("-o", "--output", type=path_argument, metavar="DIR", help="write DIR/<id>/*.cpp")
+    compile_.set_defaults(run=run_compile)
+    print_ = subcommands.add_parser("print", help="the program after each pass, and its C++", allow_abbrev=False)
+    _add_source(print_)
+    print_.add_argument("--stages", action="store_true", help="after every pass")
+    print_.add_argument(
+        "--print-after", metavar="PASS", action="append", default=[], help="after this pass (repeatable)"
+    )
+    print_.set_defaults(run=run_print)
+    run = subcommands.add_parser("run", help="run the C++ on this machine and compare with numpy", allow_abbrev=False)
+    _add_source(run)
+    run.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
+    run.set_defaults(run=run_run)
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", type=path_argument, metavar="CASES.json|PROGRAM.ttl", help="docs/tensix-kernels.md")
+    parser.add_argument("--id", dest="case_id", metavar="ID", help="only this case")
+    parser.add_argument("--api", default="0.81", metavar="VERSION", help="kernel API: 0.69 or 0.81 (default)")
+    parser.add_argument("--allocator", choices=("default", "seed"), default="default", help="of DST slots")
+    parser.add_argument("--no-fuse", action="store_true", help="every block op through L1")
+
+
+def run_compile(args: argparse.Namespace) -> int:
+    from optimizer.kernels.tensix.cases import compile_case
+    from optimizer.kernels.tensix.pipeline import compile_program
+
+    options = _options(args)
+    failed = False
+    if _is_program(args.source):
+        program = _program(args.source)
+        kernels = compile_program(program, options)
+        name = program.string("sym_name")
+        _write(args.output, name, {k.kind: k.text for k in kernels})
+        print(json.dumps({"id": name, "kernels": [k.kind for k in kernels], "error": None}))
+        return 0
+    for case in _cases(args):
+        result = compile_case(case, options)
+        failed = failed or result.record["error"] is not None
+        _write(args.output, case.id, {k.kind: k.text for k in result.kernels})
+        print(json.dumps(result.record), flush=True)
+    return 1 if failed else 0
+
+
+def run_print(args: argparse.Namespace) -> int:
+    from optimizer.kernels.tensix.emit_cpp import emit_program
+    from optimizer.kernels.tensix.pipeline import lower, passes
+    from optimizer.kernels.tensix.text import text_of
+
+    options = _options(args)
+    known = ("initial", *(p.name for p in passes(options)))
+    for name in args.print_after:
+        if name not in known:
+            raise UnknownNameError("pass", name, known)
+
+    def show(stage: str, program: Op) -> None:
+        if args.stages or stage in args.print_after:
+            print(f"// -- {stage}\n{text_of(program)}")
+
+    for program in _programs(args):
+        lowered = lower(program, options, show)
+        if args.stages or not args.print_after:
+            for kernel in emit_program(lowered, options.api):
+                print(f"// -- {kernel.kind}\n{kernel.text}")
+    return 0
+
+
+def run_run(args: argparse.Namespace) -> int:
+    from optimizer.kernels.tensix.witness import witness
+
+    failed = False
+    for program in _programs(args):
+        record: dict[str, Any] = {"id": program.string("sym_name")}
+        try:
+            record |= {**witness(program, _options(args), args.seed).to_json(), "error": None}
+        except TtoptError as error:
+            record["error"] = str(error)
+        failed = failed or record["error"] is not None or not record.get("agrees", False)
+        print(json.dumps(record), flush=True)
+    return 1 if failed else 0
+
+
+def _options(args: argparse.Namespace) -> KernelOptions:
+    from optimizer.kernels.tensix.pipeline import KernelOptions
+
+    return KernelOptions(args.api, None, args.allocator, not args.no_fuse)
+
+
+def _is_program(path: Path) -> bool:
+    return path.suffix == ".ttl"
+
+
+def _program(path: Path) -> Op:
+    from optimizer.kernels.tensix.text import parse
+
+    return parse(path.read_text(encoding="utf-8"))
+
+
+def _programs(args: argparse.Namespace) -> list[Op]:
+    from optimizer.kernels.tensix.cases import case_program
+
+    if _is_program(args.source):
+        return [_program(args.source)]
+    return [case_program(case) for case in _cases(args)]
+
+
+def _cases(args: argparse.Namespace) -> tuple[TileCase, ...]:
+    from optimizer.kernels.tensix.cases import read_cases
+
+    try:
+        document = json.loads(args.source.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise FormatError(f"not JSON: {error}", node=str(args.source)) from None
+    cases = read_cases(document)
+    if args.case_id is None:
+        return cases
+    chosen = tuple(case for case in cases if case.id == args.case_id)
+    if not chosen:
+        raise UnknownNameError("case", args.case_id, [case.id for case in cases])
+    return chosen
+
+
+def _write(folder: Path | None, name: str, texts: dict[str, str]) -> None:
+    if folder is None or not texts:
+        return
+    target = folder / name
+    if ".." in Path(name).parts or Path(name).is_absolute():
+        raise FormatError(f"'{name}' cannot name a folder", node=name)
+    target.mkdir(parents=True, exist_ok=True)
+    for kind, text in texts.items():
+        (target / f"{kind}.cpp").write_text(text, encoding="utf-8")
+    print(f"wrote {target}", file=sys.stderr)
