@@ -100,6 +100,17 @@ def test_keys_that_stay_transposed(witness: ModuleType, make_model: Model) -> No
     assert "reshape" not in ops
 
 
+def test_transposed_keys_alone(witness: ModuleType, make_model: Model) -> None:
+    net = Net()
+    spread = net("Reshape", net("MatMul", "x", f32(WIDTH, 4 * D, scale=0.1)), ints(B, S, 4, D))
+    out = net("Relu", net("Transpose", spread, perm=[0, 2, 3, 1]))
+
+    ops, model = run(net, {"x": (B, S, WIDTH)}, out, witness, make_model)
+
+    assert ops == {"matmul": 1, "permute": 1, "reshape": 1, "relu": 1}
+    assert shapes(model, "permute") == [(B, 4 * D, S)]  # so that the reshape is a view
+
+
 def test_fused_projection_cut_by_slices(witness: ModuleType, make_model: Model) -> None:
     net = Net()
     fused = net("MatMul", "x", f32(WIDTH, 8 * D, scale=0.1))

@@ -51,12 +51,30 @@ def permuted_dims(op: Op) -> Shape:
     return tuple(int(d) % rank for d in op.attr("dims"))
 
 
-def head_split(graph: Graph, spread: Op) -> HeadSplit | None:
-    """The split of activations that begins with this reshape, of whatever head size; None when it is none."""
-    if spread.op != "ttnn.reshape" or is_static(graph, spread.inputs[0]):
+def head_split(graph: Graph, first: Op) -> HeadSplit | None:
+    """The split of activations that begins with this op, of whatever head size; None when it is none."""
+    if not first.inputs or is_static(graph, first.inputs[0]) or not graph.value(first.inputs[0]).dtype.is_float:
         return None
+    if first.op == "ttnn.permute":
+        return _turned_first(graph, first)
+    return _spread_first(graph, first) if first.op == "ttnn.reshape" else None
+
+
+def _turned_first(graph: Graph, turned: Op) -> HeadSplit | None:
+    """[.., S, H*D] -> [.., H*D, S] -> [B, H, D, S]: the least movement for transposed keys by themselves."""
+    dims, spread = permuted_dims(turned), only_use(graph, turned.outputs[0])
+    rank = len(dims)
+    if spread is None or spread.op != "ttnn.reshape" or dims != (*range(rank - 2), rank - 1, rank - 2):
+        return None
+    shape, target = graph.value(turned.inputs[0]).shape, graph.value(spread.outputs[0]).shape
+    if len(target) != 4 or target[3] != shape[-2] or target[1] * target[2] != shape[-1] or target[1] == 1:
+        return None
+    return HeadSplit((turned, spread), target[0], target[3], target[1], target[2], keys=True)
+
+
+def _spread_first(graph: Graph, spread: Op) -> HeadSplit | None:
     source, target = (graph.value(v) for v in (spread.inputs[0], spread.outputs[0]))
-    if len(target.shape) != 4 or len(source.shape) < 2 or not target.dtype.is_float:
+    if len(target.shape) != 4 or len(source.shape) < 2:
         return None
     turned = only_use(graph, target.id)
     dims = permuted_dims(turned) if turned is not None and turned.op == "ttnn.permute" else ()

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from optimizer.importers.passes.rewriting import Shape, drop_dead, finish, is_read, is_static, only_use, origins
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
+from optimizer.ir.shape_rules import permute_is_view, reshape_is_view
 
 Step = tuple[str, Shape]
 """(`reshape`, target shape) or (`permute`, dims)."""
@@ -85,13 +86,11 @@ class Factors:
             if dims is not None:
                 return [("permute", dims)]
         direct = self._reshape_first(target)
-        if direct is not None:
-            return direct
+        ways = [direct] if direct is not None else []
         if order is not None:
             ones = [i for i, g in enumerate(groups) if not g]
-            dims = (*order, *ones)
-            return [("permute", dims), ("reshape", target)]
-        return self._general(sequence, target)
+            ways += [[("permute", dims), ("reshape", target)] for dims in ((*ones, *order), (*order, *ones))]
+        return min(ways, key=lambda steps: _moves(self.shape, steps)) if ways else self._general(sequence, target)
 
     def _original_dims(self) -> list[list[int]]:
         groups: list[list[int]] = []
@@ -132,6 +131,20 @@ class Factors:
         if tuple(middle[d] for d in dims) != target:
             steps.append(("reshape", target))
         return steps
+
+
+def _moves(shape: Shape, steps: Sequence[Step]) -> int:
+    """How many of the steps move data; the others are views."""
+    count = 0
+    for kind, argument in steps:
+        if kind == "reshape":
+            count += not reshape_is_view({}, shape, argument)
+            shape = argument
+        else:
+            after = tuple(shape[d] for d in argument)
+            count += not permute_is_view({"dims": argument}, shape, after)
+            shape = after
+    return count
 
 
 def _order_of(groups: Sequence[list[int]], sequence: list[int]) -> list[int] | None:
@@ -200,7 +213,8 @@ def _merge(graph: Graph, last: Op) -> int:
         steps = _shortest(graph, source, part)
         if steps is None:
             continue
-        if len(steps) < len(part) and len(steps) <= min(removable, len(part)):
+        fewer = len(steps) < len(part) or _moves_less(graph, source, part, steps)
+        if fewer and len(steps) <= min(removable, len(part)):
             return _replace(graph, source, part, steps)
     return 0
 
@@ -211,6 +225,13 @@ def _shortest(graph: Graph, source: str, chain: Sequence[Op]) -> list[Step] | No
         if not factors.apply(_step(op, len(graph.value(op.inputs[0]).shape))):
             return None
     return factors.shortest()
+
+
+def _moves_less(graph: Graph, source: str, chain: Sequence[Op], steps: Sequence[Step]) -> bool:
+    """Whether as many steps move data less often."""
+    shape = graph.value(source).shape
+    now = [_step(op, len(graph.value(op.inputs[0]).shape)) for op in chain]
+    return len(steps) == len(now) and _moves(shape, steps) < _moves(shape, now)
 
 
 def _replace(graph: Graph, source: str, chain: Sequence[Op], steps: Sequence[Step]) -> int:

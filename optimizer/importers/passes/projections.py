@@ -94,7 +94,10 @@ def _bias(graph: Graph, like: Op, product: Op) -> str:
 
 @dataclass(frozen=True)
 class LoneHeads:
-    """Rows split into heads by reshape and permute -> nlp_create_qkv_heads of queries alone."""
+    """Rows split into heads by reshape and permute -> nlp_create_qkv_heads of queries alone.
+
+    Transposed keys stay: a transpose of the rows and a view of the result is all they take.
+    """
 
     name: ClassVar[str] = "lone-heads"
 
@@ -102,7 +105,7 @@ class LoneHeads:
         rewrites = 0
         for op in graph.ops():
             split = head_split(graph, op) if graph.has_op(op.id) else None
-            if split is not None and whole_tiles(split):
+            if split is not None and not split.keys and whole_tiles(split):
                 split_by_one_op(graph, op, split.source, [split])
                 rewrites += 1
         return finish(graph, rewrites)
