@@ -59,6 +59,8 @@ class Step:
     """L1 results and their bytes per core."""
     alias: bool = False
     """The result lives in the first operand's buffer."""
+    is_copy: bool = False
+    """Made for the op, or of its result."""
 
 
 def result_layout_of(pricer: OpPricer, op: Op, value_id: str, output: TensorLayout) -> TensorLayout:
@@ -135,20 +137,13 @@ class ProgramSteps:
     def _copy(self, op_id: str, v: str, have: TensorLayout, wanted: TensorLayout, target: Buffer) -> Step:
         reads = ((v, ""),) if have.is_l1 else ()
         writes = ((target, self._pricer.value_bytes(v, wanted)),) if wanted.is_l1 else ()
-        return Step(op_id, self._pricer.copy_query(v, have, wanted), reads, writes)
+        return Step(op_id, self._pricer.copy_query(v, have, wanted), reads, writes, is_copy=True)
 
 
 class PlanProgram:
-    """The program of a complete set of decisions, or of a part of the schedule that no value in L1 enters or leaves."""
+    """The program of a complete set of decisions."""
 
-    def __init__(
-        self,
-        pricer: OpPricer,
-        schedule: Sequence[str],
-        decisions: Mapping[str, OpDecision],
-        in_dram: Iterable[str] = (),
-    ) -> None:
-        """`in_dram` are values that ops outside the schedule read from DRAM."""
+    def __init__(self, pricer: OpPricer, schedule: Sequence[str], decisions: Mapping[str, OpDecision]) -> None:
         self._pricer = pricer
         self._schedule = schedule
         self._decisions = decisions
@@ -157,7 +152,7 @@ class PlanProgram:
             op = pricer.graph.op(op_id)
             for v in op.outputs:
                 have[v] = result_layout_of(pricer, op, v, decisions[op_id].candidate.output)
-        needed = {*pricer.graph.outputs, *in_dram}
+        needed = set(pricer.graph.outputs)
         for op_id in schedule:
             for v, wanted in zip(pricer.graph.op(op_id).inputs, decisions[op_id].operands, strict=True):
                 if not wanted.is_l1:
