@@ -71,7 +71,8 @@ def main() -> int:
 
 
 def compare(path: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """The document of one plan; `{model, error}` where it cannot be read or laid out."""
+    """The document of one plan; with `error`, and what is known so far, where it cannot be read or laid out."""
+    records: dict[str, Any] = {}
     try:
         document = read_plan(path)
         program = plan_program(document)
@@ -79,18 +80,18 @@ def compare(path: Path, args: argparse.Namespace) -> dict[str, Any]:
         options = Options(board=device.name, policy=args.policy)
         model = CachedOpModel(create(options.opmodel, device, options.l1_small_bytes))
         graph = stripped(program)
-        tidy, rewrites = cleaned(graph)
-        ours, ours_seconds = laid_out(graph, device, options)
-        best, best_seconds = laid_out(tidy, device, options)
+        ours, seconds = laid_out(graph, device, options)
         peer = annotated(program, device, options, model)
         complete(peer, model, baseline_of(ours))
         records = {
             "peer": judged(peer, model, args.replay),
-            "ours": {**judged(ours, model, args.replay), **proof(ours), **ours_seconds},
-            "ours_cleaned": {**judged(best, model, args.replay), **proof(best), **best_seconds, "rewrites": rewrites},
+            "ours": {**judged(ours, model, args.replay), **proof(ours), **seconds},
         }
+        tidy, rewrites = cleaned(graph)
+        best, seconds = laid_out(tidy, device, options)
+        records["ours_cleaned"] = {**judged(best, model, args.replay), **proof(best), **seconds, "rewrites": rewrites}
     except TtoptError as error:
-        return {"model": model_name(path), "error": f"{error.code}: {error}"}
+        return {"model": model_name(path), **records, "error": f"{error.code}: {error}"}
     if args.output is not None:
         for name, result in (("peer", peer), ("ours", ours), ("ours_cleaned", best)):
             result.emit("json", args.output / document.name / name)

@@ -1,7 +1,7 @@
 """Op configurations as tt-mlir writes them, in our spelling.
 
-Fields without a counterpart are left out where they state what TTNN does anyway (`out_block_h` of the whole shard);
-a field that says otherwise raises UnsupportedOpError, so that no plan is priced as something that it is not.
+Fields without a counterpart are left out where they state what TTNN does anyway (`out_block_h` of the whole shard).
+One that says otherwise is noted: the op is priced without it. UnsupportedOpError is for what changes the result.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from optimizer.layouts.op_config import (
     OpConfig,
     SDPAProgramConfig,
 )
+from optimizer.layouts.tiling import TILE
 
 _FIDELITIES = {"lofi": "LoFi", "hifi2": "HiFi2", "hifi3": "HiFi3", "hifi4": "HiFi4"}
 _MATMULS = {
@@ -40,7 +41,9 @@ _CONV_KNOWN = frozenset(
 )  # fmt: skip
 _DTYPES = {"bfp_bf8": "bfp8_b", "bfp_bf4": "bfp4_b"}
 _BLOCK_FIELDS = ("out_block_h", "out_block_w")
-_MATMUL_NEUTRAL = {"gather_in0": False, "num_global_cb_receivers": 0, "untilize_out": False, "_": None}
+_MATMUL_NEUTRAL = {"gather_in0": False, "num_global_cb_receivers": 0, "untilize_out": False}
+_SWITCHES = frozenset({"gelu", "sigmoid", "exp", "rsqrt", "erf", "erfc"})
+"""Activations whose parameters only choose between a fast and an exact form."""
 
 
 def activation_name(record: Any, place: str) -> str | None:
@@ -49,7 +52,7 @@ def activation_name(record: Any, place: str) -> str | None:
         return None
     if isinstance(record, str):
         return record.lower()
-    if record.get("params"):
+    if record.get("params") and str(record["op_type"]).lower() not in _SWITCHES:
         raise UnsupportedOpError(f"fused activation {record['op_type']} with parameters", node=place)
     return str(record["op_type"]).lower()
 
@@ -60,19 +63,20 @@ def activation_names(records: Any, place: str) -> tuple[str, ...]:
     return tuple(name for name in found if name is not None)
 
 
-def matmul_config(record: Mapping[str, Any] | None, place: str) -> OpConfig | None:
-    """A matmul program config; tt-mlir states grids as (x, y)."""
+def matmul_config(record: Mapping[str, Any] | None, place: str, notes: list[str]) -> OpConfig | None:
+    """A matmul program config; tt-mlir states grids as (x, y). None for a kind that we lack: TTNN's own choice."""
     if not record:
         return None
     kind = record.get("_")
     if kind not in _MATMULS:
-        raise UnsupportedOpError(f"program config {kind}", node=place, alternatives=sorted(_MATMULS))
-    for name, neutral in _MATMUL_NEUTRAL.items():
-        if neutral is not None and record.get(name, neutral) != neutral:
-            raise UnsupportedOpError(f"{kind} with {name} = {record[name]}", node=place)
+        notes.append(f"{place}: program config {kind} is priced as TTNN's own choice")
+        return None
+    differing = [f"{k} = {record[k]}" for k, neutral in _MATMUL_NEUTRAL.items() if record.get(k, neutral) != neutral]
     for name, whole in zip(_BLOCK_FIELDS, ("per_core_m", "per_core_n"), strict=True):
         if record.get(name, record[whole]) != record[whole]:
-            raise UnsupportedOpError(f"{kind} with {name} = {record[name]} of {record[whole]} tiles", node=place)
+            differing.append(f"{name} = {record[name]} of {record[whole]} tiles")
+    if differing:
+        notes.append(f"{place}: priced without {', '.join(differing)}")
     x, y = record["compute_with_storage_grid_size"]
     fields: dict[str, Any] = {
         "compute_with_storage_grid_yx": (y, x),
@@ -93,12 +97,14 @@ def matmul_config(record: Mapping[str, Any] | None, place: str) -> OpConfig | No
     return made(**fields)
 
 
-def conv_config(record: Mapping[str, Any] | None, slices: Mapping[str, Any] | None, place: str) -> Conv2dConfig:
+def conv_config(
+    record: Mapping[str, Any] | None, slices: Mapping[str, Any] | None, place: str, notes: list[str]
+) -> Conv2dConfig:
     """A convolution's config and slicing."""
     record = record or {}
-    for name in record:
-        if name not in _CONV_KNOWN and record[name]:
-            raise UnsupportedOpError(f"field {name} = {record[name]} of a convolution's config", node=place)
+    differing = [f"{name} = {record[name]}" for name in record if name not in _CONV_KNOWN and record[name]]
+    if differing:
+        notes.append(f"{place}: priced without {', '.join(differing)}")
     weights = record.get("weights_dtype")
     flags = {name: record[name] for name in _CONV_FLAGS if record.get(name) is not None}
     layout = record.get("shard_layout")
@@ -135,12 +141,12 @@ def compute_attrs(record: Mapping[str, Any] | None) -> dict[str, Attr]:
     return {"compute": tuple(given)}
 
 
-def norm_config(record: Mapping[str, Any] | None, place: str) -> OpConfig | None:
-    """A sharded norm's program config; without one tt-metal makes it from the shards."""
+def norm_config(record: Mapping[str, Any] | None) -> OpConfig | None:
+    """A sharded norm's program config; without one tt-metal makes it from the shards. None of an interleaved norm."""
     if not record:
         return None
-    if "sharded_multi_core" not in str(record.get("_")):
-        raise UnsupportedOpError(f"program config {record.get('_')} of a norm", node=place)
+    if "compute_with_storage_grid_size" not in record:
+        return None
     x, y = record["compute_with_storage_grid_size"]
     sizes = (record["subblock_w"], record["block_h"], record["block_w"])
     return LayerNormShardedMultiCoreProgramConfig((y, x), *sizes, inplace=bool(record.get("inplace", False)))
@@ -151,4 +157,4 @@ def sdpa_config(record: Mapping[str, Any] | None) -> OpConfig | None:
     if not record:
         return None
     x, y = record["compute_with_storage_grid_size"]
-    return SDPAProgramConfig((y, x), record["q_chunk_size"], record["k_chunk_size"])
+    return SDPAProgramConfig((y, x), record.get("q_chunk_size") or TILE, record.get("k_chunk_size") or TILE)

@@ -7,6 +7,7 @@ Source: tt-mlir's TTNN dialect (`TTNNOps.td`); the attributes are those that its
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,8 @@ class Translation:
     """Ids of the plan's tensors."""
     attrs: Mapping[str, Attr] = field(default_factory=dict)
     config: OpConfig | None = None
+    stand_ins: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Operand -> shape of a tensor of the caller's that stands for it (pages of a cache as one cache)."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Site:
 
     function: PlanFunction
     op: PlanOp
+    notes: list[str]
+    """Takes what is not taken over as the plan states it."""
 
     @property
     def name(self) -> str:
@@ -88,19 +93,25 @@ class Site:
 Rule = Callable[[Site], Translation]
 
 
-def translate(function: PlanFunction, op: PlanOp) -> Translation:
-    """The op of ours for an op of a plan; UnsupportedOpError or GraphError names it."""
-    site = Site(function, op)
+def translate(function: PlanFunction, op: PlanOp, notes: list[str]) -> Translation:
+    """The op of ours for an op of a plan; UnsupportedOpError or GraphError names it.
+
+    What is not taken over as it stands is added to `notes`.
+    """
+    site = Site(function, op, notes)
     rule = _RULES.get(op.op)
     if rule is None:
         raise UnsupportedOpError("the vocabulary has no such op", node=site.place)
-    return rule(site)
+    try:
+        return rule(site)
+    except (AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise GraphError(f"operands or attributes do not fit: {error!r}", node=site.place) from error
 
 
 def _all(values: Any) -> tuple[int, ...]:
-    """Whole numbers of a list, of one number, or of text like `1x2x3`."""
+    """Whole numbers of a list, of one number, or of text like `1x2x3` or `#ttnn.shape<1x2x3>`."""
     if isinstance(values, str):
-        values = values.strip("[]").replace("x", ",").split(",")
+        values = re.findall(r"-?\d+", values)
     return tuple(int(v) for v in values) if isinstance(values, list | tuple) else (int(values),)
 
 
@@ -159,7 +170,7 @@ _BINARY_NAMES = {"pow_tensor": "pow", "logical_left_shift": "bitwise_left_shift"
 
 def _typecast(site: Site) -> Translation:
     dtype = site.result.dtype
-    assert dtype is not None
+    assert dtype is not None, "no tensor results"
     return Translation("ttnn.typecast", site.operands, {"dtype": dtype.value})
 
 
@@ -169,7 +180,7 @@ def _same(site: Site) -> Translation:
 
 # -- products ----------------------------------------------------------------------------------------------
 def _matmul(site: Site) -> Translation:
-    config = configs.matmul_config(site.attr("matmul_program_config", "program_config"), site.place)
+    config = configs.matmul_config(site.attr("matmul_program_config", "program_config"), site.place, site.notes)
     activation = configs.activation_name(site.attr("activation"), site.place)
     activation = activation or getattr(config, "fused_activation", None)
     attrs: dict[str, Attr] = {
@@ -196,7 +207,7 @@ def _window(site: Site) -> dict[str, Attr]:
 def _conv(site: Site) -> Translation:
     record = site.attr("conv2d_config", "conv_config") or {}
     slices = site.attr("conv2d_slice_config", "conv_transpose2d_slice_config", "slice_config")
-    config = configs.conv_config(record, slices, site.place)
+    config = configs.conv_config(record, slices, site.place, site.notes)
     extras = {name: bool(record[name]) for name in configs.CONV_EXTRAS if record.get(name) is not None}
     attrs: dict[str, Attr] = {
         **_window(site),
@@ -220,9 +231,9 @@ def _pool(site: Site) -> Translation:
     }
     if site.name == "avg_pool2d":
         attrs["count_include_pad"] = bool(site.attr("count_include_pad", default=True))
-    scheme = site.attr("applied_shard_scheme")
+    scheme = re.search(r"(height|width|block)_sharded", str(site.attr("applied_shard_scheme")))
     if scheme is not None:
-        attrs["applied_shard_scheme"] = str(scheme)
+        attrs["applied_shard_scheme"] = scheme.group()
     return Translation(f"ttnn.{site.name}", site.operands, attrs)
 
 
@@ -250,7 +261,7 @@ def _norm(site: Site) -> Translation:
         "epsilon": float(site.attr("epsilon", default=1e-12)),
         **configs.compute_attrs(site.attr("compute_config")),
     }
-    config = configs.norm_config(site.attr("program_config"), site.place)
+    config = configs.norm_config(site.attr("program_config"))
     return Translation(f"ttnn.{site.name}", _present([x, weight, bias]), attrs, config)
 
 
@@ -338,6 +349,13 @@ def _slice(site: Site) -> Translation:
     return Translation("ttnn.slice", site.operands[:1], attrs)
 
 
+def _slice_dynamic(site: Site) -> Translation:
+    """Where it begins is computed on every run: a slice of the same size from the start stands for it."""
+    site.notes.append(f"{site.place}: priced as the first {list(site.result.shape)} elements")
+    attrs: dict[str, Attr] = {"begins": (0,) * len(site.result.shape), "ends": site.result.shape}
+    return Translation("ttnn.slice", site.operands[:1], attrs)
+
+
 def _pad(site: Site) -> Translation:
     flat = _all(site.need("padding"))
     pairs = tuple((flat[i], flat[i + 1]) for i in range(0, len(flat), 2))
@@ -388,12 +406,37 @@ def _sdpa(site: Site) -> Translation:
 def _sdpa_decode(site: Site) -> Translation:
     """Positions are numbers to us: a tensor of them stands for the end of the cache, where a step costs most."""
     q, k, v, mask, _, sink = site.segments(6)[:6]
-    if sink is not None:
-        raise UnsupportedOpError("an attention sink", node=site.place)
+    return _decode(site, q, k, v, mask, sink)
+
+
+def _paged_sdpa_decode(site: Site) -> Translation:
+    """A cache in pages reads as one of as many rows as a user's pages hold."""
+    q, k, v, table, mask, _, sink = site.segments(7)[:7]
+    assert k is not None, "keys are missing"
+    assert table is not None, "the page table is missing"
+    _, heads, rows, size = site.function.tensors[k].shape
+    users, pages = site.function.tensors[table].shape
+    site.notes.append(f"{site.place}: priced as attention to a cache in one piece")
+    return _decode(site, q, k, v, mask, sink, (users, heads, rows * pages, size))
+
+
+def _decode(
+    site: Site,
+    q: str | None,
+    k: str | None,
+    v: str | None,
+    mask: str | None,
+    sink: str | None,
+    cache: tuple[int, ...] | None = None,
+) -> Translation:
+    if sink is not None or site.op.attrs.get("sliding_window_size"):
+        raise UnsupportedOpError("an attention sink or a sliding window", node=site.place)
     scale = site.attr("scale")
-    assert q is not None
-    assert k is not None
-    users, length = site.function.tensors[q].shape[1], site.function.tensors[k].shape[2]
+    assert q is not None, "queries are missing"
+    assert k is not None, "keys are missing"
+    assert v is not None, "values are missing"
+    users = site.function.tensors[q].shape[1]
+    length = (cache or site.function.tensors[k].shape)[2]
     attrs: dict[str, Attr] = {
         "cur_pos": (length - 1,) * users,
         "is_causal": bool(site.attr("is_causal", default=True)),
@@ -401,7 +444,8 @@ def _sdpa_decode(site: Site) -> Translation:
         **configs.compute_attrs(site.attr("compute_config")),
     }
     config = configs.sdpa_config(site.attr("program_config"))
-    return Translation("ttnn.scaled_dot_product_attention_decode", _present([q, k, v, mask]), attrs, config)
+    pages = {} if cache is None else {k: cache, v: cache}
+    return Translation("ttnn.scaled_dot_product_attention_decode", _present([q, k, v, mask]), attrs, config, pages)
 
 
 def _split_heads(site: Site) -> Translation:
@@ -415,6 +459,12 @@ def _split_heads(site: Site) -> Translation:
     if kv is not None:
         attrs["num_kv_heads"] = int(kv)
     return Translation(site.op.op, site.operands, attrs)
+
+
+def _rotary_llama(site: Site) -> Translation:
+    """Ours swaps halves by itself; theirs multiplies by a constant matrix that does."""
+    site.notes.append(f"{site.place}: priced as ttnn.rotary_embedding")
+    return Translation("ttnn.rotary_embedding", site.operands[:3])
 
 
 def _rotary(site: Site) -> Translation:
@@ -434,6 +484,7 @@ _RULES: dict[str, Rule] = {
     "ttnn.to_dtype": _typecast,
     "ttnn.assign": _same,
     "ttnn.clone": _same,
+    "ttnn.copy": _same,
     "ttnn.matmul": _matmul,
     "ttnn.linear": _matmul,
     "ttnn.conv2d": _conv,
@@ -459,6 +510,7 @@ _RULES: dict[str, Rule] = {
     "ttnn.concat": _concat,
     "ttnn.slice_static": _slice,
     "ttnn.slice": _slice,
+    "ttnn.slice_dynamic": _slice_dynamic,
     "ttnn.pad": _pad,
     "ttnn.repeat": _repeat,
     "ttnn.repeat_interleave": _repeat_interleave,
@@ -467,11 +519,13 @@ _RULES: dict[str, Rule] = {
     "ttnn.scatter": _along("ttnn.scatter"),
     "ttnn.scaled_dot_product_attention": _sdpa,
     "ttnn.scaled_dot_product_attention_decode": _sdpa_decode,
+    "ttnn.paged_scaled_dot_product_attention_decode": _paged_sdpa_decode,
     "ttnn.split_query_key_value_and_split_heads": _split_heads,
     "ttnn.nlp_create_qkv_heads": _split_heads,
     "ttnn.concatenate_heads": _same_name,
     "ttnn.nlp_concat_heads": _same_name,
     "ttnn.rotary_embedding": _rotary,
+    "ttnn.rotary_embedding_llama": _rotary_llama,
 }
 """Op of the dialect -> its rule."""
 

@@ -33,7 +33,9 @@ _DTYPES = {
     "bfp8_b": DType.BFP8_B, "bfp4_b": DType.BFP4_B,
     "u32": DType.U32, "ui32": DType.U32, "i32": DType.I32, "si32": DType.I32,
     "u16": DType.U16, "ui16": DType.U16, "u8": DType.U8, "ui8": DType.U8,
+    "f64": DType.F32, "f16": DType.BF16, "i1": DType.BF16, "i64": DType.I32, "si64": DType.I32, "ui64": DType.U32,
 }  # fmt: skip
+"""tt-mlir's names -> what its runtime makes of them on the device."""
 _BUFFERS = {"dram": BufferType.DRAM, "l1": BufferType.L1, "system_memory": BufferType.HOST}
 
 

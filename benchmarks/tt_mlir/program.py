@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from optimizer.errors import DTypeError, GraphError, UnsupportedOpError
+from optimizer.errors import GraphError, UnsupportedOpError
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import (
@@ -25,12 +25,13 @@ from tt_mlir.dialect import Translation, result_dtype, translate
 from tt_mlir.document import PlanDocument, PlanFunction, PlanOp, PlanTensor
 
 COPY, RETILE = "ttnn.to_memory_config", "ttnn.to_layout"
+_PLACES = frozenset({COPY, RETILE, "ttnn.to_tensor_spec"})
 _NOTHING = frozenset({"ttnn.get_device", "ttnn.deallocate", "ttnn.dump_tensor"})
 _TRANSFERS = frozenset({"ttnn.to_device", "ttnn.from_device"})
 _FILLED = {"ttnn.zeros": 0.0, "ttnn.ones": 1.0}
 _CREATES = frozenset({*_FILLED, "ttnn.full", "ttnn.constant", "ttnn.arange", "ttnn.empty", "ttnn.load_tensor"})
 _KEEP_NUMBERS = frozenset(
-    {COPY, RETILE, *_TRANSFERS, "ttnn.reshape", "ttnn.permute", "ttnn.transpose", "ttnn.repeat", "ttnn.typecast",
+    {*_PLACES, *_TRANSFERS, "ttnn.reshape", "ttnn.permute", "ttnn.transpose", "ttnn.repeat", "ttnn.typecast",
      "ttnn.to_dtype", "ttnn.repeat_interleave"}
 )  # fmt: skip
 """Ops after which a tensor of equal elements still is one."""
@@ -111,13 +112,20 @@ class _Reader:
         if plan_id not in self.ids:
             if plan_id not in self.static:
                 raise GraphError(f"tensor {plan_id} is read before it is computed", node=self.document.name)
-            tensor = self._tensor(plan_id)
-            value_id = self._add(tensor, ValueKind.PARAMETER, _on_device(tensor.layout))
+            value_id = self._add(self._tensor(plan_id), ValueKind.PARAMETER, self._weight_layout(plan_id))
             number = self.numbers.get(plan_id)
             if number is not None and self.graph.value(value_id).volume == 1:
                 value = replace(self.graph.value(value_id), kind=ValueKind.CONSTANT, data=(number,))
                 self.graph.set_value(value)
         return self.ids[plan_id]
+
+    def _weight_layout(self, plan_id: str) -> TensorLayout:
+        """Where a weight lies; one in shards over the banks of DRAM is taken as interleaved."""
+        layout = _on_device(self._tensor(plan_id).layout)
+        if not (layout.is_dram and layout.is_sharded):
+            return layout
+        self.made.notes.append(f"weight {plan_id} is sharded over DRAM banks: priced as interleaved")
+        return interleaved(BufferType.DRAM, layout.page_layout)
 
     # -- ops -----------------------------------------------------------------------------------------
     def _read_op(self, op: PlanOp) -> None:
@@ -156,25 +164,25 @@ class _Reader:
             self.ids[out] = self._operand(tensors[0])
 
     def _run_op(self, op: PlanOp, tensors: list[str]) -> None:
-        if op.op in _TRANSFERS or (op.op in (COPY, RETILE) and self._on_host(op.outputs[0])):
+        if op.op in _TRANSFERS or (op.op in _PLACES and self._on_host(op.outputs[0])):
             self.ids[op.outputs[0]] = self._operand(tensors[0])
-        elif op.op in (COPY, RETILE):
+        elif op.op in _PLACES:
             self._placed(op, tensors[0])
         else:
-            self._computed(op, translate(self.function, op))
+            self._computed(op, translate(self.function, op, self.made.notes))
 
     def _on_host(self, plan_id: str) -> bool:
         layout = self._tensor(plan_id).layout
         return layout is not None and layout.is_host
 
     def _placed(self, op: PlanOp, source: str) -> None:
-        """A copy, or a conversion between tiles and rows."""
+        """A copy, a conversion between tiles and rows, or one between element types."""
         target = self._tensor(op.outputs[0])
         value_id = self._operand(source)
         have, wanted = self.made.layouts[value_id], _on_device(target.layout)
         if self.graph.value(value_id).dtype is not target.dtype:
-            raise DTypeError(f"{op.op} changes the element type of {source}", node=op.loc)
-        if have == wanted:
+            self._append(op, "ttnn.typecast", (value_id,), {"dtype": result_dtype(target).value})
+        elif have == wanted:
             self.ids[target.id] = value_id
         elif have.page_layout is wanted.page_layout:
             self._append(op, COPY, (value_id,), {})
@@ -182,10 +190,22 @@ class _Reader:
             self._append(op, RETILE, (value_id,), {"layout": wanted.page_layout.value})
 
     def _computed(self, op: PlanOp, made: Translation) -> None:
-        operands = tuple(self._operand(v) for v in made.operands)
+        operands = tuple(
+            self._stand_in(v, made.stand_ins[v]) if v in made.stand_ins else self._operand(v) for v in made.operands
+        )
         if made.op in _CONVS:
             operands = self._conv_operands(op, made, operands)
         self._append(op, made.op, operands, dict(made.attrs), made.config)
+
+    def _stand_in(self, plan_id: str, shape: tuple[int, ...]) -> str:
+        """A tensor of another shape that the caller hands over in the place of one."""
+        before = self.ids.get(plan_id)
+        tensor = replace(self._tensor(plan_id), shape=shape)
+        value_id = self._add(tensor, ValueKind.INPUT, interleaved(BufferType.DRAM), "_whole")
+        self.graph.inputs.append(value_id)
+        if before is not None:
+            self.ids[plan_id] = before
+        return value_id
 
     def _append(
         self,

@@ -11,7 +11,7 @@ from tt_mlir.dialect import translated_ops
 from tt_mlir.document import read_plan
 from tt_mlir.program import plan_program
 
-from optimizer.errors import UnsupportedOpError
+from optimizer.errors import GraphError, UnsupportedOpError
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, opdef
 from optimizer.layouts.op_config import (
@@ -53,6 +53,7 @@ CASES: list[Case] = [
     ("ttnn.typecast", (X,), (tensor(X, "f32"),), {}, "ttnn.typecast"),
     ("ttnn.to_dtype", (X,), (tensor(X, "u32"),), {}, "ttnn.typecast"),
     ("ttnn.assign", (X,), (X,), {}, "ttnn.identity"),
+    ("ttnn.copy", (X,), (X,), {}, "ttnn.identity"),
     ("ttnn.clone", (X,), (X,), {}, "ttnn.identity"),
     ("ttnn.matmul", (X, (128, 256)), ((1, 1, 64, 256),), {"transpose_a": False}, "ttnn.matmul"),
     ("ttnn.linear", (X, (256, 128), (256,)), ((1, 1, 64, 256),), {"transpose_b": True}, "ttnn.linear"),
@@ -109,6 +110,13 @@ CASES: list[Case] = [
         "ttnn.slice",
     ),
     ("ttnn.slice", (X,), ((1, 1, 32, 128),), {"begins": [0, 0, 0, 0], "ends": [1, 1, 32, 999]}, "ttnn.slice"),
+    (
+        "ttnn.slice_dynamic",
+        (X, tensor((4,), "i32", page="row_major"), tensor((4,), "i32", page="row_major")),
+        ((1, 1, 32, 128),),
+        {},
+        "ttnn.slice",
+    ),
     ("ttnn.pad", (X,), ((1, 1, 64, 160),), {"padding": [0, 0, 0, 0, 0, 0, 0, 32], "value": 0.0}, "ttnn.pad"),
     ("ttnn.repeat", (X,), ((1, 3, 64, 128),), {"repeat_dims": "1x3x1x1"}, "ttnn.repeat"),
     ("ttnn.repeat_interleave", (SQUARE,), ((1, 4, 64, 64),), {"repeats": 2, "dim": 1}, "ttnn.repeat_interleave"),
@@ -130,6 +138,13 @@ CASES: list[Case] = [
         "ttnn.scaled_dot_product_attention_decode",
     ),
     (
+        "ttnn.paged_scaled_dot_product_attention_decode",
+        ((1, 2, 8, 64), (16, 8, 32, 64), (16, 8, 32, 64), tensor((2, 8), "i32", page="row_major")),
+        ((1, 2, 8, 64),),
+        {"is_causal": True, "operandSegmentSizes": [1, 1, 1, 1, 0, 0, 0]},
+        "ttnn.scaled_dot_product_attention_decode",
+    ),
+    (
         "ttnn.split_query_key_value_and_split_heads",
         ((1, 64, 768),),
         (HEADS, (1, 4, 64, 64), HEADS),
@@ -145,6 +160,13 @@ CASES: list[Case] = [
     ),
     ("ttnn.concatenate_heads", (HEADS,), ((1, 64, 256),), {}, "ttnn.concatenate_heads"),
     ("ttnn.nlp_concat_heads", (HEADS,), ((1, 1, 64, 256),), {}, "ttnn.nlp_concat_heads"),
+    (
+        "ttnn.rotary_embedding_llama",
+        (HEADS, (1, 1, 64, 64), (1, 1, 64, 64), (1, 1, 32, 32)),
+        (HEADS,),
+        {"is_decode_mode": False},
+        "ttnn.rotary_embedding",
+    ),
     ("ttnn.rotary_embedding", (HEADS, (1, 1, 64, 64), (1, 1, 64, 64)), (HEADS,), {}, "ttnn.rotary_embedding"),
 ]
 
@@ -241,7 +263,7 @@ BLOCKS = {
             (X, (128,)),
             {
                 "program_config": {
-                    "_": "layernorm_sharded_multi_core_program_config",
+                    "_": "layernorm_sharded_multicore_program_config",
                     "compute_with_storage_grid_size": [8, 1],
                     "subblock_w": 1,
                     "block_h": 2,
@@ -278,24 +300,6 @@ def test_configs_are_taken_over(
     [
         ("ttnn.paged_flash_multi_latent_attention_decode", (X,), {}, "the vocabulary has no such op"),
         (
-            "ttnn.matmul",
-            (X, (128, 128)),
-            {"matmul_program_config": {**BLOCKS, "_": "matmul_multi_core_reuse_multi_cast_dram_sharded"}},
-            "program config matmul_multi_core_reuse_multi_cast_dram_sharded",
-        ),
-        (
-            "ttnn.matmul",
-            (X, (128, 128)),
-            {
-                "matmul_program_config": {
-                    **BLOCKS,
-                    "out_block_w": 2,
-                    "_": "matmul_multi_core_reuse_multi_cast_program_config",
-                }
-            },
-            "out_block_w = 2 of 4 tiles",
-        ),
-        (
             "ttnn.add",
             (X, X),
             {"activations": [{"op_type": "leaky_relu", "params": [0.1]}]},
@@ -313,6 +317,34 @@ def test_what_has_no_counterpart_is_named(
     assert said in str(error.value)
     assert op in str(error.value)
     assert "the_op" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (
+            {"_": "matmul_multi_core_reuse_multi_cast_dram_sharded_program_config", "in0_block_w": 4},
+            "matmul_multi_core_reuse_multi_cast_dram_sharded_program_config is priced as TTNN's own choice",
+        ),
+        (
+            {**BLOCKS, "out_block_w": 2, "_": "matmul_multi_core_reuse_multi_cast_program_config"},
+            "priced without out_block_w = 2 of 4 tiles",
+        ),
+    ],
+)
+def test_what_only_changes_how_an_op_runs_is_noted(tmp_path: Path, config: dict[str, Any], said: str) -> None:
+    operands = [tensor(X, role="input"), tensor((128, 128), role="parameter")]
+    record = plan_record("ttnn.matmul", operands, [tensor(X)], {"matmul_program_config": config})
+
+    read = plan_program(read_plan(written(tmp_path, record)))
+
+    assert len(read.notes) == 1
+    assert said in read.notes[0]
+
+
+def test_attributes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match="operands or attributes do not fit"):
+        one_op(tmp_path, "ttnn.pad", (X,), (X,), {"padding": [0, 0, 0]})
 
 
 def test_operand_activations_are_kept(tmp_path: Path) -> None:
