@@ -33,6 +33,7 @@ from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
 from optimizer.result import OptimizedGraph, Reservation
 from optimizer.sharding.base import INTERRUPTED, Plan, PolicyInput
+from optimizer.sharding.fallbacks import note_fallbacks
 from optimizer.sharding.overriding import LegalOf, decide_overridden, note_overrides
 from optimizer.sharding.pricing import OpPricer
 from optimizer.sharding.registry import create_policy
@@ -145,7 +146,7 @@ def _solve(
     with stages.run("baseline"), opmodel.stage("baseline"):
         baseline = _baseline(problem, opmodel)
     with stages.run("policy"), opmodel.stage("policy"):
-        plan = note_overrides(problem, create_policy(options.policy).run(problem))
+        plan = note_fallbacks(problem, note_overrides(problem, create_policy(options.policy).run(problem)))
         if stages.interrupted():
             plan = replace(plan, warnings=(*plan.warnings, f"{INTERRUPTED}: this is the best plan found until then"))
     with stages.run("transform"):
@@ -157,6 +158,7 @@ def _solve(
         predict(result, opmodel, report.steps)
         result.summary = summarise(result, opmodel, baseline, plan.status, _warnings(model, plan), plan.lower_bound_ns)
         result.summary["baselines"].update(plan.baselines)
+        result.summary["fallbacks"] = [{"cause": f.cause, "ops": list(f.ops)} for f in plan.fallbacks]
     result.timings = {"layout_pools": problem.pools.pool_count}
     return result, report
 

@@ -142,6 +142,7 @@ def summarise(
         "l1_limit_bytes": device.l1_limit_bytes(options.l1_small_bytes, options.tensor_l1_usage_cap),
         **l1_weight_figures(result),
         "l1_resident_fraction": l1_resident_fraction(result),
+        "fallbacks": [],
         "unsupported": unsupported,
         "check": None,
         "warnings": [*warnings, *unpriced],

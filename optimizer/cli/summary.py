@@ -66,6 +66,7 @@ def _facts(document: Document) -> list[tuple[str, object]]:
     facts += [(f"  failed {c['id']}", c["reason"] or "no reason given") for c in failed[:SHOWN_CHAINS]]
     if len(failed) > SHOWN_CHAINS:
         facts.append(("  ...", f"{len(failed) - SHOWN_CHAINS} more failed; `chains` of graph.json has every reason"))
+    facts += [("fell back", text) for text in fallback_texts(document)]
     facts.append(("unsupported ops", unsupported_ops(summary) or "none"))
     if summary.get("check") is not None:
         facts += check_facts(summary["check"])
@@ -105,6 +106,17 @@ def check_facts(check: Document) -> list[tuple[str, object]]:
 def failed_chains(document: Document) -> list[Document]:
     """Chains that fell back to DRAM."""
     return [c for c in document["chains"] if c["state"] == "failed"]
+
+
+def fallback_texts(document: Document) -> list[str]:
+    """One line per cause for ops that are in DRAM for want of a sharded config; failed chains have their own lines."""
+    chained = {op for chain in failed_chains(document) for op in chain["ops"]}
+    lines = []
+    for fallback in document["summary"].get("fallbacks", ()):
+        ops = fallback["ops"]
+        if not chained.issuperset(ops):
+            lines.append(f"{len(ops)} op(s), {ops[0]}{', ...' if len(ops) > 1 else ''}: {fallback['cause']}")
+    return lines
 
 
 def unsupported_ops(summary: Document) -> str:

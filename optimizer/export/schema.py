@@ -147,6 +147,13 @@ class Baselines(Record):
     dram_write_bytes_total: int | None = None
 
 
+class Fallback(Record):
+    """Ops that are not in L1 for one reason."""
+
+    cause: str
+    ops: list[str]
+
+
 class Summary(Record):
     """Figures of the whole plan. A result that failed verification is never written."""
 
@@ -173,6 +180,9 @@ class Summary(Record):
     l1_weights_bytes: int = Field(0, description="per core: of weights kept in L1 between runs")
     l1_weights_bytes_total: int = Field(0, description="size of the weights kept in L1 between runs")
     l1_resident_fraction: float
+    fallbacks: list[Fallback] = Field(
+        default_factory=list, description="ops that no sharded config runs, or whose chain failed, by cause"
+    )
     unsupported: list[Any]
     check: dict[str, Any] | None = Field(None, description="what the replay found, and what it led to; null: not asked")
     warnings: list[str]

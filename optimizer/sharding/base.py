@@ -78,6 +78,14 @@ class OpDecision:
 
 
 @dataclass(frozen=True)
+class Fallback:
+    """Ops that are not in L1 for one reason: no sharded config runs, or their chain failed."""
+
+    cause: str
+    ops: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """A policy's answer: order, one decision per op, and what a person may want to know."""
 
@@ -92,6 +100,7 @@ class Plan:
     """No plan that the policy considered takes less predicted time; None from policies that prove nothing."""
     baselines: Mapping[str, int] = field(default_factory=dict)
     """Predicted times of other policies' plans, where this one made them: `<policy>_ns`."""
+    fallbacks: tuple[Fallback, ...] = ()
 
 
 class Policy(Protocol):

@@ -1,0 +1,62 @@
+"""Which ops of a plan are not sharded because they cannot be, or because their chain failed, and why.
+
+An op that could be sharded and is faster elsewhere did not fall back: that is a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+from optimizer.ir.graph import Op
+from optimizer.ir.vocabulary import opdef
+from optimizer.sharding.base import Fallback, Plan, PolicyInput
+from optimizer.sharding.chain_resolver import NO_FASTER
+from optimizer.sharding.l1_chain import ChainState
+from optimizer.sharding.overriding import AloneDecision
+
+UNSHARDED = ("dram",)
+"""Policies that shard nothing, so that nothing falls back under them."""
+
+
+def note_fallbacks(problem: PolicyInput, plan: Plan) -> Plan:
+    """The plan with its fallbacks, one per cause, in the order of the schedule."""
+    if problem.options.policy in UNSHARDED:
+        return plan
+    failed = {op: c.reason or "" for c in plan.chains if c.state == ChainState.FAILED.value for op in c.ops}
+    known: dict[Hashable, str | None] = {}
+    found: dict[str, list[str]] = {}
+    for op_id in plan.schedule:
+        decision = plan.decisions[op_id]
+        if decision.candidate.output.is_l1 or "override" in decision.reason:
+            continue
+        cause = failed.get(op_id)
+        if cause is None:
+            cause = _no_sharded_config(problem, problem.graph.op(op_id), known)
+        elif cause.startswith(NO_FASTER):
+            cause = f"its chain is {NO_FASTER}"
+        if cause is not None:
+            found.setdefault(cause, []).append(op_id)
+    return replace(plan, fallbacks=tuple(Fallback(cause, tuple(ops)) for cause, ops in found.items()))
+
+
+def _no_sharded_config(problem: PolicyInput, op: Op, known: dict[Hashable, str | None]) -> str | None:
+    """Why an op that may be sharded never can be here; None if it can, or is of a kind that is never sharded."""
+    if not opdef(op.op).shardable or opdef(op.op).opaque:
+        return None
+    legal = problem.legal[op.id]
+    key = (problem.pricer.signature(op), id(legal))
+    if key not in known:
+        known[key] = _refusal(problem, op)
+    return known[key]
+
+
+def _refusal(problem: PolicyInput, op: Op) -> str | None:
+    legal = problem.legal[op.id]
+    if not legal.sharded:
+        return f"no sharded config of {op.op} exists for these operands"
+    alone = AloneDecision(problem, op)
+    if any(alone.runs(candidate) for candidate in legal.sharded):
+        return None
+    (message, _), _ = min(alone.refusals.items(), key=lambda item: (-item[1], item[0][0]))
+    return f"each of the {len(legal.sharded)} sharded configs of {op.op} is refused: {message}"
