@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
@@ -39,6 +40,23 @@ class Attempt:
     """Where the chain's tensors and circular buffers do not fit together, if they do not."""
 
 
+@dataclass(frozen=True)
+class ResolvedChain:
+    """What is the same for all chains whose ops ask the same questions: op ids occur nowhere."""
+
+    solved: ChainResult
+    """What ShardSolver found."""
+    attempt: Attempt | None
+    """The solution to adopt; None if there is none."""
+    objective: str
+    """What it was found for."""
+    reasons: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Position -> what `ttopt explain` says of the op, filled in when asked for."""
+
+
+ChainMemo = dict[Hashable, ResolvedChain]
+
+
 class ChainResolver:
     """Resolves one chain; `cut` tells where a failed one may be split."""
 
@@ -48,29 +66,35 @@ class ChainResolver:
         chain: L1Chain,
         dram: Mapping[str, OpDecision],
         preferred: TensorMemoryLayout | None = None,
+        memo: ChainMemo | None = None,
     ) -> None:
-        """`preferred` is the only sharding that the chain's result may have; None allows all."""
+        """`preferred` is the only sharding that the chain's result may have; None allows all.
+
+        A `memo` that all chains of a graph share has layers that are alike resolved once.
+        """
         self._problem = problem
         self._chain = chain
         self.oracle = ChainOracle(problem, chain.ops, preferred)
-        self._shape: ChainProblem = self.oracle.chain_problem()
+        self._preferred = preferred
+        self._memo: ChainMemo = {} if memo is None else memo
         self._dram = dram
         self._dram_ns = sum(self._dram_op_ns(op_id, dram[op_id]) for op_id in chain.ops)
+        self._resolved: ResolvedChain | None = None
         self._adopted: Attempt | None = None
-        self._objective = problem.options.chain_objective
         self.cut: int | None = None
         """Position at which a failed chain of several ops may be cut in two."""
 
     def resolve(self) -> ChainResult:
         """The chain ends Resolved, whether it pays or not, or Failed; returns what ShardSolver found."""
-        solved = ShardSolver(self._shape, self.oracle).solve()
+        key = self._content()
+        if key not in self._memo:
+            self._memo[key] = self._solve()
+        self._resolved = self._memo[key]
+        solved, attempt = self._resolved.solved, self._resolved.attempt
         if isinstance(solved, ChainInfeasible):
             names = [op.id for op in self.oracle.ops]
             self._fail(solved.describe(names), solved.op)
             return solved
-        attempt = None if self._objective == "time" else self._attempt(solved)
-        if attempt is None or attempt.clash is not None or attempt.time_ns >= self._dram_ns:
-            attempt = self._fastest() or attempt
         assert attempt is not None
         self._chain.resolve(attempt.choices)
         if attempt.clash is not None:
@@ -78,6 +102,31 @@ class ChainResolver:
         else:
             self._adopt(attempt)
         return solved
+
+    def _content(self) -> Hashable:
+        """All that the outcome depends on, names left out; candidates by object (`legal` holds them)."""
+        problem, pricer, ops = self._problem, self._problem.pricer, self.oracle.ops
+        content: list[Hashable] = [self._preferred]
+        for op in ops:
+            result, plain = problem.graph.value(op.outputs[0]), self._dram[op.id]
+            content += [pricer.signature(op), id(problem.legal[op.id].sharded), tuple(plain.operands), plain.candidate]
+            content += [result.shape, result.dtype, pricer.pages[result.id]]
+            content.append(tuple(problem.forced_reshards.get(op.id, ())))
+        return tuple(content)
+
+    def _solve(self) -> ResolvedChain:
+        solved, objective = ShardSolver(self._shape, self.oracle).solve(), self._problem.options.chain_objective
+        if isinstance(solved, ChainInfeasible):
+            return ResolvedChain(solved, None, objective)
+        attempt = None if objective == "time" else self._attempt(solved)
+        if attempt is None or attempt.clash is not None or attempt.time_ns >= self._dram_ns:
+            attempt, objective = self._fastest() or attempt, "time"
+        assert attempt is not None
+        return ResolvedChain(solved, attempt, objective)
+
+    @cached_property
+    def _shape(self) -> ChainProblem:
+        return self.oracle.chain_problem()
 
     @property
     def pays(self) -> bool:
@@ -105,7 +154,6 @@ class ChainResolver:
         """The time-optimal solution, with a reshard allowed on every edge and not only where one is needed."""
         table = materialise(self._shape, self.oracle)
         result = solve_chain_exact(table, ChainObjective.TIME)
-        self._objective = "time"
         return self._attempt(result) if isinstance(result, ChainSolution) else None
 
     def _attempt(self, solution: ChainSolution) -> Attempt:
@@ -156,7 +204,7 @@ class ChainResolver:
         self._adopted = attempt
         stats = attempt.solution.stats
         self._chain.statistics = {
-            "objective": self._objective,
+            "objective": self._resolution.objective,
             "core_usage": attempt.solution.core_usage,
             "time_ns": attempt.time_ns,
             "dram_ns": self._dram_ns,
@@ -164,8 +212,23 @@ class ChainResolver:
             "paths_left": stats.paths_left,
         }
 
+    @property
+    def _resolution(self) -> ResolvedChain:
+        assert self._resolved is not None
+        return self._resolved
+
     def _reason(self, i: int) -> dict[str, Any]:
         """What `ttopt explain` says of one op of the chain."""
+        resolved = self._resolution
+        if i not in resolved.reasons:
+            resolved.reasons[i] = self._alternatives(i)
+        return {
+            "chosen": f"{resolved.objective} over {self._chain.id} ({len(self._chain.ops)} ops)",
+            **resolved.reasons[i],
+        }
+
+    def _alternatives(self, i: int) -> dict[str, Any]:
+        """What else one op could have done, and what kept it from more."""
         assert self._adopted is not None
         op, solution = self.oracle.ops[i], self._adopted.solution
         operand0 = self._adopted.choices[i].operand0
@@ -175,7 +238,6 @@ class ChainResolver:
         rejections = self._problem.pricer.rejections.get(op.id)
         common = [] if rejections is None else sorted(rejections.items(), key=lambda r: (-r[1], r[0]))
         return {
-            "chosen": f"{self._objective} over {self._chain.id} ({len(self._chain.ops)} ops)",
             "dram_time_ns": self._dram_op_ns(op.id, self._dram[op.id]),
             "legal_configs": len(self.oracle.candidates[i]),
             "compatible_configs": len(live),
