@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from optimizer.importers.passes.activation_patterns import Gelu, GeluTanh, HardSwish, Silu
+from optimizer.importers.passes.activation_patterns import Gelu, GeluTanh, HardSwish, QuickGelu, Silu
 from optimizer.importers.passes.attention_pattern import Attention, RepeatHeads
 from optimizer.importers.passes.channels_last import ChannelsLast
 from optimizer.importers.passes.conv_patterns import ConvBatchNorm, PadIntoWindow, ScaleIntoBatchNorm
@@ -16,6 +16,7 @@ from optimizer.importers.passes.linear import FuseActivation, Linear, LinearRank
 from optimizer.importers.passes.movement import MergeMovement
 from optimizer.importers.passes.norm_patterns import LayerNorm, RmsNorm
 from optimizer.importers.passes.projections import LoneHeads, MergeQKV
+from optimizer.importers.passes.scales import ScaleIntoWeights
 from optimizer.importers.passes.simplify import CommonSubexpressions, DropRepeat, Simplify
 from optimizer.ir.graph import Graph
 
@@ -43,6 +44,7 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         GeluTanh(),
         HardSwish(),
         Silu(),
+        QuickGelu(),
         LayerNorm(),
         RmsNorm(),
         GroupNorm(),
@@ -57,6 +59,7 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         ScaleIntoBatchNorm(),
         ConvBatchNorm(),
         Linear(),
+        ScaleIntoWeights(),
         PadHeads(),
         MergeQKV(),
         LoneHeads(),

@@ -1,4 +1,4 @@
-"""Activations that exporters spell out: GELU (erf and tanh), SiLU, HardSwish, HardSigmoid, Mish."""
+"""Activations that exporters spell out: GELU (erf, tanh, sigmoid), SiLU, HardSwish, HardSigmoid, Mish."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import pi, sqrt
 from typing import ClassVar
 
-from optimizer.importers.passes.rewriting import close, finish, fuse, is_scalar_op, only_use, produced_by
+from optimizer.importers.passes.rewriting import close, emit, finish, fuse, is_scalar_op, only_use, produced_by
 from optimizer.ir.graph import Graph, Op
 
 
@@ -188,6 +188,33 @@ class Silu:
                 x, absorbed = plus.inputs[0], [plus, op]
             rewrites += _replace(graph, op.outputs[0], x, 1.0, gates[op.op], absorbed)
         return finish(graph, rewrites)
+
+
+@dataclass(frozen=True)
+class QuickGelu:
+    """x*sigmoid(c*x) -> silu(c*x)*(1/c): weights before and after can take the factors, and products apply silu."""
+
+    name: ClassVar[str] = "quick-gelu"
+
+    def apply(self, graph: Graph) -> int:
+        rewrites = 0
+        for op in graph.ops():
+            if op.op == "ttnn.sigmoid" and graph.has_op(op.id):
+                rewrites += self._visit(graph, op)
+        return finish(graph, rewrites)
+
+    def _visit(self, graph: Graph, gate: Op) -> int:
+        x, factor, scales = _scaled(graph, gate.inputs[0])
+        if not scales or not factor:
+            return 0
+        for top, product in _tops(graph, gate.outputs[0]):
+            if sorted(product.tensors) == sorted((x, gate.outputs[0])):
+                scaled = emit(graph, gate, "multiply", [x], {"scalar": factor})
+                silu = emit(graph, gate, "silu", [scaled], {})
+                absorbed = [*scales, gate, *product.ops[1:]]
+                fuse(graph, top, top, "multiply", [silu], {"scalar": product.number / factor}, absorbed)
+                return 1
+        return 0
 
 
 @dataclass(frozen=True)
