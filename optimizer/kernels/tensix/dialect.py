@@ -78,6 +78,7 @@ _STRUCTURE = {
     "ttl.core": _spec((), None, {}, _DIMS),
     "ttl.grid_size": _spec((), None, {}, _DIMS),
     "ttl.core_linear": _spec((), (IndexType,)),
+    "ttl.core_coordinate": _spec((), (IndexType,), {"axis": int}),
     "ttl.grid_slice": _spec((TensorType,), (IndexType, IndexType), {"block_factors": tuple}),
 }
 _BUFFERS = {

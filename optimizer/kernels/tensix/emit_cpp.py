@@ -101,6 +101,8 @@ class _Thread:
         for op in ops:
             if op.name == "ttl.constant":
                 self._text[op.result.name] = str(op.integer("value"))
+            elif op.name == "ttl.core_coordinate":
+                self._text[op.result.name] = f"get_absolute_logical_{'xy'[op.integer('axis')]}()"
             elif op.name == "ttl.index":
                 self._text[op.result.name] = self._index(op)
             elif op.name == "ttl.for":

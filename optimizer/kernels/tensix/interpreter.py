@@ -109,7 +109,7 @@ class _Machine:
         elif op.name.startswith("ttl.cb_"):
             self._credit(op)
         elif op.name == "dst.init":
-            self._init = (op.attr("op"), op.integer("form", 0), tuple(v.name for v in op.operands)[:2])
+            self._init = _init_key(op.string("op"), op.integer("form", 0), op.operands)
         elif op.name in ("dst.pack", "dst.pack_block"):
             self._pack(op, numbers)
         elif is_math(op):
@@ -170,7 +170,7 @@ class _Machine:
         name = op.name.removeprefix(DST_PREFIX)
         definition, form = TILE_OPS[name], form_of(op)
         self._require(self._phase == "acquire", op.name, f"computes after tile_regs_{self._phase}")
-        wanted = (name, op.integer("form", 0), tuple(v.name for v in blocks_of(op)))
+        wanted = _init_key(name, op.integer("form", 0), blocks_of(op))
         self._require(self._init == wanted, op.name, f"runs with the init of {self._init}, not {wanted}")
         operands = list(op.operands)
         tiles: list[Array] = []
@@ -207,3 +207,10 @@ class _Machine:
             where = tile_of(buffer.reserved, divmod(number, block.type.shape[1]))
             where[...] = rounded(self._dst[slot], buffer.type.dtype)
             buffer.packed += 1
+
+
+def _init_key(name: str, form: int, blocks: Sequence[Value]) -> tuple[object, ...]:
+    """What tells inits apart: the call and the circular buffers that it is about."""
+    definition = TILE_OPS[name].forms[form]
+    count = sum(place is Place.CB for place in definition.places)
+    return (definition.init, tuple(v.name for v in blocks[:count]))

@@ -16,6 +16,7 @@ from optimizer.kernels.tensix.passes import Pass
 from optimizer.kernels.tensix.passes.assign_dst import Allocator, AssignDst
 from optimizer.kernels.tensix.passes.convert_to_compute import ConvertToCompute
 from optimizer.kernels.tensix.passes.convert_to_ttkernel import ConvertToTTKernel
+from optimizer.kernels.tensix.passes.fold_grid import FoldGrid
 from optimizer.kernels.tensix.passes.fuse_computes import FuseComputes
 from optimizer.kernels.tensix.passes.inline_regions import InlineRegions
 from optimizer.kernels.tensix.passes.insert_inits import InsertInits
@@ -49,6 +50,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
     """The pipeline, in order."""
     fuse: tuple[Pass, ...] = (FuseComputes(),) if options.fuse else ()
     return (
+        FoldGrid(),
         InlineRegions(),
         ConvertToCompute(),
         *fuse,

@@ -304,11 +304,13 @@ _SOURCES = (
 
 # -- accumulating over a loop ---------------------------------------------------------------------------
 def _reduced(kind: str, axis: str, total: Tile, x: Tile, scaler: Tile) -> Tile:
-    """`total` with the reduction of one more tile: in the first column, row or element, undefined (NaN) elsewhere."""
+    """`total` with the reduction of one more tile: in the first column, row or element, undefined (NaN) elsewhere.
+
+    The scaler tile holds one number everywhere; its first element is taken.
+    """
     along = {"row": 1, "col": 0, "scalar": None}[axis]
     gather = np.sum if kind == "sum" else np.max
-    part = gather(x * scaler if kind == "sum" else x, axis=along, keepdims=True)
-    part = part if kind == "sum" else part * scaler[0, 0]
+    part = gather(x, axis=along, keepdims=True) * scaler[0, 0]
     rows, columns = np.atleast_2d(part).shape
     result = np.zeros_like(x)
     result[:rows, :columns] = (

@@ -72,7 +72,7 @@ def witness(program: Op, options: KernelOptions, seed: int = 0, execute_cpp: boo
         execution = execute(lowered, emit_program(lowered, options.api), tensors, options.api, options.capacity)
         pairs = [(wanted[cb], execution.tensors[t]) for t, cb in taken.items()]
         executed = max((difference(a, b) for a, b in pairs), default=0.0)
-    return Witnessed(seen, executed, 1e-5 if wide else 2.0**-6, execution)
+    return Witnessed(seen, executed, 2.0**-12 if wide else 2.0**-5, execution)
 
 
 def difference(wanted: Array, got: Array) -> float:

@@ -238,9 +238,9 @@ inline void accumulate_reduce(const char* what, uint32_t target, const tensix::T
         for (int m = 0; m < 32; ++m)
             for (int l = axis == 's' ? 0 : n; l < (axis == 's' ? 32 : n + 1); ++l) {
                 const float value = axis == 'c' ? x(m, l) : x(l, m);
-                part = maximum ? std::fmax(part, value) : part + value * scaler(0, 0);
+                part = maximum ? std::fmax(part, value) : part + value;
             }
-        if (maximum) part *= scaler(0, 0);
+        part *= scaler(0, 0);
         float& total = axis == 'c' ? made(0, n) : made(n, 0);
         total = maximum ? (fresh ? part : std::fmax(total, part)) : total + part;
     }

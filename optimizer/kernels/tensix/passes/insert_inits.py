@@ -61,16 +61,26 @@ def _init(op: Op, target: Value | None) -> Op:
     return Op("dst.init", operands, (), attributes({**kept, "op": op.name.removeprefix(DST_PREFIX)}))
 
 
+def _same(a: Op | None, b: Op) -> bool:
+    """Whether two inits are the same call with the same buffers."""
+    if a is None or a.operands != b.operands:
+        return False
+    forms = [TILE_OPS[op.string("op")].forms[op.integer("form", 0)] for op in (a, b)]
+    return forms[0].init == forms[1].init and a.without_attrs("op", "form") == b.without_attrs("op", "form")
+
+
 class _Placer:
     def place(self, ops: Sequence[Op], state: Op | None, target: Value | None) -> tuple[list[Op], Op | None]:
         """Ops with their inits, and the init that holds afterwards."""
         placed: list[Op] = []
+        masked = ""
         for n, op in enumerate(ops):
             if op.name == "ttl.tile_regs_acquire":
                 target = _next_target(ops[n:])
+                masked = _reduction(ops[n:])
             if is_math(op):
                 wanted = _init(op, target)
-                if wanted != state:
+                if not _same(state, wanted):
                     placed.append(wanted)
                     state = wanted
                 placed.append(op)
@@ -79,24 +89,28 @@ class _Placer:
                 placed += [*before, loop]
             else:
                 placed.append(op)
-            if op.name == "ttl.tile_regs_release" and state is not None and _masks(state):
-                placed.append(Op("dst.uninit", (), (), attributes({"op": state.string("op")})))
+            if op.name == "ttl.tile_regs_release" and masked:
+                placed.append(Op("dst.uninit", (), (), attributes({"op": masked})))
                 state = None
         return placed, state
 
     def _loop(self, loop: Op, state: Op | None, target: Value | None) -> tuple[list[Op], Op, Op | None]:
         wanted = list(dict.fromkeys(_init(op, target) for op in walk(loop) if is_math(op)))
         sections = any(op.name == "ttl.tile_regs_acquire" for op in walk(loop))
-        if len(wanted) == 1 and not (sections and _masks(wanted[0])):
-            before = [] if state == wanted[0] else [wanted[0]]
+        if wanted and all(_same(wanted[0], w) for w in wanted) and not (sections and _reduction(loop.body.ops)):
+            before = [] if _same(state, wanted[0]) else [wanted[0]]
             return before, loop, wanted[0]
         inside, after = self.place(loop.body.ops, None, target)
         return [], loop.with_body(tuple(inside)), after if wanted else state
 
 
-def _masks(init: Op) -> bool:
-    """Whether an init leaves the packer with an edge mask."""
-    return init.string("op").startswith("reduce_")
+def _reduction(ops: Sequence[Op]) -> str:
+    """The reduction of the section that begins here, whose edge mask the packer keeps; empty if there is none."""
+    for op in ops:
+        found = next((o.name for o in walk(op) if o.name.startswith(f"{DST_PREFIX}reduce_")), "")
+        if found or op.name == "ttl.tile_regs_release":
+            return found.removeprefix(DST_PREFIX)
+    return ""
 
 
 def _next_target(ops: Sequence[Op]) -> Value | None:

@@ -1,0 +1,343 @@
+"""Kernels written in Python: `@kernel`, circular buffers, block expressions.
+
+    @kernel(grid=(1, 1))
+    def add(lhs, rhs, out):
+        lhs_cb = make_circular_buffer_like(lhs, shape=(2, 2), buffer_factor=2)
+        ...
+        @compute()
+        def math():
+            l, r, o = lhs_cb.wait(), rhs_cb.wait(), out_cb.reserve()
+            o.store(l + r)
+            lhs_cb.pop(); rhs_cb.pop(); out_cb.push()
+
+        @datamovement()
+        def read():
+            block = lhs_cb.reserve()
+            copy(lhs[0, 0], block).wait()
+            lhs_cb.push()
+            ...
+        return Program(math, read, write)(lhs, rhs, out)
+
+    program = add(Tensor((2, 2)), Tensor((2, 2)), Tensor((2, 2)))      -> the `ttl.program` op
+
+The functions run once, and what they do is recorded. Shapes are in tiles. Numbers in Python expressions become scalar
+ops; every op of `tile_ops` is a function here by its name (`exp(x)`, `where(c, a, b)`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from optimizer.errors import GraphError, StateError, UnknownNameError
+from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
+from optimizer.kernels.tensix.grid import DEFAULT_DIMS
+from optimizer.kernels.tensix.grid import grid_size as _grid_size
+from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType
+from optimizer.kernels.tensix.verify import block_result_shape, check
+
+
+@dataclass
+class _Recorder:
+    """The program under construction, and the thread that is being recorded."""
+
+    grid: tuple[int, ...]
+    config: dict[str, Attr]
+    tensors: list[Value] = field(default_factory=list)
+    buffers: list[Op] = field(default_factory=list)
+    ops: list[Op] | None = None
+    count: int = 0
+
+    def value(self, type_: Any) -> Value:
+        self.count += 1
+        return Value(str(self.count - 1), type_)
+
+    def emit(self, op: Op) -> Op:
+        if self.ops is None:
+            raise StateError(f"{op.name} is recorded inside of a thread only")
+        self.ops.append(op)
+        return op
+
+
+_recorder: ContextVar[_Recorder | None] = ContextVar("kernel", default=None)
+
+
+def _now() -> _Recorder:
+    found = _recorder.get()
+    if found is None:
+        raise StateError("this is used inside of a function with @kernel only")
+    return found
+
+
+# -- tensors and circular buffers -----------------------------------------------------------------------
+@dataclass(frozen=True)
+class Tensor:
+    """An argument of a kernel: tiles per dimension and element type."""
+
+    shape: tuple[int, int]
+    dtype: DType = DType.BF16
+    value: Value | None = None
+
+    def __getitem__(self, index: tuple[Any, Any]) -> TensorSlice:
+        """The place of a block: row and column of its first tile."""
+        row, column = index
+        return TensorSlice(self, row, column)
+
+
+@dataclass(frozen=True)
+class TensorSlice:
+    """A place in a tensor, for `copy`."""
+
+    tensor: Tensor
+    row: Any
+    column: Any
+
+
+@dataclass(frozen=True)
+class CircularBuffer:
+    """A circular buffer; `wait`, `pop`, `reserve` and `push` are recorded."""
+
+    value: Value
+
+    def wait(self) -> Block:
+        return self._block("ttl.cb_wait")
+
+    def reserve(self) -> Block:
+        return self._block("ttl.cb_reserve")
+
+    def pop(self) -> None:
+        _now().emit(Op("ttl.cb_pop", (self.value,)))
+
+    def push(self) -> None:
+        _now().emit(Op("ttl.cb_push", (self.value,)))
+
+    def _block(self, name: str) -> Block:
+        assert isinstance(self.value.type, CircularBufferType)
+        block = _now().value(self.value.type.block)
+        _now().emit(Op(name, (self.value,), (block,)))
+        return Block(block)
+
+
+def make_circular_buffer_like(tensor: Tensor, shape: tuple[int, int], buffer_factor: int = 2) -> CircularBuffer:
+    """A circular buffer of blocks of `shape` tiles with the tensor's element type."""
+    now = _now()
+    cb = now.value(CircularBufferType((shape[0], shape[1]), tensor.dtype, buffer_factor))
+    now.buffers.append(Op("ttl.bind_cb", (), (cb,), attributes({"index": len(now.buffers)})))
+    return CircularBuffer(cb)
+
+
+# -- block expressions ----------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Block:
+    """A block of tiles in a compute thread."""
+
+    value: Value
+
+    def store(self, result: Block) -> None:
+        """Materialise a result in this block, which was reserved."""
+        _now().emit(Op("ttl.store", (result.value, self.value)))
+
+    def __add__(self, other: Block | float) -> Block:
+        return _arithmetic("add", self, other)
+
+    def __sub__(self, other: Block | float) -> Block:
+        return _arithmetic("sub", self, other)
+
+    def __mul__(self, other: Block | float) -> Block:
+        return _arithmetic("mul", self, other)
+
+    def __truediv__(self, other: Block | float) -> Block:
+        return _arithmetic("div", self, other)
+
+    def __rsub__(self, other: float) -> Block:
+        return block_op("rsub_scalar", self, value=float(other))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> Block:
+        return block_op("neg", self)
+
+    def __pow__(self, exponent: int) -> Block:
+        if exponent == 2:
+            return block_op("square", self)
+        raise StateError(f"a block is raised to the power 2 only, got {exponent}")
+
+    def __matmul__(self, other: Block) -> Block:
+        return block_op("matmul", self, other)
+
+    def __gt__(self, other: Block) -> Block:
+        return block_op("gt", self, other)
+
+    def __lt__(self, other: Block) -> Block:
+        return block_op("lt", self, other)
+
+
+def _arithmetic(name: str, a: Block, b: Block | float) -> Block:
+    return block_op(name, a, b) if isinstance(b, Block) else block_op(f"{name}_scalar", a, value=float(b))
+
+
+def block_op(name: str, *operands: Block, **attrs: float | bool) -> Block:
+    """Any op of `tile_ops` on blocks. GraphError if the operands' shapes contradict each other."""
+    if name not in TILE_OPS:
+        raise UnknownNameError("block op", name, TILE_OPS)
+    types = [b.value.type for b in operands]
+    blocks = [t for t in types if isinstance(t, BlockType)]
+    shape = block_result_shape(name, tuple(b.shape for b in blocks), bool(attrs.get("transpose_b", False)))
+    if shape is None:
+        raise GraphError(f"{name} does not take {', '.join(map(str, blocks))}", node=name)
+    result = _now().value(BlockType(shape, blocks[0].dtype))
+    _now().emit(Op(f"ttl.{name}", tuple(b.value for b in operands), (result,), attributes(dict(attrs))))
+    return Block(result)
+
+
+def __getattr__(name: str) -> Callable[..., Block]:
+    """Every op of `tile_ops` as a function of this module."""
+    if name not in TILE_OPS:
+        raise AttributeError(name)
+    return lambda *operands, **attrs: block_op(name, *operands, **attrs)
+
+
+# -- data movement and the grid -------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Transfer:
+    """A copy under way."""
+
+    value: Value
+
+    def wait(self) -> None:
+        _now().emit(Op("ttl.transfer_wait", (self.value,)))
+
+
+def copy(source: TensorSlice | Block, target: Block | TensorSlice) -> Transfer:
+    """Bring a block from a tensor, or take one there."""
+    moved = _now().value(TransferType())
+    if isinstance(source, TensorSlice) and isinstance(target, Block):
+        operands = (_tensor(source), _number(source.row), _number(source.column), target.value)
+        _now().emit(Op("ttl.copy_in", operands, (moved,)))
+    elif isinstance(source, Block) and isinstance(target, TensorSlice):
+        operands = (source.value, _tensor(target), _number(target.row), _number(target.column))
+        _now().emit(Op("ttl.copy_out", operands, (moved,)))
+    else:
+        raise StateError("copy takes a place in a tensor and a block, in either order")
+    return Transfer(moved)
+
+
+def _tensor(place: TensorSlice) -> Value:
+    if place.tensor.value is None:
+        raise StateError("only a kernel's own arguments can be copied from and to")
+    return place.tensor.value
+
+
+def _number(n: int | Value) -> Value:
+    if isinstance(n, Value):
+        return n
+    result = _now().value(IndexType())
+    _now().emit(Op("ttl.constant", (), (result,), attributes({"value": n})))
+    return result
+
+
+def core(dims: int = DEFAULT_DIMS) -> tuple[Value, ...]:
+    """Coordinates of the core that runs this."""
+    results = tuple(_now().value(IndexType()) for _ in range(dims))
+    _now().emit(Op("ttl.core", (), results, attributes({"dims": dims})))
+    return results
+
+
+def grid_size(dims: int = DEFAULT_DIMS) -> tuple[int, ...]:
+    """Sizes of the kernel's grid."""
+    return _grid_size(_now().grid, dims)
+
+
+def grid_slice(tensor: Tensor, block_factors: tuple[int, int]) -> tuple[Value, Value]:
+    """Row and column of this core's first tile, with so many tiles per core."""
+    row, column = (_now().value(IndexType()) for _ in range(2))
+    assert tensor.value is not None
+    _now().emit(Op("ttl.grid_slice", (tensor.value,), (row, column), attributes({"block_factors": block_factors})))
+    return row, column
+
+
+# -- threads and programs ---------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Thread:
+    """A function that becomes a thread."""
+
+    function: Callable[[], None]
+    kind: str
+
+
+def compute() -> Callable[[Callable[[], None]], Thread]:
+    """Marks the function of a compute thread."""
+    return lambda function: Thread(function, COMPUTE)
+
+
+def datamovement() -> Callable[[Callable[[], None]], Thread]:
+    """Marks the function of a data movement thread."""
+    return lambda function: Thread(function, DATA_MOVEMENT)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Threads of a kernel: one that computes, then the reader, then the writer."""
+
+    threads: tuple[Thread, ...]
+
+    def __init__(self, *threads: Thread) -> None:
+        object.__setattr__(self, "threads", threads)
+
+    def __call__(self, *tensors: Tensor) -> tuple[Op, ...]:
+        """The recorded threads. StateError if the tensors are not the kernel's, in their order."""
+        now = _now()
+        if [t.value for t in tensors] != now.tensors:
+            raise StateError("a program is called with the kernel's own tensors, in their order")
+        kinds = iter(("reader", "writer"))
+        found = []
+        for thread in self.threads:
+            now.ops = []
+            thread.function()
+            attrs: dict[str, Attr] = {"sym_name": thread.function.__name__}
+            if thread.kind == DATA_MOVEMENT:
+                processor = next(kinds, None)
+                if processor is None:
+                    raise StateError("a program has at most two data movement threads")
+                attrs["processor"] = processor
+            found.append(Op(thread.kind, (), (), attributes(attrs), (Region((), tuple(now.ops)),)))
+            now.ops = None
+        return tuple(found)
+
+
+def kernel(
+    grid: Sequence[int] = (1, 1), **config: bool | str
+) -> Callable[[Callable[..., tuple[Op, ...]]], Callable[..., Op]]:
+    """A function of tensors that returns `Program(...)(...)` becomes one that returns the verified `ttl.program`.
+
+    `config`: `fp32_dest_acc_en`, `dst_full_sync_en`, `math_fidelity`, `math_approx_mode`.
+    """
+
+    def decorate(function: Callable[..., tuple[Op, ...]]) -> Callable[..., Op]:
+        def build(*tensors: Tensor) -> Op:
+            recorder = _Recorder(tuple(grid), dict(config))
+            args = []
+            for tensor in tensors:
+                value = recorder.value(TensorType(tensor.shape, tensor.dtype))
+                recorder.tensors.append(value)
+                args.append(Tensor(tensor.shape, tensor.dtype, value))
+            token = _recorder.set(recorder)
+            try:
+                threads = function(*args)
+            finally:
+                _recorder.reset(token)
+            attrs = attributes({"sym_name": function.__name__, "grid": tuple(grid), **recorder.config})
+            program = Op(
+                "ttl.program", (), (), attrs, (Region(tuple(recorder.tensors), (*recorder.buffers, *threads)),)
+            )
+            check(program)
+            return program
+
+        return build
+
+    return decorate
