@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from optimizer.ir.graph import Graph
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chain_building import build_chains
 from optimizer.sharding.chain_oracle import ChainOracle
-from optimizer.sharding.chain_resolver import NO_FASTER, ChainResolver
+from optimizer.sharding.chain_resolver import NO_FASTER, ChainMemo, ChainResolver
 from optimizer.sharding.dram import dram_decision
-from optimizer.sharding.l1_chain import L1Chain
+from optimizer.sharding.l1_chain import ChainState, L1Chain
 from optimizer.sharding.overriding import apart_from_chains
 from optimizer.sharding.schedule import depth_first_schedule
 from optimizer.solver.problem import ChainResult
@@ -32,19 +33,33 @@ class Resolution:
     chains: tuple[L1Chain, ...]
     resolvers: dict[str, ChainResolver]
     """Chain id -> what resolved it; chains that time left no room for are absent."""
+    preferred: dict[str, ChainResolver]
+    """Chain id -> the same chain resolved for the sharding that it is to end in, if that differs and can be."""
     cut_off: bool
 
     def resolver(self, chain: L1Chain) -> ChainResolver:
         return self.resolvers[chain.id]
 
 
-def resolve_chains(problem: PolicyInput, observer: Observer | None = None) -> Resolution:
-    """Schedule depth first, build chains, resolve each. Once the run shall end, chains fail unseen."""
+def resolve_chains(
+    problem: PolicyInput,
+    observer: Observer | None = None,
+    prepare: Callable[[Graph, list[L1Chain]], None] | None = None,
+) -> Resolution:
+    """Schedule depth first, build chains, let `prepare` set their preferences, resolve each.
+
+    Once the run shall end, chains fail unseen.
+    """
     schedule = depth_first_schedule(problem.graph)
     dram = {op_id: dram_decision(problem, problem.graph.op(op_id), "not in an L1 chain") for op_id in schedule}
-    pending = deque(build_chains(problem.graph, schedule, problem.legal, apart_from_chains(problem)))
+    built = build_chains(problem.graph, schedule, problem.legal, apart_from_chains(problem))
+    if prepare is not None:
+        prepare(problem.graph, built)
+    pending = deque(built)
     finished: list[L1Chain] = []
     resolvers: dict[str, ChainResolver] = {}
+    preferred: dict[str, ChainResolver] = {}
+    memo: ChainMemo = {}
     cut_off = False
     while pending:
         chain = pending.popleft()
@@ -54,13 +69,30 @@ def resolve_chains(problem: PolicyInput, observer: Observer | None = None) -> Re
             chain.fail(f"{TIME_IS_UP} ({problem.stopped_because()})")
             cut_off = True
             continue
-        resolvers[chain.id] = resolver = ChainResolver(problem, chain, dram)
+        other = _resolve_as_preferred(problem, chain, dram, memo)
+        resolvers[chain.id] = resolver = ChainResolver(problem, chain, dram, memo=memo)
         solved = resolver.resolve()
         if observer is not None:
             observer(chain, resolver.oracle, solved)
         if resolver.cut is not None:
             pending.extendleft(reversed(_parts(chain, resolver.cut)))
-    return Resolution(schedule, dram, tuple(finished), resolvers, cut_off)
+        if other is not None and chain.state is ChainState.RESOLVED:
+            preferred[chain.id] = other
+    return Resolution(schedule, dram, tuple(finished), resolvers, preferred, cut_off)
+
+
+def _resolve_as_preferred(
+    problem: PolicyInput, chain: L1Chain, dram: Mapping[str, OpDecision], memo: ChainMemo
+) -> ChainResolver | None:
+    """The chain solved so that it ends in the sharding it should have; None if it cannot."""
+    if chain.preferred is None:
+        return None
+    twin = chain.copy()
+    resolver = ChainResolver(problem, twin, dram, chain.preferred, memo)
+    if not resolver.oracle.candidates[-1]:
+        return None
+    resolver.resolve()
+    return resolver if twin.state is ChainState.RESOLVED else None
 
 
 def _parts(chain: L1Chain, cut: int) -> list[L1Chain]:
@@ -68,6 +100,7 @@ def _parts(chain: L1Chain, cut: int) -> list[L1Chain]:
     parts = []
     for suffix, ops in (("a", chain.ops[:cut]), ("b", chain.ops[cut:])):
         part = L1Chain(f"{chain.id}{suffix}", list(ops))
+        part.preferred = chain.preferred if suffix == "b" else None
         part.build()
         parts.append(part)
     return parts

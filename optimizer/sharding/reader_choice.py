@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 from optimizer.ir.graph import Op
@@ -18,21 +18,12 @@ from optimizer.layouts.legal_op_configs import OpCandidate
 from optimizer.layouts.memory_config import BufferType, TensorLayout, TensorMemoryLayout, interleaved
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision
+from optimizer.sharding.overriding import laid_out_alike
 from optimizer.sharding.plan_state import PlanState
+from optimizer.sharding.refusals import Cause, Refusal
 
 MIXED_WAYS = 64
 """Up to this many combinations of ways to read an op's operands, all are tried; beyond, only uniform ones."""
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a change cannot be made."""
-
-    op_id: str
-    message: str
-
-    def describe(self) -> str:
-        return f"{self.op_id}: {self.message}"
 
 
 class ReaderChoice:
@@ -64,7 +55,7 @@ class ReaderChoice:
         start = self._wanted.get(op_id, self._state.decisions[op_id])
         self._changes[op_id] = start
         if opdef(op.op).opaque:
-            return None if self._dram_allowed else Refusal(op_id, "runs on the host and reads from DRAM")
+            return None if self._dram_allowed else Refusal(op_id, "runs on the host and reads from DRAM", Cause.LAYOUT)
         moved = [v for v in dict.fromkeys(op.inputs) if self._is_open(op_id, v)]
         best: tuple[int, OpDecision] | None = None
         for layouts in _together([tuple(self._ways(op, start, v)) for v in moved]):
@@ -73,7 +64,7 @@ class ReaderChoice:
                 best = found
         if best is None:
             shown = ", ".join(f"'{v}' as {self._layout(v).describe()}" for v in moved) or "its operands"
-            return Refusal(op_id, f"does not take {shown} to give {start.candidate.output.describe()}")
+            return Refusal(op_id, f"does not take {shown} to give {start.candidate.output.describe()}", Cause.LAYOUT)
         self._changes[op_id] = best[1]
         return None
 
@@ -103,7 +94,9 @@ class ReaderChoice:
         forced = k in self._state.problem.forced_reshards.get(op.id, ())
         for way in dict.fromkeys(ways):
             direct = way == given or way.is_dram
-            if (direct and not forced) or (not direct and self._pricer.copy_accepted(value_id, given, way)):
+            if forced and (direct or not laid_out_alike(way, start.candidate.output)):
+                continue
+            if direct or self._pricer.copy_accepted(value_id, given, way):
                 yield way
 
     def _like(self, value_id: str, layout: TensorLayout) -> TensorLayout:

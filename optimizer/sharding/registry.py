@@ -11,6 +11,7 @@ from optimizer.sharding.base import Policy
 _BUILT_IN = {
     "dram": "optimizer.sharding.dram:DramPolicy",
     "dfsharding": "optimizer.sharding.dfsharding:DFShardingPolicy",
+    "dfsharding2": "optimizer.sharding.dfsharding2:DFSharding2Policy",
     "global": "optimizer.sharding.global_policy:GlobalPolicy",
 }
 

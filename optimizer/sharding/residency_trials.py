@@ -11,7 +11,8 @@ from typing import Any
 
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.plan_state import Applied, PlanState
-from optimizer.sharding.reader_choice import ReaderChoice, Refusal
+from optimizer.sharding.reader_choice import ReaderChoice
+from optimizer.sharding.refusals import Cause, Refusal
 from optimizer.sharding.window_validation import fits_the_allocator
 
 Check = Callable[[], Refusal | None]
@@ -22,18 +23,20 @@ class Trial:
     """One attempt to keep the results of some ops in L1."""
 
     kind: str
-    """`merge`, `3-way merge`, `concat`, `fork`, `reshape`, `interleaved`, ..."""
+    """`merge`, `3-way merge`, `concat`, `fork`, `reshape`, `interleaved` or `leave`."""
     ops: tuple[str, ...]
     """Producers of the values."""
     layout: str
     taken: bool
     saved_ns: int = 0
-    because: str | None = None
-    """Why it was refused."""
+    refusal: Refusal | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """As reasons of ops and statistics of chains show it."""
         record: dict[str, Any] = {"kind": self.kind, "ops": list(self.ops), "layout": self.layout, "taken": self.taken}
-        return {**record, "saved_ns": self.saved_ns} if self.taken else {**record, "because": self.because}
+        if self.refusal is None:
+            return {**record, "saved_ns": self.saved_ns}
+        return {**record, "cause": self.refusal.cause.value, "because": self.refusal.describe()}
 
 
 class ResidencyTrials:
@@ -49,7 +52,9 @@ class ResidencyTrials:
         """Give ops other results, and their readers other operands, if that fits and is faster.
 
         `check` validates the window once the change is made; `dram_too` lets some readers read from DRAM.
+        TimeLimitError once the run shall end, with the plan complete.
         """
+        self.state.problem.poll()
         changes = ReaderChoice(self.state, wanted, dram_too).changes()
         if isinstance(changes, Refusal):
             return self._record(kind, wanted, changes, 0)
@@ -61,13 +66,13 @@ class ResidencyTrials:
 
     def _judge(self, applied: Applied, producer: str, check: Check | None) -> Refusal | None:
         if applied.saved_ns <= 0:
-            return Refusal(producer, f"predicted no faster: {-applied.saved_ns} ns more for the whole plan")
+            message = f"predicted no faster: {-applied.saved_ns} ns more for the whole plan"
+            return Refusal(producer, message, Cause.TIME)
         refusal = None if check is None else check()
         return fits_the_allocator(applied.overflow) if refusal is None else refusal
 
     def _record(self, kind: str, wanted: Mapping[str, OpDecision], refusal: Refusal | None, saved: int) -> Trial:
         layouts = dict.fromkeys(d.candidate.output.describe() for d in wanted.values())
-        because = None if refusal is None else refusal.describe()
-        trial = Trial(kind, tuple(wanted), ", ".join(layouts), refusal is None, saved, because)
+        trial = Trial(kind, tuple(wanted), ", ".join(layouts), refusal is None, saved, refusal)
         self.log.append(trial)
         return trial

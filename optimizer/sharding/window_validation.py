@@ -11,7 +11,7 @@ from __future__ import annotations
 from optimizer.sharding.l1_chain import L1Chain
 from optimizer.sharding.plan_replay import Overflow
 from optimizer.sharding.plan_state import PlanState
-from optimizer.sharding.reader_choice import Refusal
+from optimizer.sharding.refusals import Cause, Refusal
 
 SHOWN_VALUES = 3
 
@@ -49,7 +49,7 @@ def fits_the_allocator(overflow: Overflow | None) -> Refusal | None:
     beside = f" beside {_shown(overflow.residents)}" if overflow.residents else ""
     excess = f"tensors, holes and circular buffers take {overflow.excess_bytes} B too many"
     message = f"clashes in the allocator{beside}: {excess}"
-    return Refusal(overflow.op_id, message)
+    return Refusal(overflow.op_id, message, Cause.L1)
 
 
 def _validate_op(state: PlanState, position: int) -> Refusal | None:
@@ -59,15 +59,17 @@ def _validate_op(state: PlanState, position: int) -> Refusal | None:
     if answer is None:
         return None
     if not answer.valid:
-        return Refusal(op_id, answer.error or "is refused")
+        return Refusal(op_id, answer.error or "is refused", Cause.LAYOUT)
     if answer.outputs[0].layout != candidate.output:
-        return Refusal(op_id, f"gives {answer.outputs[0].layout.describe()}, not {candidate.output.describe()}")
+        given = answer.outputs[0].layout.describe()
+        return Refusal(op_id, f"gives {given}, not {candidate.output.describe()}", Cause.LAYOUT)
     own = state.pricer.operand_bytes(op, decision.operands) + answer.peak_bytes
     held, limit = state.bystander_bytes(position), state.pricer.l1_limit_bytes
     if own + held <= limit:
         return None
     beside = _shown(state.bystanders(position))
-    return Refusal(op_id, f"needs {own} B of L1 beside {held} B held by {beside}, the limit is {limit} B")
+    message = f"needs {own} B of L1 beside {held} B held by {beside}, the limit is {limit} B"
+    return Refusal(op_id, message, Cause.L1)
 
 
 def _shown(values: tuple[str, ...]) -> str:

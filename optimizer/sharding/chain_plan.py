@@ -1,0 +1,109 @@
+"""`ChainPlan`: resolved chains in one plan, the results of which may stay in L1.
+
+The plan begins with every resolved chain, also those that do not pay while they are spilled: what they lose at their
+ends is what merging saves. Chains are taken in one by one, in schedule order; one that does not fit beside what the
+chains before it hold fails. At the end every chain is completed with the place of its result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from optimizer.sharding.base import OpDecision, PolicyInput
+from optimizer.sharding.chain_resolution import Resolution, decision_in_dram
+from optimizer.sharding.l1_chain import ChainState, L1Chain, SpillLocation
+from optimizer.sharding.plan_state import PlanState
+from optimizer.sharding.residency_trials import ResidencyTrials
+from optimizer.sharding.window_validation import fits_the_allocator
+
+
+class ChainPlan:
+    """The chains of one graph, their plan so far, and the trials made on it."""
+
+    def __init__(self, problem: PolicyInput, resolution: Resolution) -> None:
+        self.problem = problem
+        self.graph = problem.graph
+        self.resolution = resolution
+        self.chains = [chain.copy() for chain in resolution.chains]
+        self.state = PlanState(problem, resolution.schedule, resolution.dram)
+        self.trials = ResidencyTrials(self.state)
+        self._chain_of: dict[str, L1Chain] = {}
+        for chain in self.chains:
+            if chain.state is ChainState.RESOLVED:
+                self._take_in(chain)
+
+    def _take_in(self, chain: L1Chain) -> None:
+        applied = self.state.apply(self.resolution.resolver(chain).decisions())
+        refusal = fits_the_allocator(applied.overflow)
+        if refusal is None:
+            self._chain_of.update(dict.fromkeys(chain.ops, chain))
+        else:
+            self.state.undo(applied)
+            chain.fail(refusal.describe())
+
+    # -- chains --------------------------------------------------------------------------------------
+    @property
+    def resolved(self) -> list[L1Chain]:
+        """The chains that are still in the plan, in schedule order."""
+        return [chain for chain in self.chains if chain.state is ChainState.RESOLVED]
+
+    def chain_of(self, op_id: str) -> L1Chain | None:
+        """The chain that an op of the plan is in."""
+        return self._chain_of.get(op_id)
+
+    def spilled_result(self, chain: L1Chain) -> str | None:
+        """The chain's result, if it is written to DRAM."""
+        value = self.graph.op(chain.ops[-1]).outputs[0]
+        return value if self.state.is_spilled(value) else None
+
+    def leave_in_dram(self, chain: L1Chain, reason: str) -> None:
+        """Fail a chain whose ops are back in DRAM."""
+        chain.fail(reason)
+        for op_id in chain.ops:
+            del self._chain_of[op_id]
+
+    # -- decisions -----------------------------------------------------------------------------------
+    def as_decided(self, op_id: str) -> OpDecision:
+        """What the op gives now: its readers may take it from L1."""
+        return self.state.decisions[op_id]
+
+    def in_l1_interleaved(self, op_id: str) -> OpDecision | None:
+        """The op with its result L1 interleaved; None if it has no such candidate, or the user fixed it."""
+        candidates = self.problem.legal[op_id].l1_interleaved
+        if not candidates or op_id in self.problem.overridden:
+            return None
+        return replace(self.state.decisions[op_id], candidate=candidates[0])
+
+    # -- the end -------------------------------------------------------------------------------------
+    def finish(self) -> dict[str, OpDecision]:
+        """Complete every chain; the decisions of all ops, with what was tried for their results."""
+        decisions = dict(self.state.decisions)
+        for chain in self.chains:
+            tried = self._tried(chain.ops[-1])
+            if chain.state is ChainState.RESOLVED:
+                chain.complete(self._spill_location(chain))
+            else:
+                decisions.update(
+                    {op_id: self._failed(chain, op_id) for op_id in chain.ops if op_id not in self._chain_of}
+                )
+            if tried:
+                chain.statistics["residency"] = tried
+        for op_id in dict.fromkeys(op_id for trial in self.trials.log for op_id in trial.ops):
+            reason = {**decisions[op_id].reason, "residency": self._tried(op_id)}
+            decisions[op_id] = replace(decisions[op_id], reason=reason)
+        return decisions
+
+    def _failed(self, chain: L1Chain, op_id: str) -> OpDecision:
+        """The op outside its chain; its result may be in L1 all the same."""
+        reason = decision_in_dram(chain, self.resolution.dram[op_id]).reason
+        return replace(self.state.decisions[op_id], chain=None, reason=reason)
+
+    def _spill_location(self, chain: L1Chain) -> SpillLocation:
+        value = self.graph.op(chain.ops[-1]).outputs[0]
+        layout = self.state.layout(value)
+        if layout.is_dram or self.state.is_spilled(value):
+            return SpillLocation.DRAM
+        return SpillLocation.NONE if layout.is_sharded else SpillLocation.L1_INTERLEAVED
+
+    def _tried(self, op_id: str) -> list[dict[str, object]]:
+        return [trial.to_json() for trial in self.trials.log if op_id in trial.ops]
