@@ -1,8 +1,8 @@
 """A plan's ops after our own clean-ups: what the importer would have made of the same model.
 
-First the plan's fusions are undone that ours make in their own way (activations), then the importer's passes run,
-between two that only plans need: residuals that leave and enter [1, 1, N*H*W, C] stay there, and rows that the caller
-hands over are reshaped before they are tiled.
+First the plan's spellings become ours (activations as ops, numbers as attributes, means as such). Then the importer's
+passes run, between two that only plans need: residuals that leave and enter [1, 1, N*H*W, C] stay there, and rows that
+the caller hands over are reshaped before they are tiled.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from optimizer.importers.passes import run_passes
-from optimizer.importers.passes.rewriting import emit, finish, is_read, produced_by
+from optimizer.importers.passes.rewriting import close, emit, finish, fuse, is_read, is_scalar_op, only_use, produced_by
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import BINARY, OPERAND_ACTIVATIONS, UNARY
 from tt_mlir.program import RETILE
 
 _COMMUTATIVE = frozenset(f"ttnn.{name}" for name in ("add", "multiply", "maximum", "minimum"))
+_POWERS = {2.0: "ttnn.square", 0.5: "ttnn.sqrt", -0.5: "ttnn.rsqrt", -1.0: "ttnn.reciprocal"}
 _ELEMENTWISE = frozenset(f"ttnn.{name}" for name in (*UNARY, *BINARY))
 _BINARY = frozenset(f"ttnn.{name}" for name in BINARY)
 
@@ -25,7 +26,7 @@ def cleaned(graph: Graph) -> tuple[Graph, dict[str, int]]:
     """A copy of a stripped graph, cleaned up, and the rewrites by name."""
     graph = graph.copy()
     counts = {"spelled-out": 0, "flat-residuals": 0, "rows-first": 0}
-    counts["spelled-out"] = _each(graph, _spell_out) + _each(graph, _scalar_operand)
+    counts["spelled-out"] = sum(_each(graph, visit) for visit in (_spell_out, _scalar_operand, _mean))
     counts["flat-residuals"] = _each(graph, _flat_residual)
     counts.update(run_passes(graph))
     counts["rows-first"] = _each(graph, _reshape_rows)
@@ -86,10 +87,34 @@ def _scalar_operand(graph: Graph, op: Op) -> int:
         grows = graph.value(op.outputs[0]).shape != other.shape
         if number.data is None or number.volume != 1 or grows or (index == 0 and op.op not in _COMMUTATIVE):
             continue
-        attrs = {**op.attrs, "scalar": number.data[0]}
-        graph.replace_op(replace(op, inputs=(other.id,), attrs=attrs))
+        if op.op == "ttnn.pow":
+            new = _power(replace(op, inputs=(other.id,)), number.data[0])
+        else:
+            new = replace(op, inputs=(other.id,), attrs={**op.attrs, "scalar": number.data[0]})
+        graph.replace_op(new)
         return 1
     return 0
+
+
+def _power(op: Op, exponent: float) -> Op:
+    if exponent in _POWERS:
+        return replace(op, op=_POWERS[exponent], attrs={})
+    return replace(op, op="ttnn.pow_scalar", attrs={"exponent": exponent})
+
+
+def _mean(graph: Graph, op: Op) -> int:
+    """A sum times one over the number of its elements."""
+    if op.op != "ttnn.sum":
+        return 0
+    scaled = only_use(graph, op.outputs[0])
+    if scaled is None or not is_scalar_op(scaled, "multiply", "divide"):
+        return 0
+    number = float(scaled.attrs["scalar"])  # type: ignore[arg-type]
+    share = number if scaled.op == "ttnn.multiply" else 1 / number if number else 0.0
+    if not close(share * graph.value(op.inputs[0]).volume, graph.value(op.outputs[0]).volume):
+        return 0
+    fuse(graph, scaled, op, "mean", op.inputs, op.attrs, [])
+    return 1
 
 
 # -- residuals ---------------------------------------------------------------------------------------------

@@ -178,6 +178,32 @@ def test_residuals_stay_flat_and_rows_are_reshaped_before_they_are_tiled(plans: 
     assert result.layouts[rows.outputs[0]].page_layout is PageLayout.ROW_MAJOR
 
 
+def test_a_decomposed_norm_is_one_again(tmp_path: Path) -> None:
+    """x * rsqrt(sum(x ^ 2) / 128 + eps), the numbers in tensors of one element."""
+    steps = [
+        ("ttnn.pow_tensor", ["%arg0", "%two"], "%0", X, {}),
+        ("ttnn.sum", ["%0"], "%1", (1, 1, 64, 1), {"dim_arg": [3], "keep_dim": True}),
+        ("ttnn.multiply", ["%1", "%share"], "%2", (1, 1, 64, 1), {}),
+        ("ttnn.add", ["%2", "%epsilon"], "%3", (1, 1, 64, 1), {}),
+        ("ttnn.rsqrt", ["%3"], "%4", (1, 1, 64, 1), {}),
+        ("ttnn.multiply", ["%arg0", "%4"], "%5", X, {}),
+    ]
+    record = plan_record("ttnn.relu", [tensor(X, role="input")], [tensor(X)])
+    main = record["functions"]["main"]
+    main["ops"], main["returns"] = [], ["%5"]
+    for name, number in (("%two", 2.0), ("%share", 1 / 128), ("%epsilon", 1e-5)):
+        main["tensors"][name] = tensor((1, 1, 1, 1))
+        main["ops"].append({"op": "ttnn.full", "in": [], "out": [name], "attrs": {"fill_value": number}})
+    for op, operands, out, shape, attrs in steps:
+        main["tensors"][out] = tensor(shape)
+        main["ops"].append({"op": op, "in": operands, "out": [out], "attrs": attrs})
+
+    tidy, rewrites = cleaned(stripped(program(written(tmp_path, record))))
+
+    assert [op.op for op in tidy.ops()] == ["ttnn.rms_norm"]
+    assert rewrites == {"spelled-out": 4, "rms-norm": 1}
+
+
 # -- judging ---------------------------------------------------------------------------------------------
 def test_a_plan_beyond_our_limits_is_reported(tmp_path: Path, model: OpModel) -> None:
     """Shards of half of the tensor: the copy is refused, and priced from DRAM."""
