@@ -18,6 +18,7 @@ from optimizer.importers.passes.norm_patterns import LayerNorm, RmsNorm
 from optimizer.importers.passes.projections import LoneHeads, MergeQKV
 from optimizer.importers.passes.scales import ScaleIntoWeights
 from optimizer.importers.passes.simplify import CommonSubexpressions, DropRepeat, Simplify
+from optimizer.importers.passes.stacking import PickColumns, StackRows
 from optimizer.ir.graph import Graph
 
 
@@ -53,6 +54,8 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         Rotary(),
         ConcatHeads(),
         SplitHeads(),
+        StackRows(),
+        PickColumns(),
         LinearRank(),
         MergeMovement(),
         PadIntoWindow(),

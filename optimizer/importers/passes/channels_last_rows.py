@@ -48,14 +48,16 @@ def _join_heads(twins: Twins, op: Op) -> bool:
 
 
 def _softmax(twins: Twins, op: Op) -> bool:
-    twin = twins.get(op.inputs[0])
-    if twin is None:
+    """Along the channels; of an image for a convolution also where that has no rows of pixels yet."""
+    graph, twin = twins.graph, twins.get(op.inputs[0])
+    shape = graph.value(op.inputs[0]).shape
+    dim = int(full_attrs(op)["dim"]) % len(shape)  # type: ignore[arg-type]
+    image = len(shape) == 4 and any(o.op.startswith("nchw.") for o in graph.consumers(op.outputs[0]))
+    form = twin.form if twin is not None else SECOND
+    if dim != (1 if form is SECOND else len(shape) - 1) or (twin is None and not image):
         return False
-    dim = int(full_attrs(op)["dim"]) % len(twin.shape)  # type: ignore[arg-type]
-    if dim != (1 if twin.form is SECOND else len(twin.shape) - 1):
-        return False
-    flat = twins.flat(op.inputs[0], twin.form, op)
-    return done(twins, op, twin.form, put(twins.graph, op, op.op, [flat], {**op.attrs, "dim": -1}))
+    flat = twins.flat(op.inputs[0], form, op)
+    return done(twins, op, form, put(graph, op, op.op, [flat], {**op.attrs, "dim": -1}))
 
 
 def _reduce(twins: Twins, op: Op) -> bool:
