@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,7 +23,7 @@ from optimizer.sharding.dram import DramPolicy
 from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.plan_replay import PlanProgram, weights_in_l1
 from optimizer.sharding.weight_choice import WeightChoice
-from optimizer.solver.elimination import eliminate, priced_costs
+from optimizer.solver.elimination import eliminate
 from optimizer.verify import verify
 
 
@@ -164,18 +166,37 @@ def forks_with_views(draw: st.DrawFn) -> Graph:
     return b.finish(values[-1])
 
 
-@settings(max_examples=25)
-@given(forks_with_views(), st.floats(0.0, 1.0), st.integers(0, 1000))
-def test_no_plan_that_fits_is_forbidden_by_the_capacity(graph: Graph, price: float, seed: int) -> None:
-    """Random prices on bytes give plans that take more or less; each that the replay finds clean is within capacity."""
+def overstated_bytes(problem: PolicyInput, model: GlobalProblem, chosen: Sequence[int]) -> int:
+    """By how much the problem charges more for a plan than it takes at its fullest step; not above 0."""
+    replay = PlanProgram(problem.pricer, model.schedule, model.decisions(chosen, {})).replay()
+    return max(model.integers.load(chosen)) - (problem.pricer.l1_limit_bytes - replay.spare_bytes)
+
+
+@settings(max_examples=15)
+@given(forks_with_views(), st.integers(0, 1000))
+def test_no_plan_is_charged_more_than_it_takes(graph: Graph, seed: int) -> None:
+    """Random costs give all kinds of plans."""
     problem = problem_of(graph)
     model = model_of(problem)
-    integers = model.integers
     draw = np.random.default_rng(seed)
-    for scale in (0.0, 0.003, 0.03, 0.3):
-        prices = [price * scale * float(p) for p in draw.random(len(integers.capacity))]
-        chosen = eliminate(integers, priced_costs(integers, prices)).chosen
+    for scale in (0.0, 0.1, 0.5, 1.0):
+        noise = [
+            row + np.asarray(draw.random(len(row)) * scale * 20_000, dtype=np.int64) for row in model.integers.costs
+        ]
+        chosen = eliminate(model.integers, noise).chosen
         assert chosen is not None
-        decisions = model.decisions(chosen, {})
-        if not PlanProgram(problem.pricer, model.schedule, decisions).replay().overflows:
-            assert integers.fits(chosen)
+        assert overstated_bytes(problem, model, chosen) <= 0
+
+
+def test_a_view_is_not_charged_beside_its_source() -> None:
+    """`a` is read again after the ops on its view: one buffer, unless the reshape makes shards."""
+    b = GraphBuilder("views")
+    a = b.op("ttnn.relu", b.input("x", (1, 1, 2048, 1024)), name="a")
+    view = b.op("ttnn.reshape", a, name="view", shape=(1, 2, 1024, 1024))
+    back = b.op("ttnn.reshape", b.op("ttnn.neg", view, name="read"), name="back", shape=(1, 1, 2048, 1024))
+    model = model_of(problem_of(b.finish(b.op("ttnn.add", a, back, name="again"))))
+    for name, charged in (("a_out", True), ("view_out", False)):
+        uses = model.integers.usages[model.node_of[name]]
+        for home, use in zip(model.homes[name], uses, strict=True):
+            if home.layout.is_l1 and home.last:
+                assert bool(use) is (charged or home.layout.is_sharded)
