@@ -47,6 +47,8 @@ class Presolved:
     problem: GraphProblem
     offset: int
     feasible: bool
+    steps: tuple[int, ...]
+    """The larger problem's time step of each of the smaller one's."""
     _nodes: tuple[int, ...]
     """The nodes that are left, as numbered in the larger problem."""
     _options: tuple[Table, ...]
@@ -279,7 +281,7 @@ class _Presolve:
 
     def _result(self, feasible: bool) -> Presolved:
         if not feasible:
-            return Presolved(GraphProblem((), ()), 0, False, (), (), ())
+            return Presolved(GraphProblem((), ()), 0, False, (), (), (), ())
         nodes = tuple(sorted(self._left))
         number = {v: i for i, v in enumerate(nodes)}
         pairs = [PairCost(number[v], number[u], m) for v in nodes for u, m in self._pairs[v].items() if u > v]
@@ -288,7 +290,7 @@ class _Presolve:
             tuple(self._costs[v] for v in nodes), tuple(pairs), usages, tuple(map(int, self._capacity.limits))
         )
         options = tuple(self._options[v] for v in nodes)
-        return Presolved(problem, self._offset, True, nodes, options, tuple(self._removed))
+        return Presolved(problem, self._offset, True, self._capacity.steps, nodes, options, tuple(self._removed))
 
     def _usages(self, v: int) -> tuple[tuple[Usage, ...], ...]:
         use = self._capacity.nodes.get(v)

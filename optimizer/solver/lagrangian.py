@@ -28,7 +28,7 @@ PLANES = 48
 INNER_ITERATIONS = 400
 """Of the projected gradient that finds the next prices."""
 FIRST_STEP = 0.01
-"""Of the bound: what the first step is expected to gain if no upper bound is known."""
+"""Of the bound: what the first step is expected to gain at most."""
 SERIOUS = 0.1
 """Share of the predicted gain from which new prices become the centre."""
 LEAST_GAIN = 0.25
@@ -174,7 +174,7 @@ class _Bundle:
     def _first_step(self, value: float) -> float:
         """Step after which the first plane promises to have closed the gap."""
         known = [x for x in (self._upper, None if self._best is None else self._best.value) if x is not None]
-        target = max(1.0, min(known) - value) if known else max(1.0, FIRST_STEP * abs(value))
+        target = max(1.0, min([FIRST_STEP * abs(value), *(x - value for x in known)]))
         if not self._planes:
             return target
         slope = self._planes[0][1]

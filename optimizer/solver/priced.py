@@ -61,6 +61,13 @@ class PricedProblem:
         paid = sum(int(price) * int(limit) for price, limit in zip(whole, self._capacity.limits, strict=True))
         return Charged(tuple(costs), -(-paid * self.scale // unit), whole / unit)
 
+    def within_limits(self, prices: Floats) -> Floats:
+        """The prices, divided by a power of two if charges could otherwise make an allowed sum look forbidden."""
+        upto = np.concatenate(([0.0], np.cumsum(prices)))
+        charges = [(use.extra @ (upto[use.ends] - upto[use.starts])).max() for use in self._capacity.nodes.values()]
+        total = (float(sum(charges)) + 1) * self.scale
+        return prices / (1 << max(0, int(np.ceil(np.log2(total * 4 / FORBIDDEN)))))
+
     def _unit_of(self, prices: Floats) -> int:
         """A power of two: prices times it are whole numbers, and charges in them stay below 2^61."""
         upto = np.concatenate(([0.0], np.cumsum(prices)))
