@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.importers.passes import passes, run_passes
+from optimizer.importers.passes import REQUIRED, passes, run_passes
 from optimizer.importers.passes.heads import ConcatHeads
 from optimizer.importers.passes.linear import FuseActivation
 from optimizer.importers.passes.movement import Factors, MergeMovement, Step
@@ -175,3 +177,12 @@ def test_passes_have_names_and_text() -> None:
     for step in passes():
         assert step.name
         assert type(step).__doc__
+
+
+def test_every_pass_is_described(project_root: Path) -> None:
+    page = (project_root / "docs" / "graph-passes.md").read_text(encoding="utf-8")
+
+    named = set(re.findall(r"`([a-z-]+)`", page.split("## ")[0]))
+
+    assert {step.name for step in passes()} <= named
+    assert all(f"`{name}` (required)" in page for name in REQUIRED)

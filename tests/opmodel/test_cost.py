@@ -60,6 +60,21 @@ def test_uneven_shards_are_fetched_tile_by_tile(model: OpModel, layouts) -> None
     assert (even.bound, uneven.bound) == (Bound.COMPUTE, Bound.NOC)
 
 
+def test_transposing_keys_while_splitting_heads_takes_fewer_cores(model: OpModel, layouts) -> None:
+    x = (layouts.tensor((1, 128, 2304), layouts.l1),)
+    op, heads = "ttnn.split_query_key_value_and_split_heads", ("num_heads", 12)
+    split = _time(model, op, x, layouts.l1, (heads, ("transpose_key", False)))
+    turned = _time(model, op, x, layouts.l1, (heads, ("transpose_key", True)))
+    key = (layouts.tensor((1, 12, 128, 64), layouts.l1),)
+    assert split + _time(model, "ttnn.permute", key, layouts.l1, (("dims", (0, 1, 3, 2)),)) < turned / 3
+
+
+def test_a_permute_that_is_a_transpose_costs_the_same(model: OpModel, layouts) -> None:
+    x = (layouts.tensor((1, 128, 12, 64), layouts.l1),)
+    permuted = _time(model, "ttnn.permute", x, layouts.l1, (("dims", (0, 2, 1, 3)),))
+    assert permuted == _time(model, "ttnn.transpose", x, layouts.l1, (("dim0", 1), ("dim1", 2)))
+
+
 def _cost(model: OpModel, x, out) -> OpCost:
     query = OpQuery("ttnn.add", (x, x), (), None, out)
     assert model.constraints(query).valid

@@ -136,3 +136,31 @@ def test_rotary_shards_are_cut_evenly(ask: Ask, layouts: Any) -> None:
     table = layouts.tensor((1, 1, 197, 64))
     got = ask("rotary_embedding", layouts.tensor((8, 12, 197, 64)), table, table, to=layouts.height(62, 352, 64))
     assert got.outputs[0].layout.memory == layouts.height(56, 384, 64)
+
+
+@pytest.mark.parametrize(
+    ("size", "kv", "transposed", "cores", "tiles"),
+    [
+        (64, 12, False, 64, 4),
+        (128, 12, False, 64, 8),
+        (256, 12, False, 64, 16),
+        (96, 12, False, 64, 4),
+        (64, 12, True, 7, 12),
+        (64, 0, False, 64, 4),
+    ],
+)
+def test_heads_are_split_by_tile_rows_of_one_head(
+    size: int, kv: int, transposed: bool, cores: int, tiles: int, ask: Ask, layouts: Any
+) -> None:
+    """Cores and buffers as tt-metal 0.81.1 has them on a mock n150: whole rows where keys are transposed."""
+    x = layouts.tensor((1, 1, 197, (12 + 2 * kv) * size), layouts.l1)
+    got = ask("nlp_create_qkv_heads", x, to=layouts.l1, num_heads=12, num_kv_heads=kv, transpose_key=transposed)
+    key = (1, kv, size, 197) if transposed else (1, kv, 197, size)
+    wanted = [(1, 12, 197, size), key, (1, kv, 197, size)] if kv else [(1, 12, 197, size)]
+    assert [t.shape for t in got.outputs] == wanted
+    assert (got.cores, got.cb_bytes) == (cores, tiles * 2048)
+
+
+def test_shards_hold_other_columns_than_the_splitting_ops_take(ask: Ask, layouts: Any) -> None:
+    x = layouts.tensor((1, 128, 2304), layouts.width(12, 128, 192))
+    assert not ask("split_query_key_value_and_split_heads", x, to=layouts.l1, num_heads=12).valid

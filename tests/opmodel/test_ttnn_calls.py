@@ -225,6 +225,11 @@ def test_requested_memory_config_is_passed_and_absent_one_is_not(op: str) -> Non
 
 
 CASES: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "ttnn.nlp_create_qkv_heads",
+        {"attrs": {"num_heads": 12, "num_kv_heads": 0}},
+        "ttnn.experimental.nlp_create_qkv_heads(x0, num_heads=12, num_kv_heads=0, transpose_k_heads=False)[0]",
+    ),
     ("ttnn.relu", {}, "ttnn.relu(x0)"),
     ("ttnn.elu", {}, "ttnn.elu(x0, alpha=1.0)"),
     ("ttnn.leaky_relu", {}, "ttnn.leaky_relu(x0, 0.01)"),
