@@ -91,14 +91,19 @@ def optimize_file(
 
 
 def optimize(
-    model: ImportedModel | Graph, device: DeviceSpec, options: Options, progress: Progress | None = None
+    model: ImportedModel | Graph,
+    device: DeviceSpec,
+    options: Options,
+    progress: Progress | None = None,
+    interrupted: Callable[[], bool] = bool,
 ) -> OptimizedGraph:
     """Lay out an imported model or a graph on a board. The input graph is not changed.
 
+    Once `interrupted()` says so the policy ends its search, and the result is its best plan so far.
     Raises InfeasibleError when an op cannot run even from DRAM, VerificationError when the finished plan
     fails its re-check, and InputError for options that do not fit the graph.
     """
-    return _optimize(model, device, options, Stages(progress, options.time_limit))
+    return _optimize(model, device, options, Stages(progress, options.time_limit, interrupted))
 
 
 def import_model(source: Path | bytes, options: Options, name: str | None = None) -> ImportedModel:

@@ -69,9 +69,7 @@ class Neighbourhoods:
             result[v] = i
         return tuple(result)
 
-    def _left(
-        self, chosen: Sequence[int], free: Sequence[int], capacity: Table, strict: Collection[int]
-    ) -> Table:
+    def _left(self, chosen: Sequence[int], free: Sequence[int], capacity: Table, strict: Collection[int]) -> Table:
         """Memory that the others leave."""
         own = self.loads(chosen, free)
         left = capacity - (self.loads(chosen) - own)
