@@ -14,8 +14,12 @@ from dataclasses import replace
 
 from optimizer.errors import TimeLimitError
 from optimizer.sharding.base import Plan, PolicyInput
-from optimizer.sharding.dfsharding import DFShardingPolicy
+from optimizer.sharding.chain_resolution import resolve_chains
+from optimizer.sharding.concat_chains import set_concat_chain_preferences
+from optimizer.sharding.dfsharding import isolated_chains
+from optimizer.sharding.dfsharding2 import merged_chains
 from optimizer.sharding.dram import DramPolicy
+from optimizer.sharding.global_reasons import with_reasons
 from optimizer.sharding.global_search import GlobalSearch
 from optimizer.sharding.incumbent import Incumbent
 from optimizer.sharding.orders import schedules
@@ -43,7 +47,8 @@ class GlobalPolicy:
         except TimeLimitError:
             problem.say(f"stopped: {problem.stopped_because()}")
         bound = min((search.bound_ns for search in searches if search.considered), default=0)
-        return _finished(problem, incumbent, plans[0], bound, baselines)
+        plan = _finished(problem, incumbent, plans[0], bound, baselines)
+        return with_reasons(problem, searches[0].table, plan) if searches else plan
 
 
 def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searches: list[GlobalSearch]) -> None:
@@ -64,14 +69,20 @@ def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searc
 def _other_plans(problem: PolicyInput, incumbent: Incumbent) -> tuple[list[Plan], Mapping[str, int]]:
     """Plans of the other policies, everything in DRAM first, and what they take."""
     plans, times = [], {}
-    for policy in (DramPolicy(), DFShardingPolicy()):
-        plan = policy.run(replace(problem, report=None))
+    for name, plan in [("dram", DramPolicy().run(problem)), *_chain_plans(replace(problem, report=None))]:
         plans.append(plan)
         time_ns = incumbent.offer_unproven(plan)
         if time_ns is not None and plan.status != UNFINISHED:
-            times[f"{policy.name}_ns"] = time_ns
-            problem.say(f"{policy.name}: {time_ns} ns")
+            times[f"{name}_ns"] = time_ns
+            problem.say(f"{name}: {time_ns} ns")
     return plans, times
+
+
+def _chain_plans(problem: PolicyInput) -> list[tuple[str, Plan]]:
+    """Plans of dfsharding and dfsharding2, from one resolution of the chains."""
+    resolution = resolve_chains(problem, prepare=set_concat_chain_preferences)
+    isolated = isolated_chains(problem, resolution)
+    return [("dfsharding", isolated), ("dfsharding2", merged_chains(problem, resolution))]
 
 
 def _finished(

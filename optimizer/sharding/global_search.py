@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from optimizer.sharding.base import Plan, PolicyInput
-from optimizer.sharding.global_options import Seeds
+from optimizer.sharding.global_options import OptionTable, Seeds
 from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.incumbent import Incumbent
 from optimizer.sharding.plan_replay import PlanProgram, PlanReplay
@@ -69,6 +69,11 @@ class GlobalSearch:
         """Time and choice of the fastest plan of this search."""
         self.bound_ns = 0
         """No plan over the options in this order takes less; 0 until that is proven."""
+
+    @property
+    def table(self) -> OptionTable:
+        """What every op could choose from."""
+        return self._model.table
 
     @property
     def considered(self) -> bool:

@@ -133,3 +133,17 @@ def test_forced_reshards_and_overrides_are_kept() -> None:
     assert result.layouts[result.graph.op("up0").outputs[0]].is_dram
     result = run(residual(), override_output_layout="up0=l1:interleaved")
     assert result.layouts[result.graph.op("up0").outputs[0]].describe() == "l1 interleaved tile"
+
+
+def test_every_op_says_what_else_it_could_give_and_what_was_refused() -> None:
+    """Ops of equal questions share the answers; their own times, fastest first."""
+    result = run(residual())
+    for name in ("up0", "up1", "add0", "add1"):
+        reason = result.records[name].reason
+        assert reason["options"] >= reason["layouts"] > len(reason["alternatives"]) > 0
+        times = [a["time_ns"] for a in reason["alternatives"]]
+        assert times == sorted(times)
+        given = result.layouts[result.graph.op(name).outputs[0]].describe()
+        assert given not in [a["layout"] for a in reason["alternatives"]]
+    assert result.records["up0"].reason["excluded"] == result.records["up1"].reason["excluded"]
+    assert result.records["up0"].reason["excluded"]
