@@ -55,6 +55,7 @@ def explanation(document: Document, op: str) -> dict[str, Any]:
         "operands": described(chosen["inputs"]),
         "results": described(chosen["outputs"]),
         "chain_record": next((c for c in document["chains"] if chosen["id"] in c["ops"]), None),
+        "fallback": next((f["cause"] for f in document["summary"]["fallbacks"] if chosen["id"] in f["ops"]), None),
     }
 
 
@@ -96,6 +97,8 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, object]]:
     if chain is not None:
         facts.append(("chain", f"{chain['id']}, {len(chain['ops'])} ops, {chain['state']}"))
         facts += [("chain failed", chain["reason"])] if chain.get("reason") else []
+    elif record["fallback"]:
+        facts.append(("fell back", record["fallback"]))
     return facts
 
 
@@ -121,7 +124,7 @@ def _time_facts(predicted: dict[str, Any]) -> list[tuple[str, object]]:
 # -- the recorded reason -------------------------------------------------------------------------------
 def _reason_blocks(record: dict[str, Any], without: tuple[str, ...]) -> list[str]:
     """The reason as text: plain entries as lines, each list of records as a table."""
-    reason = {k: v for k, v in record["reason"].items() if k not in without}
+    reason = {k: v for k, v in record["reason"].items() if k not in without and v != []}
     plain = [(_title(k), _plain(k, v)) for k, v in reason.items() if not _is_records(v)]
     blocks = [pairs(plain)] if plain else []
     for name, records in reason.items():

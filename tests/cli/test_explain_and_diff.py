@@ -95,3 +95,19 @@ def test_a_result_with_an_overridden_element_type_is_solved_again_as_it_is(
     )
     assert "no op differs" in run("diff", tmp_path, again)[1]
     assert "alternatives" in json.loads(run("explain", tmp_path, "fc1", "--format", "json")[1])["choices"]
+
+
+def test_explain_names_the_cause_of_a_fallback(run: Run, tmp_path: Path) -> None:
+    """A batched second operand has no program config for a sharded result."""
+    shapes = {"x": [8, 512, 512], "y": [8, 512, 512], "z": [8, 512, 512]}
+    kinds = {"x": "input", "y": "input", "z": "activation"}
+    graph = {
+        "model": {"name": "bmm", "inputs": ["x", "y"], "outputs": ["z"]},
+        "values": {v: {"shape": shape, "dtype": "bf16", "kind": kinds[v]} for v, shape in shapes.items()},
+        "ops": [{"id": "mm", "op": "ttnn.matmul", "inputs": ["x", "y"], "outputs": ["z"]}],
+    }
+    (tmp_path / "bmm.json").write_text(json.dumps(graph), encoding="utf-8")
+    assert main(["optimize", str(tmp_path / "bmm.json"), "-o", str(tmp_path), "--policy", "global"]) == 0
+    assert "fell back" in run("explain", tmp_path, "mm", "--recorded")[1]
+    record = json.loads(run("explain", tmp_path, "mm", "--recorded", "--format", "json")[1])
+    assert record["fallback"] == "no sharded config of ttnn.matmul exists for these operands"
