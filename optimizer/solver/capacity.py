@@ -73,7 +73,7 @@ class Capacity:
 
 def capacity_of(problem: GraphProblem) -> Capacity:
     """The rows that can bind."""
-    if not problem.usages or not problem.capacity:
+    if not problem.capacity:
         return Capacity((), np.zeros(0, dtype=np.int64), {})
     steps = _decisive_steps(problem)
     nodes = {v: profile for v, row in enumerate(problem.usages) if (profile := _profile(row, steps)) is not None}

@@ -18,7 +18,7 @@ from ortools.sat.python import cp_model
 from optimizer.errors import StateError
 from optimizer.solver.capacity import capacity_of
 from optimizer.solver.dominance import classes
-from optimizer.solver.graph_presolve import Presolved, presolve
+from optimizer.solver.graph_presolve import Presolved, presolve, untouched
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, Table
 
 SUBSOLVERS = ("max_lp", "quick_restart")
@@ -38,6 +38,7 @@ def solve_cpsat(
     upper_bound: int | None = None,
     stop: Callable[[], bool] | None = None,
     reproducible: bool = True,
+    reduce: bool = True,
 ) -> GraphSolution:
     """The best choice that fits, and the proven bound.
 
@@ -47,9 +48,10 @@ def solve_cpsat(
     `stop` is asked every 50 ms; when it says so, the best choice so far is returned with what is proven by then.
     `reproducible` gives the same choice in every run (unless stopped), from one worker with the full linear program;
     without it two workers race. Interleaving two workers is reproducible too, but takes three times the work.
+    Without `reduce` the problem is put to CP-SAT as it is.
     """
     cutoff = FORBIDDEN if upper_bound is None else upper_bound
-    small = presolve(problem, cutoff)
+    small = presolve(problem, cutoff) if reduce else untouched(problem)
     if not small.feasible:
         return GraphSolution(None, FORBIDDEN, cutoff)
     model = _Model(small.problem)

@@ -77,6 +77,13 @@ def presolve(problem: GraphProblem, upper_bound: int = FORBIDDEN) -> Presolved:
     return _Presolve(problem, upper_bound).run()
 
 
+def untouched(problem: GraphProblem) -> Presolved:
+    """The problem itself in the place of a smaller one."""
+    options = tuple(np.arange(size) for size in problem.sizes)
+    steps = tuple(range(len(problem.capacity)))
+    return Presolved(problem, 0, True, steps, tuple(range(len(options))), options, ())
+
+
 class _Presolve:
     def __init__(self, problem: GraphProblem, upper_bound: int) -> None:
         self._upper = min(upper_bound, FORBIDDEN)
@@ -108,7 +115,8 @@ class _Presolve:
             dirty = {u for v in self._touched & self._left for u in (v, *self._pairs[v])}
             if not dirty:
                 break
-        return self._result(feasible)
+        self._reduce_capacity()
+        return self._result(feasible and not (self._capacity.limits < 0).any())
 
     # -- tables ----------------------------------------------------------------------------------------------
     def _add_pair(self, a: int, b: int, matrix: Table) -> None:

@@ -45,6 +45,15 @@ def test_a_choice_survives_shrinking_where_its_options_do() -> None:
     assert small.restore((0, 1, 0)) == (0, 1, 0)
 
 
+def test_what_does_not_fit_together_below_a_bound_is_impossible() -> None:
+    """Under 6 both nodes would have to be cheap; together they are too large. Each alone would fit."""
+    costs = tuple(np.asarray([0, 3]) for _ in range(2))
+    usages = tuple(((Usage(0, 0, 3),), (Usage(0, 0, 1),)) for _ in costs)
+    problem = GraphProblem(costs, (), usages, (5,))
+    assert presolve(problem, 4).feasible
+    assert not presolve(problem, 3).feasible
+
+
 def test_nodes_without_memory_disappear() -> None:
     """A cycle of three, and a chain on it: every node has at most two neighbours once the others are gone."""
     matrix = np.asarray([[0, 4], [3, 1]])
