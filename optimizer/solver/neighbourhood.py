@@ -60,7 +60,14 @@ class Neighbourhoods:
 
         At the `strict` steps the capacity must hold; at others it may be exceeded as far as it is now.
         """
-        part = self._part(chosen, free, self._left(chosen, free, capacity, strict))
+        own = self.loads(chosen, free)
+        left = capacity - (self.loads(chosen) - own)
+        at = np.asarray(sorted(strict), dtype=np.int64)
+        if (left[at] < 0).any():
+            return None
+        lenient = np.maximum(left, own)
+        lenient[at] = left[at]
+        part = self._part(chosen, free, lenient)
         best = fit_by_prices(part, PRICE_ROUNDS, stop=stop).chosen
         if best is None:
             return None
@@ -68,15 +75,6 @@ class Neighbourhoods:
         for v, i in zip(free, best, strict=True):
             result[v] = i
         return tuple(result)
-
-    def _left(self, chosen: Sequence[int], free: Sequence[int], capacity: Table, strict: Collection[int]) -> Table:
-        """Memory that the others leave."""
-        own = self.loads(chosen, free)
-        left = capacity - (self.loads(chosen) - own)
-        lenient = np.maximum(left, own)
-        at = np.asarray(sorted(strict), dtype=np.int64)
-        lenient[at] = np.maximum(left[at], 0)
-        return lenient
 
     def _part(self, chosen: Sequence[int], free: Sequence[int], left: Table) -> GraphProblem:
         index = {v: n for n, v in enumerate(free)}
