@@ -198,8 +198,8 @@ def _block_errors(op: Op) -> Iterator[str]:
     wanted = block_result_shape(name, tuple(b.shape for b in blocks), bool(op.attr("transpose_b", False)))
     if blocks and wanted is None:
         yield f"operands {', '.join(map(str, blocks))} do not fit each other"
-    elif blocks and not name.startswith("bcast") and wanted != result.shape:
-        yield f"gives {result.shape[0]}x{result.shape[1]} tiles, not {result}"
+    elif wanted is not None and not name.startswith("bcast") and wanted != result.shape:
+        yield f"gives {wanted[0]}x{wanted[1]} tiles, not {result}"
     if name != "typecast" and any(b.dtype != result.dtype for b in blocks):
         yield f"mixes element types: {', '.join(b.dtype.value for b in blocks)} -> {result.dtype.value}"
 

@@ -1,0 +1,94 @@
+"""The public tile cases: the design document's tables, and what the default allocator makes of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optimizer.errors import FormatError, UnknownNameError
+from optimizer.kernels.tensix.cases import TileCase, case_program, compile_case, read_cases
+from optimizer.kernels.tensix.executor.execute import has_compiler
+from optimizer.kernels.tensix.pipeline import KernelOptions
+from optimizer.kernels.tensix.witness import witness
+
+DOCUMENT = json.loads(Path("fixtures/kernels/tile_cases.json").read_text(encoding="utf-8"))
+CASES = [pytest.param(c, r["expect"], id=c.id) for c, r in zip(read_cases(DOCUMENT), DOCUMENT["cases"], strict=True)]
+
+
+@pytest.mark.parametrize(("case", "expect"), CASES)
+def test_the_documents_allocator_gives_its_tables(case: TileCase, expect: dict[str, Any]) -> None:
+    """In-place results always merged with their operand, as its Example 8 has it against its own rule."""
+    record = compile_case(case, KernelOptions(allocator="seed")).record
+    literal = expect["variants"]["seed_literal_merge_all"]
+    assert {k: record[k] for k in literal} == literal
+    if "dst" in expect["seed"]:
+        assert record["dst"] == expect["seed"]["dst"]
+
+
+@pytest.mark.parametrize(("case", "expect"), CASES)
+def test_the_default_allocator_is_as_good_as_the_best_variant(case: TileCase, expect: dict[str, Any]) -> None:
+    record = compile_case(case, KernelOptions()).record
+    variants = expect["variants"].values()
+    assert record["error"] is None
+    assert record["footprint"] <= min(v["footprint"] for v in variants)
+    assert record["copies"] <= min(v["copies"] for v in variants)
+    assert record["unroll"] >= max(v["unroll"] for v in variants)
+    assert record["max_dst"] <= case.capacity
+
+
+@pytest.mark.parametrize("allocator", ["default", "seed"])
+@pytest.mark.parametrize(("case", "expect"), CASES)
+def test_slots_compute_what_the_case_says(case: TileCase, expect: dict[str, Any], allocator: Any) -> None:
+    assert witness(case_program(case), KernelOptions(allocator=allocator), execute_cpp=False).interpreter == 0
+
+
+@pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
+@pytest.mark.parametrize("api", ["0.69", "0.81"])
+@pytest.mark.parametrize("number", [5, 11])
+def test_the_emitted_cpp_computes_what_the_case_says(number: int, api: str) -> None:
+    found = witness(case_program(read_cases(DOCUMENT)[number]), KernelOptions(api=api))
+    assert found.executed == 0
+
+
+def _case(**changes: Any) -> dict[str, Any]:
+    record = {
+        "id": "x",
+        "inputs": ["a", "b"],
+        "outputs": ["o"],
+        "ops": [{"name": "v", "op": "add", "args": ["a", "b"]}],
+        "yield": ["v"],
+        "block": [2, 2],
+        "dtype": "bf16",
+        "capacity": 8,
+    }
+    return {"cases": [{**record, **changes}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"block": [0, 2]}, FormatError, "rows and columns"),
+        ({"capacity": 17}, FormatError, "1 to 16 slots"),
+        ({"dtype": "f16"}, FormatError, "bf16 or f32"),
+        ({"yield": ["w"]}, UnknownNameError, "unknown value in 'yield' 'w'"),
+        ({"ops": [{"name": "v", "op": "ad", "args": ["a", "b"]}]}, UnknownNameError, "unknown tile op 'ad'"),
+        ({"ops": [{"name": "v", "op": "add", "args": ["a"]}]}, FormatError, "takes 2 operands, got 1"),
+        ({"ops": [{"name": "a", "op": "add", "args": ["a", "b"]}]}, FormatError, "'a' is defined twice"),
+        ({"ops": [{"name": "v", "op": "clamp", "args": ["a"]}]}, FormatError, "needs 'attrs' with low, high"),
+        ({"outputs": ["o", "p"]}, FormatError, "2 outputs, but 1 values are yielded"),
+    ],
+)
+def test_bad_cases_are_refused_by_name(changes: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        read_cases(_case(**changes))
+
+
+def test_an_op_that_needs_more_slots_than_there_are_is_refused_by_name() -> None:
+    ops = [{"name": "v", "op": "where", "args": ["a", "b", "c"]}]
+    case = read_cases(_case(inputs=["a", "b", "c"], ops=ops, capacity=2))[0]
+    error = compile_case(case, KernelOptions()).record["error"]
+    assert "where" in error
+    assert "alone needs more than the 2 slots of DST" in error
