@@ -6,8 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 
 from optimizer.kernels.tensix.tile_ops import Call, Form, Unit
 
@@ -20,12 +23,22 @@ class ApiProfile:
 
     name: str
     includes: tuple[str, ...]
-    """Headers of a compute kernel, without the directory."""
+    """Headers of every compute kernel, without the directory."""
     directory: str
     renamed: Mapping[str, str]
     pack_block: str
     startups: Mapping[str, Call]
     """Common init by kind of kernel: `matmul`, `fpu`, `sfpu`."""
+
+    def headers(self, called: Collection[str]) -> tuple[str, ...]:
+        """Headers of a compute kernel that calls these functions, in alphabetical order.
+
+        Most SFPU functions are in a header each, which `sfpu_split_includes.h` leaves out unless it is asked for it.
+        """
+        found = {declared_in()[name] for name in called if name in declared_in()}
+        if self.name != "0.81":
+            found = {header for header in found if header.startswith("eltwise_unary/")}
+        return tuple(f"{self.directory}/{header}" for header in sorted({*self.includes, *found}))
 
     def startup(self, kind: str) -> tuple[Call, ...]:
         return (self.startups[kind],)
@@ -40,6 +53,14 @@ class ApiProfile:
         if call.function == "transpose_init" and self.name != "0.81":
             return replace(call, function=function, args=("a_cb", "a_cb"))
         return replace(call, function=function)
+
+
+@cache
+def declared_in() -> dict[str, str]:
+    """Function -> header below `api/compute` that declares it in 0.81; of the functions that kernels of ours call."""
+    text = (files("optimizer.kernels.tensix.executor") / "kernel_api.tsv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines(), delimiter="\t")
+    return {row["name"]: row["header"].removeprefix("compute/") for row in rows}
 
 
 def _dest_reuse(call: Call) -> Call:
@@ -82,7 +103,7 @@ _COMMON = (
 PROFILES: Mapping[str, ApiProfile] = {
     "0.81": ApiProfile(
         "0.81",
-        ("compute_kernel_hw_startup.h", "binary_max_min.h", "copy_dest_values.h", *_COMMON, "transpose.h"),
+        ("cb_api.h", "reg_api.h"),
         "api/compute",
         {},
         "pack_block",

@@ -67,11 +67,9 @@ class _Thread:
                 '#include "api/dataflow/dataflow_api.h"' if self.profile.name == "0.81" else '#include "dataflow_api.h"'
             )
             return
-        for header in self._headers():
-            yield f'#include "{self.profile.directory}/{header}"'
-
-    def _headers(self) -> tuple[str, ...]:
-        return self.profile.includes
+        called = {op.name.removeprefix(CALL_PREFIX) for op in walk(self.op) if op.name.startswith(CALL_PREFIX)}
+        for header in self.profile.headers(called):
+            yield f'#include "{header}"'
 
     def _constants(self, buffers: list[Op]) -> Iterator[str]:
         for op in buffers:
