@@ -128,6 +128,4 @@ def spec_of(name: str) -> OpSpec:
     value = TileType if tile else BlockType
     operands = None if tile else (value,) * op.arity
     numbers: dict[str, type] = dict.fromkeys(op.attrs, float)
-    return _spec(
-        operands, (value,), numbers, {"dst": IndexMap, "form": int, "transpose_b": bool}, threads=_ONLY_COMPUTE
-    )
+    return _spec(operands, (value,), numbers, {"dst": IndexMap, "form": int}, threads=_ONLY_COMPUTE)

@@ -187,7 +187,7 @@ def block_op(name: str, *operands: Block, **attrs: float | bool) -> Block:
         raise UnknownNameError("block op", name, TILE_OPS)
     types = [b.value.type for b in operands]
     blocks = [t for t in types if isinstance(t, BlockType)]
-    shape = block_result_shape(name, tuple(b.shape for b in blocks), bool(attrs.get("transpose_b", False)))
+    shape = block_result_shape(name, tuple(b.shape for b in blocks))
     if shape is None:
         raise GraphError(f"{name} does not take {', '.join(map(str, blocks))}", node=name)
     result = _now().value(BlockType(shape, blocks[0].dtype))

@@ -6,7 +6,7 @@ block ops -> loop nests over tiles -> fused -> slots -> results placed -> loops 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optimizer.errors import UnknownNameError
 from optimizer.kernels.tensix.api_profiles import PROFILES
@@ -22,6 +22,7 @@ from optimizer.kernels.tensix.passes.inline_regions import InlineRegions
 from optimizer.kernels.tensix.passes.insert_inits import InsertInits
 from optimizer.kernels.tensix.passes.lower_to_loops import LowerToLoops
 from optimizer.kernels.tensix.passes.place_results import PlaceResults, StoreValues
+from optimizer.kernels.tensix.passes.split_broadcasts import SplitBroadcasts
 from optimizer.kernels.tensix.verify import check
 
 Observer = Callable[[str, Op], None]
@@ -48,10 +49,12 @@ class KernelOptions:
 
 def passes(options: KernelOptions) -> tuple[Pass, ...]:
     """The pipeline, in order."""
+    split: tuple[Pass, ...] = (SplitBroadcasts(),) if options.fuse else ()
     fuse: tuple[Pass, ...] = (FuseComputes(),) if options.fuse else ()
     return (
         FoldGrid(),
         InlineRegions(),
+        *split,
         ConvertToCompute(),
         *fuse,
         StoreValues(),
@@ -79,3 +82,14 @@ def lower(program: Op, options: KernelOptions = KernelOptions(), observe: Observ
 def compile_program(program: Op, options: KernelOptions = KernelOptions()) -> tuple[KernelSource, ...]:
     """C++ of every thread."""
     return emit_program(lower(program, options), options.api)
+
+
+def round_trips(program: Op, options: KernelOptions) -> int:
+    """Blocks that a program hands from one compute to another through a circular buffer in L1."""
+    given = sum(op.name == "ttl.bind_cb" for op in program.body.ops)
+    return sum(op.name == "ttl.bind_cb" for op in lower(program, options).body.ops) - given
+
+
+def round_trips_saved(program: Op, options: KernelOptions) -> int:
+    """Round trips through L1 that fusion saves."""
+    return round_trips(program, replace(options, fuse=False)) - round_trips(program, replace(options, fuse=True))

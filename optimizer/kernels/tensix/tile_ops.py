@@ -102,7 +102,11 @@ class TileOp:
 def _unary(name: str, meaning: Meaning, function: str = "", init: str = "", template: tuple[str, ...] = ()) -> TileOp:
     function = function or f"{name}_tile"
     form = Form(
-        Unit.SFPU, (Place.DST,), Call(init or f"{function}_init", (), ()), Call(function, ("d",), template), in_place=0
+        Unit.SFPU,
+        (Place.DST,),
+        Call(init or f"{function}_init", (), template),
+        Call(function, ("d",), template),
+        in_place=0,
     )
     return TileOp(name, 1, meaning, (form,))
 
@@ -333,15 +337,21 @@ def _reduce(kind: str, axis: str) -> TileOp:
     return TileOp(f"reduce_{kind}_{axis}", 2, meaning, (form,), elementwise=False, accumulates=True, initial=initial)
 
 
-_MATMUL = Form(
-    Unit.FPU,
-    (Place.CB, Place.CB),
-    Call("matmul_init", ("a_cb", "b_cb")),
-    Call("matmul_tiles", ("a_cb", "b_cb", "a_tile", "b_tile", "d")),
-    accumulates=True,
-)
+def _matmul(name: str, transpose: str, meaning: Meaning) -> TileOp:
+    """`matmul_t` multiplies with the transposed second operand, tile by tile and within tiles."""
+    form = Form(
+        Unit.FPU,
+        (Place.CB, Place.CB),
+        Call("matmul_init", ("a_cb", "b_cb", transpose)),
+        Call("matmul_tiles", ("a_cb", "b_cb", "a_tile", "b_tile", "d")),
+        accumulates=True,
+    )
+    return TileOp(name, 2, meaning, (form,), elementwise=False, accumulates=True)
+
+
 _ACCUMULATING = (
-    TileOp("matmul", 2, lambda total, a, b: total + a @ b, (_MATMUL,), elementwise=False, accumulates=True),
+    _matmul("matmul", "0", lambda total, a, b: total + a @ b),
+    _matmul("matmul_t", "1", lambda total, a, b: total + a @ b.T),
     *(_reduce(kind, axis) for kind in ("sum", "max") for axis in ("row", "col", "scalar")),
 )
 

@@ -195,7 +195,7 @@ def _block_errors(op: Op) -> Iterator[str]:
     result = op.results[0].type if op.results else None
     if not isinstance(result, BlockType) or len(blocks) != TILE_OPS[name].arity:
         return
-    wanted = block_result_shape(name, tuple(b.shape for b in blocks), bool(op.attr("transpose_b", False)))
+    wanted = block_result_shape(name, tuple(b.shape for b in blocks))
     if blocks and wanted is None:
         yield f"operands {', '.join(map(str, blocks))} do not fit each other"
     elif wanted is not None and not name.startswith("bcast") and wanted != result.shape:
@@ -204,13 +204,11 @@ def _block_errors(op: Op) -> Iterator[str]:
         yield f"mixes element types: {', '.join(b.dtype.value for b in blocks)} -> {result.dtype.value}"
 
 
-def block_result_shape(
-    name: str, shapes: tuple[tuple[int, int], ...], transpose_b: bool = False
-) -> tuple[int, int] | None:
+def block_result_shape(name: str, shapes: tuple[tuple[int, int], ...]) -> tuple[int, int] | None:
     """Tiles of a block op's result, None if the operands contradict each other; a bcast keeps its operand's."""
-    if name == "matmul":
+    if name in ("matmul", "matmul_t"):
         (m, k), b = shapes
-        depth, n = (b[1], b[0]) if transpose_b else b
+        depth, n = (b[1], b[0]) if name == "matmul_t" else b
         return (m, n) if k == depth else None
     if name == "transpose":
         return (shapes[0][1], shapes[0][0])

@@ -17,7 +17,7 @@ from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import Execution, execute, has_compiler
 from optimizer.kernels.tensix.interpreter import run as interpret
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower, round_trips_saved
 from optimizer.kernels.tensix.reference import evaluate
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.types import TILE, TensorType
@@ -33,6 +33,8 @@ class Witnessed:
     """Of the C++; None without a compiler."""
     tolerance: float
     execution: Execution | None
+    round_trips_saved: int = 0
+    """Blocks that fusion keeps in DST."""
 
     @property
     def agrees(self) -> bool:
@@ -48,6 +50,7 @@ class Witnessed:
             "sections": None if run is None else run.sections,
             "inits": None if run is None else run.inits,
             "max_dst": None if run is None else run.max_dst,
+            "round_trips_saved": self.round_trips_saved,
         }
 
 
@@ -67,12 +70,13 @@ def witness(program: Op, options: KernelOptions, seed: int = 0, execute_cpp: boo
     given = {cb: tensors[t] for t, cb in brought.items()}
     interpreted = interpret(stages["insert-inits"], given, options.capacity)
     seen = max((difference(wanted[cb], interpreted[cb]) for cb in taken.values()), default=0.0)
+    saved = round_trips_saved(program, options)
     execution = executed = None
     if execute_cpp and has_compiler():
         execution = execute(lowered, emit_program(lowered, options.api), tensors, options.api, options.capacity)
         pairs = [(wanted[cb], execution.tensors[t]) for t, cb in taken.items()]
         executed = max((difference(a, b) for a, b in pairs), default=0.0)
-    return Witnessed(seen, executed, 2.0**-12 if wide else 2.0**-5, execution)
+    return Witnessed(seen, executed, 2.0**-12 if wide else 2.0**-5, execution, saved)
 
 
 def difference(wanted: Array, got: Array) -> float:

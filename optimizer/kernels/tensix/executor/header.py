@@ -148,7 +148,9 @@ def _init_body(profile: ApiProfile, op: TileOp, form: Form, renamed: Call, found
     if op.name.startswith("reduce_"):
         kind = {"row": "Row", "col": "Column"}.get(op.name.rsplit("_", 1)[1], "Element")
         mask = f"tensix::dst.mask = tensix::Mask::{kind}; "
-    known = {t: by_token[t] for t in by_token if t != "out_cb"}
+    known = {t: by_token[t] for t in by_token if t != "out_cb" and not t.isdigit()}
+    if op.name in ("matmul", "matmul_t"):
+        mask = "tensix::dst.transpose = transpose != 0; "
     return f"{_condition(renamed, found)}{{ {mask}tensix::init({sfpu}, {_key(profile, form, known)}); }}"
 
 
@@ -178,8 +180,8 @@ def _call_body(profile: ApiProfile, op: TileOp, form: Form, renamed: Call, found
 
 
 def _compute(op: TileOp, names: str, what: str, target: str) -> list[str]:
-    if op.name == "matmul":
-        return [f"accumulate_matmul({what}, {target}, tile_a, tile_b);"]
+    if op.name in ("matmul", "matmul_t"):
+        return [f"accumulate_matmul({what}, {target}, tile_a, tile_b, tensix::dst.transpose);"]
     if op.accumulates:
         _, kind, axis = op.name.split("_")
         return [f"accumulate_reduce({what}, {target}, tile_a, tile_b, {str(kind == 'max').lower()}, '{axis[0]}');"]
@@ -217,12 +219,13 @@ namespace ckernel { enum class DstRoundingMode { Default }; }
 namespace p_sfpu { constexpr uint16_t kCONST_1_FP16B = 0x3f80; }
 constexpr bool DST_ACCUM_MODE = false;
 
-inline void accumulate_matmul(const char* what, uint32_t target, const tensix::Tile& a, const tensix::Tile& b) {
+inline void accumulate_matmul(const char* what, uint32_t target, const tensix::Tile& a, const tensix::Tile& b,
+                              bool transpose) {
     tensix::Tile made = tensix::dst.tiles[tensix::slot(what, target)];
     for (int i = 0; i < 32; ++i)
         for (int j = 0; j < 32; ++j) {
             float sum = 0.0f;
-            for (int k = 0; k < 32; ++k) sum += a(i, k) * b(k, j);
+            for (int k = 0; k < 32; ++k) sum += a(i, k) * (transpose ? b(j, k) : b(k, j));
             made(i, j) += sum;
         }
     tensix::write(what, target, made);

@@ -159,7 +159,7 @@ struct Dst {
     std::vector<Tile> tiles;
     std::vector<char> defined;
     std::string fpu, sfpu;  // last init of each unit
-    bool started = false;
+    bool started = false, transpose = false;
     Mask mask = Mask::None;
     int sections = 0, inits = 0, most = 0;
 };

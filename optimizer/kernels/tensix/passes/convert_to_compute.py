@@ -60,8 +60,7 @@ def _compute(op: Op, names: Names) -> Op:
     nest = loop_nest(op)
     args = tuple(names.value(TileType(_block(v.type).dtype), "in") for v in op.operands)
     made = names.value(TileType(_block(op.result.type).dtype), "t")
-    kept = tuple((k, v) for k, v in op.attrs if k != "transpose_b")
-    body = (Op(f"{TILE_PREFIX}{name}", args, (made,), kept), Op("ttl.yield", (made,)))
+    body = (Op(f"{TILE_PREFIX}{name}", args, (made,), op.attrs), Op("ttl.yield", (made,)))
     attrs: dict[str, Attr] = {
         "bounds": nest.bounds,
         "iterator_types": nest.kinds,
@@ -82,9 +81,9 @@ def loop_nest(op: Op) -> LoopNest:
     shapes = tuple(_block(v.type).shape for v in op.operands)
     rows, columns = _block(op.result.type).shape
     both = (dim(0), dim(1))
-    if name == "matmul":
+    if name in ("matmul", "matmul_t"):
         depth = shapes[0][1]
-        b = (dim(1), dim(2)) if op.attr("transpose_b", False) else (dim(2), dim(1))
+        b = (dim(1), dim(2)) if name == "matmul_t" else (dim(2), dim(1))
         maps = (IndexMap(3, (dim(0), dim(2))), IndexMap(3, b))
         return LoopNest((rows, columns, depth), (PARALLEL, PARALLEL, REDUCTION), maps)
     if name.startswith("reduce_"):

@@ -130,7 +130,13 @@ def _startup(thread: Op) -> list[Op]:
         return []
     units = {form_of(op).unit for op in math}
     first = next(_first_inputs(math), ())
-    kind = "matmul" if any(op.name == "dst.matmul" for op in math) else "fpu" if Unit.FPU in units else "sfpu"
+    kind = (
+        "matmul"
+        if any(op.name.startswith(f"{DST_PREFIX}matmul") for op in math)
+        else "fpu"
+        if Unit.FPU in units
+        else "sfpu"
+    )
     inputs = (first * 2)[:2] if first else (packs[0].operands[1],) * 2
     waits = (op for op in walk(thread) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
     buffer = {op.result.name: op.operands[0] for op in waits}
