@@ -11,10 +11,22 @@ from dataclasses import replace
 
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chain_resolution import Resolution, decision_in_dram
+from optimizer.sharding.chain_resolver import ChainResolver
 from optimizer.sharding.l1_chain import ChainState, L1Chain, SpillLocation
 from optimizer.sharding.plan_state import PlanState
 from optimizer.sharding.residency_trials import ResidencyTrials
 from optimizer.sharding.window_validation import fits_the_allocator
+
+
+def take_in(state: PlanState, chain: L1Chain, resolver: ChainResolver) -> bool:
+    """Give a resolved chain's ops its decisions; False, and the chain fails, if they do not fit beside the rest."""
+    applied = state.apply(resolver.decisions())
+    refusal = fits_the_allocator(applied.overflow)
+    if refusal is None:
+        return True
+    state.undo(applied)
+    chain.fail(refusal.describe())
+    return False
 
 
 class ChainPlan:
@@ -29,17 +41,8 @@ class ChainPlan:
         self.trials = ResidencyTrials(self.state)
         self._chain_of: dict[str, L1Chain] = {}
         for chain in self.chains:
-            if chain.state is ChainState.RESOLVED:
-                self._take_in(chain)
-
-    def _take_in(self, chain: L1Chain) -> None:
-        applied = self.state.apply(self.resolution.resolver(chain).decisions())
-        refusal = fits_the_allocator(applied.overflow)
-        if refusal is None:
-            self._chain_of.update(dict.fromkeys(chain.ops, chain))
-        else:
-            self.state.undo(applied)
-            chain.fail(refusal.describe())
+            if chain.state is ChainState.RESOLVED and take_in(self.state, chain, resolution.resolver(chain)):
+                self._chain_of.update(dict.fromkeys(chain.ops, chain))
 
     # -- chains --------------------------------------------------------------------------------------
     @property

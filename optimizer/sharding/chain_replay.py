@@ -41,21 +41,12 @@ def replay_chain(
     ops: Sequence[Op],
     choices: Sequence[ChainChoice],
     operands: Sequence[Sequence[TensorLayout]],
-    entry_value: str | None = None,
 ) -> Clash | None:
-    """None if the chain runs on an otherwise empty L1, else where and why it does not.
-
-    `entry_value` is the operand of the first op that is already in L1 when the chain starts, if one is.
-    """
+    """None if the chain runs on an otherwise empty L1, else where and why it does not."""
     events: list[Event] = []
     positions: list[int] = []
     have = pricer.default_layout(pricer.graph.value(ops[0].inputs[0]))
     held: list[str] = []
-    if entry_value is not None:
-        layout = operands[0][ops[0].inputs.index(entry_value)]
-        events.append(Alloc("entry", pricer.value_bytes(entry_value, layout)))
-        held.append("entry")
-        have = layout if entry_value == ops[0].inputs[0] else have
     for i, op in enumerate(ops):
         _op_events(pricer, op, choices[i], operands[i], have, held, events, str(i))
         positions += [i] * (len(events) - len(positions))

@@ -9,13 +9,16 @@ ops in DRAM is solved again for time (CP-SAT); if that does not help either, its
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optimizer.sharding.base import Plan, PolicyInput
+from optimizer.sharding.base import OpDecision, Plan, PolicyInput
+from optimizer.sharding.chain_plan import take_in
 from optimizer.sharding.chain_resolution import Observer, Resolution, decision_in_dram, failures, resolve_chains
-from optimizer.sharding.l1_chain import ChainState, SpillLocation
+from optimizer.sharding.l1_chain import ChainState, L1Chain, SpillLocation
 from optimizer.sharding.l1_interleaved import L1InterleavedFallback
 from optimizer.sharding.overriding import separate_copies
+from optimizer.sharding.plan_state import PlanState
 
 
 @dataclass(frozen=True)
@@ -32,21 +35,30 @@ class DFShardingPolicy:
 
 def isolated_chains(problem: PolicyInput, resolution: Resolution) -> Plan:
     """The plan in which every chain that pays by itself is spilled to DRAM at its end."""
-    decisions = dict(resolution.dram)
+    state = PlanState(problem, resolution.schedule, resolution.dram)
     chains = [chain.copy() for chain in resolution.chains]
+    for chain in (c for c in chains if c.state is ChainState.RESOLVED):
+        resolver = resolution.resolver(chain)
+        if not resolver.pays:
+            chain.fail(resolver.slow_reason())
+        else:
+            take_in(state, chain, resolver)
+    _explain_failures(chains, state.decisions)
+    if problem.options.l1_interleaved_fallback:
+        L1InterleavedFallback(state, [c for c in chains if c.state is ChainState.RESOLVED]).apply()
+    decisions = dict(state.decisions)
     for chain in chains:
         if chain.state is ChainState.RESOLVED:
-            resolver = resolution.resolver(chain)
-            if resolver.pays:
-                decisions.update(resolver.decisions())
-                chain.complete(SpillLocation.DRAM)
-            else:
-                chain.fail(resolver.slow_reason())
-        if chain.state is ChainState.FAILED:
-            decisions.update({op_id: decision_in_dram(chain, decisions[op_id]) for op_id in chain.ops})
-    if problem.options.l1_interleaved_fallback:
-        L1InterleavedFallback(problem, resolution.schedule, decisions, chains).apply()
+            chain.complete(SpillLocation.DRAM)
     separate_copies(problem, resolution.schedule, decisions)
     status = "fallback" if resolution.cut_off else "feasible"
     records = tuple(c.record() for c in chains)
     return Plan(resolution.schedule, decisions, records, (), tuple(failures(chains)), status)
+
+
+def _explain_failures(chains: Sequence[L1Chain], decisions: dict[str, OpDecision]) -> None:
+    """Ops of failed chains say why, unless a part of the chain has placed them."""
+    for chain in chains:
+        for op_id in chain.ops if chain.state is ChainState.FAILED else ():
+            if decisions[op_id].chain is None:
+                decisions[op_id] = decision_in_dram(chain, decisions[op_id])

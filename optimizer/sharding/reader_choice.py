@@ -69,11 +69,12 @@ class ReaderChoice:
         return None
 
     def _is_open(self, op_id: str, value_id: str) -> bool:
-        """Whether the way an operand is read is to be chosen: its producer moves, or the op itself does."""
+        """Whether the way an operand is read is to be chosen: the value moves, or the op changes and it is in L1."""
         producer = self._state.producer(value_id)
         if producer is None:
             return False
-        return producer in self._wanted or (op_id in self._wanted and self._layout(value_id).is_l1)
+        changes = op_id in self._wanted and self._wanted[op_id] != self._state.decisions[op_id]
+        return producer in self._wanted or (changes and self._layout(value_id).is_l1)
 
     def _layout(self, value_id: str) -> TensorLayout:
         return self._state.layout(value_id, self._changes)
