@@ -69,7 +69,7 @@ _ONLY_MOVEMENT = (DATA_MOVEMENT,)
 
 _STRUCTURE = {
     "ttl.program": _spec(attrs={"sym_name": str, "grid": tuple}, optional=_CONFIG, regions=1, threads=()),
-    "ttl.bind_cb": _spec((), (CircularBufferType,), {"index": int}, threads=()),
+    "ttl.bind_cb": _spec((), (CircularBufferType,), {"index": int}, {"tensor": str}, threads=()),
     COMPUTE: _spec(attrs={"sym_name": str}, regions=1, threads=()),
     DATA_MOVEMENT: _spec(attrs={"sym_name": str, "processor": str}, regions=1, threads=()),
     "ttl.for": _spec((), (), {"lower": int, "upper": int, "step": int}, regions=1),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from optimizer.errors import StateError
 from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
 from optimizer.kernels.tensix.dialect import BOTH, CALL_PREFIX, COMPUTE
-from optimizer.kernels.tensix.index_expr import IndexMap
+from optimizer.kernels.tensix.index_expr import IndexMap, const, dim
 from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.types import CircularBufferType, TensorType
 
@@ -46,6 +46,7 @@ class _Thread:
     profile: ApiProfile
     _text: dict[str, str] = field(default_factory=dict)
     """Value -> how it is written."""
+    _constant: dict[str, int] = field(default_factory=dict)
 
     def source(self) -> KernelSource:
         used = {v.name for inner in walk(self.op) for v in inner.operands}
@@ -98,6 +99,7 @@ class _Thread:
     def _ops(self, ops: tuple[Op, ...]) -> Iterator[str]:
         for op in ops:
             if op.name == "ttl.constant":
+                self._constant[op.result.name] = op.integer("value")
                 self._text[op.result.name] = str(op.integer("value"))
             elif op.name == "ttl.core_coordinate":
                 self._text[op.result.name] = f"get_absolute_logical_{'xy'[op.integer('axis')]}()"
@@ -114,7 +116,9 @@ class _Thread:
         index_map = op.attr("map")
         assert isinstance(index_map, IndexMap)
         names = [f"({t})" if " " in (t := self._text[v.name]) else t for v in op.operands]
-        return index_map.results[0].text(names, "/", "%")
+        known = [self._constant.get(v.name) for v in op.operands]
+        dims = [dim(k) if value is None else const(value) for k, value in enumerate(known)]
+        return index_map.results[0].substitute(dims).text(names, "/", "%")
 
     def _loop(self, op: Op) -> Iterator[str]:
         counter = _identifier(op.body.args[0].name)

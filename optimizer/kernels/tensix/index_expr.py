@@ -44,6 +44,8 @@ class IndexExpr:
             return const(0) if factor == 0 else self
         if self.kind == "mul":
             return self.args[0] * (self.args[1].value * factor)
+        if self.kind == "add" and self.args[1].kind == "const":
+            return self.args[0] * factor + self.args[1].value * factor
         return IndexExpr("mul", 0, (self, const(factor)))
 
     def __floordiv__(self, divisor: int) -> IndexExpr:

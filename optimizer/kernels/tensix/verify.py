@@ -5,14 +5,14 @@ Every finding names its place as a path (`ttl.program @add / ttl.compute_thread 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from optimizer.errors import GraphError, UnknownNameError
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, BOTH, CALL_PREFIX, SPECS, TILE_PREFIX, OpSpec, spec_of
 from optimizer.kernels.tensix.ir import Op, Region, Value
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
-from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TileType
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TensorType, TileType
 
 _PAIRS = {"ttl.cb_wait": "ttl.cb_pop", "ttl.cb_reserve": "ttl.cb_push"}
 MAX_CIRCULAR_BUFFERS = 32
@@ -78,7 +78,7 @@ class _Verifier:
                 self._say(place, f"{v} is used where it is not defined")
             elif known.type != v.type:
                 self._say(place, f"{v} is a {known.type}, used as a {v.type}")
-        for message in (*_shape_errors(op), *self._buffer_errors(op)):
+        for message in (*_shape_errors(op), *self._buffer_errors(op), *_backing_errors(op, scope.values)):
             self._say(place, message)
         thread = op.name if op.name in BOTH else scope.thread
         for region in op.regions:
@@ -150,6 +150,20 @@ class _Verifier:
 
     def _say(self, place: str, message: str) -> None:
         self.findings.append(Finding(place, message))
+
+
+def _backing_errors(op: Op, values: Mapping[str, Value]) -> Iterator[str]:
+    """What speaks against a circular buffer lying in the shard of the tensor that it names."""
+    if op.name != "ttl.bind_cb" or not op.has_attr("tensor") or not op.results:
+        return
+    cb, name = op.result.type, op.string("tensor")
+    tensor = values[name].type if name in values else None
+    if not isinstance(tensor, TensorType):
+        yield f"lies in %{name}, which is no tensor of the program"
+    elif isinstance(cb, CircularBufferType) and cb.dtype is not tensor.dtype:
+        yield f"a {cb} lies in %{name}, a {tensor}"
+    elif isinstance(cb, CircularBufferType) and cb.block.tiles * cb.block_count != tensor.tiles:
+        yield f"a {cb} does not fill %{name}, a {tensor}"
 
 
 def _result_count(op: Op) -> int:

@@ -48,19 +48,21 @@ def execute(
     tensors: Mapping[str, Array],
     api: str = "0.81",
     capacity: int | None = None,
+    core: tuple[int, int] = (0, 0),
 ) -> Execution:
-    """Run the kernels of a program lowered to TTKernel calls on one core.
+    """Run the kernels of a program lowered to TTKernel calls on one core, the one at (x, y).
 
     `tensors`: program argument -> elements (rows and columns of whole tiles); arguments that are missing start as zero.
+    Of an argument that backs a circular buffer it is this core's shard.
     VerificationError with the core's message if anything goes wrong, the compiler's included.
     """
     wide = bool(program.attr("fp32_dest_acc_en", False))
     slots = capacity_of(program, capacity)
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
-        _write_sources(folder, program, kernels, api, slots, wide)
+        _write_sources(folder, program, kernels, api, _main(program, kernels, slots, wide, core))
         _write_tensors(folder, program, tensors)
-        _run([COMPILER, "-std=c++20", "-O1", "-pthread", "-I", str(folder), "-o", "core", "main.cpp"], folder)
+        _run([COMPILER, "-std=c++20", "-O0", "-pthread", "-I", str(folder), "-o", "core", "main.cpp"], folder)
         counted = _run([str(folder / "core")], folder)
         sections, inits, most = (int(word) for word in counted.split())
         return Execution(_read_tensors(folder, program), sections, inits, most)
@@ -78,9 +80,7 @@ def _run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def _write_sources(
-    folder: Path, program: Op, kernels: Sequence[KernelSource], api: str, capacity: int, wide: bool
-) -> None:
+def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], api: str, main: str) -> None:
     runtime = files("optimizer.kernels.tensix.executor") / "runtime.hpp"
     (folder / "runtime.hpp").write_text(runtime.read_text(encoding="utf-8"), encoding="utf-8")
     called = {name for kernel in kernels for name in re.findall(r"\b[a-z]\w*", kernel.text)}
@@ -94,16 +94,17 @@ def _write_sources(
                 path.touch()
         (folder / f"kernel_{k}.cpp").write_text(kernel.text, encoding="utf-8")
         parts.append(f'namespace kernel_{k} {{\n#include "kernel_{k}.cpp"\n}}')
-    parts.append(_main(program, kernels, capacity, wide))
+    parts.append(main)
     (folder / "main.cpp").write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: bool) -> str:
+def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: bool, core: tuple[int, int]) -> str:
     lines = [
         "int main() {",
         "    using namespace tensix;",
         f"    dst.capacity = {capacity}; dst.sixteen_bits = {str(not wide).lower()};",
         "    dst.tiles.resize(dst.capacity); dst.defined.assign(dst.capacity, 0);",
+        f"    core_x = {core[0]}; core_y = {core[1]};",
     ]
     for op in program.body.ops:
         if op.name == "ttl.bind_cb":
@@ -118,14 +119,23 @@ def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: boo
         assert isinstance(v.type, TensorType)
         lines.append(f"    tensors.emplace_back(); tensors[{k}].tiles.resize({v.type.tiles});")
     lines += _FILES.splitlines()
+    backed = _backed(program, numbers)
+    lines += [f"    back_by_tensor({index}, {tensor});" for index, tensor in backed]
     lines.append(f"    core.alive = {len(kernels)};")
     lines.append(f"    std::string errors[{len(kernels)}]; std::vector<std::thread> threads;")
     for k, kernel in enumerate(kernels):
         args = ", ".join(f"{numbers[t]}u" for t in kernel.tensors)
         call = f'"{kernel.kind}", std::vector<uint32_t>{{{args}}}, kernel_{k}::kernel_main, &errors[{k}]'
         lines.append(f"    threads.emplace_back(run_thread, {call});")
-    lines += _ENDING.splitlines()
+    given_back = "".join(f" keep_in_tensor({index}, {tensor});" for index, tensor in backed)
+    lines += _ENDING.replace("GIVEN_BACK", given_back).splitlines()
     return "\n".join(lines)
+
+
+def _backed(program: Op, numbers: Mapping[str, int]) -> list[tuple[int, int]]:
+    """(circular buffer, number of the tensor whose shard it lies in)."""
+    binds = (op for op in program.body.ops if op.name == "ttl.bind_cb" and op.has_attr("tensor"))
+    return [(op.integer("index"), numbers[op.string("tensor")]) for op in binds]
 
 
 _FILES = """    FILE* in = fopen("tensors.in", "rb");
@@ -136,6 +146,7 @@ _ENDING = """    for (auto& t : threads) t.join();
     for (auto& e : errors) if (!e.empty() && (first.empty() || first.ends_with("stopped"))) first = e;
     if (first.empty()) first = left_over();
     if (!first.empty()) { fprintf(stderr, "%s\\n", first.c_str()); return 1; }
+   GIVEN_BACK
     FILE* out = fopen("tensors.out", "wb");
     for (auto& t : tensors) fwrite(t.tiles.data(), sizeof(Tile), t.tiles.size(), out);
     fclose(out);

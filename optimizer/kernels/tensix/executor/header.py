@@ -291,6 +291,8 @@ inline T get_common_arg_val(int index) {
     if (size_t(index) >= tensix::common_args.size()) tensix::fail("common argument %d is not there", index);
     return T(tensix::common_args[index]);
 }
+inline uint8_t get_absolute_logical_x() { return tensix::core_x; }
+inline uint8_t get_absolute_logical_y() { return tensix::core_y; }
 inline int32_t get_tile_size(int32_t operand) { return int32_t(tensix::buffer("get_tile_size", operand).tile_bytes); }
 inline uint32_t get_write_ptr(uint32_t cb) { return tensix::write_pointer(cb); }
 inline uint32_t get_read_ptr(uint32_t cb) { return tensix::read_pointer(cb); }

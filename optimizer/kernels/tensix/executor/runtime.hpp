@@ -102,6 +102,11 @@ inline CircularBuffer& buffer(const char* what, uint32_t cb) {
     return core.buffers[cb];
 }
 
+struct Transfer {
+    uint32_t tensor, tile, cb, place;
+};
+inline thread_local std::vector<Transfer> reads, writes;  // under way
+
 inline void cb_wait_front(uint32_t cb, uint32_t count) {
     auto& b = buffer("cb_wait_front", cb);
     if (count > b.capacity) fail("cb_wait_front(%u, %u): the buffer has %u tiles", cb, count, b.capacity);
@@ -115,6 +120,8 @@ inline void cb_pop_front(uint32_t cb, uint32_t count) {
     std::unique_lock held(core.lock);
     if (count > b.waited) fail("cb_pop_front(%u, %u): %llu tiles were waited for", cb, count, (unsigned long long)b.waited);
     if (b.popped % b.capacity + count > b.capacity) fail("cb_pop_front(%u, %u): straddles the end", cb, count);
+    for (const Transfer& t : writes)
+        if (t.cb == cb) fail("cb_pop_front(%u, %u): tile %u is still being written", cb, count, t.place);
     b.popped += count;
     b.waited -= count;
     core.changed();
@@ -246,14 +253,19 @@ struct Tensor {
 inline std::vector<Tensor> tensors;
 inline thread_local std::vector<uint32_t> common_args;
 
+inline uint8_t core_x = 0, core_y = 0;  // of the core that runs this
+
+// A circular buffer in the shard of a tensor: what it holds is there from the start, and stays in the tensor.
+inline void back_by_tensor(uint32_t cb, size_t tensor) {
+    auto& b = core.buffers[cb];
+    b.tiles = tensors[tensor].tiles;
+    b.poisoned.assign(b.tiles.size(), 0);
+}
+inline void keep_in_tensor(uint32_t cb, size_t tensor) { tensors[tensor].tiles = core.buffers[cb].tiles; }
+
 constexpr uint32_t kSpan = 1u << 26;  // addresses of one circular buffer
 inline uint32_t write_pointer(uint32_t cb) { auto& b = buffer("get_write_ptr", cb); return cb * kSpan + uint32_t(b.pushed % b.capacity) * b.tile_bytes; }
 inline uint32_t read_pointer(uint32_t cb) { auto& b = buffer("get_read_ptr", cb); return cb * kSpan + uint32_t(b.popped % b.capacity) * b.tile_bytes; }
-
-struct Transfer {
-    uint32_t tensor, tile, cb, place;
-};
-inline thread_local std::vector<Transfer> reads, writes;
 
 inline Transfer transfer(const char* what, uint32_t tensor, uint32_t tile, uint32_t address) {
     const uint32_t cb = address / kSpan;
