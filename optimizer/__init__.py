@@ -1,7 +1,7 @@
 """ttopt: chooses tensor layouts, shardings and op configs for TTNN graphs on Tenstorrent boards.
 
     from optimizer import DeviceSpec, Options, load, optimize
-    result = optimize(load("resnet50.onnx"), DeviceSpec.preset("n150"), Options(policy="dfsharding"))
+    result = optimize(load("resnet50.onnx"), DeviceSpec.preset("n150"), Options(board="n150"))
     result.to_json()
 
 Names are resolved on first use, so importing the package loads no third-party library.

@@ -17,7 +17,7 @@ from typing import Any
 from optimizer.errors import OptionError, UnknownNameError
 
 DTYPE_CHOICES = ("f32", "bf16", "bfp8_b", "bfp4_b")
-POLICY_DEFAULT = "dfsharding"
+POLICY_DEFAULT = "global"
 LARGEST_INTEGER = 2**53
 """Largest whole number any option takes: beyond it doubles, and so most JSON readers, are not exact."""
 

@@ -35,7 +35,7 @@ def test_annotated_graph(name: str, policy: str, golden: Callable[[str, str], No
 
 def test_the_documented_transformation() -> None:
     """conv2d -> relu from DRAM to DRAM: one sharded L1 chain on the whole grid, one spill, returned in DRAM."""
-    record = document("conv2d_relu")
+    record = document("conv2d_relu", policy="dfsharding")
     ops, values = record["ops"], record["values"]
     assert isinstance(ops, list)
     assert isinstance(values, dict)

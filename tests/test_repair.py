@@ -65,7 +65,7 @@ def norms() -> Graph:
 
 
 def run(graph: Graph, **options: object) -> OptimizedGraph:
-    return optimize(graph, DeviceSpec.preset("n150"), Options.from_mapping(options))
+    return optimize(graph, DeviceSpec.preset("n150"), Options.from_mapping({"policy": "dfsharding", **options}))
 
 
 def test_a_plan_that_tt_metal_takes_needs_one_replay() -> None:

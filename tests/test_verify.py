@@ -33,7 +33,7 @@ def good() -> OptimizedGraph:
     x = b.input("x", (1, 1, 512, 1024))
     h = b.op("ttnn.linear", x, b.parameter("w0", (1024, 1024)), name="fc0", activation="relu")
     h = b.op("ttnn.linear", h, b.parameter("w1", (1024, 1024)), name="fc1")
-    return optimize(b.finish(b.op("ttnn.add", h, x, name="residual")), N150, Options())
+    return optimize(b.finish(b.op("ttnn.add", h, x, name="residual")), N150, Options(policy="dfsharding"))
 
 
 def sharded(result: OptimizedGraph) -> str:

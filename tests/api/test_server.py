@@ -53,8 +53,8 @@ def wait_until_up(url: str) -> None:
             time.sleep(0.1)
 
 
-def post(url: str, body: bytes) -> bytes:
-    with urlopen(Request(f"{url}/v1/optimize", data=body), timeout=300) as response:
+def post(url: str, body: bytes, policy: str) -> bytes:
+    with urlopen(Request(f"{url}/v1/optimize?policy={policy}", data=body), timeout=300) as response:
         data: bytes = response.read()
         return data
 
@@ -65,7 +65,7 @@ def test_the_answer_is_the_commands_and_health_answers_meanwhile(
     """Plain urllib posts as curl's --data-binary does, as a url-encoded form."""
     model = project_root / "fixtures" / "onnx" / "resnet50_b1_legacy17.onnx"
     with ThreadPoolExecutor(1) as background:
-        answer = background.submit(post, f"{server}", model.read_bytes())
+        answer = background.submit(post, f"{server}", model.read_bytes(), "dfsharding")
         waits = []
         while not answer.done():
             started = time.monotonic()
@@ -74,7 +74,7 @@ def test_the_answer_is_the_commands_and_health_answers_meanwhile(
             time.sleep(0.02)
     assert len(waits) > 5
     assert max(waits) < 2.0
-    assert main(["optimize", str(model), "-o", str(tmp_path)]) == 0
+    assert main(["optimize", str(model), "-o", str(tmp_path), "--policy", "dfsharding"]) == 0
     documents = [json.loads(answer.result()), json.loads((tmp_path / "graph.json").read_bytes())]
     for document in documents:
         del document["timings"]
@@ -91,7 +91,7 @@ def test_a_client_that_leaves_frees_the_worker(server: str, project_root: Path) 
         time.sleep(0.5)
     started = time.monotonic()
     small = (project_root / "fixtures" / "onnx" / "dlrm_like_dynamo20.onnx").read_bytes()
-    assert json.loads(post(server, small))["schema"] == "ttopt.annotated-graph/1"
+    assert json.loads(post(server, small, "dram"))["schema"] == "ttopt.annotated-graph/1"
     assert time.monotonic() - started < 30
 
 

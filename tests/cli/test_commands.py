@@ -25,7 +25,7 @@ def stripped(path: Path) -> str:
 def test_optimize_writes_the_graph_and_says_where(run: Run, mlp_onnx: Path, tmp_path: Path) -> None:
     status, out, err = run("optimize", mlp_onnx, "-o", tmp_path / "out")
     assert (status, err) == (0, "")
-    assert out.splitlines()[0].startswith("mlp on n150: verified plan of policy dfsharding")
+    assert out.splitlines()[0].startswith("mlp on n150: verified plan of policy global")
     assert out.splitlines()[-1] == f"wrote {tmp_path / 'out' / 'graph.json'}"
     for line in ("predicted time", "DRAM read", "L1 peak per core", "reshards", "loads", "spills", "unsupported ops"):
         assert f"\n{line}" in out
@@ -225,7 +225,7 @@ def test_diff_of_two_policies(run: Run, mlp_onnx: Path, result_folder: Path, tmp
     status, out, _ = run("diff", tmp_path, result_folder)
     assert status == 0
     assert "policy dram" in out
-    assert "policy dfsharding" in out
+    assert "policy global" in out
     record = json.loads(run("diff", tmp_path, tmp_path, "--format", "json")[1])
     assert record["ops"] == []
 
