@@ -27,6 +27,17 @@ class TensorSpec:
     shape: tuple[int, ...]
     dtype: DType
     layout: TensorLayout
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.shape, self.dtype, self.layout)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """String hashes differ between processes, so the cached hash is never pickled."""
+        return (TensorSpec, (self.shape, self.dtype, self.layout))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -50,6 +51,8 @@ class ResolvedChain:
     """The solution to adopt; None if there is none."""
     objective: str
     """What it was found for."""
+    rejections: tuple[Counter[str], ...]
+    """Per position, what the OpModel refused by then."""
     reasons: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Position -> what `ttopt explain` says of the op, filled in when asked for."""
 
@@ -90,6 +93,8 @@ class ChainResolver:
         if key not in self._memo:
             self._memo[key] = self._solve()
         self._resolved = self._memo[key]
+        for op, refused in zip(self.oracle.ops, self._resolved.rejections, strict=True):
+            self._problem.pricer.rejections[op.id] = refused.copy()
         solved, attempt = self._resolved.solved, self._resolved.attempt
         if isinstance(solved, ChainInfeasible):
             names = [op.id for op in self.oracle.ops]
@@ -117,12 +122,16 @@ class ChainResolver:
     def _solve(self) -> ResolvedChain:
         solved, objective = ShardSolver(self._shape, self.oracle).solve(), self._problem.options.chain_objective
         if isinstance(solved, ChainInfeasible):
-            return ResolvedChain(solved, None, objective)
+            return ResolvedChain(solved, None, objective, self._rejections())
         attempt = None if objective == "time" else self._attempt(solved)
         if attempt is None or attempt.clash is not None or attempt.time_ns >= self._dram_ns:
             attempt, objective = self._fastest() or attempt, "time"
         assert attempt is not None
-        return ResolvedChain(solved, attempt, objective)
+        return ResolvedChain(solved, attempt, objective, self._rejections())
+
+    def _rejections(self) -> tuple[Counter[str], ...]:
+        known = self._problem.pricer.rejections
+        return tuple(known.get(op.id, Counter()).copy() for op in self.oracle.ops)
 
     @cached_property
     def _shape(self) -> ChainProblem:

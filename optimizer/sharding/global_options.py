@@ -15,7 +15,7 @@ from itertools import product
 
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.legal_op_configs import OpCandidate
+from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, PolicyInput
@@ -32,6 +32,9 @@ MIXED_OPERANDS = 4
 """Up to this many operands, DRAM and L1 interleaved are mixed freely."""
 _SAME_SHARDING_OPS = ("ttnn.matmul", "ttnn.linear", "ttnn.layer_norm", "ttnn.rms_norm")
 """Ops whose sharded result has the memory layout of their sharded operand (tt-metal's own validation)."""
+
+_ALL_OR_NONE_SHARDED_OPS = ("ttnn.concat",)
+"""Ops that take no sharded operand beside an interleaved one (tt-metal's own validation)."""
 
 Layouts = tuple[TensorLayout, ...]
 Seeds = Sequence[Mapping[str, OpDecision]]
@@ -82,6 +85,7 @@ class OptionTable:
         self._pricer = problem.pricer
         self._seeds = seeds
         self._known: dict[Hashable, tuple[OpOption, ...]] = {}
+        self._widest_known: dict[int, set[TensorLayout]] = {}
         self.asked: dict[str, str] = {}
         """Op -> the op that was asked about for it: itself, or one of equal questions."""
         self._first: dict[Hashable, str] = {}
@@ -172,7 +176,7 @@ class OptionTable:
         follow = None
         if sharded and any(c.config is None for c in legal.sharded):
             follow = self._pricer.produced(op, operands, None, None)
-        wide = None if legal.forced else _widest([c.output for c in legal.sharded])
+        wide = None if legal.forced else self._widest_outputs(legal)
         for candidate in legal.sharded:
             if candidate.config is None and candidate.request is not None and sharded:
                 if candidate.output == follow:
@@ -182,6 +186,12 @@ class OptionTable:
                 alike = all(layout.memory_layout is kind for layout in sharded)
                 if alike or op.op not in _SAME_SHARDING_OPS:
                     yield candidate
+
+    def _widest_outputs(self, legal: LegalConfigs) -> set[TensorLayout]:
+        """Of the sharded candidates' results; ops that are alike share their legal configs."""
+        if id(legal) not in self._widest_known:
+            self._widest_known[id(legal)] = _widest([c.output for c in legal.sharded])
+        return self._widest_known[id(legal)]
 
     # -- layouts of operands -------------------------------------------------------------------------
     def _reads(self, value_id: str) -> Layouts:
@@ -222,10 +232,9 @@ class OptionTable:
         for i, row in enumerate(reads):
             for layout in (x for x in row if x.is_sharded):
                 others = [p if n != i else [layout] for n, p in enumerate(plain)]
-                if len(positions) <= 2:
-                    yield from product(*others)
-                else:
-                    yield tuple(o[0] for o in others)
+                if op.op not in _ALL_OR_NONE_SHARDED_OPS:
+                    mixed = product(*others) if len(positions) <= 2 else (tuple(o[0] for o in others),)
+                    yield from mixed
                 yield tuple(self._like(op.inputs[k], layout) if k != positions[i] else layout for k in positions)
 
     def _like(self, value_id: str, layout: TensorLayout) -> TensorLayout:
