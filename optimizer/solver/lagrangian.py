@@ -20,6 +20,7 @@ import numpy as np
 
 from optimizer.solver.capacity import capacity_of
 from optimizer.solver.elimination import DEFAULT_TABLE_LIMIT, eliminate
+from optimizer.solver.elimination_memo import EliminationMemo
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
 from optimizer.solver.priced import Floats, PricedProblem
 
@@ -80,6 +81,7 @@ class _Bundle:
         self._priced = PricedProblem(problem, self._capacity)
         self._upper = upper_bound
         self._table_limit = table_limit
+        self._memo = EliminationMemo()
         self._rows = len(self._capacity.steps)
         # Prices are handled per whole row: every row then counts alike whatever its unit.
         self._unit = np.maximum(self._capacity.limits, 1).astype(np.float64)
@@ -161,7 +163,7 @@ class _Bundle:
     def _solve(self, prices: Floats) -> tuple[int, tuple[int, ...] | None, Floats]:
         """L in 1/scale, a choice that attains it (nearly, where elimination splits tables), the prices rounded."""
         charged = self._priced.charge(prices)
-        found = eliminate(self._priced.problem, charged.costs, self._table_limit)
+        found = eliminate(self._priced.problem, charged.costs, self._table_limit, memo=self._memo)
         if found.lower_bound >= FORBIDDEN and not charged.prices.any():
             return FORBIDDEN * self._priced.scale, None, prices
         return found.lower_bound - charged.paid, found.chosen, charged.prices

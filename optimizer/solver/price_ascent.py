@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from optimizer.solver.elimination import eliminate, priced_costs
+from optimizer.solver.elimination_memo import EliminationMemo
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, Table
 
 FIRST_PRICE = 0.02
@@ -28,10 +29,11 @@ def fit_by_prices(
     price = np.zeros(len(capacity)) if start is None else np.array(start, dtype=np.float64)
     added = np.zeros(len(capacity))
     best = GraphSolution(None, FORBIDDEN, 0)
+    memo = EliminationMemo()
     for _ in range(rounds):
         if stop is not None and stop():
             break
-        chosen = eliminate(problem, priced_costs(problem, [float(p) for p in price])).chosen
+        chosen = eliminate(problem, priced_costs(problem, [float(p) for p in price]), memo=memo).chosen
         if chosen is None:
             break
         excess = loads(problem, chosen) - capacity
