@@ -18,14 +18,18 @@ CONCAT = "ttnn.concat"
 
 
 def build_chains(
-    graph: Graph, schedule: Sequence[str], legal: Mapping[str, LegalConfigs], apart: Collection[str] = ()
+    graph: Graph,
+    schedule: Sequence[str],
+    legal: Mapping[str, LegalConfigs],
+    apart: Collection[str] = (),
+    never_first: Collection[str] = (),
 ) -> list[L1Chain]:
     """Chains in schedule order, in state Built. Ops in no chain, `apart` among them, stay in DRAM."""
     chains: list[L1Chain] = []
     current: L1Chain | None = None
     for position, op_id in enumerate(schedule):
         op = graph.op(op_id)
-        if op_id in apart or not is_shardable(op, legal):
+        if op_id in apart or not is_shardable(op, legal) or (current is None and op_id in never_first):
             continue
         if current is None:
             current = L1Chain(f"chain_{len(chains)}")

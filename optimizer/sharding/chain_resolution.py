@@ -52,7 +52,9 @@ def resolve_chains(
     """
     schedule = depth_first_schedule(problem.graph)
     dram = {op_id: dram_decision(problem, problem.graph.op(op_id), "not in an L1 chain") for op_id in schedule}
-    built = build_chains(problem.graph, schedule, problem.legal, apart_from_chains(problem))
+    built = build_chains(
+        problem.graph, schedule, problem.legal, apart_from_chains(problem), set(problem.forced_reshards)
+    )
     if prepare is not None:
         prepare(problem.graph, built)
     pending = deque(built)

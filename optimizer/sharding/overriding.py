@@ -87,7 +87,10 @@ def produced_layouts(problem: PolicyInput, op: Op, decisions: Mapping[str, OpDec
 
 
 def apart_from_chains(problem: PolicyInput) -> set[str]:
-    """Ops that chains along operand 0 cannot carry: a copy of another operand is demanded."""
+    """Ops that chains along operand 0 cannot carry: a copy of another operand is demanded.
+
+    Nor may an op with a demanded copy be the first of a chain: its copy depends on where its operand is produced.
+    """
     return {op_id for op_id, positions in problem.forced_reshards.items() if any(k != 0 for k in positions)}
 
 
@@ -98,10 +101,7 @@ def separate_copies(problem: PolicyInput, schedule: Sequence[str], decisions: di
         have = produced_layouts(problem, op, decisions)
         if not any(have[k] == decision.operands[k] for k in problem.forced_reshards.get(op_id, ())):
             continue
-        alone = AloneDecision(problem, op, have)
-        found = alone.cheapest([decision.candidate])
-        if found is None and decision.chain is None:
-            found = alone.of(problem.legal[op_id])
+        found = AloneDecision(problem, op, have).of(problem.legal[op_id])
         if found is None:
             raise OptionError(f"insert-memreconfig: {NOTHING_TO_COPY}", node=op_id)
         decisions[op_id] = replace(decision, candidate=found.candidate, operands=found.operands)

@@ -136,7 +136,7 @@ def test_forced_reshards_and_overrides_are_kept() -> None:
 
 
 def test_every_op_says_what_else_it_could_give_and_what_was_refused() -> None:
-    """Ops of equal questions share the answers; their own times, fastest first."""
+    """Other layouts by the op's own time in them, fastest first."""
     result = run(residual())
     for name in ("up0", "up1", "add0", "add1"):
         reason = result.records[name].reason
@@ -145,5 +145,4 @@ def test_every_op_says_what_else_it_could_give_and_what_was_refused() -> None:
         assert times == sorted(times)
         given = result.layouts[result.graph.op(name).outputs[0]].describe()
         assert given not in [a["layout"] for a in reason["alternatives"]]
-    assert result.records["up0"].reason["excluded"] == result.records["up1"].reason["excluded"]
-    assert result.records["up0"].reason["excluded"]
+    assert all(result.records[name].reason["excluded"] for name in ("up0", "up1"))
