@@ -201,9 +201,7 @@ def _record(case: TileCase, plan: BodyPlan) -> dict[str, Any]:
     for stage in plan.stages:
         slots = stage.slots
         unroll = min(plan.unroll, plan.tiles)
-        where = {t: p * unroll for t, p in slots.outputs}
-        base = slots.output_slots * unroll
-        where |= {t: base + s * (unroll if plan.grouped else 1) for t, s in slots.scratch}
+        where = {i.result: slots.slot(i.result, plan.scheme, unroll)[0] for i in slots.instructions}
         for i in slots.instructions:
             value = stage.inputs[i.value] if i.value < stage.dag.inputs else None
             name = case.names[value] if value is not None and value < len(case.inputs) else None

@@ -6,15 +6,15 @@ block ops -> loop nests over tiles -> fused -> slots -> results placed -> loops 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from optimizer.errors import UnknownNameError
 from optimizer.kernels.tensix.api_profiles import PROFILES
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
-from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.passes import Pass
 from optimizer.kernels.tensix.passes.assign_dst import Allocator, AssignDst
-from optimizer.kernels.tensix.passes.convert_to_compute import ConvertToCompute
+from optimizer.kernels.tensix.passes.convert_to_compute import ConvertToCompute, is_block_op
 from optimizer.kernels.tensix.passes.convert_to_ttkernel import ConvertToTTKernel
 from optimizer.kernels.tensix.passes.fold_grid import FoldGrid
 from optimizer.kernels.tensix.passes.fuse_computes import FuseComputes
@@ -85,11 +85,18 @@ def compile_program(program: Op, options: KernelOptions = KernelOptions()) -> tu
 
 
 def round_trips(program: Op, options: KernelOptions) -> int:
-    """Blocks that a program hands from one compute to another through a circular buffer in L1."""
-    given = sum(op.name == "ttl.bind_cb" for op in program.body.ops)
-    return sum(op.name == "ttl.bind_cb" for op in lower(program, options).body.ops) - given
+    """Blocks that a lowered program hands from one compute to another through a circular buffer in L1."""
+    found: dict[str, int] = {}
+
+    def count(name: str, stage: Op) -> None:
+        found[name] = sum(op.name == "ttl.cb_wait" for thread in stage.body.ops for op in walk(thread))
+
+    lower(program, options, count)
+    return found["place-results"] - found["initial"]
 
 
 def round_trips_saved(program: Op, options: KernelOptions) -> int:
-    """Round trips through L1 that fusion saves."""
-    return round_trips(program, replace(options, fuse=False)) - round_trips(program, replace(options, fuse=True))
+    """Round trips through L1 that fusion saves: results that block ops read, less those that still go through L1."""
+    blocks = [op for op in walk(InlineRegions().apply(program)) if is_block_op(op)]
+    read = {v.name for op in blocks for v in op.operands}
+    return sum(op.result.name in read for op in blocks) - round_trips(program, options)

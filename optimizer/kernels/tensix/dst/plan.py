@@ -10,10 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from optimizer.errors import InfeasibleError
+from optimizer.errors import InfeasibleError, StateError
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode, normalised, sub_dag
-from optimizer.kernels.tensix.dst.schedule import UNIT_COST, Step, best_order, form_of, pressure_aware_order
-from optimizer.kernels.tensix.dst.slots import SlotPlan, plan_slots
+from optimizer.kernels.tensix.dst.schedule import (
+    UNIT_COST,
+    LiveSets,
+    Step,
+    best_order,
+    form_of,
+    pressure_aware_order,
+)
+from optimizer.kernels.tensix.dst.slots import Scheme, SlotPlan, plan_slots
 
 SECTION_COST, PACK_COST, INIT_COST = 6, 4, 2
 """Relative to `schedule.UNIT_COST`: acquire to release, a tile packed, an init."""
@@ -46,8 +53,7 @@ class BodyPlan:
     stages: tuple[Stage, ...]
     unroll: int
     """Tiles per section."""
-    grouped: bool
-    """Op by op over the tiles of a section, so that each op's init comes once; else tile by tile."""
+    scheme: Scheme
     tiles: int
     recomputed: int = 0
     """Nodes that are computed again instead of kept."""
@@ -64,11 +70,14 @@ class BodyPlan:
         return tuple(sorted({v for stage in self.stages for v in stage.yields if v in later}))
 
     @property
+    def grouped(self) -> bool:
+        """Op by op over the tiles of a section, so that each op's init comes once; else tile by tile."""
+        return self.scheme is Scheme.GROUPED
+
+    @property
     def max_dst(self) -> int:
         """Slots in use in the fullest section."""
-        unroll = min(self.unroll, self.tiles)
-        factor = unroll if self.grouped else 1
-        return max(factor * s.slots.scratch_slots + unroll * s.slots.output_slots for s in self.stages)
+        return max(s.slots.slots_used(self.scheme, min(self.unroll, self.tiles)) for s in self.stages)
 
 
 def plan_body(dag: TileDag, tiles: int, capacity: int) -> BodyPlan:
@@ -77,7 +86,9 @@ def plan_body(dag: TileDag, tiles: int, capacity: int) -> BodyPlan:
     InfeasibleError if one op alone needs more slots than there are; it names the values and the capacity.
     """
     dag = normalised(dag)
-    whole = [_single(dag, order, tiles, capacity) for order in _orders(dag)]
+    shared = share_copies(dag)
+    variants = [dag] if shared is None else [dag, shared]
+    whole = [_single(d, order, tiles, capacity) for d in variants for order in _orders(d)]
     found = [plan for plan in whole if plan is not None]
     if not found:
         again = recompute(dag)
@@ -89,11 +100,11 @@ def plan_body(dag: TileDag, tiles: int, capacity: int) -> BodyPlan:
     return min(found, key=_rank)
 
 
-def _rank(plan: BodyPlan) -> tuple[int, int, int]:
+def _rank(plan: BodyPlan) -> tuple[int, int, int, int]:
     work = sum(stage.cost for stage in plan.stages) * plan.tiles
     inits = sum(len({(i.op, i.form) for i in s.slots.instructions}) for s in plan.stages)
     rounds = plan.sections // len(plan.stages) if plan.grouped else plan.tiles
-    return plan.sections, work + INIT_COST * inits * rounds, len(plan.stages)
+    return plan.sections, plan.max_dst if plan.tiles == 1 else 0, work + INIT_COST * inits * rounds, len(plan.stages)
 
 
 def _orders(dag: TileDag) -> list[tuple[Step, ...]]:
@@ -127,13 +138,32 @@ def _sections(
     dag: TileDag, stages: tuple[Stage, ...], tiles: int, capacity: int, recomputed: int = 0
 ) -> BodyPlan | None:
     """Grouped if that takes no more sections than going tile by tile; None if no tile fits."""
-    most = min(stage.slots.unroll(capacity) for stage in stages)
-    if most < 1:
+    unroll = {s: min(tiles, *(stage.slots.unroll(capacity, s) for stage in stages)) for s in Scheme}
+    fitting = [s for s in (Scheme.GROUPED, Scheme.WINDOWS, Scheme.REGIONS) if unroll[s] >= 1]
+    if not fitting:
         return None
-    unroll = min(most, tiles)
-    grouped = min(min(stage.slots.unroll(capacity, grouped=True) for stage in stages), tiles)
-    alike = grouped >= 1 and -(-tiles // grouped) == -(-tiles // unroll)
-    return BodyPlan(dag, stages, grouped if alike else unroll, alike, tiles, recomputed)
+    best = min(fitting, key=lambda s: -(-tiles // unroll[s]))
+    return BodyPlan(dag, stages, unroll[best], best, tiles, recomputed)
+
+
+def share_copies(dag: TileDag) -> TileDag | None:
+    """The body with results that are inputs read by other nodes from DST too; None if there are none."""
+    copies = {dag.node(v).args[0]: v for v in dag.values if dag.node(v).op == "copy"}
+    if not any(len(dag.consumers(a)) > 1 for a in copies):
+        return None
+    order = [*copies.values(), *(v for v in dag.values if v not in copies.values())]
+    numbers = {v: v for v in range(dag.inputs)} | {v: dag.inputs + n for n, v in enumerate(order)}
+    nodes = []
+    for v in order:
+        node = dag.node(v)
+        args = node.args if v in copies.values() else tuple(copies.get(a, a) for a in node.args)
+        nodes.append(TileNode(node.op, tuple(numbers[a] for a in args), node.attrs))
+    try:
+        shared = TileDag(dag.inputs, tuple(nodes), tuple(numbers[v] for v in dag.yields), dag.dtype)
+        LiveSets(shared)
+    except StateError:
+        return None  # some op reads the input from its circular buffer only
+    return shared
 
 
 # -- more values than slots -----------------------------------------------------------------------------
@@ -186,7 +216,7 @@ def _stage(dag: TileDag, members: Sequence[int], capacity: int) -> Stage | None:
     part, inputs, yields = sub_dag(dag, sorted(members))
     for order in _orders(part):
         slots = plan_slots(part, order)
-        if slots.unroll(capacity) >= 1:
+        if slots.width <= capacity:
             return Stage(part, order, slots, inputs, yields)
     return None
 

@@ -1,19 +1,23 @@
 """DST slots for one scheduled body, and how many tiles a section holds.
 
-    steps -> instructions on temporaries (loads, copies, ops) -> classes that share a slot -> regions -> unroll factor
+    steps -> instructions on temporaries (loads, copies, ops) -> classes that share a slot -> positions -> unroll factor
 
-A slot class is a chain of in-place results. Classes that end as results keep their slot until they are packed: each
-tile of a section has its own (the output region). So has a class whose first op adds to what the slot holds: that must
-be clear, and a slot that an earlier tile used is not. All other classes are scratch, placed by linear scan.
+A slot class is a chain of in-place results. Classes that end as results keep their slot until they are packed, so each
+tile of a section has its own. So has a class whose first op adds to what the slot holds: it must be clear, and a slot
+that was used before is not. All other classes are scratch. Positions by linear scan; the slot of a position for tile
+`k` of a section depends on how the section goes:
 
-    interleaved   tile by tile: slots = scratch + unroll * outputs      inits repeat per tile
-    grouped       op by op over all tiles: slots = unroll * (scratch + outputs)      one init per op
+    regions   tile by tile: results of all tiles, then the scratch they share.       unroll * results + scratch slots
+    windows   tile by tile: each tile's window begins where the results of the one before end; its scratch lies where
+              later tiles have their results, and its own not yet.             (unroll - 1) * results + width slots
+    grouped   op by op over all tiles, so that each init comes once.                            unroll * width slots
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 from optimizer.errors import StateError
 from optimizer.kernels.tensix.dst.dag import TileDag
@@ -43,56 +47,107 @@ class Instruction:
         return tuple(s for s in self.sources if s >= 0)
 
 
+class Scheme(StrEnum):
+    """How a section goes through its tiles."""
+
+    REGIONS = "regions"
+    WINDOWS = "windows"
+    GROUPED = "grouped"
+
+
 @dataclass(frozen=True)
 class SlotPlan:
-    """Slots of one body. Slot numbers are `index + stride * k` for tile `k` of a section."""
+    """Slots of one body."""
 
     instructions: tuple[Instruction, ...]
-    scratch: tuple[tuple[int, int], ...]
-    """Temporary -> slot, of scratch classes."""
-    outputs: tuple[tuple[int, int], ...]
-    """Temporary -> position in a tile's output region."""
+    scratch: Mapping[int, int]
+    """Temporary -> position in the shared scratch, for `regions`."""
+    results: Mapping[int, int]
+    """Temporary -> position among what each tile keeps."""
+    positions: Mapping[int, int]
+    """Temporary -> position in a tile's window, results first."""
     scratch_slots: int
-    output_slots: int
+    result_slots: int
+    width: int
+    """Positions of a window."""
+    adds_up: bool
+    """Some op adds to a clear slot, and there is scratch: windows would hand it a used one."""
     packed: tuple[tuple[int, int], ...]
     """Yield number -> temporary to pack."""
-    loads: int = field(default=0)
-    copies: int = field(default=0)
+    loads: int = 0
+    copies: int = 0
 
     @property
     def footprint(self) -> int:
-        """Slots that one tile takes besides those of its outputs."""
-        return self.scratch_slots
+        """Slots that one tile takes besides those of its results."""
+        return self.width - self.result_slots
 
-    def unroll(self, capacity: int, grouped: bool = False) -> int:
+    def unroll(self, capacity: int, scheme: Scheme) -> int:
         """Tiles that a section can hold, 0 if not even one."""
-        if grouped:
-            return capacity // max(1, self.scratch_slots + self.output_slots)
-        return (capacity - self.scratch_slots) // max(1, self.output_slots)
+        kept = max(1, self.result_slots)
+        match scheme:
+            case Scheme.GROUPED:
+                return capacity // max(1, self.width)
+            case Scheme.REGIONS:
+                return max(0, (capacity - self.scratch_slots) // kept)
+        if self.width > capacity:
+            return 0
+        return 1 if self.adds_up else (capacity - self.width) // kept + 1
+
+    def slot(self, temporary: int, scheme: Scheme, unroll: int) -> tuple[int, int]:
+        """(slot of the section's first tile, step to the next tile's)."""
+        match scheme:
+            case Scheme.GROUPED:
+                return self.positions[temporary] * unroll, 1
+            case Scheme.WINDOWS:
+                return self.positions[temporary], self.result_slots
+        if temporary in self.results:
+            return self.results[temporary] * unroll, 1
+        return self.result_slots * unroll + self.scratch[temporary], 0
+
+    def slots_used(self, scheme: Scheme, unroll: int) -> int:
+        """Slots of a section of so many tiles."""
+        match scheme:
+            case Scheme.GROUPED:
+                return self.width * unroll
+            case Scheme.WINDOWS:
+                return (unroll - 1) * self.result_slots + self.width
+        return self.result_slots * unroll + self.scratch_slots
 
 
 def plan_slots(dag: TileDag, order: Sequence[Step]) -> SlotPlan:
     """Slots for the steps in this order; how many there are is not limited here."""
     instructions, packed, in_place = _instructions(dag, order)
     classes = _classes(instructions, in_place, dict(packed))
-    kept = _kept_classes(dag, instructions, classes, [t for _, t in packed])
-    ordered = sorted(kept)
-    position = {c: i for i, c in enumerate(ordered)}
+    adding = _adding(dag, instructions, classes)
+    kept = sorted({classes.find(t) for _, t in packed} | adding)
     temporaries = sorted({i.result for i in instructions})
-    intervals = _intervals(instructions, classes, set(ordered))
-    scratch = linear_scan(intervals, len(temporaries) + 1)
-    if isinstance(scratch, AllocationFailure):
-        raise StateError(f"{scratch}, though every temporary could have its own")
+    live = _live(instructions, classes, len(instructions), set(kept), adding)
+    intervals = [LiveInterval(c, (segment,)) for c, segment in sorted(live.items()) if c not in kept]
+    scratch = _scan(intervals, len(temporaries))
+    fixed = [LiveInterval(c, (live[c],), fixed=n) for n, c in enumerate(kept)]
+    window = _scan([*fixed, *intervals], len(temporaries))
+    width = max(window.values(), default=-1) + 1
     return SlotPlan(
         tuple(instructions),
-        tuple((t, scratch[classes.find(t)]) for t in temporaries if classes.find(t) not in position),
-        tuple((t, position[classes.find(t)]) for t in temporaries if classes.find(t) in position),
+        {t: scratch[classes.find(t)] for t in temporaries if classes.find(t) in scratch},
+        {t: kept.index(classes.find(t)) for t in temporaries if classes.find(t) in kept},
+        {t: window[classes.find(t)] for t in temporaries},
         max(scratch.values(), default=-1) + 1,
-        len(ordered),
+        len(kept),
+        width,
+        bool(adding) and width > len(kept),
         tuple(packed),
         sum(i.op == "copy" and i.value < dag.inputs for i in instructions),
         sum(i.op == "copy_dst" for i in instructions),
     )
+
+
+def _scan(intervals: Sequence[LiveInterval], temporaries: int) -> dict[int, int]:
+    placed = linear_scan(intervals, temporaries + 1)
+    if isinstance(placed, AllocationFailure):
+        raise StateError(f"{placed}, though every temporary could have its own")
+    return placed
 
 
 def _instructions(
@@ -158,27 +213,27 @@ def _classes(
     return classes
 
 
-def _kept_classes(
-    dag: TileDag, instructions: Sequence[Instruction], classes: UnionFind, packed: Sequence[int]
-) -> set[int]:
-    """Classes with a slot of their own per tile: results, and what is accumulated into a clear slot."""
-    kept = {classes.find(t) for t in packed}
+def _adding(dag: TileDag, instructions: Sequence[Instruction], classes: UnionFind) -> set[int]:
+    """Classes that begin with an op that adds to what the slot holds."""
+    found = set()
     for i in instructions:
-        if i.value >= dag.inputs and dag.node(i.value).definition.forms[i.form].accumulates and i.op != "copy_dst":
-            kept.add(classes.find(i.result))
-    return kept
+        if i.value >= dag.inputs and i.op != "copy_dst" and dag.node(i.value).definition.forms[i.form].accumulates:
+            found.add(classes.find(i.result))
+    return found
 
 
-def _intervals(instructions: Sequence[Instruction], classes: UnionFind, kept: set[int]) -> Iterator[LiveInterval]:
-    """Where each scratch class is live: an operand that dies at an op leaves its slot to the op's result."""
+def _live(
+    instructions: Sequence[Instruction], classes: UnionFind, end: int, kept: set[int], adding: set[int]
+) -> dict[int, tuple[int, int]]:
+    """Where each class is live: an operand that dies at an op leaves its slot to the op's result.
+
+    What is kept lives to the end; a slot that must be clear is held from the beginning.
+    """
     last = _last_reads(instructions)
-    segments: dict[int, list[tuple[int, int]]] = {}
+    live: dict[int, tuple[int, int]] = {}
     for n, i in enumerate(instructions):
         root = classes.find(i.result)
-        if root not in kept:
-            segments.setdefault(root, []).append(
-                (2 * n + 1, 2 * max(n, last.get(i.result, n)) + 1 + (i.result not in last))
-            )
-    for root, parts in sorted(segments.items()):
-        start, end = min(s for s, _ in parts), max(e for _, e in parts)
-        yield LiveInterval(root, ((start, end),))
+        stop = 2 * max(n, last.get(i.result, n)) + 1 + (i.result not in last)
+        start, before = live.get(root, (2 * n + 1, 0))
+        live[root] = (0 if root in adding else start, 2 * end + 2 if root in kept else max(before, stop))
+    return live

@@ -155,12 +155,9 @@ class _Writer:
     def _body(self, plan: BodyPlan, stage: Stage, args: list[Value], yielded: list[int]) -> tuple[Op, ...]:
         unroll, slots = min(plan.unroll, plan.tiles), stage.slots
         slot: dict[int, IndexMap] = {}
-        for temporary, position in slots.outputs:
-            slot[temporary] = IndexMap(1, (dim(0) + position * unroll,))
-        base = slots.output_slots * unroll
-        for temporary, s in slots.scratch:
-            first = base + (s * unroll if plan.grouped else s)
-            slot[temporary] = IndexMap(1, ((dim(0) if plan.grouped else dim(0) * 0) + first,))
+        for i in slots.instructions:
+            first, step = slots.slot(i.result, plan.scheme, unroll)
+            slot[i.result] = IndexMap(1, (dim(0) * step + first,))
         values: dict[int, Value] = {}
         ops = [self._instruction(i, args, values, slot[i.result]) for i in slots.instructions]
         packed = dict(slots.packed)

@@ -1,7 +1,8 @@
 """Every result of a compute gets the blocks it is packed to: those it is stored in, or a circular buffer of its own.
 
-A result that another compute reads goes through a new circular buffer of one block: reserved before the compute,
-pushed after it, waited for at once, popped after its last reader. That is the round trip through L1 that fusion saves.
+A result that another compute reads goes through a circular buffer of one block: reserved before the compute, pushed
+after it, waited for at once, popped after its last reader, and then free for another result of the same shape. That is
+the round trip through L1 that fusion saves.
 Afterwards computes have no results but the blocks they write as further operands, and no `ttl.store` is left.
 """
 
@@ -81,8 +82,14 @@ class _Buffers:
     names: Names
     next_index: int
     bound: list[Op] = field(default_factory=list)
+    free: list[Value] = field(default_factory=list)
 
     def bind(self, block: BlockType) -> Value:
+        """A free buffer of such blocks, or a new one."""
+        found = next((cb for cb in self.free if cb.type == CircularBufferType(block.shape, block.dtype, 1)), None)
+        if found is not None:
+            self.free.remove(found)
+            return found
         if self.next_index >= MAX_CIRCULAR_BUFFERS:
             raise LimitError(
                 f"the kernel needs more than {MAX_CIRCULAR_BUFFERS} circular buffers for values between computes",
@@ -116,7 +123,9 @@ def _placed(ops: Sequence[Op], buffers: _Buffers) -> tuple[Op, ...]:
                     pops.setdefault(reader, []).append(wait.operands[0])
         else:
             placed.append(op)
-        placed += [Op("ttl.cb_pop", (cb,)) for cb in pops.pop(n, [])]
+        done = pops.pop(n, [])
+        placed += [Op("ttl.cb_pop", (cb,)) for cb in done]
+        buffers.free += done
     return tuple(placed)
 
 

@@ -1,0 +1,192 @@
+"""Random tile DAGs through the kernel compiler and its witnesses; DST slots against an exhaustive search; times.
+
+    python benchmarks/tile_dags.py [--count 500] [--execute 100] [--small 400] [--seed 0]
+
+Every DAG (1 to 20 ops, fan-out, several results, FPU and SFPU ops, blocks up to 9x7 tiles, 4 or 8 slots) is compiled
+and run: `--execute` of them as C++, the rest in the interpreter. Small ones (up to 6 values) are compared with the
+fewest slots that any order, form, copy and reload can do. Exits 1 on a mismatch, a refusal, or fewer than 95 % optima.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import time
+from typing import Any
+
+from optimizer.errors import TtoptError
+from optimizer.kernels.tensix.cases import case_program, compile_case, read_cases
+from optimizer.kernels.tensix.dst.dag import TileDag, normalised, usable_forms
+from optimizer.kernels.tensix.dst.plan import plan_body
+from optimizer.kernels.tensix.pipeline import KernelOptions
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
+from optimizer.kernels.tensix.witness import witness
+
+KINDS = ("add", "sub", "mul", "max", "min", "where", "abs", "relu", "sigmoid", "tanh", "neg", "square")
+LARGE = 200
+"""Ops of the large regions that are timed."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--execute", type=int, default=100, help="how many run as C++")
+    parser.add_argument("--small", type=int, default=400, help="DAGs compared with the exhaustive search")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    generator = random.Random(args.seed)
+    failures = [*run_random(args.count, args.execute, generator), *run_small(args.small, generator)]
+    failures += run_large(generator)
+    for line in failures:
+        print(f"FAILED {line}")
+    return 1 if failures else 0
+
+
+def record(generator: random.Random, name: str, ops: int, block: tuple[int, int]) -> dict[str, Any]:
+    """A random case. Recent values are read more often, so that chains and fan-out both occur."""
+    inputs = [f"i{k}" for k in range(generator.randint(1, 4))]
+    names, nodes = list(inputs), []
+    for n in range(ops):
+        kind = generator.choice(KINDS)
+        pool = names[-5:] if generator.random() < 0.7 else names
+        nodes.append(
+            {"name": f"v{n}", "op": kind, "args": [generator.choice(pool) for _ in range(TILE_OPS[kind].arity)]}
+        )
+        names.append(f"v{n}")
+    results = [names[-1], *(generator.choice(names) for _ in range(generator.randint(0, 2)))]
+    return {
+        "id": name,
+        "inputs": inputs,
+        "outputs": [f"o{k}" for k in range(len(results))],
+        "ops": nodes,
+        "yield": results,
+        "block": list(block),
+        "dtype": generator.choice(["bf16", "f32"]),
+        "capacity": generator.choice([4, 8]),
+    }
+
+
+def run_random(count: int, execute: int, generator: random.Random) -> list[str]:
+    executed = set(generator.sample(range(count), min(execute, count)))
+    failures, seconds = [], []
+    for n in range(count):
+        block = (generator.randint(1, 9), generator.randint(1, 7))
+        made = record(generator, f"random-{n}", generator.randint(1, 20), block)
+        case = read_cases({"cases": [made]})[0]
+        started = time.perf_counter()
+        error = compile_case(case, KernelOptions()).record["error"]
+        seconds.append(time.perf_counter() - started)
+        if error is not None:
+            failures.append(f"{case.id}: {error}: {made}")
+            continue
+        try:
+            found = witness(case_program(case), KernelOptions(), n, execute_cpp=n in executed)
+        except TtoptError as refused:
+            failures.append(f"{case.id}: {refused}: {made}")
+            continue
+        if found.interpreter or found.executed:
+            failures.append(f"{case.id}: differs by {found.interpreter} / {found.executed}: {made}")
+    print(f"{count} random DAGs, {len(executed)} executed as C++: {len(failures)} failures")
+    print(f"compile time: median {statistics.median(seconds) * 1e3:.1f} ms, most {max(seconds) * 1e3:.0f} ms")
+    return failures
+
+
+def run_small(count: int, generator: random.Random) -> list[str]:
+    optimal, worse = 0, []
+    for n in range(count):
+        made = small_record(generator, n)
+        dag = normalised(read_cases({"cases": [made]})[0].dag)
+        ours = plan_body(dag, 1, 16).max_dst
+        least = fewest_slots(dag)
+        optimal += ours == least
+        if ours != least:
+            worse.append(
+                f"small-{n}: {ours} slots, {least} suffice: {made['ops']} -> {made['yield']} ({made['dtype']})"
+            )
+    share = optimal / max(1, count)
+    print(f"{count} DAGs of up to 6 values: {share:.1%} take the fewest slots")
+    for line in worse[:5]:
+        print(f"  {line}")
+    return [] if share >= 0.95 else [f"only {share:.1%} of small DAGs are optimal"]
+
+
+def small_record(generator: random.Random, n: int) -> dict[str, Any]:
+    """A case of at most 6 values, inputs included."""
+    inputs = [f"i{k}" for k in range(generator.randint(1, 3))]
+    names, nodes = list(inputs), []
+    for k in range(generator.randint(1, 6 - len(inputs))):
+        kind = generator.choice(KINDS)
+        args = [generator.choice(names) for _ in range(TILE_OPS[kind].arity)]
+        nodes.append({"name": f"v{k}", "op": kind, "args": args})
+        names.append(f"v{k}")
+    results = [names[-1], *(generator.choice(names) for _ in range(generator.randint(0, 2)))]
+    outputs = [f"o{k}" for k in range(len(results))]
+    dtype = generator.choice(["bf16", "f32"])
+    return {"id": f"small-{n}", "inputs": inputs, "outputs": outputs, "ops": nodes, "yield": results, "dtype": dtype}
+
+
+def fewest_slots(dag: TileDag) -> int:
+    """The least number of slots with which some sequence of loads, copies and ops ends with all results in DST."""
+    return next(k for k in range(1, 17) if reachable(dag, k))
+
+
+def reachable(dag: TileDag, slots: int) -> bool:
+    """Search over (nodes that have run, values in DST); each node runs once."""
+    start: tuple[int, tuple[int, ...]] = (0, ())
+    seen, pending = {start}, [start]
+    everything = (1 << len(dag.nodes)) - 1
+    while pending:
+        done, held = pending.pop()
+        if done == everything and all(y in held for y in dag.yields):
+            return True
+        for state in moves(dag, done, held, slots):
+            if state not in seen:
+                seen.add(state)
+                pending.append(state)
+    return False
+
+
+def moves(dag: TileDag, done: int, held: tuple[int, ...], slots: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Everything that may happen next."""
+    found = [(done, tuple(sorted((*held[:k], *held[k + 1 :])))) for k in range(len(held))]
+    room = len(held) < slots
+    if room:
+        found += [(done, tuple(sorted((*held, v)))) for v in {*range(dag.inputs), *held}]
+    for n, node in enumerate(dag.nodes):
+        if done >> n & 1:
+            continue
+        value = dag.inputs + n
+        for index in usable_forms(dag, value):
+            form = node.definition.forms[index]
+            needed = [a for a, place in zip(node.args, form.places, strict=True) if place is Place.DST]
+            if any(a not in held for a in needed):
+                continue
+            victims = [node.args[form.in_place]] if form.in_place is not None else sorted(set(needed))
+            for victim in victims:
+                rest = list(held)
+                rest.remove(victim)
+                found.append((done | 1 << n, tuple(sorted((*rest, value)))))
+            if form.in_place is None and room:
+                found.append((done | 1 << n, tuple(sorted((*held, value)))))
+    return found
+
+
+def run_large(generator: random.Random) -> list[str]:
+    """Regions of many ops: time only, and that they compute what they say."""
+    failures = []
+    for n in range(3):
+        case = read_cases({"cases": [record(generator, f"large-{n}", LARGE, (2, 2))]})[0]
+        started = time.perf_counter()
+        error = compile_case(case, KernelOptions()).record["error"]
+        seconds = time.perf_counter() - started
+        agrees = error is None and witness(case_program(case), KernelOptions(), n, execute_cpp=False).interpreter == 0
+        print(f"{LARGE} ops: {seconds:.2f} s, {'agrees' if agrees else error or 'differs'}")
+        if not agrees:
+            failures.append(f"large-{n}: {error or 'differs'}")
+    return failures
+
+
+if __name__ == "__main__":
+    sys.exit(main())
