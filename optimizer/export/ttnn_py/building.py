@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from optimizer.export.ttnn_py.aliases import frees_operand, may_alias
+from optimizer.export.aliases import frees_operand, may_alias
 from optimizer.export.ttnn_py.formatting import INDENT, laid_out, plain
 from optimizer.export.ttnn_py.lifetimes import Alias, Event, deallocations
 from optimizer.export.ttnn_py.names import Names

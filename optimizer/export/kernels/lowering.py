@@ -1,0 +1,296 @@
+"""A region as a kernel program: reader, compute and writer over the blocks of one core's shard.
+
+    reader    pushes what lies on the core already as it is; brings the rest, tile by tile
+    compute   the ops on one block after the other, values between them in DST
+    writer    pops what stays on the core; takes the rest where it belongs
+
+Circular buffers of tensors that lie on the core are those tensors' shards: nothing is copied. A shard is one block if
+nothing is brought, taken or handed on through L1; otherwise blocks have about `BLOCK_TILES` tiles, so that their
+buffers stay small. Names in the program are numbered, so equal kernels have equal texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from optimizer.errors import StateError
+from optimizer.export.kernels.operations import MOVE, fused_op
+from optimizer.export.kernels.placement import Kind, Operand, Tiles, largest_divisor
+from optimizer.export.kernels.regions import Region
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Op as GraphOp
+from optimizer.ir.vocabulary import opdef
+from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
+from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim
+from optimizer.kernels.tensix.ir import Attr, Op, Value, attributes
+from optimizer.kernels.tensix.ir import Region as Body
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType
+
+BLOCK_TILES = 16
+"""Tiles of a block whose buffers take L1: two full sections of DST."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How a shard is cut: blocks of `shape` tiles, row by row."""
+
+    shape: Tiles
+    shard: Tiles
+
+    @property
+    def across(self) -> int:
+        """Blocks side by side."""
+        return self.shard[1] // self.shape[1]
+
+    @property
+    def count(self) -> int:
+        return prod(self.shard) // prod(self.shape)
+
+    def of(self, kind: Kind) -> Tiles:
+        """Tiles of an operand's part of a block."""
+        rows, columns = self.shape
+        return {Kind.FULL: self.shape, Kind.COLUMN: (rows, 1), Kind.ROW: (1, columns), Kind.SCALAR: (1, 1)}[kind]
+
+    def once(self, kind: Kind) -> bool:
+        """Whether all blocks share one part of an operand."""
+        return kind is Kind.SCALAR or (kind is Kind.ROW and self.across == 1)
+
+
+def blocks_of(region: Region) -> Blocks:
+    """The blocks of a region's shard."""
+    rows, columns = region.home.shard
+    moved = any(not o.resident for o in (*region.inputs, *region.outputs))
+    if not moved and not region.needs_rows:
+        return Blocks((rows, columns), (rows, columns))
+    if columns > BLOCK_TILES and not region.needs_rows:
+        return Blocks((1, largest_divisor(columns, BLOCK_TILES)), (rows, columns))
+    return Blocks((largest_divisor(rows, BLOCK_TILES // columns), columns), (rows, columns))
+
+
+def program_of(region: Region, name: str) -> Op:
+    """The `ttl.program` of a region. Its arguments are the inputs `x0`, `x1`, ..., then the outputs `y0`, ..."""
+    return _Lowering(region, name).program()
+
+
+@dataclass
+class _Thread:
+    """One thread's ops, with loops open."""
+
+    ops: list[list[Op]] = field(default_factory=lambda: [[]])
+
+    def emit(self, name: str, operands: Sequence[Value] = (), result: Value | None = None, **attrs: Attr) -> None:
+        results = () if result is None else (result,)
+        self.ops[-1].append(Op(name, tuple(operands), results, attributes(attrs)))
+
+
+class _Lowering:
+    def __init__(self, region: Region, name: str) -> None:
+        self.region, self.name = region, name
+        self.blocks = blocks_of(region)
+        self.count = 0
+        self.operands = [*region.inputs, *region.outputs]
+        names = [f"x{k}" for k in range(len(region.inputs))] + [f"y{k}" for k in range(len(region.outputs))]
+        self.tensors = [Value(n, self._tensor_type(o)) for n, o in zip(names, self.operands, strict=True)]
+        self.buffers = [Value(f"{n}_cb", self._buffer_type(o)) for n, o in zip(names, self.operands, strict=True)]
+        self.inputs = range(len(region.inputs))
+        self.outputs = range(len(region.inputs), len(self.operands))
+
+    # -- the program -------------------------------------------------------------------------------------
+    def program(self) -> Op:
+        region = self.region
+        wide = region.dtype is DType.F32 or region.needs_rows
+        rows, columns = region.home.grid
+        attrs = attributes({"sym_name": self.name, "grid": (columns, rows), "fp32_dest_acc_en": wide})
+        threads = (self._compute(), self._movement("reader"), self._movement("writer"))
+        return Op("ttl.program", (), (), attrs, (Body(tuple(self.tensors), (*self._binds(), *threads)),))
+
+    def _binds(self) -> list[Op]:
+        binds = []
+        for k, (operand, cb) in enumerate(zip(self.operands, self.buffers, strict=True)):
+            attrs: dict[str, Attr] = {"index": k}
+            if operand.resident:
+                attrs["tensor"] = self.tensors[k].name
+            binds.append(Op("ttl.bind_cb", (), (cb,), attributes(attrs)))
+        return binds
+
+    def _tensor_type(self, operand: Operand) -> TensorType:
+        """Of a resident operand the core's shard, of others the whole tensor."""
+        return TensorType(self.region.home.shard if operand.resident else operand.tiles, operand.dtype)
+
+    def _buffer_type(self, operand: Operand) -> CircularBufferType:
+        count = self.blocks.count if operand.resident else 1 if self._once(operand) else min(2, self.blocks.count)
+        return CircularBufferType(self.blocks.of(operand.kind), operand.dtype, count)
+
+    def _once(self, operand: Operand) -> bool:
+        return not operand.resident and self.blocks.once(operand.kind)
+
+    def value(self, type_: BlockType | IndexType | TransferType, stem: str = "") -> Value:
+        self.count += 1
+        return Value(f"{stem}{self.count - 1}", type_)
+
+    def _loop(self, thread: _Thread, inner: _Thread, counter: Value) -> None:
+        """The inner ops once per block."""
+        attrs = attributes({"lower": 0, "upper": self.blocks.count, "step": 1})
+        thread.ops[-1].append(Op("ttl.for", (), (), attrs, (Body((counter,), tuple(inner.ops[-1])),)))
+
+    # -- compute -------------------------------------------------------------------------------------------
+    def _compute(self) -> Op:
+        thread, inner = _Thread(), _Thread()
+        body = thread if self.blocks.count == 1 else inner
+        values: dict[str, Value] = {}
+        for k in self.inputs:
+            target = thread if self._once(self.operands[k]) else body
+            values[self.operands[k].value] = self._take(target, "ttl.cb_wait", k)
+        rooms = {k: self._take(body, "ttl.cb_reserve", k) for k in self.outputs}
+        writer = _BlockWriter(self, body, values)
+        for op in self.region.ops:
+            writer.write(op)
+        for k, room in rooms.items():
+            body.emit("ttl.store", (values[self.operands[k].value], room))
+        for k in self.inputs:
+            if not self._once(self.operands[k]):
+                body.emit("ttl.cb_pop", (self.buffers[k],))
+        for k in self.outputs:
+            body.emit("ttl.cb_push", (self.buffers[k],))
+        if body is inner:
+            self._loop(thread, inner, self.value(IndexType(), "n"))
+        for k in self.inputs:
+            if self._once(self.operands[k]):
+                thread.emit("ttl.cb_pop", (self.buffers[k],))
+        return Op(COMPUTE, (), (), attributes({"sym_name": "compute"}), (Body((), tuple(thread.ops[-1])),))
+
+    def _take(self, thread: _Thread, what: str, k: int) -> Value:
+        cb = self.buffers[k]
+        assert isinstance(cb.type, CircularBufferType)
+        block = self.value(cb.type.block)
+        thread.emit(what, (cb,), block)
+        return block
+
+    # -- data movement -------------------------------------------------------------------------------------
+    def _movement(self, kind: str) -> Op:
+        thread, inner = _Thread(), _Thread()
+        chosen = self.inputs if kind == "reader" else self.outputs
+        where: tuple[Value, ...] = ()
+        if any(not self.operands[k].resident for k in chosen):
+            where = (self.value(IndexType(), "x"), self.value(IndexType(), "y"))
+            thread.ops[-1].append(Op("ttl.core", (), where, attributes({"dims": 2})))
+        for k in chosen:
+            if self._once(self.operands[k]):
+                self._transfer(thread, kind, k, where)
+        each = [k for k in chosen if not self._once(self.operands[k])]
+        if self.blocks.count == 1:
+            for k in each:
+                self._transfer(thread, kind, k, where)
+        elif each:
+            counter = self.value(IndexType(), "n")
+            for k in each:
+                self._transfer(inner, kind, k, (*where, counter) if where else ())
+            self._loop(thread, inner, counter)
+        attrs = attributes({"sym_name": kind, "processor": kind})
+        return Op(DATA_MOVEMENT, (), (), attrs, (Body((), tuple(thread.ops[-1])),))
+
+    def _transfer(self, thread: _Thread, kind: str, k: int, where: tuple[Value, ...]) -> None:
+        """One block of an operand; `where`: the core's coordinates and, within the loop, the number of the block."""
+        reads = kind == "reader"
+        block = self._take(thread, "ttl.cb_reserve" if reads else "ttl.cb_wait", k)
+        if not self.operands[k].resident:
+            row, column = (self._index(thread, e, where) for e in self._first_tile(self.operands[k], len(where)))
+            moved = self.value(TransferType(), "moved")
+            if reads:
+                thread.emit("ttl.copy_in", (self.tensors[k], row, column, block), moved)
+            else:
+                thread.emit("ttl.copy_out", (block, self.tensors[k], row, column), moved)
+            thread.emit("ttl.transfer_wait", (moved,))
+        thread.emit("ttl.cb_push" if reads else "ttl.cb_pop", (self.buffers[k],))
+
+    def _first_tile(self, operand: Operand, rank: int) -> tuple[IndexExpr, IndexExpr]:
+        """Row and column of an operand's first tile, of the core's coordinates and the number of the block."""
+        core_map = self.region.home.core_map
+        if core_map is None:
+            raise StateError(f"'{operand.value}' is brought to cores that do not know their shards")
+        row, column = core_map.first_tile(self.region.home.shard, dim(0), dim(1))
+        if rank > 2:
+            row = row + dim(2) // self.blocks.across * self.blocks.shape[0]
+            column = column + dim(2) % self.blocks.across * self.blocks.shape[1]
+        keep_row = operand.kind in (Kind.FULL, Kind.COLUMN)
+        keep_column = operand.kind in (Kind.FULL, Kind.ROW)
+        return row if keep_row else const(0), column if keep_column else const(0)
+
+    def _index(self, thread: _Thread, expr: IndexExpr, where: tuple[Value, ...]) -> Value:
+        value = self.value(IndexType(), "at")
+        if expr.is_const:
+            thread.emit("ttl.constant", (), value, value=expr.value)
+        else:
+            thread.emit("ttl.index", where, value, map=IndexMap(len(where), (expr,)))
+        return value
+
+
+class _BlockWriter:
+    """Block ops of the compute thread; see `operations.BlockWriter`."""
+
+    def __init__(self, lowering: _Lowering, thread: _Thread, values: dict[str, Value]) -> None:
+        self._lowering, self._thread, self._values = lowering, thread, values
+        self._region = lowering.region
+        self._shape = lowering.blocks.shape
+        self._kind: dict[str, Kind] = {values[o.value].name: o.kind for o in self._region.inputs}
+        self._ones: Value | None = None
+
+    @property
+    def columns(self) -> int:
+        return self._region.shape[-1]
+
+    def write(self, op: GraphOp) -> None:
+        """One op of the region."""
+        operands = [self._values[v] for v in op.inputs]
+        if op.op == MOVE:
+            self._values[op.outputs[0]] = operands[0]
+            return
+        row = fused_op(op, len(self._region.shape))
+        if row is None:
+            raise StateError(f"'{op.id}' ({op.op}) is in a region, but no kernel has it")
+        self._values[op.outputs[0]] = row.recipe(self, opdef(op.op).full_attrs(op), operands)
+
+    # -- what recipes call ---------------------------------------------------------------------------------
+    def op(self, name: str, *operands: Value, **attrs: float) -> Value:
+        values = list(operands)
+        kinds = [self._kind[v.name] for v in values]
+        wanted = _joined(kinds)
+        if len(values) == 2 and name in ("add", "sub", "mul") and kinds[0] is not kinds[1]:
+            if kinds[0] is not wanted and name != "sub":
+                values, kinds = values[::-1], kinds[::-1]
+            if kinds[0] is wanted:
+                return self._emit(f"{name}_bcast_{_AXIS[kinds[1]]}", values, wanted, attrs)
+        values = [self._repeated(v, wanted) for v in values]
+        return self._emit(name, values, wanted, attrs)
+
+    def fill(self, value: float) -> Value:
+        return self._emit("fill", [], Kind.FULL, {"value": value})
+
+    def reduce(self, kind: str, operand: Value) -> Value:
+        if self._ones is None:
+            self._ones = self._emit("fill", [], Kind.SCALAR, {"value": 1.0})
+        return self._emit(f"reduce_{kind}_row", [operand, self._ones], Kind.COLUMN, {})
+
+    def _repeated(self, v: Value, wanted: Kind) -> Value:
+        kind = self._kind[v.name]
+        return v if kind is wanted else self._emit(f"bcast_{_AXIS[kind]}", [v], wanted, {})
+
+    def _emit(self, name: str, operands: list[Value], kind: Kind, attrs: dict[str, float]) -> Value:
+        shape = self._lowering.blocks.of(kind)
+        result = self._lowering.value(BlockType(shape, self._region.dtype))
+        self._kind[result.name] = kind
+        self._thread.emit(f"ttl.{name}", operands, result, **attrs)
+        return result
+
+
+_AXIS = {Kind.ROW: "row", Kind.COLUMN: "col", Kind.SCALAR: "scalar"}
+
+
+def _joined(kinds: Sequence[Kind]) -> Kind:
+    """What operands of these kinds make together."""
+    found = set(kinds) - {Kind.SCALAR}
+    if len(found) > 1 or Kind.FULL in found:
+        return Kind.FULL
+    return found.pop() if found else Kind.SCALAR

@@ -1,0 +1,89 @@
+"""A region: ops of a result that one kernel computes, every core its shard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from optimizer.export.kernels.operations import MOVE, fused_op
+from optimizer.export.kernels.placement import Home, Kind, Operand
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Op
+from optimizer.layouts.tiling import TILE
+
+
+@dataclass(frozen=True)
+class Region:
+    """Ops in schedule order, and where their tensors lie."""
+
+    ops: tuple[Op, ...]
+    anchor: str
+    """The op at whose place in the schedule the kernel runs."""
+    shape: tuple[int, ...]
+    """Of the frame: the tensors that have all its rows and columns."""
+    dtype: DType
+    home: Home
+    inputs: tuple[Operand, ...]
+    """In the order of their first readers."""
+    outputs: tuple[Operand, ...]
+    """Results that others read, in schedule order."""
+    kinds: Mapping[str, Kind]
+    """Of every value."""
+
+    @property
+    def op_ids(self) -> tuple[str, ...]:
+        return tuple(op.id for op in self.ops)
+
+    @cached_property
+    def made(self) -> tuple[str, ...]:
+        """Values that the ops compute."""
+        return tuple(v for op in self.ops for v in op.outputs)
+
+    @cached_property
+    def vanished(self) -> tuple[str, ...]:
+        """Values that are no tensors any more."""
+        kept = {o.value for o in self.outputs}
+        return tuple(v for v in self.made if v not in kept)
+
+    @cached_property
+    def computed(self) -> tuple[Op, ...]:
+        """The ops that are no mere copies."""
+        return tuple(op for op in self.ops if op.op != MOVE)
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether an op works on whole rows."""
+        return any(row.rows for op in self.computed if (row := fused_op(op, len(self.shape))) is not None)
+
+    def shrunk(self, grid: tuple[int, int], shard: tuple[int, int]) -> Region:
+        """The same computation on a smaller frame: `grid` shards of `shard` tiles; layouts keep their places.
+
+        For execution on this machine. Both are cut down to what the region has; rows stay whole where ops need them.
+        """
+        spec = self.home.layout.shard_spec
+        assert spec is not None
+        shard = (min(shard[0], self.home.shard[0]), min(shard[1], self.home.shard[1]))
+        grid = (min(grid[0], self.home.grid[0]), min(grid[1], self.home.grid[1]))
+        frame = (grid[0] * shard[0], grid[1] * shard[1])
+        small = replace(spec, grid_yx=grid, shape=(shard[0] * TILE, shard[1] * TILE))
+        layout = replace(self.home.layout, memory=replace(self.home.layout.memory, shard_spec=small))
+        core_map = None if self.home.core_map is None else replace(self.home.core_map, width=_width(grid))
+        home = Home(layout, frame, shard, core_map)
+        return replace(
+            self,
+            shape=(frame[0] * TILE, frame[1] * TILE),
+            home=home,
+            inputs=tuple(replace(o, tiles=_tiles(o.kind, frame)) for o in self.inputs),
+            outputs=tuple(replace(o, tiles=_tiles(o.kind, frame)) for o in self.outputs),
+        )
+
+
+def _width(grid: tuple[int, int]) -> int:
+    """Cores per row of a small grid: its columns, or two of the cores of a height or width grid."""
+    return grid[1] if min(grid) > 1 else min(2, max(grid))
+
+
+def _tiles(kind: Kind, frame: tuple[int, int]) -> tuple[int, int]:
+    """Tiles of an operand of a frame whose rows and columns are whole tiles."""
+    return {Kind.FULL: frame, Kind.COLUMN: (frame[0], 1), Kind.ROW: (1, frame[1]), Kind.SCALAR: (1, 1)}[kind]

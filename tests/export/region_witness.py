@@ -1,0 +1,99 @@
+"""Kernels of regions executed on this machine, against the interpreter of the TTNN vocabulary on whole tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from interpreter import evaluate
+from numpy.typing import NDArray
+
+from optimizer.export.kernels.lowering import program_of
+from optimizer.export.kernels.operations import MOVE
+from optimizer.export.kernels.placement import Kind, Operand
+from optimizer.export.kernels.regions import Region
+from optimizer.kernels.tensix.emit_cpp import emit_program
+from optimizer.kernels.tensix.executor.execute import execute
+from optimizer.kernels.tensix.index_expr import const
+from optimizer.kernels.tensix.pipeline import lower
+from optimizer.kernels.tensix.rounding import rounded
+from optimizer.kernels.tensix.types import TILE
+
+Array = NDArray[np.float32]
+TOLERANCE = 2.0**-5
+"""Relative to the larger of value and 1: four roundings to bf16 in a row."""
+
+
+@dataclass(frozen=True)
+class RegionRun:
+    """One core's run."""
+
+    elements: int
+    mismatches: int
+    difference: float
+    """Largest, relative to the larger of value and 1."""
+
+
+def run_region(region: Region, core: tuple[int, int], seed: int = 0) -> RegionRun:
+    """The region's kernels on the core at (x, y): its results against the whole computation in float32.
+
+    Elements that an operand does not have (the rest of the tiles of a row or a column) are NaN, which would show.
+    What is written elsewhere than in the core's part counts as a mismatch.
+    """
+    generator = np.random.default_rng(seed)
+    values: dict[str, Array] = {}
+    for operand in region.inputs:
+        shape = _elements(operand, region)
+        values[operand.value] = rounded(generator.uniform(0.25, 1.5, shape).astype(np.float32), operand.dtype)
+    given = {f"x{k}": _given(values[o.value], o, region, core) for k, o in enumerate(region.inputs)}
+    for op in region.ops:
+        made = [values[op.inputs[0]]] if op.op == MOVE else evaluate(op, [values[v] for v in op.inputs])
+        values.update(zip(op.outputs, (np.asarray(m, np.float32) for m in made), strict=True))
+    lowered = lower(program_of(region, "region"))
+    run = execute(lowered, emit_program(lowered, "0.81"), given, core=core)
+    pairs = [_pair(values[o.value], run.tensors[f"y{k}"], o, region, core) for k, o in enumerate(region.outputs)]
+    gaps = [np.abs(a - b) / np.maximum(np.abs(a), 1.0) for a, b in pairs]
+    gaps = [np.nan_to_num(gap, nan=np.inf) for gap in gaps]
+    return RegionRun(
+        sum(gap.size for gap in gaps),
+        sum(int((gap > TOLERANCE).sum()) for gap in gaps),
+        max(float(gap.max()) for gap in gaps),
+    )
+
+
+def _elements(operand: Operand, region: Region) -> tuple[int, int]:
+    rows, columns = (n * TILE for n in region.home.frame)
+    return {
+        Kind.FULL: (rows, columns), Kind.COLUMN: (rows, 1), Kind.ROW: (1, columns), Kind.SCALAR: (1, 1),
+    }[operand.kind]  # fmt: skip
+
+
+def _part(region: Region, core: tuple[int, int]) -> tuple[slice, slice]:
+    """Elements of the frame that are the core's."""
+    home = region.home
+    if home.core_map is None:
+        return slice(0, home.shard[0] * TILE), slice(0, home.shard[1] * TILE)
+    x, y = (const(n) for n in core)
+    row, column = (e.evaluate(()) * TILE for e in home.core_map.first_tile(home.shard, x, y))
+    return slice(row, row + home.shard[0] * TILE), slice(column, column + home.shard[1] * TILE)
+
+
+def _given(value: Array, operand: Operand, region: Region, core: tuple[int, int]) -> Array:
+    """A tensor as the kernel finds it: the core's shard, or all of it in whole tiles."""
+    if operand.resident:
+        return value[_part(region, core)]
+    rows, columns = (n * TILE for n in operand.tiles)
+    whole = np.full((rows, columns), np.nan, np.float32)
+    whole[: value.shape[0], : value.shape[1]] = value
+    return whole
+
+
+def _pair(wanted: Array, got: Array, operand: Operand, region: Region, core: tuple[int, int]) -> tuple[Array, Array]:
+    """What a result should be and what it is, as the kernel leaves it."""
+    rows, columns = _part(region, core)
+    if operand.resident:
+        return wanted[rows, columns], got
+    columns = columns if operand.kind is Kind.FULL else slice(0, 1)
+    expected = np.zeros(wanted.shape, np.float32)
+    expected[rows, columns] = wanted[rows, columns]
+    return expected, got[:, : wanted.shape[1]]
