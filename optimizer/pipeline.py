@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import OptionError, TimeLimitError, UnsupportedOpError, VerificationError
+from optimizer.garbage import rare_collections
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
@@ -125,6 +126,7 @@ def import_model(source: Path | bytes, options: Options, name: str | None = None
     )
 
 
+@rare_collections()
 def _optimize(model: ImportedModel | Graph, device: DeviceSpec, options: Options, stages: Stages) -> OptimizedGraph:
     """One solve; with `check`, solved and replayed in turn until the backend takes the whole program."""
     options = _effective(options)
