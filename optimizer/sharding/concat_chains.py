@@ -56,17 +56,17 @@ def resolve_concat_chains(plan: ChainPlan) -> None:
 
 
 def _resolve(plan: ChainPlan, op: Op, kind: TensorMemoryLayout) -> None:
-    for wanted in _proposals(plan, op, kind):
-        producers = [plan.state.position[p] for p in wanted]
-        readers = plan.state.readers(op.outputs[0])
+    producers = [p for v in dict.fromkeys(op.inputs) if (p := plan.state.producer(v)) is not None]
+    readers = plan.state.readers(op.outputs[0])
+    if producers:
+        start = min(plan.state.position[p] for p in producers)
         end = plan.state.position[readers[-1] if readers else op.id]
-        check = partial(validate_schedule_range_with_reservation, plan.state, min(producers), end)
-        if any(plan.trials.keep("concat", wanted, check, dram_too).taken for dram_too in (False, True)):
-            return
+        check = partial(validate_schedule_range_with_reservation, plan.state, start, end)
+        plan.trials.keep_best("concat", _proposals(plan, op, kind), check, (*producers, op.id))
 
 
 def _proposals(plan: ChainPlan, op: Op, kind: TensorMemoryLayout) -> Iterator[dict[str, OpDecision]]:
-    """Decisions of the sources and the concat, for each shard grid that a source has or could have."""
+    """Decisions of the concat, and of sources that change, for each shard grid that a source has or could have."""
     for grid_yx in dict.fromkeys(_grids(plan, op, kind)):
         shards = {v: _sharded(plan, v, kind, grid_yx) for v in op.inputs}
         sources: dict[str, OpDecision] = {}
@@ -94,12 +94,9 @@ def _grids(plan: ChainPlan, op: Op, kind: TensorMemoryLayout) -> Iterator[tuple[
 
 
 def _source(plan: ChainPlan, value: str, layout: TensorLayout) -> dict[str, OpDecision]:
-    """Decisions that make a value have this layout; none if a copy is needed."""
-    producer = plan.state.producer(value)
-    if producer is None:
-        return {}
+    """Decisions that give a value this layout; none if it has it, or must be copied."""
     if plan.state.layout(value) == layout:
-        return {producer: plan.as_decided(producer)}
+        return {}
     preferred = _preferred(plan, value)
     return preferred if preferred and list(preferred.values())[-1].candidate.output == layout else {}
 

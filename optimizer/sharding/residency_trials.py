@@ -5,12 +5,12 @@ Every attempt is recorded with what it saved or why it was refused, so that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from optimizer.sharding.base import OpDecision
-from optimizer.sharding.plan_state import Applied, PlanState
+from optimizer.sharding.plan_state import Applied, Changes, PlanState
 from optimizer.sharding.reader_choice import ReaderChoice
 from optimizer.sharding.refusals import Cause, Refusal
 from optimizer.sharding.window_validation import fits_the_allocator
@@ -30,6 +30,11 @@ class Trial:
     taken: bool
     saved_ns: int = 0
     refusal: Refusal | None = None
+
+    @property
+    def rank(self) -> int:
+        """How far a refused attempt came: a refusal for want of L1 tells more than one of layouts."""
+        return -1 if self.refusal is None else list(Cause).index(self.refusal.cause)
 
     def to_json(self) -> dict[str, Any]:
         """As reasons of ops and statistics of chains show it."""
@@ -54,15 +59,46 @@ class ResidencyTrials:
         `check` validates the window once the change is made; `dram_too` lets some readers read from DRAM.
         TimeLimitError once the run shall end, with the plan complete.
         """
+        applied, trial = self._attempt(kind, wanted, check, dram_too)
+        if applied is not None and not trial.taken:
+            self.state.undo(applied)
+        self.log.append(trial)
+        return trial
+
+    def keep_best(
+        self, kind: str, proposals: Iterable[Mapping[str, OpDecision]], check: Check | None, ops: tuple[str, ...]
+    ) -> bool:
+        """Of several proposals about `ops`, each with and without readers from DRAM, take the one that saves most."""
+        best: tuple[int, Changes, Trial] | None = None
+        refused: Trial | None = None
+        trial: Trial | None
+        for wanted in proposals:
+            for dram_too in (False, True):
+                applied, trial = self._attempt(kind, wanted, check, dram_too)
+                if applied is not None:
+                    after = {op_id: self.state.decisions[op_id] for op_id in applied.before}
+                    self.state.undo(applied)
+                    if trial.taken and (best is None or trial.saved_ns > best[0]):
+                        best = trial.saved_ns, after, trial
+                if not trial.taken and (refused is None or refused.rank < trial.rank):
+                    refused = trial
+        if best is not None:
+            self.state.apply(best[1])
+        trial = refused if best is None else best[2]
+        self.log += [] if trial is None else [replace(trial, ops=ops)]
+        return best is not None
+
+    def _attempt(
+        self, kind: str, wanted: Mapping[str, OpDecision], check: Check | None, dram_too: bool
+    ) -> tuple[Applied | None, Trial]:
+        """The change as it was made, if its ops accept it, and what came of it; nothing is taken back yet."""
         self.state.problem.poll()
         changes = ReaderChoice(self.state, wanted, dram_too).changes()
         if isinstance(changes, Refusal):
-            return self._record(kind, wanted, changes, 0)
+            return None, _trial(kind, wanted, changes, 0)
         applied = self.state.apply(changes)
         refusal = self._judge(applied, next(iter(wanted)), check)
-        if refusal is not None:
-            self.state.undo(applied)
-        return self._record(kind, wanted, refusal, applied.saved_ns)
+        return applied, _trial(kind, wanted, refusal, applied.saved_ns)
 
     def _judge(self, applied: Applied, producer: str, check: Check | None) -> Refusal | None:
         if applied.saved_ns <= 0:
@@ -71,8 +107,7 @@ class ResidencyTrials:
         refusal = None if check is None else check()
         return fits_the_allocator(applied.overflow) if refusal is None else refusal
 
-    def _record(self, kind: str, wanted: Mapping[str, OpDecision], refusal: Refusal | None, saved: int) -> Trial:
-        layouts = dict.fromkeys(d.candidate.output.describe() for d in wanted.values())
-        trial = Trial(kind, tuple(wanted), ", ".join(layouts), refusal is None, saved, refusal)
-        self.log.append(trial)
-        return trial
+
+def _trial(kind: str, wanted: Mapping[str, OpDecision], refusal: Refusal | None, saved_ns: int) -> Trial:
+    layouts = dict.fromkeys(d.candidate.output.describe() for d in wanted.values())
+    return Trial(kind, tuple(wanted), ", ".join(layouts), refusal is None, saved_ns, refusal)
