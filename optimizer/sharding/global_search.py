@@ -25,6 +25,7 @@ from optimizer.sharding.incumbent import Incumbent
 from optimizer.sharding.plan_replay import PlanProgram, PlanReplay
 from optimizer.sharding.weight_choice import WeightChoice
 from optimizer.solver.elimination import eliminate
+from optimizer.solver.graph_cpsat import solve_cpsat
 from optimizer.solver.lagrangian import maximise
 from optimizer.solver.neighbourhood import Neighbourhoods
 from optimizer.solver.price_ascent import fit_by_prices
@@ -39,12 +40,18 @@ DUAL_ROUNDS = 30
 """Rounds of prices on the whole graph."""
 FITTING_ROUNDS = 12
 """Rounds of dearer prices after those, until a choice fits."""
-SETTLED_CANDIDATES = 5
+CANDIDATES = 5
 """Choices of the dual that are made to fit the allocator."""
 SETTLING_ROUNDS = 40
 """Clashes that are removed from one choice, one after the other."""
 BALLS = ((2, 24), (3, 60), (4, 160))
 """Neighbourhoods of a clash, tried in turn: hops, and nodes at most."""
+PROVEN_OPTIONS = 8_000
+"""Size of a problem of which any gap is worth a proof by CP-SAT,"""
+IMPROVED_OPTIONS = 30_000
+"""and of one of which a large gap is worth a try."""
+PROOF_WORK = 5.0
+"""Deterministic seconds of that; about twice as long on the clock."""
 WINDOW_OPS = 6
 WINDOW_PASSES = 2
 
@@ -82,34 +89,44 @@ class GlobalSearch:
 
     def find(self) -> None:
         """The bound, and plans near it. TimeLimitError at any point once the run shall end."""
-        candidates = self._bounded()
+        candidates, prices = self._bounded()
         for chosen in candidates:
-            self._with_weights(chosen)
-        for chosen in candidates[:SETTLED_CANDIDATES]:
-            if self._closed(GOOD_ENOUGH):
-                return
-            self._settle(chosen)
+            if not self._closed(GOOD_ENOUGH):
+                self._fill(chosen)
+        if not self._closed(WORTH_IMPROVING) and prices is not None:
+            fitting = fit_by_prices(self._integers, FITTING_ROUNDS, prices, self._problem.time_is_up).chosen
+            candidates = candidates if fitting is None else [fitting, *candidates]
+        for chosen in candidates:
+            if not self._closed(WORTH_IMPROVING):
+                self._settle(chosen)
 
     def improve(self) -> None:
-        """Better plans from the best one, if this search found it and a gap is left."""
+        """Better plans from the best one, if this search found it and a gap is left; then the proof, if it is small."""
         if not self._closed(WORTH_IMPROVING):
             self._windows()
+        limit = PROVEN_OPTIONS if self._closed(WORTH_IMPROVING) else IMPROVED_OPTIONS
+        if self._is_ahead and not self._closed(0.0) and sum(self._integers.sizes) <= limit:
+            self._prove()
+
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether the best plan of all comes from this search."""
+        return self._best is not None and self._best[0] <= self._incumbent.time_ns
 
     # -- bounds --------------------------------------------------------------------------------------
-    def _bounded(self) -> list[Choice]:
-        """Sets the bound; choices that fit by their sums, cheapest first."""
-        solution = eliminate(self._integers)
+    def _bounded(self) -> tuple[list[Choice], Sequence[float] | None]:
+        """Sets the bound; the choices that it comes from, and the prices of L1 if it is short."""
+        solution = eliminate(self._integers, stop=self._problem.time_is_up)
         self._raise_bound(solution.lower_bound, "elimination")
         if solution.chosen is None:
-            return []
+            return [], None
         if self._integers.fits(solution.chosen):
-            return [solution.chosen]
+            return [solution.chosen], None
         dual = maximise(self._integers, DUAL_ROUNDS, upper_bound=self._incumbent.time_ns, stop=self._problem.time_is_up)
         self._raise_bound(dual.lower_bound, "prices")
-        found = [dual.best, fit_by_prices(self._integers, FITTING_ROUNDS, dual.prices, self._problem.time_is_up)]
-        fitting = sorted((s.value, s.chosen) for s in found if s is not None and s.chosen is not None)
-        best = [chosen for _, chosen in fitting]
-        return best + [chosen for chosen in dual.candidates if chosen not in best]
+        best = [] if dual.best is None or dual.best.chosen is None else [dual.best.chosen]
+        others = [chosen for chosen in dual.candidates if chosen not in best]
+        return (best + others)[:CANDIDATES], dual.prices
 
     def _raise_bound(self, bound_ns: int, how: str) -> None:
         if self._model.table.complete and bound_ns > self.bound_ns:
@@ -131,12 +148,6 @@ class GlobalSearch:
                 self._best = replay.time_ns, chosen
                 self._incumbent.say_progress(self.bound_ns, "plan")
         return self._replayed[chosen]
-
-    def _with_weights(self, chosen: Choice) -> None:
-        """The choice with other weights in L1: those that save most in what the rest of it leaves free."""
-        filled = self._weights.filled(chosen)
-        if filled is not None:
-            self._replay(filled)
 
     def _fill(self, chosen: Choice) -> None:
         """The choice with the weights that fit best beside its tensors, and whatever clashes without any removed."""
@@ -184,7 +195,7 @@ class GlobalSearch:
         for _ in range(WINDOW_PASSES):
             before = self._incumbent.time_ns
             for first in range(0, len(self.schedule), WINDOW_OPS // 2):
-                if self._best is None or self._best[0] > self._incumbent.time_ns:
+                if self._best is None or not self._is_ahead:
                     return
                 self._improve(self._best[1], range(first, min(first + WINDOW_OPS, len(self.schedule))))
             if self._incumbent.time_ns >= before or self._closed(GOOD_ENOUGH):
@@ -196,3 +207,14 @@ class GlobalSearch:
         found = self._around.rechosen(chosen, free, self._capacity, range(len(self._capacity)))
         if found is not None and self._integers.value(found) < self._integers.value(chosen):
             self._settle(found)
+
+    def _prove(self) -> None:
+        """CP-SAT on the whole problem: faster plans than the best one, or the proof that there are none."""
+        self._problem.poll()
+        hint = None if self._best is None or not self._integers.fits(self._best[1]) else self._best[1]
+        solution = solve_cpsat(
+            self._integers, hint, PROOF_WORK, upper_bound=self._incumbent.time_ns, stop=self._problem.time_is_up
+        )
+        self._raise_bound(solution.lower_bound, "CP-SAT")
+        if solution.chosen is not None:
+            self._settle(solution.chosen)
