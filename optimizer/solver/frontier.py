@@ -27,10 +27,18 @@ from optimizer.solver.priced import PricedProblem
 
 STATE_LIMIT = 5_000
 """States kept after each node."""
+WORK_LIMIT = 60_000_000
+"""Of a pass: states times options times rows looked at; a second or three of one core."""
 BEAM = 200
 """States of the first pass, which only looks for a good choice."""
 BOUND_CELLS = 200_000
 """Largest table of the bounds on what is to come."""
+HURRIED = 20
+"""States kept once the work is done."""
+CROWD = 20
+"""So many times the limit are compared with each other after each node, at most."""
+NOTHING = 1 << 62
+"""Bound of what was lost where nothing was."""
 _CHUNK = 1_000_000
 
 
@@ -48,6 +56,7 @@ def solve_frontier(
     *,
     state_limit: int = STATE_LIMIT,
     beam: int = BEAM,
+    work_limit: int = WORK_LIMIT,
     upper_bound: int | None = None,
     prices: Sequence[float] | None = None,
     stop: Callable[[], bool] | None = None,
@@ -55,9 +64,10 @@ def solve_frontier(
     """The best choice that fits, by a narrow pass for a good one and a wide pass for the rest.
 
     With `upper_bound` only choices of less value are looked for. `prices` per step (of a byte, as `lagrangian.maximise`
-    gives them) sharpen the bounds; any are valid. `stop` is asked between nodes and ends the search like the limit.
+    gives them) sharpen the bounds; any are valid. After `work_limit` (states times options
+    times open rows) the rest is searched with few states. `stop` is asked between nodes and does the same.
     """
-    run = _Frontier(problem, prices)
+    run = _Frontier(problem, prices, work_limit)
     cutoff = FORBIDDEN if upper_bound is None else upper_bound
     narrow = run.sweep(min(beam, state_limit), cutoff, stop)
     if narrow.exact or state_limit <= beam or (stop is not None and stop()):
@@ -99,8 +109,9 @@ class _Layer:
 
 
 class _Frontier:
-    def __init__(self, problem: GraphProblem, prices: Sequence[float] | None) -> None:
+    def __init__(self, problem: GraphProblem, prices: Sequence[float] | None, work_limit: int) -> None:
         self._problem = problem
+        self._work_limit = work_limit
         self._capacity = capacity_of(problem)
         priced = PricedProblem(problem, self._capacity)
         rows = list(self._capacity.steps)
@@ -159,12 +170,15 @@ class _Frontier:
         """One pass that keeps at most `limit` states, for choices of value below `cutoff`."""
         layers: list[_Layer] = []
         layer = self._start()
-        lost, states = FORBIDDEN, 0
+        lost, states, work = FORBIDDEN, 0, 0
         if (self._capacity.limits < 0).any():
             return FrontierResult(GraphSolution(None, FORBIDDEN, cutoff), True, 0)
         for place in range(len(self._order)):
             if stop is not None and stop():
                 limit = 1
+            elif work > self._work_limit:
+                limit = min(limit, HURRIED)
+            work += self._rows.width(place) * len(layer.cost) * len(self._problem.costs[self._order[place]])
             layer, dropped = self._extend(layer, place, limit, cutoff)
             lost = min(lost, dropped)
             states += len(layer.cost)
@@ -198,16 +212,16 @@ class _Frontier:
         step = max(1, _CHUNK // len(self._problem.costs[self._order[place]]))
         for start in range(0, len(layer.cost), step):
             parts.append(self._candidates(layer, place, slice(start, start + step), cutoff))
-        grown = _concatenated(parts)
-        grown = _taken(grown, _undominated(grown))
-        if len(grown.cost) <= limit:
-            return grown, FORBIDDEN
-        ranked = _diverse(grown)
-        lost = int(grown.bound[ranked[limit:]].min())
-        return _taken(grown, np.sort(ranked[:limit])), self._whole(lost)
+        grown, lost = _best(_concatenated(parts), CROWD * limit)
+        kept, crowded = _undominated(grown, limit)
+        lost = min(lost, int(grown.bound[crowded].min(initial=NOTHING)))
+        grown, dropped = _best(_taken(grown, kept), limit)
+        return grown, self._whole(min(lost, dropped))
 
     def _whole(self, bound: int) -> int:
         """A bound with prices in 1/scale as one of the cost."""
+        if bound == NOTHING:
+            return FORBIDDEN
         return max(0, -(-(bound - self._charged.paid) // self._scale))
 
     def _candidates(self, layer: _Layer, place: int, part: slice, cutoff: int) -> _Layer:
@@ -272,6 +286,10 @@ class _RowPlan:
             self._open.append(rows)
             self._floor.append(np.maximum(0, capacity.limits[rows] - rest[rows]))
         self._entered = [np.flatnonzero((first <= place) & (last >= place)) for place in range(len(order))]
+
+    def width(self, place: int) -> int:
+        """Rows looked at to extend a state, and one for the rest."""
+        return 1 + len(self._entered[place])
 
     def extend(self, place: int, used: Table, option: NDArray[np.intp]) -> tuple[Table, NDArray[np.bool_]]:
         """Bytes in the rows open after this place, and whether no row overflows."""
@@ -344,35 +362,47 @@ def _numbered(rows: NDArray[np.int32]) -> NDArray[np.intp]:
     return numbers.astype(np.intp)
 
 
-def _undominated(layer: _Layer) -> NDArray[np.intp]:
-    """States that no other with the same open options replaces, ascending; of equal ones the first."""
+def _best(layer: _Layer, limit: int) -> tuple[_Layer, int]:
+    """At most so many states, and the least bound of the others: the best of each combination of open options first."""
+    if len(layer.cost) <= limit:
+        return layer, NOTHING
+    ranked = _diverse(layer)
+    return _taken(layer, np.sort(ranked[:limit])), int(layer.bound[ranked[limit:]].min())
+
+
+def _undominated(layer: _Layer, limit: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """States that no other with the same open options replaces, ascending; of equal ones the first.
+
+    Of one combination of options at most so many are found; the second result are states beyond, not looked at.
+    """
     key = _numbered(layer.options)
     order = np.lexsort((*layer.used.T[::-1], layer.cost, key))
     key, used = key[order], layer.used[order]
-    fresh = np.ones(len(order), dtype=np.bool_)
-    fresh[1:] = key[1:] != key[:-1]
-    if not layer.used.shape[1]:
-        return np.sort(order[fresh])
-    kept = fresh.copy()
-    starts = np.flatnonzero(fresh)
-    ends = np.append(starts[1:], len(order))
-    least = np.minimum.reduceat(used, starts, axis=0) if len(starts) else used
-    # Where the cheapest takes the least in every row, it alone survives.
-    settled = (used[starts] == least).all(axis=1)
-    for start, end in zip(starts[~settled], ends[~settled], strict=True):
-        kept[start:end] = _front(used[start:end])
-    return np.sort(order[kept])
+    kept = np.ones(len(order), dtype=np.bool_)
+    kept[1:] = key[1:] != key[:-1]
+    crowded = np.zeros(len(order), dtype=np.bool_)
+    if used.shape[1] and len(order):
+        starts = np.flatnonzero(kept)
+        ends = np.append(starts[1:], len(order))
+        # Where the cheapest takes the least in every row, it alone survives.
+        settled = (used[starts] == np.minimum.reduceat(used, starts, axis=0)).all(axis=1)
+        for start, end in zip(starts[~settled], ends[~settled], strict=True):
+            kept[start:end], crowded[start:end] = _front(used[start:end], limit)
+    return np.sort(order[kept]), order[crowded]
 
 
-def _front(used: Table) -> NDArray[np.bool_]:
-    """Of states in ascending order of cost: those with less somewhere than each one kept before."""
-    kept = np.zeros(len(used), dtype=np.bool_)
+def _front(used: Table, limit: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Of states in ascending order of cost: those with less somewhere than each one kept before, and those beyond."""
+    kept, beyond = np.zeros((2, len(used)), dtype=np.bool_)
     left = np.arange(len(used))
-    while len(left):
+    for _ in range(limit):
+        if not len(left):
+            break
         first = left[0]
         kept[first] = True
         left = left[(used[left] < used[first]).any(axis=1)]
-    return kept
+    beyond[left] = True
+    return kept, beyond
 
 
 def _diverse(layer: _Layer) -> NDArray[np.intp]:
