@@ -70,7 +70,6 @@ class GlobalSearch:
         self._capacity = np.asarray(self._integers.capacity, dtype=np.int64)
         """What plans are searched within: shrinks where the allocator needs room for holes."""
         self._step = {op_id: t for t, op_id in enumerate(self.schedule)}
-        self._weights = WeightChoice(self._model, problem.pricer)
         self._replayed: dict[Choice, PlanReplay] = {}
         self._best: tuple[int, Choice] | None = None
         """Time and choice of the fastest plan of this search."""

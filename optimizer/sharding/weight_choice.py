@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import ceil_div
-from optimizer.sharding.global_problem import GlobalProblem
+from optimizer.sharding.global_problem import GlobalProblem, Way
 from optimizer.sharding.plan_replay import PlanProgram
 from optimizer.sharding.pricing import OpPricer
 from optimizer.solver.knapsack import choose_items
@@ -43,12 +43,21 @@ class WeightChoice:
         self._model = model
         self._pricer = pricer
         self._ops = range(len(model.schedule))
+        known: dict[tuple[int, tuple[bool, ...]], tuple[list[Interface], dict[Interface, list[int]]]] = {}
+        """By ways (ops that are alike share them, the model holds them) and which of the operands are weights."""
+        self._interfaces: list[list[Interface]] = []
         self._twins: list[dict[Interface, list[int]]] = []
         for t in self._ops:
-            twins: dict[Interface, list[int]] = {}
-            for i in range(len(model.ways[t])):
-                twins.setdefault(self._interface(t, i), []).append(i)
-            self._twins.append(twins)
+            inputs = pricer.graph.op(model.schedule[t]).inputs
+            key = id(model.ways[t]), tuple(pricer.is_weight(v) for v in inputs)
+            if key not in known:
+                interfaces = [_interface(way, key[1]) for way in model.ways[t]]
+                twins: dict[Interface, list[int]] = {}
+                for i, interface in enumerate(interfaces):
+                    twins.setdefault(interface, []).append(i)
+                known[key] = interfaces, twins
+            self._interfaces.append(known[key][0])
+            self._twins.append(known[key][1])
         self._possible = any(way.option.weight_bytes for ways in model.ways for way in ways)
         self._filled: dict[tuple[int, ...], tuple[int, ...] | None] = {}
 
@@ -97,10 +106,7 @@ class WeightChoice:
     # -- alternatives ----------------------------------------------------------------------------------
     def _interface(self, t: int, option: int) -> Interface:
         """What of a way the rest of the graph sees, weights left out."""
-        way, op = self._model.ways[t][option], self._pricer.graph.op(self._model.schedule[t])
-        weight = self._pricer.is_weight
-        moving = (layout for v, layout in zip(op.inputs, way.option.operands, strict=True) if not weight(v))
-        return (tuple(moving), way.option.candidate.output, way.copied)
+        return self._interfaces[t][option]
 
     def _reads(self, t: int, option: int) -> Reads:
         way = self._model.ways[t][option]
@@ -143,3 +149,8 @@ class WeightChoice:
 
     def _time_ns(self, t: int, option: int) -> int:
         return self._model.ways[t][option].option.time_ns
+
+
+def _interface(way: Way, weights: Sequence[bool]) -> Interface:
+    moving = (layout for layout, weight in zip(way.option.operands, weights, strict=True) if not weight)
+    return (tuple(moving), way.option.candidate.output, way.copied)

@@ -40,8 +40,12 @@ def priced_costs(problem: GraphProblem, price: Sequence[float]) -> tuple[Table, 
     upto = np.concatenate(([0.0], np.cumsum(np.asarray(price, dtype=np.float64))))
     result = []
     for row, options in zip(problem.costs, problem.usages, strict=True):
-        charge = [floor(sum(float(upto[u.last + 1] - upto[u.first]) * u.size for u in uses)) for uses in options]
-        result.append(row + np.asarray(charge, dtype=np.int64))
+        distinct = {id(uses): uses for uses in options}
+        charge = {
+            key: floor(sum(float(upto[u.last + 1] - upto[u.first]) * u.size for u in uses))
+            for key, uses in distinct.items()
+        }
+        result.append(row + np.asarray([charge[id(uses)] for uses in options], dtype=np.int64))
     return tuple(result)
 
 
@@ -121,21 +125,20 @@ class _Elimination:
     def eliminate(self) -> None:
         """All nodes, narrowest first."""
         heap = [(self._width(v), v) for v in range(len(self._sizes))]
+        newest = [width for width, _ in heap]
         heapq.heapify(heap)
-        done = [False] * len(self._sizes)
         while heap:
             width, v = heapq.heappop(heap)
-            if done[v] or v in self.fixed:
-                continue
-            now = self._width(v)
-            if now != width:
-                heapq.heappush(heap, (now, v))
+            if width != newest[v] or v in self.fixed:
                 continue
             if self._stop is not None and self._stop():
                 raise TimeLimitError("stopped")
-            done[v] = True
-            for u in sorted(self._take_out(v, now)):
-                heapq.heappush(heap, (self._width(u), u))
+            newest[v] = -1
+            for u in self._take_out(v, width):
+                now = self._width(u)
+                if now != newest[u]:
+                    newest[u] = now
+                    heapq.heappush(heap, (now, u))
 
     def read_off(self) -> list[int]:
         """Choose in reverse order: each node's best against all tables it was eliminated with."""
