@@ -57,6 +57,9 @@ class Options:
     override_output_layout: str = _option("", "op=grid:mem:memory_layout:layout:dtype,... (any subset of the parts)")
     override_conv2d_config: str = _option("", "conv=field#value:field#value,...")
     insert_memreconfig: str = _option("", "op=operand:operand,... reshards these operands to the op's output layout")
+    fuse_kernels: bool = _option(
+        False, "emitted programs run elementwise regions as kernels of ours; they come with the program (ttnn-py)"
+    )
     check: str | None = _option(
         None, "backend that replays the finished program; what it refuses is solved again", ("ttmetal",)
     )

@@ -140,6 +140,10 @@ def _optimize(model: ImportedModel | Graph, device: DeviceSpec, options: Options
 
         judge = create_opmodel(options.check, device, options.l1_small_bytes)
         result = solve_checked(lambda: _solve(model, opmodel, options, stages), opmodel, judge, stages)
+    if options.fuse_kernels:
+        from optimizer.export.kernels.binding import fused_kernels, savings
+
+        result.fused_kernels = savings(result, fused_kernels(result))
     result.timings = {**stages.seconds(), **result.timings, "opmodel": opmodel.statistics_json()}
     return result
 

@@ -7,12 +7,15 @@ whether it was accepted, whether the results are what the plan states, and L1 ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from optimizer.errors import OpModelError, OptionError
-from optimizer.export.ttnn_py import ProgramStep, TTNNProgram, placeholder_text, ttnn_program
+from optimizer.export.ttnn_py import FILE_NAME, ProgramStep, TTNNProgram, placeholder_text, ttnn_program, write_files
 from optimizer.opmodel.base import (
     OpConstraints,
     OpModel,
@@ -33,7 +36,7 @@ class ReplayedStep:
 
     op: str
     query: OpQuery | None
-    """The op's question to an OpModel; None for ops on weights and on the host."""
+    """The op's question to an OpModel; None for ops on weights and on the host, and for fused kernels."""
     answer: StepAnswer
     alone: OpConstraints | None
     """Of a step that is not accepted: the backend's answer to the question, for the op by itself."""
@@ -112,8 +115,19 @@ def replay(result: OptimizedGraph, backend: OpModel, predicted: Mapping[str, Ste
     if not isinstance(backend, ProgramRunner):
         raise OptionError(f"backend '{backend.name}' runs no programs", node="opmodel", alternatives=("ttmetal",))
     program = ttnn_program(result)
-    with backend.program(program.prelude) as session:
+    with _source(program) as source, backend.program(source) as session:
         return _Replay(result, program, backend, session, predicted).run()
+
+
+@contextmanager
+def _source(program: TTNNProgram) -> Iterator[str]:
+    """The prelude as a module that lies beside the program's files."""
+    if not program.files:
+        yield program.prelude
+        return
+    with tempfile.TemporaryDirectory(prefix="ttopt-program-") as folder:
+        write_files(Path(folder), program.files)
+        yield f"__file__ = {str(Path(folder) / FILE_NAME)!r}\n{program.prelude}"
 
 
 class _Replay:
@@ -154,7 +168,7 @@ class _Replay:
         op, record = self.graph.op(op_id), self.result.records[op_id]
         answer = self.session.step(step.code, [name for name, _ in step.results])
         differences = self._differences(step, answer) if answer.valid else ()
-        if record.role is Role.HOST:
+        if record.role is Role.HOST or step.fused:
             return ReplayedStep(op_id, None, answer, None, differences)
         query = op_query(self.graph, op, [self.result.layouts[v] for v in op.inputs], record.config, record.request)
         memory = self.predicted.get(op_id)

@@ -120,6 +120,8 @@ class OptimizedGraph:
     """Name, sha256, and the import report of the model this came from."""
     chains: tuple[ChainRecord, ...] = ()
     reservations: tuple[Reservation, ...] = ()
+    fused_kernels: tuple[Mapping[str, Any], ...] = ()
+    """Regions that the emitted program runs as kernels of ours (`export.kernels.binding.savings`), if asked for."""
     summary: dict[str, Any] = field(default_factory=dict)
     timings: dict[str, Any] = field(default_factory=dict)
     """The only part that differs between two runs of the same input."""
@@ -135,6 +137,7 @@ class OptimizedGraph:
             "ops": [self._op_json(op.id) for op in self.graph.ops()],
             "chains": [c.to_json() for c in self.chains],
             "reservations": [r.to_json() for r in self.reservations],
+            "fused_kernels": [dict(k) for k in self.fused_kernels],
             "summary": self.summary,
             "timings": self.timings,
         }

@@ -61,6 +61,7 @@ def _facts(document: Document) -> list[tuple[str, object]]:
         ("loads", summary["loads"]),
         ("spills", summary["spills"]),
         ("chains", _chains(document)),
+        *_fused_facts(document),
     ]
     failed = failed_chains(document)
     facts += [(f"  failed {c['id']}", c["reason"] or "no reason given") for c in failed[:SHOWN_CHAINS]]
@@ -73,6 +74,19 @@ def _facts(document: Document) -> list[tuple[str, object]]:
     facts += [("warning", warning) for warning in summary["warnings"]]
     facts.append(("seconds", f"{sum(document['timings']['stages_s'].values()):.1f}"))
     return facts
+
+
+def _fused_facts(document: Document) -> list[tuple[str, object]]:
+    """Regions that run as kernels of ours, and what that saves; nothing where they were not asked for."""
+    regions = document["fused_kernels"]
+    if not document["options"]["fuse_kernels"]:
+        return []
+    kernels = len({r["kernel"] for r in regions})
+    saved = {key: sum(r[key] for r in regions) for key in ("round_trips_saved", "dram_bytes_saved_total")}
+    trips, dram = saved["round_trips_saved"], bytes_text(saved["dram_bytes_saved_total"])
+    return [
+        ("fused kernels", f"{len(regions)} regions, {kernels} kernels: {trips} round trips and {dram} of DRAM saved")
+    ]
 
 
 def _time_facts(summary: Document) -> list[tuple[str, object]]:

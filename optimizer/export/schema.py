@@ -136,6 +136,26 @@ class Reservation(Record):
     bytes: int
 
 
+class FusedRegion(Record):
+    """Ops that the emitted program runs as one kernel, with the option `fuse_kernels`; bytes are per core."""
+
+    kernel: str = Field(
+        description="folder of its C++ below `kernels`, and function of the program; equal regions share"
+    )
+    ops: list[str]
+    place: str = Field(description="the op at whose place in the schedule it runs")
+    inputs: list[str]
+    outputs: list[str] = Field(description="results that ops outside read; the others are no tensors any more")
+    cores: int
+    tiles_per_core: Pair = Field(description="rows and columns of a core's shard")
+    l1_bytes_saved: int = Field(description="of the tensors in L1 that are no more")
+    dram_bytes_saved_total: int = Field(description="neither written nor read, on all cores together")
+    round_trips_saved: int = Field(description="values handed from op to op without a tensor between them")
+    circular_buffers: int
+    circular_buffers_saved: int = Field(description="fewer than kernels of ours would have for the ops one by one")
+    circular_buffer_bytes: int = Field(description="of those that lie in no tensor")
+
+
 class Baselines(Record):
     """The same graph under simpler policies, by the same OpModel; null: not computed."""
 
@@ -215,6 +235,7 @@ class AnnotatedGraph(PlacedGraph):
     ops: Sequence[AnnotatedOp] = Field(description="in schedule order")
     chains: list[Chain]
     reservations: list[Reservation]
+    fused_kernels: list[FusedRegion] = Field(default_factory=list, description="with the option `fuse_kernels`")
     summary: Summary
     timings: dict[str, Any] = Field(description="the only part that differs between two runs of the same input")
 

@@ -8,14 +8,13 @@ import numpy as np
 from interpreter import evaluate
 from numpy.typing import NDArray
 
-from optimizer.export.kernels.lowering import program_of
+from optimizer.export.kernels.lowering import API, lowered, program_of
 from optimizer.export.kernels.operations import MOVE
 from optimizer.export.kernels.placement import Kind, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import execute
 from optimizer.kernels.tensix.index_expr import const
-from optimizer.kernels.tensix.pipeline import lower
 from optimizer.kernels.tensix.rounding import rounded
 from optimizer.kernels.tensix.types import TILE
 
@@ -35,7 +34,7 @@ class RegionRun:
 
 
 def run_region(region: Region, core: tuple[int, int], seed: int = 0) -> RegionRun:
-    """The region's kernels on the core at (x, y): its results against the whole computation in float32.
+    """The region's kernels on the core at (x, y): its results against the ops one by one on whole tensors.
 
     Elements that an operand does not have (the rest of the tiles of a row or a column) are NaN, which would show.
     What is written elsewhere than in the core's part counts as a mismatch.
@@ -48,9 +47,9 @@ def run_region(region: Region, core: tuple[int, int], seed: int = 0) -> RegionRu
     given = {f"x{k}": _given(values[o.value], o, region, core) for k, o in enumerate(region.inputs)}
     for op in region.ops:
         made = [values[op.inputs[0]]] if op.op == MOVE else evaluate(op, [values[v] for v in op.inputs])
-        values.update(zip(op.outputs, (np.asarray(m, np.float32) for m in made), strict=True))
-    lowered = lower(program_of(region, "region"))
-    run = execute(lowered, emit_program(lowered, "0.81"), given, core=core)
+        values[op.outputs[0]] = rounded(np.asarray(made[0], np.float32), region.dtype)
+    program = lowered(program_of(region))
+    run = execute(program, emit_program(program, API), given, core=core)
     pairs = [_pair(values[o.value], run.tensors[f"y{k}"], o, region, core) for k, o in enumerate(region.outputs)]
     gaps = [np.abs(a - b) / np.maximum(np.abs(a), 1.0) for a, b in pairs]
     gaps = [np.nan_to_num(gap, nan=np.inf) for gap in gaps]

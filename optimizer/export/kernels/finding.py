@@ -13,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 
-from optimizer.errors import TtoptError
-from optimizer.export.kernels.lowering import program_of
+from optimizer.errors import InfeasibleError, LimitError
+from optimizer.export.kernels.lowering import lowered, program_of
 from optimizer.export.kernels.operations import MOVE, fused_op
 from optimizer.export.kernels.placement import Home, Kind, Operand, kind_in
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import FusedSchedule
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
-from optimizer.kernels.tensix.pipeline import lower
 from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
 from optimizer.layouts.tiling import TILE, tile_grid
 from optimizer.result import OptimizedGraph, Role
@@ -80,10 +79,10 @@ class _Finder:
         if not region.computed:
             return True
         try:
-            lowered = lower(program_of(region, "kernel"))
-        except TtoptError:
+            program = lowered(program_of(region))
+        except (InfeasibleError, LimitError):
             return False
-        return self.schedule.fits(region, lowered)
+        return self.schedule.fits(region, program)
 
     # -- one op ---------------------------------------------------------------------------------------------
     def _may_join(self, op: Op) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 
 from optimizer.errors import StateError
@@ -26,8 +27,11 @@ from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim
 from optimizer.kernels.tensix.ir import Attr, Op, Value, attributes
 from optimizer.kernels.tensix.ir import Region as Body
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType
 
+API = "0.81"
+"""Kernel API that emitted programs use (`kernels.tensix.api_profiles`)."""
 BLOCK_TILES = 16
 """Tiles of a block whose buffers take L1: two full sections of DST."""
 
@@ -69,9 +73,15 @@ def blocks_of(region: Region) -> Blocks:
     return Blocks((largest_divisor(rows, BLOCK_TILES // columns), columns), (rows, columns))
 
 
-def program_of(region: Region, name: str) -> Op:
+def program_of(region: Region) -> Op:
     """The `ttl.program` of a region. Its arguments are the inputs `x0`, `x1`, ..., then the outputs `y0`, ..."""
-    return _Lowering(region, name).program()
+    return _Lowering(region).program()
+
+
+@lru_cache(maxsize=4096)
+def lowered(program: Op) -> Op:
+    """The program as calls of the kernel API, kept as regions are often alike. InfeasibleError or LimitError."""
+    return lower(program, KernelOptions(api=API))
 
 
 @dataclass
@@ -86,8 +96,8 @@ class _Thread:
 
 
 class _Lowering:
-    def __init__(self, region: Region, name: str) -> None:
-        self.region, self.name = region, name
+    def __init__(self, region: Region) -> None:
+        self.region = region
         self.blocks = blocks_of(region)
         self.count = 0
         self.operands = [*region.inputs, *region.outputs]
@@ -102,7 +112,7 @@ class _Lowering:
         region = self.region
         wide = region.dtype is DType.F32 or region.needs_rows
         rows, columns = region.home.grid
-        attrs = attributes({"sym_name": self.name, "grid": (columns, rows), "fp32_dest_acc_en": wide})
+        attrs = attributes({"sym_name": "kernel", "grid": (columns, rows), "fp32_dest_acc_en": wide})
         threads = (self._compute(), self._movement("reader"), self._movement("writer"))
         return Op("ttl.program", (), (), attrs, (Body(tuple(self.tensors), (*self._binds(), *threads)),))
 

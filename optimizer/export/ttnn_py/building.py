@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from optimizer.export.aliases import frees_operand, may_alias
+from optimizer.export.kernels.binding import FOLDER, FusedKernel, fused_kernels
+from optimizer.export.kernels.regions import Region
 from optimizer.export.ttnn_py.formatting import INDENT, laid_out, plain
+from optimizer.export.ttnn_py.fused import NAMES, fused_call, fused_text
 from optimizer.export.ttnn_py.lifetimes import Alias, Event, deallocations
 from optimizer.export.ttnn_py.names import Names
 from optimizer.export.ttnn_py.prelude import host_dtype, prelude_text
@@ -76,6 +79,12 @@ class _Builder:
         """Weights that `run` reads from L1, in the order of their first readers."""
         self.copied: dict[str, Op] = {}
         """Weight in L1 -> the op that copies it there from its form elsewhere."""
+        self.kernels = fused_kernels(result) if result.options.fuse_kernels else ()
+        self.fused: dict[str, tuple[FusedKernel, Region]] = {
+            op_id: (kernel, region) for kernel in self.kernels for region in kernel.regions for op_id in region.op_ids
+        }
+        for name in (*NAMES, *(kernel.name for kernel in self.kernels)) if self.kernels else ():
+            self.names.fresh(name)
 
     def build(self) -> TTNNProgram:
         graph, device = self.graph, self.result.device
@@ -86,23 +95,27 @@ class _Builder:
             if graph.is_const_eval(op):
                 self._const_op(op)
         for op in ops:
-            if not graph.is_const_eval(op):
+            if op.id in self.fused:
+                self._fused_op(op, *self.fused[op.id])
+            elif not graph.is_const_eval(op):
                 self._run_op(op)
         outputs = tuple(self._operand(v) for v in graph.outputs)
         inputs = tuple(self._entry(v) for v in dict.fromkeys(graph.inputs))
         parameters = tuple(self._entry(v) for v in graph.values if v in self.variables and self._is_source(v))
         name = str(self.result.model.get("name") or graph.name)
         hosted = any(opdef(op.op).opaque for op in ops)
+        functions = fused_text(self.result, self.kernels)
         return TTNNProgram(
             name=plain(name),
             board=plain(device.name),
             l1_small_bytes=self.result.options.l1_small_bytes,
             inputs=inputs,
             parameters=parameters,
-            prelude=prelude_text(name, device.name, FILE_NAME, inputs, parameters, hosted),
+            prelude=prelude_text(name, device.name, FILE_NAME, inputs, parameters, hosted, functions),
             parameter_steps=tuple(self._parameter_steps()),
             run_steps=tuple(self._run_steps(inputs, outputs)),
             outputs=outputs,
+            files={f"{FOLDER}/{path}": text for k in self.kernels for path, text in k.files().items()},
         )
 
     # -- values --------------------------------------------------------------------------------------
@@ -248,6 +261,29 @@ class _Builder:
         self.run.add(
             ProgramStep(op.id, code(*self._assigned(targets, text)), self._results(op), comment=self._remark(op)),
             Event(op.id, reads, self._on_device(op.outputs), self._alias(op, self._layout), frees),
+        )
+
+    def _fused_op(self, op: Op, kernel: FusedKernel, region: Region) -> None:
+        """A region's kernel, where its anchor is; its other ops are part of it."""
+        if op.id != region.anchor:
+            return
+        operands = [self._operand(o.value) for o in region.inputs]
+        targets = []
+        for o in region.outputs:
+            producer = self.graph.producer(o.value)
+            assert producer is not None
+            targets.append(self._variable(o.value, producer.name or producer.id))
+        results = tuple((self.variables[o.value], o.value) for o in region.outputs)
+        made = ", ".join(inner.name or inner.id for inner in region.ops)
+        self.run.add(
+            ProgramStep(
+                op.id,
+                code(*self._assigned(targets, fused_call(kernel, operands))),
+                results,
+                comment=f"{made} (fused, {FOLDER}/{kernel.name})",
+                fused=region.op_ids,
+            ),
+            Event(op.id, tuple(operands), tuple(targets)),
         )
 
     def _prepared(self, op: Op, query: OpQuery, index: int) -> str | None:

@@ -23,6 +23,8 @@ def laid_out(text: str, depth: int = 0, tail: str = "") -> str:
     if opening is None:
         return line
     head, body, closing = text[: opening + 1], text[opening + 1 : -1], text[-1]
+    if closing == "]" and text[opening - 1 : opening] == ")":  # a part of a call's result: the call is what is too long
+        return laid_out(text[:opening], depth, text[opening:] + tail)
     subscript = closing == "]" and opening > 0 and (text[opening - 1].isalnum() or text[opening - 1] in "_)]")
     parts = list(_arguments(body))
     if not parts:

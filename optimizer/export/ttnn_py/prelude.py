@@ -96,11 +96,13 @@ def prelude_text(
     inputs: Sequence[TensorEntry],
     parameters: Sequence[TensorEntry],
     host_ops: bool,
+    fused: str = "",
 ) -> str:
-    """Docstring, imports, tables and the functions that make tensors."""
+    """Docstring, imports, tables, the functions that make tensors, and those of fused kernels."""
     tables = [_constant_text(e) for e in (*inputs, *parameters) if e.data is not None]
     packed = any("numbers(" in text for text in tables)
-    modules = [*(["base64", "struct"] if packed else []), *(["sys"] if host_ops else [])]
+    asked = {"base64": packed, "os": bool(fused), "struct": packed, "sys": host_ops}
+    modules = [module for module, needed in asked.items() if needed]
     imports = "".join(f"import {module}\n" for module in modules) + ("\n" if modules else "") + "import ttnn"
     blocks = [
         _DOCSTRING.format(title=docstring_text(name) or "A model", board=docstring_text(board), file=file),
@@ -114,7 +116,7 @@ def prelude_text(
     ]
     if packed:
         blocks[1] += "\n"
-    return "\n\n".join(blocks) + "\n" + _MAKE + (_HOST if host_ops else "")
+    return "\n\n".join(blocks) + "\n" + _MAKE + (_HOST if host_ops else "") + fused
 
 
 def _table(name: str, opening: str, rows: Sequence[str], closing: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from optimizer.opmodel.base import TensorSpec
@@ -31,6 +32,8 @@ class ProgramStep:
     """`ttnn.deallocate(...)` statements that follow: of values read for the last time."""
     comment: str | None = None
     """Line that stands above, without `#`."""
+    fused: tuple[str, ...] = ()
+    """Ids of all ops that a fused kernel stands for, `op` among them."""
     printed: bool = True
     """False for statements that take the place of a function's arguments when the steps are run by themselves."""
 
@@ -39,7 +42,8 @@ class ProgramStep:
 class TTNNProgram:
     """A whole program. Running `prelude`, then every step in order, does what `main()` of the file does.
 
-    The steps need the names `ttnn` and `device` and what they define themselves.
+    The steps need the names `ttnn` and `device` and what they define themselves. With `files`, the prelude needs
+    `__file__`: a path beside them.
     """
 
     name: str
@@ -49,9 +53,11 @@ class TTNNProgram:
     inputs: tuple[TensorEntry, ...]
     parameters: tuple[TensorEntry, ...]
     prelude: str
-    """Module text up to and including `make_inputs`: constants, `INPUTS`, `PARAMETERS`, and how tensors are made."""
+    """Module text up to `make_parameters`: constants, `INPUTS`, `PARAMETERS`, how tensors are made, fused kernels."""
     parameter_steps: tuple[ProgramStep, ...]
     """Run once: ops on weights only, and weights brought into the form their ops take."""
     run_steps: tuple[ProgramStep, ...]
     outputs: tuple[str, ...]
     """Variables that `run` returns, in order."""
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Path beside the program's file -> text, of the kernels that it runs."""

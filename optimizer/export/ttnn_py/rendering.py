@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from optimizer.export.ttnn_py.building import FILE_NAME, code, ttnn_program
@@ -70,9 +70,16 @@ def _body(steps: Iterable[ProgramStep]) -> list[str]:
 
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
-    """Write `model_ttnn.py` into a folder; returns its path."""
-    text = render(ttnn_program(result))
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write `model_ttnn.py`, and the kernels that it runs, into a folder; returns the program's path."""
+    program = ttnn_program(result)
     path = folder / FILE_NAME
-    path.write_text(text, encoding="utf-8")
+    write_files(folder, {FILE_NAME: render(program), **program.files})
     return path
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Texts by path below a folder, which is made where it is missing."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")

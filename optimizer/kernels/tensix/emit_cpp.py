@@ -80,6 +80,8 @@ class _Thread:
             shape = "x".join(map(str, op.result.type.shape))
             blocks = op.result.type.block_count
             comment = f"{blocks} block{'s' if blocks > 1 else ''} of {shape} tiles, {op.result.type.dtype.value}"
+            if op.has_attr("tensor"):
+                comment += f", the shard of {_identifier(op.string('tensor'))}"
             yield f"constexpr uint32_t {name} = {op.integer('index')};  // {comment}"
         if buffers:
             yield ""
