@@ -121,7 +121,7 @@ def _decisive_steps(problem: GraphProblem) -> Table:
     capacity = problem.capacity
     begins, ceases = np.zeros((2, len(capacity)), dtype=np.bool_)
     for row in problem.usages:
-        for usages in set(row):
+        for usages in {id(usages): usages for usages in row}.values():
             for use in usages:
                 if use.size and use.first <= use.last:
                     begins[use.first] = True

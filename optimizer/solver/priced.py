@@ -45,7 +45,9 @@ class PricedProblem:
         bits = max(0, min(FINE_BITS, (FORBIDDEN - 1).bit_length() - 2 - self._largest.bit_length()))
         self.scale = 1 << bits
         costs = tuple(_scaled(row, self.scale) for row in problem.costs)
-        pairs = tuple(PairCost(p.a, p.b, _scaled(p.matrix, self.scale)) for p in problem.pairs)
+        matrices = {id(p.matrix): p.matrix for p in problem.pairs}
+        scaled = {key: _scaled(matrix, self.scale) for key, matrix in matrices.items()}
+        pairs = tuple(PairCost(p.a, p.b, scaled[id(p.matrix)]) for p in problem.pairs)
         self.problem = GraphProblem(costs, pairs)
         """Without prices and without memory."""
 
