@@ -66,14 +66,17 @@ def _resolve(plan: ChainPlan, op: Op, kind: TensorMemoryLayout) -> None:
 
 
 def _proposals(plan: ChainPlan, op: Op, kind: TensorMemoryLayout) -> Iterator[dict[str, OpDecision]]:
-    """Decisions of the concat, and of sources that change, for each shard grid that a source has or could have."""
+    """Decisions of the concat, and of sources that change: one for each shard grid that a source has or could have,
+    and one in which the sources are read from L1 in any way."""
+    legal = plan.problem.legal[op.id]
+    for candidate in (*legal.l1_interleaved[:1], *legal.dram[:1]):
+        yield {op.id: replace(plan.as_decided(op.id), candidate=candidate)}
     for grid_yx in dict.fromkeys(_grids(plan, op, kind)):
         shards = {v: _sharded(plan, v, kind, grid_yx) for v in op.inputs}
         sources: dict[str, OpDecision] = {}
         for v, layout in shards.items():
             sources.update(_source(plan, v, layout))
         operands = tuple(shards[v] for v in op.inputs)
-        legal = plan.problem.legal[op.id]
         joined = _sharded(plan, op.outputs[0], kind, grid_yx)
         for candidate in (
             *(c for c in legal.sharded if c.output == joined),
