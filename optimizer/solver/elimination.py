@@ -20,7 +20,7 @@ import numpy as np
 
 from optimizer.errors import TimeLimitError
 from optimizer.solver.cost_tables import Factor, classes_work, joint, least_by_classes, lifted, matched
-from optimizer.solver.elimination_memo import EliminationMemo, Outcome, Part
+from optimizer.solver.elimination_memo import EliminationMemo, Outcome, Part, Step
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, Table
 
 DEFAULT_TABLE_LIMIT = 1_000_000
@@ -66,7 +66,9 @@ def eliminate(
     memo.begin()
     costs = problem.costs if costs is None else costs
     run = _Elimination(problem, costs, table_limit, stop, memo)
-    run.eliminate()
+    if not run.repeat():
+        run = _Elimination(problem, costs, table_limit, stop, memo)
+        run.eliminate()
     bound = min(run.bound, FORBIDDEN)
     if bound == FORBIDDEN:
         return GraphSolution(None, FORBIDDEN, FORBIDDEN)
@@ -114,16 +116,29 @@ class _Elimination:
         """Nodes fixed in the pass before: others go first."""
         self.fixed: dict[int, int] = {}
         self.bound = 0
+        self._problem = problem
+        self._factors = [Factor((v,), row, memo.key_of(row)) for v, row in enumerate(costs)]
+        self._factors += (Factor((p.a, p.b), p.matrix, memo.key_of_shared(p.matrix)) for p in problem.pairs)
         self._of: list[dict[int, Factor]] = [{} for _ in self._sizes]
-        self._serial = 0
-        self._buckets: list[tuple[int, tuple[Factor, ...]]] = []
-        for v, row in enumerate(costs):
-            self._add(Factor((v,), row, memo.key_of(row)))
-        for pair in problem.pairs:
-            self._add(Factor((pair.a, pair.b), pair.matrix, memo.key_of_shared(pair.matrix)))
+        self._buckets: list[tuple[Step, Outcome]] = []
+
+    def repeat(self) -> bool:
+        """The steps that the last solve of a problem with these pairs took, with this one's tables.
+
+        False, and nothing is usable, if there was none or tables were split otherwise.
+        """
+        plan = self._memo.plan_of(self._problem.pairs, self._limit)
+        for step in plan or ():
+            self._poll()
+            if not self._do(step):
+                return False
+        return plan is not None
 
     def eliminate(self) -> None:
         """All nodes, narrowest first."""
+        for serial, factor in enumerate(self._factors):
+            for v in factor.scope:
+                self._of[v][serial] = factor
         heap = [(self._width(v), v) for v in range(len(self._sizes))]
         newest = [width for width, _ in heap]
         heapq.heapify(heap)
@@ -131,34 +146,46 @@ class _Elimination:
             width, v = heapq.heappop(heap)
             if width != newest[v] or v in self.fixed:
                 continue
-            if self._stop is not None and self._stop():
-                raise TimeLimitError("stopped")
+            self._poll()
             newest[v] = -1
             for u in self._take_out(v, width):
                 now = self._width(u)
                 if now != newest[u]:
                     newest[u] = now
                     heapq.heappush(heap, (now, u))
+        if self._chosen is None:
+            self._memo.keep_plan(self._problem.pairs, self._limit, tuple(step for step, _ in self._buckets))
+
+    def _poll(self) -> None:
+        if self._stop is not None and self._stop():
+            raise TimeLimitError("stopped")
 
     def read_off(self) -> list[int]:
         """Choose in reverse order: each node's best against all tables it was eliminated with."""
         chosen = [0] * len(self._sizes)
         for v, option in self.fixed.items():
             chosen[v] = option
-        for v, factors in reversed(self._buckets):
-            row = np.zeros(self._sizes[v], dtype=np.int64)
-            for factor in factors:
-                row += factor.table[tuple(slice(None) if u == v else chosen[u] for u in factor.scope)]
-            chosen[v] = int(row.argmin())
+        for step, outcome in reversed(self._buckets):
+            at = tuple([chosen[u] for u in step.order if u != step.node])
+            if at not in outcome.picks:
+                outcome.picks[at] = self._best(step, chosen)
+            chosen[step.node] = outcome.picks[at]
         return chosen
+
+    def _best(self, step: Step, chosen: Sequence[int]) -> int:
+        row = np.zeros(self._sizes[step.node], dtype=np.int64)
+        for serial in step.taken:
+            factor = self._factors[serial]
+            row += factor.table[tuple(slice(None) if u == step.node else chosen[u] for u in factor.scope)]
+        return int(row.argmin())
 
     # -- factors -------------------------------------------------------------------------------------
     def _add(self, factor: Factor) -> None:
         for v in factor.scope:
-            self._of[v][self._serial] = factor
-        self._serial += 1
+            self._of[v][len(self._factors)] = factor
+        self._factors.append(factor)
 
-    def _drop(self, v: int) -> tuple[Factor, ...]:
+    def _drop(self, v: int) -> dict[int, Factor]:
         """Remove and return all tables of a node, in the order they came."""
         held = self._of[v]
         self._of[v] = {}
@@ -166,7 +193,7 @@ class _Elimination:
             for u in factor.scope:
                 if u != v:
                     del self._of[u][serial]
-        return tuple(held.values())
+        return held
 
     def _scope(self, v: int) -> set[int]:
         return {u for factor in self._of[v].values() for u in factor.scope}
@@ -183,21 +210,39 @@ class _Elimination:
             changed = self._fix_around(v)
             if v in self.fixed:
                 return changed
-        factors = self._drop(v)
-        self._buckets.append((v, factors))
-        order = sorted({u for factor in factors for u in factor.scope})
+        held = self._drop(v)
+        order = sorted({u for factor in held.values() for u in factor.scope})
         place = {u: n for n, u in enumerate(order)}
-        local = sorted(((tuple(place[u] for u in f.scope), f.key, f.table) for f in factors), key=lambda f: f[:2])
-        signature = (place[v], self._limit, tuple((scope, key) for scope, key, _ in local))
-        outcome = self._memo.find(signature)
-        if outcome is None:
-            tables = [Factor(scope, table, key) for scope, key, table in local]
-            outcome = _Bucket(place[v], tables, self._memo, self._limit).outcome(signature)
-            self._memo.put(signature, outcome)
+        local = sorted((tuple(place[u] for u in factor.scope), serial) for serial, factor in held.items())
+        scopes, taken = tuple(scope for scope, _ in local), tuple(serial for _, serial in local)
+        shape = self._memo.shape_of((place[v], self._limit, scopes))
+        outcome = self._outcome(place[v], scopes, taken, shape)
+        given = tuple(part.scope for part in outcome.parts)
+        self._buckets.append((Step(v, tuple(order), taken, scopes, shape, given), outcome))
         self.bound += outcome.constant
         for part in outcome.parts:
             self._add(Factor(tuple(order[n] for n in part.scope), part.table, part.key))
         return changed.union(u for u in order if u != v)
+
+    def _do(self, step: Step) -> bool:
+        """A step whose arrangement is known; False if its tables are split otherwise now."""
+        outcome = self._outcome(step.order.index(step.node), step.scopes, step.taken, step.shape)
+        self._buckets.append((step, outcome))
+        self.bound += outcome.constant
+        for part in outcome.parts:
+            self._factors.append(Factor(tuple([step.order[n] for n in part.scope]), part.table, part.key))
+        return tuple([part.scope for part in outcome.parts]) == step.given
+
+    def _outcome(self, node: int, scopes: Sequence[tuple[int, ...]], taken: Sequence[int], shape: int) -> Outcome:
+        """What replaces these tables, looked up if it is known."""
+        factors = [self._factors[serial] for serial in taken]
+        signature = (shape, tuple([factor.key for factor in factors]))
+        outcome = self._memo.find(signature)
+        if outcome is None:
+            local = [Factor(scope, f.table, f.key) for scope, f in zip(scopes, factors, strict=True)]
+            outcome = _Bucket(node, local, self._memo, self._limit).outcome(signature)
+            self._memo.put(signature, outcome)
+        return outcome
 
     def _fix_around(self, v: int) -> set[int]:
         """Fix neighbours of the node, or itself, until what remains is narrow enough."""
@@ -211,7 +256,7 @@ class _Elimination:
     def _fix(self, u: int, option: int) -> set[int]:
         self.fixed[u] = option
         changed: set[int] = set()
-        for factor in self._drop(u):
+        for factor in self._drop(u).values():
             axis = factor.scope.index(u)
             scope = (*factor.scope[:axis], *factor.scope[axis + 1 :])
             changed.update(scope)
@@ -251,7 +296,7 @@ class _Bucket:
             table, least = lifted(table)
             constant += least
             parts.append(Part(scope, table, self._memo.key_of_result(table, signature, n)))
-        return Outcome(tuple(parts), constant, len(tables) > 1)
+        return Outcome(tuple(parts), constant)
 
     def _by_classes(self) -> tuple[tuple[int, ...], Table] | None:
         """The result by classes of options; None if the tables are not of that kind or it would be more work."""

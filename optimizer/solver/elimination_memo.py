@@ -9,7 +9,7 @@ differ in few places.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
@@ -40,8 +40,28 @@ class Outcome:
     parts: tuple[Part, ...]
     constant: int
     """What every choice costs at least, taken off the tables."""
-    split: bool
-    """Whether the tables were minimised in groups: a bound, not the least."""
+    picks: dict[tuple[int, ...], int] = field(default_factory=dict, compare=False)
+    """Options of the neighbours, in ascending order of these -> the node's best option; filled in as asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One node's elimination, as far as it does not depend on what the tables contain."""
+
+    node: int
+    order: tuple[int, ...]
+    """The node and its neighbours, ascending."""
+    taken: tuple[int, ...]
+    """Its tables, numbered as they come: those of the problem (nodes, then pairs), then results."""
+    scopes: tuple[tuple[int, ...], ...]
+    """Their axes, as positions in `order`."""
+    shape: int
+    """Equal for equal `scopes`, position of the node and limit."""
+    given: tuple[tuple[int, ...], ...]
+    """Axes of the tables that replace them."""
+
+
+Plan = tuple[Step, ...]
 
 
 class EliminationMemo:
@@ -58,6 +78,8 @@ class EliminationMemo:
         self._outcomes: dict[Hashable, Outcome] = {}
         self._recent: dict[Hashable, Outcome] = {}
         self._classed: dict[tuple[int, bool], ClassedTable] = {}
+        self._shapes: dict[Hashable, int] = {}
+        self._plans: dict[tuple[int, int], tuple[object, Plan]] = {}
 
     def begin(self) -> None:
         """A new solve: what the last one did not ask for is forgotten."""
@@ -86,6 +108,18 @@ class EliminationMemo:
         self.hits += found is not None
         self.misses += found is None
         return found
+
+    def shape_of(self, shape: Hashable) -> int:
+        """A number for an arrangement of tables."""
+        return self._shapes.setdefault(shape, len(self._shapes))
+
+    def plan_of(self, pairs: object, limit: int) -> Plan | None:
+        """The steps that the last solve with these pairs of nodes took."""
+        held = self._plans.get((id(pairs), limit))
+        return None if held is None else held[1]
+
+    def keep_plan(self, pairs: object, limit: int, plan: Plan) -> None:
+        self._plans[id(pairs), limit] = pairs, plan
 
     def put(self, signature: Hashable, outcome: Outcome) -> None:
         self._keep(signature, outcome)
