@@ -17,8 +17,8 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, ValueKind
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.acceptance import OpAcceptance
-from optimizer.layouts.matmul_configs import largest_divisor, matmul_program_configs
-from optimizer.layouts.memory_config import BufferType, MemoryConfig, TensorLayout, TensorMemoryLayout
+from optimizer.layouts.matmul_configs import interleaved_matmul_configs, largest_divisor, matmul_program_configs
+from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.memory_config import interleaved as interleaved_in
 from optimizer.layouts.nearest import nearest
 from optimizer.layouts.op_config import Conv2dConfig, LayerNormShardedMultiCoreProgramConfig, OpConfig
@@ -60,6 +60,8 @@ class LegalConfigs:
     """Candidates with an L1 sharded result, most cores first."""
     forced: bool = False
     """An override excludes the DRAM candidates from the choice."""
+    programmed: tuple[OpCandidate, ...] = ()
+    """Candidates with an interleaved result, in DRAM or L1, and a program config where the others leave it to TTNN."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,9 @@ class LegalOpConfigAnalysis:
             page = layouts[0].page_layout
             memory = MemoryConfig(TensorMemoryLayout.INTERLEAVED, BufferType.DRAM)
             dram = list(self._dram(graph, op, TensorLayout(page, memory)))
-        return LegalConfigs(tuple(dram), tuple(interleaved), tuple(sharded), forced)
+        programs = _matmul_programs(graph, op, layouts[0].page_layout, accept) if configured else ()
+        programmed = (c for c in programs if override is None or override.allows(c.output))
+        return LegalConfigs(tuple(dram), tuple(interleaved), tuple(sharded), forced, tuple(programmed))
 
     def _dram(self, graph: Graph, op: Op, layout: TensorLayout) -> Iterator[OpCandidate]:
         """Ways to a DRAM result, preferred first: a conv may need smaller activation blocks to fit."""
@@ -188,6 +192,24 @@ def _matmul(
         elif not batched and not transposed:
             for config in matmul_program_configs(layout, ceil_div(k, TILE), accept.grid_yx, fp32, activation):  # type: ignore[arg-type]
                 yield OpCandidate(layout, config, layout.memory)
+
+
+def _matmul_programs(graph: Graph, op: Op, page: PageLayout, accept: OpAcceptance) -> Iterator[OpCandidate]:
+    """A matmul by a program config, its result interleaved in DRAM or L1."""
+    if op.op not in ("ttnn.matmul", "ttnn.linear"):
+        return
+    a, b, result = (graph.value(v) for v in (op.inputs[0], op.inputs[1], op.outputs[0]))
+    if any(d != 1 for d in b.shape[:-2]) or op.attrs.get("transpose_a"):
+        return
+    stated: dict[str, Any] = dict(op.attrs.get("compute") or ())  # type: ignore[arg-type]
+    fp32 = result.dtype is DType.F32 or bool(stated.get("fp32"))
+    rows, columns = physical_shape(result.shape, PageLayout.TILE)
+    tiles = (rows // TILE, ceil_div(a.shape[-1], TILE), columns // TILE)
+    activation = op.attrs.get("activation") or None
+    for buffer in (BufferType.DRAM, BufferType.L1):
+        layout = interleaved_in(buffer, page)
+        for config in interleaved_matmul_configs(tiles, accept.grid_yx, fp32, activation):  # type: ignore[arg-type]
+            yield OpCandidate(layout, config, layout.memory)
 
 
 def _conv(

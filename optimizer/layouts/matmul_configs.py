@@ -1,4 +1,4 @@
-"""Matmul program configs for a sharded result.
+"""Matmul program configs, for sharded results and for interleaved ones.
 
 Formulas: tt-mlir `MatmulProgramConfig.cpp` (1D width: in0 multicast, every core all rows; 1D height: in1
 multicast, every core all columns; 2D for block sharding), with the leading dims folded into M, which TTNN
@@ -72,3 +72,46 @@ def matmul_program_configs(
         MatmulMultiCoreReuseMultiCast1DProgramConfig(device_grid_yx, w, mcast_in0=mcast_in0, **shared)  # type: ignore[arg-type]
         for w in widths
     )
+
+
+def interleaved_matmul_configs(
+    tiles: tuple[int, int, int],
+    device_grid_yx: tuple[int, int],
+    fp32_accumulation: bool,
+    fused_activation: str | None,
+) -> tuple[OpConfig, ...]:
+    """Program configs with an interleaved result over the whole grid, for M, K and N in tiles (batches within M).
+
+    Both 1D forms and the 2D one, each with a few widths of in0 blocks. Given none, TTNN chooses by how much of L1 is
+    free, and of operands in L1 often a kernel without reuse.
+    """
+    m, k, n = tiles
+    rows, columns = device_grid_yx
+    found: list[OpConfig] = []
+    for w in in0_block_widths(k):
+        for per_core_m, per_core_n, mcast_in0 in (
+            (m, ceil_div(n, rows * columns), True),
+            (ceil_div(m, rows * columns), n, False),
+        ):
+            h, v = _subblock(per_core_m, per_core_n, fp32_accumulation)
+            found.append(
+                MatmulMultiCoreReuseMultiCast1DProgramConfig(
+                    device_grid_yx, w, h, v, per_core_m, per_core_n, mcast_in0, fused_activation
+                )
+            )
+        per_core_m, per_core_n = ceil_div(m, rows), ceil_div(n, columns)
+        h, v = _subblock(per_core_m, per_core_n, fp32_accumulation)
+        found.append(
+            MatmulMultiCoreReuseMultiCastProgramConfig(
+                device_grid_yx, w, h, v, per_core_m, per_core_n, fused_activation=fused_activation
+            )
+        )
+    return tuple(found)
+
+
+def _subblock(rows: int, columns: int, fp32_accumulation: bool) -> tuple[int, int]:
+    """The largest output subblock that divides a block and fits the destination registers; of equal ones the widest."""
+    limit = MAX_SUBBLOCK_TILES // 2 if fp32_accumulation else MAX_SUBBLOCK_TILES
+    heights = (h for h in range(1, limit + 1) if rows % h == 0)
+    pairs = ((h, largest_divisor(columns, limit // h)) for h in heights)
+    return max(pairs, key=lambda pair: (pair[0] * pair[1], pair[1]))

@@ -138,7 +138,7 @@ class OptionTable:
 
     def _with_weights(self, op: Op, options: Sequence[OpOption]) -> Iterator[OpOption]:
         """The fastest options of the same interface with weights in L1, where that makes them faster than any is."""
-        weights = weight_positions(self._pricer, op)
+        weights, legal = weight_positions(self._pricer, op), self._problem.legal[op.id]
         if not weights:
             return
         groups: dict[tuple[Layouts, TensorLayout], list[OpOption]] = {}
@@ -146,7 +146,8 @@ class OptionTable:
             groups.setdefault((option.operands, option.candidate.output), []).append(option)
         for row in groups.values():
             row.sort(key=lambda o: (o.time_ns, o.peak_bytes))
-            for option in row[:WEIGHT_TRIES]:
+            settled = [o for o in row if o.candidate.config is not None or not legal.programmed]
+            for option in settled[:WEIGHT_TRIES]:
                 for operands in weight_placements(self._pricer, op, weights, option.operands, option.candidate):
                     found = self._ask(op, operands, option.candidate)
                     if found is not None and found.time_ns < (1 - WORTH_L1) * row[0].time_ns:
@@ -169,9 +170,10 @@ class OptionTable:
     def _candidates(self, op: Op, operands: Layouts) -> Iterator[OpCandidate]:
         """Candidates worth asking about with these operands."""
         legal = self._problem.legal[op.id]
-        if not legal.forced:
-            yield from legal.dram
-        yield from legal.l1_interleaved
+        if _foreseeable(legal, operands):
+            yield from () if legal.forced else legal.dram
+            yield from legal.l1_interleaved
+        yield from legal.programmed
         sharded = [layout for layout in operands if layout.is_sharded]
         follow = None
         if sharded and any(c.config is None for c in legal.sharded):
@@ -244,6 +246,14 @@ class OptionTable:
             return layout
         shape, page = self._problem.graph.value(value_id).shape, self._pricer.pages[value_id]
         return sharded_layout(shape, layout.memory_layout, spec.grid_yx, self._pricer.model.device, page)
+
+
+def _foreseeable(legal: LegalConfigs, operands: Layouts) -> bool:
+    """Whether what TTNN chooses without a program config is known.
+
+    For a matmul of interleaved operands in L1 it depends on what else lies there.
+    """
+    return not legal.programmed or all(layout.is_sharded or not layout.is_l1 for layout in operands)
 
 
 def _widest(layouts: Sequence[TensorLayout]) -> set[TensorLayout]:

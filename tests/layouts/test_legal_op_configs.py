@@ -47,3 +47,35 @@ def test_subblocks_fit_the_destination_registers(dtype: DType, compute: Attr, ti
         )
     ]
     assert max(c.out_subblock_h * c.out_subblock_w for c in configs) == tiles
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 512, 512), (2, 3, 77, 96), (1, 1, 32, 4096)])
+def test_interleaved_results_of_matmuls_have_program_configs_over_the_grid(shape: tuple[int, ...]) -> None:
+    """Of each kind, in DRAM and in L1; what the OpModel accepts is what they say."""
+    b = GraphBuilder("g")
+    graph = b.finish(b.op("ttnn.linear", b.input("x", shape), b.parameter("w", (shape[-1], 640)), name="fc"))
+    problem = prepare(graph, CachedOpModel(create("analytical", N150, Options().l1_small_bytes)), Options())
+    op = problem.graph.op("fc")
+    operands = problem.pricer.default_operands(op)
+
+    accepted = [
+        c
+        for c in problem.legal["fc"].programmed
+        if (answer := problem.pricer.constraints(op, operands, c.config, c.request)).valid
+        and answer.outputs[0].layout == c.output
+    ]
+
+    kinds = {(type(c.config), c.output.is_l1, getattr(c.config, "mcast_in0", None)) for c in accepted}
+    assert {(kind, l1) for kind, l1, _ in kinds} == {
+        (kind, l1)
+        for kind in (MatmulMultiCoreReuseMultiCast1DProgramConfig, MatmulMultiCoreReuseMultiCastProgramConfig)
+        for l1 in (False, True)
+    }
+    assert not any(c.output.is_sharded for c in accepted)
+
+
+def test_a_batched_second_operand_has_no_program_configs() -> None:
+    b = GraphBuilder("g")
+    graph = b.finish(b.op("ttnn.matmul", b.input("x", (1, 4, 64, 64)), b.input("y", (1, 4, 64, 64)), name="mm"))
+    problem = prepare(graph, CachedOpModel(create("analytical", N150, Options().l1_small_bytes)), Options())
+    assert problem.legal["mm"].programmed == ()

@@ -82,6 +82,14 @@ def test_a_matmul_that_multicasts_its_operand_has_its_columns_and_bias_at_home()
         assert (weight.shard_spec.shape, bias.shard_spec.shape[0]) == ((2048, result.shard_spec.shape[1]), 32)
 
 
+def test_matmuls_of_operands_in_l1_have_a_program_config() -> None:
+    """What TTNN chooses by itself would depend on what else is in L1 (shards settle it)."""
+    problem = problem_of(layers(1, 1024))
+    for option in model_of(problem).table.options["fc0"]:
+        inside = [layout for layout in option.operands if layout.is_l1 and not layout.is_sharded]
+        assert option.candidate.config is not None or not inside
+
+
 def test_more_weights_than_l1_holds_are_kept_as_far_as_they_fit() -> None:
     """24 weights of 8 MiB are 192 MiB, L1 holds 80."""
     problem = problem_of(layers(24, 2048))
