@@ -14,7 +14,8 @@ are counts of rounds, never seconds, so the same input ends in the same plan on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.incumbent import Incumbent
 from optimizer.sharding.plan_replay import PlanProgram, PlanReplay
 from optimizer.sharding.weight_choice import WeightChoice
-from optimizer.solver.elimination import eliminate
+from optimizer.solver.elimination import eliminate, priced_costs
 from optimizer.solver.graph_cpsat import solve_cpsat
 from optimizer.solver.lagrangian import maximise
 from optimizer.solver.neighbourhood import Neighbourhoods
@@ -40,18 +41,17 @@ DUAL_ROUNDS = 30
 """Rounds of prices on the whole graph."""
 FITTING_ROUNDS = 12
 """Rounds of dearer prices after those, until a choice fits."""
-CANDIDATES = 5
-"""Choices of the dual that are made to fit the allocator."""
+SETTLED = 5
+"""Choices of the dual from which clash after clash is removed."""
+PRICE_FACTORS = (0.8, 0.9, 1.1, 1.25)
+"""Prices at which more choices are looked at, relative to the best."""
 SETTLING_ROUNDS = 40
 """Clashes that are removed from one choice, one after the other."""
 BALLS = ((2, 24), (3, 60), (4, 160))
 """Neighbourhoods of a clash, tried in turn: hops, and nodes at most."""
-PROVEN_OPTIONS = 8_000
-"""Size of a problem of which any gap is worth a proof by CP-SAT,"""
-IMPROVED_OPTIONS = 30_000
-"""and of one of which a large gap is worth a try."""
-PROOF_WORK = 5.0
-"""Deterministic seconds of that; about twice as long on the clock."""
+PROOFS = ((0.0, 8_000, 1.0), (WORTH_IMPROVING, 30_000, 10.0))
+"""CP-SAT where the gap is above so much and the options are no more than so many, for so many deterministic seconds
+(one of them takes one to two on the clock)."""
 WINDOW_OPS = 6
 WINDOW_PASSES = 2
 
@@ -89,23 +89,23 @@ class GlobalSearch:
     def find(self) -> None:
         """The bound, and plans near it. TimeLimitError at any point once the run shall end."""
         candidates, prices = self._bounded()
-        for chosen in candidates:
-            if not self._closed(GOOD_ENOUGH):
-                self._fill(chosen)
-        if not self._closed(WORTH_IMPROVING) and prices is not None:
-            fitting = fit_by_prices(self._integers, FITTING_ROUNDS, prices, self._problem.time_is_up).chosen
-            candidates = candidates if fitting is None else [fitting, *candidates]
-        for chosen in candidates:
-            if not self._closed(WORTH_IMPROVING):
-                self._settle(chosen)
+        for chosen in chain(candidates, self._at_other_prices(prices)):
+            if self._closed(GOOD_ENOUGH):
+                return
+            self._fill(chosen)
+        for chosen in chain(self._fitting(prices), candidates[:SETTLED]):
+            if self._closed(WORTH_IMPROVING):
+                return
+            self._settle(chosen)
 
     def improve(self) -> None:
         """Better plans from the best one, if this search found it and a gap is left; then the proof, if it is small."""
         if not self._closed(WORTH_IMPROVING):
             self._windows()
-        limit = PROVEN_OPTIONS if self._closed(WORTH_IMPROVING) else IMPROVED_OPTIONS
-        if self._is_ahead and not self._closed(0.0) and sum(self._integers.sizes) <= limit:
-            self._prove()
+        size = sum(self._integers.sizes)
+        work = [work for gap, options, work in PROOFS if size <= options and not self._closed(gap)]
+        if self._is_ahead and work:
+            self._prove(work[-1])
 
     @property
     def _is_ahead(self) -> bool:
@@ -125,7 +125,22 @@ class GlobalSearch:
         self._raise_bound(dual.lower_bound, "prices")
         best = [] if dual.best is None or dual.best.chosen is None else [dual.best.chosen]
         others = [chosen for chosen in dual.candidates if chosen not in best]
-        return (best + others)[:CANDIDATES], dual.prices
+        return best + others, dual.prices
+
+    def _at_other_prices(self, prices: Sequence[float] | None) -> Iterator[Choice]:
+        """Choices at prices that are all a little lower or higher than those of the bound."""
+        for factor in PRICE_FACTORS if prices is not None else ():
+            costs = priced_costs(self._integers, [factor * price for price in prices or ()])
+            chosen = eliminate(self._integers, costs, stop=self._problem.time_is_up).chosen
+            if chosen is not None:
+                yield chosen
+
+    def _fitting(self, prices: Sequence[float] | None) -> Iterator[Choice]:
+        """A choice that fits by its sums, by prices that rise where one does not."""
+        if prices is not None:
+            chosen = fit_by_prices(self._integers, FITTING_ROUNDS, prices, self._problem.time_is_up).chosen
+            if chosen is not None:
+                yield chosen
 
     def _raise_bound(self, bound_ns: int, how: str) -> None:
         if self._model.table.complete and bound_ns > self.bound_ns:
@@ -207,12 +222,12 @@ class GlobalSearch:
         if found is not None and self._integers.value(found) < self._integers.value(chosen):
             self._settle(found)
 
-    def _prove(self) -> None:
+    def _prove(self, work: float) -> None:
         """CP-SAT on the whole problem: faster plans than the best one, or the proof that there are none."""
         self._problem.poll()
         hint = None if self._best is None or not self._integers.fits(self._best[1]) else self._best[1]
         solution = solve_cpsat(
-            self._integers, hint, PROOF_WORK, upper_bound=self._incumbent.time_ns, stop=self._problem.time_is_up
+            self._integers, hint, work, upper_bound=self._incumbent.time_ns, stop=self._problem.time_is_up
         )
         self._raise_bound(solution.lower_bound, "CP-SAT")
         if solution.chosen is not None:
