@@ -61,13 +61,13 @@ def _facts(document: Document) -> list[tuple[str, object]]:
         ("loads", summary["loads"]),
         ("spills", summary["spills"]),
         ("chains", _chains(document)),
-        *_fused_facts(document),
     ]
     failed = failed_chains(document)
     facts += [(f"  failed {c['id']}", c["reason"] or "no reason given") for c in failed[:SHOWN_CHAINS]]
     if len(failed) > SHOWN_CHAINS:
         facts.append(("  ...", f"{len(failed) - SHOWN_CHAINS} more failed; `chains` of graph.json has every reason"))
     facts += [("fell back", text) for text in fallback_texts(document)]
+    facts += _fused_facts(document)
     facts.append(("unsupported ops", unsupported_ops(summary) or "none"))
     if summary.get("check") is not None:
         facts += check_facts(summary["check"])

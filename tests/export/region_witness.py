@@ -15,6 +15,9 @@ from optimizer.export.kernels.regions import Region
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import execute
 from optimizer.kernels.tensix.index_expr import const
+from optimizer.kernels.tensix.interpreter import run as interpret
+from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.rounding import rounded
 from optimizer.kernels.tensix.types import TILE
 
@@ -33,26 +36,56 @@ class RegionRun:
     """Largest, relative to the larger of value and 1."""
 
 
+def interpret_region(region: Region, core: tuple[int, int] = (0, 0), seed: int = 0) -> RegionRun:
+    """As `run_region`, but the compute thread only, on numpy; the shard must be one block."""
+    values = _values(region, seed)
+    stages: dict[str, Op] = {}
+    lower(program_of(region), KernelOptions(api=API), stages.__setitem__)
+    blocks = {f"x{k}_cb": _block(values[o.value], o, region, core) for k, o in enumerate(region.inputs)}
+    made = interpret(stages["insert-inits"], blocks)
+    pairs = []
+    for k, o in enumerate(region.outputs):
+        rows, columns = _part(region, core)
+        part = values[o.value][rows, columns if o.kind is Kind.FULL else slice(0, 1)]
+        pairs.append((part, made[f"y{k}_cb"][:, : part.shape[1]]))
+    return _compared(pairs)
+
+
 def run_region(region: Region, core: tuple[int, int], seed: int = 0) -> RegionRun:
     """The region's kernels on the core at (x, y): its results against the ops one by one on whole tensors.
 
     Elements that an operand does not have (the rest of the tiles of a row or a column) are NaN, which would show.
     What is written elsewhere than in the core's part counts as a mismatch.
     """
+    values = _values(region, seed)
+    given = {f"x{k}": _given(values[o.value], o, region, core) for k, o in enumerate(region.inputs)}
+    program = lowered(program_of(region))
+    run = execute(program, emit_program(program, API), given, core=core)
+    pairs = [_pair(values[o.value], run.tensors[f"y{k}"], o, region, core) for k, o in enumerate(region.outputs)]
+    return _compared(pairs)
+
+
+def _values(region: Region, seed: int) -> dict[str, Array]:
+    """Random operands, and what every op makes of them, rounded to the region's element type."""
     generator = np.random.default_rng(seed)
     values: dict[str, Array] = {}
     for operand in region.inputs:
         shape = _elements(operand, region)
         values[operand.value] = rounded(generator.uniform(0.25, 1.5, shape).astype(np.float32), operand.dtype)
-    given = {f"x{k}": _given(values[o.value], o, region, core) for k, o in enumerate(region.inputs)}
     for op in region.ops:
-        made = [values[op.inputs[0]]] if op.op == MOVE else evaluate(op, [values[v] for v in op.inputs])
+        alike = op.with_attrs(dim=-1) if "dim" in op.attrs else op  # operands have rank 2 here
+        made = [values[op.inputs[0]]] if op.op == MOVE else evaluate(alike, [values[v] for v in op.inputs])
         values[op.outputs[0]] = rounded(np.asarray(made[0], np.float32), region.dtype)
-    program = lowered(program_of(region))
-    run = execute(program, emit_program(program, API), given, core=core)
-    pairs = [_pair(values[o.value], run.tensors[f"y{k}"], o, region, core) for k, o in enumerate(region.outputs)]
-    gaps = [np.abs(a - b) / np.maximum(np.abs(a), 1.0) for a, b in pairs]
-    gaps = [np.nan_to_num(gap, nan=np.inf) for gap in gaps]
+    return values
+
+
+def _compared(pairs: list[tuple[Array, Array]]) -> RegionRun:
+    """(wanted, got) of every result."""
+    gaps = []
+    for wanted, got in pairs:
+        with np.errstate(invalid="ignore"):
+            gap = np.nan_to_num(np.abs(wanted - got) / np.maximum(np.abs(wanted), 1.0), nan=np.inf)
+        gaps.append(np.where((wanted == got) | (np.isnan(wanted) & np.isnan(got)), 0.0, gap))
     return RegionRun(
         sum(gap.size for gap in gaps),
         sum(int((gap > TOLERANCE).sum()) for gap in gaps),
@@ -75,6 +108,17 @@ def _part(region: Region, core: tuple[int, int]) -> tuple[slice, slice]:
     x, y = (const(n) for n in core)
     row, column = (e.evaluate(()) * TILE for e in home.core_map.first_tile(home.shard, x, y))
     return slice(row, row + home.shard[0] * TILE), slice(column, column + home.shard[1] * TILE)
+
+
+def _block(value: Array, operand: Operand, region: Region, core: tuple[int, int]) -> Array:
+    """The core's part of an operand in whole tiles."""
+    rows, columns = _part(region, core)
+    rows = rows if operand.kind in (Kind.FULL, Kind.COLUMN) else slice(0, 1)
+    columns = columns if operand.kind in (Kind.FULL, Kind.ROW) else slice(0, 1)
+    part = value[rows, columns]
+    whole = np.full(tuple(-(-n // TILE) * TILE for n in part.shape), np.nan, np.float32)
+    whole[: part.shape[0], : part.shape[1]] = part
+    return whole
 
 
 def _given(value: Array, operand: Operand, region: Region, core: tuple[int, int]) -> Array:

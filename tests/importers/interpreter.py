@@ -112,6 +112,14 @@ UNARY: dict[str, Callable[[Array], Array]] = {
     "asinh": np.arcsinh,
     "acosh": np.arccosh,
     "atanh": np.arctanh,
+    "log1p": np.log1p,
+    "log2": np.log2,
+    "log10": np.log10,
+    "expm1": np.expm1,
+    "exp2": np.exp2,
+    "cbrt": np.cbrt,
+    "erfc": lambda x: 1 - erf(x),
+    "frac": lambda x: x - np.trunc(x),
     "isposinf": np.isposinf,
     "isneginf": np.isneginf,
 }
@@ -133,6 +141,7 @@ BINARY: dict[str, Callable[[Array, Any], Array]] = {
     "logical_and": lambda a, b: (a != 0) & (np.asarray(b) != 0),
     "logical_or": lambda a, b: (a != 0) | (np.asarray(b) != 0),
     "logical_xor": lambda a, b: (a != 0) ^ (np.asarray(b) != 0),
+    "squared_difference": lambda a, b: np.square(a - b),
     "fmod": np.fmod,
     "remainder": np.mod,
     "prelu": lambda a, b: np.where(a >= 0, a, a * b),
@@ -202,7 +211,11 @@ def evaluate(op: Op, x: list[Array]) -> list[Array]:
         if name in PARAMETRIC:
             return [PARAMETRIC[name](x[0], attrs)]
         if name in BINARY:
-            out = BINARY[name](x[0], x[1] if len(x) > 1 else attrs["scalar"])
+            operands = list(x) if len(x) > 1 else [x[0], attrs["scalar"]]
+            for k, side in enumerate("ab"[: len(x)]):
+                for activation in attrs.get(f"input_tensor_{side}_activations", ()):
+                    operands[k] = UNARY[activation](operands[k])
+            out = BINARY[name](*operands)
             for activation in attrs["activations"]:
                 out = UNARY[activation](out)
             return [out]
@@ -467,6 +480,10 @@ _OPS: dict[str, Callable[[list[Array], Attrs], Array | list[Array]]] = {
     "tril": lambda x, a: np.tril(x[0], a["diagonal"]),
     "triu": lambda x, a: np.triu(x[0], a["diagonal"]),
     "where": _where,
+    "addcmul": lambda x, a: x[0] + a["value"] * x[1] * x[2],
+    "addcdiv": lambda x, a: x[0] + a["value"] * x[1] / x[2],
+    "mac": lambda x, a: x[0] * x[1] + x[2],
+    "lerp": lambda x, a: x[0] + x[2] * (x[1] - x[0]),
     "typecast": _typecast,
     "reshape": lambda x, a: x[0].reshape(a["shape"]),
     "permute": lambda x, a: x[0].transpose(a["dims"]),

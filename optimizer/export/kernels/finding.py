@@ -15,7 +15,7 @@ from math import prod
 
 from optimizer.errors import InfeasibleError, LimitError
 from optimizer.export.kernels.lowering import lowered, program_of
-from optimizer.export.kernels.operations import MOVE, fused_op
+from optimizer.export.kernels.operations import MOVE, accepts, needs_rows
 from optimizer.export.kernels.placement import Home, Kind, Operand, kind_in
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import FusedSchedule
@@ -94,15 +94,14 @@ class _Finder:
             return False
         if op.op == MOVE:
             return True
-        row = fused_op(op, len(values[0].shape))
-        if row is None or any(kind_in(v.shape, self._frame_of(op)) is None for v in values):
+        if any(kind_in(v.shape, self._frame_of(op)) is None for v in values):
             return False
-        return not row.rows or values[0].shape[-1] % TILE == 0
+        whole_tiles = bool(values[0].shape) and values[0].shape[-1] % TILE == 0
+        return accepts(op, len(values[0].shape)) and (whole_tiles or not needs_rows(op))
 
     def _frame_of(self, op: Op) -> tuple[int, ...]:
         """Shape that an op computes on: of what it reduces, else of its result."""
-        row = None if op.op == MOVE else fused_op(op, len(self.graph.value(op.inputs[0]).shape))
-        return self.graph.value(op.inputs[0] if row is not None and row.rows else op.outputs[0]).shape
+        return self.graph.value(op.inputs[0] if needs_rows(op) else op.outputs[0]).shape
 
     # -- a group as a region --------------------------------------------------------------------------------
     def _region(self, members: Sequence[str]) -> Region | None:
@@ -164,13 +163,11 @@ class _Finder:
         """The layout that most of what is read and written has already."""
         boundary = (*inputs, *outputs)
         full = [v for v, kind in kinds.items() if kind is Kind.FULL]
-        rows = any(kinds[op.outputs[0]] is Kind.COLUMN for op in ops) or any(
-            row.rows for op in ops if (row := fused_op(op, len(shape))) is not None
-        )
+        rows = any(needs_rows(op) or kinds[op.outputs[0]] is Kind.COLUMN for op in ops)
         best: tuple[int, Home] | None = None
         for layout in dict.fromkeys(self.result.layouts[v] for v in full):
             home = Home.of(layout, shape)
-            if home is None or (rows and not home.whole_rows) or 2 * home.cores < self._cores(ops):
+            if home is None or (rows and not home.whole_rows) or 2 * home.cores < self._cores(home, rows):
                 continue
             moved = [v for v in boundary if not self._operand(v, kinds[v], home).resident]
             if all(home.locates(kinds[v]) for v in moved):
@@ -179,7 +176,6 @@ class _Finder:
                     best = resident, home
         return None if best is None else best[1]
 
-    def _cores(self, ops: Sequence[Op]) -> int:
-        """Cores that the largest op would use by itself, if it has a core for every tile at most."""
-        tiles = max(prod(tile_grid(self.graph.value(op.outputs[0]).shape)) for op in ops)
-        return min(tiles, self.result.device.num_cores)
+    def _cores(self, home: Home, rows: bool) -> int:
+        """Cores that ops on the frame use at most: one per tile, or per row of tiles."""
+        return min(home.frame[0] if rows else prod(home.frame), self.result.device.num_cores)

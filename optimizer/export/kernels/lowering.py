@@ -17,7 +17,7 @@ from functools import lru_cache
 from math import prod
 
 from optimizer.errors import StateError
-from optimizer.export.kernels.operations import MOVE, fused_op
+from optimizer.export.kernels.operations import FUSED_OPS, MOVE
 from optimizer.export.kernels.placement import Kind, Operand, Tiles, largest_divisor
 from optimizer.export.kernels.regions import Region
 from optimizer.ir.dtype import DType
@@ -257,10 +257,7 @@ class _BlockWriter:
         if op.op == MOVE:
             self._values[op.outputs[0]] = operands[0]
             return
-        row = fused_op(op, len(self._region.shape))
-        if row is None:
-            raise StateError(f"'{op.id}' ({op.op}) is in a region, but no kernel has it")
-        self._values[op.outputs[0]] = row.recipe(self, opdef(op.op).full_attrs(op), operands)
+        self._values[op.outputs[0]] = FUSED_OPS[op.op].recipe(self, opdef(op.op).full_attrs(op), operands)
 
     # -- what recipes call ---------------------------------------------------------------------------------
     def op(self, name: str, *operands: Value, **attrs: float) -> Value:

@@ -271,7 +271,13 @@ FUSED_OPS: Mapping[str, FusedOp] = MappingProxyType(
 """By TTNN name."""
 
 
-def fused_op(op: Op, rank: int) -> FusedOp | None:
-    """The row of an op that a region may hold; None if there is none, or its attributes are not covered."""
+def accepts(op: Op, rank: int) -> bool:
+    """Whether a recipe covers an op with its attributes; `rank` is that of its first operand."""
     row = FUSED_OPS.get(op.op)
-    return row if row is not None and row.accepts(opdef(op.op).full_attrs(op), rank) else None
+    return row is not None and row.accepts(opdef(op.op).full_attrs(op), rank)
+
+
+def needs_rows(op: Op) -> bool:
+    """Whether an op works on whole rows."""
+    row = FUSED_OPS.get(op.op)
+    return row is not None and row.rows

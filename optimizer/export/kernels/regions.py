@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from optimizer.export.kernels.operations import MOVE, fused_op
+from optimizer.export.kernels.operations import MOVE, needs_rows
 from optimizer.export.kernels.placement import Home, Kind, Operand
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
@@ -54,7 +54,7 @@ class Region:
     @property
     def needs_rows(self) -> bool:
         """Whether an op works on whole rows."""
-        return any(row.rows for op in self.computed if (row := fused_op(op, len(self.shape))) is not None)
+        return any(map(needs_rows, self.ops))
 
     def shrunk(self, grid: tuple[int, int], shard: tuple[int, int]) -> Region:
         """The same computation on a smaller frame: `grid` shards of `shard` tiles; layouts keep their places.

@@ -1,0 +1,121 @@
+"""Fused kernels of whole models: every region's kernel executed on this machine, every fused program replayed.
+
+    python benchmarks/fused_kernels.py [MODEL...] [--boards n150] [--policies dfsharding global] [--no-replay]
+
+Regions keep their shards, on a grid of at most 2x2 cores; shards of more than `SHARD_TILES` tiles are cut down. Equal
+kernels are executed once per model. The program with its `generic_op` calls is replayed on the real tt-metal (mock
+devices) where ttnn is installed. Prints one line per run; exits 1 on any mismatch with numpy, on a kernel that a core
+refuses, and on a step of a program that tt-metal refuses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from optimizer.cli.tables import table
+from optimizer.errors import VerificationError
+from optimizer.export.kernels.binding import fused_kernels
+from optimizer.export.kernels.regions import Region
+from optimizer.options import Options
+from optimizer.pipeline import optimize_file
+from optimizer.recheck import check_record
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path += [str(ROOT / "tests" / "importers"), str(ROOT / "tests" / "export")]
+from region_witness import run_region  # noqa: E402 - the witness is the tests'
+
+SHARD_TILES = 64
+COLUMNS = (
+    "graph", "board", "policy", "regions", "ops", "kernels", "elements", "mismatches", "difference",
+    "L1 saved", "DRAM saved", "trips saved", "buffers saved", "replay", "seconds",
+)  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", type=Path, help="default: fixtures/onnx")
+    parser.add_argument("--boards", nargs="+", default=["n150"])
+    parser.add_argument("--policies", nargs="+", default=["dfsharding", "global"])
+    parser.add_argument("--no-replay", action="store_true")
+    args = parser.parse_args()
+    models = args.models or sorted((ROOT / "fixtures" / "onnx").glob("*.onnx"))
+    replays = not args.no_replay and find_spec("ttnn") is not None
+    runs = [
+        run(model, Options(board=board, policy=policy, fuse_kernels=True), replays)
+        for policy in args.policies
+        for board in args.boards
+        for model in models
+    ]
+    print(table(COLUMNS, [tuple(str(r[c]) for c in COLUMNS) for r in runs]))
+    return 1 if any(r["mismatches"] or r["replay"] == "refused" for r in runs) else 0
+
+
+def run(model: Path, options: Options, replays: bool) -> dict[str, Any]:
+    """One model's kernels executed and its program replayed."""
+    started = time.perf_counter()
+    result = optimize_file(model, options)
+    kernels, records = fused_kernels(result), result.fused_kernels
+    place = f"{model.stem} {options.board} {options.policy}"
+    runs = []
+    for kernel in kernels:
+        small = cut_down(kernel.region)
+        for core in corners(small):
+            try:
+                runs.append(run_region(small, core))
+            except VerificationError as error:
+                print(f"{place}: {kernel.name}: {error}")
+                raise
+        if any(r.mismatches for r in runs[-2:]):
+            print(f"{place}: {kernel.name}: {runs[-2:]}")
+    replay = "not asked"
+    if replays:
+        checked = check_record(result, "ttmetal")
+        replay = "ok" if checked["ok"] else "refused"
+        for error in checked["errors"]:
+            print(f"{place}: {error['op']}: {error['message']}")
+    print(f"{place}: {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
+    return {
+        "graph": model.stem,
+        "board": options.board,
+        "policy": options.policy,
+        "regions": len(records),
+        "ops": sum(len(r["ops"]) for r in records),
+        "kernels": len(kernels),
+        "elements": sum(r.elements for r in runs),
+        "mismatches": sum(r.mismatches for r in runs),
+        "difference": f"{max((r.difference for r in runs), default=0.0):.1e}",
+        "L1 saved": sum(r["l1_bytes_saved"] for r in records),
+        "DRAM saved": sum(r["dram_bytes_saved_total"] for r in records),
+        "trips saved": sum(r["round_trips_saved"] for r in records),
+        "buffers saved": sum(r["circular_buffers_saved"] for r in records),
+        "replay": replay,
+        "seconds": f"{time.perf_counter() - started:.1f}",
+    }
+
+
+def cut_down(region: Region) -> Region:
+    """The region on at most 2x2 cores, with shards of at most `SHARD_TILES` tiles, rows whole where they must be."""
+    rows, columns = region.home.shard
+    if not region.needs_rows:
+        columns = min(columns, SHARD_TILES)
+    return region.shrunk((2, 2), (max(1, min(rows, SHARD_TILES // columns)), columns))
+
+
+def corners(region: Region) -> Iterator[tuple[int, int]]:
+    """The first and the last core."""
+    x, y = (0, 0) if region.home.core_map is None else region.home.core_map.origin
+    rows, columns = region.home.grid
+    width = 1 if region.home.core_map is None else region.home.core_map.width
+    block = min(rows, columns) > 1
+    last = (columns - 1, rows - 1) if block else ((rows * columns - 1) % width, (rows * columns - 1) // width)
+    yield from dict.fromkeys(((x, y), (x + last[0], y + last[1])))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
