@@ -34,6 +34,6 @@ def placed(graph: Graph, layouts: Mapping[str, TensorLayout], **options: object)
         source, target = chosen[op.inputs[0]], chosen[op.outputs[0]]
         return Role.LOAD if source.is_dram else Role.RESHARD if target.is_l1 else Role.SPILL
 
-    records = {op.id: OpRecord(role(op)) for op in graph.ops()}
+    records = {op.id: OpRecord(role(op), request=chosen[op.outputs[0]].memory) for op in graph.ops()}
     model = {"name": graph.name, "sha256": None}
     return OptimizedGraph(graph, chosen, records, N150, Options.from_mapping({"board": "n150", **options}), model)

@@ -1,0 +1,306 @@
+"""Kernels of regions: blocks and files, executed C++, the emitted program and its replay, what graph.json says."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import region_witness
+from placed_graphs import HEIGHT, N150, WIDTH, placed, shards
+from region_witness import run_region
+
+from optimizer.cli import main
+from optimizer.export.kernels.binding import FusedKernel, fused_kernels, savings
+from optimizer.export.kernels.finding import find_regions
+from optimizer.export.kernels.lowering import blocks_of, program_of
+from optimizer.export.kernels.placement import Kind
+from optimizer.export.kernels.regions import Region
+from optimizer.export.ttnn_py import render, ttnn_program
+from optimizer.export.ttnn_py.formatting import LINE_LENGTH
+from optimizer.ir.builder import GraphBuilder
+from optimizer.kernels.tensix.executor.execute import has_compiler
+from optimizer.kernels.tensix.types import CircularBufferType
+from optimizer.layouts.memory_config import L1_TILE, TensorLayout
+from optimizer.layouts.tiling import TILE
+from optimizer.opmodel.registry import create
+from optimizer.options import Options
+from optimizer.pipeline import optimize_file
+from optimizer.replay import replay
+from optimizer.result import OptimizedGraph
+
+X = (1, 1, 256, 128)
+HOME = shards(X, (8, 2))
+ROWS = shards(X, (8, 1), HEIGHT)
+executed = pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
+
+
+def gated(layout: TensorLayout = HOME) -> OptimizedGraph:
+    """x * gelu(y), spilled: y is in DRAM, and x comes from another grid."""
+    b = GraphBuilder("gated")
+    x, y = b.input("x", X), b.input("y", X)
+    x_there = b.op("ttnn.to_memory_config", x, name="reshard")
+    v = b.op("ttnn.multiply", x_there, b.op("ttnn.gelu", y))
+    graph = b.finish(b.op("ttnn.to_memory_config", v, name="spill"))
+    return placed(graph, {"x": L1_TILE, x_there: layout, "gelu_out": layout, v: layout}, fuse_kernels=True)
+
+
+def residual_norm() -> OptimizedGraph:
+    """x + y, which others read too, and its layer norm with scale and shift."""
+    b = GraphBuilder("residual")
+    s = b.op("ttnn.add", b.input("x", X), b.input("y", X))
+    n = b.op("ttnn.layer_norm", s, b.parameter("scale", (128,)), b.parameter("shift", (128,)))
+    return placed(b.finish(s, n), {"x": ROWS, "y": ROWS, n: ROWS}, fuse_kernels=True)
+
+
+def region_of(result: OptimizedGraph) -> Region:
+    found = find_regions(result)
+    assert len(found) == 1
+    return found[0]
+
+
+def kernel_of(result: OptimizedGraph) -> FusedKernel:
+    found = fused_kernels(result)
+    assert len(found) == 1
+    return found[0]
+
+
+def of_shape(shape: tuple[int, ...], grid: tuple[int, int], graph: Callable[[GraphBuilder, str], str]) -> Region:
+    """The region of a graph of one sharded input and one result in DRAM."""
+    b = GraphBuilder("shaped")
+    x = b.input("x", shape)
+    return region_of(placed(b.finish(graph(b, x)), {x: shards(shape, grid)}))
+
+
+# -- blocks --------------------------------------------------------------------------------------------------
+def test_a_shard_that_stays_is_one_block() -> None:
+    b = GraphBuilder("stays")
+    v = b.op("ttnn.square", b.op("ttnn.exp", b.input("x", (1, 1, 2048, 2048))))
+    home = shards((1, 1, 2048, 2048), (8, 8))
+    region = region_of(placed(b.finish(b.op("ttnn.permute", v, dims=(0, 1, 3, 2))), {"x": home, v: home}))
+    assert (blocks_of(region).shape, blocks_of(region).count) == ((8, 8), 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "block", "count"),
+    [
+        ((1, 1, 1024, 256), (4, 1), 1),
+        ((1, 1, 2048, 2048), (2, 8), 4),
+        ((1, 1, 256, 10240), (1, 10), 4),
+        ((1, 1, 7 * 256, 256 * 3), (1, 3), 7),
+    ],
+)
+def test_what_is_brought_and_taken_goes_by_blocks(shape: tuple[int, ...], block: tuple[int, int], count: int) -> None:
+    region = of_shape(shape, (8, 8), lambda b, x: b.op("ttnn.square", b.op("ttnn.exp", x)))
+    assert (blocks_of(region).shape, blocks_of(region).count) == (block, count)
+
+
+def test_buffers_of_blocks_are_small() -> None:
+    region = of_shape((1, 1, 2048, 2048), (8, 8), lambda b, x: b.op("ttnn.square", b.op("ttnn.exp", x)))
+    binds = [op for op in program_of(region).body.ops if op.name == "ttl.bind_cb"]
+    types = [op.result.type for op in binds]
+    assert all(isinstance(t, CircularBufferType) for t in types)
+    assert [(op.has_attr("tensor"), t.block_count) for op, t in zip(binds, types, strict=True)] == [
+        (True, 4),
+        (False, 2),
+    ]
+
+
+# -- executed ------------------------------------------------------------------------------------------------
+@executed
+@pytest.mark.parametrize("core", [(0, 0), (1, 1)])
+def test_gated_on_every_corner(core: tuple[int, int]) -> None:
+    run = run_region(region_of(gated()).shrunk((2, 2), (1, 2)), core)
+    assert (run.mismatches, run.elements) == (0, 4 * 2 * TILE * TILE)
+
+
+@executed
+def test_blocks_of_a_larger_shard() -> None:
+    """5x4 tiles per core in five blocks, a row brought once, a column block by block."""
+    b = GraphBuilder("large")
+    shape = (1, 1, 8 * 5 * TILE, 8 * 4 * TILE)
+    v = b.op(
+        "ttnn.multiply",
+        b.op("ttnn.add", b.input("x", shape), b.parameter("row", shape[-1:])),
+        b.input("c", (shape[-2], 1)),
+    )
+    region = region_of(placed(b.finish(v), {"x": shards(shape, (8, 8))})).shrunk((2, 2), (5, 4))
+    assert [(o.kind, o.resident) for o in region.inputs] == [(Kind.FULL, True), (Kind.ROW, False), (Kind.COLUMN, False)]
+    assert blocks_of(region).count == 5
+    assert run_region(region, (1, 1)).mismatches == 0
+
+
+@executed
+def test_layer_norm_beside_its_operand() -> None:
+    region = region_of(residual_norm())
+    assert [o.resident for o in region.outputs] == [False, True]
+    assert run_region(region.shrunk((2, 1), (1, 4)), (1, 0)).mismatches == 0
+
+
+@executed
+def test_softmax_of_width_shards_with_one_column_of_cores() -> None:
+    b = GraphBuilder("softmax")
+    shape = (1, 1, 2 * TILE, 3 * TILE)
+    v = b.op("ttnn.softmax", b.op("ttnn.multiply", b.input("x", shape), scalar=0.125), dim=-1)
+    region = region_of(placed(b.finish(v), {"x": shards(shape, (1, 1), WIDTH)}))
+    assert run_region(region, (0, 0)).mismatches == 0
+
+
+@executed
+@pytest.mark.parametrize("origin", [(0, 0), (1, 0)])
+def test_the_witness_sees_a_kernel_that_takes_the_tiles_of_another_core(
+    origin: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    region = region_of(gated()).shrunk((2, 2), (1, 2))
+    assert region.home.core_map is not None
+    moved = replace(region, home=replace(region.home, core_map=replace(region.home.core_map, origin=origin)))
+    monkeypatch.setattr(region_witness, "program_of", lambda _region: program_of(moved))
+    assert (run_region(region, (1, 1)).mismatches > 0) == (origin != (0, 0))
+
+
+# -- files and program ---------------------------------------------------------------------------------------
+def test_golden_kernels(golden: Callable[[str, str], None]) -> None:
+    files = kernel_of(gated()).files()
+    assert sorted(files) == [f"reshard_gelu_multiply_spill/{kind}.cpp" for kind in ("compute", "reader", "writer")]
+    moving = [f"// ---- {name}\n{text}" for name, text in sorted(files.items()) if "compute" not in name]
+    golden("kernels/gated.cpp.txt", "\n".join(moving))
+    compute = next(text for name, text in files.items() if "compute" in name)
+    assert "gelu_tile" in compute
+    assert "mul_" in compute
+
+
+def test_golden_program(golden: Callable[[str, str], None]) -> None:
+    golden("kernels/gated.py.txt", render(ttnn_program(gated())))
+
+
+def test_equal_regions_share_their_kernel() -> None:
+    b = GraphBuilder("twice")
+    layouts = {}
+    outputs = []
+    for k in range(2):
+        x = b.input(f"x{k}", X)
+        layouts[x] = HOME
+        outputs.append(b.op("ttnn.square", b.op("ttnn.exp", x)))
+    other = b.input("y", X)
+    outputs.append(b.op("ttnn.square", b.op("ttnn.abs", other)))
+    result = placed(b.finish(*outputs), {**layouts, other: HOME}, fuse_kernels=True)
+    assert [(k.name, len(k.regions)) for k in fused_kernels(result)] == [("exp_square", 2), ("abs_square", 1)]
+    text = render(ttnn_program(result))
+    assert text.count("def exp_square(") == 1
+    assert text.count("= exp_square(device, x") == 2
+
+
+def test_without_the_option_nothing_changes() -> None:
+    result = gated()
+    result.options = replace(result.options, fuse_kernels=False)
+    program = ttnn_program(result)
+    assert "generic_op" not in render(program)
+    assert dict(program.files) == {}
+
+
+def test_emitting_writes_the_kernels_beside_the_program(tmp_path: Path) -> None:
+    path = gated().emit("ttnn-py", tmp_path)
+    written = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
+    folder = "kernels/reshard_gelu_multiply_spill"
+    assert written == [*(f"{folder}/{k}.cpp" for k in ("compute", "reader", "writer")), "model_ttnn.py"]
+    named = {n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)}
+    assert {f"reshard_gelu_multiply_spill/{k}.cpp" for k in ("compute", "reader", "writer")} <= named
+
+
+def test_formatter_and_linter_have_nothing_to_say(tmp_path: Path) -> None:
+    paths = [r.emit("ttnn-py", tmp_path / r.graph.name) for r in (gated(), residual_norm())]
+    ruff = [sys.executable, "-m", "ruff"]
+    own = ["--isolated", "--line-length", str(LINE_LENGTH)]
+    for words in (["format", "--check", *own], ["check", "--select", "E,F,I,W,B,UP", *own]):
+        done = subprocess.run([*ruff, *words, *map(str, paths)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_results_that_are_unpacked_and_freed() -> None:
+    """Of two results, one is read on: `s, n = add_layer_norm(...)`, and nothing frees what is returned."""
+    lines = render(ttnn_program(residual_norm())).splitlines()
+    call = next(line.strip() for line in lines if "= add_layer_norm(" in line)
+    assert call == "add, layer_norm = add_layer_norm(device, x, y, scale, shift)"
+
+
+# -- what it saves -------------------------------------------------------------------------------------------
+def test_savings_of_gated() -> None:
+    """Three tensors of 2 tiles per core are no more; three values change hands in DST. A copy has two buffers."""
+    result = gated()
+    (record,) = savings(result, fused_kernels(result))
+    assert record == {
+        "kernel": "reshard_gelu_multiply_spill",
+        "ops": ["reshard", "gelu", "multiply", "spill"],
+        "place": "spill",
+        "inputs": ["x", "y"],
+        "outputs": ["spill_out"],
+        "cores": 16,
+        "tiles_per_core": [1, 2],
+        "l1_bytes_saved": 3 * 2 * 2048,
+        "dram_bytes_saved_total": 0,
+        "round_trips_saved": 3,
+        "circular_buffers": 3,
+        "circular_buffers_saved": 2 + 2 + 3 + 2 - 3,
+        "circular_buffer_bytes": 3 * 2 * 2048,
+    }
+
+
+def test_savings_in_dram() -> None:
+    """A spill that is read back at once: written no more, and read no more."""
+    b = GraphBuilder("dram")
+    s = b.op("ttnn.to_memory_config", b.input("x", X))
+    result = placed(b.finish(b.op("ttnn.exp", s)), {"x": HOME})
+    (record,) = savings(result, fused_kernels(result))
+    assert record["dram_bytes_saved_total"] == 2 * 8 * 4 * 2048
+    assert record["l1_bytes_saved"] == 0
+
+
+def test_graph_json_lists_regions(tmp_path: Path, project_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = project_root / "fixtures" / "graphs" / "fork.json"
+    words = ["--policy", "dfsharding", "--emit", "ttnn-py", "--fuse-kernels"]
+    assert main(["optimize", str(model), "-o", str(tmp_path), *words]) == 0
+    document = json.loads((tmp_path / "graph.json").read_text())
+    assert document["options"]["fuse_kernels"] is True
+    assert [r["kernel"] for r in document["fused_kernels"]] == ["gelu_exp_neg_add_spill"]
+    assert [p.name for p in (tmp_path / "kernels").iterdir()] == ["gelu_exp_neg_add_spill"]
+    assert "fused kernels" in capsys.readouterr().out
+
+
+# -- replayed ------------------------------------------------------------------------------------------------
+@pytest.mark.usefixtures("needs_ttnn")
+@pytest.mark.parametrize("build", [gated, residual_norm])
+def test_tt_metal_takes_the_fused_program(build: Callable[[], OptimizedGraph]) -> None:
+    result = build()
+    report = replay(result, create("ttmetal", N150, result.options.l1_small_bytes), {})
+    assert [s.message for s in report.failures] == []
+    assert report.ok
+
+
+@pytest.mark.usefixtures("needs_ttnn")
+def test_tt_metal_refuses_buffers_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replay is no formality: circular buffers larger than L1 are refused, with tt-metal's words."""
+    result = gated()
+    program = ttnn_program(result)
+    large = replace(program, prelude=program.prelude.replace("2048, 2, cores", "2048, 2000, cores"))
+    assert large != program
+    monkeypatch.setattr("optimizer.replay.ttnn_program", lambda _result: large)
+    report = replay(result, create("ttmetal", N150, result.options.l1_small_bytes), {})
+    assert [s.op for s in report.failures] == ["spill"]
+    assert "beyond max L1 size" in report.failures[0].message
+
+
+@pytest.mark.usefixtures("needs_ttnn")
+@pytest.mark.parametrize("name", ["fork", "conv2d_relu"])
+def test_plans_of_policies_are_checked_as_they_are_emitted(name: str, project_root: Path) -> None:
+    """`--check ttmetal` replays the program with its kernels: fewer steps than ops."""
+    options = Options(policy="dfsharding", fuse_kernels=True, check="ttmetal")
+    result = optimize_file(project_root / "fixtures" / "graphs" / f"{name}.json", options)
+    fused = sum(len(r["ops"]) - 1 for r in result.fused_kernels)
+    check = result.summary["check"]
+    assert fused > 0
+    assert (check["ok"], check["ops"]) == (True, len(result.graph.run_ops()) - fused)
