@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +101,53 @@ def reduced(capacity: Capacity, allowed: Mapping[int, Mask]) -> Capacity:
         if kept.any():
             nodes[v] = NodeUse(first[kept], last[kept], extra[:, kept])
     return Capacity(tuple(capacity.steps[r] for r in binds), limits[binds], nodes)
+
+
+class FlatUses:
+    """The uses of all nodes of a capacity as it is now, end to end, for the same sum over all of them many times."""
+
+    def __init__(self, capacity: Capacity) -> None:
+        uses = list(capacity.nodes.values())
+        self.nodes = np.asarray(list(capacity.nodes), dtype=np.int64)
+        self._rows = len(capacity.steps)
+        self._limits = capacity.limits
+        known: dict[bytes, int] = {}
+        distinct: list[Table] = []
+        kinds = []
+        for use in uses:
+            content = blake2b(repr(use.extra.shape).encode() + use.extra.tobytes()).digest()
+            kinds.append(known.setdefault(content, len(known)))
+            if kinds[-1] == len(distinct):
+                distinct.append(use.extra)
+        self.kinds = kinds
+        """Per node, equal for equal extras."""
+        self._sizes = np.concatenate((np.zeros(0, dtype=np.int64), *(extra.ravel() for extra in distinct)))
+        begin = np.cumsum([0, *(extra.size for extra in distinct)])
+        width = np.asarray([len(use.starts) for use in uses], dtype=np.int64)
+        self.first = np.cumsum(np.concatenate(([0], width)))
+        """Per node, its first segment; then the number of segments."""
+        self.starts = np.concatenate((np.zeros(0, dtype=np.int64), *(use.starts for use in uses)))
+        self.ends = np.concatenate((np.zeros(0, dtype=np.int64), *(use.ends for use in uses)))
+        owner = np.repeat(np.arange(len(uses)), width)
+        self._at = begin[np.asarray(kinds, dtype=np.int64)][owner] + np.arange(len(owner)) - self.first[owner]
+        self._width, self._node = width[owner], self.nodes[owner]
+        largest = [extra.max(axis=0) for extra in distinct]
+        self._largest = np.concatenate((np.zeros(0, dtype=np.int64), *(largest[kind] for kind in kinds)))
+
+    def excess(self, chosen: Sequence[int]) -> Table:
+        """`Capacity.excess`."""
+        row = self._sizes[self._at + np.asarray(chosen, dtype=np.int64)[self._node] * self._width]
+        change = np.zeros(self._rows + 1, dtype=np.int64)
+        np.add.at(change, self.starts, row)
+        np.subtract.at(change, self.ends, row)
+        return np.cumsum(change[:-1]) - self._limits
+
+    def most(self, prices: NDArray[np.float64]) -> float:
+        """No node's bytes cost more than this at a price per byte in every row."""
+        upto = np.concatenate(([0.0], np.cumsum(prices)))
+        if not len(self.nodes):
+            return 0.0
+        return float(np.add.reduceat(self._largest * (upto[self.ends] - upto[self.starts]), self.first[:-1]).max())
 
 
 def joined(first: NodeUse, second: NodeUse) -> NodeUse:

@@ -117,7 +117,8 @@ class _Elimination:
         self.fixed: dict[int, int] = {}
         self.bound = 0
         self._problem = problem
-        self._factors = [Factor((v,), row, memo.key_of(row)) for v, row in enumerate(costs)]
+        rows = {id(row): memo.key_of(row) for row in {id(row): row for row in costs}.values()}
+        self._factors = [Factor((v,), row, rows[id(row)]) for v, row in enumerate(costs)]
         self._factors += (Factor((p.a, p.b), p.matrix, memo.key_of_shared(p.matrix)) for p in problem.pairs)
         self._of: list[dict[int, Factor]] = [{} for _ in self._sizes]
         self._buckets: list[tuple[Step, Outcome]] = []

@@ -146,7 +146,7 @@ class _Bundle:
         if chosen is None:
             return value / self._priced.scale
         self._met[chosen] = max(bound, self._met.get(chosen, bound))
-        cost, excess = self._problem.value(chosen), self._capacity.excess(chosen)
+        cost, excess = self._problem.value(chosen), self._priced.uses.excess(chosen)
         slope = excess / self._unit
         # Where elimination split a table, the choice costs more than the bound: the plane is lowered to touch it.
         height = min(float(cost), value / self._priced.scale - float(np.dot(slope, trial)))

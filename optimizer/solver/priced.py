@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.solver.capacity import Capacity
+from optimizer.solver.capacity import Capacity, FlatUses
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table
 
 Floats = NDArray[np.float64]
@@ -40,11 +40,14 @@ class PricedProblem:
 
     def __init__(self, problem: GraphProblem, capacity: Capacity) -> None:
         self._capacity = capacity
+        self.uses = FlatUses(capacity)
         self._largest = sum(int(row[row < FORBIDDEN].max(initial=0)) for row in problem.costs)
         self._largest += sum(int(p.matrix[p.matrix < FORBIDDEN].max(initial=0)) for p in problem.pairs)
         bits = max(0, min(FINE_BITS, (FORBIDDEN - 1).bit_length() - 2 - self._largest.bit_length()))
         self.scale = 1 << bits
-        costs = tuple(_scaled(row, self.scale) for row in problem.costs)
+        rows = {id(row): row for row in problem.costs}
+        rows = {key: _scaled(row, self.scale) for key, row in rows.items()}
+        costs = tuple(rows[id(row)] for row in problem.costs)
         matrices = {id(p.matrix): p.matrix for p in problem.pairs}
         scaled = {key: _scaled(matrix, self.scale) for key, matrix in matrices.items()}
         pairs = tuple(PairCost(p.a, p.b, scaled[id(p.matrix)]) for p in problem.pairs)
@@ -57,9 +60,15 @@ class PricedProblem:
         whole = np.round(prices * unit).astype(np.int64)
         upto = np.concatenate(([0], np.cumsum(whole)))
         costs = list(self.problem.costs)
-        for v, use in self._capacity.nodes.items():
-            charge = use.extra @ (upto[use.ends] - upto[use.starts]) * self.scale // unit
-            costs[v] = np.where(costs[v] >= FORBIDDEN, FORBIDDEN, np.minimum(costs[v] + charge, FORBIDDEN - 1))
+        segments, first = upto[self.uses.ends] - upto[self.uses.starts], self.uses.first
+        known: dict[tuple[int, int, bytes], Table] = {}
+        for n, (v, use) in enumerate(self._capacity.nodes.items()):
+            price = segments[first[n] : first[n + 1]]
+            key = id(costs[v]), self.uses.kinds[n], price.tobytes()
+            if key not in known:
+                charge = use.extra @ price * self.scale // unit
+                known[key] = np.where(costs[v] >= FORBIDDEN, FORBIDDEN, np.minimum(costs[v] + charge, FORBIDDEN - 1))
+            costs[v] = known[key]
         paid = sum(int(price) * int(limit) for price, limit in zip(whole, self._capacity.limits, strict=True))
         return Charged(tuple(costs), -(-paid * self.scale // unit), whole / unit)
 
@@ -72,9 +81,7 @@ class PricedProblem:
 
     def _unit_of(self, prices: Floats) -> int:
         """A power of two: prices times it are whole numbers, and charges in them stay below 2^61."""
-        upto = np.concatenate(([0.0], np.cumsum(prices)))
-        charges = ((use.extra @ (upto[use.ends] - upto[use.starts])).max() for use in self._capacity.nodes.values())
-        most = max(1.0, float(upto[-1]), max(charges, default=0.0)) * self.scale
+        most = max(1.0, float(prices.sum()), self.uses.most(prices)) * self.scale
         return 1 << min(MOST_PRICE_BITS, max(0, 60 - int(np.ceil(np.log2(most)))))
 
 
