@@ -134,6 +134,7 @@ def test_what_is_written_into_a_cache_is_a_result(tmp_path: Path) -> None:
         (gzip.compress(b"[]"), "not a plan of tt-mlir's"),
         (gzip.compress(b"{}")[:12], "cannot read a plan"),
     ],
+    ids=["no JSON", "no functions", "no device function", "a list", "cut off"],
 )
 def test_what_is_no_plan_is_refused(tmp_path: Path, text: bytes, said: str) -> None:
     path = tmp_path / "bad.ops.json.gz"
