@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import ceil_div
-from optimizer.sharding.global_problem import GlobalProblem, Way
+from optimizer.sharding.global_options import Way
+from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.plan_replay import PlanProgram
 from optimizer.sharding.pricing import OpPricer
 from optimizer.solver.knapsack import choose_items

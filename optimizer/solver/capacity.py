@@ -140,7 +140,7 @@ class FlatUses:
         change = np.zeros(self._rows + 1, dtype=np.int64)
         np.add.at(change, self.starts, row)
         np.subtract.at(change, self.ends, row)
-        return np.cumsum(change[:-1]) - self._limits
+        return np.asarray(np.cumsum(change[:-1]) - self._limits, dtype=np.int64)
 
     def most(self, prices: NDArray[np.float64]) -> float:
         """No node's bytes cost more than this at a price per byte in every row."""
