@@ -53,7 +53,7 @@ def test_the_documented_transformation() -> None:
 
 
 def test_p150_uses_its_own_grid() -> None:
-    record = document("mlp", board="p150")
+    record = document("mlp", board="p150", policy="dfsharding")
     values = record["values"]
     assert isinstance(values, dict)
     cores = [v["layout"]["core_ranges"] for v in values.values() if v["layout"]["core_ranges"]]
