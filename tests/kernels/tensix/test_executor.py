@@ -84,10 +84,9 @@ def test_swapped_copy_dest_values_are_caught() -> None:
     text = next(k.text for k in emit_program(lowered, "0.81") if k.kind == "compute")
     line = next(row.strip() for row in text.splitlines() if "copy_dest_values<" in row)
     source, target = line[line.index("(") + 1 : line.rindex(")")].split(", ")
-    right = run().tensors
+    right, wrong, refused = run().tensors, {}, ""
     try:
         wrong = run(line, line.replace(f"({source}, {target})", f"({target}, {source})")).tensors
     except VerificationError as error:
-        assert "holds nothing" in str(error)
-    else:
-        assert any((right[name] != wrong[name]).any() for name in ("o_t", "p_t"))
+        refused = str(error)
+    assert "holds nothing" in refused or any((right[name] != wrong[name]).any() for name in ("o_t", "p_t"))
