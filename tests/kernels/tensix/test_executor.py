@@ -44,7 +44,7 @@ def run(old: str = "", new: str = "", kind: str = "compute") -> Execution:
         kernels.append(kernel)
     values = {
         f"{n}_t": np.linspace(0.1, k, 64 * 64, dtype=np.float32).reshape(64, 64)
-        for n, k in zip("abc", (1, 2, 3), strict=True)
+        for n, k in zip("abc", (2, 1, 3), strict=True)
     }
     return execute(lowered, kernels, values)
 
