@@ -48,6 +48,11 @@ def test_a_corrupt_file_fails_alone_and_last(models: Path, tmp_path: Path, capsy
         assert document["model"]["name"] == "mlp"
 
 
+def _heed_interrupts() -> None:
+    """A shell starts what runs in the background with SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupted_batch_keeps_its_results(project_root: Path, mlp_onnx: Path, tmp_path: Path) -> None:
     slow = project_root / "fixtures" / "onnx" / "llama32_1b_16l_dynamo20.onnx"
     command = [sys.executable, "-m", "optimizer.cli", "batch", mlp_onnx, slow, slow.with_stem("bert_qa_s384_dynamo20")]
@@ -57,6 +62,7 @@ def test_an_interrupted_batch_keeps_its_results(project_root: Path, mlp_onnx: Pa
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        preexec_fn=_heed_interrupts,
     )
     deadline = time.monotonic() + 60
     while not (tmp_path / "mlp" / "graph.json").is_file():
