@@ -67,7 +67,7 @@ class Neighbourhoods:
             return None
         lenient = np.maximum(left, own)
         lenient[at] = left[at]
-        part = self._part(chosen, free, lenient)
+        part = self.part(chosen, free, lenient)
         best = fit_by_prices(part, PRICE_ROUNDS, stop=stop).chosen
         if best is None:
             return None
@@ -76,7 +76,9 @@ class Neighbourhoods:
             result[v] = i
         return tuple(result)
 
-    def _part(self, chosen: Sequence[int], free: Sequence[int], left: Table) -> GraphProblem:
+    def part(self, chosen: Sequence[int], free: Sequence[int], left: Table) -> GraphProblem:
+        """The problem of the free nodes alone: what fixed neighbours cost in the nodes, and `left` of the memory."""
+        """The problem of the free nodes alone: costs with fixed neighbours in the nodes, `left` of the memory."""
         index = {v: n for n, v in enumerate(free)}
         costs, pairs = [], []
         for v in free:
