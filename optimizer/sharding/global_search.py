@@ -29,6 +29,7 @@ from optimizer.solver.elimination import eliminate, priced_costs
 from optimizer.solver.graph_cpsat import solve_cpsat
 from optimizer.solver.lagrangian import maximise
 from optimizer.solver.neighbourhood import Neighbourhoods
+from optimizer.solver.option_pruning import Pruned, prune, whole
 from optimizer.solver.price_ascent import fit_by_prices
 
 Choice = tuple[int, ...]
@@ -49,9 +50,12 @@ SETTLING_ROUNDS = 40
 """Clashes that are removed from one choice, one after the other."""
 BALLS = ((2, 24), (3, 60), (4, 160))
 """Neighbourhoods of a clash, tried in turn: hops, and nodes at most."""
-PROOFS = ((0.0, 8_000, 1.0), (WORTH_IMPROVING, 30_000, 10.0))
-"""CP-SAT where the gap is above so much and the options are no more than so many, for so many deterministic seconds
-(one of them takes one to two on the clock)."""
+PROVEN_OPTIONS = 5_000
+"""Options left in a problem of which any gap is worth a proof by CP-SAT,"""
+IMPROVED_OPTIONS = 30_000
+"""and in one of which a large gap is worth a try."""
+PROOF_WORK_PER_OP = 0.02
+"""Deterministic seconds of that; one of them takes one to two on the clock."""
 WINDOW_OPS = 6
 WINDOW_PASSES = 2
 
@@ -71,6 +75,8 @@ class GlobalSearch:
         """What plans are searched within: shrinks where the allocator needs room for holes."""
         self._step = {op_id: t for t, op_id in enumerate(self.schedule)}
         self._replayed: dict[Choice, PlanReplay] = {}
+        self._prices: tuple[float, ...] = ()
+        """Per step of the memory, where L1 is short."""
         self._best: tuple[int, Choice] | None = None
         """Time and choice of the fastest plan of this search."""
         self.bound_ns = 0
@@ -88,24 +94,26 @@ class GlobalSearch:
 
     def find(self) -> None:
         """The bound, and plans near it. TimeLimitError at any point once the run shall end."""
-        candidates, prices = self._bounded()
-        for chosen in chain(candidates, self._at_other_prices(prices)):
+        candidates = self._bounded()
+        for chosen in chain(candidates, self._at_other_prices()):
             if self._closed(GOOD_ENOUGH):
                 return
             self._fill(chosen)
-        for chosen in chain(self._fitting(prices), candidates[:SETTLED]):
+        for chosen in chain(self._fitting(), candidates[:SETTLED]):
             if self._closed(WORTH_IMPROVING):
                 return
             self._settle(chosen)
 
     def improve(self) -> None:
         """Better plans from the best one, if this search found it and a gap is left; then the proof, if it is small."""
+        if not self._is_ahead or self._closed(0.0):
+            return
+        pruned = self._pruned()
         if not self._closed(WORTH_IMPROVING):
             self._windows()
-        size = sum(self._integers.sizes)
-        work = [work for gap, options, work in PROOFS if size <= options and not self._closed(gap)]
-        if self._is_ahead and work:
-            self._prove(work[-1])
+        limit = PROVEN_OPTIONS if self._closed(WORTH_IMPROVING) else IMPROVED_OPTIONS
+        if self._is_ahead and not self._closed(0.0) and sum(pruned.problem.sizes) <= limit:
+            self._prove(pruned)
 
     @property
     def _is_ahead(self) -> bool:
@@ -113,32 +121,33 @@ class GlobalSearch:
         return self._best is not None and self._best[0] <= self._incumbent.time_ns
 
     # -- bounds --------------------------------------------------------------------------------------
-    def _bounded(self) -> tuple[list[Choice], Sequence[float] | None]:
-        """Sets the bound; the choices that it comes from, and the prices of L1 if it is short."""
+    def _bounded(self) -> list[Choice]:
+        """Sets the bound, and prices of L1 if it is short; the choices that they come from."""
         solution = eliminate(self._integers, stop=self._problem.time_is_up)
         self._raise_bound(solution.lower_bound, "elimination")
         if solution.chosen is None:
-            return [], None
+            return []
         if self._integers.fits(solution.chosen):
-            return [solution.chosen], None
+            return [solution.chosen]
         dual = maximise(self._integers, DUAL_ROUNDS, upper_bound=self._incumbent.time_ns, stop=self._problem.time_is_up)
+        self._prices = dual.prices
         self._raise_bound(dual.lower_bound, "prices")
         best = [] if dual.best is None or dual.best.chosen is None else [dual.best.chosen]
         others = [chosen for chosen in dual.candidates if chosen not in best]
-        return best + others, dual.prices
+        return best + others
 
-    def _at_other_prices(self, prices: Sequence[float] | None) -> Iterator[Choice]:
+    def _at_other_prices(self) -> Iterator[Choice]:
         """Choices at prices that are all a little lower or higher than those of the bound."""
-        for factor in PRICE_FACTORS if prices is not None else ():
-            costs = priced_costs(self._integers, [factor * price for price in prices or ()])
+        for factor in PRICE_FACTORS if self._prices else ():
+            costs = priced_costs(self._integers, [factor * price for price in self._prices])
             chosen = eliminate(self._integers, costs, stop=self._problem.time_is_up).chosen
             if chosen is not None:
                 yield chosen
 
-    def _fitting(self, prices: Sequence[float] | None) -> Iterator[Choice]:
+    def _fitting(self) -> Iterator[Choice]:
         """A choice that fits by its sums, by prices that rise where one does not."""
-        if prices is not None:
-            chosen = fit_by_prices(self._integers, FITTING_ROUNDS, prices, self._problem.time_is_up).chosen
+        if self._prices:
+            chosen = fit_by_prices(self._integers, FITTING_ROUNDS, self._prices, self._problem.time_is_up).chosen
             if chosen is not None:
                 yield chosen
 
@@ -222,13 +231,22 @@ class GlobalSearch:
         if found is not None and self._integers.value(found) < self._integers.value(chosen):
             self._settle(found)
 
-    def _prove(self, work: float) -> None:
-        """CP-SAT on the whole problem: faster plans than the best one, or the proof that there are none."""
+    def _pruned(self) -> Pruned:
+        """The problem without options that are in no plan as fast as the best one; the bound profits too."""
         self._problem.poll()
-        hint = None if self._best is None or not self._integers.fits(self._best[1]) else self._best[1]
-        solution = solve_cpsat(
-            self._integers, hint, work, upper_bound=self._incumbent.time_ns, stop=self._problem.time_is_up
-        )
+        prices = self._prices or [0.0] * len(self._integers.capacity)
+        pruned = prune(whole(self._integers), prices, self._incumbent.time_ns + 1, self._problem.time_is_up)
+        self._raise_bound(min(pruned.lower_bound, self._incumbent.time_ns), "pruning")
+        return pruned
+
+    def _prove(self, pruned: Pruned) -> None:
+        """CP-SAT on what is left: faster plans than the best one, or the proof that there are none."""
+        self._problem.poll()
+        small, work = pruned.problem, PROOF_WORK_PER_OP * len(self.schedule)
+        hint = None if self._best is None else pruned.shrink(self._best[1])
+        hint = hint if hint is not None and small.fits(hint) else None
+        below = self._incumbent.time_ns
+        solution = solve_cpsat(small, hint, work, upper_bound=below, stop=self._problem.time_is_up)
         self._raise_bound(solution.lower_bound, "CP-SAT")
         if solution.chosen is not None:
-            self._settle(solution.chosen)
+            self._settle(pruned.restore(solution.chosen))
