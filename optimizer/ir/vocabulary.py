@@ -193,7 +193,14 @@ def _norm_and_reduction_rows() -> None:
     _row("softmax", CostClass.SOFTMAX, rule.same, attrs={"dim": -1, "numeric_stable": True}, **_SHARDS)
     _row("layer_norm", CostClass.NORM, rule.norm, max_inputs=3, attrs={"epsilon": 1e-5}, **_SHARDS)
     _row("rms_norm", CostClass.NORM, rule.norm, max_inputs=2, attrs={"epsilon": 1e-5}, **_SHARDS)
-    _row("group_norm", CostClass.NORM, rule.group_norm, max_inputs=3, attrs={"num_groups": REQUIRED, "epsilon": 1e-5})
+    _row(
+        "group_norm",
+        CostClass.NORM,
+        rule.group_norm,
+        max_inputs=3,
+        attrs={"num_groups": REQUIRED, "epsilon": 1e-5},
+        **_SHARDS,
+    )
     _row("batch_norm", CostClass.NORM, rule.same, min_inputs=3, max_inputs=5, attrs={"epsilon": 1e-5})
     for name in REDUCTIONS:
         _row(name, CostClass.REDUCE, rule.reduce, attrs={"dim": None, "keepdim": True}, **_SHARDS)

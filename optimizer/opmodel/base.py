@@ -106,6 +106,9 @@ class OpConstraints:
     """Peak of L1 tensors allocated inside the op: outputs and temporaries. Inputs are not counted."""
     peak_bytes: int = 0
     """Peak over time of `cb + tensors` inside the op: never above `cb_bytes + l1_peak_bytes`."""
+    choice_room_bytes: int = 0
+    """L1 that must be free beside the operands for the answer to hold: with less, tt-metal chooses another program
+    config for an op that was given none. 0: no such choice, or nothing known."""
     cores: int = 0
     """Cores that compute."""
 

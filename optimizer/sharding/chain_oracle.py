@@ -180,7 +180,7 @@ class ChainOracle:
 
     def _ask(self, op: int, layout: TensorLayout) -> int:
         operands = self.operands(op, layout)
-        follow = self._pricer.produced(self.ops[op], operands, None, None) if self._has_plain(op) else None
+        follow = self._pricer.followed(self.ops[op], operands) if self._has_plain(op) else None
         mask = 0
         for i, candidate in enumerate(self.candidates[op]):
             if candidate.config is None and candidate.output != follow:

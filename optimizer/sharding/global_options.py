@@ -50,7 +50,8 @@ class OpOption:
     """Of every operand, weights included."""
     time_ns: int
     peak_bytes: int
-    """L1 per core that the op takes besides its operands: results, temporaries and circular buffers."""
+    """L1 per core that the op takes besides its operands: results, temporaries and circular buffers; or what must be
+    free there for TTNN to choose as foreseen, if that is more."""
     weight_bytes: int = 0
     """L1 per core of the weights that it reads from there."""
 
@@ -165,7 +166,8 @@ class OptionTable:
         cost = self._pricer.cost(op, operands, candidate.config, candidate.request)
         kept = {v: layout for v, layout in zip(op.inputs, operands, strict=True) if self._pricer.is_weight(v)}
         size = sum(self._pricer.value_bytes(v, layout) for v, layout in kept.items())
-        return OpOption(candidate, operands, cost.time_ns, answer.peak_bytes, size)
+        taken = max(answer.peak_bytes, answer.choice_room_bytes)
+        return OpOption(candidate, operands, cost.time_ns, taken, size)
 
     def _candidates(self, op: Op, operands: Layouts) -> Iterator[OpCandidate]:
         """Candidates worth asking about with these operands."""
@@ -177,7 +179,7 @@ class OptionTable:
         sharded = [layout for layout in operands if layout.is_sharded]
         follow = None
         if sharded and any(c.config is None for c in legal.sharded):
-            follow = self._pricer.produced(op, operands, None, None)
+            follow = self._pricer.followed(op, operands)
         elif sharded and not legal.forced and may_be_view(self._pricer, op, operands[0]):
             yield OpCandidate(operands[0], None, operands[0].memory)
         wide = None if legal.forced else self._widest_outputs(legal)

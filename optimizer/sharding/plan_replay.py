@@ -223,6 +223,7 @@ class L1Run:
             self.live[b] = (address, size)
         inside = max(0, answer.peak_bytes - sum(size for _, size in mine))
         extent = max(before + answer.cb_bytes, self._depth() + inside)
+        extent = max(extent, before + answer.choice_room_bytes)
         self._adds_up = resident + answer.peak_bytes <= self._limit_bytes
         return max(resident + answer.peak_bytes - self._limit_bytes, extent - self._bank_bytes)
 

@@ -142,6 +142,14 @@ class OpPricer:
         answer = self.constraints(op, operands, config, request)
         return answer.outputs[0].layout if answer.valid else None
 
+    def followed(self, op: Op, operands: Sequence[TensorLayout]) -> TensorLayout | None:
+        """What an op without program config gives of sharded operands: TTNN's choice, or operand 0's own memory.
+
+        A sharded group norm refuses its own default, DRAM.
+        """
+        own = self.produced(op, operands, None, None)
+        return own if own is not None else self.produced(op, operands, None, operands[0].memory)
+
     def cost(
         self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
     ) -> OpCost:

@@ -16,13 +16,15 @@ from hypothesis import strategies as st
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, UnknownNameError
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import DRAM_TILE
 from optimizer.opmodel import registry
 from optimizer.opmodel.analytical.calibration import row_work
 from optimizer.opmodel.analytical.formulas import FORMULAS
 from optimizer.opmodel.analytical.roofline import roofline_ns
 from optimizer.opmodel.analytical.timing import Timing, constants
 from optimizer.opmodel.analytical.work import Feed, Groups, Piece, Place, Product, Window, Work
-from optimizer.opmodel.base import Bound, OpCost, OpModel, OpQuery
+from optimizer.opmodel.base import Bound, OpCost, OpModel, OpQuery, TensorSpec
 
 BOARDS = ("n150", "p150")
 SHAPE = (2048, 1024)
@@ -272,3 +274,11 @@ def test_a_row_without_the_shape_its_op_needs_is_refused() -> None:
     row = {"arch": "blackhole", "op": "HaloDeviceOperation", "op_class": "reshard", "in0_shape": "1x1x64x64"}
     with pytest.raises(FormatError, match="out_shape"):
         row_work(row)
+
+
+def test_a_group_norm_is_cut_as_its_grid_says() -> None:
+    """Channels lie on four columns whatever the board's width: a wider one is not slower."""
+    inputs = (TensorSpec((1, 1, 1024, 128), DType.BF16, DRAM_TILE),)
+    query = OpQuery("ttnn.group_norm", inputs, (("num_groups", 32),))
+    narrow, wide = (registry.create("analytical", DeviceSpec.preset(board)).runtime_ns(query) for board in BOARDS)
+    assert wide < narrow

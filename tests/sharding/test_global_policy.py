@@ -156,3 +156,16 @@ def test_a_reshape_of_shards_that_stay_where_they_are_is_a_view() -> None:
     assert result.records["flat"].role is Role.VIEW
     assert result.layouts["flat_out"].is_sharded
     assert result.summary["reshards"] == 0
+
+
+@pytest.mark.parametrize("board", ["n150", "p150"])
+def test_a_group_norm_runs_on_block_shards(board: str) -> None:
+    b = GraphBuilder("group_norm")
+    scale, shift = b.parameter("scale", (128,)), b.parameter("shift", (128,))
+    y = b.op("ttnn.group_norm", b.input("x", (1, 1, 1024, 128)), scale, shift, name="norm", num_groups=32)
+    result = run(b.finish(b.op("ttnn.silu", y, name="silu")), board=board)
+    operand, given = (
+        result.layouts[v] for v in (result.graph.op("norm").inputs[0], result.graph.op("norm").outputs[0])
+    )
+    assert operand == given
+    assert given.describe().startswith("l1 block_sharded")

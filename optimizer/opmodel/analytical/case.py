@@ -67,6 +67,8 @@ class Usage:
     room: int | None = None
     """Bytes that must be free beside the operands, where that is less than `peak` because buffers counted
     together never coexist on a core; None: `peak`."""
+    choice_room: int = 0
+    """Bytes that must be free beside the operands for tt-metal to choose this program config by itself."""
 
 
 @dataclass(slots=True)

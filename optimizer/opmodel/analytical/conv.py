@@ -226,7 +226,10 @@ def _interleaved_matmul(case: Case, p: ConvProblem, shape: tuple[int, ...]) -> U
         arena.free(held.block)
     if case.output is not None and case.output != DRAM_MEMORY:
         out = _moved(case, arena, out, case.output)
-    return replace(_usage(case, arena, out, linear.cores), block=linear.block, blocks=linear.blocks, plan=linear.plan)
+    copied = case.l1(tile) if held.own else 0
+    choice = linear.choice_room + copied if linear.choice_room else 0
+    usage = _usage(case, arena, out, linear.cores)
+    return replace(usage, block=linear.block, blocks=linear.blocks, plan=linear.plan, choice_room=choice)
 
 
 def _dram(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout, sliced: str) -> Usage:

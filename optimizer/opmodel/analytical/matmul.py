@@ -6,6 +6,7 @@ sizes, checked against recorded programs.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
@@ -158,7 +159,8 @@ def matmul(case: Case) -> Usage:
     produced = derived_memory(plan, problem) if memory.is_sharded else memory
     out = case.result(shape, dtype, produced)
     sizes = buffers(plan, problem, a, b, out, fused_bias, fp32, l1_acc)
-    return _usage(case, plan, problem, out, sizes, bias if separate else None, bool(activation) and not core_grid)
+    usage = _usage(case, plan, problem, out, sizes, bias if separate else None, bool(activation) and not core_grid)
+    return replace(usage, choice_room=problem.choice_room)
 
 
 def _blocks(plan: Plan, problem: Problem, cores: int) -> tuple[tuple[int, int], int]:

@@ -7,7 +7,7 @@ how much L1 the operands leave free.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
 
@@ -71,6 +71,8 @@ class Problem:
     """`user_run_batched`: the second operand is batched and the call is `matmul`."""
     fused_activation: bool = False
     transpose_a: bool = False
+    passed: list[int] = field(default_factory=list, compare=False, repr=False)
+    """Estimates that were found to fit: while there is room for them the choice stays the same."""
 
     @property
     def m_total(self) -> int:
@@ -86,10 +88,29 @@ class Problem:
             size += in2 if spec is not None else 2 * k * m * self.tile_a
         return size + in2
 
+    @property
+    def choice_room(self) -> int:
+        """Least room in which tt-metal goes the same way as it went so far."""
+        return max(self.passed, default=-1) + 1
 
-@lru_cache(maxsize=65536)
+    def fits(self, m: int, n: int, k: int) -> bool:
+        """Whether tt-metal takes such blocks to fit."""
+        estimate = self.cb_estimate(m, n, k)
+        if estimate >= self.room:
+            return False
+        self.passed.append(estimate)
+        return True
+
+
 def fit_blocks(problem: Problem, m: int, n: int, k: int, adjust_k: bool) -> tuple[int, int, int]:
     """`get_multi_dim_per_core_factor`: the largest output block (and K block) whose buffers fit."""
+    blocks = _largest_blocks(problem, m, n, k, adjust_k)
+    problem.fits(*blocks)
+    return blocks
+
+
+@lru_cache(maxsize=65536)
+def _largest_blocks(problem: Problem, m: int, n: int, k: int, adjust_k: bool) -> tuple[int, int, int]:
     if problem.cb_estimate(m, n, k) < problem.room:
         return (m, n, k)
     best: dict[int, tuple[int, int]] = {}
@@ -218,7 +239,7 @@ def _batched(p: Problem, grid: tuple[int, int]) -> Plan:
     need(not p.fused_activation, "Cannot use activation with batched input b")
     if not a.is_sharded and not b.is_sharded:
         m, n, k = p.mt, p.nt, 1
-        if p.cb_estimate(m, n, k) >= p.room:
+        if not p.fits(m, n, k):
             return _simple(p)
     elif a.shard_spec is not None:
         need(a.memory_layout is not WIDTH, "MatmulMultiCoreReuseProgramConfig: Input A cannot be width sharded")
@@ -301,7 +322,7 @@ def _sharded_bmm(p: Problem, spec: ShardSpec, grid: tuple[int, int]) -> Plan:
 
 def _per_core_factor(p: Problem) -> int:
     factor = 16
-    while factor > 1 and p.cb_estimate(factor, factor, 2) >= p.room:
+    while factor > 1 and not p.fits(factor, factor, 2):
         factor //= 2
     return factor
 

@@ -130,5 +130,6 @@ class AnalyticalOpModel:
             cb_bytes=usage.cb,
             l1_peak_bytes=tensors,
             peak_bytes=peak,
+            choice_room_bytes=usage.choice_room,
             cores=max(1, usage.cores),
         )

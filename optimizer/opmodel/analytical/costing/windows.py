@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from math import gcd, prod
+from math import prod
 from typing import Any
 
 from optimizer.ir.dtype import DType
+from optimizer.layouts.group_norm import group_norm_arguments, virtual_columns
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.costing.pieces import Job, across, fidelity, of_tensor
@@ -196,12 +197,21 @@ def groups(job: Job) -> Groups:
     """Groups and rows of one core of a group norm."""
     x: TensorSpec = job.query.inputs[0]
     count = max(1, int(job.attrs.get("num_groups", 1) or 1))
-    rows, wide = tiles(x.shape)
+    rows, _ = tiles(x.shape)
     spec = x.layout.shard_spec
     if spec is not None and x.layout.is_l1:
         shared = 1 if x.layout.memory_layout is HEIGHT else across(x.layout)
         down = max(1, spec.num_cores // shared)
         return Groups(max(1, count // shared), max(1, ceil_div(spec.shape[0], TILE)), down)
-    shared = gcd(gcd(job.device.grid_yx[1], wide), count) or 1
+    shared = _group_columns(job, x, count)
     down = max(1, min(rows, job.cores // shared))
     return Groups(max(1, count // shared), ceil_div(rows, down), down)
+
+
+def _group_columns(job: Job, x: TensorSpec, count: int) -> int:
+    """Parts into which TTNN cuts the channels of an interleaved group norm; 1 where it refuses the call."""
+    given: Any = job.attrs.get("core_grid")
+    if given is not None:
+        return virtual_columns(int(given[0]), count, x.shape[-1]) or 1
+    chosen = group_norm_arguments(x.shape, count, job.device.grid_yx)
+    return 1 if chosen is None else chosen.virtual_columns
