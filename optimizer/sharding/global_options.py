@@ -4,18 +4,20 @@ A value may be read from DRAM, from L1 interleaved, in a layout its producer giv
 shardings (by a reshard). An op's operand layouts are combined where ops accept them together: all in DRAM or L1
 interleaved in any mixture, one sharded and the others interleaved, or all sharded alike. Every combination is put to
 the OpModel; of options that read and give the same, only those on the Pareto front of time and L1 remain. The fastest
-of those are asked again with their weights in L1 (`weight_placement`), where that is faster.
+of those are asked again with their weights in L1 (`weight_placement`), where that is faster. An op that may write its
+result into an operand does: that takes less L1 and no more time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate
+from optimizer.layouts.in_place import in_place_config, writable_operands
+from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate, may_free_operand
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, PolicyInput
@@ -123,7 +125,8 @@ class OptionTable:
         reads = tuple(self._reads(op.inputs[k]) for k in positions)
         forced = tuple(self._problem.forced_reshards.get(op.id, ()))
         shut = self._open is not None and op.id not in self._open
-        key = (self._pricer.signature(op), id(legal), positions, reads, chosen, forced, shut)
+        free = self._overwritable(op, positions)
+        key = (self._pricer.signature(op), id(legal), positions, reads, chosen, forced, shut, free)
         self.asked[op.id] = self._first.setdefault(key, op.id)
         if key not in self._known:
             found = [self._ask(op, operands, candidate) for candidate, operands in chosen]
@@ -131,10 +134,33 @@ class OptionTable:
                 for operands in self._combinations(op, positions, reads):
                     found += [self._ask(op, operands, c) for c in self._candidates(op, operands)]
             options = [option for option in found if option is not None]
+            options += [option for option in self._in_place(op, options, free) if option is not None]
             if not shut and self._problem.options.weights_in_l1 and not self._cut_off():
                 options += self._with_weights(op, options)
             self._known[key] = _pareto(options, positions)
         return self._known[key]
+
+    def _overwritable(self, op: Op, positions: Sequence[int]) -> tuple[int, ...]:
+        """Positions of the operands that the result may be written into: nobody else needs them, in any order of ops.
+
+        The result may then be written into a copy of such an operand too.
+        """
+        options = self._problem.options
+        if not options.in_place_ops or options.fuse_kernels or len(op.outputs) != 1:
+            return ()
+        return tuple(
+            k for k in writable_operands(op) if k in positions and may_free_operand(self._problem.graph, op, k)
+        )
+
+    def _in_place(self, op: Op, options: Sequence[OpOption], free: Sequence[int]) -> Iterator[OpOption | None]:
+        """The options that can write their result into an operand, doing so. They take less and are as fast."""
+        for option in options if free else ():
+            candidate, output = option.candidate, option.candidate.output
+            for k in free:
+                if output.is_l1 and option.operands[k] == output:
+                    config = in_place_config(op, candidate.config, k)
+                    if config is not None:
+                        yield self._ask(op, option.operands, replace(candidate, config=config))
 
     def _with_weights(self, op: Op, options: Sequence[OpOption]) -> Iterator[OpOption]:
         """The fastest options of the same interface with weights in L1, where that makes them faster than any is."""
