@@ -19,6 +19,7 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.in_place import in_place_config, writable_operands
 from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate, may_free_operand
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
+from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.plan_replay import may_be_view, result_layout_of
@@ -297,11 +298,16 @@ def _order(layout: TensorLayout) -> tuple[int, str]:
 
 
 def _pareto(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOption, ...]:
-    """Of options that read and give the same: no other is faster and takes no more, weights in L1 included."""
-    groups: dict[tuple[Layouts, TensorLayout], list[OpOption]] = {}
+    """Of options that read and give the same: no other is faster and takes no more, weights in L1 included.
+
+    Those in place are a front of their own. They take less, but their result lies where the operand does, and a hole
+    further up, into which a result of its own would go, stays.
+    """
+    groups: dict[tuple[Layouts, TensorLayout, bool], list[OpOption]] = {}
     for option in options:
         operands = tuple(option.operands[k] for k in positions)
-        groups.setdefault((operands, option.candidate.output), []).append(option)
+        own = overwritten_operand(option.candidate.config) is None
+        groups.setdefault((operands, option.candidate.output, own), []).append(option)
     kept: list[OpOption] = []
     for row in groups.values():
         front: list[OpOption] = []
