@@ -89,6 +89,7 @@ class OptionTable:
         self._seeds = seeds
         self._known: dict[Hashable, tuple[OpOption, ...]] = {}
         self._widest_known: dict[int, set[TensorLayout]] = {}
+        self._giving_known: dict[int, dict[TensorLayout, list[OpCandidate]]] = {}
         self.asked: dict[str, str] = {}
         """Op -> the op that was asked about for it: itself, or one of equal questions."""
         self._first: dict[Hashable, str] = {}
@@ -131,11 +132,12 @@ class OptionTable:
         self.asked[op.id] = self._first.setdefault(key, op.id)
         if key not in self._known:
             found = [self._ask(op, operands, candidate) for candidate, operands in chosen]
+            found += [option for c, operands in chosen for option in self._in_place(op, operands, [c], free)]
             if not shut and not opdef(op.op).opaque and not self._cut_off():
                 for operands in self._combinations(op, positions, reads):
                     found += [self._ask(op, operands, c) for c in self._candidates(op, operands)]
+                    found += self._in_place(op, operands, self._giving(legal, operands, free), free)
             options = [option for option in found if option is not None]
-            options += [option for option in self._in_place(op, options, free) if option is not None]
             if not shut and self._problem.options.weights_in_l1 and not self._cut_off():
                 options += self._with_weights(op, options)
             self._known[key] = _pareto(options, positions)
@@ -153,15 +155,26 @@ class OptionTable:
             k for k in writable_operands(op) if k in positions and may_free_operand(self._problem.graph, op, k)
         )
 
-    def _in_place(self, op: Op, options: Sequence[OpOption], free: Sequence[int]) -> Iterator[OpOption | None]:
-        """The options that can write their result into an operand, doing so. They take less and are as fast."""
-        for option in options if free else ():
-            candidate, output = option.candidate, option.candidate.output
-            for k in free:
-                if output.is_l1 and option.operands[k] == output:
-                    config = in_place_config(op, candidate.config, k)
-                    if config is not None:
-                        yield self._ask(op, option.operands, replace(candidate, config=config))
+    def _in_place(
+        self, op: Op, operands: Layouts, candidates: Sequence[OpCandidate], free: Sequence[int]
+    ) -> Iterator[OpOption | None]:
+        """The candidates that can write their result into an operand, doing so: as fast, and possible where L1 has no
+        room for a result of its own."""
+        for k in free:
+            for candidate in candidates:
+                config = in_place_config(op, candidate.config, k) if candidate.output == operands[k] else None
+                if config is not None and operands[k].is_l1:
+                    yield self._ask(op, operands, replace(candidate, config=config))
+
+    def _giving(self, legal: LegalConfigs, operands: Layouts, free: Sequence[int]) -> list[OpCandidate]:
+        """Candidates whose result lies like one of these operands in L1."""
+        if id(legal) not in self._giving_known:
+            known: dict[TensorLayout, list[OpCandidate]] = {}
+            for candidate in (*legal.l1_interleaved, *legal.sharded):
+                known.setdefault(candidate.output, []).append(candidate)
+            self._giving_known[id(legal)] = known
+        wanted = dict.fromkeys(operands[k] for k in free)
+        return [c for layout in wanted for c in self._giving_known[id(legal)].get(layout, ())]
 
     def _with_weights(self, op: Op, options: Sequence[OpOption]) -> Iterator[OpOption]:
         """The fastest options of the same interface with weights in L1, where that makes them faster than any is."""
