@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from optimizer.errors import TtoptError
 from optimizer.export.reader import read_result
 from optimizer.export.ttnn_py import ttnn_program
 from optimizer.ir.builder import GraphBuilder
@@ -21,10 +22,11 @@ from optimizer.recheck import check_record
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.dram import DramPolicy
+from optimizer.sharding.global_policy import WORTH_AN_ORDER
 from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.plan_replay import Buffer, L1Run, ProgramSteps, result_layout_of
 from optimizer.solver.elimination import eliminate
-from tests.sharding.test_global_policy import problem_of, run
+from tests.sharding.test_global_policy import forks, problem_of, run
 
 TIGHT = {"tensor_l1_usage_cap": 0.22, "weights_in_l1": False}
 """Room for two of the tensors of `gated`, not for three."""
@@ -236,3 +238,16 @@ def test_answers_come_from_the_backend_that_was_asked(needs_ttnn: None) -> None:
     """Policy global on tt-metal's own answers has the same ops in place."""
     graph = gated(512, 512)
     assert in_place(run(graph, opmodel="ttmetal")) == in_place(run(graph))
+
+
+@settings(max_examples=10)
+@given(graph=forks(), cap=st.sampled_from([0.3, 0.1, 0.03]))
+def test_what_may_be_in_place_costs_no_time(graph: Graph, cap: float) -> None:
+    """Plans with and without it are both searched for where a gap is left."""
+    try:
+        apart = run(graph, tensor_l1_usage_cap=cap, in_place_ops=False)
+    except TtoptError:  # an op does not run within so little
+        return
+    inside = run(graph, tensor_l1_usage_cap=cap)
+    assert inside.summary["predicted_time_ns"] * (1 - WORTH_AN_ORDER) <= apart.summary["predicted_time_ns"]
+    assert inside.summary["lower_bound_ns"] <= apart.summary["predicted_time_ns"]
