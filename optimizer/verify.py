@@ -11,6 +11,7 @@ What is checked:
     memory      residents + the op's own peak <= the plan's limit at every step, and the runtime's first-fit,
                 top-down placement leaves room for the circular buffers; weights in L1 are there throughout
     copies      no copy that nobody reads, none to the layout it comes from; outputs are in DRAM
+    in place    nothing reads what an op has written its result over (`verify_overwrites`)
     overrides   what the options fix of single ops is so (`verify_overrides`)
 """
 
@@ -23,11 +24,13 @@ from optimizer.errors import TtoptError
 from optimizer.ir.graph import Op, ValueKind
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
+from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import TILE, ceil_div, l1_bytes_per_core, physical_shape, round_up
 from optimizer.opmodel.base import OpConstraints, OpModel
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.pricing import OpPricer
 from optimizer.verify_overrides import broken_overrides
+from optimizer.verify_overwrites import broken_overwrites
 
 _COPIES = (Role.RESHARD, Role.SPILL, Role.LOAD)
 
@@ -76,6 +79,7 @@ def verify(result: OptimizedGraph, model: OpModel) -> VerifyReport:
     if report.ok:
         checker.copies()
         report.errors += broken_overrides(result)
+        report.errors += broken_overwrites(result)
         answers = checker.ops()
         if report.ok:
             checker.memory(answers)
@@ -277,13 +281,14 @@ class _Checker:
             )
 
     def _buffers(self, ops: list[Op]) -> dict[str, str]:
-        """L1 value -> the value whose buffer it lives in (itself, or the source of a view)."""
+        """L1 value -> the value whose buffer it lives in: itself, the source of a view, what it is written into."""
         buffers: dict[str, str] = {}
         for op in ops:
-            is_view = self.result.records[op.id].role is Role.VIEW
+            record = self.result.records[op.id]
+            shared = 0 if record.role is Role.VIEW else overwritten_operand(record.config)
             for v in op.outputs:
                 if self.result.layouts[v].is_l1:
-                    buffers[v] = buffers.get(op.inputs[0], v) if is_view else v
+                    buffers[v] = v if shared is None else buffers.get(op.inputs[shared], v)
         return buffers
 
     def _bytes(self, value_id: str) -> int:

@@ -103,7 +103,11 @@ class PlacedOp(Record):
     inputs: list[str] = Field(description="ids of the values it reads")
     outputs: list[str] = Field(description="ids of the values it computes")
     attrs: dict[str, Any] = Field(default_factory=dict)
-    config: dict[str, Any] | None = Field(None, description="op configuration, tagged by `kind`; null: TTNN's default")
+    config: dict[str, Any] | None = Field(
+        None,
+        description="op configuration, tagged by `kind`; null: TTNN's default. `in_place`, and `layer_norm_sharded` "
+        "with `inplace`: the result takes the buffer of an operand (`operand`, else 0), whose value is lost",
+    )
     memory_config_argument: MemoryConfigArgument | None = Field(None, description="null: the argument is not passed")
     role: Literal["compute", "reshard", "spill", "load", "layout", "view", "transfer", "host"] = "compute"
 

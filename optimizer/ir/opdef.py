@@ -96,6 +96,8 @@ class OpDef:
     """When the result shares the operand's buffer (only asked for tiled operands in the result's placement)."""
     view_of_shards: bool = False
     """Whether that holds for sharded operands too."""
+    in_place: bool = False
+    """Whether one device program computes it tile by tile, so that it may write its result into an operand."""
     activations: tuple[str, ...] = ()
     """Activations that the op applies to its result in place (attribute `activation` or `activations`)."""
     opaque: bool = False

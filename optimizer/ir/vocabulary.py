@@ -56,6 +56,12 @@ OPERAND_ACTIVATIONS = ("input_tensor_a_activations", "input_tensor_b_activations
 _FUSES_NOTHING = ("pow", "atan2", "fmod", "prelu")
 """Binary ops whose TTNN calls take no `activations`; the bitwise ones work on integers only."""
 
+_NOT_IN_PLACE = (
+    "rsub", "prelu_scalar", "atan2", "fmod", "prelu",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "logical_right_shift",
+)  # fmt: skip
+"""Unary and binary ops whose TTNN calls take no `output_tensor`, make tensors besides, or work on integers only."""
+
 _SHARDS = {"shardable": True, "sharded_operands": (0,)}
 
 
@@ -66,15 +72,16 @@ def _row(name: str, cost_class: CostClass, shapes: ShapeRule, **fields: Any) -> 
 
 def _eltwise_rows() -> None:
     for name in UNARY:
-        _row(name, CostClass.ELTWISE, rule.same, **_SHARDS)
+        _row(name, CostClass.ELTWISE, rule.same, in_place=True, **_SHARDS)
     for name, params in UNARY_PARAMS.items():
-        _row(name, CostClass.ELTWISE, rule.same, attrs=params, **_SHARDS)
+        _row(name, CostClass.ELTWISE, rule.same, attrs=params, in_place=name not in _NOT_IN_PLACE, **_SHARDS)
     for name in BINARY:
         attrs: dict[str, object] = {"scalar": None, "activations": ()}
         fuses = () if name in _FUSES_NOTHING or "bitwise" in name or "shift" in name else FUSED_ACTIVATIONS
         if fuses:
             attrs.update(dict.fromkeys(OPERAND_ACTIVATIONS, ()))
         fields: dict[str, Any] = {"min_inputs": 1, "max_inputs": 2, "attrs": attrs, "activations": fuses}
+        fields["in_place"] = name not in _NOT_IN_PLACE
         _row(name, CostClass.ELTWISE, rule.eltwise, shardable=True, sharded_operands=(0, 1), **fields)
     where = {"x": None, "y": None}
     _row(

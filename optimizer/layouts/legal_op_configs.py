@@ -15,6 +15,7 @@ from typing import Any
 from optimizer.errors import OptionError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.acceptance import OpAcceptance
 from optimizer.layouts.matmul_configs import interleaved_matmul_configs, largest_divisor, matmul_program_configs
@@ -147,16 +148,25 @@ def _why_not(op: Op, given: Sequence[OpCandidate], layouts: Sequence[TensorLayou
     return "it gives " + ", ".join(spelled(layout) for layout in layouts[:SHOWN_LAYOUTS])
 
 
-def may_free_operand(graph: Graph, op: Op) -> bool:
-    """Whether nobody but this op needs operand 0: no other reader, not the caller, nor of what it is a view of."""
-    value_id = op.inputs[0]
+def may_free_operand(graph: Graph, op: Op, position: int = 0) -> bool:
+    """Whether nobody but this op needs an operand: no other reader, not the caller, nor of what shares its buffer."""
+    value_id = op.inputs[position]
     while True:
         if graph.use_count(value_id) > 1 or graph.value(value_id).kind is not ValueKind.ACTIVATION:
             return False
         producer = graph.producer(value_id)
-        if producer is None or opdef(producer.op).view is None:
+        if producer is None or not _may_share(graph, producer, value_id):
             return True
         value_id = producer.inputs[0]
+
+
+def _may_share(graph: Graph, producer: Op, value_id: str) -> bool:
+    """Whether a value may lie in its producer's operand: views, and copies that change nothing."""
+    row = opdef(producer.op)
+    if row.view is not None:
+        return True
+    moves = row.cost_class in (CostClass.DATA_MOVEMENT, CostClass.LAYOUT) and bool(producer.inputs)
+    return moves and graph.value(producer.inputs[0]).shape == graph.value(value_id).shape
 
 
 Expansion = Callable[[LegalOpConfigAnalysis, Graph, Op, tuple[TensorLayout, ...], OpAcceptance], Iterator[OpCandidate]]

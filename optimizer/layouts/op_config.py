@@ -127,6 +127,16 @@ class SDPAProgramConfig(OpConfig):
     k_chunk_size: int
 
 
+@dataclass(frozen=True)
+class InPlaceConfig(OpConfig):
+    """An elementwise op that writes its result into an operand (`output_tensor=`), which is lost."""
+
+    kind: ClassVar[str] = "in_place"
+
+    operand: int
+    """Position of the operand, of the result's shape, type and layout."""
+
+
 MatmulProgramConfig = (
     MatmulMultiCoreReuseProgramConfig
     | MatmulMultiCoreReuseMultiCastProgramConfig
@@ -142,8 +152,16 @@ _KINDS: dict[str, type[OpConfig]] = {
         MatmulMultiCoreReuseMultiCast1DProgramConfig,
         LayerNormShardedMultiCoreProgramConfig,
         SDPAProgramConfig,
+        InPlaceConfig,
     )
 }
+
+
+def overwritten_operand(config: OpConfig | None) -> int | None:
+    """Position of the operand whose buffer the op's result takes; None if it has a buffer of its own."""
+    if isinstance(config, InPlaceConfig):
+        return config.operand
+    return 0 if isinstance(config, LayerNormShardedMultiCoreProgramConfig) and config.inplace else None
 
 
 def op_config_from_json(record: Any, place: str = "config") -> OpConfig | None:
@@ -171,7 +189,7 @@ _LARGEST = 2**31 - 1
 """Of any number in a config; TTNN keeps them in 32 bits."""
 _LARGEST_GRID = 64
 """Rows or columns of cores, as for a board."""
-_ZERO_ALLOWED = frozenset({"act_block_h_override"})
+_ZERO_ALLOWED = frozenset({"act_block_h_override", "operand"})
 
 
 @cache

@@ -47,9 +47,11 @@ class MemoryUse:
         own = tuple(op.inputs.index(v) for v in weights)
         last = [op.inputs.index(v) for v in moving if self._readers[v][-1] == op.id]
         alone = tuple((k, t > self._alone_from(op.inputs[k])) for k in last)
-        key = (id(ways), own, alone, tuple(self._view_kind(op.inputs[k]) for k in last))
+        homed = frozenset(moving)
+        freed = tuple(k for k, v in enumerate(op.inputs) if v in homed)
+        key = (id(ways), own, alone, freed, tuple(self._view_kind(op.inputs[k]) for k in last))
         if key not in self._sizes_known:
-            sizes = [self._way_bytes(op, way, own, alone) for way in ways]
+            sizes = [self._way_bytes(op, way, own, alone, freed) for way in ways]
             distinct = {size: i for i, size in enumerate(dict.fromkeys(sizes))}
             self._sizes_known[key] = (list(distinct), [distinct[size] for size in sizes])
         distinct_sizes, index = self._sizes_known[key]
@@ -60,17 +62,22 @@ class MemoryUse:
         return tuple(uses[i] for i in index)
 
     def _way_bytes(
-        self, op: Op, way: Way, weights: Sequence[int], alone: Sequence[tuple[int, bool]]
+        self, op: Op, way: Way, weights: Sequence[int], alone: Sequence[tuple[int, bool]], freed: Sequence[int]
     ) -> tuple[int, int, int]:
-        """Copies; copies, what is read in place for the last time, and the op; the op's own weights."""
+        """Copies beside their sources; copies, what is read in place for the last time, and the op; the own weights.
+
+        Copies are made one after the other, and a source in L1 (at the positions `freed`) may go before the next one.
+        """
         operands = way.option.operands
-        copies = sum(self._pricer.value_bytes(op.inputs[k], operands[k]) for k in way.copied)
+        sizes = [self._pricer.value_bytes(op.inputs[k], operands[k]) for k in way.copied]
+        first = next((n for n, k in enumerate(way.copied) if k in freed), len(sizes))
+        beside, copies = sum(sizes[: first + 1]), sum(sizes)
         kept = sum(self._pricer.value_bytes(op.inputs[k], operands[k]) for k in weights) if weights else 0
         running = copies + way.option.peak_bytes
         for k, whole in alone:
             if k not in way.copied and (whole or not self._may_be_view(op.inputs[k], operands[k])):
                 running += self._pricer.value_bytes(op.inputs[k], operands[k])
-        return copies, running, kept
+        return beside, running, kept
 
     def of_homes(self, value_id: str, homes: tuple[Home, ...]) -> tuple[Uses, ...]:
         value, producer = self._pricer.graph.value(value_id), self._pricer.graph.producer(value_id)

@@ -4,19 +4,22 @@ A value may be read from DRAM, from L1 interleaved, in a layout its producer giv
 shardings (by a reshard). An op's operand layouts are combined where ops accept them together: all in DRAM or L1
 interleaved in any mixture, one sharded and the others interleaved, or all sharded alike. Every combination is put to
 the OpModel; of options that read and give the same, only those on the Pareto front of time and L1 remain. The fastest
-of those are asked again with their weights in L1 (`weight_placement`), where that is faster.
+of those are asked again with their weights in L1 (`weight_placement`), where that is faster. An op that may write its
+result into an operand does: that takes less L1 and no more time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate
+from optimizer.layouts.in_place import in_place_config, writable_operands
+from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate, may_free_operand
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
+from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.plan_replay import may_be_view, result_layout_of
@@ -87,6 +90,7 @@ class OptionTable:
         self._seeds = seeds
         self._known: dict[Hashable, tuple[OpOption, ...]] = {}
         self._widest_known: dict[int, set[TensorLayout]] = {}
+        self._giving_known: dict[int, dict[TensorLayout, list[OpCandidate]]] = {}
         self.asked: dict[str, str] = {}
         """Op -> the op that was asked about for it: itself, or one of equal questions."""
         self._first: dict[Hashable, str] = {}
@@ -124,18 +128,54 @@ class OptionTable:
         reads = tuple(self._reads(op.inputs[k]) for k in positions)
         forced = tuple(self._problem.forced_reshards.get(op.id, ()))
         shut = self._open is not None and op.id not in self._open
-        key = (self._pricer.signature(op), id(legal), positions, reads, chosen, forced, shut)
+        free = self._overwritable(op, positions)
+        key = (self._pricer.signature(op), id(legal), positions, reads, chosen, forced, shut, free)
         self.asked[op.id] = self._first.setdefault(key, op.id)
         if key not in self._known:
             found = [self._ask(op, operands, candidate) for candidate, operands in chosen]
+            found += [option for c, operands in chosen for option in self._in_place(op, operands, [c], free)]
             if not shut and not opdef(op.op).opaque and not self._cut_off():
                 for operands in self._combinations(op, positions, reads):
                     found += [self._ask(op, operands, c) for c in self._candidates(op, operands)]
+                    found += self._in_place(op, operands, self._giving(legal, operands, free), free)
             options = [option for option in found if option is not None]
             if not shut and self._problem.options.weights_in_l1 and not self._cut_off():
                 options += self._with_weights(op, options)
             self._known[key] = _pareto(options, positions)
         return self._known[key]
+
+    def _overwritable(self, op: Op, positions: Sequence[int]) -> tuple[int, ...]:
+        """Positions of the operands that the result may be written into: nobody else needs them, in any order of ops.
+
+        The result may then be written into a copy of such an operand too.
+        """
+        options = self._problem.options
+        if not options.in_place_ops or options.fuse_kernels or len(op.outputs) != 1:
+            return ()
+        return tuple(
+            k for k in writable_operands(op) if k in positions and may_free_operand(self._problem.graph, op, k)
+        )
+
+    def _in_place(
+        self, op: Op, operands: Layouts, candidates: Sequence[OpCandidate], free: Sequence[int]
+    ) -> Iterator[OpOption | None]:
+        """The candidates that can write their result into an operand, doing so: as fast, and possible where L1 has no
+        room for a result of its own."""
+        for k in free:
+            for candidate in candidates:
+                config = in_place_config(op, candidate.config, k) if candidate.output == operands[k] else None
+                if config is not None and operands[k].is_l1:
+                    yield self._ask(op, operands, replace(candidate, config=config))
+
+    def _giving(self, legal: LegalConfigs, operands: Layouts, free: Sequence[int]) -> list[OpCandidate]:
+        """Candidates whose result lies like one of these operands in L1."""
+        if id(legal) not in self._giving_known:
+            known: dict[TensorLayout, list[OpCandidate]] = {}
+            for candidate in (*legal.l1_interleaved, *legal.sharded):
+                known.setdefault(candidate.output, []).append(candidate)
+            self._giving_known[id(legal)] = known
+        wanted = dict.fromkeys(operands[k] for k in free)
+        return [c for layout in wanted for c in self._giving_known[id(legal)].get(layout, ())]
 
     def _with_weights(self, op: Op, options: Sequence[OpOption]) -> Iterator[OpOption]:
         """The fastest options of the same interface with weights in L1, where that makes them faster than any is."""
@@ -273,11 +313,16 @@ def _order(layout: TensorLayout) -> tuple[int, str]:
 
 
 def _pareto(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOption, ...]:
-    """Of options that read and give the same: no other is faster and takes no more, weights in L1 included."""
-    groups: dict[tuple[Layouts, TensorLayout], list[OpOption]] = {}
+    """Of options that read and give the same: no other is faster and takes no more, weights in L1 included.
+
+    Those in place are a front of their own. They take less, but their result lies where the operand does, and a hole
+    further up, into which a result of its own would go, stays.
+    """
+    groups: dict[tuple[Layouts, TensorLayout, bool], list[OpOption]] = {}
     for option in options:
         operands = tuple(option.operands[k] for k in positions)
-        groups.setdefault((operands, option.candidate.output), []).append(option)
+        own = overwritten_operand(option.candidate.config) is None
+        groups.setdefault((operands, option.candidate.output, own), []).append(option)
     kept: list[OpOption] = []
     for row in groups.values():
         front: list[OpOption] = []

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from optimizer.errors import TimeLimitError
+from optimizer.layouts.op_config import overwritten_operand
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.chain_resolution import resolve_chains
 from optimizer.sharding.concat_chains import set_concat_chain_preferences
@@ -55,6 +56,7 @@ def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searc
     """Search the orders as far as they promise something; `searches` gets each as soon as it has a bound."""
     seeds = [plan.decisions for plan in plans]
     orders = schedules(problem.pricer)
+    apart: list[GlobalSearch] = []
     for number, schedule in enumerate(orders):
         if number:
             if incumbent.gap(searches[0].bound_ns) <= WORTH_AN_ORDER or len(schedule) > ORDERED_OPS:
@@ -62,8 +64,23 @@ def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searc
             problem.say(f"order {number + 1} of {len(orders)}")
         searches.append(GlobalSearch(problem, schedule, seeds, incumbent))
         searches[-1].find()
-    for search in searches:
+        if number == 0 and _is_worth_restricting(searches[0], incumbent):
+            problem.say("nothing in place")
+            restricted = replace(problem, options=replace(problem.options, in_place_ops=False))
+            apart.append(GlobalSearch(restricted, schedule, seeds, incumbent))
+            apart[0].find()
+    for search in (*searches, *apart):
         search.improve()
+
+
+def _is_worth_restricting(search: GlobalSearch, incumbent: Incumbent) -> bool:
+    """Whether plans with nothing in place are searched for too: with fewer options, the prices of L1 lead elsewhere.
+
+    What is proven of those alone is no bound.
+    """
+    options = (option for row in search.table.options.values() for option in row)
+    in_place = any(overwritten_operand(option.candidate.config) is not None for option in options)
+    return in_place and len(search.schedule) <= ORDERED_OPS and incumbent.gap(search.bound_ns) > WORTH_AN_ORDER
 
 
 def _other_plans(problem: PolicyInput, incumbent: Incumbent) -> tuple[list[Plan], Mapping[str, int]]:

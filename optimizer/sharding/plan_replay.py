@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout, interleaved
+from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import round_up
 from optimizer.opmodel.base import OpConstraints, OpQuery
 from optimizer.sharding.base import OpDecision
@@ -59,8 +60,8 @@ class Step:
     reads: tuple[Buffer, ...]
     writes: tuple[tuple[Buffer, int], ...]
     """L1 results and their bytes per core."""
-    alias: bool = False
-    """The result lives in the first operand's buffer."""
+    alias: Buffer | None = None
+    """What the result shares the buffer of: the operand that it is a view of, or that it is written into."""
     is_copy: bool = False
     """Made for the op, or of its result."""
 
@@ -73,6 +74,13 @@ def result_layout_of(pricer: OpPricer, op: Op, value_id: str, output: TensorLayo
 def is_view_of(pricer: OpPricer, op: Op, source: TensorLayout, target: TensorLayout) -> bool:
     """Whether the result shares its first operand's buffer: a view by its row, and the same tiled placement."""
     return source == target and may_be_view(pricer, op, target)
+
+
+def shared_operand(pricer: OpPricer, op: Op, decision: OpDecision) -> int | None:
+    """Position of the operand whose buffer the result takes, as a view or in place; None if it has one of its own."""
+    if op.inputs and is_view_of(pricer, op, decision.operands[0], decision.candidate.output):
+        return 0
+    return overwritten_operand(decision.candidate.config)
 
 
 def may_be_view(pricer: OpPricer, op: Op, layout: TensorLayout) -> bool:
@@ -138,8 +146,8 @@ class ProgramSteps:
         query = self._pricer.query(op, decision.operands, candidate.config, candidate.request)
         layouts = [(v, result_layout_of(self._pricer, op, v, candidate.output)) for v in op.outputs]
         writes = tuple(((v, ""), self._pricer.value_bytes(v, layout)) for v, layout in layouts if layout.is_l1)
-        view = bool(op.inputs) and is_view_of(self._pricer, op, decision.operands[0], candidate.output)
-        return Step(op.id, query, tuple(reads.values()), writes, view and 0 in reads)
+        shared = shared_operand(self._pricer, op, decision)
+        return Step(op.id, query, tuple(reads.values()), writes, None if shared is None else reads.get(shared))
 
     def _copy(self, op_id: str, v: str, have: TensorLayout, wanted: TensorLayout, target: Buffer) -> Step:
         reads = ((v, ""),) if have.is_l1 else ()
@@ -172,8 +180,8 @@ class PlanProgram:
         steps = [step for op_id in self._schedule for step in self._steps.of(op_id, self._decisions[op_id])]
         alias: dict[Buffer, Buffer] = {}
         for step in steps:
-            if step.alias and step.writes:
-                alias[step.writes[0][0]] = alias.get(step.reads[0], step.reads[0])
+            if step.alias is not None and step.writes:
+                alias[step.writes[0][0]] = alias.get(step.alias, step.alias)
         last = {alias.get(b, b): i for i, step in enumerate(steps) for b in step.reads}
         run = L1Run(self._pricer, weights_in_l1(self._pricer, self._schedule, self._decisions).values())
         overflows, time = [], 0

@@ -9,7 +9,7 @@ from optimizer.layouts.memory_config import TensorLayout
 from optimizer.result import ChainRecord, Reservation
 from optimizer.sharding.base import OpDecision, Plan
 from optimizer.sharding.l1_chain import ChainState, SpillLocation
-from optimizer.sharding.plan_replay import is_view_of, result_layout_of, weights_in_l1
+from optimizer.sharding.plan_replay import result_layout_of, shared_operand, weights_in_l1
 from optimizer.sharding.pricing import OpPricer
 
 
@@ -69,14 +69,15 @@ class PlanReport:
     def reservations(self) -> tuple[Reservation, ...]:
         """Weights that stay in L1, then values, in the order they come to life; positions are of the schedule.
 
-        A value that a later view shares its buffer with stays until the view is read for the last time.
+        A value whose buffer a later result takes, as a view or in place, stays until that is read for the last time.
         """
         ends = dict(self._last_read)
         for t in range(len(self._schedule) - 1, -1, -1):
             op, decision = self._pricer.graph.op(self._schedule[t]), self._decisions[self._schedule[t]]
-            if op.inputs and is_view_of(self._pricer, op, decision.operands[0], decision.candidate.output):
-                source, result = op.inputs[0], op.outputs[0]
-                if self._layouts.get(source) == decision.operands[0] and decision.operands[0].is_l1:
+            shared = shared_operand(self._pricer, op, decision)
+            if shared is not None:
+                source, result = op.inputs[shared], op.outputs[0]
+                if self._layouts.get(source) == decision.operands[shared] and decision.operands[shared].is_l1:
                     ends[source] = max(ends[source], ends.get(result, t))
         kept = weights_in_l1(self._pricer, self._schedule, self._decisions)
         found = [Reservation(v, 0, len(self._schedule) - 1, size) for (v, _), size in kept.items()]

@@ -128,8 +128,8 @@ class RunningReplay:
         for i, program in enumerate(row):
             step = program.step
             shared: tuple[Buffer, ...] = ()
-            if step.alias and step.writes:
-                result, home = step.writes[0][0], now.homes.get(step.reads[0], step.reads[0])
+            if step.alias is not None and step.writes:
+                result, home = step.writes[0][0], now.homes.get(step.alias, step.alias)
                 shared = (result,)
                 now.homes[result] = home
                 now.ends[home] = max(now.ends[home], self._end_of(result, position))

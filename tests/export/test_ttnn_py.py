@@ -34,7 +34,7 @@ from optimizer.layouts.memory_config import (
     TensorLayout,
     TensorMemoryLayout,
 )
-from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.layouts.op_config import Conv2dConfig, overwritten_operand
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.ttnn_calls import call_text
@@ -274,10 +274,12 @@ def check_lifetimes(result: OptimizedGraph, program: TTNNProgram) -> None:
             elif isinstance(node, ast.Name) and node.id not in targets:
                 assert node.id in defined, f"{node.id} is read before it is defined"
                 assert buffer_of.get(node.id, node.id) not in freed, f"{node.id} is read after it was freed"
-        if step.op is not None and result.records[step.op].role is Role.VIEW:
+        record = None if step.op is None else result.records[step.op]
+        shared = None if record is None else 0 if record.role is Role.VIEW else overwritten_operand(record.config)
+        if shared is not None and step.op is not None:
             variables = {value: name for s in steps_of(program) for name, value in s.results}
             op = result.graph.op(step.op)
-            source = variables[op.inputs[0]]
+            source = variables[op.inputs[shared]]
             buffer_of[step.results[0][0]] = buffer_of.get(source, source)
         for name in freed_by(step):
             buffer = buffer_of.get(name, name)
@@ -346,7 +348,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 @settings(max_examples=40)
-@given(graph=graphs(), policy=st.sampled_from(["dram", "dfsharding"]))
+@given(graph=graphs(), policy=st.sampled_from(["dram", "dfsharding", "global"]))
 def test_any_program_compiles_and_frees_every_value_once(graph: Graph, policy: str) -> None:
     result = optimized(graph, policy)
     program = ttnn_program(result)

@@ -29,7 +29,12 @@ from optimizer.layouts.memory_config import (
     TensorLayout,
     TensorMemoryLayout,
 )
-from optimizer.layouts.op_config import Conv2dConfig, MatmulMultiCoreReuseProgramConfig, SDPAProgramConfig
+from optimizer.layouts.op_config import (
+    Conv2dConfig,
+    InPlaceConfig,
+    MatmulMultiCoreReuseProgramConfig,
+    SDPAProgramConfig,
+)
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.registry import create
 from optimizer.opmodel.rows import EXTRA_OPS, query_from_row
@@ -231,6 +236,10 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
         "ttnn.experimental.nlp_create_qkv_heads(x0, num_heads=12, num_kv_heads=0, transpose_k_heads=False)[0]",
     ),
     ("ttnn.relu", {}, "ttnn.relu(x0)"),
+    ("ttnn.relu", {"config": InPlaceConfig(0)}, "ttnn.relu(x0, output_tensor=x0)"),
+    ("ttnn.pow_scalar", {"config": InPlaceConfig(0)}, "ttnn.pow(x0, 2.0, output_tensor=x0)"),
+    ("ttnn.elu", {"config": InPlaceConfig(0)}, "ttnn.elu(x0, output_tensor=x0, alpha=1.0)"),
+    ("ttnn.subtract", {"config": InPlaceConfig(1)}, "ttnn.subtract(x0, x1, output_tensor=x1)"),
     ("ttnn.elu", {}, "ttnn.elu(x0, alpha=1.0)"),
     ("ttnn.leaky_relu", {}, "ttnn.leaky_relu(x0, 0.01)"),
     ("ttnn.pow_scalar", {}, "ttnn.pow(x0, 2.0)"),
@@ -357,6 +366,9 @@ def test_shards_left_to_the_op_and_host_memory() -> None:
         ("ttnn.conv2d", {"config": Conv2dConfig(slice="dram_width:x)")}),
         ("ttnn.conv2d", {"config": SDPAProgramConfig((8, 8), 64, 32)}),
         ("ttnn.matmul", {"attrs": {"math_fidelity": "x"}}),
+        ("ttnn.softmax", {"config": InPlaceConfig(0)}),
+        ("ttnn.rsub", {"config": InPlaceConfig(0)}),
+        ("ttnn.add", {"config": InPlaceConfig(2)}),
         ("ttnn.add", {"inputs": (X,)}),
         ("ttnn.matmul", {"inputs": (X,)}),
         ("ttnn.argmax", {"attrs": {"dim": (0, 1)}}),

@@ -8,6 +8,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import InfeasibleError
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
+from optimizer.layouts.in_place import in_place_config
 from optimizer.layouts.memory_config import DRAM_TILE
 from optimizer.opmodel.base import OpConstraints, Rejection
 from optimizer.opmodel.cached import CachedOpModel
@@ -49,13 +50,14 @@ def wide_chain() -> Graph:
 
 
 def refuse(problem: PolicyInput, model: CachedOpModel, op_id: str, where: str) -> None:
-    """Make the OpModel refuse every config of an op whose result is in DRAM, or in L1."""
+    """Make the OpModel refuse every config of an op whose result is in DRAM, or in L1, in place too."""
     op, legal = problem.graph.op(op_id), problem.legal[op_id]
     pool = problem.pools.pool(problem.graph.value(op.inputs[0]).shape, DRAM_TILE.page_layout)
     answer = OpConstraints.rejected(Rejection.OOM_L1, "no room for it")
     for candidate in legal.dram if where == "dram" else (*legal.l1_interleaved, *legal.sharded):
         for operand in (*pool.interleaved, *pool.sharded):
-            model.correct(problem.pricer.query(op, (operand,), candidate.config, candidate.request), answer)
+            for config in (candidate.config, in_place_config(op, candidate.config, 0)):
+                model.correct(problem.pricer.query(op, (operand,), config, candidate.request), answer)
 
 
 @pytest.mark.parametrize("policy", SHARDING)

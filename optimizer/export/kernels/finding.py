@@ -22,6 +22,7 @@ from optimizer.export.kernels.schedule import FusedSchedule
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
 from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
+from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import TILE, tile_grid
 from optimizer.result import OptimizedGraph, Role
 
@@ -86,7 +87,8 @@ class _Finder:
 
     # -- one op ---------------------------------------------------------------------------------------------
     def _may_join(self, op: Op) -> bool:
-        if self.result.records[op.id].role not in _ROLES or len(op.outputs) != 1:
+        record = self.result.records[op.id]
+        if record.role not in _ROLES or len(op.outputs) != 1 or overwritten_operand(record.config) is not None:
             return False
         values = [self.graph.value(v) for v in (*op.inputs, *op.outputs)]
         layouts = [self.result.layouts[v.id] for v in values]

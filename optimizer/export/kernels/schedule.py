@@ -9,6 +9,7 @@ from optimizer.export.kernels.regions import Region
 from optimizer.ir.graph import Op as GraphOp
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.types import CircularBufferType
+from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core, round_up
 from optimizer.result import OptimizedGraph, Role
 from optimizer.verify import weights_in_l1
@@ -28,9 +29,9 @@ class FusedSchedule:
         self._buffer: dict[str, str] = {}
         self._sharing: dict[str, list[str]] = {}
         for op in self.ops:
-            view = result.records[op.id].role is Role.VIEW
+            into = 0 if result.records[op.id].role is Role.VIEW else self._overwritten(op)
             for v in op.outputs:
-                self._buffer[v] = self._buffer.get(op.inputs[0], op.inputs[0]) if view else v
+                self._buffer[v] = v if into is None else self._buffer.get(op.inputs[into], op.inputs[into])
         for v in self.graph.values:
             self._sharing.setdefault(self._buffer.get(v, v), []).append(v)
         weights = set(weights_in_l1(result))
@@ -56,13 +57,24 @@ class FusedSchedule:
         op = self.graph.producer(value)
         return op if op is not None and op.id in self.index else None
 
+    def _overwritten(self, op: GraphOp) -> int | None:
+        """Position of the operand that an op writes its result into."""
+        return overwritten_operand(self.result.records[op.id].config)
+
+    def _ends(self, op: GraphOp, buffer: str) -> bool:
+        """Whether what lies in a buffer is gone after an op: freed, or written over."""
+        into = self._overwritten(op)
+        written = into is not None and self._buffer.get(op.inputs[into], op.inputs[into]) == buffer
+        return written or frees_operand(self.result, op)
+
     def _freed(self, values: Iterable[str], inside: set[str]) -> list[int]:
-        """Positions of ops outside that free one of these values' buffers."""
+        """Positions of ops outside that free one of these values' buffers, or write into it."""
         found = []
         for v in values:
-            for shared in self._sharing[self._buffer.get(v, v)]:
+            buffer = self._buffer.get(v, v)
+            for shared in self._sharing[buffer]:
                 for op in self.graph.consumers(shared):
-                    if op.id not in inside and op.id in self.index and frees_operand(self.result, op):
+                    if op.id not in inside and op.id in self.index and self._ends(op, buffer):
                         found.append(self.position[op.id])
         return found
 

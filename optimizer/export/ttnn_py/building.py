@@ -19,6 +19,7 @@ from optimizer.ir.graph import Op
 from optimizer.ir.opdef import Page
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
+from optimizer.layouts.op_config import overwritten_operand
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.opmodel.ttnn_calls.text import call, dtype_text, layout_text, literal, quoted
@@ -353,6 +354,9 @@ class _Builder:
     def _alias(self, op: Op, layout: Callable[[str], TensorLayout]) -> Alias | None:
         if not op.inputs:
             return None
+        into = overwritten_operand(self.result.records[op.id].config)
+        if into is not None:
+            return Alias(self.variables[op.outputs[0]], self.variables[op.inputs[into]], certain=True)
         source, target = layout(op.inputs[0]), layout(op.outputs[0])
         if source.is_host or target.is_host:
             return None
@@ -367,6 +371,8 @@ class _Builder:
         text = f"{op.name or op.id} ({op.op})"
         if record.role not in (Role.COMPUTE, Role.HOST):
             text += f" {record.role.value}"
+        if overwritten_operand(record.config) is not None:
+            text += " in place"
         predicted = record.predicted
         if predicted is not None:
             cores = "1 core" if predicted.cores == 1 else f"{predicted.cores} cores"

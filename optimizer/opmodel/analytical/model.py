@@ -12,9 +12,11 @@ from typing import Any
 from optimizer.device import DeviceSpec
 from optimizer.ir.opdef import REQUIRED
 from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.op_config import InPlaceConfig
 from optimizer.opmodel.analytical.case import Case, Refused, Usage
 from optimizer.opmodel.analytical.cost import CostModel
 from optimizer.opmodel.analytical.families import family
+from optimizer.opmodel.analytical.in_place import in_place
 from optimizer.opmodel.analytical.tensors import dram_bank_bytes, l1_bytes, spec_problem
 from optimizer.opmodel.base import OpConstraints, OpCost, OpQuery, Rejection
 
@@ -79,7 +81,9 @@ class AnalyticalOpModel:
         if not row.min_inputs <= count <= max(row.max_inputs, _MORE_INPUTS.get(query.op, 0)):
             raise Refused(f"{query.op} does not take {count} operands")
         try:
-            return family(query.op)(Case(query, self.device, attrs, self.l1_small_bytes))
+            case = Case(query, self.device, attrs, self.l1_small_bytes)
+            usage = family(query.op)(case)
+            return in_place(case, usage, query.config) if isinstance(query.config, InPlaceConfig) else usage
         except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:  # ranks or attributes off
             raise Refused(f"{query.op} cannot take these shapes and attributes: {error}") from error
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from optimizer.errors import OpModelError, TtoptError
+from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.op_config import InPlaceConfig
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.ttnn_calls import (
     attention,
@@ -51,6 +53,8 @@ def call_text(query: OpQuery, operands: Sequence[str], device: str = "device") -
     write = _TABLE.get(query.op)
     if write is None:
         raise OpModelError(f"there is no TTNN call for '{query.op}'", node=query.op)
+    if isinstance(query.config, InPlaceConfig) and not opdef(query.op).in_place:
+        raise OpModelError(f"{query.op} cannot write its result into an operand", node=query.op)
     try:
         return write(Site(query, tuple(operands), device))
     except TtoptError:

@@ -14,7 +14,8 @@ def _unary(site: Site) -> str:
     """`ttnn.relu(x, *args, memory_config=, **kwargs)`: rows may carry `args` and `kwargs` of their own."""
     extra = [literal(v) for v in site.attr("args") or ()]
     named = {name: literal(value) for name, value in site.attr("kwargs") or ()}
-    return call(site.query.op, site.operand(0), *extra, memory_config=site.memory, **named)
+    into = site.output_tensor
+    return call(site.query.op, site.operand(0), *extra, memory_config=site.memory, output_tensor=into, **named)
 
 
 def _positional(*names: str, function: str | None = None) -> Any:
@@ -24,7 +25,8 @@ def _positional(*names: str, function: str | None = None) -> Any:
         if "args" in site.attrs or "kwargs" in site.attrs:
             return _unary(site)
         values = [literal(site.need(name)) for name in names if name in site.attrs or function]
-        return call(function or site.query.op, site.operand(0), *values, memory_config=site.memory)
+        into = site.output_tensor
+        return call(function or site.query.op, site.operand(0), *values, memory_config=site.memory, output_tensor=into)
 
     return write
 
@@ -36,14 +38,17 @@ def _keywords(*names: str) -> Any:
         if "args" in site.attrs or "kwargs" in site.attrs:
             return _unary(site)
         named = {name: literal(site.need(name)) for name in names if name in site.attrs}
-        return call(site.query.op, site.operand(0), memory_config=site.memory, **named)
+        return call(
+            site.query.op, site.operand(0), memory_config=site.memory, output_tensor=site.output_tensor, **named
+        )
 
     return write
 
 
 def _clamp(site: Site) -> str:
     least, most = literal(site.attr("min")), literal(site.attr("max"))
-    return call("ttnn.clamp", site.operand(0), least, most, memory_config=site.memory)
+    into = site.output_tensor
+    return call("ttnn.clamp", site.operand(0), least, most, memory_config=site.memory, output_tensor=into)
 
 
 def _reversed(function: str) -> Any:
@@ -63,6 +68,7 @@ def _binary(site: Site) -> str:
         if site.attr("scalar") is None:
             raise OpModelError(f"{site.query.op} needs a second operand or a scalar")
     fused = {name: _activations(site, name) for name in ("activations", *OPERAND_ACTIVATIONS)}
+    fused["output_tensor"] = site.output_tensor
     return call(site.query.op, site.operand(0), other, memory_config=site.memory, dtype=site.dtype, **fused)
 
 

@@ -24,6 +24,7 @@ from optimizer.layouts.memory_config import (
     ShardOrientation,
     TensorMemoryLayout,
 )
+from optimizer.layouts.op_config import InPlaceConfig
 from optimizer.opmodel.base import OpQuery
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -203,6 +204,12 @@ class Site:
     def dtype(self) -> str | None:
         """Text of the `dtype=` argument; None: none is passed."""
         return None if self.query.output_dtype is None else dtype_text(self.query.output_dtype)
+
+    @property
+    def output_tensor(self) -> str | None:
+        """Name of the operand that the result is written into; None: the call makes a tensor of its own."""
+        config = self.query.config
+        return self.operand(config.operand) if isinstance(config, InPlaceConfig) else None
 
     @property
     def needed_memory(self) -> str:
