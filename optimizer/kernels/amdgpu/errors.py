@@ -1,0 +1,44 @@
+"""What can be wrong with a kernel program.
+
+InputError
+|-- OpcodeError        a mnemonic that gfx942 does not have
+|-- OperandError       an operand that its instruction cannot take
+|-- ControlFlowError   a branch to nowhere, a label twice
+`-- SsaError           a register used before its definition, or defined twice
+InfeasibleError
+`-- AllocationError    more registers needed at once than there are
+"""
+
+from __future__ import annotations
+
+from optimizer.errors import InfeasibleError, InputError
+
+
+class OpcodeError(InputError):
+    """No such opcode on gfx942; the alternatives say what to use instead."""
+
+    code = "bad-opcode"
+
+
+class OperandError(InputError):
+    """An operand of the wrong kind, width, alignment, range or position."""
+
+    code = "bad-operand"
+
+
+class ControlFlowError(InputError):
+    """Labels and branches that do not fit together."""
+
+    code = "bad-control-flow"
+
+
+class SsaError(InputError):
+    """A use that its definition does not dominate, or a second definition of a register that may have only one."""
+
+    code = "bad-ssa"
+
+
+class AllocationError(InfeasibleError):
+    """No place for a range of registers. `node` names it, `limit` is the size of the register file."""
+
+    code = "out-of-registers"
