@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optimizer.kernels.amdgpu.ir import Instruction
 from optimizer.kernels.amdgpu.opcodes import opcode
@@ -34,7 +34,7 @@ def fits(name: str, *uses: Operand) -> bool:
     return constant_problem(opcode(name), Instruction(name, (), uses)) is None
 
 
-def legal_vector(emitter: ExpressionEmitter, name: str, *operands: Operand | int) -> Any:
+def legal_vector(emitter: ExpressionEmitter, name: str, *operands: Operand | int) -> Operand:
     """Emit an instruction; operands change places or move to registers where its encoding asks for that."""
     uses = [word(o) if isinstance(o, int) else o for o in operands]
     while not fits(name, *uses):
@@ -50,4 +50,5 @@ def legal_vector(emitter: ExpressionEmitter, name: str, *operands: Operand | int
             uses[place] = emitter.constant_register(use.value, in_vgpr=bool(scalars))
         else:
             uses[place] = emitter.builder.v_mov_b32(use)
-    return emitter.builder.emit(name, *uses)
+    result: Operand = emitter.builder.emit(name, *uses)
+    return result

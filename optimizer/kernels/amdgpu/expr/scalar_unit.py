@@ -46,7 +46,11 @@ class ScalarUnit:
         operands = [self._emitter.value(part) for part in expression.args]
         result = operands[0]
         for operand in operands[1:]:
-            result = self._builder.emit(name, result, operand)
+            result = self._emit(name, result, operand)
+        return result
+
+    def _emit(self, name: str, *operands: Operand | int) -> Operand:
+        result: Operand = self._builder.emit(name, *operands)
         return result
 
     def _sum(self, expression: Expr) -> Operand:
@@ -59,13 +63,13 @@ class ScalarUnit:
         for coefficient, term in items:
             shift = log2(coefficient)
             if term == 1:
-                total = self._builder.s_add_u32(total, int(coefficient))
+                total = self._emit("s_add_u32", total, int(coefficient))
             elif shift in FUSED_SHIFTS:
-                total = self._builder.emit(f"s_lshl{shift}_add_u32", self._emitter.value(term), total)
+                total = self._emit(f"s_lshl{shift}_add_u32", self._emitter.value(term), total)
             elif coefficient > 0:
-                total = self._builder.s_add_u32(total, self._emitter.value(coefficient * term))
+                total = self._emit("s_add_u32", total, self._emitter.value(coefficient * term))
             else:
-                total = self._builder.s_sub_u32(total, self._emitter.value(-coefficient * term))
+                total = self._emit("s_sub_u32", total, self._emitter.value(-coefficient * term))
         return total
 
     def _product(self, expression: Expr) -> Operand:
@@ -74,13 +78,13 @@ class ScalarUnit:
         factors.sort(key=str)
         result = self._emitter.value(factors[0])
         for factor in factors[1:]:
-            result = self._builder.s_mul_i32(result, self._emitter.value(factor))
+            result = self._emit("s_mul_i32", result, self._emitter.value(factor))
         shift = log2(coefficient)
         if shift is not None:
-            return self._builder.s_lshl_b32(result, shift) if shift else result
+            return self._emit("s_lshl_b32", result, shift) if shift else result
         if coefficient == -1:
-            return self._builder.s_sub_u32(0, result)
-        return self._builder.s_mul_i32(result, int(coefficient))
+            return self._emit("s_sub_u32", 0, result)
+        return self._emit("s_mul_i32", result, int(coefficient))
 
     # -- division -----------------------------------------------------------------------------------------------------
     def _quotient(self, expression: Expr) -> Operand:
@@ -90,7 +94,7 @@ class ScalarUnit:
         shift = log2(denominator)
         if shift is not None:
             name = "s_lshr_b32" if bounds.is_unsigned else "s_ashr_i32"
-            return self._builder.emit(name, operand, shift)
+            return self._emit(name, operand, shift)
         return self._divide(operand, denominator, bounds)
 
     def _divide(self, operand: Operand, denominator: int, bounds: Bounds) -> Operand:
@@ -98,21 +102,21 @@ class ScalarUnit:
             return self._divide_unsigned(operand, denominator, bounds.high)
         periods, high = shifted_range(bounds, denominator)
         if high < 1 << WORD:
-            raised = self._builder.s_add_u32(operand, periods * denominator)
-            return self._builder.s_sub_u32(self._divide_unsigned(raised, denominator, high), periods)
+            raised = self._emit("s_add_u32", operand, periods * denominator)
+            return self._emit("s_sub_u32", self._divide_unsigned(raised, denominator, high), periods)
         # floor(x/d) == ~floor(~x/d)
-        sign = self._builder.s_ashr_i32(operand, 31)
-        size = self._builder.s_xor_b32(operand, sign)
-        return self._builder.s_xor_b32(self._divide_unsigned(size, denominator, (1 << 31) - 1), sign)
+        sign = self._emit("s_ashr_i32", operand, 31)
+        size = self._emit("s_xor_b32", operand, sign)
+        return self._emit("s_xor_b32", self._divide_unsigned(size, denominator, (1 << 31) - 1), sign)
 
     def _divide_unsigned(self, operand: Operand, denominator: int, high: int) -> Operand:
         magic = wide_magic(denominator, high)
-        result = self._builder.s_mul_hi_u32(operand, magic.multiplier)
+        result = self._emit("s_mul_hi_u32", operand, magic.multiplier)
         shift = magic.power - WORD
         if magic.add:
-            half = self._builder.s_lshr_b32(self._builder.s_sub_u32(operand, result), 1)
-            return self._builder.s_lshr_b32(self._builder.s_add_u32(half, result), shift - 1)
-        return self._builder.s_lshr_b32(result, shift) if shift else result
+            half = self._emit("s_lshr_b32", self._emit("s_sub_u32", operand, result), 1)
+            return self._emit("s_lshr_b32", self._emit("s_add_u32", half, result), shift - 1)
+        return self._emit("s_lshr_b32", result, shift) if shift else result
 
     def _remainder(self, expression: Expr) -> Operand:
         value, modulus = expression.args[0], divisor(expression)
@@ -120,9 +124,9 @@ class ScalarUnit:
             field = bit_field(expression, self._emitter)
             if field is not None:
                 source, first, width = field
-                return self._builder.s_bfe_u32(self._emitter.value(source), first | width << 16)
-            return self._builder.s_and_b32(self._emitter.value(value), modulus - 1)
+                return self._emit("s_bfe_u32", self._emitter.value(source), first | width << 16)
+            return self._emit("s_and_b32", self._emitter.value(value), modulus - 1)
         self._emitter.check_word(value)
         quotient = self._emitter.value(self._emitter.simplifier.quotient(value, modulus))
-        whole = self._builder.s_mul_i32(quotient, modulus)
-        return self._builder.s_sub_u32(self._emitter.value(value), whole)
+        whole = self._emit("s_mul_i32", quotient, modulus)
+        return self._emit("s_sub_u32", self._emitter.value(value), whole)

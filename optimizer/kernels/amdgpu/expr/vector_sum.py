@@ -38,8 +38,7 @@ class VectorSum:
         shift = log2(items[0][0])
         if uniform == 0 and len(items) == 2 and shift and items[0][0] == items[1][0]:
             sum_of = [self._emitter.value(term) for _, term in items]
-            result: Operand = self._emit("v_add_lshl_u32", *sum_of, shift)
-            return result
+            return self._emit("v_add_lshl_u32", *sum_of, shift)
         if uniform.is_Integer and is_literal(word(int(uniform))):
             self.add(items)
             return self._finish(int(uniform))
@@ -73,7 +72,7 @@ class VectorSum:
             self._total = coefficient * term
         self._operand = self._emitter.value(self._total)
 
-    def _emit(self, name: str, *operands: Operand | int) -> Any:
+    def _emit(self, name: str, *operands: Operand | int) -> Operand:
         return legal_vector(self._emitter, name, *operands)
 
     def _set(self, operand: Operand, added: Expr) -> None:
@@ -135,5 +134,4 @@ class VectorSum:
     def _finish(self, literal: int) -> Operand:
         assert self._operand is not None
         name = "v_or_b32" if self._is_disjoint(sympy.Integer(literal)) else "v_add_u32"
-        result: Operand = self._emit(name, literal, self._operand)
-        return result
+        return self._emit(name, literal, self._operand)

@@ -54,7 +54,7 @@ class VectorUnit:
             result = self._emit(name, result, operand)
         return result
 
-    def _emit(self, name: str, *operands: Operand | int) -> Any:
+    def _emit(self, name: str, *operands: Operand | int) -> Operand:
         return legal_vector(self._emitter, name, *operands)
 
     # -- products -----------------------------------------------------------------------------------------------------
@@ -81,8 +81,7 @@ class VectorUnit:
         if coefficient != denominator or log2(denominator) is None:
             return None
         self._emitter.check_word(numerator)
-        cleared: Operand = self._emit("v_and_b32", -denominator, self._emitter.value(numerator))
-        return cleared
+        return self._emit("v_and_b32", -denominator, self._emitter.value(numerator))
 
     def _multiplied(self, factors: list[Expr], scale: Expr) -> Operand:
         """The product of vector factors and a uniform one, modulo 2^32."""

@@ -10,7 +10,7 @@ from optimizer.kernels.amdgpu.abi import THREAD_ID, WORKGROUP_ID
 from optimizer.kernels.amdgpu.builder import KernelBuilder
 from optimizer.kernels.amdgpu.errors import ExpressionError
 from optimizer.kernels.amdgpu.expr import ExpressionEmitter, floor_div, mod
-from optimizer.kernels.amdgpu.ir import Instruction, Label, Program
+from optimizer.kernels.amdgpu.ir import Label, Program
 from optimizer.kernels.amdgpu.operands import OFF, Immediate
 from optimizer.kernels.amdgpu.validate import validate
 
