@@ -89,7 +89,8 @@ def instruction_line(instruction: Instruction, where: str = "instruction") -> st
     for use, definition in known.tied:
         if instruction.uses[use] != instruction.defs[definition]:
             raise OperandError(
-                f"{instruction.uses[use]} must be {instruction.defs[definition]}, which {known.name} updates", node=where
+                f"{instruction.uses[use]} must be {instruction.defs[definition]}, which {known.name} updates",
+                node=where,
             )
     modifiers = instruction.modifiers
     if known.name.endswith("_lds") and "lds" not in modifiers:
@@ -182,7 +183,9 @@ def _check_launch(launch: Launch, name: str) -> None:
         raise OperandError(f"{launch.workgroup_ids} workgroup ids", node=name, limit=3)
     for argument in launch.arguments:
         if argument.size not in (1, 2, 4, 8) or (argument.pointer and argument.size != 8):
-            raise OperandError(f"argument '{argument.name}' has {argument.size} bytes", node=name, alternatives=(4, 8))
+            raise OperandError(
+                f"argument '{argument.name}' has {argument.size} bytes", node=name, alternatives=("4", "8")
+            )
     names = sorted(a.name for a in launch.arguments)
     for one, other in pairwise(names):
         if one == other:

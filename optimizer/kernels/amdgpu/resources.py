@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from optimizer.kernels.amdgpu.ir import Instruction
 from optimizer.kernels.amdgpu.opcodes import opcode
-from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, RegRange, Register, Special, registers
+from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, Register, RegRange, Special, registers
 
 Resource = Register | str
 """A single register, or a part of a special one: vcc_lo, vcc_hi, exec_lo, exec_hi, m0, scc."""

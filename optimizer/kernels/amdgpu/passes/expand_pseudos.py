@@ -111,13 +111,14 @@ def _init_acc_quad(instruction: Instruction) -> list[Instruction]:
     return [Instruction(name, (r,), (value,)) for r in registers(instruction.defs[0])]
 
 
-def _mfma_acc(instruction: Instruction) -> list[Instruction]:
+def mfma_of(instruction: Instruction) -> Instruction:
+    """What `_mfma_acc` stands for."""
     result = instruction.defs[0] if instruction.defs else None
     inputs = [use for use in instruction.uses if use != result]
     if result is None or len(inputs) != 2 or [width(i) for i in inputs] != [2, 2]:
         raise OperandError("_mfma_acc has an accumulator of four registers and two inputs of two")
     kind = "bf16" if "bf16" in instruction.modifiers else "f16"
-    return [Instruction(f"v_mfma_f32_16x16x16_{kind}", (result,), (*inputs, result))]
+    return Instruction(f"v_mfma_f32_16x16x16_{kind}", (result,), (*inputs, result), comment=instruction.comment)
 
 
 def _srd_define(instruction: Instruction) -> list[Instruction]:
@@ -174,7 +175,7 @@ def _loop_inc(instruction: Instruction) -> list[Instruction]:
 
 _EXPANSIONS: Mapping[str, _Expansion] = {
     "_init_acc_quad": _init_acc_quad,
-    "_mfma_acc": _mfma_acc,
+    "_mfma_acc": lambda instruction: [mfma_of(instruction)],
     "_srd_define": _srd_define,
     "_srd_load_base": _srd_load_base,
     "_srd_copy_base": _srd_copy_base,

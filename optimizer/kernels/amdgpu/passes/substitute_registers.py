@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from optimizer.kernels.amdgpu.errors import OperandError
-from optimizer.kernels.amdgpu.ir import Instruction, Program
+from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, RegRange, VirtualReg
 
 _MOVES = frozenset(("v_mov_b32", "v_mov_b64", "s_mov_b32", "s_mov_b64", "v_accvgpr_mov_b32"))
@@ -23,7 +23,7 @@ class SubstituteRegisters:
 
     def apply(self, program: Program) -> Program:
         complete = self._complete(program)
-        body = []
+        body: list[Item] = []
         for place, item in enumerate(program.body):
             if not isinstance(item, Instruction):
                 body.append(item)
