@@ -183,9 +183,8 @@ def _check_launch(launch: Launch, name: str) -> None:
         raise OperandError(f"{launch.workgroup_ids} workgroup ids", node=name, limit=3)
     for argument in launch.arguments:
         if argument.size not in (1, 2, 4, 8) or (argument.pointer and argument.size != 8):
-            raise OperandError(
-                f"argument '{argument.name}' has {argument.size} bytes", node=name, alternatives=("4", "8")
-            )
+            found = f"argument '{argument.name}' has {argument.size} bytes"
+            raise OperandError(found, node=name, alternatives=("1", "2", "4", "8, which pointers have"))
     names = sorted(a.name for a in launch.arguments)
     for one, other in pairwise(names):
         if one == other:

@@ -43,8 +43,8 @@ class Trace:
     """What a producer leaves behind on one register."""
 
     kind: str
-    """valu: written by any VALU; plain: by one that is not an MFMA; transcendental; any: by any instruction; salu; mfma:
-    by an MFMA; addend: read by an MFMA; stored: read by a wide store."""
+    """valu: written by any VALU; plain: by one that is not an MFMA; transcendental; any: by any instruction; salu;
+    mfma: by an MFMA; addend: read by an MFMA; stored: read by a wide store."""
     resource: Resource
     passes: int = 0
     xdl: bool = False

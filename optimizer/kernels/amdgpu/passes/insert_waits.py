@@ -9,9 +9,9 @@ back edges included, by taking the newest ticket of every way to a place; waits 
 A wait is due before an instruction that reads or overwrites a register which is still being loaded (a load may
 overwrite the result of an older one of the same order), before LDS is touched while a load into LDS is outstanding, and
 before a barrier for what other waves could notice: accesses that are unfinished while, behind the barrier and before
-the next one, a conflicting access may come. A store has read its data when it is issued (gfx942 has no expcnt for memory),
-so that overwriting that data is a matter of wait states (`mitigate_hazards`), not of counters. Sources: "AMD Instinct
-MI300 Instruction Set Architecture", section S_WAITCNT; LLVM's SIInsertWaitcnts.
+the next one, a conflicting access may come. A store has read its data when it is issued (gfx942 has no expcnt for
+memory), so that overwriting that data is a matter of wait states (`mitigate_hazards`), not of counters. Sources: "AMD
+Instinct MI300 Instruction Set Architecture", section S_WAITCNT; LLVM's SIInsertWaitcnts.
 """
 
 from __future__ import annotations

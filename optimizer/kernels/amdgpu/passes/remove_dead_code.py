@@ -2,8 +2,8 @@
 
 An instruction is needed if it has an effect beyond registers (stores, barriers, branches, waits, nops, the exec mask)
 or writes what a needed instruction reads: backward dataflow in which only needed instructions read, so that a counter
-that only counts itself goes too. Loads of which nothing is used go as well; a program that loads for the effect on caches
-must not ask for this pass.
+that only counts itself goes too. Loads of which nothing is used go as well; a program that loads for the effect on
+caches must not ask for this pass.
 """
 
 from __future__ import annotations
