@@ -29,6 +29,8 @@ DIRECTORY = "TTOPT_LLVM_DIR"
 _TRIPLE = ("--triple=amdgcn-amd-amdhsa", "--mcpu=gfx942")
 _ERROR = re.compile(r"<stdin>:(\d+):\d+: error: (.*)")
 _DISASSEMBLED = re.compile(r"^\s+(\S.*?)\s*// ([0-9A-Fa-f]+): ((?:[0-9A-Fa-f]{8} ?)+)")
+_FUNCTION = re.compile(r"name:\s+(\w+)$")
+_NOP = re.compile(r"\s+S_NOP (\d+)$")
 _BRANCH = re.compile(r"s_(branch|cbranch_\w+)$")
 
 
@@ -80,6 +82,27 @@ class Llvm:
             if (match := _DISASSEMBLED.match(line)) is not None:
                 words = tuple(int(word, 16) for word in match[3].split())
                 found.append(Disassembled(int(match[2], 16), match[1], words))
+        return found
+
+    def wait_states(self, bodies: Mapping[str, str]) -> dict[str, int]:
+        """Wait states that LLVM's hazard recogniser inserts into each body of post-allocation MIR, by name.
+
+        A body is one basic block of machine instructions, one a line, without s_nop of its own.
+        """
+        functions = (f"---\nname: {name}\nbody: |\n  bb.0:\n{_indent(body)}\n...\n" for name, body in bodies.items())
+        passes = ["-run-pass=post-RA-hazard-rec", "-x", "mir", "-o", "-", "-"]
+        command = [self.tool("llc"), "-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", *passes]
+        source = "".join(functions).encode()
+        done = subprocess.run(command, input=source, capture_output=True, env=dict(self.environment), check=False)
+        if done.returncode != 0:
+            raise StateError(f"llc failed: {done.stderr.decode('utf-8', 'replace').strip()[:500]}")
+        found = dict.fromkeys(bodies, 0)
+        name = ""
+        for line in done.stdout.decode().splitlines():
+            if (start := _FUNCTION.match(line)) is not None:
+                name = start[1]
+            elif (nop := _NOP.match(line)) is not None:
+                found[name] += int(nop[1]) + 1
         return found
 
     def check(self, text: str) -> int:
@@ -146,6 +169,10 @@ def _knows_target(llvm: Llvm) -> bool:
         if done.returncode != 0 or f"LLVM version {VERSION}." not in done.stdout.decode("utf-8", "replace"):
             return False
     return True
+
+
+def _indent(body: str) -> str:
+    return "\n".join(f"    {line.strip()}" for line in body.strip().splitlines())
 
 
 # -- comparison ----------------------------------------------------------------------------------------

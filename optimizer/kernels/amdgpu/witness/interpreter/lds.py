@@ -1,4 +1,7 @@
-"""LDS instructions: reads and writes of one or two places per lane, and permutation of lanes (CDNA3 ISA, chapter "Local Data Share")."""
+"""LDS instructions: reads and writes of one or two places per lane, permutation of lanes.
+
+Source: CDNA3 ISA, chapter "Local Data Share".
+"""
 
 from __future__ import annotations
 
@@ -78,9 +81,11 @@ def _places(wave: Wave, address: int, offset: int, size: int) -> Array:
     total = wave.workgroup.lds.data.size
     if lanes.size and int(start.max()) + size > total:
         lane = int(lanes[int(np.argmax(start))])
-        reason = f"bytes {int(start.max())}..{int(start.max()) + size - 1} in lane {lane}, the kernel has {total} bytes of LDS"
+        last = int(start.max())
+        reason = f"bytes {last}..{last + size - 1} in lane {lane}, the kernel has {total} bytes of LDS"
         raise wave.error("lds-bounds", reason)
-    return start[:, None] + np.arange(size)
+    places: Array = start[:, None] + np.arange(size)
+    return places
 
 
 def _decode_read(instruction: Instruction, decoder: Decoder, form: _Form, offsets: list[int]) -> Step:
@@ -161,6 +166,8 @@ def _swizzle(instruction: Instruction, text: str) -> Array:
         raise TextError("the witness reads the swizzle pattern as a number only", instruction.line)
     bits, lane = int(text, 0), np.arange(64)
     if bits & 0x8000:
-        return (lane & ~3) + np.array([bits >> 2 * position & 3 for position in range(4)])[lane & 3]
+        order = np.array([bits >> 2 * position & 3 for position in range(4)])
+        quads: Array = (lane & ~3) + order[lane & 3]
+        return quads
     low = ((lane & 31 & (bits & 31)) | bits >> 5 & 31) ^ bits >> 10 & 31
     return (lane & 32) + low

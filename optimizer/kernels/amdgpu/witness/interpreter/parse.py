@@ -97,7 +97,7 @@ def _directive(text: str, number: int, lines: Iterator[tuple[int, str]], reader:
 
 
 def _until(lines: Iterator[tuple[int, str]], end: str, start: int) -> list[tuple[int, str]]:
-    body = []
+    body: list[tuple[int, str]] = []
     for number, line in lines:
         if line.strip() == end:
             return body

@@ -1,0 +1,72 @@
+"""The three steps of a correctly rounded float32 division: scale, fused multiply-add with rescaling, fix-up.
+
+Source: pseudo-code of V_DIV_SCALE_F32, V_DIV_FMAS_F32 and V_DIV_FIXUP_F32 in the CDNA3 ISA, chapter "VOP3A & VOP3B".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .floats import Array, fused_multiply_add
+
+_SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
+
+
+def _exponent(values: Array) -> Array:
+    """The biased exponent field."""
+    field: Array = np.ascontiguousarray(values).view(np.uint32) >> np.uint32(23) & np.uint32(255)
+    return field.astype(np.int64)
+
+
+def _is_denormal(values: Array) -> Array:
+    """Whether a float64 quotient would be subnormal as float32."""
+    return (values != 0) & (np.abs(values) < _SMALLEST_NORMAL)
+
+
+def divide_scale(value: Array, denominator: Array, numerator: Array) -> tuple[Array, Array]:
+    """`value` (the denominator or the numerator again) scaled by a power of two, and where v_div_fmas must undo it."""
+    below, above = denominator.astype(np.float64), numerator.astype(np.float64)
+    reciprocal, quotient = 1 / below, above / below
+    far = _exponent(numerator) - _exponent(denominator) >= 96
+    tiny_denominator = _is_denormal(below)
+    tiny_reciprocal, tiny_quotient = _is_denormal(reciprocal), _is_denormal(quotient)
+    is_denominator, is_numerator = value == denominator, value == numerator
+    conditions = [
+        (above == 0) | (below == 0),
+        far,
+        tiny_denominator,
+        tiny_reciprocal & tiny_quotient,
+        tiny_reciprocal,
+        tiny_quotient,
+        _exponent(numerator) <= 23,
+    ]
+    up, down = np.ldexp(value, 64), np.ldexp(value, -64)
+    choices = [
+        np.full_like(value, np.nan),
+        np.where(is_denominator, up, value),
+        up,
+        np.where(is_denominator, up, value),
+        down,
+        np.where(is_numerator, up, value),
+        up,
+    ]
+    undo = np.select(conditions, [np.full(far.shape, position in (1, 3, 5)) for position in range(7)], False)
+    return np.select(conditions, choices, value).astype(np.float32), undo
+
+
+def divide_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
+    """a * b + c, times 2^32 where v_div_scale asked for it."""
+    result = fused_multiply_add(a, b, c)
+    return np.where(scaled, np.ldexp(result, 32), result)
+
+
+def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
+    """The quotient with its sign and the special cases put right."""
+    negative = np.signbit(denominator) ^ np.signbit(numerator)
+    magnitude = np.abs(quotient)
+    infinite = (denominator == 0) | np.isinf(numerator)
+    zero = np.isinf(denominator) | (numerator == 0)
+    undefined = np.isnan(denominator) | np.isnan(numerator) | infinite & zero
+    conditions = [undefined, infinite, zero]
+    chosen = np.select(conditions, [np.full_like(magnitude, special) for special in (np.nan, np.inf, 0)], magnitude)
+    return np.where(negative, -chosen, chosen).astype(np.float32)

@@ -1,0 +1,64 @@
+"""Wait states between dependent instructions: the interpreter against LLVM's hazard recogniser."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import gfx942_texts
+import numpy as np
+import pytest
+from hazard_cases import CASES, HazardCase
+
+from optimizer.kernels.amdgpu.witness.errors import ExecutionError
+from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
+from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
+
+ENTRY = (
+    ["s_load_dwordx2 s[4:5], s[0:1], 0x0", "s_waitcnt lgkmcnt(0)", "s_mov_b64 vcc, 0", "s_mov_b32 s8, 0"]
+    + [f"v_mov_b32_e32 v{number}, 0" for number in range(40)]
+    + ["v_mov_b32_e32 v12, s4", "v_mov_b32_e32 v13, s5", "s_movk_i32 s6, 0x100", "s_mov_b32 s7, 0x20000"]
+    + ["s_mov_b32 m0, 0", "s_nop 15", "s_nop 15"]
+)
+
+
+def text_with(case: HazardCase, states: int) -> str:
+    nops = [f"s_nop {min(16, states - done) - 1}" for done in range(0, states, 16)]
+    return gfx942_texts.kernel(
+        "hazard", "\n".join([*ENTRY, case.text[0], *nops, case.text[1], "s_endpgm"]), vgprs=40, sgprs=12, lds=1024
+    )
+
+
+def is_hazard(case: HazardCase, states: int) -> bool:
+    buffer = np.zeros(256, np.uint8)
+    try:
+        run_kernel(text_with(case, states), "hazard", [1], [64], {"buffer": buffer})
+    except ExecutionError as error:
+        # A reader of a load in flight, or two lanes at one address: not what these cases are about.
+        if error.kind != "hazard":
+            raise
+        return True
+    return False
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_wait_states_of_the_interpreter(case: HazardCase) -> None:
+    needed = next(states for states in range(24) if not is_hazard(case, states))
+
+    assert needed == case.states
+
+
+@cache
+def llvm_states() -> dict[str, int]:
+    return require_llvm().wait_states({case.name: "\n".join([*case.mir, "S_ENDPGM 0"]) for case in CASES})
+
+
+@pytest.mark.skipif(find_llvm() is None, reason="LLVM 19 is not installed")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_llvm_asks_for_the_same_wait_states(case: HazardCase) -> None:
+    assert llvm_states()[case.name] == case.states
+
+
+@pytest.mark.skipif(find_llvm() is None, reason="LLVM 19 is not installed")
+def test_llvm_reads_the_texts_as_written() -> None:
+    for case in CASES:
+        require_llvm().check(text_with(case, 1))
