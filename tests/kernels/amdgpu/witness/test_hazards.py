@@ -7,10 +7,13 @@ from functools import cache
 import gfx942_texts
 import numpy as np
 import pytest
-from hazard_cases import CASES, HazardCase
+from hazard_cases import CASES, EXTRA, HazardCase
 
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
 from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
+from optimizer.kernels.amdgpu.witness.interpreter.hazards import HazardTracker, Traits
+from optimizer.kernels.amdgpu.witness.interpreter.parse import parse_program
+from optimizer.kernels.amdgpu.witness.interpreter.step_table import decode_program
 from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
 
 ENTRY = (
@@ -62,3 +65,32 @@ def test_llvm_asks_for_the_same_wait_states(case: HazardCase) -> None:
 def test_llvm_reads_the_texts_as_written() -> None:
     for case in CASES:
         require_llvm().check(text_with(case, 1))
+
+
+@pytest.mark.skipif(find_llvm() is None, reason="LLVM 19 is not installed")
+def test_every_pair_of_instructions_needs_what_llvm_asks() -> None:
+    machine = dict(EXTRA) | {text: mir for case in CASES for text, mir in zip(case.text, case.mir, strict=True)}
+    texts = list(machine)
+    bodies = {
+        f"pair_{i}_{j}": f"{machine[a]}\n{machine[b]}\nS_ENDPGM 0"
+        for i, a in enumerate(texts)
+        for j, b in enumerate(texts)
+    }
+    program = parse_program(gfx942_texts.kernel("pairs", "\n".join(texts), vgprs=40, agprs=16, sgprs=12))
+    traits = [step.traits for step in decode_program(program, program.descriptors["pairs"])]
+
+    asked = require_llvm().wait_states(bodies)
+
+    wrong = [
+        f"{texts[i]} | {texts[j]}: {ours}, LLVM {llvm}"
+        for i, j in pairs
+        if (ours := states_between(traits[i], traits[j])) != (llvm := asked[f"pair_{i}_{j}"])
+    ]
+    assert wrong == []
+
+
+def states_between(producer: Traits, consumer: Traits) -> int:
+    tracker = HazardTracker()
+    tracker.record(producer, 1)
+    tracker.advance(1, is_nop=False)
+    return max((need.states - tracker.since(need) for need in tracker.needs(consumer)), default=0)

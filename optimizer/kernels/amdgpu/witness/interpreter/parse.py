@@ -36,6 +36,8 @@ class Program:
     instructions: tuple[Instruction, ...]
     labels: Mapping[str, int]
     descriptors: Mapping[str, Descriptor]
+    target: str = ""
+    """The target id of .amdgcn_target, empty when it is not given."""
 
 
 @dataclass
@@ -44,6 +46,7 @@ class _Reader:
     labels: dict[str, int] = field(default_factory=dict)
     descriptors: dict[str, Descriptor] = field(default_factory=dict)
     symbols: dict[str, int] = field(default_factory=dict)
+    target: str = ""
 
 
 def parse_program(text: str) -> Program:
@@ -64,7 +67,7 @@ def parse_program(text: str) -> Program:
             _directive(rest, number, lines, reader)
         else:
             reader.instructions.append(parse_instruction(rest, number, reader.symbols))
-    return Program(tuple(reader.instructions), reader.labels, reader.descriptors)
+    return Program(tuple(reader.instructions), reader.labels, reader.descriptors, reader.target)
 
 
 def strip_comments(text: str) -> Iterator[tuple[int, str]]:
@@ -86,6 +89,10 @@ def _directive(text: str, number: int, lines: Iterator[tuple[int, str]], reader:
             raise TextError(
                 f"'.set {rest.strip()}' is not a number; the witness computes no expressions", number
             ) from None
+    elif word == ".amdgcn_target":
+        reader.target = rest.strip().strip('"')
+        if not re.search(r"--gfx942(:|$)", reader.target):
+            raise TextError(f"target '{reader.target}' is not gfx942", number)
     elif word == ".amdhsa_kernel":
         body = _until(lines, ".end_amdhsa_kernel", number)
         name = rest.strip()

@@ -139,6 +139,7 @@ class _Launch:
     def _wave(self, group: Workgroup, index: int, kernarg: int) -> Wave:
         """The state at entry: only what the descriptor enables is defined."""
         wave = Wave(group, index, group.number * self.waves_per_group + index)
+        wave.hazards.replays = ":xnack-" not in self.program.target
         x, y, z = self.size
         thread = np.arange(64) + 64 * index
         active = int(np.count_nonzero(thread < x * y * z))

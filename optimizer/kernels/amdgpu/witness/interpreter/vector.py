@@ -62,10 +62,25 @@ def decode(instruction: Instruction, decoder: Decoder) -> Step:
     writes = [key for target in targets for key in target.keys]
     if spec.writes_exec:
         writes += [EXEC, EXEC + 1]
+    if is_dpp and "bound_ctrl" not in instruction.modifiers:
+        reads += [key for target in targets for key in target.keys]
     traits = Traits(spec.unit, tuple(reads), tuple(writes), dpp=is_dpp, div_fmas=spec.reads_vcc)
     write_lanes = dpp.write_lanes(instruction, decoder) if is_dpp else None
     execute = _executor(spec, targets, sources, "clamp" in instruction.modifiers, write_lanes)
-    return Step(instruction, traits, execute, "own" if is_dpp else "exec")
+    if is_dpp:
+        unmoved = tuple(key for source in sources[1:] for key in source.keys)
+        return Step(instruction, traits, _checked(execute, unmoved), "own")
+    return Step(instruction, traits, execute)
+
+
+def _checked(execute: Callable[[Wave], None], keys: tuple[int, ...]) -> Callable[[Wave], None]:
+    """`execute` after a check of the sources that stay in their lanes."""
+
+    def run(wave: Wave) -> None:
+        wave.require_known(keys, wave.exec_mask)
+        execute(wave)
+
+    return run
 
 
 def _target(instruction: Instruction, decoder: Decoder, kind: str, operand: Operand) -> Register:
@@ -189,6 +204,7 @@ def decode_lane(instruction: Instruction, decoder: Decoder) -> Step:
     source = decoder.register(instruction, operands[1], 1, "v").base
 
     def execute(wave: Wave) -> None:
+        wave.require_known(select_keys, 0)
         lane = int(select(wave)) & 63
         wave.require_known((source,), 1 << lane)
         wave.set_scalar(target, 1, int(wave.vectors[source - VGPR, lane]))
@@ -208,8 +224,8 @@ def _writelane(
         wave.set_vector(target, np.array([value(wave)], np.uint32), 1 << lane)
 
     lane_select = select_keys[0] if select_keys else None
-    traits = Traits("valu", (*keys, *select_keys), (target,), lane_access=True, lane_select=lane_select)
-    return Step(instruction, traits, execute, "own")
+    traits = Traits("valu", (*keys, *select_keys, target), (target,), lane_access=True, lane_select=lane_select)
+    return Step(instruction, traits, _checked(execute, (*keys, *select_keys)), "own")
 
 
 def _first_lane(mask: int) -> int:
