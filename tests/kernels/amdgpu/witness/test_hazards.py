@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from random import Random
 
 import gfx942_texts
 import numpy as np
@@ -69,28 +70,53 @@ def test_llvm_reads_the_texts_as_written() -> None:
 
 @pytest.mark.skipif(find_llvm() is None, reason="LLVM 19 is not installed")
 def test_every_pair_of_instructions_needs_what_llvm_asks() -> None:
-    machine = dict(EXTRA) | {text: mir for case in CASES for text, mir in zip(case.text, case.mir, strict=True)}
-    texts = list(machine)
-    bodies = {
-        f"pair_{i}_{j}": f"{machine[a]}\n{machine[b]}\nS_ENDPGM 0"
-        for i, a in enumerate(texts)
-        for j, b in enumerate(texts)
-    }
-    program = parse_program(gfx942_texts.kernel("pairs", "\n".join(texts), vgprs=40, agprs=16, sgprs=12))
-    traits = [step.traits for step in decode_program(program, program.descriptors["pairs"])]
+    texts, traits = list(MACHINE), decoded(list(MACHINE))
+    pairs = [(i, j) for i in range(len(texts)) for j in range(len(texts))]
+    bodies = {f"pair_{i}_{j}": body([texts[i], texts[j]]) for i, j in pairs}
 
     asked = require_llvm().wait_states(bodies)
 
     wrong = [
         f"{texts[i]} | {texts[j]}: {ours}, LLVM {llvm}"
         for i, j in pairs
-        if (ours := states_between(traits[i], traits[j])) != (llvm := asked[f"pair_{i}_{j}"])
+        if (ours := states_inserted([traits[i], traits[j]])) != (llvm := asked[f"pair_{i}_{j}"])
     ]
     assert wrong == []
 
 
-def states_between(producer: Traits, consumer: Traits) -> int:
-    tracker = HazardTracker()
-    tracker.record(producer, 1)
-    tracker.advance(1, is_nop=False)
-    return max((need.states - tracker.since(need) for need in tracker.needs(consumer)), default=0)
+@pytest.mark.skipif(find_llvm() is None, reason="LLVM 19 is not installed")
+def test_random_sequences_need_as_many_states_as_llvm_inserts() -> None:
+    texts, traits = list(MACHINE), decoded(list(MACHINE))
+    random = Random(7)
+    sequences = {f"sequence_{n}": random.choices(range(len(texts)), k=8) for n in range(400)}
+
+    asked = require_llvm().wait_states({name: body([texts[i] for i in chosen]) for name, chosen in sequences.items()})
+
+    ours = {name: states_inserted([traits[i] for i in chosen]) for name, chosen in sequences.items()}
+    assert {name: (ours[name], asked[name]) for name in ours if ours[name] != asked[name]} == {}
+
+
+MACHINE = dict(EXTRA) | {text: mir for case in CASES for text, mir in zip(case.text, case.mir, strict=True)}
+
+
+def body(texts: list[str]) -> str:
+    return "\n".join([*(MACHINE[text] for text in texts), "S_ENDPGM 0"])
+
+
+def decoded(texts: list[str]) -> list[Traits]:
+    program = parse_program(gfx942_texts.kernel("pool", "\n".join(texts), vgprs=40, agprs=16, sgprs=12))
+    return [step.traits for step in decode_program(program, program.descriptors["pool"])]
+
+
+def states_inserted(sequence: list[Traits]) -> int:
+    """Wait states that the sequence lacks in all, each inserted as late as it may be."""
+    tracker, total = HazardTracker(), 0
+    for traits in sequence:
+        missing = max((need.states - tracker.since(need) for need in tracker.needs(traits)), default=0)
+        if missing > 0:
+            tracker.record(Traits("flow", (), ()), 1)
+            tracker.advance(missing, is_nop=True)
+        tracker.record(traits, 1)
+        tracker.advance(1, is_nop=False)
+        total += max(0, missing)
+    return total

@@ -20,7 +20,8 @@ def _exponent(values: Array) -> Array:
 
 def _is_denormal(values: Array) -> Array:
     """Whether a float64 quotient would be subnormal as float32."""
-    return (values != 0) & (np.abs(values) < _SMALLEST_NORMAL)
+    small: Array = (values != 0) & (np.abs(values) < _SMALLEST_NORMAL)
+    return small
 
 
 def divide_scale(value: Array, denominator: Array, numerator: Array) -> tuple[Array, Array]:

@@ -188,7 +188,8 @@ class HazardTracker:
             )
         if traits.lane_access:
             for key in traits.reads:
-                if key >= VGPR:
+                # The register that v_writelane keeps in its other lanes is no lane read.
+                if key >= VGPR and key not in traits.writes:
                     yield from _need(self.valu, key, VALU_VGPR_TO_READLANE, "VALU writes {}, a lane read reads it")
             yield from _need(self.valu, EXEC, VALU_EXEC_TO_LANE, "VALU writes {}, a lane access follows")
         if traits.lane_select is not None:
