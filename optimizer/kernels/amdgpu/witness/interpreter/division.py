@@ -1,6 +1,8 @@
 """The three steps of a correctly rounded float32 division: scale, fused multiply-add with rescaling, fix-up.
 
-Source: pseudo-code of V_DIV_SCALE_F32, V_DIV_FMAS_F32 and V_DIV_FIXUP_F32 in the CDNA3 ISA, chapter "VOP3A & VOP3B".
+Source: pseudo-code of V_DIV_SCALE_F32, V_DIV_FMAS_F32 and V_DIV_FIXUP_F32 in AMD's ISA documents, the factor of
+v_div_fmas and the overflow of v_div_fixup as the newer ones (RDNA3) spell them out: the older text does not invert the
+scaling. The tests hold the three steps together against a correctly rounded division.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import numpy as np
 
 from .floats import Array, fused_multiply_add
 
+_BIAS = 127
 _SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 
 
@@ -56,9 +59,10 @@ def divide_scale(value: Array, denominator: Array, numerator: Array) -> tuple[Ar
 
 
 def divide_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
-    """a * b + c, times 2^32 where v_div_scale asked for it."""
-    result = fused_multiply_add(a, b, c)
-    return np.where(scaled, np.ldexp(result, 32), result)
+    """a * b + c, scaled by 2^64 or 2^-64 where v_div_scale asked for it: away from the exponent of the estimate c."""
+    exact = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
+    shift = np.where(_exponent(c) > _BIAS, 64, -64)
+    return np.where(scaled, np.ldexp(exact, shift).astype(np.float32), fused_multiply_add(a, b, c))
 
 
 def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
@@ -68,6 +72,9 @@ def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array
     infinite = (denominator == 0) | np.isinf(numerator)
     zero = np.isinf(denominator) | (numerator == 0)
     undefined = np.isnan(denominator) | np.isnan(numerator) | infinite & zero
-    conditions = [undefined, infinite, zero]
-    chosen = np.select(conditions, [np.full_like(magnitude, special) for special in (np.nan, np.inf, 0)], magnitude)
+    underflow = _exponent(numerator) - _exponent(denominator) < -150
+    # An estimate that is not a number means that the steps before overflowed.
+    conditions = [undefined, infinite, zero | underflow, np.isnan(quotient)]
+    specials = [np.full_like(magnitude, special) for special in (np.nan, np.inf, 0, np.inf)]
+    chosen = np.select(conditions, specials, magnitude)
     return np.where(negative, -chosen, chosen).astype(np.float32)

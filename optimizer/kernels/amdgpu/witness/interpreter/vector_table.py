@@ -93,13 +93,16 @@ def _unsigned24(values: Array) -> Array:
 
 
 def _perm(a: Array, b: Array, selector: Array) -> Array:
+    """Bytes 0..7 of a:b by number, 8..11 the sign of halves 0..3 in every bit, 12 zero, above all ones."""
     joined = _u64(a) << np.uint64(32) | _u64(b)
     result = np.zeros(np.broadcast_shapes(a.shape, b.shape, selector.shape), np.uint32)
     for position in range(4):
         select = selector >> np.uint32(8 * position) & np.uint32(0xFF)
         byte = _low(joined >> _u64(np.minimum(select, 7) * np.uint32(8)) & np.uint64(0xFF))
-        byte = np.where(select == 12, np.uint32(0), np.where(select > 12, np.uint32(0xFF), byte))
-        result = result | byte << np.uint32(8 * position)
+        half = np.clip(select.astype(np.int64) - 8, 0, 3)
+        sign = _low(joined >> _u64(16 * half + 15) & np.uint64(1)) * np.uint32(0xFF)
+        special = np.where(select < 12, sign, np.where(select == 12, np.uint32(0), np.uint32(0xFF)))
+        result = result | np.where(select < 8, byte, special) << np.uint32(8 * position)
     return result
 
 
