@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import gfx942_texts
 import numpy as np
 import pytest
 from launches import Array, run_body, run_lanes
+
+from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
 
 RANDOM = np.random.default_rng(3)
 EDGES = np.array([0, 1, 2, 31, 32, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFF, 0x10000, 0x800000, 0xFFFFFF], np.uint32)
@@ -337,3 +340,11 @@ def test_scalar_operation(text: str, expected: int) -> None:
     run = run_body(entry + text + store, {"target": np.zeros(1, np.uint32)})
 
     assert int(run.buffers["target"][0]) == expected & MASK
+
+
+@pytest.mark.skipif(find_llvm() is None, reason="LLVM 19 is not installed")
+def test_llvm_reads_every_operation_as_written() -> None:
+    texts = [case[0] for case in (*INTEGERS, *WIDE, *FLOATS, *MOVES, *SCALARS)]
+    body = "\n".join(texts)
+
+    assert require_llvm().check(gfx942_texts.kernel("k", body + "\ns_endpgm")) == body.count("\n") + 2

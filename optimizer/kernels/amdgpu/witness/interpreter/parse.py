@@ -13,7 +13,7 @@ from .operands import Operand, parse_operand
 _LABEL = re.compile(r"\s*([A-Za-z_.$@][\w.$@]*):\s*")
 _SUFFIX = re.compile(r"_(e32|e64|dpp|sdwa)$")
 _COUNTER = re.compile(r"(vmcnt|lgkmcnt|expcnt)\s*\(\s*(\w+)\s*\)")
-_MODIFIER = re.compile(r"([a-z_][\w]*)(?::(\[[^\]]*\]|[\w.+-]+))?")
+_MODIFIER = re.compile(r"([a-z_][\w]*)(?::(\[[^\]]*\]|\w+\([^)]*\)|[\w.+-]+))?")
 COUNTER_LIMITS = {"vmcnt": 63, "lgkmcnt": 15, "expcnt": 7}
 
 
