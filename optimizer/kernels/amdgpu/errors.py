@@ -12,6 +12,9 @@ InfeasibleError
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from optimizer.errors import InfeasibleError, InputError
 
 
@@ -49,3 +52,29 @@ class AllocationError(InfeasibleError):
     """No place for a range of registers. `node` names it, `limit` is the size of the register file."""
 
     code = "out-of-registers"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        node: str | None = None,
+        limit: int | float | str | None = None,
+        alternatives: Iterable[str] = (),
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message, node=node, limit=limit, alternatives=alternatives)
+        self.details = dict(details or {})
+        """Range, class, size, alignment, overlaps by length, pool: as `ttopt asm alloc` prints them."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (self.message, self.node, self.limit, self.alternatives, self.details))
+
+
+def _rebuild(
+    message: str,
+    node: str | None,
+    limit: int | float | str | None,
+    alternatives: tuple[str, ...],
+    details: dict[str, Any],
+) -> AllocationError:
+    return AllocationError(message, node=node, limit=limit, alternatives=alternatives, details=details)

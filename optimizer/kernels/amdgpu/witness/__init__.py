@@ -1,1 +1,1 @@
-"""Independent witnesses of emitted gfx942 text: LLVM (`llvm`) and an interpreter (`interpreter`); both read text only."""
+"""Independent witnesses of emitted gfx942 text: LLVM (`llvm`) and an interpreter (`interpreter`)."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from optimizer.errors import StateError
 
 from .errors import DisassemblyError, TextError
+from .interpreter.lds import swizzle_pattern
 from .interpreter.mfma import TABLE as MATRIX_TABLE
 from .interpreter.operands import Float, Integer, Name, Operand
 from .interpreter.parse import COUNTER_LIMITS, Instruction, parse_instruction, parse_program
@@ -29,6 +30,9 @@ DIRECTORY = "TTOPT_LLVM_DIR"
 _TRIPLE = ("--triple=amdgcn-amd-amdhsa", "--mcpu=gfx942")
 _ERROR = re.compile(r"<stdin>:(\d+):\d+: error: (.*)")
 _DISASSEMBLED = re.compile(r"^\s+(\S.*?)\s*// ([0-9A-Fa-f]+): ((?:[0-9A-Fa-f]{8} ?)+)")
+_FUNCTION = re.compile(r"name:\s+(\w+)$")
+_NOP = re.compile(r"\s+S_NOP (\d+)$")
+_SHORT_CONSTANT = re.compile(r"s_(movk|addk|mulk|cmpk)_")
 _BRANCH = re.compile(r"s_(branch|cbranch_\w+)$")
 
 
@@ -80,6 +84,27 @@ class Llvm:
             if (match := _DISASSEMBLED.match(line)) is not None:
                 words = tuple(int(word, 16) for word in match[3].split())
                 found.append(Disassembled(int(match[2], 16), match[1], words))
+        return found
+
+    def wait_states(self, bodies: Mapping[str, str]) -> dict[str, int]:
+        """Wait states that LLVM's hazard recogniser inserts into each body of post-allocation MIR, by name.
+
+        A body is one basic block of machine instructions, one a line, without s_nop of its own.
+        """
+        functions = (f"---\nname: {name}\nbody: |\n  bb.0:\n{_indent(body)}\n...\n" for name, body in bodies.items())
+        passes = ["-run-pass=post-RA-hazard-rec", "-x", "mir", "-o", "-", "-"]
+        command = [self.tool("llc"), "-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", *passes]
+        source = "".join(functions).encode()
+        done = subprocess.run(command, input=source, capture_output=True, env=dict(self.environment), check=False)
+        if done.returncode != 0:
+            raise StateError(f"llc failed: {done.stderr.decode('utf-8', 'replace').strip()[:500]}")
+        found = dict.fromkeys(bodies, 0)
+        name = ""
+        for line in done.stdout.decode().splitlines():
+            if (start := _FUNCTION.match(line)) is not None:
+                name = start[1]
+            elif (nop := _NOP.match(line)) is not None:
+                found[name] += int(nop[1]) + 1
         return found
 
     def check(self, text: str) -> int:
@@ -148,6 +173,10 @@ def _knows_target(llvm: Llvm) -> bool:
     return True
 
 
+def _indent(body: str) -> str:
+    return "\n".join(f"    {line.strip()}" for line in body.strip().splitlines())
+
+
 # -- comparison ----------------------------------------------------------------------------------------
 def _compare_branch(
     written: Instruction, item: Disassembled, places: Mapping[int, int], labels: Mapping[str, int]
@@ -163,11 +192,12 @@ def _compare_branch(
 
 
 def _compare(written: Instruction, read: Instruction, text: str) -> None:
+    width = 16 if _SHORT_CONSTANT.match(written.mnemonic) else 64
     same = (
         _stem(written.mnemonic) == _stem(read.mnemonic)
         and (not written.suffix or written.suffix == read.suffix)
         and len(written.operands) == len(read.operands)
-        and all(_same_operand(a, b) for a, b in zip(written.operands, read.operands, strict=True))
+        and all(_same_operand(a, b, width) for a, b in zip(written.operands, read.operands, strict=True))
         and _modifiers(written) == _modifiers(read)
     )
     if not same:
@@ -179,11 +209,11 @@ def _stem(mnemonic: str) -> object:
     return MATRIX_TABLE.get(mnemonic, mnemonic)
 
 
-def _same_operand(a: Operand, b: Operand) -> bool:
+def _same_operand(a: Operand, b: Operand, width: int) -> bool:
     if (a.negate, a.absolute) != (b.negate, b.absolute):
         return False
     if isinstance(a.value, Integer | Float) and isinstance(b.value, Integer | Float):
-        return bool(_bits(a.value) & _bits(b.value))
+        return bool({bits % (1 << width) for bits in _bits(a.value)} & {bits % (1 << width) for bits in _bits(b.value)})
     return a.value == b.value
 
 
@@ -204,6 +234,8 @@ def _modifiers(instruction: Instruction) -> dict[str, int | str]:
             number = text
         if name == "bound_ctrl":
             number = 1
+        if text.startswith("swizzle("):
+            number = swizzle_pattern(text, instruction.line)
         default = COUNTER_LIMITS.get(name, 0)
         if number != default:
             found[name] = number

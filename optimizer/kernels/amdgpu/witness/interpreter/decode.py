@@ -11,8 +11,22 @@ import numpy as np
 from ..errors import ExecutionError, TextError
 from .descriptor import Descriptor
 from .hazards import Traits
-from .operands import AGPR, EXEC, FLAT_SCRATCH, M0, SGPRS, VCC, VGPR, Float, Integer, Name, Operand, Register
-from .operands import constant_bits, name_of
+from .operands import (
+    AGPR,
+    EXEC,
+    FLAT_SCRATCH,
+    M0,
+    SGPRS,
+    VCC,
+    VGPR,
+    Float,
+    Integer,
+    Name,
+    Operand,
+    Register,
+    constant_bits,
+    name_of,
+)
 from .parse import Instruction
 from .state import Array, Wave
 
@@ -160,7 +174,8 @@ def vector_reader(register: Register) -> Callable[[Wave], Array]:
 
     def pair(wave: Wave) -> Array:
         low = wave.vectors[first].astype(np.uint64)
-        return low | wave.vectors[first + 1].astype(np.uint64) << np.uint64(32)
+        both: Array = low | wave.vectors[first + 1].astype(np.uint64) << np.uint64(32)
+        return both
 
     return pair
 

@@ -28,7 +28,8 @@ def source_lanes(instruction: Instruction) -> Array:
         order = [int(word) for word in re.findall(r"\d+", text)]
         if len(order) != 4 or max(order) > 3:
             raise TextError(f"quad_perm:{text} is not four lanes 0..3", instruction.line)
-        return (_LANE & ~3) + np.array(order)[_LANE & 3]
+        lanes: Array = (_LANE & ~3) + np.array(order)[_LANE & 3]
+        return lanes
     if name in ("row_mirror", "row_half_mirror"):
         return _LANE ^ (15 if name == "row_mirror" else 7)
     amount = int(text)

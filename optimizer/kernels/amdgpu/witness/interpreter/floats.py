@@ -31,14 +31,16 @@ def fused_multiply_add(a: Array, b: Array, c: Array) -> Array:
     odd = (error != 0) & np.isfinite(total) & (bits & 1 == 0)
     step = np.where((error > 0) == (total > 0), 1, -1)
     bits += np.where(odd, step, 0)
-    return bits.view(np.float64).astype(a.dtype)
+    exact: Array = bits.view(np.float64)
+    return exact.astype(a.dtype)
 
 
 def wide(function: Callable[..., Array]) -> Callable[..., Array]:
     """Compute in float64 and round once to the type of the first argument."""
 
     def compute(*arguments: Array) -> Array:
-        return function(*[argument.astype(np.float64) for argument in arguments]).astype(arguments[0].dtype)
+        result: Array = function(*[argument.astype(np.float64) for argument in arguments])
+        return result.astype(arguments[0].dtype)
 
     return compute
 

@@ -3,6 +3,10 @@
 Source: the AMD Instinct MI300 (CDNA3) ISA reference, section "Manually Inserted Wait States (NOPs)"; the numbers
 agree with LLVM 19's GCNHazardRecognizer for gfx942, which the tests use as oracle. An instruction issues in one wait
 state, `s_nop N` in N + 1; "needs n" means that at least n wait states lie between producer and consumer.
+
+Where memory accesses may be replayed (XNACK, the default of a target without `:xnack-`), consecutive scalar loads, and
+consecutive vector memory instructions, form a clause that may run again from its start: none may write what another
+one reads, and a store may not follow a load. Any other instruction in between ends the clause.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ ANY_VGPR_TO_DPP = 2
 VALU_EXEC_TO_DPP = 5
 WIDE_STORE_DATA_TO_VALU_WRITE = 2
 SALU_M0_TO_LDS_DMA = 1
+SOFT_CLAUSE = 1
 TWO_PASS_MFMA_TO_SAME_C = 2
 # Passes of the MFMA that reads a register as C -> states before a VALU or memory instruction may overwrite it.
 MFMA_C_READ_TO_WRITE = {2: 1, 4: 3, 8: 7, 16: 15}
@@ -82,6 +87,16 @@ class _Event:
 
 
 @dataclass
+class _Clause:
+    """Consecutive memory instructions of one unit."""
+
+    unit: str
+    reads: set[int] = field(default_factory=set)
+    writes: set[int] = field(default_factory=set)
+    last: _Event | None = None
+
+
+@dataclass
 class HazardTracker:
     """The last producers of one wave, by register and kind; `clock` counts wait states, `nops` those of s_nop."""
 
@@ -95,6 +110,8 @@ class HazardTracker:
     matrix: dict[int, _Event] = field(default_factory=dict)
     matrix_c: dict[int, _Event] = field(default_factory=dict)
     stored: dict[int, _Event] = field(default_factory=dict)
+    replays: bool = True
+    clause: _Clause | None = None
 
     def advance(self, states: int, *, is_nop: bool) -> None:
         self.clock += states
@@ -120,6 +137,17 @@ class HazardTracker:
                 self.matrix_c[key] = event
         for key in traits.wide_store_data:
             self.stored[key] = event
+        self._extend_clause(traits, event)
+
+    def _extend_clause(self, traits: Traits, event: _Event) -> None:
+        if traits.unit not in ("smem", "vmem"):
+            self.clause = None
+            return
+        if self.clause is None or self.clause.unit != traits.unit:
+            self.clause = _Clause(traits.unit)
+        self.clause.last = event
+        self.clause.reads |= set(traits.reads)
+        self.clause.writes |= set(traits.writes)
 
     def since(self, need: Need) -> int:
         """Wait states between the producer of `need` and now."""
@@ -141,6 +169,10 @@ class HazardTracker:
             for key in traits.reads:
                 if key < VGPR:
                     yield from _need(self.valu, key, VALU_SGPR_TO_VMEM, "VALU writes {}, vector memory reads it")
+            for key in (EXEC, EXEC + 1):
+                yield from _need(self.valu, key, VALU_SGPR_TO_VMEM, "VALU writes {}, vector memory follows")
+        if self.replays and traits.unit in ("smem", "vmem"):
+            yield from self._clause_needs(traits)
         if traits.lds_dma and self.salu_m0 is not None:
             yield _made(self.salu_m0, SALU_M0_TO_LDS_DMA, "SALU writes m0, a load into LDS reads it")
 
@@ -156,7 +188,8 @@ class HazardTracker:
             )
         if traits.lane_access:
             for key in traits.reads:
-                if key >= VGPR:
+                # The register that v_writelane keeps in its other lanes is no lane read.
+                if key >= VGPR and key not in traits.writes:
                     yield from _need(self.valu, key, VALU_VGPR_TO_READLANE, "VALU writes {}, a lane read reads it")
             yield from _need(self.valu, EXEC, VALU_EXEC_TO_LANE, "VALU writes {}, a lane access follows")
         if traits.lane_select is not None:
@@ -169,6 +202,18 @@ class HazardTracker:
             for key in traits.reads:
                 if key >= VGPR:
                     yield from _need(self.anything, key, ANY_VGPR_TO_DPP, "{} is written, DPP reads it")
+
+    def _clause_needs(self, traits: Traits) -> Iterator[Need]:
+        clause = self.clause
+        if clause is None or clause.unit != traits.unit or not clause.writes or clause.last is None:
+            return
+        is_store = not traits.writes
+        shared = (clause.writes | set(traits.writes)) & (clause.reads | set(traits.reads))
+        if is_store:
+            yield _made(clause.last, SOFT_CLAUSE, "a store follows a load in one clause, which XNACK may replay")
+        elif shared:
+            names = ", ".join(name_of(key) for key in sorted(shared))
+            yield _made(clause.last, SOFT_CLAUSE, f"{names} is read and written in one clause, which XNACK may replay")
 
     def _mfma_needs(self, traits: Traits) -> Iterator[Need]:
         assert traits.matrix is not None

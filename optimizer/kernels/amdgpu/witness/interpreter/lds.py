@@ -1,4 +1,7 @@
-"""LDS instructions: reads and writes of one or two places per lane, and permutation of lanes (CDNA3 ISA, chapter "Local Data Share")."""
+"""LDS instructions: reads and writes of one or two places per lane, permutation of lanes.
+
+Source: CDNA3 ISA, chapter "Local Data Share".
+"""
 
 from __future__ import annotations
 
@@ -78,9 +81,11 @@ def _places(wave: Wave, address: int, offset: int, size: int) -> Array:
     total = wave.workgroup.lds.data.size
     if lanes.size and int(start.max()) + size > total:
         lane = int(lanes[int(np.argmax(start))])
-        reason = f"bytes {int(start.max())}..{int(start.max()) + size - 1} in lane {lane}, the kernel has {total} bytes of LDS"
+        last = int(start.max())
+        reason = f"bytes {last}..{last + size - 1} in lane {lane}, the kernel has {total} bytes of LDS"
         raise wave.error("lds-bounds", reason)
-    return start[:, None] + np.arange(size)
+    places: Array = start[:, None] + np.arange(size)
+    return places
 
 
 def _decode_read(instruction: Instruction, decoder: Decoder, form: _Form, offsets: list[int]) -> Step:
@@ -157,10 +162,32 @@ def _decode_permute(instruction: Instruction, decoder: Decoder) -> Step:
 
 def _swizzle(instruction: Instruction, text: str) -> Array:
     """The lane each lane reads: 0x8000 set, a quad permutation; otherwise and, or, xor masks in groups of 32."""
-    if not re.fullmatch(r"\d+|0x[0-9a-fA-F]+", text):
-        raise TextError("the witness reads the swizzle pattern as a number only", instruction.line)
-    bits, lane = int(text, 0), np.arange(64)
+    bits, lane = swizzle_pattern(text, instruction.line), np.arange(64)
     if bits & 0x8000:
-        return (lane & ~3) + np.array([bits >> 2 * position & 3 for position in range(4)])[lane & 3]
+        order = np.array([bits >> 2 * position & 3 for position in range(4)])
+        quads: Array = (lane & ~3) + order[lane & 3]
+        return quads
     low = ((lane & 31 & (bits & 31)) | bits >> 5 & 31) ^ bits >> 10 & 31
     return (lane & 32) + low
+
+
+def swizzle_pattern(text: str, line: int) -> int:
+    """The 16 bits of a swizzle: a number, or `swizzle(SWAP,16)` and its like as LLVM's assembler defines them."""
+    match = re.fullmatch(r"swizzle\((\w+),(.*)\)", text)
+    if match is None:
+        return int(text, 0)
+    if match[1] == "BITMASK_PERM":
+        letters = match[2].strip(' "')
+        masks = {"0": (0, 0, 0), "1": (0, 1, 0), "p": (1, 0, 0), "i": (1, 0, 1)}
+        chosen = [masks[letter] for letter in reversed(letters)]
+        return sum(bit << 5 * field + place for place, mask in enumerate(chosen) for field, bit in enumerate(mask))
+    numbers = [int(word, 0) for word in match[2].split(",")]
+    if match[1] == "QUAD_PERM":
+        return 0x8000 | sum(lane << 2 * position for position, lane in enumerate(numbers))
+    if match[1] == "BROADCAST":
+        return 32 - numbers[0] | numbers[1] << 5
+    if match[1] in ("SWAP", "REVERSE"):
+        return 31 | (numbers[0] - (match[1] == "REVERSE")) << 10
+    raise TextError(
+        f"unknown swizzle '{match[1]}'", line, ("QUAD_PERM", "BITMASK_PERM", "BROADCAST", "SWAP", "REVERSE")
+    )

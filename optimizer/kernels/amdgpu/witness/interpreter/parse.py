@@ -13,7 +13,7 @@ from .operands import Operand, parse_operand
 _LABEL = re.compile(r"\s*([A-Za-z_.$@][\w.$@]*):\s*")
 _SUFFIX = re.compile(r"_(e32|e64|dpp|sdwa)$")
 _COUNTER = re.compile(r"(vmcnt|lgkmcnt|expcnt)\s*\(\s*(\w+)\s*\)")
-_MODIFIER = re.compile(r"([a-z_][\w]*)(?::(\[[^\]]*\]|[\w.+-]+))?")
+_MODIFIER = re.compile(r"([a-z_][\w]*)(?::(\[[^\]]*\]|\w+\([^)]*\)|[\w.+-]+))?")
 COUNTER_LIMITS = {"vmcnt": 63, "lgkmcnt": 15, "expcnt": 7}
 
 
@@ -36,6 +36,8 @@ class Program:
     instructions: tuple[Instruction, ...]
     labels: Mapping[str, int]
     descriptors: Mapping[str, Descriptor]
+    target: str = ""
+    """The target id of .amdgcn_target, empty when it is not given."""
 
 
 @dataclass
@@ -44,6 +46,7 @@ class _Reader:
     labels: dict[str, int] = field(default_factory=dict)
     descriptors: dict[str, Descriptor] = field(default_factory=dict)
     symbols: dict[str, int] = field(default_factory=dict)
+    target: str = ""
 
 
 def parse_program(text: str) -> Program:
@@ -64,7 +67,7 @@ def parse_program(text: str) -> Program:
             _directive(rest, number, lines, reader)
         else:
             reader.instructions.append(parse_instruction(rest, number, reader.symbols))
-    return Program(tuple(reader.instructions), reader.labels, reader.descriptors)
+    return Program(tuple(reader.instructions), reader.labels, reader.descriptors, reader.target)
 
 
 def strip_comments(text: str) -> Iterator[tuple[int, str]]:
@@ -86,6 +89,10 @@ def _directive(text: str, number: int, lines: Iterator[tuple[int, str]], reader:
             raise TextError(
                 f"'.set {rest.strip()}' is not a number; the witness computes no expressions", number
             ) from None
+    elif word == ".amdgcn_target":
+        reader.target = rest.strip().strip('"')
+        if not re.search(r"--gfx942(:|$)", reader.target):
+            raise TextError(f"target '{reader.target}' is not gfx942", number)
     elif word == ".amdhsa_kernel":
         body = _until(lines, ".end_amdhsa_kernel", number)
         name = rest.strip()
@@ -97,7 +104,7 @@ def _directive(text: str, number: int, lines: Iterator[tuple[int, str]], reader:
 
 
 def _until(lines: Iterator[tuple[int, str]], end: str, start: int) -> list[tuple[int, str]]:
-    body = []
+    body: list[tuple[int, str]] = []
     for number, line in lines:
         if line.strip() == end:
             return body

@@ -97,19 +97,24 @@ def _dimensions(sizes: Sequence[int]) -> tuple[int, int, int]:
 
 def _place_arguments(memory: DeviceMemory, descriptor: Descriptor, arguments: Mapping[str, Argument]) -> int:
     """Put the arrays and the kernarg segment in memory; the segment's address."""
-    segment = bytearray()
+    segment, padding = bytearray(), list[int]()
     for name, value in arguments.items():
         if isinstance(value, np.ndarray):
             region = memory.add(name, value, writable=bool(value.flags.writeable))
             content = region.address.to_bytes(8, "little")
         else:
             content = value.tobytes()
-        segment += bytes(-len(segment) % len(content)) + content
+        gap = -len(segment) % len(content)
+        padding += range(len(segment), len(segment) + gap)
+        segment += bytes(gap) + content
     if descriptor["kernarg_size"] < len(segment):
         reason = f".amdhsa_kernarg_size {descriptor['kernarg_size']}: the arguments need {len(segment)} bytes"
         raise ExecutionError("descriptor", reason, descriptor.line)
     padded = bytes(segment).ljust(descriptor["kernarg_size"], b"\xa5")
-    return memory.add("kernarg segment", np.frombuffer(padded, np.uint8), writable=False).address
+    region = memory.add("kernarg segment", np.frombuffer(padded, np.uint8), writable=False)
+    region.shared.initialised[padding] = False
+    region.shared.initialised[len(segment) :] = False
+    return region.address
 
 
 @dataclass
@@ -139,6 +144,7 @@ class _Launch:
     def _wave(self, group: Workgroup, index: int, kernarg: int) -> Wave:
         """The state at entry: only what the descriptor enables is defined."""
         wave = Wave(group, index, group.number * self.waves_per_group + index)
+        wave.hazards.replays = ":xnack-" not in self.program.target
         x, y, z = self.size
         thread = np.arange(64) + 64 * index
         active = int(np.count_nonzero(thread < x * y * z))

@@ -145,9 +145,9 @@ def _unary() -> dict[str, _Scalar]:
 
 def _logical() -> dict[str, _Scalar]:
     functions: dict[str, Callable[[int, int, int], int]] = {
-        "and": lambda a, b, m: a & b,
-        "or": lambda a, b, m: a | b,
-        "xor": lambda a, b, m: a ^ b,
+        "and": lambda a, b, _: a & b,
+        "or": lambda a, b, _: a | b,
+        "xor": lambda a, b, _: a ^ b,
         "andn2": lambda a, b, m: a & ~b & m,
         "orn2": lambda a, b, m: (a | ~b) & m,
         "nand": lambda a, b, m: ~(a & b) & m,
@@ -198,7 +198,7 @@ _SAVE_EXEC: dict[str, Callable[[int, int], int]] = {
     "s_andn2_saveexec_b64": lambda source, active: source & ~active & _M64,
 }
 _BRANCHES: dict[str, Callable[[Wave], bool]] = {
-    "s_branch": lambda wave: True,
+    "s_branch": lambda _: True,
     "s_cbranch_scc0": lambda wave: read_scc(wave) == 0,
     "s_cbranch_scc1": lambda wave: read_scc(wave) == 1,
     "s_cbranch_vccz": lambda wave: wave.scalar(VCC, 2) == 0,
@@ -232,7 +232,7 @@ def decode(instruction: Instruction, decoder: Decoder) -> Step:
         if kind in ("k16", "q16"):
             value = decoder.immediate(instruction, operand, -32768 if kind == "k16" else 0, 65535)
             value = signed(value & 0xFFFF, 16) if kind == "k16" else value
-            readers.append(lambda wave, value=value: value)  # type: ignore[misc]
+            readers.append(lambda _, value=value: value)  # type: ignore[misc]
             continue
         keys, reader = decoder.source(instruction, operand, kind, "s")
         reads += keys
@@ -259,7 +259,7 @@ def _save_exec(instruction: Instruction, decoder: Decoder) -> Step:
 
     def execute(wave: Wave) -> None:
         active, source = wave.exec_mask, reader(wave)
-        new = combine(int(source), active)  # type: ignore[arg-type]
+        new = combine(int(source), active)
         wave.set_scalar(target.base, 2, active)
         wave.set_scalar(EXEC, 2, new)
         wave.scc = int(new != 0)

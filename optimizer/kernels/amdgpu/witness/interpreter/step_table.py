@@ -60,7 +60,7 @@ def _decode_flow(instruction: Instruction, decoder: Decoder) -> Step:
             wave.finished = True
 
         return Step(instruction, Traits("flow", (), ()), end)
-    return Step(instruction, Traits("flow", (), ()), lambda wave: None)
+    return Step(instruction, Traits("flow", (), ()), lambda _: None)
 
 
 UNITS = _units()

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import TextError
 from . import dpp
-from .decode import Decoder, Step, words_of
+from .decode import Decoder, Step, is_constant, words_of
 from .floats import flush_denormals
 from .hazards import Traits
 from .operands import EXEC, VCC, VGPR, Operand, Register
@@ -46,6 +46,8 @@ def decode(instruction: Instruction, decoder: Decoder) -> Step:
     decoder.modifiers(instruction, "clamp", *(dpp.MODIFIERS if is_dpp else ()))
     decoder.arity(instruction, len(spec.results) + len(spec.sources))
     operands = instruction.operands
+    if spec.registers_only and any(is_constant(operand) for operand in operands):
+        raise TextError(f"{instruction.mnemonic}: the witness takes registers only", instruction.line)
     targets = [_target(instruction, decoder, kind, op) for kind, op in zip(spec.results, operands, strict=False)]
     sources = [
         _source(instruction, decoder, kind, op) for kind, op in zip(spec.sources, operands[len(targets) :], strict=True)
@@ -54,16 +56,31 @@ def decode(instruction: Instruction, decoder: Decoder) -> Step:
         sources[0] = _moved_source(instruction, spec.sources[0], sources[0], operands[len(targets)])
     if spec.tied:
         sources.append(_Source(tuple(targets[0].keys), _typed(spec.results[0], Operand(targets[0]), _raw(targets[0]))))
+    if spec.reads_vcc:
+        sources.append(_Source((VCC, VCC + 1), lambda wave: lanes_of(wave.scalar(VCC, 2))))
     reads = [key for source in sources for key in source.keys]
     writes = [key for target in targets for key in target.keys]
     if spec.writes_exec:
         writes += [EXEC, EXEC + 1]
-    if spec.reads_vcc:
-        reads += [VCC, VCC + 1]
+    if is_dpp and "bound_ctrl" not in instruction.modifiers:
+        reads += [key for target in targets for key in target.keys]
     traits = Traits(spec.unit, tuple(reads), tuple(writes), dpp=is_dpp, div_fmas=spec.reads_vcc)
     write_lanes = dpp.write_lanes(instruction, decoder) if is_dpp else None
     execute = _executor(spec, targets, sources, "clamp" in instruction.modifiers, write_lanes)
-    return Step(instruction, traits, execute, "own" if is_dpp else "exec")
+    if is_dpp:
+        unmoved = tuple(key for source in sources[1:] for key in source.keys)
+        return Step(instruction, traits, _checked(execute, unmoved), "own")
+    return Step(instruction, traits, execute)
+
+
+def _checked(execute: Callable[[Wave], None], keys: tuple[int, ...]) -> Callable[[Wave], None]:
+    """`execute` after a check of the sources that stay in their lanes."""
+
+    def run(wave: Wave) -> None:
+        wave.require_known(keys, wave.exec_mask)
+        execute(wave)
+
+    return run
 
 
 def _target(instruction: Instruction, decoder: Decoder, kind: str, operand: Operand) -> Register:
@@ -73,7 +90,7 @@ def _target(instruction: Instruction, decoder: Decoder, kind: str, operand: Oper
 def _source(instruction: Instruction, decoder: Decoder, kind: str, operand: Operand) -> _Source:
     if kind[0] == "m":
         keys, reader = decoder.source(instruction, operand, kind, "s")
-        return _Source(keys, lambda wave: lanes_of(int(reader(wave))))  # type: ignore[arg-type]
+        return _Source(keys, lambda wave: lanes_of(int(reader(wave))))
     if (operand.negate or operand.absolute) and kind[0] != "f":
         raise TextError(f"{instruction.mnemonic}: an integer source takes no '-' or '|x|'", instruction.line)
     keys, reader = decoder.source(instruction, operand, kind)
@@ -187,7 +204,8 @@ def decode_lane(instruction: Instruction, decoder: Decoder) -> Step:
     source = decoder.register(instruction, operands[1], 1, "v").base
 
     def execute(wave: Wave) -> None:
-        lane = int(select(wave)) & 63  # type: ignore[arg-type]
+        wave.require_known(select_keys, 0)
+        lane = int(select(wave)) & 63
         wave.require_known((source,), 1 << lane)
         wave.set_scalar(target, 1, int(wave.vectors[source - VGPR, lane]))
 
@@ -202,12 +220,12 @@ def _writelane(
     keys, value = decoder.source(instruction, instruction.operands[1], "u32", "s")
 
     def execute(wave: Wave) -> None:
-        lane = int(select(wave)) & 63  # type: ignore[arg-type]
+        lane = int(select(wave)) & 63
         wave.set_vector(target, np.array([value(wave)], np.uint32), 1 << lane)
 
     lane_select = select_keys[0] if select_keys else None
-    traits = Traits("valu", (*keys, *select_keys), (target,), lane_access=True, lane_select=lane_select)
-    return Step(instruction, traits, execute, "own")
+    traits = Traits("valu", (*keys, *select_keys, target), (target,), lane_access=True, lane_select=lane_select)
+    return Step(instruction, traits, _checked(execute, (*keys, *select_keys)), "own")
 
 
 def _first_lane(mask: int) -> int:

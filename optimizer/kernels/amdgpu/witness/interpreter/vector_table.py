@@ -7,12 +7,14 @@ correctly here and within 1 ulp by the hardware (CDNA3 ISA, chapter "Vector ALU 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from .division import divide_fixup, divide_fmas, divide_scale
 from .floats import Array, fused_multiply_add, half_towards_zero, maximum, minimum, to_integer, wide
+from .packed import packed_operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class VectorOp:
     """The destination is also the last source (v_fmac)."""
     writes_exec: bool = False
     reads_vcc: bool = False
+    """vcc is an implicit last source (v_div_fmas)."""
+    registers_only: bool = False
 
 
 def _op(signature: str, compute: Callable[..., Any], unit: str = "valu", *, tied: bool = False) -> VectorOp:
@@ -41,7 +45,8 @@ def _i64(values: Array) -> Array:
 
 
 def _low(values: Array) -> Array:
-    return (values & np.array(0xFFFFFFFF, values.dtype)).astype(np.uint32)
+    low: Array = values & np.array(0xFFFFFFFF, values.dtype)
+    return low.astype(np.uint32)
 
 
 def _shift(bits: int) -> Callable[[Array], Array]:
@@ -64,12 +69,12 @@ def _bfe_signed(value: Array, offset: Array, width: Array) -> Array:
 
 
 def _add_carry(a: Array, b: Array, carry: Array | int = 0) -> tuple[Array, Array]:
-    exact = _u64(a) + _u64(b) + np.asarray(carry).astype(np.uint64)
+    exact: Array = _u64(a) + _u64(b) + np.asarray(carry).astype(np.uint64)
     return _low(exact), exact >> np.uint64(32) != 0
 
 
 def _sub_borrow(a: Array, b: Array, borrow: Array | int = 0) -> tuple[Array, Array]:
-    exact = _i64(a) - _i64(b) - np.asarray(borrow).astype(np.int64)
+    exact: Array = _i64(a) - _i64(b) - np.asarray(borrow).astype(np.int64)
     return _low(exact.astype(np.uint64)), exact < 0
 
 
@@ -88,19 +93,28 @@ def _unsigned24(values: Array) -> Array:
 
 
 def _perm(a: Array, b: Array, selector: Array) -> Array:
+    """Bytes 0..7 of a:b by number, 8..11 the sign of halves 0..3 in every bit, 12 zero, above all ones."""
     joined = _u64(a) << np.uint64(32) | _u64(b)
     result = np.zeros(np.broadcast_shapes(a.shape, b.shape, selector.shape), np.uint32)
     for position in range(4):
         select = selector >> np.uint32(8 * position) & np.uint32(0xFF)
         byte = _low(joined >> _u64(np.minimum(select, 7) * np.uint32(8)) & np.uint64(0xFF))
-        byte = np.where(select == 12, np.uint32(0), np.where(select > 12, np.uint32(0xFF), byte))
-        result = result | byte << np.uint32(8 * position)
+        half = np.clip(select.astype(np.int64) - 8, 0, 3)
+        sign = _low(joined >> _u64(16 * half + 15) & np.uint64(1)) * np.uint32(0xFF)
+        special = np.where(select < 12, sign, np.where(select == 12, np.uint32(0), np.uint32(0xFF)))
+        result = result | np.where(select < 8, byte, special) << np.uint32(8 * position)
     return result
 
 
 def _reverse(values: Array) -> Array:
     octets = np.unpackbits(np.ascontiguousarray(values).view(np.uint8).reshape(-1, 4), axis=1, bitorder="little")
     return np.packbits(octets[:, ::-1], axis=1, bitorder="little").view(np.uint32).reshape(-1)
+
+
+def _bit_count(values: Array) -> Array:
+    octets = np.ascontiguousarray(values).view(np.uint8).reshape(-1, 4)
+    counts: Array = np.unpackbits(octets, axis=1).sum(axis=1, dtype=np.uint32)
+    return counts
 
 
 def _highest(values: Array) -> Array:
@@ -123,7 +137,7 @@ def _before_count(lane_first: int) -> Callable[[Array, Array], Array]:
     lanes = np.arange(64)
     below = np.clip(lanes - lane_first, 0, 32).astype(np.uint64)
     thread_mask = ((np.uint64(1) << below) - np.uint64(1)).astype(np.uint32)
-    return lambda mask, start: np.bitwise_count(mask & thread_mask).astype(np.uint32) + start
+    return lambda mask, start: _bit_count(mask & thread_mask) + start
 
 
 def _integer_table() -> dict[str, VectorOp]:
@@ -136,7 +150,7 @@ def _integer_table() -> dict[str, VectorOp]:
         "v_bfrev_b32": _op("u32 <- u32", _reverse),
         "v_ffbh_u32": _op("u32 <- u32", _highest),
         "v_ffbl_b32": _op("u32 <- u32", _lowest),
-        "v_bcnt_u32_b32": _op(two, lambda a, b: np.bitwise_count(a).astype(np.uint32) + b),
+        "v_bcnt_u32_b32": _op(two, lambda a, b: _bit_count(a) + b),
         "v_add_u32": _op(two, lambda a, b: a + b),
         "v_sub_u32": _op(two, lambda a, b: a - b),
         "v_subrev_u32": _op(two, lambda a, b: b - a),
@@ -230,8 +244,8 @@ def _float_table() -> dict[str, VectorOp]:
             f"v_cos_{kind}": _op(one, wide(lambda a: np.cos(2 * np.pi * a)), "trans"),
             f"v_ldexp_{kind}": _op(f"{kind} <- {kind} i{32 if kind == 'f32' else 16}", np.ldexp),
         }
-    for name, function in {"add": np.add, "mul": np.multiply}.items():
-        table[f"v_{name}_f64"] = _op("f64 <- f64 f64", function)
+    table["v_add_f64"] = _op("f64 <- f64 f64", lambda a, b: a + b)
+    table["v_mul_f64"] = _op("f64 <- f64 f64", lambda a, b: a * b)
     table["v_rcp_iflag_f32"] = table["v_rcp_f32"]
     return table
 
@@ -296,4 +310,15 @@ def _comparisons() -> dict[str, VectorOp]:
     return table
 
 
-TABLE = {**_integer_table(), **_float_table(), **_conversions(), **_comparisons()}
+def _composite() -> dict[str, VectorOp]:
+    table = {
+        "v_div_scale_f32": _op("f32 m64 <- f32 f32 f32", divide_scale),
+        "v_div_fmas_f32": VectorOp(("f32",), ("f32", "f32", "f32"), divide_fmas, reads_vcc=True),
+        "v_div_fixup_f32": _op("f32 <- f32 f32 f32", divide_fixup),
+    }
+    for name, (signature, compute) in packed_operations().items():
+        table[name] = replace(_op(signature, compute), registers_only=True)
+    return table
+
+
+TABLE = {**_integer_table(), **_float_table(), **_conversions(), **_comparisons(), **_composite()}

@@ -1,4 +1,4 @@
-"""Vector and scalar memory: s_load, buffer_*, global_*, flat_*, scratch_* (CDNA3 ISA, chapters on scalar and vector memory)."""
+"""Scalar and vector memory: s_load, buffer_*, global_*, flat_*, scratch_* (CDNA3 ISA, chapters of that name)."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ def decode_scalar_load(instruction: Instruction, decoder: Decoder) -> Step:
         keys, reader = decoder.source(instruction, instruction.operands[2], "u32", "s")
     else:
         offset = decoder.immediate(instruction, instruction.operands[2], -(1 << 20), (1 << 20) - 1)
-        reader = lambda wave: offset  # noqa: E731
+        reader = lambda _: offset  # noqa: E731
 
     def execute(wave: Wave) -> None:
-        address = np.array([wave.scalar(base.base, 2) + int(reader(wave)) + fixed], np.uint64)  # type: ignore[arg-type]
+        address = np.array([wave.scalar(base.base, 2) + int(reader(wave)) + fixed], np.uint64)
         check_alignment(wave, address, 4, "scalar load")
         data, actions = load_device(wave, address, 4 * words)
         wave.set_scalar(target.base, words, int.from_bytes(data.tobytes(), "little"))
@@ -129,7 +129,7 @@ def _decode_buffer(instruction: Instruction, decoder: Decoder, form: _Form, verb
         columns = [] if vector is None else [wave.vectors[key - VGPR] for key in vector.keys]
         index = columns[0] if uses_index else np.zeros(64, np.uint32)
         varying = columns[-1] if uses_offset else np.zeros(64, np.uint32)
-        extra = int(scalar_offset(wave))  # type: ignore[arg-type]
+        extra = int(scalar_offset(wave))
         return _buffer_addresses(wave, form, wave.scalar(resource.base, 4), (index, varying), offset, extra, uses_index)
 
     scalars = (*resource.keys, *keys)
@@ -165,10 +165,8 @@ def _buffer_addresses(
     index, lane_offset = (column[lanes].astype(np.int64)[:, None] for column in varying)
     within = lane_offset + offset + form.size * np.arange(form.components)
     total = within + scalar + index * stride
-    if indexed:
-        valid = np.broadcast_to(index < records, total.shape)
-    else:
-        valid = (total + form.size <= records) & (total >= 0)
+    in_bytes = (total + form.size <= records) & (total >= 0)
+    valid = np.broadcast_to(index < records, total.shape) if indexed else in_bytes
     return _Addresses((total + base).astype(np.uint64), valid)
 
 
@@ -268,7 +266,10 @@ def take(wave: Wave, data: Register, name: str, size: int) -> Array:
 def _load_to_lds(
     instruction: Instruction, form: _Form, reads: tuple[int, ...], locate: Callable[[Wave], _Addresses]
 ) -> Step:
-    """buffer_load ... lds: lane i's dword goes to LDS byte m0[15:0] + offset + 4 * i (CDNA3 ISA, "Memory buffer load to LDS")."""
+    """buffer_load ... lds: lane i's dword goes to LDS byte m0[15:0] + offset + 4 * i.
+
+    Source: CDNA3 ISA, section "Memory Buffer Load to LDS".
+    """
     if form.name != "dword":
         raise TextError("the witness loads dwords only into LDS", instruction.line)
     offset = int(instruction.modifiers.get("offset", "0"), 0)
