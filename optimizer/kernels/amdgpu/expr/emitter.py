@@ -128,6 +128,22 @@ class ExpressionEmitter:
             raise ExpressionError(f"{expression} is not the same in all lanes", node=str(expression))
         return self._scalar.register(simple)
 
+    def owned(self, expression: Expr) -> Any:
+        """A new VGPR that holds an expression and that the caller may change."""
+        simple = self.simplified(expression)
+        if simple.is_Symbol or simple.is_Integer or self.is_known(simple) or self.is_uniform(simple):
+            return self.builder.v_mov_b32(self.value(simple))
+        return self._vector.compute(simple)
+
+    def named(self, name: str, expression: Expr) -> Expr:
+        """A symbol for the value of an expression: what is made of it starts from that register, not from its parts."""
+        simple = self.simplified(expression)
+        if simple.is_Integer or simple.is_Symbol:
+            return simple
+        bounds = self.ranges.of(simple)
+        operand: Any = self.value(simple)
+        return self.bind(name, operand, bounds.low, bounds.high)
+
     def buffer_address(self, expression: Expr) -> Address:
         """A byte offset as vector, scalar and constant part of a buffer instruction."""
         simple = self.simplified(expression)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 
-from optimizer.kernels.amdgpu.expr.bounds import Expr, disjoint, divisor, terms
+from optimizer.kernels.amdgpu.expr.bounds import Expr, disjoint, divisor, fraction, terms
 from optimizer.kernels.amdgpu.expr.division import NARROW
 from optimizer.kernels.amdgpu.expr.legal import file_of, is_literal, legal_vector, word
 from optimizer.kernels.amdgpu.expr.shapes import log2, outer_sums
@@ -48,15 +48,17 @@ class VectorSum:
 
     def add(self, items: list[Item]) -> Operand:
         """Add (coefficient, term) pairs; the sum."""
-        ones = [term for c, term in items if c == 1]
-        scaled = [(c, term) for c, term in items if c > 1]
+        known = [c * term for c, term in items if c > 1 and self._emitter.is_known(c * term)]
+        masked = [c * term for c, term in items if c >= 1 and self._mask(c * term)]
+        ones = [term for c, term in items if c == 1 and term not in masked] + known
+        scaled = [(c, term) for c, term in items if c > 1 and c * term not in (*known, *masked)]
         negative = [(c, term) for c, term in items if c < 0]
-        ones += [c * term for c, term in scaled if self._emitter.is_known(c * term)]
-        scaled = [(c, term) for c, term in scaled if not self._emitter.is_known(c * term)]
         if self._operand is None:
-            self._start(ones, scaled)
+            self._start(ones, masked, scaled)
         while ones:
             self._add_ones(ones)
+        for term in masked:
+            self._add_masked(term)
         for coefficient, term in scaled:
             self._add_scaled(int(coefficient), term)
         for coefficient, term in negative:
@@ -64,9 +66,9 @@ class VectorSum:
         assert self._operand is not None
         return self._operand
 
-    def _start(self, ones: list[Expr], scaled: list[Item]) -> None:
-        if ones:
-            self._total = ones.pop(0)
+    def _start(self, ones: list[Expr], masked: list[Expr], scaled: list[Item]) -> None:
+        if ones or masked:
+            self._total = (ones or masked).pop(0)
         elif scaled:
             coefficient, term = scaled.pop(0)
             self._total = coefficient * term
@@ -84,28 +86,38 @@ class VectorSum:
     def _add_ones(self, ones: list[Expr]) -> None:
         """Take one or two terms from the front."""
         assert self._operand is not None
-        first = ones.pop(0)
-        mask = self._mask(first) if self._is_disjoint(first) else None
-        if mask is not None:
-            source = self._emitter.value(first.args[0])
-            self._set(self._emit("v_and_or_b32", source, mask, self._operand), first)
-        elif ones and self._mask(ones[0]) is None:
-            second = ones.pop(0)
+        first, second = ones.pop(0), ones.pop(0) if ones else None
+        if second is None:
+            name = "v_or_b32" if self._is_disjoint(first) else "v_add_u32"
+            self._set(self._emit(name, self._operand, self._emitter.value(first)), first)
+        else:
             name = "v_or3_b32" if self._is_disjoint(first, second) else "v_add3_u32"
             values = (self._emitter.value(first), self._emitter.value(second))
             self._set(self._emit(name, self._operand, *values), first + second)
-        else:
-            name = "v_or_b32" if self._is_disjoint(first) else "v_add_u32"
-            self._set(self._emit(name, self._operand, self._emitter.value(first)), first)
 
-    def _mask(self, term: Expr) -> int | None:
-        """The mask of `Mod(x, 2^k)` where it needs no register and the remainder is not there yet."""
-        if not isinstance(term, sympy.Mod) or self._emitter.is_known(term) or log2(divisor(term)) is None:
+    def _add_masked(self, term: Expr) -> None:
+        assert self._operand is not None
+        masked = self._mask(term)
+        if masked is not None and self._is_disjoint(term):
+            source, mask = masked
+            self._set(self._emit("v_and_or_b32", self._emitter.value(source), mask, self._operand), term)
+        else:
+            self._add_ones([term])
+
+    def _mask(self, term: Expr) -> tuple[Expr, int] | None:
+        """`x` and a mask that needs no register, for `Mod(x, 2^k)` and `2^k*floor(x/2^k)` that are not there yet."""
+        coefficient, factor = term.as_coeff_Mul()
+        if self._emitter.is_known(term) or self._emitter.is_known(factor):
             return None
-        mask = divisor(term) - 1
-        if isinstance(term.args[0], sympy.floor) and not self._emitter.is_known(term.args[0]):
+        if isinstance(factor, sympy.Mod) and coefficient == 1:
+            source, modulus = factor.args[0], divisor(factor)
+            mask, whole = modulus - 1, not isinstance(source, sympy.floor) or self._emitter.is_known(source)
+        elif isinstance(factor, sympy.floor):
+            source, modulus = fraction(factor.args[0])
+            mask, whole = -modulus, coefficient == modulus
+        else:
             return None
-        return mask if mask in INLINE_INTEGERS else None
+        return (source, mask) if whole and log2(modulus) is not None and mask in INLINE_INTEGERS else None
 
     def _add_scaled(self, coefficient: int, term: Expr) -> None:
         assert self._operand is not None
