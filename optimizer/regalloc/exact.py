@@ -43,6 +43,9 @@ def exact_search(
 ) -> dict[int, int] | Answer:
     """Interval -> first register, or whether there is none, or the work ran out."""
     values = sorted(intervals, key=lambda i: i.id)
+    work[0] -= len(values) ** 2 // 4
+    if work[0] <= 0:
+        return Answer.GAVE_UP
     domains = [_places(v, capacity, reserved) for v in values]
     if not all(domains):
         return Answer.IMPOSSIBLE
@@ -74,9 +77,6 @@ def _neighbours(values: Sequence[LiveInterval], work: Work) -> list[list[_Neighb
     timeline = Timeline(values)
     whole = [timeline.mask(v.segments) for v in values]
     found: list[list[_Neighbour]] = [[] for _ in values]
-    work[0] -= len(values) ** 2 // 4
-    if work[0] <= 0:
-        return None
     for a, value in enumerate(values):
         for b in range(a):
             if not whole[a] & whole[b]:

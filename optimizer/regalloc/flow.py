@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class FlowGraph:
         object.__setattr__(self, "order", _reverse_postorder(self.successors))
         object.__setattr__(self, "dominator", self._dominators())
 
-    @property
+    @cached_property
     def reachable(self) -> frozenset[int]:
         return frozenset(self.order)
 

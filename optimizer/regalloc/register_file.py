@@ -18,7 +18,10 @@ class Timeline:
     def mask(self, segments: Sequence[Segment]) -> int:
         """Bit set of the points in some segments."""
         rank = self._rank
-        return sum((1 << rank[end]) - (1 << rank[start]) for start, end in segments)
+        found = 0
+        for start, end in segments:
+            found += (1 << rank[end]) - (1 << rank[start])
+        return found
 
     def masks(self, interval: LiveInterval) -> tuple[int, ...]:
         """Bit set per single register of an interval."""
@@ -48,8 +51,11 @@ class RegisterFile:
             return False
         if interval.fixed is None and not all(self._usable[register:end]):
             return False
-        masks = self._timeline.masks(interval)
-        return not any(taken & mask for taken, mask in zip(self._taken[register:end], masks, strict=True))
+        taken = self._taken
+        for r, mask in enumerate(self._timeline.masks(interval), register):  # noqa: SIM110 - the hot loop
+            if taken[r] & mask:
+                return False
+        return True
 
     def lowest_free(self, interval: LiveInterval) -> int | None:
         """The first register it may begin at, None if there is none."""

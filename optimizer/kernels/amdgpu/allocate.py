@@ -113,18 +113,19 @@ class ClassFailure:
 
 
 def allocate_class(liveness: Liveness, file: str, options: AllocationOptions) -> ClassAllocation | ClassFailure:
-    """Coalesced if that takes no more registers."""
+    """With moves coalesced if that takes no more registers."""
     program = liveness.program
     capacity = {"v": program.max_vgprs, "s": program.max_sgprs, "a": program.max_agprs}[file]
     reserved = {"v": program.reserved_vgprs, "s": program.reserved_sgprs, "a": frozenset[int]()}[file]
     best: tuple[Placement, Units] | None = None
     failed: ClassFailure | None = None
-    for coalesce in (True, False) if options.coalesce else (False,):
+    joined = -1
+    for moves in (True, False) if options.coalesce else (False,):
         units = Units(liveness, file)
-        if coalesce:
-            units.coalesce()
-            if not units.coalesced:
-                continue
+        units.coalesce(moves)
+        if units.coalesced == joined:
+            break
+        joined = units.coalesced
         placed = fewest_registers(units.intervals(), capacity, reserved, units.hints(), options.effort)
         if isinstance(placed, AllocationFailure):
             failed = ClassFailure(file, units, liveness, placed, reserved)

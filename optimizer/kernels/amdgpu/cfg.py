@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from optimizer.kernels.amdgpu.errors import ControlFlowError
@@ -32,15 +33,18 @@ class ControlFlowGraph:
     block_of: tuple[int, ...]
     """Block of each item."""
 
-    @property
+    @cached_property
     def order(self) -> tuple[int, ...]:
         """Reachable blocks in reverse postorder, then the others as they stand."""
         return (*self.flow.order, *(b for b in range(len(self.blocks)) if b not in self.flow.reachable))
 
     def depth(self) -> tuple[int, ...]:
         """Loops around each block."""
-        loops = self.flow.loops().values()
-        return tuple(sum(b in body for body in loops) for b in range(len(self.blocks)))
+        depth = [0] * len(self.blocks)
+        for body in self.flow.loops().values():
+            for b in body:
+                depth[b] += 1
+        return tuple(depth)
 
 
 def build_cfg(program: Program) -> ControlFlowGraph:

@@ -2,13 +2,17 @@
 
 A rule says what a producer leaves behind (a register that it writes, or reads late) and how many wait states must pass
 before a consumer of some kind touches that register. An instruction issues in one wait state, `s_nop N` in N + 1.
+
+Consecutive scalar loads, and consecutive vector memory instructions, form a clause. Where memory accesses may be
+replayed after a page fault (XNACK; a target that says nothing about it must expect it) a clause runs again from its
+start: none of it may write what another one reads, and no store may follow a load. Anything in between ends it.
 Source: "AMD Instinct MI300 Instruction Set Architecture", section "Manually Inserted Wait States (NOPs)"; numbers as in
 LLVM 19's GCNHazardRecognizer for gfx942.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -31,6 +35,8 @@ WIDE_STORE_TO_VALU_WRITE = 2
 SALU_M0_TO_LDS_DMA = 1
 MFMA_C_READ_TO_WRITE = {2: 1, 4: 3, 8: 7, 16: 15}
 """Passes of the MFMA that reads a register as addend -> states before another instruction may overwrite it."""
+CLAUSE_BREAK = 1
+CLAUSE_UNITS = (Category.SMEM, Category.VMEM)
 LONGEST = 19
 """No rule asks for more: 16 passes and 3."""
 
@@ -44,7 +50,8 @@ class Trace:
 
     kind: str
     """valu: written by any VALU; plain: by one that is not an MFMA; transcendental; any: by any instruction; salu;
-    mfma: by an MFMA; addend: read by an MFMA; stored: read by a wide store."""
+    mfma: by an MFMA; addend: read by an MFMA; stored: read by a wide store; `<unit> reads` and `<unit> writes`: by the
+    clause that is still open."""
     resource: Resource
     passes: int = 0
     xdl: bool = False
@@ -87,6 +94,10 @@ def _traces(instruction: Instruction, known: Opcode) -> Iterator[Trace]:
             yield Trace("addend", resource, known.passes)
     for resource in _wide_store_data(instruction, known):
         yield Trace("stored", resource)
+    if known.category in CLAUSE_UNITS:
+        kinds = clause_kinds(known)
+        yield from (Trace(kinds[0], resource) for resource in read_resources(instruction))
+        yield from (Trace(kinds[1], resource) for resource in written_resources(instruction))
 
 
 def _is_xdl(known: Opcode) -> bool:
@@ -105,6 +116,24 @@ def _wide_store_data(instruction: Instruction, known: Opcode) -> tuple[Register,
     if known.format == "MUBUF" and not isinstance(instruction.uses[3], Immediate):
         return ()
     return registers(data)
+
+
+def clause_kinds(known: Opcode) -> tuple[str, str]:
+    """Kinds of the traces that a memory instruction leaves in its clause."""
+    return f"{known.category.value} reads", f"{known.category.value} writes"
+
+
+def breaks_clause(instruction: Instruction, clause: Iterable[Trace]) -> bool:
+    """Whether a memory instruction must not join the clause that is open before it."""
+    known = opcode(instruction.name)
+    if known.category not in CLAUSE_UNITS:
+        return False
+    kinds = clause_kinds(known)
+    reads, writes = ({t.resource for t in clause if t.kind == kind} for kind in kinds)
+    if not writes:
+        return False
+    own = written_resources(instruction)
+    return not own or not (writes | set(own)).isdisjoint(reads | set(read_resources(instruction)))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -126,7 +155,7 @@ def _needs(instruction: Instruction, known: Opcode) -> Iterator[Need]:
         yield from (Need("plain", part, VALU_EXEC_TO_MFMA) for part in sorted(EXEC_PARTS))
         yield from (Need("plain", r, VALU_VGPR_TO_MFMA) for r in reads if not is_scalar(r))
     if known.category is Category.VMEM:
-        yield from (Need("valu", r, VALU_SGPR_TO_VMEM) for r in reads if is_scalar(r))
+        yield from (Need("valu", r, VALU_SGPR_TO_VMEM) for r in (*reads, *sorted(EXEC_PARTS)) if is_scalar(r))
         if known.name.endswith("_lds"):
             yield Need("salu", "m0", SALU_M0_TO_LDS_DMA)
 
@@ -144,8 +173,10 @@ def _valu_needs(known: Opcode, reads: tuple[Resource, ...], writes: tuple[Resour
 def _lane_needs(instruction: Instruction, known: Opcode) -> Iterator[Need]:
     if known.name not in _LANE_ACCESS:
         return
+    writes = written_resources(instruction)
     for resource in read_resources(instruction):
-        if not is_scalar(resource):
+        # What v_writelane keeps in its other lanes is no lane read.
+        if not is_scalar(resource) and resource not in writes:
             yield Need("valu", resource, VALU_VGPR_TO_LANE_READ)
     yield from (Need("valu", part, VALU_EXEC_TO_LANE_ACCESS) for part in sorted(EXEC_PARTS))
     for place, use in enumerate(known.uses):

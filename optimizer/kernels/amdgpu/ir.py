@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from optimizer.kernels.amdgpu.operands import Operand, Register, VirtualReg, registers
 
@@ -86,12 +87,12 @@ class Program:
     """Loop counters and accumulators: registers with several definitions, one value each over its whole web."""
     launch: Launch = field(default_factory=Launch)
 
-    @property
+    @cached_property
     def instructions(self) -> tuple[tuple[int, Instruction], ...]:
         """Instructions with their place in the body (labels count)."""
         return tuple((i, item) for i, item in enumerate(self.body) if isinstance(item, Instruction))
 
-    @property
+    @cached_property
     def virtual_registers(self) -> tuple[VirtualReg, ...]:
         """Every single virtual register that occurs, ascending."""
         found = {r for _, i in self.instructions for r in (*i.defined, *i.used) if isinstance(r, VirtualReg)}

@@ -35,9 +35,17 @@ class Liveness:
     segments: Mapping[Register, tuple[Segment, ...]]
     early: Mapping[Register, tuple[Segment, ...]]
     """Points before definitions where early clobbers need their registers, too."""
-    live_out: tuple[frozenset[Register], ...]
-    """Per block."""
-    live_in: tuple[frozenset[Register], ...]
+    words: tuple[tuple[int, ...], tuple[int, ...]]
+    """Bit sets per block, live in and live out; bit `n` is register `n` of `names`."""
+    names: tuple[Register, ...]
+
+    def live_in(self, block: int) -> frozenset[Register]:
+        """Registers whose value a block needs."""
+        return frozenset(self.names[n] for n in _bits(self.words[0][block]))
+
+    def live_out(self, block: int) -> frozenset[Register]:
+        """Registers whose value some block after it needs."""
+        return frozenset(self.names[n] for n in _bits(self.words[1][block]))
 
     @cached_property
     def item_at(self) -> tuple[int, ...]:
@@ -93,15 +101,13 @@ def analyse(program: Program, cfg: ControlFlowGraph | None = None) -> Liveness:
         ))  # fmt: skip
     live_in, live_out = _dataflow(cfg, accesses)
     spans, early = _segments(cfg, rank, accesses, live_in, live_out)
-    names = list(numbers)
-    sets = [[frozenset(names[n] for n in _bits(word)) for word in words] for words in (live_out, live_in)]
+    names = tuple(numbers)
     segments = {register: union(spans.get(n, ())) for register, n in numbers.items()}
     for alias, register in canonical.items():
         if register in segments:
             segments[alias] = segments[register]
-    return Liveness(
-        program, cfg, rank, segments, {names[n]: union(s) for n, s in early.items()}, tuple(sets[0]), tuple(sets[1])
-    )
+    early_points = {names[n]: union(s) for n, s in early.items()}
+    return Liveness(program, cfg, rank, segments, early_points, (tuple(live_in), tuple(live_out)), names)
 
 
 def live_in_aliases(program: Program) -> dict[Register, Register]:

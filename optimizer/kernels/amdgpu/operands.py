@@ -211,7 +211,8 @@ def _physical(file: str, number: int, count: int, alignment: int) -> PhysicalReg
 def registers(operand: Operand) -> tuple[Register, ...]:
     """The single registers an operand names, in order; none for what is not a register."""
     if isinstance(operand, RegRange):
-        return tuple(operand.component(i) for i in range(operand.count))
+        make, file, first = type(operand.base), operand.base.file, operand.base.number
+        return tuple([make(file, n) for n in range(first, first + operand.count)])
     return (operand,) if isinstance(operand, VirtualReg | PhysicalReg) else ()
 
 

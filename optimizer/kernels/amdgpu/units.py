@@ -84,9 +84,14 @@ class Units:
             self._units[unit].fixed = fixed
 
     # -- coalescing -----------------------------------------------------------------------------------------------
-    def coalesce(self) -> None:
-        """Lay moves' and accumulators' operands on one another where that is possible; those in deep loops first."""
-        for instruction in self._by_depth():
+    def coalesce(self, moves: bool = True) -> None:
+        """Lay accumulators on one another where that is possible, then what moves connect; in deep loops first.
+
+        A large matrix result may lie on its addend or apart from all operands: laying them together saves registers.
+        """
+        ordered = self._by_depth()
+        accumulating = [i for i in ordered if opcode(i.name).category is Category.MFMA]
+        for instruction in (*accumulating, *(i for i in ordered if moves)):
             for target, source in move_pairs(instruction):
                 if self._join(target, source, tied=opcode(instruction.name).category is Category.MFMA):
                     self.coalesced += 1

@@ -12,13 +12,26 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
-from optimizer.kernels.amdgpu.hazard_rules import LONGEST, Trace, matrix_states, needs, traces
+from optimizer.kernels.amdgpu.hazard_rules import (
+    CLAUSE_BREAK,
+    CLAUSE_UNITS,
+    LONGEST,
+    Trace,
+    breaks_clause,
+    clause_kinds,
+    matrix_states,
+    needs,
+    traces,
+)
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
+from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import Immediate
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, written_resources
 
 LONGEST_NOP = 16
 """Wait states of `s_nop 15`."""
+
+_CLAUSE_KINDS = frozenset(f"{unit.value} {verb}" for unit in CLAUSE_UNITS for verb in ("reads", "writes"))
 
 Past = dict[Trace, int]
 """What producers left behind -> wait states since."""
@@ -78,7 +91,7 @@ class _Distances:
 
 def missing_states(item: Instruction, past: Past) -> int:
     """Wait states that must still pass before an instruction."""
-    missing = 0
+    missing = CLAUSE_BREAK if breaks_clause(item, past) else 0
     due: dict[tuple[str, Resource], int] = {}
     for need in needs(item):
         key = (need.kind, need.resource)
@@ -99,11 +112,15 @@ def _after(item: Instruction, past: Past, nops: int) -> Past:
     own = traces(item)
     replaced = {(t.kind, t.resource) for t in own}
     passed = nops + (_nop_states(item) if item.name == "s_nop" else 1)
-    after = {
-        trace: since + passed
-        for trace, since in past.items()
-        if since + passed < LONGEST and (trace.kind, trace.resource) not in replaced
-    }
+    known = opcode(item.name)
+    joined = clause_kinds(known) if known.category in CLAUSE_UNITS and not nops else ()
+    after = {}
+    for trace, since in past.items():
+        if trace.kind in _CLAUSE_KINDS:
+            if trace.kind in joined:
+                after[trace] = 0
+        elif since + passed < LONGEST and (trace.kind, trace.resource) not in replaced:
+            after[trace] = since + passed
     return after | dict.fromkeys(own, 0)
 
 
