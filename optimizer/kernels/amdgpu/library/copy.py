@@ -31,7 +31,7 @@ def copy(rows: int, columns: int) -> LibraryKernel:
     tid, _, _ = e.bind_thread_ids((WAVE, 1, 1))
     tile_row, tile_column, _ = e.bind_workgroup_ids(grid)
     source = buffer_descriptor(b, 0, size)
-    target = buffer_descriptor(b, 1, size)
+    target = buffer_descriptor(b, 1, size, like=source)
     lanes = TILE // PER_LANE
     row, column = floor_div(tid, lanes), PER_LANE * mod(tid, lanes)
     corner = 2 * TILE * (tile_row * columns + tile_column)

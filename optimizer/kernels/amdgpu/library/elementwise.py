@@ -24,7 +24,8 @@ def scale_add_relu(elements: int) -> LibraryKernel:
     e = ExpressionEmitter(b)
     tid, _, _ = e.bind_thread_ids((THREADS, 1, 1))
     group, _, _ = e.bind_workgroup_ids(grid)
-    buffers = [buffer_descriptor(b, n, size) for n in range(3)]
+    first = buffer_descriptor(b, 0, size)
+    buffers = [first, *(buffer_descriptor(b, n, size, like=first) for n in (1, 2))]
     # Packed arithmetic reads a pair of scalars.
     scale = b.sgpr(2)
     b.s_load_dword(KERNARG, 24, dst=scale.component(0))

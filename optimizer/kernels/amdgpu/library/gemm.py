@@ -51,6 +51,8 @@ class _Panel:
     """Byte of the panel's first element: the uniform part of all addresses."""
     load_place: Any
     """Bytes of the fragment that a lane loads first, within the panel; advances by a block per step."""
+    along: Any
+    """First element of that fragment along k."""
     lds_offset: int
     read_place: Any
     """Bytes in LDS of the wave's first fragment."""
@@ -70,7 +72,8 @@ class _Gemm:
 
     def write(self) -> None:
         shape, b = self.shape, self.b
-        panels = (self._panel("a", 0), self._panel("b", 1))
+        first = self._panel("a", 0)
+        panels = (first, self._panel("b", 1, first.buffer if self._size("a") == self._size("b") else None))
         result = b.s_load_dwordx2(KERNARG, 16)
         self._place_result()
         self._place_loads(panels)
@@ -94,7 +97,7 @@ class _Gemm:
     def _size(self, name: str) -> int:
         return check_buffer(name, 2 * self.shape.k * (self.shape.m if name == "a" else self.shape.n))
 
-    def _panel(self, name: str, argument: int) -> _Panel:
+    def _panel(self, name: str, argument: int, like: RegRange | None = None) -> _Panel:
         shape = self.shape
         block = (shape.block_m, shape.block_n)[argument]
         wave = mod(self.wave, shape.waves_m) if name == "a" else floor_div(self.wave, shape.waves_m)
@@ -106,13 +109,14 @@ class _Gemm:
             first, part = TILE * mod(self.wave, rows), floor_div(self.wave, rows)
         else:
             first, part = TILE * self.wave, 0
-        along = 2 * shape.fragment_k * part + lane_bytes * self.quarter
+        along = shape.fragment_k * part + shape.lane_k * self.quarter
         return _Panel(
             name,
             rows,
-            buffer_descriptor(self.b, argument, self._size(name)),
+            buffer_descriptor(self.b, argument, self._size(name), like),
             2 * shape.k * block * self.group[argument],
-            2 * shape.k * (first + self.row) + along,
+            2 * (shape.k * (first + self.row) + along),
+            along,
             2 * shape.block_m * shape.block_k * argument,
             shape.fragment_bytes * tiles * wave + lane_bytes * self.lane,
         )
@@ -126,8 +130,7 @@ class _Gemm:
             else:
                 panel.offset = self.e.owned(panel.load_place) if changes else self.e.vector(panel.load_place)
             if self.shape.k % self.shape.block_k:
-                along = mod(floor_div(panel.load_place, 2), self.shape.k)
-                panel.position = self.e.owned(along) if changes else self.e.vector(along)
+                panel.position = self.e.owned(panel.along) if changes else self.e.vector(panel.along)
 
     def _place_result(self) -> None:
         """What is needed to store c, computed while the ids are there."""
@@ -150,6 +153,8 @@ class _Gemm:
             b.emit("_init_acc_quad", 0, dst=b.redefinable(total))
         left = b.redefinable(b.sgpr())
         b.s_mov_b32(self.shape.steps - 1, dst=left)
+        # The pointers, once: otherwise the loop would wait for them every time.
+        b.wait(lgkmcnt=0)
         with e.scope():
             head = b.label(b.new_label("k_loop"))
             self._step(panels, sums, first=False)
@@ -234,9 +239,7 @@ class _Gemm:
         down, right = TILE * tile[0], TILE * tile[1]
         width = 4 if shape.n % 4 == 0 else 1
         for first in range(0, 4, width):
-            place = e.buffer_address(
-                self.result_place + self.result_corner + 4 * (down * shape.n + right + first)
-            )
+            place = e.buffer_address(self.result_place + self.result_corner + 4 * (down * shape.n + right + first))
             offset = place.vector
             if shape.n % shape.block_n or width == 1:
                 offset = masked_offset(e, offset, e.vector(self.column), shape.n - right - first)

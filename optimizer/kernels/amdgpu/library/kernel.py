@@ -48,21 +48,24 @@ def check_buffer(name: str, size: int) -> int:
     return size
 
 
-def buffer_descriptor(b: KernelBuilder, argument: int, size: int) -> RegRange:
+def buffer_descriptor(b: KernelBuilder, argument: int, size: int, like: RegRange | None = None) -> RegRange:
     """Four SGPRs that describe the buffer that pointer argument `argument` (8 bytes each) points to.
 
-    Loads behind its `size` bytes give 0, stores there are dropped.
+    Loads behind its `size` bytes give 0, stores there are dropped. `like` is a descriptor of the same size.
     """
     descriptor: RegRange = b.sgpr(4)
     b.s_load_dwordx2(KERNARG, 8 * argument, dst=descriptor.sub_range(0, 2, 2))
-    b.s_mov_b32(size, dst=descriptor.component(2))
-    b.s_mov_b32(RAW_BUFFER, dst=descriptor.component(3))
+    if like is not None:
+        b.s_mov_b64(like.sub_range(2, 2, 2), dst=descriptor.sub_range(2, 2, 2))
+    else:
+        b.s_mov_b32(size, dst=descriptor.component(2))
+        b.s_mov_b32(RAW_BUFFER, dst=descriptor.component(3))
     return descriptor
 
 
 def masked_offset(e: ExpressionEmitter, offset: Any, position: Any, limit: int) -> Any:
     """A VGPR with the offset where `position < limit`, out of range elsewhere. Overwrites vcc."""
     b = e.builder
-    b.v_cmp_gt_u32(limit, position, dst=VCC)
+    b.v_cmp_gt_u32(max(limit, 0), position, dst=VCC)
     # vcc is the one scalar that the instruction may read: no room for a literal.
     return b.v_cndmask_b32(e.constant_register(OUT_OF_RANGE, in_vgpr=True), offset, VCC)
