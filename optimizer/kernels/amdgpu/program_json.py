@@ -5,7 +5,8 @@
         "instructions": [{"label"} | {"name", "defs": [operand], "uses": [operand], "target", "modifiers",
                                       "comment"}]}}]}
 
-Operands are written as in `text`, immediates with `#`. `launch` holds the fields of `ir.Launch`; without it, four waves are assumed.
+Operands are written as in `text`, immediates with `#`. `launch` holds the fields of `ir.Launch`; without
+it, four waves are assumed.
 """
 
 from __future__ import annotations
