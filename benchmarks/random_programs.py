@@ -1,4 +1,4 @@
-"""Random kernels for the register allocator: branches, nested loops, ranges up to 16 registers, a wished-for pressure."""
+"""Random kernels for the register allocator: branches, nested loops, ranges up to 16 registers, a given pressure."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 Every interval has the set of first registers it may still begin at, as the bits of an integer. Placing one removes from
 its neighbours what would overlap, by a shift and a mask. The interval with the fewest places left per weight goes
 first; weights grow with every dead end and survive restarts (dom/wdeg, Boussemart et al., "Boosting Systematic Search
-by Weighting Constraints", ECAI 2004). Contiguous placement is NP-hard for sizes 1 and 2 already, so the work is limited,
-by number of steps and not by time: the same input always gives the same answer.
+by Weighting Constraints", ECAI 2004). Contiguous placement is NP-hard for sizes 1 and 2 already, so the work is
+limited, by number of steps and not by time: the same input always gives the same answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from enum import Enum
 from optimizer.regalloc.eviction import Work
 from optimizer.regalloc.intervals import LiveInterval
 from optimizer.regalloc.register_file import Timeline
-
 
 FIRST_RESTART = 60
 """Dead ends before the first restart; each attempt has half as many more."""

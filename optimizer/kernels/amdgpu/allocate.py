@@ -15,6 +15,7 @@ from optimizer.kernels.amdgpu.errors import AllocationError
 from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.liveness import Liveness, analyse
 from optimizer.kernels.amdgpu.operands import VirtualReg
+from optimizer.kernels.amdgpu.rewriting import Rewriting
 from optimizer.kernels.amdgpu.units import Units
 from optimizer.kernels.amdgpu.validate import validate_ssa
 from optimizer.regalloc.fewest import Placement, fewest_registers
@@ -81,11 +82,9 @@ class Allocation:
 
 def allocate(program: Program, options: AllocationOptions | None = None) -> Allocation:
     """Registers for everything. SsaError, ControlFlowError; AllocationError names range, overlaps and pool."""
-    from optimizer.kernels.amdgpu.rewriting import rewritten
-
     options = options or AllocationOptions()
     warnings: list[str] = []
-    tried: set[str] = set()
+    rewriting = Rewriting(options)
     while True:
         cfg = validate_ssa(program)
         liveness = analyse(program, cfg)
@@ -94,7 +93,7 @@ def allocate(program: Program, options: AllocationOptions | None = None) -> Allo
         if failed is None:
             done = {a.file: a for a in answers if isinstance(a, ClassAllocation)}
             return Allocation(program, done, tuple(warnings))
-        change = rewritten(liveness, failed, options, tried) if options.rewrite or options.allow_spill else None
+        change = rewriting.next(failed)
         if change is None:
             raise allocation_error(failed)
         program = change.program

@@ -1,8 +1,8 @@
 """An exact check of an allocation, from scratch: what is live after every single instruction, in which register.
 
 It shares nothing with `liveness` and `units` but what a partial exec mask means: live sets per instruction by a
-worklist over successors; no blocks, no intervals, no numbering. After every instruction, two registers whose values are both
-needed later must not be in the same place, and what an instruction writes must not lie on a value needed later.
+worklist over successors; no blocks, no intervals, no numbering. After every instruction, two registers whose values are
+both needed later must not be in the same place, and what an instruction writes must not lie on a value needed later.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ lies on the same place is never live at once: moves vanish, and a matrix accumul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import lcm
 
@@ -225,6 +225,15 @@ class Units:
             elif unit.fixed is not None:
                 found[register] = unit.fixed + place
         return found
+
+    def members(self, numbers: Collection[int] | None = None) -> list[tuple[VirtualReg, ...]]:
+        """Registers of each unit (of those asked for), ascending."""
+        chosen = sorted(self._units) if numbers is None else sorted(n for n in numbers if n in self._units)
+        return [tuple(sorted(r for place in self._units[n].members.values() for r in place)) for n in chosen]
+
+    def places(self, registers_: Collection[VirtualReg]) -> dict[VirtualReg, int]:
+        """Place of each register in its unit, from 0; coalesced registers have the same one."""
+        return {r: self._place[r][1] - self._lowest(self._place[r][0]) for r in registers_}
 
     def name(self, number: int) -> str:
         """A unit as messages call it: its range, or its registers."""
