@@ -15,9 +15,11 @@ as redefinable. Tied operands are arguments too: where the instruction updates t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from optimizer.errors import StateError
 from optimizer.kernels.amdgpu.errors import OperandError
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.opcodes import OPCODES, Opcode, opcode
@@ -45,6 +47,7 @@ class KernelBuilder:
         self._name = name
         self._launch = launch or Launch()
         self._body: list[Item] = []
+        self._parts: list[list[Item]] = [self._body]
         self._next = {"v": 0, "s": 0, "a": 0}
         self._labels = 0
         self._defined: set[VirtualReg] = set()
@@ -82,6 +85,25 @@ class KernelBuilder:
             return base
         return RegRange(base, count, required_alignment(reg_class, count) if alignment is None else alignment)
 
+    # -- places ---------------------------------------------------------------------------------------------------
+    def gap(self) -> list[Item]:
+        """A place here that `inserting` fills later, and to which nothing else is added."""
+        gap: list[Item] = []
+        self._body = []
+        self._parts += [gap, self._body]
+        return gap
+
+    @contextmanager
+    def inserting(self, gap: list[Item]) -> Iterator[None]:
+        """Add at the end of a gap instead of at the end of the program."""
+        if not any(part is gap for part in self._parts):
+            raise StateError("the gap belongs to another program")
+        before, self._body = self._body, gap
+        try:
+            yield
+        finally:
+            self._body = before
+
     # -- items ----------------------------------------------------------------------------------------------------
     def new_label(self, stem: str = "label") -> str:
         """A label's name that is not taken; `label` places it."""
@@ -100,7 +122,7 @@ class KernelBuilder:
 
     def append(self, instruction: Instruction) -> None:
         """Add an instruction as it is, after checking it."""
-        check_operands(instruction, f"instruction {len(self._body)} ({instruction.name})")
+        check_operands(instruction, f"instruction {sum(map(len, self._parts))} ({instruction.name})")
         for register in instruction.defined:
             if isinstance(register, VirtualReg):
                 if register in self._defined:
@@ -172,7 +194,7 @@ class KernelBuilder:
     def program(self, **fields: Any) -> Program:
         """The finished program; `fields` are further ones of `Program`."""
         return Program(
-            tuple(self._body),
+            tuple(item for part in self._parts for item in part),
             self._name,
             precolored=tuple(sorted(self._precolored.items())),
             redefinable=frozenset(self._redefinable),
