@@ -11,11 +11,13 @@ concern both, and every inserted s_waitcnt is a wait state for the hazards behin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from optimizer.errors import UnknownNameError
 from optimizer.kernels.amdgpu.allocate import Allocation, AllocationOptions, allocate
-from optimizer.kernels.amdgpu.emit import TARGETS, Footprint, footprint, kernel_text
+from optimizer.kernels.amdgpu.allocation_log import log_allocation
+from optimizer.kernels.amdgpu.debug import enabled, say
+from optimizer.kernels.amdgpu.emit import LIMITS, TARGETS, Footprint, footprint, kernel_text
 from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.passes import Pass
 from optimizer.kernels.amdgpu.passes.end_program import EndProgram
@@ -30,6 +32,7 @@ from optimizer.kernels.amdgpu.passes.insert_waits import InsertWaits
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import MitigateHazards
 from optimizer.kernels.amdgpu.passes.remove_dead_code import RemoveDeadCode
 from optimizer.kernels.amdgpu.passes.substitute_registers import SubstituteRegisters
+from optimizer.kernels.amdgpu.validate import check_operands
 
 Observer = Callable[[str, Program], None]
 """Takes a stage's name and the program after it; `initial` is the program as given."""
@@ -68,6 +71,16 @@ class Assembly:
     warnings: tuple[str, ...] = field(default=())
 
 
+def _run(steps: tuple[Pass, ...], program: Program, tell: Observer) -> Program:
+    for step in steps:
+        before, program = program, step.apply(program)
+        if enabled("passes"):
+            sizes = len(before.body), len(program.body)
+            say("passes", f"{step.name}: {sizes[0]} -> {sizes[1]} items", step=step.name, items=sizes)
+        tell(step.name, program)
+    return program
+
+
 def _ignore(name: str, program: Program) -> None:
     """The observer that nobody asked for."""
 
@@ -87,15 +100,14 @@ def physical_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
 def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observe: Observer | None = None) -> Assembly:
     """All passes. OpcodeError, OperandError, ControlFlowError, SsaError; AllocationError if registers run out."""
     tell = observe or _ignore
+    for place, item in program.instructions:
+        check_operands(item, f"instruction {place} ({item.name})")
     tell("initial", program)
-    for step in virtual_passes(options):
-        program = step.apply(program)
-        tell(step.name, program)
+    program = replace(program, max_sgprs=min(program.max_sgprs, LIMITS["s"]))
+    program = _run(virtual_passes(options), program, tell)
     allocation = allocate(program, AllocationOptions(allow_spill=options.allow_spill))
-    program = allocation.program
-    tell("allocate", program)
-    for step in (SubstituteRegisters(allocation.mapping), *physical_passes(options)):
-        program = step.apply(program)
-        tell(step.name, program)
+    log_allocation(allocation)
+    tell("allocate", allocation.program)
+    program = _run((SubstituteRegisters(allocation.mapping), *physical_passes(options)), allocation.program, tell)
     text = kernel_text(program, options.mcpu)
     return Assembly(text, program, allocation, footprint(program), allocation.warnings)

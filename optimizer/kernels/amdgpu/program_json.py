@@ -5,7 +5,8 @@
         "instructions": [{"label"} | {"name", "defs": [operand], "uses": [operand], "target", "modifiers",
                                       "comment"}]}}]}
 
-Operands are written as in `text`, immediates with `#`. `launch` holds the fields of `ir.Launch`.
+Operands are written as in `text`, immediates with `#`. `launch` holds the fields of `ir.Launch`; without
+it, four waves are assumed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _PROGRAM_KEYS = frozenset((
     "max_vgprs", "max_sgprs", "reserved_vgprs", "reserved_sgprs", "instructions", "precolored", "loop_control_sregs",
     "accumulator_vregs", "name", "launch",
 ))  # fmt: skip
+UNKNOWN_LAUNCH = Launch((256, 1, 1))
+"""Of a program that does not say: several waves, so that barriers keep their meaning."""
 _INSTRUCTION_KEYS = frozenset(("name", "defs", "uses", "target", "modifiers", "comment"))
 
 
@@ -73,7 +76,7 @@ def read_program(document: Any, place: str = "program") -> Program:
         reserved_sgprs=frozenset(_numbers(document, "reserved_sgprs", place)),
         precolored=_precolored(document.get("precolored", {}), place),
         redefinable=frozenset(redefinable),
-        launch=_launch(document.get("launch", {}), place),
+        launch=_launch(document["launch"], place) if "launch" in document else UNKNOWN_LAUNCH,
     )
 
 

@@ -194,6 +194,9 @@ def _check_operand(known: Opcode, operand: Operand, spec: OperandSpec, place: st
         good = not written and _immediate_fits(known, operand, spec)
     else:
         good = False
+    if not good and spec.kind == "i" and isinstance(operand, Immediate):
+        limit = f"{known.immediate_range[0]}..{known.immediate_range[-1]}"
+        raise OperandError(f"{operand} of {known.name} is not in {limit}", node=place, limit=limit)
     if not good:
         raise OperandError(f"{operand} of {known.name} is no {_KINDS[spec.kind]}", node=place)
 

@@ -8,6 +8,7 @@ from optimizer.kernels.amdgpu.text import parse
 from optimizer.kernels.amdgpu.wait_counts import WaitCounts, wait_counts
 
 PROGRAM = """
+.workgroup 256 1 1
 s_load_dwordx2 s[4:5], s[0:1], 0
 v_lshlrev_b32 v1, 2, v0
 global_load_dword v2, v1, s[4:5]

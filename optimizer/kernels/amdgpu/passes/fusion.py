@@ -7,19 +7,17 @@ fused instruction is legal: VOP3 on gfx942 takes no literal constant and one sca
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from optimizer.kernels.amdgpu.cfg import build_cfg
+from optimizer.kernels.amdgpu.debug import say
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, VirtualReg
 from optimizer.kernels.amdgpu.resources import EXEC_PARTS, Resource, read_resources, written_resources
 from optimizer.kernels.amdgpu.validate import constant_problem
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -57,9 +55,8 @@ def fuse(program: Program, fusion: Fusion) -> Program:
             fused = _fused_with_any(fusion, item, candidates, body)
             if fused is not None:
                 source, item = fused
-                _LOG.debug(
-                    "fused %s at %d into %s at %d: %s", fusion.producer, source, fusion.consumer, place, item.name
-                )
+                text = f"{fusion.producer} at {source} and {fusion.consumer} at {place}: {item.name}"
+                say("passes", text, producer=source, consumer=place, fused=item.name)
                 body[source], body[place] = None, item
             _forget(candidates, body, item, aliases)
             if item.name == fusion.producer and not item.modifiers and item.defs[0] in private:

@@ -9,9 +9,10 @@ back edges included, by taking the newest ticket of every way to a place; waits 
 A wait is due before an instruction that reads or overwrites a register which is still being loaded (a load may
 overwrite the result of an older one of the same order), before LDS is touched while a load into LDS is outstanding, and
 before a barrier for what other waves could notice: accesses that are unfinished while, behind the barrier and before
-the next one, a conflicting access may come. A store has read its data when it is issued (gfx942 has no expcnt for
-memory), so that overwriting that data is a matter of wait states (`mitigate_hazards`), not of counters. Sources: "AMD
-Instinct MI300 Instruction Set Architecture", section S_WAITCNT; LLVM's SIInsertWaitcnts.
+the next one, a conflicting access may come (in a workgroup of one wave there are no others). A store has read its data
+when it is issued (gfx942 has no expcnt for memory), so that overwriting that data is a matter of wait states
+(`mitigate_hazards`), not of counters. Sources: "AMD Instinct MI300 Instruction Set Architecture", section S_WAITCNT;
+LLVM's SIInsertWaitcnts.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from optimizer.kernels.amdgpu.operands import WaitCount
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, written_resources
 from optimizer.kernels.amdgpu.validate import WAIT_LIMITS
 
+WAVE = 64
 COUNTERS = ("vmcnt", "lgkmcnt")
 SCALAR_LOAD, LOAD, STORE, LDS_DMA, LDS_READ, LDS_WRITE = (
     "<scalar load>", "<load>", "<store>", "<load to LDS>", "<LDS read>", "<LDS write>",
@@ -60,7 +62,8 @@ class InsertWaits:
     def required(self, program: Program) -> dict[int, Waits]:
         """Place of each instruction that needs a wait before it -> counters and their limits."""
         cfg = build_cfg(program)
-        behind = _accesses_behind_barriers(program, cfg)
+        threads = program.launch.workgroup[0] * program.launch.workgroup[1] * program.launch.workgroup[2]
+        behind = _accesses_behind_barriers(program, cfg) if threads > WAVE else {}
         return _Tickets(program, cfg, behind, self.loads_at_barriers).solve()
 
 
@@ -130,7 +133,7 @@ class _Tickets:
     def _conflicting(self, place: int, item: Instruction) -> Iterable[str]:
         """Kinds of accesses that must be complete before an instruction."""
         if item.name == "s_barrier":
-            kinds = [kind for kind, others in _CONFLICTS.items() if others & self.behind[place]]
+            kinds = [kind for kind, others in _CONFLICTS.items() if others & self.behind.get(place, frozenset())]
             return [kind for kind in kinds if kind != LOAD or self.loads_at_barriers]
         touches_lds = opcode(item.name).category is Category.LDS and not _crosses_lanes(item)
         return (LDS_DMA,) if touches_lds else ()
