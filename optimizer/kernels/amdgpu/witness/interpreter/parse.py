@@ -119,7 +119,7 @@ def parse_instruction(text: str, line: int, symbols: Mapping[str, int]) -> Instr
     mnemonic = word[: suffix.start()] if suffix else word
     kind = suffix[1] if suffix else ""
     if mnemonic == "s_waitcnt":
-        return Instruction(line, text, mnemonic, kind, (), _waits(rest.strip(), line))
+        return Instruction(line, text, mnemonic, kind, (), parse_waits(rest.strip(), line))
     pieces = _split(rest.strip())
     modifiers: dict[str, str] = {}
     if pieces:
@@ -163,7 +163,7 @@ def _modifiers(text: str, line: int, mnemonic: str) -> tuple[str, dict[str, str]
     return head, found
 
 
-def _waits(text: str, line: int) -> dict[str, str]:
+def parse_waits(text: str, line: int) -> dict[str, str]:
     """Counters of s_waitcnt: the symbolic form, or its 16 bits (vmcnt 3:0 and 15:14, expcnt 6:4, lgkmcnt 11:8)."""
     if re.fullmatch(r"\d+|0x[0-9a-fA-F]+", text):
         bits = int(text, 0)
