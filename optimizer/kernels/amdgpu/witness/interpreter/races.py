@@ -40,13 +40,15 @@ class SharedBytes:
     groups: list[int] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     done: list[int] = field(default_factory=list)
+    atomic: list[bool] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.writer = np.full(self.data.size, _NOBODY, np.int32)
         self.other_readers: dict[int, npt.NDArray[np.int32]] = {}
 
-    def record(self, agent: int, group: int, line: int) -> int:
-        """A new access record, not yet done; the number to pass on."""
+    def record(self, agent: int, group: int, line: int, *, atomic: bool = False) -> int:
+        """A new access record, not yet done; the number to pass on. Two atomic ones never conflict."""
+        self.atomic.append(atomic)
         self.agents.append(agent)
         self.groups.append(group)
         self.lines.append(line)
@@ -80,6 +82,8 @@ class SharedBytes:
     ) -> Conflict | None:
         for other in np.unique(earlier).tolist():
             if other == _NOBODY or self.agents[other] == self.agents[access]:
+                continue
+            if self.atomic[other] and self.atomic[access]:
                 continue
             if self.groups[other] == self.groups[access] and self.done[other] < epoch:
                 continue
