@@ -113,7 +113,7 @@ def store_device(wave: Wave, addresses: Array, values: Array) -> list[Done]:
 
 
 def update_device(wave: Wave, addresses: Array, update: Callable[[Array, Array, Array], None]) -> list[Done]:
-    """Atomic updates of the dwords at `addresses`: `update(old, positions, chosen)` per region, for the chosen lanes."""
+    """Atomic updates of the dwords at `addresses`: `update(old, positions, chosen)` per region and its lanes."""
     actions = []
     for region, chosen in regions_of(wave, addresses, 4):
         if not region.writable:
