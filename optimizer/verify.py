@@ -202,6 +202,8 @@ class _Checker:
                 self.error(op.id, f"{op.op} is refused: {answer.error}")
                 continue
             answers[op.id] = answer
+            if record.role is Role.VIEW and answer.l1_peak_bytes:
+                self.error(op.id, f"is no view: {op.op} allocates {answer.l1_peak_bytes} B")
             self._outputs(op, answer)
         return answers
 

@@ -93,7 +93,9 @@ class OpDef:
     shardable: bool = False
     """Whether the result may be sharded in L1, so that the op can be a link of an L1 chain."""
     view: ViewRule | None = None
-    """When the result shares the operand's buffer (only asked for tiled, interleaved operands)."""
+    """When the result shares the operand's buffer (only asked for tiled operands in the result's placement)."""
+    view_of_shards: bool = False
+    """Whether that holds for sharded operands too."""
     activations: tuple[str, ...] = ()
     """Activations that the op applies to its result in place (attribute `activation` or `activations`)."""
     opaque: bool = False

@@ -232,7 +232,7 @@ def _pad_page(attrs: Mapping[str, Any]) -> Page | None:
 
 def _data_movement_rows() -> None:
     move = CostClass.DATA_MOVEMENT
-    _row("reshape", move, rule.reshape, attrs={"shape": REQUIRED}, view=rule.reshape_is_view)
+    _row("reshape", move, rule.reshape, attrs={"shape": REQUIRED}, view=rule.reshape_is_view, view_of_shards=True)
     _row("permute", move, rule.permute, attrs={"dims": REQUIRED}, view=rule.permute_is_view)
     _row("transpose", move, rule.transpose, attrs={"dim0": REQUIRED, "dim1": REQUIRED})
     _row(

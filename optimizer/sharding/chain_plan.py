@@ -32,7 +32,8 @@ def take_in(state: PlanState, chain: L1Chain, resolver: ChainResolver) -> bool:
 class ChainPlan:
     """The chains of one graph, their plan so far, and the trials made on it."""
 
-    def __init__(self, problem: PolicyInput, resolution: Resolution) -> None:
+    def __init__(self, problem: PolicyInput, resolution: Resolution, slow_too: bool = True) -> None:
+        """`slow_too` takes in the chains that do not pay by themselves."""
         self.problem = problem
         self.graph = problem.graph
         self.resolution = resolution
@@ -40,8 +41,11 @@ class ChainPlan:
         self.state = PlanState(problem, resolution.schedule, resolution.dram)
         self.trials = ResidencyTrials(self.state)
         self._chain_of: dict[str, L1Chain] = {}
-        for chain in self.chains:
-            if chain.state is ChainState.RESOLVED and take_in(self.state, chain, resolution.resolver(chain)):
+        for chain in self.resolved:
+            resolver = resolution.resolver(chain)
+            if not (slow_too or resolver.pays):
+                chain.fail(resolver.slow_reason())
+            elif take_in(self.state, chain, resolver):
                 self._chain_of.update(dict.fromkeys(chain.ops, chain))
 
     # -- chains --------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from optimizer.errors import TimeLimitError
-from optimizer.sharding.base import OpDecision, Plan, PolicyInput
+from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.chain_plan import ChainPlan
 from optimizer.sharding.chain_resolution import Resolution, failures, resolve_chains
 from optimizer.sharding.concat_chains import resolve_concat_chains, set_concat_chain_preferences
@@ -38,17 +38,21 @@ class DFSharding2Policy:
     def run(self, problem: PolicyInput) -> Plan:
         resolution = resolve_chains(problem, prepare=set_concat_chain_preferences)
         isolated = isolated_chains(problem, resolution)
-        merged = merged_chains(problem, resolution)
-        time_ns, merged_ns = (clean_time_ns(problem, plan) for plan in (isolated, merged))
-        if merged_ns is None or (time_ns is not None and time_ns <= merged_ns):
-            warning = "merging chains gains nothing: the plan is that of dfsharding"
-            return reserved(problem, replace(isolated, warnings=(*isolated.warnings, warning)))
-        return reserved(problem, merged)
+        limit_ns = clean_time_ns(problem, isolated)
+        for slow_too in (True, False):
+            merged = merged_chains(problem, resolution, slow_too)
+            merged_ns = clean_time_ns(problem, merged)
+            if merged_ns is not None and (limit_ns is None or merged_ns < limit_ns):
+                return _finished(problem, merged)
+        return _finished(problem, _not_merged(isolated, merged))
 
 
-def merged_chains(problem: PolicyInput, resolution: Resolution) -> Plan:
-    """The plan with everything kept in L1 that fits there and pays; as far as it got once the run shall end."""
-    plan = ChainPlan(problem, resolution)
+def merged_chains(problem: PolicyInput, resolution: Resolution, slow_too: bool = True) -> Plan:
+    """The plan with everything kept in L1 that fits there and pays; as far as it got once the run shall end.
+
+    `slow_too`: chains that do not pay by themselves take part until it is clear that merging does not help them.
+    """
+    plan = ChainPlan(problem, resolution, slow_too)
     status = "fallback" if resolution.cut_off else "feasible"
     try:
         resolve_concat_chains(plan)
@@ -63,17 +67,33 @@ def merged_chains(problem: PolicyInput, resolution: Resolution) -> Plan:
         status = "fallback"
     decisions = plan.finish()
     separate_copies(problem, resolution.schedule, decisions)
-    warnings = (*failures(plan.chains), *_short_of_l1(plan, decisions))
-    return Plan(resolution.schedule, decisions, tuple(c.record() for c in plan.chains), (), warnings, status)
+    return Plan(
+        resolution.schedule, decisions, tuple(c.record() for c in plan.chains), (), tuple(failures(plan.chains)), status
+    )
 
 
 def leave_chains_that_do_not_pay(plan: ChainPlan) -> None:
     """Chains that are slower than DRAM when spilled go back there, unless what was merged with them makes up for it."""
     for chain in reversed(plan.resolved):
         resolver = plan.resolution.resolver(chain)
+        if resolver.pays:
+            continue
         in_dram = {op_id: plan.resolution.dram[op_id] for op_id in chain.ops}
-        if not resolver.pays and plan.trials.keep("leave", in_dram, dram_too=True).taken:
+        ways = (plan.trials.keep("leave", in_dram, None, True, as_wanted) for as_wanted in (False, True))
+        if any(trial.taken for trial in ways):
             plan.leave_in_dram(chain, resolver.slow_reason())
+
+
+def _not_merged(isolated: Plan, merged: Plan) -> Plan:
+    """The plan of isolated chains, with why merging did not do better."""
+    decisions = dict(isolated.decisions)
+    for op_id, decision in merged.decisions.items():
+        refused = [trial for trial in decision.reason.get("residency", ()) if not trial["taken"]]
+        if refused:
+            reason = {**decisions[op_id].reason, "residency": refused}
+            decisions[op_id] = replace(decisions[op_id], reason=reason)
+    warning = "merging chains gains nothing: the plan is that of dfsharding"
+    return replace(isolated, decisions=decisions, warnings=(*isolated.warnings, warning))
 
 
 def clean_time_ns(problem: PolicyInput, plan: Plan) -> int | None:
@@ -82,22 +102,18 @@ def clean_time_ns(problem: PolicyInput, plan: Plan) -> int | None:
     return None if replay.overflows else replay.time_ns
 
 
-def reserved(problem: PolicyInput, plan: Plan) -> Plan:
-    """The plan with what it keeps in L1 when."""
-    return replace(plan, reservations=PlanReport(problem.pricer, plan.schedule, plan.decisions).reservations())
+def _finished(problem: PolicyInput, plan: Plan) -> Plan:
+    """The plan with what it keeps in L1 when, and a warning if L1 was too small for more."""
+    reservations = PlanReport(problem.pricer, plan.schedule, plan.decisions).reservations()
+    return replace(plan, reservations=reservations, warnings=(*plan.warnings, *_short_of_l1(plan)))
 
 
-def _short_of_l1(plan: ChainPlan, decisions: dict[str, OpDecision]) -> list[str]:
+def _short_of_l1(plan: Plan) -> list[str]:
     """One line for the results that are spilled because L1 does not hold them."""
-    kept = {op_id for trial in plan.trials.log if trial.taken for op_id in trial.ops}
-    short = [
-        trial
-        for trial in plan.trials.log
-        if trial.refusal is not None and trial.refusal.cause is Cause.L1 and not kept.intersection(trial.ops)
-    ]
-    if not short:
-        return []
-    ops = dict.fromkeys(op_id for trial in short for op_id in trial.ops)
-    first = short[0].refusal
-    assert first is not None
-    return [f"{len(ops)} result(s) go to DRAM because L1 is taken, the first at {first.describe()}"]
+    reasons = []
+    for op_id in plan.schedule:
+        trials = plan.decisions[op_id].reason.get("residency", ())
+        refused = [trial["because"] for trial in trials if trial.get("cause") == Cause.L1.value]
+        if refused and not any(trial["taken"] for trial in trials):
+            reasons.append(refused[0])
+    return [f"{len(reasons)} result(s) go to DRAM because L1 is taken, the first at {reasons[0]}"] if reasons else []

@@ -14,8 +14,9 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.memory_config import TensorLayout
+from optimizer.layouts.memory_config import L1_TILE, TensorLayout
 from optimizer.sharding.global_options import Home, Way
+from optimizer.sharding.plan_replay import may_be_view
 from optimizer.sharding.pricing import OpPricer
 from optimizer.solver.graph_problem import Usage
 
@@ -44,9 +45,9 @@ class MemoryUse:
         """
         op = self._pricer.graph.op(self._schedule[t])
         own = tuple(op.inputs.index(v) for v in weights)
-        last = tuple(op.inputs.index(v) for v in moving if self._readers[v][-1] == op.id)
+        last = [op.inputs.index(v) for v in moving if self._readers[v][-1] == op.id]
         alone = tuple((k, t > self._alone_from(op.inputs[k])) for k in last)
-        key = (id(ways), own, alone)
+        key = (id(ways), own, alone, tuple(self._view_kind(op.inputs[k]) for k in last))
         if key not in self._sizes_known:
             sizes = [self._way_bytes(op, way, own, alone) for way in ways]
             distinct = {size: i for i, size in enumerate(dict.fromkeys(sizes))}
@@ -67,7 +68,7 @@ class MemoryUse:
         kept = sum(self._pricer.value_bytes(op.inputs[k], operands[k]) for k in weights) if weights else 0
         running = copies + way.option.peak_bytes
         for k, whole in alone:
-            if k not in way.copied and (whole or not _may_be_view(operands[k])):
+            if k not in way.copied and (whole or not self._may_be_view(op.inputs[k], operands[k])):
                 running += self._pricer.value_bytes(op.inputs[k], operands[k])
         return copies, running, kept
 
@@ -81,7 +82,7 @@ class MemoryUse:
         first, alone = 2 * self._step[producer.id] + 2, 2 * self._alone_from(value_id) + 2
         found: list[Uses] = []
         for home, size in zip(homes, self._sizes_known[key][1], strict=True):
-            use = Usage(alone if _may_be_view(home.layout) else first, ends[home.last], size)
+            use = Usage(alone if self._may_be_view(value_id, home.layout) else first, ends[home.last], size)
             found.append((use,) if home.last and size and use.first <= use.last else ())
         return tuple(found)
 
@@ -89,22 +90,18 @@ class MemoryUse:
         """Step after which nothing but this value may lie in its buffer, if its producer may be a view."""
         producer = self._pricer.graph.producer(value_id)
         t = -1 if producer is None else self._step.get(producer.id, -1)
-        while producer is not None and _is_view_rule(self._pricer, producer):
+        while producer is not None and self._view_kind(producer.outputs[0]):
             source = producer.inputs[0]
             t = max((t, *(self._step[op_id] for op_id in self._readers.get(source, ()))))
             producer = self._pricer.graph.producer(source)
         return t
 
+    def _view_kind(self, value_id: str) -> int:
+        """In which placements the value may be a view: 0 none, 1 interleaved, 2 shards too."""
+        producer = self._pricer.graph.producer(value_id)
+        if producer is None or not may_be_view(self._pricer, producer, L1_TILE):
+            return 0
+        return 2 if opdef(producer.op).view_of_shards else 1
 
-def _may_be_view(layout: TensorLayout) -> bool:
-    return layout.is_l1 and layout.is_tile and not layout.is_sharded
-
-
-def _is_view_rule(pricer: OpPricer, op: Op) -> bool:
-    """Whether the op's result shares its operand's buffer wherever both are interleaved tiles."""
-    rule = opdef(op.op).view
-    if rule is None or not op.inputs:
-        return False
-    return rule(
-        opdef(op.op).full_attrs(op), pricer.graph.value(op.inputs[0]).shape, pricer.graph.value(op.outputs[0]).shape
-    )
+    def _may_be_view(self, value_id: str, layout: TensorLayout) -> bool:
+        return layout.is_l1 and layout.is_tile and self._view_kind(value_id) > layout.is_sharded

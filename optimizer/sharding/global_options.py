@@ -19,7 +19,7 @@ from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, PolicyInput
-from optimizer.sharding.plan_replay import result_layout_of
+from optimizer.sharding.plan_replay import may_be_view, result_layout_of
 from optimizer.sharding.weight_placement import weight_placements, weight_positions
 
 WIDEST = 3
@@ -178,6 +178,8 @@ class OptionTable:
         follow = None
         if sharded and any(c.config is None for c in legal.sharded):
             follow = self._pricer.produced(op, operands, None, None)
+        elif sharded and not legal.forced and may_be_view(self._pricer, op, operands[0]):
+            yield OpCandidate(operands[0], None, operands[0].memory)
         wide = None if legal.forced else self._widest_outputs(legal)
         for candidate in legal.sharded:
             if candidate.config is None and candidate.request is not None and sharded:

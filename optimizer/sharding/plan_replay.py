@@ -36,6 +36,8 @@ class Overflow:
     excess_bytes: int
     residents: tuple[str, ...]
     """Values in L1 as produced, other than the op's own operands and results."""
+    fragmented: bool = False
+    """Whether the bytes alone would fit: holes between tensors push them into the circular buffers."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,16 @@ def result_layout_of(pricer: OpPricer, op: Op, value_id: str, output: TensorLayo
 
 def is_view_of(pricer: OpPricer, op: Op, source: TensorLayout, target: TensorLayout) -> bool:
     """Whether the result shares its first operand's buffer: a view by its row, and the same tiled placement."""
-    rule = opdef(op.op).view
-    if rule is None or not op.inputs or source != target or not source.is_tile or source.is_sharded:
+    return source == target and may_be_view(pricer, op, target)
+
+
+def may_be_view(pricer: OpPricer, op: Op, layout: TensorLayout) -> bool:
+    """Whether the op's result in this layout lies in its operand's buffer if that has it too."""
+    row = opdef(op.op)
+    if row.view is None or not op.inputs or not layout.is_tile or (layout.is_sharded and not row.view_of_shards):
         return False
     values = pricer.graph
-    return rule(opdef(op.op).full_attrs(op), values.value(op.inputs[0]).shape, values.value(op.outputs[0]).shape)
+    return row.view(row.full_attrs(op), values.value(op.inputs[0]).shape, values.value(op.outputs[0]).shape)
 
 
 def weights_in_l1(
@@ -192,6 +199,7 @@ class L1Run:
         self._allocator = L1Allocator(0, _ENDLESS, device.l1_buffer_alignment_bytes)
         self.live: dict[Buffer, tuple[int, int]] = {}
         """Address and bytes per core."""
+        self._adds_up = True
         self.kept_bytes = 0
         for size in kept_bytes:
             self._allocator.allocate(size)
@@ -215,6 +223,7 @@ class L1Run:
             self.live[b] = (address, size)
         inside = max(0, answer.peak_bytes - sum(size for _, size in mine))
         extent = max(before + answer.cb_bytes, self._depth() + inside)
+        self._adds_up = resident + answer.peak_bytes <= self._limit_bytes
         return max(resident + answer.peak_bytes - self._limit_bytes, extent - self._bank_bytes)
 
     def free(self, buffers: Iterable[Buffer]) -> None:
@@ -225,7 +234,17 @@ class L1Run:
         """The step just executed, which does not fit, with what else is alive."""
         own = {*step.reads, *(b for b, _ in step.writes)}
         others = tuple(sorted(b[0] for b in self.live if b not in own and not b[1]))
-        return Overflow(step.op_id, excess_bytes, others)
+        return Overflow(step.op_id, excess_bytes, others, self._adds_up)
+
+    @property
+    def hole_bytes(self) -> int:
+        """Room between the live buffers."""
+        return self._depth() - self._allocator.live_bytes
+
+    @property
+    def room_bytes(self) -> int:
+        """Room below the live buffers."""
+        return self._bank_bytes - self._depth()
 
     def _depth(self) -> int:
         """Distance of the lowest buffer from the top."""

@@ -17,6 +17,7 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.legal_op_configs import OpCandidate
 from optimizer.layouts.memory_config import BufferType, TensorLayout, TensorMemoryLayout, interleaved
 from optimizer.layouts.tiling import sharded_layout
+from optimizer.opmodel.base import OpConstraints, Rejection
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.overriding import laid_out_alike
 from optimizer.sharding.plan_state import PlanState
@@ -29,12 +30,18 @@ MIXED_WAYS = 64
 class ReaderChoice:
     """Chooses for one plan; `wanted` holds decisions whose result is given and whose operands are a start."""
 
-    def __init__(self, state: PlanState, wanted: Mapping[str, OpDecision], dram_allowed: bool) -> None:
+    def __init__(
+        self, state: PlanState, wanted: Mapping[str, OpDecision], dram_allowed: bool, as_wanted: bool = False
+    ) -> None:
+        """`as_wanted` keeps the operands of wanted ops but for values that move; else what is in L1 is open too."""
         self._state = state
         self._pricer = state.pricer
         self._wanted = wanted
         self._dram_allowed = dram_allowed
+        self._as_wanted = as_wanted
         self._changes: dict[str, OpDecision] = {}
+        self._noted = ""
+        self._first = Refusal("", "", Cause.LAYOUT)
 
     def changes(self) -> dict[str, OpDecision] | Refusal:
         """Decisions of the wanted ops and of everything that reads what they give, or the first op that refuses."""
@@ -57,6 +64,7 @@ class ReaderChoice:
         if opdef(op.op).opaque:
             return None if self._dram_allowed else Refusal(op_id, "runs on the host and reads from DRAM", Cause.LAYOUT)
         moved = [v for v in dict.fromkeys(op.inputs) if self._is_open(op_id, v)]
+        self._first = Refusal(op_id, "the operand can be neither read in place nor copied", Cause.LAYOUT)
         best: tuple[int, OpDecision] | None = None
         for layouts in _together([tuple(self._ways(op, start, v)) for v in moved]):
             found = self._cheapest(op, start, dict(zip(moved, layouts, strict=True)))
@@ -64,7 +72,7 @@ class ReaderChoice:
                 best = found
         if best is None:
             shown = ", ".join(f"'{v}' as {self._layout(v).describe()}" for v in moved) or "its operands"
-            return Refusal(op_id, f"does not take {shown} to give {start.candidate.output.describe()}", Cause.LAYOUT)
+            return replace(self._first, message=f"does not run with {shown}: {self._first.message}")
         self._changes[op_id] = best[1]
         return None
 
@@ -73,8 +81,10 @@ class ReaderChoice:
         producer = self._state.producer(value_id)
         if producer is None:
             return False
-        changes = op_id in self._wanted and self._wanted[op_id] != self._state.decisions[op_id]
-        return producer in self._wanted or (changes and self._layout(value_id).is_l1)
+        if producer in self._wanted:
+            return True
+        now = self._state.decisions[op_id]
+        return not self._as_wanted and self._wanted.get(op_id, now) != now and self._layout(value_id).is_l1
 
     def _layout(self, value_id: str) -> TensorLayout:
         return self._state.layout(value_id, self._changes)
@@ -119,13 +129,22 @@ class ReaderChoice:
         )
         best: tuple[int, OpDecision] | None = None
         for candidate in self._candidates(op, start):
-            produced = self._pricer.produced(op, operands, candidate.config, candidate.request)
-            if produced != candidate.output:
+            answer = self._pricer.constraints(op, operands, candidate.config, candidate.request)
+            if not answer.valid or answer.outputs[0].layout != candidate.output:
+                self._note(op.id, answer)
                 continue
             time_ns = copies + self._pricer.cost(op, operands, candidate.config, candidate.request).time_ns
             if best is None or time_ns < best[0]:
                 best = time_ns, replace(start, candidate=candidate, operands=operands)
         return best
+
+    def _note(self, op_id: str, answer: OpConstraints) -> None:
+        """The first refusal of an op is the one that is shown: what it says of its operands as they are."""
+        if self._noted != op_id:
+            self._noted = op_id
+            message = answer.error or f"it gives {answer.outputs[0].layout.describe()}"
+            cause = Cause.L1 if answer.kind is Rejection.OOM_L1 else Cause.LAYOUT
+            self._first = Refusal(op_id, message, cause)
 
     def _candidates(self, op: Op, start: OpDecision) -> Iterator[OpCandidate]:
         """The present candidate first, then the others with the same result."""

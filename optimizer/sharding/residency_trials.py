@@ -52,14 +52,20 @@ class ResidencyTrials:
         self.log: list[Trial] = []
 
     def keep(
-        self, kind: str, wanted: Mapping[str, OpDecision], check: Check | None = None, dram_too: bool = False
+        self,
+        kind: str,
+        wanted: Mapping[str, OpDecision],
+        check: Check | None = None,
+        dram_too: bool = False,
+        as_wanted: bool = False,
     ) -> Trial:
         """Give ops other results, and their readers other operands, if that fits and is faster.
 
-        `check` validates the window once the change is made; `dram_too` lets some readers read from DRAM.
+        `check` validates the window once the change is made; `dram_too` lets some readers read from DRAM; `as_wanted`
+        leaves the wanted ops' operands as they are given.
         TimeLimitError once the run shall end, with the plan complete.
         """
-        applied, trial = self._attempt(kind, wanted, check, dram_too)
+        applied, trial = self._attempt(kind, wanted, check, dram_too, as_wanted)
         if applied is not None and not trial.taken:
             self.state.undo(applied)
         self.log.append(trial)
@@ -89,11 +95,16 @@ class ResidencyTrials:
         return best is not None
 
     def _attempt(
-        self, kind: str, wanted: Mapping[str, OpDecision], check: Check | None, dram_too: bool
+        self,
+        kind: str,
+        wanted: Mapping[str, OpDecision],
+        check: Check | None,
+        dram_too: bool,
+        as_wanted: bool = False,
     ) -> tuple[Applied | None, Trial]:
         """The change as it was made, if its ops accept it, and what came of it; nothing is taken back yet."""
         self.state.problem.poll()
-        changes = ReaderChoice(self.state, wanted, dram_too).changes()
+        changes = ReaderChoice(self.state, wanted, dram_too, as_wanted).changes()
         if isinstance(changes, Refusal):
             return None, _trial(kind, wanted, changes, 0)
         applied = self.state.apply(changes)

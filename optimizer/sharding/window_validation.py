@@ -43,13 +43,15 @@ def validate_three_way_merge_join_op(state: PlanState, join: str) -> Refusal | N
 
 
 def fits_the_allocator(overflow: Overflow | None) -> Refusal | None:
-    """What is wrong where the runtime's own placement overflows although the bytes add up."""
+    """What is wrong where the replay overflows: too many bytes, or holes between tensors that fit by their sum."""
     if overflow is None:
         return None
     beside = f" beside {_shown(overflow.residents)}" if overflow.residents else ""
-    excess = f"tensors, holes and circular buffers take {overflow.excess_bytes} B too many"
-    message = f"clashes in the allocator{beside}: {excess}"
-    return Refusal(overflow.op_id, message, Cause.L1)
+    if overflow.fragmented:
+        what = "the bytes add up, but with the holes between them tensors and circular buffers clash by"
+    else:
+        what = "tensors, copies and circular buffers exceed L1 by"
+    return Refusal(overflow.op_id, f"{what} {overflow.excess_bytes} B{beside}", Cause.L1)
 
 
 def _validate_op(state: PlanState, position: int) -> Refusal | None:

@@ -281,10 +281,10 @@ def result_layout(op: Op, value_id: str, decision: OpDecision, pages: dict[str, 
 
 def is_view(graph: Graph, layouts: dict[str, TensorLayout], op: Op, inputs: tuple[str, ...]) -> bool:
     """Whether the op's result shares its operand's buffer: a view by its row, and the same tiled placement."""
-    rule = opdef(op.op).view
-    if rule is None or not inputs:
+    row = opdef(op.op)
+    if row.view is None or not inputs:
         return False
     source, target = layouts[inputs[0]], layouts[op.outputs[0]]
-    same_place = source == target and source.is_tile and not source.is_sharded
+    same_place = source == target and source.is_tile and (row.view_of_shards or not source.is_sharded)
     shapes = graph.value(inputs[0]).shape, graph.value(op.outputs[0]).shape
-    return same_place and rule(opdef(op.op).full_attrs(op), *shapes)
+    return same_place and row.view(row.full_attrs(op), *shapes)

@@ -12,7 +12,7 @@ from optimizer.ir.graph import Graph
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
 from optimizer.pipeline import CachedOpModel, optimize, prepare
-from optimizer.result import OptimizedGraph
+from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.plan_replay import PlanProgram
 from optimizer.sharding.registry import create_policy
@@ -146,3 +146,13 @@ def test_every_op_says_what_else_it_could_give_and_what_was_refused() -> None:
         given = result.layouts[result.graph.op(name).outputs[0]].describe()
         assert given not in [a["layout"] for a in reason["alternatives"]]
     assert all(result.records[name].reason["excluded"] for name in ("up0", "up1"))
+
+
+def test_a_reshape_of_shards_that_stay_where_they_are_is_a_view() -> None:
+    b = GraphBuilder("views")
+    x = b.op("ttnn.linear", b.input("x", (1, 1, 512, 1024)), b.parameter("a", (1024, 1024)), name="fc0")
+    y = b.op("ttnn.reshape", x, name="flat", shape=(1, 512, 1024))
+    result = run(b.finish(b.op("ttnn.linear", y, b.parameter("b", (1024, 1024)), name="fc1")))
+    assert result.records["flat"].role is Role.VIEW
+    assert result.layouts["flat_out"].is_sharded
+    assert result.summary["reshards"] == 0
