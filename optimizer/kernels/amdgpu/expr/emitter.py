@@ -22,6 +22,7 @@ import sympy
 
 from optimizer.kernels.amdgpu.abi import THREAD_ID, WORKGROUP_ID
 from optimizer.kernels.amdgpu.builder import KernelBuilder
+from optimizer.kernels.amdgpu.debug import enabled, say
 from optimizer.kernels.amdgpu.errors import ExpressionError
 from optimizer.kernels.amdgpu.expr.bounds import Bounds, Expr, Ranges, terms
 from optimizer.kernels.amdgpu.expr.legal import word
@@ -164,6 +165,8 @@ class ExpressionEmitter:
         vector, scalar, constant = self._parts(simple)
         if not 0 <= constant <= LDS_OFFSET or self.ranges.of(vector + scalar).low < 0:
             return Address(self._vector.register(simple), Immediate(0), 0)
+        if enabled("ds-offset"):
+            say("ds-offset", f"{simple}: offset:{constant}", expression=str(simple), offset=constant)
         return Address(self._vector.register(self.simplifier.simplify(vector + scalar)), Immediate(0), constant)
 
     def _parts(self, expression: Expr) -> tuple[Expr, Expr, int]:
@@ -212,11 +215,17 @@ class ExpressionEmitter:
             return self.scopes.operand(expression)
         depth = self.scopes.depth_of(expression)
         found = self.scopes.known(expression, depth)
+        if enabled("cse"):
+            outcome = "miss" if found is None else "hit"
+            say("cse", f"{outcome}: {expression}", expression=str(expression), scope=depth, hit=found is not None)
         if found is None:
             unit = self._scalar if self.is_uniform(expression) else self._vector
             with self.scopes.at(depth):
                 found = unit.compute(expression)
             self.scopes.remember(expression, depth, found)
+            if enabled("emitter"):
+                text = f"{expression} -> {found}"
+                say("emitter", text, expression=str(expression), operand=str(found), scope=depth)
         return found
 
     def is_known(self, expression: Expr) -> bool:
