@@ -1,6 +1,6 @@
 """From a program on virtual registers to assembly: one straight list of passes.
 
-virtual: loops and raw text -> ended -> checked -> fused -> accumulators -> dead code -> pseudo-instructions -> allocated
+virtual: loops, raw text -> ended -> checked -> fused -> accumulators -> dead code -> pseudo-instructions -> allocated
 physical: substituted -> waits -> hazards -> text
 
 What changes instructions comes first, on virtual registers, where single definitions make it easy to see what is safe.
