@@ -25,6 +25,9 @@ LIMITS = {"v": 256, "s": 102, "a": 256}
 """Registers that a wave can name; above s101 are special ones."""
 LDS_BYTES = 65536
 WORKGROUP_THREADS = 1024
+SIMDS = 4
+VGPRS_PER_SIMD = 512
+VGPR_GRANULE = 8
 KERNARG_ALIGNMENT = 8
 ABI_SGPRS = 2
 """s[0:1]: address of the arguments."""
@@ -106,8 +109,8 @@ def kernel_text(program: Program, mcpu: str = "gfx942") -> str:
     if mcpu not in TARGETS:
         raise UnknownNameError("processor", mcpu, TARGETS)
     name, launch = program.name, program.launch
-    _check_launch(launch, name)
     taken = footprint(program)
+    _check_launch(launch, name, taken)
     code = [line if line.endswith(":") else f"    {line}" for line in code_lines(program.body)]
     lines = [
         f'.amdgcn_target "amdgcn-amd-amdhsa--{mcpu}"',
@@ -173,10 +176,15 @@ def kernarg_bytes(arguments: tuple[Argument, ...]) -> int:
     return -(-end // KERNARG_ALIGNMENT) * KERNARG_ALIGNMENT
 
 
-def _check_launch(launch: Launch, name: str) -> None:
+def _check_launch(launch: Launch, name: str, taken: Footprint) -> None:
     threads = launch.workgroup[0] * launch.workgroup[1] * launch.workgroup[2]
     if not 1 <= threads <= WORKGROUP_THREADS:
         raise OperandError(f"a workgroup of {threads} threads", node=name, limit=WORKGROUP_THREADS)
+    # A workgroup runs as a whole: its waves share four SIMDs.
+    resident = -(-threads // (WAVE * SIMDS))
+    room = VGPRS_PER_SIMD // resident // VGPR_GRANULE * VGPR_GRANULE
+    if taken.next_free_vgpr > room:
+        raise OperandError(f"{taken.next_free_vgpr} VGPRs in a workgroup of {threads} threads", node=name, limit=room)
     if launch.lds_bytes > LDS_BYTES:
         raise OperandError(f"{launch.lds_bytes} bytes of LDS", node=name, limit=LDS_BYTES)
     if not 0 <= launch.workgroup_ids <= 3:

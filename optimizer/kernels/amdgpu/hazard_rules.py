@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from optimizer.kernels.amdgpu.ir import Instruction
 from optimizer.kernels.amdgpu.opcodes import Category, Opcode, opcode
-from optimizer.kernels.amdgpu.operands import Immediate, Register, registers, width
+from optimizer.kernels.amdgpu.operands import Immediate, Operand, Register, registers, width
 from optimizer.kernels.amdgpu.resources import EXEC_PARTS, Resource, is_scalar, read_resources, written_resources
 
 VALU_SGPR_TO_VALU = 2
@@ -55,8 +54,8 @@ class Trace:
     resource: Resource
     passes: int = 0
     xdl: bool = False
-    result: tuple[Register, ...] = ()
-    """Of an MFMA: all registers that it writes."""
+    result: str = ""
+    """Of an MFMA: the registers that it writes, as `_place` names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,6 @@ class Need:
     states: int
 
 
-@lru_cache(maxsize=1 << 16)
 def traces(instruction: Instruction) -> tuple[Trace, ...]:
     """What an instruction leaves behind."""
     return tuple(_traces(instruction, opcode(instruction.name)))
@@ -82,7 +80,7 @@ def _traces(instruction: Instruction, known: Opcode) -> Iterator[Trace]:
         if is_valu:
             yield Trace("valu", resource)
         if is_mfma:
-            yield Trace("mfma", resource, known.passes, _is_xdl(known), registers(instruction.defs[0]))
+            yield Trace("mfma", resource, known.passes, _is_xdl(known), _place(instruction.defs[0]))
         elif is_valu:
             yield Trace("plain", resource)
         if known.transcendental:
@@ -98,6 +96,11 @@ def _traces(instruction: Instruction, known: Opcode) -> Iterator[Trace]:
         kinds = clause_kinds(known)
         yield from (Trace(kinds[0], resource) for resource in read_resources(instruction))
         yield from (Trace(kinds[1], resource) for resource in written_resources(instruction))
+
+
+def _place(operand: Operand) -> str:
+    """First register and how many: the same for the same registers."""
+    return f"{registers(operand)[0]}+{width(operand)}"
 
 
 def _is_xdl(known: Opcode) -> bool:
@@ -136,7 +139,6 @@ def breaks_clause(instruction: Instruction, clause: Iterable[Trace]) -> bool:
     return not own or not (writes | set(own)).isdisjoint(reads | set(read_resources(instruction)))
 
 
-@lru_cache(maxsize=1 << 16)
 def needs(instruction: Instruction) -> tuple[Need, ...]:
     """What must have passed before an instruction; MFMA on MFMA depends on both (`matrix_states`)."""
     return tuple(_needs(instruction, opcode(instruction.name)))
@@ -205,7 +207,7 @@ def _mfma_after_mfma(trace: Trace, instruction: Instruction, known: Opcode) -> i
     """As addend of the same registers an MFMA's result is forwarded; as input it must have been written."""
     addend = registers(instruction.uses[2])
     if trace.resource in addend:
-        if trace.result == addend:
+        if trace.result == _place(instruction.uses[2]):
             return 2 if trace.passes == 2 else 0
         if trace.xdl:
             return trace.passes + 1

@@ -1,6 +1,6 @@
 """From a program on virtual registers to assembly: one straight list of passes.
 
-virtual: loops and raw text -> fused -> accumulators -> dead code -> pseudo-instructions -> registers allocated
+virtual: loops, raw text -> ended -> checked -> fused -> accumulators -> dead code -> pseudo-instructions -> allocated
 physical: substituted -> waits -> hazards -> text
 
 What changes instructions comes first, on virtual registers, where single definitions make it easy to see what is safe.
@@ -32,7 +32,7 @@ from optimizer.kernels.amdgpu.passes.insert_waits import InsertWaits
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import MitigateHazards
 from optimizer.kernels.amdgpu.passes.remove_dead_code import RemoveDeadCode
 from optimizer.kernels.amdgpu.passes.substitute_registers import SubstituteRegisters
-from optimizer.kernels.amdgpu.validate import check_operands
+from optimizer.kernels.amdgpu.passes.validate_program import ValidateProgram
 
 Observer = Callable[[str, Program], None]
 """Takes a stage's name and the program after it; `initial` is the program as given."""
@@ -89,7 +89,7 @@ def virtual_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
     """Before allocation."""
     fusions: tuple[Pass, ...] = (FuseShiftAdd(), FuseShiftOr(), FuseAddShift(), FuseOrOr()) if options.fuse else ()
     dead: tuple[Pass, ...] = (RemoveDeadCode(),) if options.remove_dead_code else ()
-    return (ExpandControl(), EndProgram(), *fusions, InitAccumulators(), *dead, ExpandPseudos())
+    return (ExpandControl(), EndProgram(), ValidateProgram(), *fusions, InitAccumulators(), *dead, ExpandPseudos())
 
 
 def physical_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
@@ -100,8 +100,6 @@ def physical_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
 def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observe: Observer | None = None) -> Assembly:
     """All passes. OpcodeError, OperandError, ControlFlowError, SsaError; AllocationError if registers run out."""
     tell = observe or _ignore
-    for place, item in program.instructions:
-        check_operands(item, f"instruction {place} ({item.name})")
     tell("initial", program)
     program = replace(program, max_sgprs=min(program.max_sgprs, LIMITS["s"]))
     program = _run(virtual_passes(options), program, tell)

@@ -7,7 +7,10 @@ import logging
 
 import pytest
 
+from optimizer.kernels.amdgpu.abi import THREAD_ID
+from optimizer.kernels.amdgpu.builder import KernelBuilder
 from optimizer.kernels.amdgpu.debug import VARIABLES, say
+from optimizer.kernels.amdgpu.expr.emitter import ExpressionEmitter
 from optimizer.kernels.amdgpu.pipeline import build
 from optimizer.kernels.amdgpu.text import parse
 
@@ -63,3 +66,16 @@ def test_records_reach_the_logger(caplog: pytest.LogCaptureFixture) -> None:
         say("cse", "found again", expression="4*tid_x")
     assert caplog.messages == ["[CSE] found again"]
     assert caplog.records[0].fields == {"channel": "cse", "expression": "4*tid_x"}  # type: ignore[attr-defined]
+
+
+def test_expressions_say_what_they_become(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for channel in ("emitter", "cse", "ds-offset"):
+        monkeypatch.setenv(VARIABLES[channel], "1")
+    emitter = ExpressionEmitter(KernelBuilder())
+    lane = emitter.bind("lane", THREAD_ID, 0, 63)
+    emitter.emit(3 * lane)
+    emitter.emit(3 * lane)
+    emitter.lds_address(4 * lane + 128)
+    said = [json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()]
+    assert said[:3] == ["miss: 3*lane", "3*lane -> kv0", "hit: 3*lane"]
+    assert "4*lane + 128: offset:128" in said

@@ -127,6 +127,13 @@ def test_launches_that_cannot_be(launch: Launch, said: str) -> None:
         kernel_text(replace(parse("s_endpgm"), launch=launch))
 
 
+def test_a_workgroup_must_fit_on_the_four_simds() -> None:
+    program = replace(parse("v_mov_b32 v128, 0"), launch=Launch((1024, 1, 1)))
+    with pytest.raises(OperandError, match="129 VGPRs in a workgroup of 1024 threads"):
+        kernel_text(program)
+    kernel_text(replace(program, launch=Launch((512, 1, 1))))
+
+
 def test_other_processors_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="gfx942"):
         kernel_text(parse("s_endpgm"), "gfx1100")

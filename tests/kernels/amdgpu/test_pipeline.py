@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from optimizer.kernels.amdgpu.abi import KERNARG, THREAD_ID
 from optimizer.kernels.amdgpu.builder import KernelBuilder
-from optimizer.kernels.amdgpu.errors import OperandError
+from optimizer.kernels.amdgpu.errors import AllocationError, OperandError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Launch, Program
 from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
 from optimizer.kernels.amdgpu.text import parse
@@ -113,9 +114,23 @@ def test_stages_are_shown_in_order() -> None:
     seen: list[str] = []
     build(reversed_rows(), observe=lambda name, _: seen.append(name))
     assert seen == [
-        "initial", "expand-control", "end-program", "fuse-shift-add", "fuse-shift-or", "fuse-add-shift", "fuse-or-or",
-        "init-accumulators", "expand-pseudos", "allocate", "substitute-registers", "insert-waits", "mitigate-hazards",
+        "initial", "expand-control", "end-program", "validate", "fuse-shift-add", "fuse-shift-or", "fuse-add-shift",
+        "fuse-or-or", "init-accumulators", "expand-pseudos", "allocate", "substitute-registers", "insert-waits",
+        "mitigate-hazards",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kernel", "limit"), [("mirror", 2), ("products", 9), ("products", 8)])
+def test_programs_that_do_not_fit_are_spilled_when_asked(kernel: str, limit: int) -> None:
+    program, arguments, output, expected = KERNELS[kernel]
+    small = replace(program, max_vgprs=limit)
+    with pytest.raises(AllocationError, match="--allow-spill"):
+        build(small)
+    assembly = build(small, AssemblyOptions(allow_spill=True))
+    assert assembly.footprint.vgprs <= limit
+    assert assembly.warnings
+    found = run_kernel(assembly.text, program.name, [1], [64], arguments).buffers[output]
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_mistakes_are_named_where_they_stand() -> None:

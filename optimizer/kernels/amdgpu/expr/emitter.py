@@ -166,7 +166,7 @@ class ExpressionEmitter:
         if not 0 <= constant <= LDS_OFFSET or self.ranges.of(vector + scalar).low < 0:
             return Address(self._vector.register(simple), Immediate(0), 0)
         if enabled("ds-offset"):
-            say("ds-offset", f"{simple}: offset {constant}", expression=str(simple), offset=constant)
+            say("ds-offset", f"{simple}: offset:{constant}", expression=str(simple), offset=constant)
         return Address(self._vector.register(self.simplifier.simplify(vector + scalar)), Immediate(0), constant)
 
     def _parts(self, expression: Expr) -> tuple[Expr, Expr, int]:
@@ -216,16 +216,16 @@ class ExpressionEmitter:
         depth = self.scopes.depth_of(expression)
         found = self.scopes.known(expression, depth)
         if enabled("cse"):
-            outcome = "new" if found is None else f"found in {found}"
-            say("cse", f"{expression}: {outcome}", expression=str(expression), scope=depth, hit=found is not None)
+            outcome = "miss" if found is None else "hit"
+            say("cse", f"{outcome}: {expression}", expression=str(expression), scope=depth, hit=found is not None)
         if found is None:
             unit = self._scalar if self.is_uniform(expression) else self._vector
             with self.scopes.at(depth):
                 found = unit.compute(expression)
             self.scopes.remember(expression, depth, found)
             if enabled("emitter"):
-                bounds = str(self.ranges.of(expression))
-                say("emitter", f"{found} = {expression}", register=str(found), scope=depth, bounds=bounds)
+                text = f"{expression} -> {found}"
+                say("emitter", text, expression=str(expression), operand=str(found), scope=depth)
         return found
 
     def is_known(self, expression: Expr) -> bool:

@@ -84,11 +84,11 @@ class _Tickets:
         entry: list[Pending] = [_nothing() for _ in blocks]
         leaving: list[Pending | None] = [None] * len(blocks)
         waits: list[dict[int, Waits]] = [{} for _ in blocks]
-        round_number, changed = 0, True
-        while changed:
-            changed = False
+        round_number, pending = 0, set(self.cfg.order)
+        while pending:
             round_number += 1
-            for b in self.cfg.order:
+            for b in (b for b in self.cfg.order if b in pending):
+                pending.discard(b)
                 before = [out for p in self.cfg.flow.predecessors[b] if (out := leaving[p]) is not None]
                 if round_number > len(blocks) + 4:
                     before.append(entry[b])
@@ -96,7 +96,8 @@ class _Tickets:
                 state = {counter: dict(entry[b][counter]) for counter in COUNTERS}
                 waits[b] = self._block(b, state)
                 if state != leaving[b]:
-                    leaving[b], changed = state, True
+                    leaving[b] = state
+                    pending.update(self.cfg.flow.successors[b])
         return {place: found for block in waits for place, found in block.items()}
 
     def _block(self, b: int, state: Pending) -> dict[int, Waits]:

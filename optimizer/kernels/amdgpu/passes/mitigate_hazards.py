@@ -8,7 +8,7 @@ instructions count: a comment or a label between two of them hides nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
@@ -16,6 +16,7 @@ from optimizer.kernels.amdgpu.hazard_rules import (
     CLAUSE_BREAK,
     CLAUSE_UNITS,
     LONGEST,
+    Need,
     Trace,
     breaks_clause,
     clause_kinds,
@@ -24,7 +25,7 @@ from optimizer.kernels.amdgpu.hazard_rules import (
     traces,
 )
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
-from optimizer.kernels.amdgpu.opcodes import opcode
+from optimizer.kernels.amdgpu.opcodes import Category, opcode
 from optimizer.kernels.amdgpu.operands import Immediate
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, written_resources
 
@@ -55,73 +56,125 @@ class MitigateHazards:
 class _Distances:
     program: Program
     cfg: ControlFlowGraph
+    facts: dict[int, _Facts] = field(default_factory=dict)
 
     def solve(self) -> dict[int, int]:
         """Nops at the fixed point of distances; see `insert_waits` for why entries are made to settle."""
+        self.facts = {place: _facts(item) for place, item in self.program.instructions if item.name != "_comment"}
         blocks = self.cfg.blocks
-        entry: list[Past] = [{} for _ in blocks]
-        leaving: list[Past | None] = [None] * len(blocks)
+        entry: list[Past | None] = [None for _ in blocks]
+        leaving: list[Past] = [{} for _ in blocks]
         nops: list[dict[int, int]] = [{} for _ in blocks]
-        round_number, changed = 0, True
-        while changed:
-            changed = False
+        round_number, pending = 0, set(self.cfg.order)
+        while pending:
             round_number += 1
-            for b in self.cfg.order:
-                before = [out for p in self.cfg.flow.predecessors[b] if (out := leaving[p]) is not None]
-                if round_number > len(blocks) + 4:
-                    before.append(entry[b])
-                entry[b] = _join(before)
-                state, nops[b] = self._block(b, entry[b])
-                if state != leaving[b]:
-                    leaving[b], changed = state, True
+            for b in (b for b in self.cfg.order if b in pending):
+                pending.discard(b)
+                known = entry[b]
+                before = [leaving[p] for p in self.cfg.flow.predecessors[b]]
+                if round_number > len(blocks) + 4 and known is not None:
+                    before.append(known)
+                past = _join(before)
+                if past != known:
+                    entry[b] = past
+                    leaving[b], nops[b] = self._block(b, past)
+                    pending.update(self.cfg.flow.successors[b])
         return {place: found for block in nops for place, found in block.items()}
 
     def _block(self, b: int, past: Past) -> tuple[Past, dict[int, int]]:
+        window = _Window(past)
         found: dict[int, int] = {}
         for place in self.cfg.blocks[b].items:
-            item = self.program.body[place]
-            if not isinstance(item, Instruction) or item.name == "_comment":
+            facts = self.facts.get(place)
+            if facts is None:
                 continue
-            missing = missing_states(item, past) if past else 0
+            missing = window.missing(facts)
             if missing:
                 found[place] = missing
-            past = _after(item, past, missing)
-        return past, found
+            window.issue(facts, missing)
+        return window.past(), found
 
 
-def missing_states(item: Instruction, past: Past) -> int:
-    """Wait states that must still pass before an instruction."""
-    missing = CLAUSE_BREAK if breaks_clause(item, past) else 0
-    due: dict[tuple[str, Resource], int] = {}
-    for need in needs(item):
-        key = (need.kind, need.resource)
-        due[key] = max(need.states, due.get(key, 0))
-    touched: set[Resource] | None = None
-    for trace, since in past.items():
-        states = due.get((trace.kind, trace.resource), 0)
-        if trace.kind in ("mfma", "addend"):
-            touched = touched or {*read_resources(item), *written_resources(item)}
-            if trace.resource in touched:
-                states = matrix_states(trace, item)
-        missing = max(missing, states - since)
-    return missing
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the rules say about one instruction, looked up once."""
+
+    item: Instruction
+    needs: tuple[Need, ...]
+    traces: tuple[Trace, ...]
+    touched: tuple[Resource, ...]
+    """Where traces of MFMAs may be in the way; empty if they never are."""
+    clause: tuple[str, ...]
+    """Kinds of traces of the clause that the instruction may join."""
+    states: int
 
 
-def _after(item: Instruction, past: Past, nops: int) -> Past:
-    """The state behind an instruction before which `nops` wait states were inserted."""
-    own = traces(item)
-    replaced = {(t.kind, t.resource) for t in own}
-    passed = nops + (_nop_states(item) if item.name == "s_nop" else 1)
+def _facts(item: Instruction) -> _Facts:
     known = opcode(item.name)
-    joined = clause_kinds(known) if known.category in CLAUSE_UNITS and not nops else ()
-    after = {}
-    for trace, since in past.items():
-        if trace.kind in _CLAUSE_KINDS:
-            if trace.kind in joined:
-                after[trace] = 0
-        elif since + passed < LONGEST and (trace.kind, trace.resource) not in replaced:
-            after[trace] = since + passed
-    return after | dict.fromkeys(own, 0)
+    vector = known.category in (Category.VALU, Category.MFMA, Category.VMEM, Category.LDS)
+    return _Facts(
+        item,
+        needs(item),
+        traces(item),
+        tuple(dict.fromkeys((*read_resources(item), *written_resources(item)))) if vector else (),
+        clause_kinds(known) if known.category in CLAUSE_UNITS else (),
+        _nop_states(item) if item.name == "s_nop" else 1,
+    )
+
+
+class _Window:
+    """What producers left behind, while a block is gone through: by kind and register, with the clock at issue."""
+
+    def __init__(self, past: Past) -> None:
+        self._clock = 0
+        self._recent: dict[tuple[str, Resource], list[tuple[Trace, int]]] = {}
+        self._clause: set[Trace] = set()
+        for trace, since in past.items():
+            if trace.kind in _CLAUSE_KINDS:
+                self._clause.add(trace)
+            else:
+                self._recent.setdefault((trace.kind, trace.resource), []).append((trace, -1 - since))
+
+    def missing(self, facts: _Facts) -> int:
+        """Wait states that must still pass before an instruction."""
+        missing = CLAUSE_BREAK if facts.clause and breaks_clause(facts.item, self._clause) else 0
+        for need in facts.needs:
+            for _, issued in self._recent.get((need.kind, need.resource), ()):
+                missing = max(missing, need.states - self._since(issued))
+        for resource in facts.touched:
+            for kind in ("mfma", "addend"):
+                for trace, issued in self._recent.get((kind, resource), ()):
+                    since = self._since(issued)
+                    if since < LONGEST:
+                        missing = max(missing, matrix_states(trace, facts.item) - since)
+        return missing
+
+    def issue(self, facts: _Facts, nops: int) -> None:
+        """An instruction, behind `nops` wait states of s_nop."""
+        self._clock += nops
+        if nops or not facts.clause:
+            self._clause = set()
+        elif self._clause:
+            self._clause = {trace for trace in self._clause if trace.kind in facts.clause}
+        for trace in facts.traces:
+            if trace.kind in _CLAUSE_KINDS:
+                self._clause.add(trace)
+            else:
+                self._recent[trace.kind, trace.resource] = [(trace, self._clock)]
+        self._clock += facts.states
+
+    def past(self) -> Past:
+        """What may still matter to later blocks."""
+        found = dict.fromkeys(self._clause, 0)
+        for entries in self._recent.values():
+            for trace, issued in entries:
+                since = self._since(issued)
+                if since < LONGEST:
+                    found[trace] = since
+        return found
+
+    def _since(self, issued: int) -> int:
+        return self._clock - issued - 1
 
 
 def _nop_states(item: Instruction) -> int:

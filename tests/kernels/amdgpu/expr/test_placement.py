@@ -200,5 +200,5 @@ def test_the_channels_tell_what_happens(monkeypatch: pytest.MonkeyPatch, capsys:
         kernel.emitter.lds_address(8 * kernel.tid + offset)
     records = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [r["hit"] for r in records if r["channel"] == "cse"] == [False, True]
-    assert [r["message"] for r in records if r["channel"] == "emitter"] == ["kv0 = 8*tid_x"]
+    assert [r["message"] for r in records if r["channel"] == "emitter"] == ["8*tid_x -> kv0"]
     assert [r["offset"] for r in records if r["channel"] == "ds-offset"] == [0, 64]
