@@ -21,9 +21,12 @@ class LiveInterval:
     size: int = 1
     """Consecutive registers."""
     alignment: int = 1
-    """The first register's number is a multiple of it."""
+    """The first register's number is a multiple of it, plus `phase`."""
     fixed: int | None = None
     """First register, if it is prescribed."""
+    phase: int = 0
+    components: tuple[tuple[Segment, ...], ...] = ()
+    """When each single register is live, where they differ; `segments` is their union. A component may never be."""
 
     def __post_init__(self) -> None:
         if not self.segments:
@@ -31,8 +34,12 @@ class LiveInterval:
         flat = [point for segment in self.segments for point in segment]
         if flat != sorted(flat) or any(start >= end for start, end in self.segments):
             raise StateError(f"segments of interval {self.id} are not ascending and disjoint: {self.segments}")
-        if self.size < 1 or self.alignment < 1:
-            raise StateError(f"interval {self.id} has size {self.size} and alignment {self.alignment}")
+        if self.size < 1 or self.alignment < 1 or not 0 <= self.phase < self.alignment:
+            raise StateError(
+                f"interval {self.id} has size {self.size}, alignment {self.alignment} and phase {self.phase}"
+            )
+        if self.components and len(self.components) != self.size:
+            raise StateError(f"interval {self.id} has size {self.size}, but {len(self.components)} components")
 
     @property
     def start(self) -> int:
@@ -46,6 +53,11 @@ class LiveInterval:
     def length(self) -> int:
         """Points at which it is live."""
         return sum(end - start for start, end in self.segments)
+
+    @property
+    def parts(self) -> tuple[tuple[Segment, ...], ...]:
+        """Segments of every single register."""
+        return self.components or (self.segments,) * self.size
 
     def overlaps(self, other: LiveInterval) -> bool:
         """Whether both are live at some point."""
@@ -80,9 +92,10 @@ def pressure(intervals: Iterable[LiveInterval]) -> int:
     """Most registers needed at one point: no allocation uses fewer."""
     events: dict[int, int] = {}
     for interval in intervals:
-        for start, end in interval.segments:
-            events[start] = events.get(start, 0) + interval.size
-            events[end] = events.get(end, 0) - interval.size
+        for part in interval.parts:
+            for start, end in part:
+                events[start] = events.get(start, 0) + 1
+                events[end] = events.get(end, 0) - 1
     live = highest = 0
     for point in sorted(events):
         live += events[point]

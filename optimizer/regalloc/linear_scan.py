@@ -4,14 +4,19 @@ Intervals are taken by their start. A register is free for an interval if no int
 is live where the new one is (Wimmer and Franz, "Linear Scan Register Allocation on SSA Form", CGO 2010; holes as in
 their section 6). The lowest free register is taken, so that the highest one used stays low. For intervals of one
 register without holes that is optimal: first fit by start colours an interval graph with as many colours as it needs.
+So it is with holes for strict SSA if points are numbered so that dominators come first: live ranges are subtrees of the
+dominator tree then, what is live at a definition is a clique, and their interference graph is chordal (Hack, Grund and
+Goos, "Register Allocation for Programs in SSA Form", CC 2006).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from optimizer.regalloc.intervals import LiveInterval, segments_overlap
+from optimizer.regalloc.intervals import LiveInterval
+from optimizer.regalloc.register_file import RegisterFile, Timeline
 
 
 @dataclass(frozen=True)
@@ -33,19 +38,47 @@ class AllocationFailure:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A wish: the first register of `interval`, plus `shift`."""
+
+    interval: int
+    shift: int = 0
+
+
+Hints = Mapping[int, Sequence[int | Hint]]
+"""Interval -> intervals whose register it takes if that is free (moves that would vanish)."""
+Order = Callable[[LiveInterval], Any]
+
+
+def by_start(interval: LiveInterval) -> tuple[int, int, int, int]:
+    """The order of linear scan."""
+    return interval.start, -interval.size, interval.end, interval.id
+
+
+def large_first(interval: LiveInterval) -> tuple[int, int, int, int]:
+    """Ranges before single registers, each by start: a range never finds its place broken up by single ones."""
+    return -interval.size, interval.start, interval.end, interval.id
+
+
+def long_first(interval: LiveInterval) -> tuple[int, int, int, int]:
+    """By what an interval takes, registers times points."""
+    return -interval.size * interval.length, interval.start, interval.end, interval.id
+
+
 def linear_scan(
     intervals: Iterable[LiveInterval],
     capacity: int,
     reserved: Collection[int] = (),
-    hints: Mapping[int, Sequence[int]] | None = None,
+    hints: Hints | None = None,
+    order: Order = by_start,
 ) -> dict[int, int] | AllocationFailure:
     """Interval -> first register, or the first interval that does not fit.
 
-    `hints`: interval -> intervals whose first register it takes if that is free (moves that would vanish).
+    `hints`: interval -> intervals whose register it takes if that is free; earlier ones are preferred.
     """
-    file = RegisterFile(capacity, reserved)
-    ordered = sorted(intervals, key=lambda i: (i.start, -i.size, i.end, i.id))
-    by_id = {interval.id: interval for interval in ordered}
+    ordered = sorted(intervals, key=order)
+    file = RegisterFile(Timeline(ordered), capacity, reserved)
     assigned: dict[int, int] = {}
     for interval in ordered:
         if interval.fixed is not None:
@@ -56,8 +89,8 @@ def linear_scan(
     for interval in ordered:
         if interval.fixed is not None:
             continue
-        wanted = [assigned[h] for h in (hints or {}).get(interval.id, ()) if h in assigned and h in by_id]
-        register = next((r for r in wanted if r % interval.alignment == 0 and file.is_free(interval, r)), None)
+        wanted = _wanted((hints or {}).get(interval.id, ()), assigned)
+        register = next((r for r in wanted if file.is_free(interval, r)), None)
         if register is None:
             register = file.lowest_free(interval)
         if register is None:
@@ -67,34 +100,13 @@ def linear_scan(
     return assigned
 
 
-class RegisterFile:
-    """What is live where in each register."""
-
-    def __init__(self, capacity: int, reserved: Collection[int] = ()) -> None:
-        self._capacity = capacity
-        self._reserved = frozenset(reserved)
-        self._held: list[list[LiveInterval]] = [[] for _ in range(capacity)]
-
-    def is_free(self, interval: LiveInterval, register: int) -> bool:
-        """Whether the interval may begin at this register."""
-        needed = range(register, register + interval.size)
-        if register < 0 or register % interval.alignment or needed.stop > self._capacity:
-            return False
-        if interval.fixed is None and not self._reserved.isdisjoint(needed):
-            return False
-        return not any(segments_overlap(interval.segments, held.segments) for r in needed for held in self._held[r])
-
-    def lowest_free(self, interval: LiveInterval) -> int | None:
-        """The first register it may begin at, None if there is none."""
-        return next((r for r in range(0, self._capacity, interval.alignment) if self.is_free(interval, r)), None)
-
-    def place(self, interval: LiveInterval, register: int) -> None:
-        for r in range(register, register + interval.size):
-            self._held[r].append(interval)
-
-    def remove(self, interval: LiveInterval, register: int) -> None:
-        for r in range(register, register + interval.size):
-            self._held[r].remove(interval)
+def _wanted(hints: Sequence[int | Hint], assigned: Mapping[int, int]) -> list[int]:
+    found = []
+    for hint in hints:
+        hint = Hint(hint) if isinstance(hint, int) else hint
+        if hint.interval in assigned:
+            found.append(assigned[hint.interval] + hint.shift)
+    return found
 
 
 def _failure(

@@ -7,7 +7,19 @@ import sys
 
 import optimizer
 
-HEAVY = ("ortools", "onnx", "onnx_ir", "onnxscript", "fastapi", "starlette", "uvicorn", "pydantic", "networkx", "ttnn")
+HEAVY = (
+    "ortools",
+    "onnx",
+    "onnx_ir",
+    "onnxscript",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "pydantic",
+    "networkx",
+    "ttnn",
+    "sympy",
+)
 
 
 def modules_after(code: str) -> set[str]:

@@ -1,0 +1,92 @@
+"""Register allocation of random kernels: right, and with how few registers.
+
+    python benchmarks/asm_allocation.py [--programs 300] [--seed 0]
+
+Every mapping is checked by `check_allocation`. `exact` is the pressure (half-open) plus the reserved registers: no
+allocation has a lower peak. Near the limit: as many registers as the pressure plus the slack, no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from dataclasses import replace
+
+from random_programs import Wishes, random_program
+
+from optimizer.kernels.amdgpu.allocate import Allocation, AllocationOptions, allocate
+from optimizer.kernels.amdgpu.check_allocation import violations
+from optimizer.kernels.amdgpu.errors import AllocationError
+from optimizer.kernels.amdgpu.ir import Program
+
+SINGLES = Wishes(sizes=(1,))
+RANGES = Wishes()
+PLAIN = AllocationOptions(rewrite=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    print(f"{'programs':<26}{'count':>6}{'wrong':>7}{'peak = exact':>14}{'<= exact + 2':>14}{'worst':>7}{'seconds':>9}")
+    for name, wishes in (("single registers", SINGLES), ("ranges of 1..16", RANGES)):
+        _report(name, [random_program(args.seed + n, _sized(wishes, n)) for n in range(args.programs)])
+    _near_the_limit([random_program(args.seed + n, _sized(RANGES, n)) for n in range(args.programs)])
+    _large(args.seed)
+
+
+def _sized(wishes: Wishes, number: int) -> Wishes:
+    """Programs of 20 to 200 steps, for 16 to 100 registers."""
+    return replace(wishes, steps=20 + 20 * (number % 10), pressure=16 + 12 * (number % 8))
+
+
+def _report(name: str, programs: list[Program]) -> None:
+    gaps: Counter[int] = Counter()
+    wrong = 0
+    start = time.perf_counter()
+    for program in programs:
+        allocation = allocate(program, PLAIN)
+        gaps[gap(allocation)] += 1
+        wrong += bool(violations(allocation.program, allocation.mapping))
+    seconds = time.perf_counter() - start
+    count = len(programs)
+    near = sum(n for g, n in gaps.items() if g <= 2)
+    print(f"{name:<26}{count:>6}{wrong:>7}{gaps[0] / count:>14.1%}{near / count:>14.1%}{max(gaps):>7}{seconds:>9.1f}")
+
+
+def gap(allocation: Allocation) -> int:
+    """VGPRs above pressure and v0."""
+    vgprs = allocation.classes["v"]
+    return vgprs.peak - vgprs.pressure - 1
+
+
+def _near_the_limit(programs: list[Program]) -> None:
+    for slack in (0, 1, 2):
+        fits = wrong = 0
+        for program in programs:
+            pressure = allocate(program, AllocationOptions(rewrite=False, effort=0)).classes["v"].pressure
+            tight = replace(program, max_vgprs=pressure + 1 + slack)
+            try:
+                allocation = allocate(tight, PLAIN)
+            except AllocationError:
+                continue
+            fits += 1
+            wrong += bool(violations(allocation.program, allocation.mapping))
+        print(f"{f'limit = exact + {slack}':<26}{len(programs):>6}{wrong:>7}{fits / len(programs):>14.1%} fit")
+
+
+def _large(seed: int) -> None:
+    for name, wishes in (("single registers", SINGLES), ("ranges of 1..16", RANGES)):
+        program = random_program(seed, replace(wishes, steps=4200, pressure=180))
+        start = time.perf_counter()
+        allocation = allocate(program, PLAIN)
+        seconds = time.perf_counter() - start
+        wrong = len(violations(allocation.program, allocation.mapping))
+        count = len(program.instructions)
+        print(f"{name:<26}{count:>6} instructions in {seconds:.2f} s, gap {gap(allocation)}, wrong {wrong}")
+
+
+if __name__ == "__main__":
+    main()

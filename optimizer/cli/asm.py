@@ -1,0 +1,147 @@
+"""`ttopt asm`: AMD GPU kernels for gfx942: registers (`alloc`), assembly (`build`), the interpreter (`run`)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from optimizer.cli import asm_run
+from optimizer.cli.arguments import Commands, path_argument
+from optimizer.errors import FormatError, OptionError, TtoptError, UnknownNameError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from optimizer.kernels.amdgpu.allocate import AllocationOptions
+    from optimizer.kernels.amdgpu.ir import Program
+    from optimizer.kernels.amdgpu.program_json import ProgramCase
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser("asm", help="AMD GPU kernels: registers, assembly, interpreter", allow_abbrev=False)
+    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="subcommand", required=True)
+    alloc = subcommands.add_parser("alloc", help="registers for the programs of a document", allow_abbrev=False)
+    alloc.add_argument("source", type=path_argument, metavar="CASES.json", help="cases, or one program")
+    alloc.add_argument("--id", dest="case_id", metavar="ID", help="only this case")
+    alloc.add_argument(
+        "--rewrite", action="store_true", help="change what does not fit: make constants again, split live ranges"
+    )
+    alloc.add_argument("--allow-spill", action="store_true", help="spill what still does not fit (implies --rewrite)")
+    alloc.set_defaults(run=run_alloc)
+    build = subcommands.add_parser("build", help="all passes, and assembly of a kernel", allow_abbrev=False)
+    build.add_argument("source", type=path_argument, metavar="PROGRAM.json", help="a program, or cases with --id")
+    build.add_argument("-o", "--output", type=path_argument, metavar="K.s", help="default: the text goes to stdout")
+    build.add_argument("--id", dest="case_id", metavar="ID", help="which case of a document of several")
+    build.add_argument("--mcpu", default="gfx942", metavar="NAME", help="processor (default: gfx942)")
+    build.add_argument("--allow-spill", action="store_true", help="spill what does not fit into registers")
+    build.add_argument("--no-fuse", action="store_true", help="leave shifts, additions and ors as they are")
+    build.add_argument("--remove-dead-code", action="store_true", help="drop what nothing reads")
+    build.set_defaults(run=run_build)
+    asm_run.add(subcommands)
+
+
+def run_alloc(args: argparse.Namespace) -> int:
+    """One JSON line per program. 0: all placed; 1: some have an error; 2: the document cannot be read."""
+    from optimizer.kernels.amdgpu.allocate import AllocationOptions
+
+    options = AllocationOptions(rewrite=args.rewrite or args.allow_spill, allow_spill=args.allow_spill)
+    failed = False
+    for case in _cases(args.source, args.case_id):
+        record = _allocated(case, options)
+        failed = failed or "error" in record
+        print(json.dumps(record), flush=True)
+    return 1 if failed else 0
+
+
+def run_build(args: argparse.Namespace) -> int:
+    """The text on stdout; or, with -o, in a file, and what it holds as JSON on stdout."""
+    from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
+    from optimizer.kernels.amdgpu.wait_counts import wait_counts
+
+    options = AssemblyOptions(args.mcpu, args.allow_spill, not args.no_fuse, args.remove_dead_code)
+    assembly = build(one_program(args.source, args.case_id), options)
+    for warning in assembly.warnings:
+        print(f"ttopt: warning: {assembly.program.name}: {warning}", file=sys.stderr)
+    if args.output is None:
+        print(assembly.text, end="")
+        return 0
+    args.output.write_text(assembly.text, encoding="utf-8")
+    counts = wait_counts(assembly.program)
+    record = {
+        "kernel": assembly.program.name,
+        "mcpu": options.mcpu,
+        "instructions": len(assembly.program.instructions),
+        "vgprs": assembly.footprint.vgprs,
+        "sgprs": assembly.footprint.sgprs,
+        "agprs": assembly.footprint.agprs,
+        "waits": counts.waits,
+        "nops": counts.nops,
+        "warnings": list(assembly.warnings),
+    }
+    print(json.dumps(record))
+    print(f"wrote {args.output}", file=sys.stderr)
+    return 0
+
+
+def one_program(source: Path, case_id: str | None) -> Program:
+    """The program of a document, JSON or the textual form; OptionError if it holds several and none is chosen."""
+    if source.suffix == ".kir":
+        from optimizer.kernels.amdgpu.text import parse
+
+        return parse(source.read_text(encoding="utf-8"))
+    cases = _cases(source, case_id)
+    if len(cases) != 1:
+        raise OptionError(
+            f"{len(cases)} programs, of which --id chooses one", node=str(source), alternatives=[c.id for c in cases]
+        )
+    return cases[0].program
+
+
+def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
+    from optimizer.kernels.amdgpu.allocate import allocate
+    from optimizer.kernels.amdgpu.check_allocation import check_allocation
+    from optimizer.kernels.amdgpu.errors import AllocationError
+    from optimizer.kernels.amdgpu.program_json import program_json
+
+    try:
+        allocation = allocate(case.program, options)
+        check_allocation(allocation.program, allocation.mapping)
+    except TtoptError as error:
+        details = error.details if isinstance(error, AllocationError) else {}
+        return {"id": case.id, "error": {"code": error.code, "message": str(error), "node": error.node, **details}}
+    record: dict[str, Any] = {
+        "id": case.id,
+        "mapping": {str(register): number for register, number in allocation.mapping.items()},
+        "peak_vgprs": allocation.peak_vgprs,
+        "peak_sgprs": allocation.peak_sgprs,
+    }
+    if allocation.peak_agprs:
+        record["peak_agprs"] = allocation.peak_agprs
+    if allocation.program != case.program:
+        record["program"] = program_json(allocation.program)
+    for warning in allocation.warnings:
+        print(f"ttopt: warning: {case.id}: {warning}", file=sys.stderr)
+    if allocation.warnings:
+        record["warnings"] = list(allocation.warnings)
+    return record
+
+
+def _cases(source: Path, case_id: str | None) -> tuple[ProgramCase, ...]:
+    from optimizer.kernels.amdgpu.program_json import ProgramCase, read_cases, read_program
+
+    try:
+        document = json.loads(source.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"not JSON: {error}", node=str(source)) from None
+    if isinstance(document, dict) and "instructions" in document:
+        cases: tuple[ProgramCase, ...] = (ProgramCase(source.stem, "alloc", read_program(document)),)
+    else:
+        cases = read_cases([document] if isinstance(document, dict) and "program" in document else document)
+    if case_id is None:
+        return cases
+    chosen = tuple(case for case in cases if case.id == case_id)
+    if not chosen:
+        raise UnknownNameError("case", case_id, [case.id for case in cases])
+    return chosen

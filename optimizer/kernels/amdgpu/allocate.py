@@ -1,0 +1,210 @@
+"""Register allocation of a kernel: a physical register for every virtual one, or a precise complaint.
+
+VGPRs, SGPRs and AGPRs are allocated apart. Each class is tried with coalesced moves and accumulators first; where that
+costs registers, once more with moves as mere hints. What does not fit is rewritten (`rewriting`): constants are made
+again where they are used, live ranges are split, and, only if asked for, values are spilled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from optimizer.kernels.amdgpu.errors import AllocationError
+from optimizer.kernels.amdgpu.ir import Program
+from optimizer.kernels.amdgpu.liveness import Liveness, analyse
+from optimizer.kernels.amdgpu.operands import VirtualReg
+from optimizer.kernels.amdgpu.rewriting import Rewriting
+from optimizer.kernels.amdgpu.units import Units
+from optimizer.kernels.amdgpu.validate import validate_ssa
+from optimizer.regalloc.fewest import Placement, fewest_registers
+from optimizer.regalloc.intervals import LiveInterval
+from optimizer.regalloc.linear_scan import AllocationFailure
+
+FILES = ("v", "s", "a")
+NAMES = {"v": "VGPR", "s": "SGPR", "a": "AGPR"}
+SHOWN_OVERLAPS = 10
+
+
+@dataclass(frozen=True)
+class AllocationOptions:
+    """What the allocator may do."""
+
+    rewrite: bool = True
+    """Change the program where it does not fit: rematerialise constants, split live ranges."""
+    allow_spill: bool = False
+    """Spill what still does not fit; every spill is reported with what it costs."""
+    coalesce: bool = True
+    effort: int = 1
+    """Multiplies the search's work limits."""
+
+
+@dataclass(frozen=True)
+class ClassAllocation:
+    """Registers of one class."""
+
+    file: str
+    mapping: Mapping[VirtualReg, int]
+    peak: int
+    """One more than the highest register allocated or reserved."""
+    pressure: int
+    """Most virtual registers live at once (half-open): no allocation has fewer."""
+    coalesced: int
+    method: str
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A program, rewritten if need be, and where its registers are."""
+
+    program: Program
+    classes: Mapping[str, ClassAllocation]
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def mapping(self) -> dict[VirtualReg, int]:
+        """Every virtual register's number, by class and number."""
+        return {r: n for file in FILES for r, n in sorted(self.classes[file].mapping.items())}
+
+    @property
+    def peak_vgprs(self) -> int:
+        return self.classes["v"].peak
+
+    @property
+    def peak_sgprs(self) -> int:
+        return self.classes["s"].peak
+
+    @property
+    def peak_agprs(self) -> int:
+        return self.classes["a"].peak
+
+
+def allocate(program: Program, options: AllocationOptions | None = None) -> Allocation:
+    """Registers for everything. SsaError, ControlFlowError; AllocationError names range, overlaps and pool."""
+    options = options or AllocationOptions()
+    warnings: list[str] = []
+    rewriting = Rewriting(options)
+    while True:
+        cfg = validate_ssa(program)
+        liveness = analyse(program, cfg)
+        answers = [allocate_class(liveness, file, options) for file in FILES]
+        failed = next((a for a in answers if isinstance(a, ClassFailure)), None)
+        if failed is None:
+            done = {a.file: a for a in answers if isinstance(a, ClassAllocation)}
+            return Allocation(program, done, tuple(warnings))
+        change = rewriting.next(failed)
+        if change is None:
+            raise allocation_error(failed)
+        program = change.program
+        warnings += change.warnings
+
+
+@dataclass(frozen=True)
+class ClassFailure:
+    """A class that does not fit, with what there was to place."""
+
+    file: str
+    units: Units
+    liveness: Liveness
+    failure: AllocationFailure
+    reserved: frozenset[int]
+
+
+def allocate_class(liveness: Liveness, file: str, options: AllocationOptions) -> ClassAllocation | ClassFailure:
+    """With moves coalesced if that takes no more registers."""
+    program = liveness.program
+    capacity = {"v": program.max_vgprs, "s": program.max_sgprs, "a": program.max_agprs}[file]
+    reserved = {"v": program.reserved_vgprs, "s": program.reserved_sgprs, "a": frozenset[int]()}[file]
+    best: tuple[Placement, Units] | None = None
+    failed: ClassFailure | None = None
+    joined = -1
+    for moves in (True, False) if options.coalesce else (False,):
+        units = Units(liveness, file)
+        units.coalesce(moves)
+        if units.coalesced == joined:
+            break
+        joined = units.coalesced
+        placed = fewest_registers(units.intervals(), capacity, reserved, units.hints(), options.effort)
+        if isinstance(placed, AllocationFailure):
+            failed = ClassFailure(file, units, liveness, placed, reserved)
+        elif best is None or placed.peak < best[0].peak:
+            best = placed, units
+        if best is not None and best[0].peak <= best[0].lower_bound:
+            break
+    if best is None:
+        assert failed is not None
+        return failed
+    placement, units = best
+    mapping = units.mapping(placement.assigned)
+    peak = max([*(n + 1 for n in mapping.values()), *(r + 1 for r in reserved)], default=0)
+    return ClassAllocation(file, mapping, peak, liveness.pressure(file), units.coalesced, placement.method)
+
+
+# -- failure --------------------------------------------------------------------------------------------------------
+def allocation_error(failed: ClassFailure) -> AllocationError:
+    """Range, size and alignment, what overlaps it by length, and the pool."""
+    interval, name = failed.failure.interval, NAMES[failed.file]
+    overlaps = failed.failure.overlapping
+    taken = sum(o.size for o in overlaps)
+    pool = f"{failed.failure.capacity} {name}s, {len(failed.reserved)} of them reserved"
+    longest = ", ".join(_shown(failed, o) for o in overlaps[:SHOWN_OVERLAPS]) or "nothing"
+    place = _where(failed, interval)
+    return AllocationError(
+        f"no {_sort(interval, name)} left for {failed.units.name(interval.id)} ({place}): {pool}; pressure is "
+        f"{failed.liveness.pressure(failed.file)}; {len(overlaps)} ranges with {taken} registers overlap it, "
+        f"the longest: {longest}",
+        node=failed.units.name(interval.id),
+        limit=failed.failure.capacity,
+        alternatives=("fewer values live at once", "spilling (--allow-spill)"),
+        details=details(failed),
+    )
+
+
+def details(failed: ClassFailure) -> dict[str, Any]:
+    """The failure as JSON."""
+    interval = failed.failure.interval
+    free = failed.failure.capacity - len([r for r in failed.reserved if r < failed.failure.capacity])
+    return {
+        "range": failed.units.name(interval.id),
+        "class": NAMES[failed.file].lower(),
+        "size": interval.size,
+        "alignment": interval.alignment,
+        "live": _span(failed, interval),
+        "capacity": failed.failure.capacity,
+        "reserved": sorted(failed.reserved),
+        "allocatable": free,
+        "pressure": failed.liveness.pressure(failed.file),
+        "overlap_count": len(failed.failure.overlapping),
+        "overlaps": [
+            {"range": failed.units.name(o.id), "size": o.size, "length": _length(o), "live": _span(failed, o)}
+            for o in failed.failure.overlapping[:SHOWN_OVERLAPS]
+        ],
+    }
+
+
+def _sort(interval: LiveInterval, name: str) -> str:
+    if interval.size == 1:
+        return f"{name}"
+    aligned = f" aligned to {interval.alignment}" if interval.alignment > 1 else ""
+    return f"{interval.size} consecutive {name}s{aligned}"
+
+
+def _shown(failed: ClassFailure, interval: LiveInterval) -> str:
+    return f"{failed.units.name(interval.id)} ({_where(failed, interval)}, length {_length(interval)})"
+
+
+def _where(failed: ClassFailure, interval: LiveInterval) -> str:
+    first, last = _span(failed, interval)
+    return f"live from {first} to {last}"
+
+
+def _span(failed: ClassFailure, interval: LiveInterval) -> tuple[int, int]:
+    item_at = failed.liveness.item_at
+    places = [item_at[p // 2] for start, end in interval.segments for p in (start, end - 1)]
+    return min(places), max(places)
+
+
+def _length(interval: LiveInterval) -> int:
+    """In items."""
+    return sum((end + 1) // 2 - start // 2 for start, end in interval.segments)

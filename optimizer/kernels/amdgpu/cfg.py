@@ -1,0 +1,100 @@
+"""Basic blocks of a program and how control goes between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from optimizer.kernels.amdgpu.errors import ControlFlowError
+from optimizer.kernels.amdgpu.ir import Instruction, Item, Label, Program
+from optimizer.kernels.amdgpu.opcodes import OPCODES, opcode
+from optimizer.regalloc.flow import FlowGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Items `start`..`end - 1` of the body: entered at the top, left at the bottom."""
+
+    start: int
+    end: int
+
+    @property
+    def items(self) -> range:
+        return range(self.start, self.end)
+
+
+@dataclass(frozen=True)
+class ControlFlowGraph:
+    """Blocks in textual order; block 0 is the entry."""
+
+    blocks: tuple[Block, ...]
+    flow: FlowGraph
+    block_of: tuple[int, ...]
+    """Block of each item."""
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """Reachable blocks in reverse postorder, then the others as they stand."""
+        return (*self.flow.order, *(b for b in range(len(self.blocks)) if b not in self.flow.reachable))
+
+    def depth(self) -> tuple[int, ...]:
+        """Loops around each block."""
+        depth = [0] * len(self.blocks)
+        for body in self.flow.loops().values():
+            for b in body:
+                depth[b] += 1
+        return tuple(depth)
+
+
+def build_cfg(program: Program) -> ControlFlowGraph:
+    """ControlFlowError names a label that is missing or stands twice."""
+    body = program.body
+    labels = _labels(body)
+    starts = {0}
+    for i, item in enumerate(body):
+        if isinstance(item, Label):
+            starts.add(i)
+        elif _leaves(item):
+            starts.add(i + 1)
+    bounds = [*sorted(s for s in starts if s < len(body)), len(body)]
+    blocks = tuple(Block(a, b) for a, b in pairwise(bounds)) or (Block(0, 0),)
+    block_of = tuple(n for n, block in enumerate(blocks) for _ in block.items)
+    successors = []
+    for n, block in enumerate(blocks):
+        last = body[block.end - 1] if block.items else None
+        after: list[int] = []
+        if _falls_through(last) and n + 1 < len(blocks):
+            after.append(n + 1)
+        if isinstance(last, Instruction) and last.name in OPCODES and OPCODES[last.name].is_branch:
+            if last.target not in labels:
+                raise ControlFlowError(
+                    f"{last.name} leads to label '{last.target}', which is nowhere",
+                    node=f"instruction {block.end - 1}",
+                    alternatives=sorted(labels),
+                )
+            after.append(block_of[labels[last.target]])
+        successors.append(tuple(dict.fromkeys(after)))
+    return ControlFlowGraph(blocks, FlowGraph(tuple(successors)), block_of)
+
+
+def _labels(body: tuple[Item, ...]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for i, item in enumerate(body):
+        if isinstance(item, Label):
+            if item.name in found:
+                raise ControlFlowError(f"label '{item.name}' stands at {found[item.name]} and again", node=f"item {i}")
+            found[item.name] = i
+    return found
+
+
+def _leaves(item: Instruction) -> bool:
+    found = opcode(item.name)
+    return found.is_branch or found.ends_program
+
+
+def _falls_through(item: Item | None) -> bool:
+    if not isinstance(item, Instruction):
+        return True
+    found = opcode(item.name)
+    return not found.ends_program and (found.is_conditional or not found.is_branch)

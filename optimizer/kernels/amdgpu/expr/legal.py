@@ -1,0 +1,54 @@
+"""Vector instructions whose constants and scalars are where their encoding takes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optimizer.kernels.amdgpu.ir import Instruction
+from optimizer.kernels.amdgpu.opcodes import opcode
+from optimizer.kernels.amdgpu.operands import Immediate, Operand, registers
+from optimizer.kernels.amdgpu.validate import constant_problem
+
+if TYPE_CHECKING:
+    from optimizer.kernels.amdgpu.expr.emitter import ExpressionEmitter
+
+
+def file_of(operand: Operand) -> str:
+    """Letter of a register's class, empty for what is no register."""
+    found = registers(operand)
+    return found[0].file if found else ""
+
+
+def word(number: int) -> Immediate:
+    """A number modulo 2^32; small negative ones keep their sign, so that they need no literal."""
+    bits = number & 0xFFFFFFFF
+    return Immediate(bits - (1 << 32) if bits >> 31 else bits)
+
+
+def is_literal(operand: Operand) -> bool:
+    return isinstance(operand, Immediate) and not operand.is_inline()
+
+
+def fits(name: str, *uses: Operand) -> bool:
+    """Whether the instruction can be encoded with these operands."""
+    return constant_problem(opcode(name), Instruction(name, (), uses)) is None
+
+
+def legal_vector(emitter: ExpressionEmitter, name: str, *operands: Operand | int) -> Operand:
+    """Emit an instruction; operands change places or move to registers where its encoding asks for that."""
+    uses = [word(o) if isinstance(o, int) else o for o in operands]
+    while not fits(name, *uses):
+        swapped = [*uses[1::-1], *uses[2:]]
+        if opcode(name).commutative and fits(name, *swapped):
+            uses = swapped
+            break
+        literals = [n for n, use in enumerate(uses) if is_literal(use)]
+        scalars = [n for n, use in enumerate(uses) if file_of(use) == "s"]
+        place = (literals or scalars)[-1]
+        use = uses[place]
+        if isinstance(use, Immediate):
+            uses[place] = emitter.constant_register(use.value, in_vgpr=bool(scalars))
+        else:
+            uses[place] = emitter.builder.v_mov_b32(use)
+    result: Operand = emitter.builder.emit(name, *uses)
+    return result

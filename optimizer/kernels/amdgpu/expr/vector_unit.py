@@ -1,0 +1,149 @@
+"""Values of their own in every lane, computed by vector instructions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sympy
+
+from optimizer.kernels.amdgpu.expr.bounds import Bounds, Expr, divisor, fraction
+from optimizer.kernels.amdgpu.expr.division import NARROW, WORD, narrow_magic, wide_magic
+from optimizer.kernels.amdgpu.expr.legal import file_of, legal_vector
+from optimizer.kernels.amdgpu.expr.shapes import bit_field, extreme_name, log2, shifted_range
+from optimizer.kernels.amdgpu.expr.vector_sum import VectorSum
+from optimizer.kernels.amdgpu.operands import Operand
+
+if TYPE_CHECKING:
+    from optimizer.kernels.amdgpu.expr.emitter import ExpressionEmitter
+
+
+class VectorUnit:
+    """Chooses vector instructions."""
+
+    def __init__(self, emitter: ExpressionEmitter) -> None:
+        self._emitter = emitter
+        self._builder = emitter.builder
+
+    def register(self, expression: Expr) -> Operand:
+        """The VGPR of a simplified expression."""
+        operand = self._emitter.value(expression)
+        if file_of(operand) == "v":
+            return operand
+        scopes, depth = self._emitter.scopes, self._emitter.scopes.depth_of(expression)
+        found = scopes.known((expression, "v"), depth)
+        if found is None:
+            with scopes.at(depth):
+                found = self._builder.v_mov_b32(operand)
+            scopes.remember((expression, "v"), depth, found)
+        return found
+
+    def compute(self, expression: Expr) -> Any:
+        """Emit a simplified expression here."""
+        if expression.is_Add:
+            return VectorSum(self._emitter).compute(expression)
+        if expression.is_Mul or expression.is_Pow:
+            return self._product(expression)
+        if isinstance(expression, sympy.floor):
+            return self._quotient(expression)
+        if isinstance(expression, sympy.Mod):
+            return self._remainder(expression)
+        name = extreme_name("v", expression, self._emitter)
+        operands = [self._emitter.value(part) for part in expression.args]
+        result = operands[0]
+        for operand in operands[1:]:
+            result = self._emit(name, result, operand)
+        return result
+
+    def _emit(self, name: str, *operands: Operand | int) -> Operand:
+        return legal_vector(self._emitter, name, *operands)
+
+    # -- products -----------------------------------------------------------------------------------------------------
+    def _product(self, expression: Expr) -> Operand:
+        coefficient, rest = expression.as_coeff_Mul()
+        factors = [base for base, power in rest.as_powers_dict().items() for _ in range(int(power))]
+        uniform = [f for f in factors if self._emitter.is_uniform(f)]
+        vector = sorted((f for f in factors if not self._emitter.is_uniform(f)), key=str)
+        if uniform:
+            return self._multiplied(vector, sympy.Mul(coefficient, *uniform))
+        if len(vector) == 1 and (cleared := self._low_bits_cleared(coefficient, vector[0])) is not None:
+            return cleared
+        shift = log2(coefficient)
+        if shift is None:
+            return self._multiplied(vector, coefficient)
+        product = self._multiplied(vector, sympy.Integer(1))
+        return self._emit("v_lshlrev_b32", shift, product) if shift else product
+
+    def _low_bits_cleared(self, coefficient: Expr, factor: Expr) -> Operand | None:
+        """`2^k * floor(x/2^k)` clears the low bits of x."""
+        if not isinstance(factor, sympy.floor) or self._emitter.is_known(factor):
+            return None
+        numerator, denominator = fraction(factor.args[0])
+        if coefficient != denominator or log2(denominator) is None:
+            return None
+        self._emitter.check_word(numerator)
+        return self._emit("v_and_b32", -denominator, self._emitter.value(numerator))
+
+    def _multiplied(self, factors: list[Expr], scale: Expr) -> Operand:
+        """The product of vector factors and a uniform one, modulo 2^32."""
+        result, so_far = self._emitter.value(factors[0]), factors[0]
+        for factor in [*factors[1:], *([scale] if scale != 1 else [])]:
+            if factor == -1:
+                result = self._emit("v_sub_u32", 0, result)
+            else:
+                bounds = (self._emitter.ranges.of(so_far), self._emitter.ranges.of(factor))
+                result = self._emit(product_name(*bounds), self._emitter.value(factor), result)
+            so_far = so_far * factor
+        return result
+
+    # -- division -----------------------------------------------------------------------------------------------------
+    def _quotient(self, expression: Expr) -> Operand:
+        numerator, denominator = fraction(expression.args[0])
+        bounds = self._emitter.check_word(numerator)
+        operand = self._emitter.value(numerator)
+        shift = log2(denominator)
+        if shift is not None:
+            return self._emit("v_lshrrev_b32" if bounds.is_unsigned else "v_ashrrev_i32", shift, operand)
+        if bounds.is_unsigned:
+            return self._divide(operand, denominator, bounds.high)
+        periods, high = shifted_range(bounds, denominator)
+        if high < 1 << WORD:
+            raised = self._emit("v_add_u32", periods * denominator, operand)
+            return self._emit("v_add_u32", -periods, self._divide(raised, denominator, high))
+        # floor(x/d) == ~floor(~x/d)
+        sign = self._emit("v_ashrrev_i32", 31, operand)
+        size = self._emit("v_xor_b32", operand, sign)
+        return self._emit("v_xor_b32", self._divide(size, denominator, (1 << 31) - 1), sign)
+
+    def _divide(self, operand: Operand, denominator: int, high: int) -> Operand:
+        """The quotient of an operand from 0 to `high`."""
+        narrow = narrow_magic(denominator, high)
+        if narrow is not None:
+            product = self._emit("v_mul_u32_u24", narrow.multiplier, operand)
+            return self._emit("v_lshrrev_b32", narrow.power, product)
+        magic = wide_magic(denominator, high)
+        result = self._emit("v_mul_hi_u32", operand, magic.multiplier)
+        shift = magic.power - WORD
+        if magic.add:
+            half = self._emit("v_lshrrev_b32", 1, self._emit("v_sub_u32", operand, result))
+            return self._emit("v_lshrrev_b32", shift - 1, self._emit("v_add_u32", half, result))
+        return self._emit("v_lshrrev_b32", shift, result) if shift else result
+
+    def _remainder(self, expression: Expr) -> Operand:
+        value, modulus = expression.args[0], divisor(expression)
+        if log2(modulus) is not None:
+            field = bit_field(expression, self._emitter)
+            if field is not None:
+                source, first, width = field
+                return self._emit("v_bfe_u32", self._emitter.value(source), first, width)
+            return self._emit("v_and_b32", modulus - 1, self._emitter.value(value))
+        self._emitter.check_word(value)
+        quotient = self._emitter.simplifier.quotient(value, modulus)
+        return VectorSum(self._emitter).add([(1, value), (-modulus, quotient)])
+
+
+def product_name(a: Bounds, b: Bounds) -> str:
+    """The cheapest multiplication that is right for factors within bounds: 24-bit ones take a quarter of the time."""
+    if a.within(0, (1 << NARROW) - 1) and b.within(0, (1 << NARROW) - 1):
+        return "v_mul_u32_u24"
+    half = 1 << (NARROW - 1)
+    return "v_mul_i32_i24" if a.within(-half, half - 1) and b.within(-half, half - 1) else "v_mul_lo_u32"

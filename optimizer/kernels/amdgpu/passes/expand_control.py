@@ -1,0 +1,95 @@
+"""Loops and raw text, which change the control flow graph, as the instructions they stand for.
+
+_loop_begin counter, bound      loop_header:  s_cmp_lt_u32 counter, bound
+  with target `loop`                          s_cbranch_scc1 loop_body
+                                              s_branch loop_exit
+                                loop_body:
+_loop_end counter, step         loop_latch:   s_add_u32 counter, counter, step
+  with target `loop`                          s_branch loop_header
+                                loop_exit:
+_raw_asm                        the lines of its comment, read as this IR's text, so that liveness, waits and
+                                hazards see them like everything else
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from optimizer.errors import FormatError
+from optimizer.kernels.amdgpu.errors import ControlFlowError, OpcodeError, OperandError
+from optimizer.kernels.amdgpu.ir import Instruction, Item, Label, Program
+from optimizer.kernels.amdgpu.operands import VirtualReg
+from optimizer.kernels.amdgpu.text import parse
+
+
+@dataclass(frozen=True)
+class ExpandControl:
+    """ControlFlowError for loops that are not closed in the order of nesting; FormatError for unreadable raw text."""
+
+    name: ClassVar[str] = "expand-control"
+
+    def apply(self, program: Program) -> Program:
+        body: list[Item] = []
+        open_loops: list[str] = []
+        counters: set[VirtualReg] = set()
+        for place, item in enumerate(program.body):
+            where = f"item {place}"
+            if not isinstance(item, Instruction):
+                body.append(item)
+            elif item.name == "_raw_asm":
+                body += _raw(item, where)
+            elif item.name == "_preload_branch":
+                raise OpcodeError(
+                    "kernel arguments are not preloaded, so that there is nothing for _preload_branch to skip",
+                    node=where,
+                    alternatives=("s_load_dwordx2 from s[0:1]",),
+                )
+            elif item.name == "_loop_begin":
+                body += _begin(item, open_loops, where)
+            elif item.name == "_loop_end":
+                body += _end(item, open_loops, where)
+                counters.update(r for r in item.used[:1] if isinstance(r, VirtualReg))
+            else:
+                body.append(item)
+        if open_loops:
+            raise ControlFlowError(f"loop '{open_loops[-1]}' has no _loop_end", node=program.name)
+        return replace(program, body=tuple(body), redefinable=program.redefinable | counters)
+
+
+def _stem(item: Instruction, where: str) -> str:
+    if item.target is None or len(item.uses) != 2:
+        raise OperandError(f"{item.name} has two operands and, as target, the name of its loop", node=where)
+    return item.target
+
+
+def _begin(item: Instruction, open_loops: list[str], where: str) -> list[Item]:
+    stem = _stem(item, where)
+    open_loops.append(stem)
+    return [
+        Label(f"{stem}_header"),
+        Instruction("s_cmp_lt_u32", (), item.uses, comment=item.comment),
+        Instruction("s_cbranch_scc1", target=f"{stem}_body"),
+        Instruction("s_branch", target=f"{stem}_exit"),
+        Label(f"{stem}_body"),
+    ]
+
+
+def _end(item: Instruction, open_loops: list[str], where: str) -> list[Item]:
+    stem = _stem(item, where)
+    if not open_loops or open_loops.pop() != stem:
+        raise ControlFlowError(f"_loop_end of '{stem}' does not close the innermost loop", node=where)
+    counter, step = item.uses
+    return [
+        Label(f"{stem}_latch"),
+        Instruction("s_add_u32", (counter,), (counter, step), comment=item.comment),
+        Instruction("s_branch", target=f"{stem}_header"),
+        Label(f"{stem}_exit"),
+    ]
+
+
+def _raw(item: Instruction, where: str) -> tuple[Item, ...]:
+    try:
+        return parse(item.comment).body
+    except FormatError as error:
+        raise FormatError(f"raw text: {error.message}", node=where, alternatives=error.alternatives) from None

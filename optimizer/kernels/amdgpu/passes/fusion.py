@@ -1,0 +1,104 @@
+"""Two vector instructions as one: what the fusing passes share.
+
+A producer is fused into its consumer if its result is a virtual register with no other use and no other definition,
+both are in one block with neither a redefinition of what the producer reads nor a change of exec between them, and the
+fused instruction is legal: VOP3 on gfx942 takes no literal constant and one scalar register at most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from optimizer.kernels.amdgpu.cfg import build_cfg
+from optimizer.kernels.amdgpu.debug import say
+from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
+from optimizer.kernels.amdgpu.opcodes import opcode
+from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, VirtualReg
+from optimizer.kernels.amdgpu.resources import EXEC_PARTS, Resource, read_resources, written_resources
+from optimizer.kernels.amdgpu.validate import constant_problem
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """`producer` and `consumer` become `fused`."""
+
+    producer: str
+    consumer: str
+    fused: str
+    operands: Callable[[Instruction, Instruction, int], tuple[Operand, ...] | None]
+    """Of the fused instruction, from producer, consumer and the result's place in it; None where it does not do."""
+
+
+def fuse(program: Program, fusion: Fusion) -> Program:
+    """Apply one fusion wherever it is safe and legal, in the order of the text."""
+    uses = Counter(r for _, i in program.instructions for r in i.used)
+    definitions = Counter(r for _, i in program.instructions for r in i.defined)
+    given = dict(program.precolored)
+    private = {
+        r
+        for r in uses
+        if isinstance(r, VirtualReg)
+        and uses[r] == 1 == definitions[r]
+        and r not in program.redefinable
+        and r not in given
+    }
+    aliases: dict[Resource, Resource] = {r: PhysicalReg(r.file, n) for r, n in program.precolored}
+    body: list[Item | None] = list(program.body)
+    for block in build_cfg(program).blocks:
+        candidates: dict[Resource, int] = {}
+        for place in block.items:
+            item = body[place]
+            if not isinstance(item, Instruction):
+                continue
+            fused = _fused_with_any(fusion, item, candidates, body)
+            if fused is not None:
+                source, item = fused
+                text = f"{fusion.producer} at {source} and {fusion.consumer} at {place}: {item.name}"
+                say("passes", text, producer=source, consumer=place, fused=item.name)
+                body[source], body[place] = None, item
+            _forget(candidates, body, item, aliases)
+            if item.name == fusion.producer and not item.modifiers and item.defs[0] in private:
+                assert isinstance(item.defs[0], VirtualReg)
+                candidates[item.defs[0]] = place
+    return program.with_body(tuple(item for item in body if item is not None))
+
+
+def _fused_with_any(
+    fusion: Fusion, consumer: Instruction, candidates: dict[Resource, int], body: list[Item | None]
+) -> tuple[int, Instruction] | None:
+    """The place of the producer and the fused instruction, for the first operand that allows it."""
+    if consumer.name != fusion.consumer or consumer.modifiers:
+        return None
+    for number, use in enumerate(consumer.uses):
+        place = candidates.get(use) if isinstance(use, VirtualReg) else None
+        if place is None:
+            continue
+        producer = body[place]
+        assert isinstance(producer, Instruction)
+        operands = fusion.operands(producer, consumer, number)
+        if operands is None:
+            continue
+        comment = consumer.comment or producer.comment
+        fused = replace(consumer, name=fusion.fused, uses=operands, comment=comment)
+        if constant_problem(opcode(fusion.fused), fused) is None:
+            return place, fused
+    return None
+
+
+def _forget(
+    candidates: dict[Resource, int],
+    body: list[Item | None],
+    item: Instruction,
+    aliases: dict[Resource, Resource],
+) -> None:
+    """Producers that an instruction makes impossible to move behind it."""
+    written = {aliases.get(r, r) for r in written_resources(item)}
+    if not written.isdisjoint(EXEC_PARTS):
+        candidates.clear()
+    for result, place in list(candidates.items()):
+        producer = body[place]
+        gone = not isinstance(producer, Instruction)
+        if gone or any(aliases.get(r, r) in written for r in read_resources(producer)):
+            del candidates[result]

@@ -1,0 +1,242 @@
+"""s_waitcnt where a result is needed that may not have arrived, as weak as it may be.
+
+Every memory operation takes a ticket of its counter, stores too. What is outstanding at a place is kept per register
+as the number of tickets taken since: waiting until at most that many operations are outstanding is enough, because
+vector memory operations, and LDS operations among themselves, complete in order. Scalar loads complete in any order:
+while one is outstanding, only lgkmcnt(0) says anything. The state is carried over the control flow graph, joins and
+back edges included, by taking the newest ticket of every way to a place; waits that the program has are observed.
+
+A wait is due before an instruction that reads or overwrites a register which is still being loaded (a load may
+overwrite the result of an older one of the same order), before LDS is touched while a load into LDS is outstanding, and
+before a barrier for what other waves could notice: accesses that are unfinished while, behind the barrier and before
+the next one, a conflicting access may come (in a workgroup of one wave there are no others). A store has read its data
+when it is issued (gfx942 has no expcnt for memory), so that overwriting that data is a matter of wait states
+(`mitigate_hazards`), not of counters. Sources: "AMD Instinct MI300 Instruction Set Architecture", section S_WAITCNT;
+LLVM's SIInsertWaitcnts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
+from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
+from optimizer.kernels.amdgpu.opcodes import Category, opcode
+from optimizer.kernels.amdgpu.operands import WaitCount
+from optimizer.kernels.amdgpu.resources import Resource, read_resources, written_resources
+from optimizer.kernels.amdgpu.validate import WAIT_LIMITS
+
+WAVE = 64
+COUNTERS = ("vmcnt", "lgkmcnt")
+SCALAR_LOAD, LOAD, STORE, LDS_DMA, LDS_READ, LDS_WRITE = (
+    "<scalar load>", "<load>", "<store>", "<load to LDS>", "<LDS read>", "<LDS write>",
+)  # fmt: skip
+_CONFLICTS = {
+    LOAD: frozenset((STORE,)),
+    STORE: frozenset((LOAD, STORE)),
+    LDS_DMA: frozenset((LDS_READ, LDS_WRITE, LDS_DMA)),
+    LDS_READ: frozenset((LDS_WRITE, LDS_DMA)),
+    LDS_WRITE: frozenset((LDS_READ, LDS_WRITE, LDS_DMA)),
+}
+"""Accesses of another wave that must not come before this one is complete."""
+
+Pending = dict[str, dict[Resource, int]]
+"""Counter -> register, or kind of access -> tickets taken since the newest one that concerns it."""
+Waits = dict[str, int]
+
+
+@dataclass(frozen=True)
+class InsertWaits:
+    """On physical registers: that two values share one matters."""
+
+    loads_at_barriers: bool = True
+    """Count a global load that is unfinished at a barrier as in conflict with stores behind it. Where loads and stores
+    never touch the same memory, a load may as well stay outstanding."""
+    name: ClassVar[str] = "insert-waits"
+
+    def apply(self, program: Program) -> Program:
+        return program.with_body(_written_out(program, self.required(program)))
+
+    def required(self, program: Program) -> dict[int, Waits]:
+        """Place of each instruction that needs a wait before it -> counters and their limits."""
+        cfg = build_cfg(program)
+        threads = program.launch.workgroup[0] * program.launch.workgroup[1] * program.launch.workgroup[2]
+        behind = _accesses_behind_barriers(program, cfg) if threads > WAVE else {}
+        return _Tickets(program, cfg, behind, self.loads_at_barriers).solve()
+
+
+@dataclass
+class _Tickets:
+    program: Program
+    cfg: ControlFlowGraph
+    behind: dict[int, frozenset[str]]
+    loads_at_barriers: bool
+
+    def solve(self) -> dict[int, Waits]:
+        """Waits at the fixed point of what may be outstanding at each block's entry.
+
+        A stricter wait early in a block can make a later one superfluous, so states do not only grow. If they have not
+        settled soon, they are made to: what was outstanding once stays so, which is never wrong, only stricter.
+        """
+        blocks = self.cfg.blocks
+        entry: list[Pending] = [_nothing() for _ in blocks]
+        leaving: list[Pending | None] = [None] * len(blocks)
+        waits: list[dict[int, Waits]] = [{} for _ in blocks]
+        round_number, pending = 0, set(self.cfg.order)
+        while pending:
+            round_number += 1
+            for b in (b for b in self.cfg.order if b in pending):
+                pending.discard(b)
+                before = [out for p in self.cfg.flow.predecessors[b] if (out := leaving[p]) is not None]
+                if round_number > len(blocks) + 4:
+                    before.append(entry[b])
+                entry[b] = _join(before)
+                state = {counter: dict(entry[b][counter]) for counter in COUNTERS}
+                waits[b] = self._block(b, state)
+                if state != leaving[b]:
+                    leaving[b] = state
+                    pending.update(self.cfg.flow.successors[b])
+        return {place: found for block in waits for place, found in block.items()}
+
+    def _block(self, b: int, state: Pending) -> dict[int, Waits]:
+        found: dict[int, Waits] = {}
+        for place in self.cfg.blocks[b].items:
+            item = self.program.body[place]
+            if not isinstance(item, Instruction):
+                continue
+            needed = self._needed(place, item, state)
+            if needed:
+                found[place] = needed
+                _wait(state, needed)
+            if item.name == "s_waitcnt":
+                _wait(state, {u.counter: u.value for u in item.uses if isinstance(u, WaitCount)})
+            _issue(item, state)
+        return found
+
+    def _needed(self, place: int, item: Instruction, state: Pending) -> Waits:
+        own = opcode(item.name).counter if not _is_scalar_load(item) else None
+        needed: Waits = {}
+        for counter in COUNTERS:
+            pending = state[counter]
+            if not pending:
+                continue
+            ages = [pending[r] for r in read_resources(item) if r in pending]
+            if counter != own or SCALAR_LOAD in pending:
+                ages += [pending[r] for r in written_resources(item) if r in pending]
+            ages += [pending[kind] for kind in self._conflicting(place, item) if kind in pending]
+            if ages:
+                least = 0 if SCALAR_LOAD in pending else min(ages)
+                needed[counter] = min(least, WAIT_LIMITS[counter])
+        return needed
+
+    def _conflicting(self, place: int, item: Instruction) -> Iterable[str]:
+        """Kinds of accesses that must be complete before an instruction."""
+        if item.name == "s_barrier":
+            kinds = [kind for kind, others in _CONFLICTS.items() if others & self.behind.get(place, frozenset())]
+            return [kind for kind in kinds if kind != LOAD or self.loads_at_barriers]
+        touches_lds = opcode(item.name).category is Category.LDS and not _crosses_lanes(item)
+        return (LDS_DMA,) if touches_lds else ()
+
+
+def _nothing() -> Pending:
+    return {counter: {} for counter in COUNTERS}
+
+
+def _join(states: Iterable[Pending]) -> Pending:
+    """The newest ticket of every way."""
+    joined = _nothing()
+    for state in states:
+        for counter in COUNTERS:
+            target = joined[counter]
+            for resource, age in state[counter].items():
+                target[resource] = min(age, target.get(resource, age))
+    return joined
+
+
+def _wait(state: Pending, waits: Waits) -> None:
+    """What is certainly complete after a wait goes."""
+    for counter, limit in waits.items():
+        pending = state.get(counter)
+        if pending is None or (SCALAR_LOAD in pending and limit > 0):
+            continue
+        state[counter] = {resource: age for resource, age in pending.items() if age < limit}
+
+
+def _issue(item: Instruction, state: Pending) -> None:
+    """A ticket for a memory operation."""
+    counter = opcode(item.name).counter
+    if counter is None:
+        return
+    # Beyond the largest number that can be waited for, ages make no difference.
+    limit = WAIT_LIMITS[counter] + 1
+    pending = {resource: min(age + 1, limit) for resource, age in state[counter].items()}
+    pending |= dict.fromkeys((*written_resources(item), *access_kinds(item)), 0)
+    state[counter] = pending
+
+
+def access_kinds(item: Instruction) -> tuple[str, ...]:
+    """How an instruction touches memory that other waves may touch, or LDS."""
+    known = opcode(item.name)
+    if known.category is Category.SMEM:
+        return (SCALAR_LOAD,)
+    if known.category is Category.LDS:
+        if _crosses_lanes(item):
+            return ()
+        return (LDS_WRITE,) if known.stores else (LDS_READ,)
+    if known.category is not Category.VMEM or known.format == "SCRATCH":
+        return ()
+    if known.name.endswith("_lds"):
+        return LOAD, LDS_DMA
+    return (STORE,) if known.stores else (LOAD,)
+
+
+def _crosses_lanes(item: Instruction) -> bool:
+    """LDS instructions that move values between lanes and touch no memory."""
+    return item.name in ("ds_bpermute_b32", "ds_permute_b32", "ds_swizzle_b32")
+
+
+def _is_scalar_load(item: Instruction) -> bool:
+    return opcode(item.name).category is Category.SMEM
+
+
+def _accesses_behind_barriers(program: Program, cfg: ControlFlowGraph) -> dict[int, frozenset[str]]:
+    """Place of each barrier -> kinds of accesses that may come before the next one on some way."""
+    body = program.body
+    reach: list[frozenset[str]] = [frozenset()] * len(cfg.blocks)
+    changed = True
+    found: dict[int, frozenset[str]] = {}
+    while changed:
+        changed = False
+        for b in reversed(cfg.order):
+            kinds = frozenset(k for s in cfg.flow.successors[b] for k in reach[s])
+            for place in reversed(cfg.blocks[b].items):
+                item = body[place]
+                if not isinstance(item, Instruction):
+                    continue
+                if item.name == "s_barrier":
+                    found[place], kinds = kinds, frozenset()
+                else:
+                    kinds |= frozenset(access_kinds(item))
+            if kinds != reach[b]:
+                reach[b], changed = kinds, True
+    return found
+
+
+def _written_out(program: Program, required: dict[int, Waits]) -> tuple[Item, ...]:
+    """The body with the waits; one that stands right before the place is strengthened instead."""
+    body: list[Item] = []
+    for place, item in enumerate(program.body):
+        waits = dict(required.get(place, {}))
+        if waits:
+            last = body[-1] if body else None
+            if isinstance(last, Instruction) and last.name == "s_waitcnt":
+                body.pop()
+                for use in last.uses:
+                    assert isinstance(use, WaitCount)
+                    waits[use.counter] = min(use.value, waits.get(use.counter, use.value))
+            order = [c for c in WAIT_LIMITS if c in waits]
+            body.append(Instruction("s_waitcnt", (), tuple(WaitCount(c, waits[c]) for c in order)))
+        body.append(item)
+    return tuple(body)

@@ -1,0 +1,111 @@
+"""From a program on virtual registers to assembly: one straight list of passes.
+
+virtual: loops, raw text -> ended -> checked -> fused -> accumulators -> dead code -> pseudo-instructions -> allocated
+physical: substituted -> waits -> hazards -> text
+
+What changes instructions comes first, on virtual registers, where single definitions make it easy to see what is safe.
+Waits and hazards come last, on physical registers and with every instruction in place: two values that share a register
+concern both, and every inserted s_waitcnt is a wait state for the hazards behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from optimizer.errors import UnknownNameError
+from optimizer.kernels.amdgpu.allocate import Allocation, AllocationOptions, allocate
+from optimizer.kernels.amdgpu.allocation_log import log_allocation
+from optimizer.kernels.amdgpu.debug import enabled, say
+from optimizer.kernels.amdgpu.emit import LIMITS, TARGETS, Footprint, footprint, kernel_text
+from optimizer.kernels.amdgpu.ir import Program
+from optimizer.kernels.amdgpu.passes import Pass
+from optimizer.kernels.amdgpu.passes.end_program import EndProgram
+from optimizer.kernels.amdgpu.passes.expand_control import ExpandControl
+from optimizer.kernels.amdgpu.passes.expand_pseudos import ExpandPseudos
+from optimizer.kernels.amdgpu.passes.fuse_add_shift import FuseAddShift
+from optimizer.kernels.amdgpu.passes.fuse_or_or import FuseOrOr
+from optimizer.kernels.amdgpu.passes.fuse_shift_add import FuseShiftAdd
+from optimizer.kernels.amdgpu.passes.fuse_shift_or import FuseShiftOr
+from optimizer.kernels.amdgpu.passes.init_accumulators import InitAccumulators
+from optimizer.kernels.amdgpu.passes.insert_waits import InsertWaits
+from optimizer.kernels.amdgpu.passes.mitigate_hazards import MitigateHazards
+from optimizer.kernels.amdgpu.passes.remove_dead_code import RemoveDeadCode
+from optimizer.kernels.amdgpu.passes.substitute_registers import SubstituteRegisters
+from optimizer.kernels.amdgpu.passes.validate_program import ValidateProgram
+
+Observer = Callable[[str, Program], None]
+"""Takes a stage's name and the program after it; `initial` is the program as given."""
+
+
+@dataclass(frozen=True)
+class AssemblyOptions:
+    """What the back end may be told."""
+
+    mcpu: str = "gfx942"
+    allow_spill: bool = False
+    """Spill values for which there is no register, with a warning that says what that costs."""
+
+    fuse: bool = True
+    """Shifts with additions and ors, and ors with ors, as one instruction."""
+    remove_dead_code: bool = False
+    """Drop instructions whose results nothing reads. Off by default: what a program says is what it gets."""
+    loads_at_barriers: bool = True
+    """See `passes.insert_waits.InsertWaits`."""
+
+    def __post_init__(self) -> None:
+        if self.mcpu not in TARGETS:
+            raise UnknownNameError("processor", self.mcpu, TARGETS)
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A kernel in all its forms."""
+
+    text: str
+    """The complete source file."""
+    program: Program
+    """What the text says, on physical registers."""
+    allocation: Allocation
+    footprint: Footprint
+    warnings: tuple[str, ...] = field(default=())
+
+
+def _run(steps: tuple[Pass, ...], program: Program, tell: Observer) -> Program:
+    for step in steps:
+        before, program = program, step.apply(program)
+        if enabled("passes"):
+            sizes = len(before.body), len(program.body)
+            say("passes", f"{step.name}: {sizes[0]} -> {sizes[1]} items", step=step.name, items=sizes)
+        tell(step.name, program)
+    return program
+
+
+def _ignore(name: str, program: Program) -> None:
+    """The observer that nobody asked for."""
+
+
+def virtual_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
+    """Before allocation."""
+    fusions: tuple[Pass, ...] = (FuseShiftAdd(), FuseShiftOr(), FuseAddShift(), FuseOrOr()) if options.fuse else ()
+    dead: tuple[Pass, ...] = (RemoveDeadCode(),) if options.remove_dead_code else ()
+    return (ExpandControl(), EndProgram(), ValidateProgram(), *fusions, InitAccumulators(), *dead, ExpandPseudos())
+
+
+def physical_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
+    """After allocation."""
+    return (InsertWaits(options.loads_at_barriers), MitigateHazards())
+
+
+def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observe: Observer | None = None) -> Assembly:
+    """All passes. OpcodeError, OperandError, ControlFlowError, SsaError; AllocationError if registers run out."""
+    tell = observe or _ignore
+    tell("initial", program)
+    program = replace(program, max_sgprs=min(program.max_sgprs, LIMITS["s"]))
+    program = _run(virtual_passes(options), program, tell)
+    allocation = allocate(program, AllocationOptions(allow_spill=options.allow_spill))
+    log_allocation(allocation)
+    tell("allocate", allocation.program)
+    program = _run((SubstituteRegisters(allocation.mapping), *physical_passes(options)), allocation.program, tell)
+    text = kernel_text(program, options.mcpu)
+    return Assembly(text, program, allocation, footprint(program), allocation.warnings)

@@ -1,0 +1,188 @@
+"""The textual form of programs, which parses back: one line per instruction, as the assembler writes them.
+
+    .kernel scale
+    .reserved_sgprs 0 1
+    loop:
+        buffer_load_dwordx4 kv4..+4@2, kv1, ks4..+4@4, 0 offen offset:16
+        v_lshl_add_u32 kv9, kv1, 8, kv2 ; comment
+        s_cbranch_scc1 loop
+
+Definitions come first; how many there are follows from the opcode. Tied operands, which assembly leaves out, are
+written.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from optimizer.errors import FormatError
+from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
+from optimizer.kernels.amdgpu.opcodes import opcode
+from optimizer.kernels.amdgpu.operands import (
+    SPECIAL_WIDTHS,
+    Immediate,
+    MemOffset,
+    Operand,
+    PhysicalReg,
+    RegRange,
+    Special,
+    VirtualReg,
+    WaitCount,
+)
+
+_VIRTUAL = re.compile(r"k([vsa])(\d+)(?:\.\.\+(\d+)(?:@(\d+))?)?")
+_PHYSICAL = re.compile(r"([vsa])(?:(\d+)|\[(\d+):(\d+)\])")
+_NUMBER = re.compile(r"#?(-?)(?:0x([0-9a-fA-F]+)|(\d+))")
+_FLOAT = re.compile(r"#?(-?\d+\.\d*(?:e-?\d+)?)")
+_OFFSET = re.compile(r"offset:(-?\d+)")
+_WAIT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
+_LABEL = re.compile(r"[A-Za-z_.$][\w.$]*")
+_HEADER = ("max_vgprs", "max_sgprs", "max_agprs")
+
+
+def parse_operand(text: str) -> Operand:
+    """One operand; a number may have `#` in front. FormatError quotes what it is not."""
+    if match := _VIRTUAL.fullmatch(text):
+        file, number, count, alignment = match.groups()
+        base = VirtualReg(file, int(number))
+        return base if count is None else RegRange(base, int(count), int(alignment or 1))
+    if match := _PHYSICAL.fullmatch(text):
+        file, single, first, last = match.groups()
+        if single is not None:
+            return PhysicalReg(file, int(single))
+        return RegRange(PhysicalReg(file, int(first)), int(last) - int(first) + 1)
+    if match := _NUMBER.fullmatch(text):
+        sign, hexadecimal, decimal = match.groups()
+        value = int(hexadecimal, 16) if hexadecimal else int(decimal)
+        return Immediate(-value if sign else value)
+    if match := _FLOAT.fullmatch(text):
+        return Immediate.f32(float(match[1]))
+    if match := _OFFSET.fullmatch(text):
+        return MemOffset(int(match[1]))
+    if match := _WAIT.fullmatch(text):
+        return WaitCount(match[1], int(match[2]))
+    if text in SPECIAL_WIDTHS:
+        return Special(text)
+    raise FormatError(f"'{text}' is no operand: expected kv0, kv0..+4@2, v0, s[0:1], #42, offset:16, vmcnt(0) or vcc")
+
+
+def instruction_text(instruction: Instruction) -> str:
+    """One line without indentation."""
+    known = opcode(instruction.name)
+    operands = (*instruction.defs, *instruction.uses)
+    tail = [str(o) for o in operands if isinstance(o, MemOffset | WaitCount)]
+    if known.format == "MUBUF" and _has_address(instruction):
+        tail.insert(0, "offen")
+    main = [str(o) for o in operands if not isinstance(o, MemOffset | WaitCount)]
+    if instruction.target is not None:
+        main.append(instruction.target)
+    words = [instruction.name, ", ".join(main), *tail, *instruction.modifiers]
+    comment = f" ; {instruction.comment}" if instruction.comment else ""
+    return " ".join(filter(None, words)) + comment
+
+
+def _has_address(instruction: Instruction) -> bool:
+    place = next(n for n, use in enumerate(opcode(instruction.name).uses) if use.kind == "A")
+    return len(instruction.uses) > place and instruction.uses[place] != Special("off")
+
+
+def text_of(program: Program) -> str:
+    """The whole program; `parse(text_of(p)) == p`."""
+    launch, default = program.launch, Program(())
+    lines = [f".kernel {program.name}"]
+    lines += [
+        f".{name} {getattr(program, name)}" for name in _HEADER if getattr(program, name) != getattr(default, name)
+    ]
+    for name in ("reserved_vgprs", "reserved_sgprs"):
+        if numbers := sorted(getattr(program, name)):
+            lines.append(f".{name} {' '.join(map(str, numbers))}")
+    if program.precolored:
+        lines.append(".precolored " + " ".join(f"{r}={n}" for r, n in program.precolored))
+    if program.redefinable:
+        lines.append(".redefinable " + " ".join(map(str, sorted(program.redefinable))))
+    if launch != default.launch:
+        lines.append(".workgroup " + " ".join(map(str, launch.workgroup)))
+        lines.append(f".workgroup_ids {launch.workgroup_ids}")
+        lines += [f".argument {a.name} {a.size} {'pointer' if a.pointer else 'value'}" for a in launch.arguments]
+        lines += [f".lds_bytes {launch.lds_bytes}", f".scratch_bytes {launch.scratch_bytes}"]
+    for item in program.body:
+        lines.append(f"{item.name}:" if isinstance(item, Label) else f"    {instruction_text(item)}")
+    return "\n".join(lines) + "\n"
+
+
+def parse_instruction(line: str) -> Instruction:
+    """One line of `instruction_text`. FormatError, OpcodeError."""
+    code, _, comment = line.partition(";")
+    name, _, rest = code.strip().partition(" ")
+    known = opcode(name)
+    pieces = [p.strip() for p in rest.split(",")] if rest.strip() else []
+    words = pieces[:-1] + (pieces[-1].split() if pieces else [])
+    target = words.pop(0) if known.is_branch and words else None
+    operands: list[Operand] = []
+    modifiers: list[str] = []
+    main = len(pieces)
+    for n, word in enumerate(words):
+        if n < main or _OFFSET.fullmatch(word) or _WAIT.fullmatch(word):
+            operands.append(parse_operand(word))
+        elif word != "offen":
+            modifiers.append(word)
+    count = len(known.defs)
+    return Instruction(
+        name, tuple(operands[:count]), tuple(operands[count:]), target, tuple(modifiers), comment.strip()
+    )
+
+
+def parse(text: str) -> Program:
+    """A program from its text. Errors name the line."""
+    program, body = Program(()), []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition(";")[0].split()
+        if not words:
+            continue
+        try:
+            if words[0].startswith(".") and not words[0].endswith(":"):
+                program = _directive(program, words[0][1:], words[1:])
+            else:
+                body.append(_item(line, words))
+        except (ValueError, IndexError):
+            raise FormatError(f"cannot read '{line.strip()}'", node=f"line {number}") from None
+        except FormatError as error:
+            raise FormatError(error.message, node=f"line {number}", alternatives=error.alternatives) from None
+    return program.with_body(tuple(body))
+
+
+def _item(line: str, words: list[str]) -> Item:
+    if len(words) == 1 and words[0].endswith(":") and _LABEL.fullmatch(words[0][:-1]):
+        return Label(words[0][:-1])
+    return parse_instruction(line)
+
+
+def _directive(program: Program, name: str, words: list[str]) -> Program:
+    launch: Launch = program.launch
+    if name == "kernel":
+        return replace(program, name=words[0])
+    if name in _HEADER:
+        return replace(program, **{name: int(words[0])})  # type: ignore[arg-type]
+    if name in ("reserved_vgprs", "reserved_sgprs"):
+        return replace(program, **{name: frozenset(map(int, words))})  # type: ignore[arg-type]
+    if name == "precolored":
+        pairs = [word.partition("=") for word in words]
+        return replace(program, precolored=tuple(sorted((_virtual(r), int(n)) for r, _, n in pairs)))
+    if name == "redefinable":
+        return replace(program, redefinable=frozenset(map(_virtual, words)))
+    if name == "workgroup":
+        return replace(program, launch=replace(launch, workgroup=(int(words[0]), int(words[1]), int(words[2]))))
+    if name == "argument":
+        argument = Argument(words[0], int(words[1]), words[2] == "pointer")
+        return replace(program, launch=replace(launch, arguments=(*launch.arguments, argument)))
+    if name in ("workgroup_ids", "lds_bytes", "scratch_bytes"):
+        return replace(program, launch=replace(launch, **{name: int(words[0])}))  # type: ignore[arg-type]
+    raise FormatError(f"no directive '.{name}'")
+
+
+def _virtual(text: str) -> VirtualReg:
+    operand = parse_operand(text)
+    if not isinstance(operand, VirtualReg):
+        raise FormatError(f"'{text}' is no virtual register")
+    return operand

@@ -1,0 +1,307 @@
+"""Checks of a program: each register defined once, where its definition dominates every use; legal operands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
+from optimizer.kernels.amdgpu.errors import OperandError, SsaError
+from optimizer.kernels.amdgpu.ir import Instruction, Program
+from optimizer.kernels.amdgpu.opcodes import REDEFINING_PSEUDOS, Category, Opcode, OperandSpec, opcode
+from optimizer.kernels.amdgpu.operands import (
+    Immediate,
+    MemOffset,
+    Operand,
+    PhysicalReg,
+    RegClass,
+    Register,
+    RegRange,
+    Special,
+    VirtualReg,
+    WaitCount,
+    registers,
+    width,
+)
+
+WAIT_LIMITS = {"vmcnt": 63, "lgkmcnt": 15, "expcnt": 7}
+"""Largest values that s_waitcnt encodes."""
+
+
+def validate(program: Program) -> None:
+    """Everything: opcodes, operands, control flow, SSA. Raises the first thing wrong, by place."""
+    for place, instruction in program.instructions:
+        check_operands(instruction, f"instruction {place}")
+    validate_ssa(program)
+
+
+# -- SSA --------------------------------------------------------------------------------------------------------
+def validate_ssa(program: Program) -> ControlFlowGraph:
+    """One definition per virtual register, and it dominates every use (in what control can reach).
+
+    Registers of `redefinable`, and those that an instruction updates (tied operands, some pseudo-instructions), may be
+    defined again; on no way to a use may all definitions be missing. Precoloured registers without any definition are
+    live at entry. Returns the control flow graph. SsaError, ControlFlowError, OpcodeError.
+    """
+    cfg = build_cfg(program)
+    defs: dict[VirtualReg, list[int]] = {}
+    for place, instruction in program.instructions:
+        for register in dict.fromkeys(instruction.defined):
+            if isinstance(register, VirtualReg):
+                if register in defs and not may_redefine(program, instruction, register):
+                    first = program.body[defs[register][0]]
+                    assert isinstance(first, Instruction)
+                    raise SsaError(
+                        f"{register} is defined by {first.name} at {defs[register][0]} and again by {instruction.name}",
+                        node=f"instruction {place}",
+                        alternatives=("a new register", "naming it in `redefinable`"),
+                    )
+                defs.setdefault(register, []).append(place)
+    _check_uses(program, cfg, defs)
+    return cfg
+
+
+def may_redefine(program: Program, instruction: Instruction, register: VirtualReg) -> bool:
+    """Whether an instruction may define a register that has a definition already."""
+    if register in program.redefinable or instruction.name in REDEFINING_PSEUDOS:
+        return True
+    known = opcode(instruction.name)
+    updates = [instruction.uses[n] for n, _ in known.tied if n < len(instruction.uses)]
+    if known.category is Category.MFMA and len(instruction.uses) > 2:
+        updates.append(instruction.uses[2])
+    return any(register in registers(use) for use in updates)
+
+
+def _check_uses(program: Program, cfg: ControlFlowGraph, defs: dict[VirtualReg, list[int]]) -> None:
+    """Forward dataflow: which registers are defined on every way to a place."""
+    number = {register: n for n, register in enumerate(sorted(defs))}
+    given = {register for register, _ in program.precolored if register not in defs}
+    made = []
+    for block in cfg.blocks:
+        bits = 0
+        for place in block.items:
+            for register in _virtual(program, place, "defined"):
+                bits |= 1 << number[register]
+        made.append(bits)
+    everything = (1 << len(number)) - 1
+    ready = [everything] * len(cfg.blocks)
+    changed = True
+    while changed:
+        changed = False
+        for b in cfg.flow.order:
+            before = [ready[p] | made[p] for p in cfg.flow.predecessors[b] if p in cfg.flow.reachable]
+            new = 0 if b == 0 else everything
+            for bits in before:
+                new &= bits
+            if new != ready[b]:
+                ready[b], changed = new, True
+    for b in cfg.flow.order:
+        bits = ready[b]
+        for place in cfg.blocks[b].items:
+            for register in _virtual(program, place, "used"):
+                if register not in number and register not in given:
+                    raise SsaError(f"{register} is used, but nothing defines it", node=f"instruction {place}")
+                if register in number and not bits >> number[register] & 1:
+                    where = ", ".join(map(str, defs[register]))
+                    raise SsaError(
+                        f"{register} is used where its definition (at {where}) does not dominate",
+                        node=f"instruction {place}",
+                    )
+            for register in _virtual(program, place, "defined"):
+                bits |= 1 << number[register]
+
+
+def _virtual(program: Program, place: int, side: str) -> Iterable[VirtualReg]:
+    item = program.body[place]
+    if isinstance(item, Instruction):
+        yield from (r for r in getattr(item, side) if isinstance(r, VirtualReg))
+
+
+# -- operands -----------------------------------------------------------------------------------------------------
+def check_operands(instruction: Instruction, place: str) -> None:
+    """Kinds, widths, alignments, ranges and positions of an instruction's operands. OperandError, OpcodeError."""
+    known = opcode(instruction.name, place)
+    if known.is_pseudo:
+        return
+    if len(instruction.defs) != len(known.defs):
+        raise OperandError(f"{known.name} defines {len(known.defs)} operands, not {len(instruction.defs)}", node=place)
+    if known.is_branch and instruction.target is None:
+        raise OperandError(f"{known.name} needs a label", node=place)
+    for operand, spec in zip(instruction.defs, known.defs, strict=True):
+        _check_operand(known, operand, spec, place, written=True)
+    _check_uses_of(known, instruction, place)
+    if known.category in (Category.VALU, Category.MFMA):
+        _check_constants(known, instruction, place)
+    elif known.literal_uses:
+        literals = {o.value for o in instruction.uses if isinstance(o, Immediate) and not o.is_inline()}
+        if len(literals) > 1:
+            raise OperandError(f"{known.name} takes one literal constant, not {len(literals)}", node=place)
+    _check_matrix_classes(known, instruction, place)
+
+
+def _check_uses_of(known: Opcode, instruction: Instruction, place: str) -> None:
+    uses = list(instruction.uses)
+    for n, spec in enumerate(known.uses):
+        if spec.kind == "w":
+            _check_waits(known, uses, place)
+            return
+        if spec.kind == "o":
+            if not (n < len(uses) and isinstance(uses[n], MemOffset)):
+                uses.insert(n, MemOffset(0))
+            _check_offset(known, uses[n], place)
+        elif n >= len(uses):
+            raise OperandError(f"{known.name} lacks operand {n} ({_KINDS[spec.kind]})", node=place)
+        else:
+            _check_operand(known, uses[n], spec, place)
+            if spec.tied is not None and width(uses[n]) != width(instruction.defs[spec.tied]):
+                raise OperandError(f"{uses[n]} is tied to {instruction.defs[spec.tied]}", node=place)
+    if len(uses) > len(known.uses):
+        raise OperandError(f"{known.name} takes {len(known.uses)} operands, not {len(uses)}", node=place)
+    if known.format == "SMEM" and len(uses) > 1 and isinstance(uses[1], Immediate):
+        _check_offset(known, MemOffset(uses[1].value), place)
+    if known.format == "GLOBAL":
+        base = uses[next(n for n, spec in enumerate(known.uses) if spec.kind == "b")]
+        wanted = 2 if base == Special("off") else 1
+        if width(uses[0]) != wanted:
+            raise OperandError(f"the address of {known.name} with base {base} is {wanted} VGPRs wide", node=place)
+
+
+_KINDS = {
+    "v": "VGPR", "a": "AGPR", "d": "VGPR or AGPR", "s": "SGPR", "m": "vcc or an SGPR pair", "S": "SGPR or constant",
+    "x": "VGPR, SGPR or constant", "c": "VGPR, AGPR or inline constant", "i": "number", "n": "VGPR or inline constant",
+    "r": "SGPR or inline constant", "A": "VGPR or off", "G": "VGPR address", "b": "SGPR or off",
+    "l": "SGPR or inline constant",
+}  # fmt: skip
+_CLASSES = {
+    "v": "v", "a": "a", "d": "va", "s": "s", "m": "s", "S": "s", "x": "vs", "c": "va", "i": "", "n": "v", "r": "s",
+    "A": "v", "G": "v", "b": "s", "l": "s",
+}  # fmt: skip
+
+
+def _check_operand(known: Opcode, operand: Operand, spec: OperandSpec, place: str, written: bool = False) -> None:
+    wanted = 2 if spec.kind == "m" else spec.width
+    if isinstance(operand, VirtualReg | PhysicalReg | RegRange):
+        good = operand.reg_class.value in _CLASSES[spec.kind]
+        if spec.kind == "G":
+            good = good and width(operand) in (1, 2)
+        elif good and width(operand) != wanted:
+            raise OperandError(f"{operand} of {known.name} is {width(operand)} registers, not {wanted}", node=place)
+        if good:
+            _check_alignment(operand, place)
+    elif isinstance(operand, Special):
+        good = operand.name == "off" if operand.width == 0 else operand.name != "scc"
+        good = good and (spec.kind in "Ab" if operand.width == 0 else spec.kind in "sSxmrl" and operand.width == wanted)
+    elif isinstance(operand, Immediate):
+        good = not written and _immediate_fits(known, operand, spec)
+    else:
+        good = False
+    if not good and spec.kind == "i" and isinstance(operand, Immediate):
+        limit = f"{known.immediate_range[0]}..{known.immediate_range[-1]}"
+        raise OperandError(f"{operand} of {known.name} is not in {limit}", node=place, limit=limit)
+    if not good:
+        raise OperandError(f"{operand} of {known.name} is no {_KINDS[spec.kind]}", node=place)
+
+
+def _immediate_fits(known: Opcode, operand: Immediate, spec: OperandSpec) -> bool:
+    if spec.kind == "i":
+        return operand.value in known.immediate_range
+    return spec.kind in "Sx" or (spec.kind in "cnrl" and operand.is_inline())
+
+
+def _check_alignment(operand: VirtualReg | PhysicalReg | RegRange, place: str) -> None:
+    """Tuples of VGPRs and AGPRs begin at even registers, of SGPRs at even ones (pairs) or multiples of four."""
+    if not isinstance(operand, RegRange) or operand.count == 1:
+        return
+    needed = required_alignment(operand.reg_class, operand.count)
+    if isinstance(operand.base, PhysicalReg):
+        if operand.base.number % needed:
+            raise OperandError(f"{operand} does not begin at a multiple of {needed}", node=place, limit=needed)
+    elif operand.alignment % needed:
+        raise OperandError(f"{operand} needs alignment {needed}", node=place, limit=needed)
+
+
+def required_alignment(reg_class: RegClass, count: int) -> int:
+    """What gfx942 asks of the first register of a range."""
+    if count == 1:
+        return 1
+    return 4 if reg_class is RegClass.SGPR and count > 2 else 2
+
+
+def _check_offset(known: Opcode, operand: Operand, place: str) -> None:
+    """The assembler takes a buffer offset of 4096 without a word and encodes 0."""
+    if isinstance(operand, MemOffset) and operand.value not in known.offset_range:
+        low, high = known.offset_range[0], known.offset_range[-1]
+        raise OperandError(
+            f"offset {operand.value} of {known.name} is not in {low}..{high}", node=place, limit=f"{low}..{high}"
+        )
+
+
+def _check_waits(known: Opcode, uses: list[Operand], place: str) -> None:
+    for operand in uses:
+        if not isinstance(operand, WaitCount):
+            raise OperandError(f"{operand} of {known.name} is no counter", node=place, alternatives=WAIT_LIMITS)
+        if not 0 <= operand.value <= WAIT_LIMITS[operand.counter]:
+            limit = WAIT_LIMITS[operand.counter]
+            raise OperandError(f"{operand} is more than {limit}", node=place, limit=limit)
+    if not uses:
+        raise OperandError(f"{known.name} names no counter", node=place)
+
+
+def _check_constants(known: Opcode, instruction: Instruction, place: str) -> None:
+    """One scalar register per vector instruction; a literal only as the first operand of a short encoding."""
+    problem = constant_problem(known, instruction)
+    if problem is not None:
+        raise OperandError(f"{known.name}: {problem}", node=place)
+
+
+def constant_problem(known: Opcode, instruction: Instruction) -> str | None:
+    """Why a vector instruction cannot be encoded with these constants and scalar registers; None if it can."""
+    sources = [(n, o) for n, o in enumerate(instruction.uses) if n >= len(known.uses) or known.uses[n].tied is None]
+    scalars = {str(o) for _, o in sources if _is_scalar(o)}
+    literals = [(n, o) for n, o in sources if isinstance(o, Immediate) and not o.is_inline(_bits(known, n))]
+    if len(scalars) > 1:
+        return f"reads {len(scalars)} scalar registers ({', '.join(sorted(scalars))}); one is the limit"
+    if not literals:
+        return None
+    if not _has_short_encoding(known, instruction):
+        return f"literal {literals[0][1]} needs the short encoding, which these operands do not have"
+    if len(literals) > 1 or literals[0][0] not in known.literal_uses:
+        return f"literal {literals[0][1]} may only be the first operand"
+    return "a literal and a scalar register are one too many" if scalars else None
+
+
+def _is_scalar(operand: Operand) -> bool:
+    if isinstance(operand, Special):
+        return operand.width > 0
+    return bool(registers(operand)) and _first(operand).file == "s"
+
+
+def _first(operand: Operand) -> Register:
+    return registers(operand)[0]
+
+
+def _has_short_encoding(known: Opcode, instruction: Instruction) -> bool:
+    """VOP1, VOP2 or VOPC: the second source is a VGPR, masks are vcc."""
+    if known.format not in ("VOP1", "VOP2", "VOPC"):
+        return False
+    masks = [o for o, s in zip((*instruction.defs, *instruction.uses), (*known.defs, *known.uses), strict=False)
+             if s.kind == "m"]  # fmt: skip
+    second = instruction.uses[1] if known.format != "VOP1" else None
+    in_vgpr = second is None or (bool(registers(second)) and _first(second).file == "v")
+    return in_vgpr and all(mask == Special("vcc") for mask in masks)
+
+
+def _bits(known: Opcode, use: int) -> int:
+    if known.uses[use].width == 2 and not known.name.startswith("v_pk_"):
+        return 64
+    return 16 if known.name.endswith(("f16", "u16", "i16", "b16")) and "cvt_pk" not in known.name else 32
+
+
+def _check_matrix_classes(known: Opcode, instruction: Instruction, place: str) -> None:
+    """MFMA: result and addend are both VGPRs or both AGPRs; large ones may not overlap partly."""
+    if known.category is not Category.MFMA or isinstance(instruction.uses[2], Immediate):
+        return
+    result, addend = registers(instruction.defs[0]), registers(instruction.uses[2])
+    if result[0].file != addend[0].file:
+        raise OperandError(f"{known.name}: result and addend are in different register files", node=place)
+    if known.early_clobber and result != addend and set(result) & set(addend):
+        raise OperandError(f"{known.name}: result and addend overlap without being the same", node=place)

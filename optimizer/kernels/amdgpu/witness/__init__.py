@@ -1,0 +1,1 @@
+"""Independent witnesses of emitted gfx942 text: LLVM (`llvm`) and an interpreter (`interpreter`)."""

@@ -1,0 +1,266 @@
+"""Wait states that gfx942 needs between dependent instructions and that its hardware does not insert.
+
+Source: the AMD Instinct MI300 (CDNA3) ISA reference, section "Manually Inserted Wait States (NOPs)"; the numbers
+agree with LLVM 19's GCNHazardRecognizer for gfx942, which the tests use as oracle. An instruction issues in one wait
+state, `s_nop N` in N + 1; "needs n" means that at least n wait states lie between producer and consumer.
+
+Where memory accesses may be replayed (XNACK, the default of a target without `:xnack-`), consecutive scalar loads, and
+consecutive vector memory instructions, form a clause that may run again from its start: none may write what another
+one reads, and a store may not follow a load. Any other instruction in between ends the clause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .operands import EXEC, M0, VCC, VGPR, Register, name_of
+
+VALU_TO_MFMA = 2
+VALU_EXEC_TO_MFMA = 4
+VALU_SGPR_TO_VALU = 2
+VALU_SGPR_TO_VMEM = 5
+VALU_SGPR_TO_LANE_SELECT = 4
+VALU_VGPR_TO_READLANE = 1
+VALU_EXEC_TO_LANE = 4
+VALU_VCC_TO_DIV_FMAS = 4
+TRANS_TO_VALU = 1
+ANY_VGPR_TO_DPP = 2
+VALU_EXEC_TO_DPP = 5
+WIDE_STORE_DATA_TO_VALU_WRITE = 2
+SALU_M0_TO_LDS_DMA = 1
+SOFT_CLAUSE = 1
+TWO_PASS_MFMA_TO_SAME_C = 2
+# Passes of the MFMA that reads a register as C -> states before a VALU or memory instruction may overwrite it.
+MFMA_C_READ_TO_WRITE = {2: 1, 4: 3, 8: 7, 16: 15}
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """What hazards depend on in an MFMA: its passes, whether it is an XDL one (not f32 or f64 inputs), its operands."""
+
+    passes: int
+    xdl: bool
+    result: Register
+    accumulator: Register | None
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What hazards depend on in an instruction. `reads` and `writes` hold register keys."""
+
+    unit: str
+    """salu, valu, trans, mfma, vmem, lds, smem or flow."""
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    matrix: Matrix | None = None
+    lane_access: bool = False
+    """v_readlane, v_readfirstlane, v_writelane."""
+    lane_select: int | None = None
+    dpp: bool = False
+    div_fmas: bool = False
+    lds_dma: bool = False
+    wide_store_data: tuple[int, ...] = ()
+
+    @property
+    def is_valu(self) -> bool:
+        return self.unit in ("valu", "trans", "mfma")
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """`states` wait states are needed after the instruction issued at `clock`."""
+
+    states: int
+    clock: int
+    nops: int
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    clock: int
+    nops: int
+    line: int
+    matrix: Matrix | None = None
+
+
+@dataclass
+class _Clause:
+    """Consecutive memory instructions of one unit."""
+
+    unit: str
+    reads: set[int] = field(default_factory=set)
+    writes: set[int] = field(default_factory=set)
+    last: _Event | None = None
+
+
+@dataclass
+class HazardTracker:
+    """The last producers of one wave, by register and kind; `clock` counts wait states, `nops` those of s_nop."""
+
+    clock: int = 0
+    nops: int = 0
+    valu: dict[int, _Event] = field(default_factory=dict)
+    legacy: dict[int, _Event] = field(default_factory=dict)
+    trans: dict[int, _Event] = field(default_factory=dict)
+    anything: dict[int, _Event] = field(default_factory=dict)
+    salu_m0: _Event | None = None
+    matrix: dict[int, _Event] = field(default_factory=dict)
+    matrix_c: dict[int, _Event] = field(default_factory=dict)
+    stored: dict[int, _Event] = field(default_factory=dict)
+    replays: bool = True
+    clause: _Clause | None = None
+
+    def advance(self, states: int, *, is_nop: bool) -> None:
+        self.clock += states
+        self.nops += states if is_nop else 0
+
+    def record(self, traits: Traits, line: int) -> None:
+        """Note what the instruction that issues now produces."""
+        event = _Event(self.clock, self.nops, line, traits.matrix)
+        for key in traits.writes:
+            self.anything[key] = event
+            if traits.is_valu:
+                self.valu[key] = event
+            if traits.unit == "mfma":
+                self.matrix[key] = event
+            elif traits.is_valu:
+                self.legacy[key] = event
+            if traits.unit == "trans":
+                self.trans[key] = event
+        if traits.unit == "salu" and M0 in traits.writes:
+            self.salu_m0 = event
+        if traits.matrix is not None and traits.matrix.accumulator is not None and traits.matrix.xdl:
+            for key in traits.matrix.accumulator.keys:
+                self.matrix_c[key] = event
+        for key in traits.wide_store_data:
+            self.stored[key] = event
+        self._extend_clause(traits, event)
+
+    def _extend_clause(self, traits: Traits, event: _Event) -> None:
+        if traits.unit not in ("smem", "vmem"):
+            self.clause = None
+            return
+        if self.clause is None or self.clause.unit != traits.unit:
+            self.clause = _Clause(traits.unit)
+        self.clause.last = event
+        self.clause.reads |= set(traits.reads)
+        self.clause.writes |= set(traits.writes)
+
+    def since(self, need: Need) -> int:
+        """Wait states between the producer of `need` and now."""
+        return self.clock - need.clock - 1
+
+    def since_without_nops(self, need: Need) -> int:
+        """The same, had there been no s_nop in between."""
+        return self.since(need) - (self.nops - need.nops)
+
+    def needs(self, traits: Traits) -> Iterator[Need]:
+        """Every wait that the instruction needs after what came before, also those long fulfilled."""
+        if traits.is_valu:
+            yield from self._valu_needs(traits)
+        if traits.unit == "mfma":
+            yield from self._mfma_needs(traits)
+        elif traits.is_valu or traits.unit in ("vmem", "lds"):
+            yield from self._after_mfma(traits)
+        if traits.unit == "vmem":
+            for key in traits.reads:
+                if key < VGPR:
+                    yield from _need(self.valu, key, VALU_SGPR_TO_VMEM, "VALU writes {}, vector memory reads it")
+            for key in (EXEC, EXEC + 1):
+                yield from _need(self.valu, key, VALU_SGPR_TO_VMEM, "VALU writes {}, vector memory follows")
+        if self.replays and traits.unit in ("smem", "vmem"):
+            yield from self._clause_needs(traits)
+        if traits.lds_dma and self.salu_m0 is not None:
+            yield _made(self.salu_m0, SALU_M0_TO_LDS_DMA, "SALU writes m0, a load into LDS reads it")
+
+    def _valu_needs(self, traits: Traits) -> Iterator[Need]:
+        for key in traits.reads:
+            if key < VGPR and key not in (EXEC, EXEC + 1):
+                yield from _need(self.valu, key, VALU_SGPR_TO_VALU, "VALU writes {}, VALU reads it")
+            if key >= VGPR and traits.unit != "trans":
+                yield from _need(self.trans, key, TRANS_TO_VALU, "transcendental VALU writes {}, VALU reads it")
+        for key in traits.writes:
+            yield from _need(
+                self.stored, key, WIDE_STORE_DATA_TO_VALU_WRITE, "a wide store reads {}, VALU overwrites it"
+            )
+        if traits.lane_access:
+            for key in traits.reads:
+                # The register that v_writelane keeps in its other lanes is no lane read.
+                if key >= VGPR and key not in traits.writes:
+                    yield from _need(self.valu, key, VALU_VGPR_TO_READLANE, "VALU writes {}, a lane read reads it")
+            yield from _need(self.valu, EXEC, VALU_EXEC_TO_LANE, "VALU writes {}, a lane access follows")
+        if traits.lane_select is not None:
+            key = traits.lane_select
+            yield from _need(self.valu, key, VALU_SGPR_TO_LANE_SELECT, "VALU writes {}, a lane access selects by it")
+        if traits.div_fmas:
+            yield from _need(self.valu, VCC, VALU_VCC_TO_DIV_FMAS, "VALU writes {}, v_div_fmas reads it")
+        if traits.dpp:
+            yield from _need(self.valu, EXEC, VALU_EXEC_TO_DPP, "VALU writes {}, DPP follows")
+            for key in traits.reads:
+                if key >= VGPR:
+                    yield from _need(self.anything, key, ANY_VGPR_TO_DPP, "{} is written, DPP reads it")
+
+    def _clause_needs(self, traits: Traits) -> Iterator[Need]:
+        clause = self.clause
+        if clause is None or clause.unit != traits.unit or not clause.writes or clause.last is None:
+            return
+        is_store = not traits.writes
+        shared = (clause.writes | set(traits.writes)) & (clause.reads | set(traits.reads))
+        if is_store:
+            yield _made(clause.last, SOFT_CLAUSE, "a store follows a load in one clause, which XNACK may replay")
+        elif shared:
+            names = ", ".join(name_of(key) for key in sorted(shared))
+            yield _made(clause.last, SOFT_CLAUSE, f"{names} is read and written in one clause, which XNACK may replay")
+
+    def _mfma_needs(self, traits: Traits) -> Iterator[Need]:
+        assert traits.matrix is not None
+        yield from _need(self.legacy, EXEC, VALU_EXEC_TO_MFMA, "VALU writes {}, MFMA follows")
+        accumulator = traits.matrix.accumulator
+        for key in traits.reads:
+            if key < VGPR:
+                continue
+            yield from _need(self.legacy, key, VALU_TO_MFMA, "VALU writes {}, MFMA reads it")
+            event = self.matrix.get(key)
+            if event is None or event.matrix is None:
+                continue
+            if accumulator is not None and key in accumulator.keys:
+                yield _made(
+                    event, _mfma_to_c(event.matrix, traits.matrix), f"MFMA writes {name_of(key)}, MFMA reads it as C"
+                )
+            else:
+                states = event.matrix.passes + (3 if event.matrix.xdl else 2)
+                yield _made(event, states, f"MFMA writes {name_of(key)}, MFMA reads it as A or B")
+
+    def _after_mfma(self, traits: Traits) -> Iterator[Need]:
+        for verb, keys in (("reads", traits.reads), ("overwrites", traits.writes)):
+            for key in keys:
+                event = self.matrix.get(key)
+                if event is not None and event.matrix is not None:
+                    states = event.matrix.passes + (3 if event.matrix.xdl else 2)
+                    yield _made(event, states, f"MFMA writes {name_of(key)}, {traits.unit} {verb} it")
+        for key in traits.writes:
+            event = self.matrix_c.get(key)
+            if event is not None and event.matrix is not None:
+                states = MFMA_C_READ_TO_WRITE[event.matrix.passes]
+                yield _made(event, states, f"MFMA reads {name_of(key)} as C, {traits.unit} overwrites it")
+
+
+def _mfma_to_c(producer: Matrix, consumer: Matrix) -> int:
+    if producer.result == consumer.accumulator:
+        return TWO_PASS_MFMA_TO_SAME_C if producer.passes == 2 else 0
+    if producer.xdl:
+        return producer.passes + 1
+    return 0 if consumer.xdl else producer.passes
+
+
+def _need(events: dict[int, _Event], key: int, states: int, reason: str) -> Iterator[Need]:
+    event = events.get(key)
+    if event is not None:
+        yield _made(event, states, reason.format(name_of(key)))
+
+
+def _made(event: _Event, states: int, reason: str) -> Need:
+    return Need(states, event.clock, event.nops, event.line, reason)

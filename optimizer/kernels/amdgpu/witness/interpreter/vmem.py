@@ -1,0 +1,362 @@
+"""Scalar and vector memory: s_load, buffer_*, global_*, flat_*, scratch_* (CDNA3 ISA, chapters of that name)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import TextError
+from .access import Done, check_alignment, load_device, store_device, write_bytes
+from .decode import Decoder, Step
+from .hazards import Traits
+from .operands import M0, VGPR, Name, Operand, Register
+from .parse import Instruction
+from .state import Array, Wave, lanes_of
+from .waits import Outstanding
+
+_CACHE = ("glc", "slc", "nt", "sc0", "sc1")
+_FORMS = {
+    "dword": (4, 1),
+    "dwordx2": (4, 2),
+    "dwordx3": (4, 3),
+    "dwordx4": (4, 4),
+    "ubyte": (1, 1),
+    "sbyte": (1, 1),
+    "ushort": (2, 1),
+    "sshort": (2, 1),
+    "short_d16": (2, 1),
+    "short_d16_hi": (2, 1),
+    "byte": (1, 1),
+    "short": (2, 1),
+}
+_STORE_FORMS = ("byte", "short", "short_d16_hi", "dword", "dwordx2", "dwordx3", "dwordx4")
+_SCALAR_WORDS = {"": 1, "x2": 2, "x4": 4, "x8": 8, "x16": 16}
+_NAME = re.compile(r"(buffer|global|flat|scratch)_(load|store)_(\w+)")
+SMEM_MNEMONICS = frozenset(f"s_load_dword{suffix}" for suffix in _SCALAR_WORDS)
+MNEMONICS = frozenset(
+    f"{space}_{verb}_{form}"
+    for space in ("buffer", "global", "flat", "scratch")
+    for verb, forms in (("load", [name for name in _FORMS if name not in ("byte", "short")]), ("store", _STORE_FORMS))
+    for form in forms
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """`components` of `size` bytes; narrow ones are extended or put in one half of the register."""
+
+    name: str
+    size: int
+    components: int
+
+    @property
+    def keeps_other_half(self) -> bool:
+        return "d16" in self.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Addresses:
+    """For the active lanes: `address` of every component (n, components), `valid` where it is in range."""
+
+    address: Array
+    valid: Array
+
+
+def finish(wave: Wave, counters: tuple[str, ...], ordered: bool, targets: tuple[int, ...], actions: list[Done]) -> None:
+    """Register the operation that runs now as outstanding."""
+    wave.waits.issue(Outstanding(counters, ordered, targets, wave.line, wave.text, tuple(actions)))
+
+
+# -- scalar loads --------------------------------------------------------------------------------------
+def decode_scalar_load(instruction: Instruction, decoder: Decoder) -> Step:
+    """s_load_dword*: destination, 64-bit base, byte offset (a constant or an SGPR, or an SGPR with `offset:`)."""
+    decoder.modifiers(instruction, "glc", "offset")
+    decoder.arity(instruction, 3)
+    words = _SCALAR_WORDS[instruction.mnemonic.removeprefix("s_load_dword")]
+    target = decoder.register(instruction, instruction.operands[0], words, "s")
+    base = decoder.register(instruction, instruction.operands[1], 2, "s")
+    fixed = decoder.integer(instruction, instruction.modifiers.get("offset"), 0, -(1 << 20), (1 << 20) - 1, "offset")
+    keys: tuple[int, ...] = ()
+    if isinstance(instruction.operands[2].value, Register):
+        keys, reader = decoder.source(instruction, instruction.operands[2], "u32", "s")
+    else:
+        offset = decoder.immediate(instruction, instruction.operands[2], -(1 << 20), (1 << 20) - 1)
+        reader = lambda _: offset  # noqa: E731
+
+    def execute(wave: Wave) -> None:
+        address = np.array([wave.scalar(base.base, 2) + int(reader(wave)) + fixed], np.uint64)
+        check_alignment(wave, address, 4, "scalar load")
+        data, actions = load_device(wave, address, 4 * words)
+        wave.set_scalar(target.base, words, int.from_bytes(data.tobytes(), "little"))
+        finish(wave, ("lgkmcnt",), False, tuple(target.keys), actions)
+
+    return Step(instruction, Traits("smem", (*base.keys, *keys), tuple(target.keys)), execute)
+
+
+def decode_time(instruction: Instruction, decoder: Decoder) -> Step:
+    """s_memtime: a counter that only grows; here, the wave's wait states."""
+    decoder.modifiers(instruction)
+    decoder.arity(instruction, 1)
+    target = decoder.register(instruction, instruction.operands[0], 2, "s")
+
+    def execute(wave: Wave) -> None:
+        wave.set_scalar(target.base, 2, wave.hazards.clock)
+        finish(wave, ("lgkmcnt",), False, tuple(target.keys), [])
+
+    return Step(instruction, Traits("smem", (), tuple(target.keys)), execute)
+
+
+# -- vector memory -------------------------------------------------------------------------------------
+def decode(instruction: Instruction, decoder: Decoder) -> Step:
+    """buffer_*, global_*, flat_* and scratch_* loads and stores."""
+    match = _NAME.fullmatch(instruction.mnemonic)
+    if match is None:
+        raise TextError(f"{instruction.mnemonic} is no vector memory instruction", instruction.line)
+    space, verb, name = match[1], match[2], match[3]
+    form = _Form(name, *_FORMS[name])
+    if space == "buffer":
+        return _decode_buffer(instruction, decoder, form, verb)
+    return _decode_flat(instruction, decoder, form, space, verb)
+
+
+def _data(instruction: Instruction, decoder: Decoder, operand: Operand, form: _Form) -> Register:
+    return decoder.register(instruction, operand, form.components, "va")
+
+
+def _decode_buffer(instruction: Instruction, decoder: Decoder, form: _Form, verb: str) -> Step:
+    decoder.modifiers(instruction, "offset", "offen", "idxen", "lds", *_CACHE)
+    to_lds = "lds" in instruction.modifiers
+    decoder.arity(instruction, 3 if to_lds else 4)
+    operands = instruction.operands if to_lds else instruction.operands[1:]
+    data = None if to_lds else _data(instruction, decoder, instruction.operands[0], form)
+    offset = decoder.integer(instruction, instruction.modifiers.get("offset"), 0, 0, 4095, "buffer offset")
+    uses_offset, uses_index = "offen" in instruction.modifiers, "idxen" in instruction.modifiers
+    vector = _optional_vector(instruction, decoder, operands[0], uses_offset + uses_index)
+    resource = decoder.register(instruction, operands[1], 4, "s")
+    keys, scalar_offset = decoder.source(instruction, operands[2], "u32", "s")
+
+    def locate(wave: Wave) -> _Addresses:
+        columns = [] if vector is None else [wave.vectors[key - VGPR] for key in vector.keys]
+        index = columns[0] if uses_index else np.zeros(64, np.uint32)
+        varying = columns[-1] if uses_offset else np.zeros(64, np.uint32)
+        extra = int(scalar_offset(wave))
+        return _buffer_addresses(wave, form, wave.scalar(resource.base, 4), (index, varying), offset, extra, uses_index)
+
+    scalars = (*resource.keys, *keys)
+    reads = (*(vector.keys if vector else ()), *scalars)
+    if data is None:
+        return _load_to_lds(instruction, form, reads, locate)
+    wide = form.components > 2 and not keys
+    return _transfer(instruction, form, verb, data, reads, locate, "buffer", wide)
+
+
+def _optional_vector(instruction: Instruction, decoder: Decoder, operand: Operand, words: int) -> Register | None:
+    if words == 0:
+        if operand.value != Name("off"):
+            raise TextError("without offen or idxen the vector address must be 'off'", instruction.line)
+        return None
+    return decoder.register(instruction, operand, words, "v")
+
+
+def _buffer_addresses(
+    wave: Wave, form: _Form, resource: int, varying: tuple[Array, Array], offset: int, scalar: int, indexed: bool
+) -> _Addresses:
+    """Addresses and range check of a V#: base 47:0, stride 61:48, num_records 95:64, data format 114:111.
+
+    Raw (no idxen): a component is in range when it ends within num_records, counted in bytes with the scalar offset.
+    Structured (idxen): when the index is below num_records. (CDNA3 ISA, section "Range checking".)
+    """
+    base, stride, records = resource & (1 << 48) - 1, resource >> 48 & 0x3FFF, resource >> 64 & 0xFFFFFFFF
+    if resource >> 63 & 1 or resource >> 119 & 1 or resource >> 126:
+        raise wave.error("unsupported", f"V# {resource:#034x} asks for swizzling, add_tid or another resource type")
+    if resource >> 111 & 15 == 0:
+        raise wave.error("memory-fault", f"V# {resource:#034x} has data format 0: the buffer is unbound")
+    lanes = np.flatnonzero(lanes_of(wave.exec_mask))
+    index, lane_offset = (column[lanes].astype(np.int64)[:, None] for column in varying)
+    within = lane_offset + offset + form.size * np.arange(form.components)
+    total = within + scalar + index * stride
+    in_bytes = (total + form.size <= records) & (total >= 0)
+    valid = np.broadcast_to(index < records, total.shape) if indexed else in_bytes
+    return _Addresses((total + base).astype(np.uint64), valid)
+
+
+def _decode_flat(instruction: Instruction, decoder: Decoder, form: _Form, space: str, verb: str) -> Step:
+    decoder.modifiers(instruction, "offset", *_CACHE)
+    low, high = (0, 4095) if space == "flat" else (-4096, 4095)
+    offset = decoder.integer(instruction, instruction.modifiers.get("offset"), 0, low, high, f"{space} offset")
+    decoder.arity(instruction, 2 if space == "flat" else 3)
+    operands = list(instruction.operands)
+    data = _data(instruction, decoder, operands.pop(0 if verb == "load" else 1), form)
+    address, scalar = operands[0], operands[1] if len(operands) > 1 else None
+    if space == "scratch":
+        return _decode_scratch(instruction, decoder, form, verb, data, address, operands[1], offset)
+    has_base = scalar is not None and scalar.value != Name("off")
+    vector = decoder.register(instruction, address, 1 if has_base else 2, "v")
+    base = decoder.register(instruction, scalar, 2, "s") if has_base and scalar is not None else None
+
+    def locate(wave: Wave) -> _Addresses:
+        lanes = np.flatnonzero(lanes_of(wave.exec_mask))
+        start = wave.vectors[vector.base - VGPR][lanes].astype(np.uint64)
+        if base is not None:
+            start = start + np.uint64(wave.scalar(base.base, 2))
+        else:
+            start = start | wave.vectors[vector.base + 1 - VGPR][lanes].astype(np.uint64) << np.uint64(32)
+        steps = (offset + form.size * np.arange(form.components)).astype(np.int64).view(np.uint64)
+        addresses = start[:, None] + steps
+        return _Addresses(addresses, np.ones(addresses.shape, np.bool_))
+
+    reads = (*vector.keys, *(base.keys if base else ()))
+    return _transfer(instruction, form, verb, data, reads, locate, space, form.components > 2)
+
+
+def _transfer(
+    instruction: Instruction,
+    form: _Form,
+    verb: str,
+    data: Register,
+    reads: tuple[int, ...],
+    locate: Callable[[Wave], _Addresses],
+    space: str,
+    wide: bool,
+) -> Step:
+    counters, ordered = (("vmcnt", "lgkmcnt"), False) if space == "flat" else (("vmcnt",), True)
+
+    def load(wave: Wave) -> None:
+        places = locate(wave)
+        check_alignment(wave, places.address.reshape(-1), form.size, "vector load")
+        raw = np.zeros((*places.address.shape, form.size), np.uint8)
+        raw[places.valid], actions = load_device(wave, places.address[places.valid], form.size)
+        put(wave, data, form.name, raw)
+        finish(wave, counters, ordered, tuple(data.keys), actions)
+
+    def store(wave: Wave) -> None:
+        places = locate(wave)
+        check_alignment(wave, places.address.reshape(-1), form.size, "vector store")
+        raw = take(wave, data, form.name, form.size)
+        finish(wave, counters, ordered, (), store_device(wave, places.address[places.valid], raw[places.valid]))
+
+    if verb == "load":
+        kept = tuple(data.keys) if form.keeps_other_half else ()
+        traits = Traits("vmem", (*reads, *kept), tuple(data.keys))
+        return Step(instruction, traits, load, issuing="vmcnt" if ordered else "")
+    traits = Traits("vmem", (*reads, *data.keys), (), wide_store_data=tuple(data.keys) if wide else ())
+    return Step(instruction, traits, store)
+
+
+def put(wave: Wave, data: Register, name: str, raw: Array) -> None:
+    """Write loaded bytes (active lanes, components, size) to registers, as the form says."""
+    lanes = np.flatnonzero(lanes_of(wave.exec_mask))
+    size = raw.shape[2]
+    unsigned = {1: np.uint8, 2: np.uint16, 4: np.uint32}[size]
+    signed = {1: np.int8, 2: np.int16, 4: np.int32}[size]
+    is_signed = name in ("sbyte", "sshort", "i8", "i16")
+    values = np.ascontiguousarray(raw).view(signed if is_signed else unsigned)[:, :, 0]
+    for component, key in enumerate(data.keys):
+        old = wave.vectors[key - VGPR]
+        bits = values[:, component].astype(np.int64).astype(np.uint32)
+        if name.endswith("d16_hi"):
+            bits = old[lanes] & np.uint32(0xFFFF) | bits << np.uint32(16)
+        elif name.endswith("d16"):
+            bits = old[lanes] & np.uint32(0xFFFF0000) | bits & np.uint32(0xFFFF)
+        full = old.copy()
+        full[lanes] = bits
+        wave.set_vector(key, full, wave.exec_mask)
+
+
+def take(wave: Wave, data: Register, name: str, size: int) -> Array:
+    """Bytes to store (active lanes, components, size)."""
+    lanes = np.flatnonzero(lanes_of(wave.exec_mask))
+    bits = np.stack([wave.vectors[key - VGPR][lanes] for key in data.keys], axis=1)
+    if name.endswith("d16_hi"):
+        bits = bits >> np.uint32(16)
+    return np.ascontiguousarray(bits).view(np.uint8).reshape(lanes.size, data.count, 4)[:, :, :size]
+
+
+# -- loads straight into LDS ---------------------------------------------------------------------------
+def _load_to_lds(
+    instruction: Instruction, form: _Form, reads: tuple[int, ...], locate: Callable[[Wave], _Addresses]
+) -> Step:
+    """buffer_load ... lds: lane i's dword goes to LDS byte m0[15:0] + offset + 4 * i.
+
+    Source: CDNA3 ISA, section "Memory Buffer Load to LDS".
+    """
+    if form.name != "dword":
+        raise TextError("the witness loads dwords only into LDS", instruction.line)
+    offset = int(instruction.modifiers.get("offset", "0"), 0)
+
+    def execute(wave: Wave) -> None:
+        places = locate(wave)
+        check_alignment(wave, places.address.reshape(-1), 4, "load into LDS")
+        raw = np.zeros((places.address.shape[0], 4), np.uint8)
+        valid = places.valid[:, 0]
+        raw[valid], actions = load_device(wave, places.address[valid, 0], 4)
+        lanes = np.flatnonzero(lanes_of(wave.exec_mask))
+        start = (wave.scalars[M0] & 0xFFFF) + offset + 4 * lanes
+        lds = wave.workgroup.lds
+        if start.size and int(start.max()) + 4 > lds.data.size:
+            raise wave.error("lds-bounds", f"writes LDS byte {int(start.max()) + 3} of {lds.data.size}")
+        actions.append(write_bytes(wave, lds, start[:, None] + np.arange(4), raw, "LDS"))
+        finish(wave, ("vmcnt",), True, (), actions)
+
+    return Step(instruction, Traits("vmem", (*reads, M0), (), lds_dma=True), execute)
+
+
+# -- scratch -------------------------------------------------------------------------------------------
+def _decode_scratch(
+    instruction: Instruction,
+    decoder: Decoder,
+    form: _Form,
+    verb: str,
+    data: Register,
+    address: Operand,
+    scalar: Operand,
+    offset: int,
+) -> Step:
+    """scratch_*: private bytes of each lane at VGPR + SGPR + offset, either register may be 'off'."""
+    if not decoder.descriptor["enable_private_segment"]:
+        raise decoder.error(instruction, "descriptor", "uses scratch, .amdhsa_enable_private_segment is 0")
+    vector = None if address.value == Name("off") else decoder.register(instruction, address, 1, "v")
+    base = None if scalar.value == Name("off") else decoder.register(instruction, scalar, 1, "s")
+
+    def locate(wave: Wave) -> tuple[Array, Array]:
+        lanes = np.flatnonzero(lanes_of(wave.exec_mask))
+        start = np.full(lanes.size, offset + (wave.scalars[base.base] if base else 0), np.int64)
+        if vector is not None:
+            start = start + wave.vectors[vector.base - VGPR][lanes]
+        last = start + form.size * form.components
+        size = decoder.descriptor["private_segment_fixed_size"]
+        if lanes.size and (int(start.min()) < 0 or int(last.max()) > size):
+            raise wave.error("scratch-bounds", f"bytes {int(start.min())}..{int(last.max()) - 1} of {size}")
+        check_alignment(wave, start, form.size, "scratch access")
+        return lanes[:, None], start[:, None] + np.arange(form.size * form.components)
+
+    def load(wave: Wave) -> None:
+        content, defined = _scratch(wave)
+        rows, columns = locate(wave)
+        if not defined[rows, columns].all():
+            raise wave.error("undefined-memory", "reads scratch bytes never written")
+        put(wave, data, form.name, content[rows, columns].reshape(-1, form.components, form.size))
+        finish(wave, ("vmcnt",), True, tuple(data.keys), [])
+
+    def store(wave: Wave) -> None:
+        content, defined = _scratch(wave)
+        rows, columns = locate(wave)
+        content[rows, columns] = take(wave, data, form.name, form.size).reshape(len(rows), -1)
+        defined[rows, columns] = True
+        finish(wave, ("vmcnt",), True, (), [])
+
+    reads = (*(vector.keys if vector else ()), *(base.keys if base else ()))
+    if verb == "load":
+        return Step(instruction, Traits("vmem", reads, tuple(data.keys)), load, issuing="vmcnt")
+    wide = tuple(data.keys) if form.components > 2 else ()
+    return Step(instruction, Traits("vmem", (*reads, *data.keys), (), wide_store_data=wide), store)
+
+
+def _scratch(wave: Wave) -> tuple[Array, Array]:
+    if wave.scratch is None:
+        size = wave.workgroup.descriptor["private_segment_fixed_size"]
+        wave.scratch = np.zeros((64, size), np.uint8), np.zeros((64, size), np.bool_)
+    return wave.scratch

@@ -1,0 +1,130 @@
+"""Control flow on plain integers: reverse postorder, dominators, natural loops, backward dataflow on bit sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class FlowGraph:
+    """Nodes 0..n-1; node 0 is the entry."""
+
+    successors: tuple[tuple[int, ...], ...]
+    predecessors: tuple[tuple[int, ...], ...] = field(init=False)
+    order: tuple[int, ...] = field(init=False)
+    """Reachable nodes in reverse postorder: dominators come before what they dominate."""
+    dominator: tuple[int | None, ...] = field(init=False)
+    """Immediate dominators; None for the entry and for what cannot be reached."""
+
+    def __post_init__(self) -> None:
+        before: list[list[int]] = [[] for _ in self.successors]
+        for node, after in enumerate(self.successors):
+            for successor in after:
+                before[successor].append(node)
+        object.__setattr__(self, "predecessors", tuple(map(tuple, before)))
+        object.__setattr__(self, "order", _reverse_postorder(self.successors))
+        object.__setattr__(self, "dominator", self._dominators())
+
+    @cached_property
+    def reachable(self) -> frozenset[int]:
+        return frozenset(self.order)
+
+    def dominates(self, a: int, b: int) -> bool:
+        """Whether every way from the entry to `b` passes `a`; `b` must be reachable."""
+        node: int | None = b
+        while node is not None:
+            if node == a:
+                return True
+            node = self.dominator[node]
+        return False
+
+    def back_edges(self) -> tuple[tuple[int, int], ...]:
+        """(latch, header) where the header dominates the latch."""
+        return tuple((node, s) for node in self.order for s in self.successors[node] if self.dominates(s, node))
+
+    def loops(self) -> dict[int, frozenset[int]]:
+        """Header -> nodes of its natural loop; loops with the same header are one."""
+        found: dict[int, set[int]] = {}
+        for latch, header in self.back_edges():
+            body = found.setdefault(header, {header})
+            pending = [latch]
+            while pending:
+                node = pending.pop()
+                if node not in body:
+                    body.add(node)
+                    pending += [p for p in self.predecessors[node] if p in self.reachable]
+        return {header: frozenset(body) for header, body in found.items()}
+
+    def _dominators(self) -> tuple[int | None, ...]:
+        """Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", 2001."""
+        place = {node: n for n, node in enumerate(self.order)}
+        found: list[int | None] = [None] * len(self.successors)
+        if not self.order:
+            return tuple(found)
+        entry = self.order[0]
+        found[entry] = entry
+
+        def meet(a: int, b: int) -> int:
+            while a != b:
+                while place[a] > place[b]:
+                    a = _known(found[a])
+                while place[b] > place[a]:
+                    b = _known(found[b])
+            return a
+
+        changed = True
+        while changed:
+            changed = False
+            for node in self.order[1:]:
+                done = [p for p in self.predecessors[node] if found[p] is not None]
+                best = done[0]
+                for p in done[1:]:
+                    best = meet(best, p)
+                if found[node] != best:
+                    found[node], changed = best, True
+        found[entry] = None
+        return tuple(found)
+
+
+def backward_dataflow(graph: FlowGraph, use: Sequence[int], kill: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Bit sets (live in, live out) per node: in = use | (out & ~kill), out = union of the successors' in."""
+    live_in, live_out = [0] * len(use), [0] * len(use)
+    order = [*(n for n in range(len(use)) if n not in graph.reachable), *graph.order]
+    changed = True
+    while changed:
+        changed = False
+        for node in reversed(order):
+            out = 0
+            for successor in graph.successors[node]:
+                out |= live_in[successor]
+            live_out[node] = out
+            new = use[node] | (out & ~kill[node])
+            if new != live_in[node]:
+                live_in[node], changed = new, True
+    return live_in, live_out
+
+
+def _known(node: int | None) -> int:
+    assert node is not None
+    return node
+
+
+def _reverse_postorder(successors: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    if not successors:
+        return ()
+    finished: list[int] = []
+    seen = {0}
+    stack = [(0, iter(sorted(successors[0], reverse=True)))]
+    while stack:
+        node, pending = stack[-1]
+        for successor in pending:
+            if successor not in seen:
+                seen.add(successor)
+                stack.append((successor, iter(sorted(successors[successor], reverse=True))))
+                break
+        else:
+            finished.append(node)
+            stack.pop()
+    return tuple(reversed(finished))

@@ -1,0 +1,42 @@
+"""Waits and nops of random programs: enough for the interpreter, and not one too many."""
+
+from __future__ import annotations
+
+import pytest
+from random_machine_code import random_program, run
+
+from optimizer.kernels.amdgpu.emit import kernel_text
+from optimizer.kernels.amdgpu.ir import Program
+from optimizer.kernels.amdgpu.passes.insert_waits import InsertWaits
+from optimizer.kernels.amdgpu.passes.mitigate_hazards import MitigateHazards
+from optimizer.kernels.amdgpu.witness.errors import ExecutionError
+from optimizer.kernels.amdgpu.witness.mutations import mutations
+
+
+def finished(program: Program) -> str:
+    return kernel_text(MitigateHazards().apply(InsertWaits().apply(program)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_programs_with_branches_and_loops_are_well_defined(seed: int) -> None:
+    text = finished(random_program(seed, 80, branches=True))
+    assert run(text).statistics.instructions > 80
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_straight_programs_have_no_wait_and_no_nop_too_many(seed: int) -> None:
+    text = finished(random_program(seed, 50, branches=False))
+    run(text)
+    changed = list(mutations(text))
+    for mutation in changed:
+        with pytest.raises(ExecutionError, match=r"missing-wait|hazard"):
+            run(mutation.text)
+    assert len(changed) > 10
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_second_time_nothing_is_added(seed: int) -> None:
+    program = random_program(seed, 80, branches=True)
+    once = MitigateHazards().apply(InsertWaits().apply(program))
+    assert InsertWaits().required(once) == {}
+    assert MitigateHazards().required(once) == {}
