@@ -3,10 +3,10 @@
     python benchmarks/asm_kernels.py [--no-mutations]
 
 `vgpr`, `sgpr` are one more than the highest register that the kernel names or finds set at entry; in brackets the most
-virtual registers that live at once. `wave` is what the allocator of iree-org/wave takes for the same shape. Instructions
-count waits and nops. `blanket` is what a back end writes that waits for everything before every use and puts an s_nop
-behind every vector instruction. `result` is the interpreter's against numpy; `mutants` are the texts with one wait, one
-counter of a wait or one nop removed or weakened, and how many of them the interpreter refuses.
+virtual registers that live at once. `wave` is what the allocator of iree-org/wave takes for the same shape. `instr` are
+all instructions, waits and nops too. `blanket` is what a back end writes that waits for everything before every use and
+puts an s_nop behind every vector instruction. `result` is the interpreter's against numpy; `mutants` are the texts with
+one wait, one counter of a wait or one nop removed or weakened, and how many of them the interpreter refuses.
 
 Exits with 1 if LLVM or numpy disagree, a mutant passes, or a kernel takes more registers than wave's.
 """

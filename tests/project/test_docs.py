@@ -18,10 +18,12 @@ from optimizer.result import Role
 PAGES = (
     "README.md",
     "CONTRIBUTING.md",
+    "docs/amdgpu-assembly.md",
     "docs/architecture.md",
     "docs/extending.md",
     "docs/formats.md",
     "docs/onnx-coverage.md",
+    "docs/register-allocation.md",
 )
 
 

@@ -93,7 +93,7 @@ class _Gemm:
             self._store(target, tile, sums[tile])
         b.s_endpgm()
 
-    # -- addresses ------------------------------------------------------------------------------------------------------
+    # -- addresses ----------------------------------------------------------------------------------------------------
     def _size(self, name: str) -> int:
         return check_buffer(name, 2 * self.shape.k * (self.shape.m if name == "a" else self.shape.n))
 
@@ -146,7 +146,7 @@ class _Gemm:
         if shape.n % shape.block_n or shape.n % 4:
             e.vector(self.column)
 
-    # -- the loop over k --------------------------------------------------------------------------------------------------
+    # -- the loop over k ----------------------------------------------------------------------------------------------
     def _loop(self, panels: tuple[_Panel, _Panel], sums: dict[tuple[int, int], RegRange]) -> None:
         b, e = self.b, self.e
         for total in sums.values():
@@ -202,7 +202,7 @@ class _Gemm:
             if panel.position is not None:
                 self.b.v_add_u32(self.shape.block_k, panel.position, dst=panel.position)
 
-    # -- fragments --------------------------------------------------------------------------------------------------------
+    # -- fragments ----------------------------------------------------------------------------------------------------
     def _load_block(self, panel: _Panel) -> list[Any]:
         shape, rows, waves = self.shape, panel.rows, self.shape.waves
         fragments = []
@@ -233,7 +233,7 @@ class _Gemm:
         place = self.e.lds_address(panel.read_place + at)
         return self.b.emit(f"ds_read_b{16 * shape.lane_k}", place.vector, offset=place.offset)
 
-    # -- the result -------------------------------------------------------------------------------------------------------
+    # -- the result ---------------------------------------------------------------------------------------------------
     def _store(self, target: RegRange, tile: tuple[int, int], total: RegRange) -> None:
         shape, e = self.shape, self.e
         down, right = TILE * tile[0], TILE * tile[1]

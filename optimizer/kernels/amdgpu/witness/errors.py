@@ -13,8 +13,6 @@ from optimizer.errors import FormatError, TtoptError, VerificationError
 class TextError(FormatError):
     """A line of the text cannot be read; `line` counts from 1."""
 
-    code = "bad-assembly"
-
     def __init__(self, message: str, line: int, alternatives: tuple[str, ...] = ()) -> None:
         self.line = line
         super().__init__(message, node=f"line {line}", alternatives=alternatives)
@@ -26,7 +24,6 @@ class TextError(FormatError):
 class ExecutionError(VerificationError):
     """The program's meaning is not defined at `line`. `kind` is one of `KINDS`."""
 
-    code = "undefined-execution"
     KINDS = (
         "missing-wait",
         "hazard",
@@ -59,8 +56,6 @@ class ExecutionError(VerificationError):
 
 class DisassemblyError(VerificationError):
     """LLVM's disassembly differs from the text at `line`."""
-
-    code = "disassembly-differs"
 
     def __init__(self, message: str, line: int) -> None:
         self.line = line

@@ -31,7 +31,8 @@ _TRIPLE = ("--triple=amdgcn-amd-amdhsa", "--mcpu=gfx942")
 _ERROR = re.compile(r"<stdin>:(\d+):\d+: error: (.*)")
 _DISASSEMBLED = re.compile(r"^\s+(\S.*?)\s*// ([0-9A-Fa-f]+): ((?:[0-9A-Fa-f]{8} ?)+)")
 _FUNCTION = re.compile(r"name:\s+(\w+)$")
-_NOP = re.compile(r"\s+S_NOP (\d+)$")
+_NOP = re.compile(r"S_NOP (\d+)$")
+_WAIT = re.compile(r"S_WAITCNT (\d+)$")
 _SHORT_CONSTANT = re.compile(r"s_(movk|addk|mulk|cmpk)_")
 _BRANCH = re.compile(r"s_(branch|cbranch_\w+)$")
 
@@ -91,20 +92,47 @@ class Llvm:
 
         A body is one basic block of machine instructions, one a line, without s_nop of its own.
         """
+        found = self._machine_pass("post-RA-hazard-rec", bodies)
+        return {
+            name: sum(int(match[1]) + 1 for line in lines if (match := _NOP.match(line)) is not None)
+            for name, lines in found.items()
+        }
+
+    def waits(self, bodies: Mapping[str, str]) -> dict[str, list[list[int]]]:
+        """The 16 bits of every s_waitcnt that LLVM inserts before each instruction of each body of MIR, by name."""
+        result: dict[str, list[list[int]]] = {}
+        for name, lines in self._machine_pass("si-insert-waitcnts", bodies).items():
+            before: list[list[int]] = [[]]
+            for line in lines:
+                if (match := _WAIT.match(line)) is not None:
+                    before[-1].append(int(match[1]))
+                else:
+                    before.append([])
+            result[name] = before[:-1]
+        return result
+
+    def _machine_pass(self, name: str, bodies: Mapping[str, str]) -> dict[str, list[str]]:
+        """The instructions of each body after one pass of LLVM's code generator, one a line."""
         functions = (f"---\nname: {name}\nbody: |\n  bb.0:\n{_indent(body)}\n...\n" for name, body in bodies.items())
-        passes = ["-run-pass=post-RA-hazard-rec", "-x", "mir", "-o", "-", "-"]
-        command = [self.tool("llc"), "-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", *passes]
+        command = [self.tool("llc"), "-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", f"-run-pass={name}", "-x", "mir"]
         source = "".join(functions).encode()
-        done = subprocess.run(command, input=source, capture_output=True, env=dict(self.environment), check=False)
+        environment = dict(self.environment)
+        done = subprocess.run(
+            [*command, "-o", "-", "-"], input=source, capture_output=True, env=environment, check=False
+        )
         if done.returncode != 0:
             raise StateError(f"llc failed: {done.stderr.decode('utf-8', 'replace').strip()[:500]}")
-        found = dict.fromkeys(bodies, 0)
-        name = ""
+        found: dict[str, list[str]] = {body: [] for body in bodies}
+        function, inside = "", False
         for line in done.stdout.decode().splitlines():
             if (start := _FUNCTION.match(line)) is not None:
-                name = start[1]
-            elif (nop := _NOP.match(line)) is not None:
-                found[name] += int(nop[1]) + 1
+                function, inside = start[1], False
+            elif line.strip().startswith("bb.0"):
+                inside = True
+            elif line.strip() in ("...", ""):
+                inside = False
+            elif inside:
+                found[function].append(line.strip())
         return found
 
     def check(self, text: str) -> int:

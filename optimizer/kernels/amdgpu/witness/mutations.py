@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .interpreter.parse import COUNTER_LIMITS
+from .interpreter.parse import COUNTER_LIMITS, parse_waits
 
 _WAIT = re.compile(r"^(\s*)s_waitcnt\s+(.*?)(\s*(?://|;).*)?$")
 _NOP = re.compile(r"^(\s*)s_nop\s+(\w+)")
-_COUNTER = re.compile(r"(vmcnt|lgkmcnt|expcnt)\s*\(\s*(\w+)\s*\)")
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ def mutations(text: str, *, weaken: bool = True) -> Iterator[Mutation]:
     lines = text.splitlines()
     for number, line in enumerate(lines, start=1):
         if (match := _WAIT.match(line)) is not None:
-            changes = _wait_mutations(match[1], dict(_COUNTER.findall(match[2])), weaken=weaken)
+            changes = _wait_mutations(match[1], parse_waits(match[2], number), weaken=weaken)
         elif (match := _NOP.match(line)) is not None:
             changes = _nop_mutations(match[1], int(match[2], 0), weaken=weaken)
         else:

@@ -99,7 +99,7 @@ def check(tree: Tree, seed: int) -> None:
 
 
 @given(TREES, st.integers(0, 1000))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_random_expressions(tree: Tree, seed: int) -> None:
     assume(fits(tree))
     check(tree, seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import sympy
 
@@ -166,3 +168,37 @@ def test_thread_ids_of_several_dimensions_are_fields_of_one_register() -> None:
     emitter = ExpressionEmitter(builder)
     emitter.bind_thread_ids((16, 4, 2))
     assert [str(i.uses[1]) for _, i in builder.program().instructions] == ["0", "10", "20"]
+
+
+def test_a_register_of_its_own_may_be_changed() -> None:
+    kernel = Kernel()
+    shared = kernel.emitter.vector(4 * kernel.tid)
+    own = kernel.emitter.owned(4 * kernel.tid)
+    other = kernel.emitter.owned(8 * kernel.tid)
+    assert own != shared
+    assert kernel.emitter.vector(8 * kernel.tid) != other
+    assert kernel.names() == ["v_lshlrev_b32", "v_mov_b32", "v_lshlrev_b32", "v_lshlrev_b32"]
+
+
+def test_a_named_value_is_where_later_expressions_start() -> None:
+    kernel = Kernel()
+    corner = kernel.emitter.named("corner", 4096 * kernel.wgid + 20)
+    assert kernel.emitter.named("nothing", sympy.Integer(0)) == 0
+    kernel.emitter.scalar(corner + 5000)
+    assert kernel.names() == ["s_lshl_b32", "s_add_u32", "s_add_u32"]
+
+
+def test_the_channels_tell_what_happens(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for variable in (
+        "TTOPT_ASM_KERNEL_EMITTER_DEBUG",
+        "TTOPT_ASM_KERNEL_CSE_DEBUG",
+        "TTOPT_ASM_LDS_DSREAD_OFFSET_DEBUG",
+    ):
+        monkeypatch.setenv(variable, "1")
+    kernel = Kernel()
+    for offset in (0, 64):
+        kernel.emitter.lds_address(8 * kernel.tid + offset)
+    records = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [r["hit"] for r in records if r["channel"] == "cse"] == [False, True]
+    assert [r["message"] for r in records if r["channel"] == "emitter"] == ["8*tid_x -> kv0"]
+    assert [r["offset"] for r in records if r["channel"] == "ds-offset"] == [0, 64]

@@ -32,7 +32,8 @@ def test_result(case: Case) -> None:
 def test_llvm_reads_what_is_written() -> None:
     llvm = find_llvm()
     assert llvm is not None
-    for case in CASES:
+    # All of them are in benchmarks/asm_kernels.py.
+    for case in CASES[::3]:
         assembly = case.build()
         assert llvm.check(assembly.text) == len(assembly.program.instructions)
 
@@ -89,7 +90,7 @@ def shapes(draw: st.DrawFn) -> GemmShape:
 
 
 @given(shapes())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_any_product(shape: GemmShape) -> None:
     case = gemm_case("random", shape)
     assert case.error(case.build().text) is None

@@ -124,6 +124,29 @@ def test_lds_access(access: str, expected: object) -> None:
     assert stored(f"{LDS}{access}\ns_waitcnt lgkmcnt(0)", lds=1024) == [expected(i) & 0xFFFFFFFF for i in range(64)]  # type: ignore[operator]
 
 
+ATOMICS = (
+    ("ds_add_u32 v2, v0", 2016),
+    ("ds_max_u32 v2, v0", 63),
+    ("v_cvt_f32_u32_e32 v3, v0\nds_add_f32 v2, v3\nds_add_f32 v2, v3", int(np.float32(4032).view(np.uint32))),
+)
+
+
+@pytest.mark.parametrize(("update", "expected"), ATOMICS, ids=[case[0].replace("\n", "; ") for case in ATOMICS])
+def test_lds_atomics_of_all_lanes(update: str, expected: int) -> None:
+    body = f"v_mov_b32_e32 v2, 0\nds_write_b32 v2, v2\n{update}\nds_read_b32 v8, v2\ns_waitcnt lgkmcnt(0)"
+
+    assert stored(body, lds=4) == [expected] * 64
+
+
+def test_global_atomics_of_several_workgroups_are_no_race() -> None:
+    body = "s_load_dwordx2 s[4:5], s[0:1], 0x0\nv_mov_b32_e32 v1, 0\ns_waitcnt lgkmcnt(0)\n"
+    text = gfx942_texts.kernel("sum", body + "global_atomic_add v1, v0, s[4:5] offset:4\ns_endpgm", kernarg=8)
+
+    run = run_kernel(text, "sum", [3], [128], {"total": np.zeros(2, np.uint32)})
+
+    assert run.buffers["total"].tolist() == [0, 3 * 127 * 64]
+
+
 def test_load_into_lds() -> None:
     body = resource(records=1024) + (
         "s_movk_i32 m0, 256\nv_lshlrev_b32_e32 v1, 2, v0\nbuffer_load_dword v1, s[20:23], 0 offen offset:16 lds\n"

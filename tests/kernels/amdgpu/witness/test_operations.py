@@ -34,6 +34,10 @@ def signed(value: int, bits: int = 32) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
+def pair(low: int, high: int) -> int:
+    return low & 0xFFFF | (high & 0xFFFF) << 16
+
+
 def low24(value: int) -> int:
     return value & 0xFFFFFF
 
@@ -58,6 +62,15 @@ INTEGERS: tuple[tuple[str, Callable[[int, int, int], int]], ...] = (
     ),
     ("v_alignbit_b32 v8, v2, v4, v6", lambda a, b, c: (a << 32 | b) >> (c & 31)),
     ("v_perm_b32 v8, v2, v4, v6", lambda a, b, c: permuted(a << 32 | b, c)),
+    ("v_alignbyte_b32 v8, v2, v4, v6", lambda a, b, c: (a << 32 | b) >> 8 * (c & 3)),
+    ("v_min3_i32 v8, v2, v4, v6", lambda a, b, c: min(signed(a), signed(b), signed(c))),
+    ("v_max3_i32 v8, v2, v4, v6", lambda a, b, c: max(signed(a), signed(b), signed(c))),
+    ("v_mul_hi_u32_u24_e32 v8, v2, v4", lambda a, b, c: low24(a) * low24(b) >> 32),
+    ("v_mul_hi_i32_i24_e32 v8, v2, v4", lambda a, b, c: signed(a, 24) * signed(b, 24) >> 32),
+    ("v_cvt_pk_i16_i32 v8, v2, v4", lambda a, b, c: pair(*(max(-32768, min(32767, signed(x))) for x in (a, b)))),
+    ("v_cvt_pk_u16_u32 v8, v2, v4", lambda a, b, c: pair(min(a, 65535), min(b, 65535))),
+    ("v_pk_add_u16 v8, v2, v4", lambda a, b, c: pair(a + b, (a >> 16) + (b >> 16))),
+    ("v_pk_mul_lo_u16 v8, v2, v4", lambda a, b, c: pair(a * b, (a >> 16) * (b >> 16))),
     ("v_lshlrev_b32_e32 v8, v2, v4", lambda a, b, c: b << (a & 31)),
     ("v_lshrrev_b32_e32 v8, v2, v4", lambda a, b, c: b >> (a & 31)),
     ("v_ashrrev_i32_e32 v8, v2, v4", lambda a, b, c: signed(b) >> (a & 31)),
@@ -116,6 +129,11 @@ def test_integer_operation(text: str, expected: Callable[[int, int, int], int]) 
 
 # The same for 64-bit results in v[8:9].
 WIDE: tuple[tuple[str, Callable[[int, int, int], int]], ...] = (
+    (
+        "v_mov_b32_e32 v7, -1\nv_mad_i64_i32 v[8:9], s[20:21], v2, v4, v[6:7]",
+        lambda a, b, c: signed(a) * signed(b) + c - (1 << 32),
+    ),
+    ("v_mov_b32_e32 v3, 1\nv_mov_b32_e32 v5, 2\nv_pk_mov_b32 v[8:9], v[2:3], v[4:5]", lambda a, b, c: b << 32 | a),
     ("v_mov_b32_e32 v7, 0\nv_mad_u64_u32 v[8:9], s[20:21], v2, v4, v[6:7]", lambda a, b, c: a * b + c),
     ("v_mov_b32_e32 v7, v4\nv_lshlrev_b64 v[8:9], v2, v[6:7]", lambda a, b, c: (b << 32 | c) << (a & 63)),
     ("v_mov_b32_e32 v7, v4\nv_ashrrev_i64 v[8:9], v2, v[6:7]", lambda a, b, c: signed(b << 32 | c, 64) >> (a & 63)),

@@ -10,6 +10,7 @@ from launches import run_body
 from optimizer.errors import UnknownNameError
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError, TextError
 from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
+from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
 
 ZEROS = np.zeros(256, np.uint32)
 ADDRESS = "v_lshlrev_b32_e32 v1, 2, v0\n"
@@ -233,3 +234,67 @@ def test_clauses_are_free_where_memory_is_not_replayed() -> None:
     run = run_kernel(text, "clause", [1], [64], {"zeros": ZEROS})
 
     assert run.buffers["zeros"][:64].tolist() == list(range(64))
+
+
+METADATA = """
+.amdgpu_metadata
+---
+amdhsa.version: [ 1, 2 ]
+amdhsa.kernels:
+  - .name: !str "copy"
+    .symbol: copy.kd
+    .kernarg_segment_size: 24
+    .kernarg_segment_align: 8
+    .group_segment_fixed_size: 0
+    .private_segment_fixed_size: 0
+    .wavefront_size: 64
+    .sgpr_count: 13
+    .vgpr_count: 8
+    .max_flat_workgroup_size: 64
+    .args:
+      - { .offset: 0, .size: 8, .value_kind: global_buffer, .address_space: global }
+      - { .offset: 8, .size: 8, .value_kind: global_buffer, .address_space: global }
+      - { .offset: 16, .size: 4, .value_kind: by_value }
+...
+.end_amdgpu_metadata
+"""
+DISAGREEMENTS = (
+    (".symbol: copy.kd", ".symbol: copy", "copy.kd"),
+    ("segment_size: 24", "segment_size: 20", "needs 24"),
+    ("group_segment_fixed_size: 0", "group_segment_fixed_size: 64", "needs 0"),
+    ("wavefront_size: 64", "wavefront_size: 32", "needs 64"),
+    (".vgpr_count: 8", ".vgpr_count: 7", "8 registers"),
+    ("workgroup_size: 64", "workgroup_size: 32", "a workgroup of 64 was launched"),
+    (".offset: 16, .size: 4", ".offset: 20, .size: 4", "passed 4 bytes at 16"),
+    ("      - { .offset: 16, .size: 4, .value_kind: by_value }\n", "", "2 arguments, 3 were passed"),
+)
+
+
+def copy_with(metadata: str) -> np.ndarray:
+    numbers = np.arange(256, dtype=np.float32)
+    arguments = {"source": numbers, "target": np.zeros_like(numbers), "bytes": np.uint32(numbers.nbytes)}
+    return run_kernel(gfx942_texts.COPY + metadata, "copy", [1], [64], arguments).buffers["target"]
+
+
+def test_metadata_that_agrees() -> None:
+    assert copy_with(METADATA)[255] == 255
+
+
+@pytest.mark.skipif(find_llvm() is None, reason="LLVM 19 is not installed")
+def test_llvm_accepts_the_metadata() -> None:
+    assert require_llvm().check(gfx942_texts.COPY + METADATA) == 15
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"), DISAGREEMENTS, ids=[case[1].strip() or "missing" for case in DISAGREEMENTS]
+)
+def test_metadata_that_disagrees(old: str, new: str, part: str) -> None:
+    with pytest.raises(ExecutionError, match=r"descriptor: metadata of 'copy'") as caught:
+        copy_with(METADATA.replace(old, new))
+
+    assert part in str(caught.value)
+
+
+def test_metadata_that_is_no_yaml() -> None:
+    with pytest.raises(TextError, match="metadata is no YAML"):
+        copy_with(METADATA.replace("[ 1, 2 ]", "[ 1, 2"))

@@ -34,6 +34,23 @@ def write_bytes(wave: Wave, shared: SharedBytes, places: Array, values: Array, w
     return lambda: shared.finish(access, wave.workgroup.epoch)
 
 
+def update_bytes(
+    wave: Wave, shared: SharedBytes, places: Array, update: Callable[[Array, Array], None], what: str
+) -> Done:
+    """An atomic update of the dwords at `places` ((n, 4) bytes): `update(old, positions)` changes the old values of the
+    distinct dwords in place, `positions` tells which of them each lane updates."""
+    if not shared.initialised[places].all():
+        raise wave.error("undefined-memory", f"updates {what} bytes never written")
+    access = shared.record(wave.agent, wave.workgroup.number, wave.line, atomic=True)
+    _report(wave, shared.write(places, access, wave.workgroup.epoch), "updates", what)
+    starts, positions = np.unique(places[:, 0], return_inverse=True)
+    distinct = starts[:, None] + np.arange(4)
+    old = np.ascontiguousarray(shared.data[distinct]).view(np.uint32)[:, 0]
+    update(old, positions)
+    shared.data[distinct] = old.view(np.uint8).reshape(-1, 4)
+    return lambda: shared.finish(access, wave.workgroup.epoch)
+
+
 def _report(wave: Wave, conflict: Conflict | None, verb: str, what: str) -> None:
     if conflict is None:
         return
@@ -92,6 +109,21 @@ def store_device(wave: Wave, addresses: Array, values: Array) -> list[Done]:
             raise wave.error("memory-fault", f"stores to {region.name}, which is read-only")
         places = _places(region, addresses[positions], size)
         actions.append(write_bytes(wave, region.shared, places, values[positions], region.name))
+    return actions
+
+
+def update_device(wave: Wave, addresses: Array, update: Callable[[Array, Array, Array], None]) -> list[Done]:
+    """Atomic updates of the dwords at `addresses`: `update(old, positions, chosen)` per region and its lanes."""
+    actions = []
+    for region, chosen in regions_of(wave, addresses, 4):
+        if not region.writable:
+            raise wave.error("memory-fault", f"updates {region.name}, which is read-only")
+        places = _places(region, addresses[chosen], 4)
+
+        def apply(old: Array, positions: Array, chosen: Array = chosen) -> None:
+            update(old, positions, chosen)
+
+        actions.append(update_bytes(wave, region.shared, places, apply, region.name))
     return actions
 
 

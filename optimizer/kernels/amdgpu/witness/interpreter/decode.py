@@ -43,7 +43,7 @@ class Step:
     execute: Execute
     lanes: str = "exec"
     issuing: str = ""
-    """The counter of an in-order load, empty for everything else."""
+    """vmcnt for vector memory loads that finish in order, empty for everything else."""
 
 
 class Unit(Protocol):

@@ -105,7 +105,7 @@ def _decode_read(instruction: Instruction, decoder: Decoder, form: _Form, offset
 
     kept = tuple(target.keys) if "d16" in form.name else ()
     traits = Traits("lds", (address, *kept), tuple(target.keys))
-    return Step(instruction, traits, execute, issuing="lgkmcnt")
+    return Step(instruction, traits, execute)
 
 
 def _decode_write(instruction: Instruction, decoder: Decoder, form: _Form, offsets: list[int]) -> Step:
@@ -157,7 +157,7 @@ def _decode_permute(instruction: Instruction, decoder: Decoder) -> Step:
         finish(wave, ("lgkmcnt",), True, (target.base,), [])
 
     reads = tuple({address.base: None, data.base: None})
-    return Step(instruction, Traits("lds", reads, (target.base,)), execute, issuing="lgkmcnt")
+    return Step(instruction, Traits("lds", reads, (target.base,)), execute)
 
 
 def _swizzle(instruction: Instruction, text: str) -> Array:

@@ -41,7 +41,7 @@ class DeviceMemory:
         data = np.frombuffer(np.ascontiguousarray(content).tobytes(), np.uint8).copy()
         border = _FIRST_BORDER + _BORDER_STEP * len(self.regions)
         address = border - data.size // 2 // _ALIGNMENT * _ALIGNMENT
-        region = Region(name, address, SharedBytes(data, np.ones(data.size, np.bool_)), writable)
+        region = Region(name, address, SharedBytes(data, np.ones(data.size, np.bool_), shared=writable), writable)
         self.regions.append(region)
         return region
 

@@ -37,6 +37,7 @@ def _singles(function: Callable[..., Array]) -> Callable[..., Array]:
 def packed_operations() -> dict[str, tuple[str, Callable[..., Array]]]:
     """Signature and function of every packed operation; sources are registers with the default halves."""
     add, multiply = wide(lambda a, b: a + b), wide(lambda a, b: a * b)
+
     two, three, wide_two, wide_three = (
         "u32 <- u32 u32",
         "u32 <- u32 u32 u32",
@@ -49,6 +50,12 @@ def packed_operations() -> dict[str, tuple[str, Callable[..., Array]]]:
         "v_pk_min_f16": (two, _halves(minimum)),
         "v_pk_max_f16": (two, _halves(maximum)),
         "v_pk_fma_f16": (three, _halves(fused_multiply_add)),
+        "v_pk_add_u16": (two, lambda a, b: (a + b & _LOW16) | (a >> _SHIFT16) + (b >> _SHIFT16) << _SHIFT16),
+        "v_pk_mul_lo_u16": (
+            two,
+            lambda a, b: ((a & _LOW16) * (b & _LOW16) & _LOW16) | (a >> _SHIFT16) * (b >> _SHIFT16) << _SHIFT16,
+        ),
+        "v_pk_mov_b32": (wide_two, lambda a, b: a & _LOW32 | (b & _LOW32) << _SHIFT32),
         "v_pk_add_f32": (wide_two, _singles(add)),
         "v_pk_mul_f32": (wide_two, _singles(multiply)),
         "v_pk_fma_f32": (wide_three, _singles(fused_multiply_add)),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ..errors import TextError
 from .descriptor import Descriptor, parse_descriptor
+from .metadata import Metadata, parse_metadata
 from .operands import Operand, parse_operand
 
 _LABEL = re.compile(r"\s*([A-Za-z_.$@][\w.$@]*):\s*")
@@ -38,6 +39,7 @@ class Program:
     descriptors: Mapping[str, Descriptor]
     target: str = ""
     """The target id of .amdgcn_target, empty when it is not given."""
+    metadata: Mapping[str, Metadata] = field(default_factory=dict)
 
 
 @dataclass
@@ -47,6 +49,7 @@ class _Reader:
     descriptors: dict[str, Descriptor] = field(default_factory=dict)
     symbols: dict[str, int] = field(default_factory=dict)
     target: str = ""
+    metadata: dict[str, Metadata] = field(default_factory=dict)
 
 
 def parse_program(text: str) -> Program:
@@ -67,7 +70,7 @@ def parse_program(text: str) -> Program:
             _directive(rest, number, lines, reader)
         else:
             reader.instructions.append(parse_instruction(rest, number, reader.symbols))
-    return Program(tuple(reader.instructions), reader.labels, reader.descriptors, reader.target)
+    return Program(tuple(reader.instructions), reader.labels, reader.descriptors, reader.target, reader.metadata)
 
 
 def strip_comments(text: str) -> Iterator[tuple[int, str]]:
@@ -100,15 +103,18 @@ def _directive(text: str, number: int, lines: Iterator[tuple[int, str]], reader:
             raise TextError(f"kernel descriptor '{name}' defined twice", number)
         reader.descriptors[name] = parse_descriptor(name, body, number)
     elif word == ".amdgpu_metadata":
-        _until(lines, ".end_amdgpu_metadata", number)
+        body = _until(lines, ".end_amdgpu_metadata", number, keep_indent=True)
+        reader.metadata |= {kernel.name: kernel for kernel in parse_metadata(body, number)}
 
 
-def _until(lines: Iterator[tuple[int, str]], end: str, start: int) -> list[tuple[int, str]]:
+def _until(
+    lines: Iterator[tuple[int, str]], end: str, start: int, *, keep_indent: bool = False
+) -> list[tuple[int, str]]:
     body: list[tuple[int, str]] = []
     for number, line in lines:
         if line.strip() == end:
             return body
-        body.append((number, line.strip()))
+        body.append((number, line if keep_indent else line.strip()))
     raise TextError(f"no {end} follows", start)
 
 
@@ -119,7 +125,7 @@ def parse_instruction(text: str, line: int, symbols: Mapping[str, int]) -> Instr
     mnemonic = word[: suffix.start()] if suffix else word
     kind = suffix[1] if suffix else ""
     if mnemonic == "s_waitcnt":
-        return Instruction(line, text, mnemonic, kind, (), _waits(rest.strip(), line))
+        return Instruction(line, text, mnemonic, kind, (), parse_waits(rest.strip(), line))
     pieces = _split(rest.strip())
     modifiers: dict[str, str] = {}
     if pieces:
@@ -163,7 +169,7 @@ def _modifiers(text: str, line: int, mnemonic: str) -> tuple[str, dict[str, str]
     return head, found
 
 
-def _waits(text: str, line: int) -> dict[str, str]:
+def parse_waits(text: str, line: int) -> dict[str, str]:
     """Counters of s_waitcnt: the symbolic form, or its 16 bits (vmcnt 3:0 and 15:14, expcnt 6:4, lgkmcnt 11:8)."""
     if re.fullmatch(r"\d+|0x[0-9a-fA-F]+", text):
         bits = int(text, 0)

@@ -16,11 +16,12 @@ Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]
 _NEVER = np.iinfo(np.int32).max
 _NOBODY = -1
+_SEVERAL = -2
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two unordered accesses: `first` is the number of the earlier one's record, `byte` the byte's position."""
+    """The earlier of two unordered accesses to `byte`: its line, its wave, and whether it read or wrote."""
 
     byte: int
     line: int
@@ -35,18 +36,28 @@ class SharedBytes:
     data: Bytes
     initialised: npt.NDArray[np.bool_]
     writer: npt.NDArray[np.int32] = field(init=False)
+    """Record of the last write of each byte."""
+    reader: npt.NDArray[np.int32] = field(init=False)
+    """The only wave that read each byte since its last write, or that there are several."""
     # One entry per recorded access: who, in which workgroup, at which line, and the epoch in which it was done.
     agents: list[int] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     done: list[int] = field(default_factory=list)
+    atomic: list[bool] = field(default_factory=list)
+
+    reads: dict[int, npt.NDArray[np.int32]] = field(default_factory=dict)
+    """Bytes of the reads that a later write may conflict with."""
+    shared: bool = True
+    """Whether anything may write here; reads of constant memory need no record."""
 
     def __post_init__(self) -> None:
         self.writer = np.full(self.data.size, _NOBODY, np.int32)
-        self.other_readers: dict[int, npt.NDArray[np.int32]] = {}
+        self.reader = np.full(self.data.size, _NOBODY, np.int32)
 
-    def record(self, agent: int, group: int, line: int) -> int:
-        """A new access record, not yet done; the number to pass on."""
+    def record(self, agent: int, group: int, line: int, *, atomic: bool = False) -> int:
+        """A new access record, not yet done; the number to pass on. Two atomic ones never conflict."""
+        self.atomic.append(atomic)
         self.agents.append(agent)
         self.groups.append(group)
         self.lines.append(line)
@@ -59,30 +70,51 @@ class SharedBytes:
     def read(self, places: Indices, access: int, epoch: int) -> Conflict | None:
         """Note a read of the bytes at `places`; the conflict with an unordered write, if there is one."""
         flat = np.unique(places)
-        conflict = self._clash(flat, self.writer[flat], access, epoch, "written")
-        readers = self.other_readers.setdefault(self.agents[access], np.full(self.data.size, _NOBODY, np.int32))
-        readers[flat] = access
+        conflict = self._clash(flat, self.writer[flat], access, epoch)
+        if self.shared:
+            agent = self.agents[access]
+            before = self.reader[flat]
+            self.reader[flat] = np.where((before == _NOBODY) | (before == agent), agent, _SEVERAL)
+            self.reads[access] = flat.astype(np.int32)
         return conflict
 
     def write(self, places: Indices, access: int, epoch: int) -> Conflict | None:
         """Note a write of the bytes at `places`; the conflict with an unordered read or write, if there is one."""
         flat = np.unique(places)
-        conflict = self._clash(flat, self.writer[flat], access, epoch, "written")
-        for agent in sorted(self.other_readers):
-            if conflict is None and agent != self.agents[access]:
-                conflict = self._clash(flat, self.other_readers[agent][flat], access, epoch, "read")
+        conflict = self._clash(flat, self.writer[flat], access, epoch) or self._clash_with_reads(flat, access, epoch)
         self.writer[flat] = access
+        if not self.atomic[access]:
+            self.reader[flat] = _NOBODY
         self.initialised[flat] = True
         return conflict
 
-    def _clash(
-        self, flat: Indices, earlier: npt.NDArray[np.int32], access: int, epoch: int, verb: str
-    ) -> Conflict | None:
+    def _clash_with_reads(self, flat: Indices, access: int, epoch: int) -> Conflict | None:
+        readers = self.reader[flat]
+        suspicious = flat[(readers != _NOBODY) & (readers != self.agents[access])]
+        if not suspicious.size:
+            return None
+        hit = np.zeros(self.data.size, np.bool_)
+        hit[suspicious] = True
+        for other, places in list(self.reads.items()):
+            if self._is_ordered(other, access, epoch):
+                # Ordered before every later access of this workgroup, too.
+                if self.groups[other] == self.groups[access] and self.done[other] < epoch:
+                    del self.reads[other]
+                continue
+            found = places[hit[places]]
+            if found.size:
+                return Conflict(int(found[0]), self.lines[other], self.agents[other], "read")
+        return None
+
+    def _is_ordered(self, other: int, access: int, epoch: int) -> bool:
+        """Whether the access `other` is known to come before `access`, which is issued in `epoch`."""
+        if self.agents[other] == self.agents[access] or (self.atomic[other] and self.atomic[access]):
+            return True
+        return self.groups[other] == self.groups[access] and self.done[other] < epoch
+
+    def _clash(self, flat: Indices, earlier: npt.NDArray[np.int32], access: int, epoch: int) -> Conflict | None:
         for other in np.unique(earlier).tolist():
-            if other == _NOBODY or self.agents[other] == self.agents[access]:
-                continue
-            if self.groups[other] == self.groups[access] and self.done[other] < epoch:
-                continue
-            byte = int(flat[int(np.argmax(earlier == other))])
-            return Conflict(byte, self.lines[other], self.agents[other], verb)
+            if other != _NOBODY and not self._is_ordered(other, access, epoch):
+                byte = int(flat[int(np.argmax(earlier == other))])
+                return Conflict(byte, self.lines[other], self.agents[other], "written")
         return None

@@ -16,6 +16,7 @@ from ..errors import ExecutionError
 from .descriptor import Descriptor
 from .hazards import Traits
 from .memory import DeviceMemory
+from .metadata import Passed, check_launch, check_metadata
 from .operands import EXEC, VGPR
 from .parse import Program, parse_program
 from .races import SharedBytes
@@ -73,9 +74,13 @@ def run_kernel(
     descriptor = program.descriptors.get(kernel_name)
     if descriptor is None or kernel_name not in program.labels:
         raise UnknownNameError("kernel", kernel_name, [name for name in program.descriptors if name in program.labels])
-    launch = _Launch(program, descriptor, _dimensions(grid), _dimensions(workgroup_size), max_steps)
+    size = _dimensions(workgroup_size)
     memory, names = DeviceMemory(), list(arguments)
-    kernarg = _place_arguments(memory, descriptor, arguments)
+    kernarg, passed = _place_arguments(memory, descriptor, arguments)
+    if (metadata := program.metadata.get(kernel_name)) is not None:
+        check_metadata(metadata, descriptor)
+        check_launch(metadata, size, passed)
+    launch = _Launch(program, descriptor, _dimensions(grid), size, max_steps)
     # Non-finite numbers and wrapping integers are ordinary values of a kernel.
     with np.errstate(all="ignore"):
         statistics = launch.run(memory, kernarg)
@@ -95,8 +100,11 @@ def _dimensions(sizes: Sequence[int]) -> tuple[int, int, int]:
     return padded[0], padded[1], padded[2]
 
 
-def _place_arguments(memory: DeviceMemory, descriptor: Descriptor, arguments: Mapping[str, Argument]) -> int:
-    """Put the arrays and the kernarg segment in memory; the segment's address."""
+def _place_arguments(
+    memory: DeviceMemory, descriptor: Descriptor, arguments: Mapping[str, Argument]
+) -> tuple[int, list[Passed]]:
+    """Put the arrays and the kernarg segment in memory; the segment's address and what lies where in it."""
+    passed = []
     segment, padding = bytearray(), list[int]()
     for name, value in arguments.items():
         if isinstance(value, np.ndarray):
@@ -106,7 +114,9 @@ def _place_arguments(memory: DeviceMemory, descriptor: Descriptor, arguments: Ma
             content = value.tobytes()
         gap = -len(segment) % len(content)
         padding += range(len(segment), len(segment) + gap)
-        segment += bytes(gap) + content
+        segment += bytes(gap)
+        passed.append(Passed(name, len(segment), len(content), isinstance(value, np.ndarray)))
+        segment += content
     if descriptor["kernarg_size"] < len(segment):
         reason = f".amdhsa_kernarg_size {descriptor['kernarg_size']}: the arguments need {len(segment)} bytes"
         raise ExecutionError("descriptor", reason, descriptor.line)
@@ -114,7 +124,7 @@ def _place_arguments(memory: DeviceMemory, descriptor: Descriptor, arguments: Ma
     region = memory.add("kernarg segment", np.frombuffer(padded, np.uint8), writable=False)
     region.shared.initialised[padding] = False
     region.shared.initialised[len(segment) :] = False
-    return region.address
+    return region.address, passed
 
 
 @dataclass

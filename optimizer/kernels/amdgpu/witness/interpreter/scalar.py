@@ -128,6 +128,7 @@ def _unary() -> dict[str, _Scalar]:
         "s_not_b32": _Scalar("u32", ("u32",), lambda a: _nonzero(~a & _M32)),
         "s_not_b64": _Scalar("u64", ("u64",), lambda a: _nonzero(~a & _M64)),
         "s_brev_b32": _Scalar("u32", ("u32",), lambda a: (int(f"{a:032b}"[::-1], 2), None)),
+        "s_brev_b64": _Scalar("u64", ("u64",), lambda a: (int(f"{a:064b}"[::-1], 2), None)),
         "s_bcnt1_i32_b32": _Scalar("u32", ("u32",), lambda a: _nonzero(a.bit_count())),
         "s_bcnt1_i32_b64": _Scalar("u32", ("u64",), lambda a: _nonzero(a.bit_count())),
         "s_ff1_i32_b32": _Scalar("u32", ("u32",), lambda a: (_first_one(a), None)),

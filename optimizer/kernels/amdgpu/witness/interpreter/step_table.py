@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from ..errors import TextError
-from . import lds, mfma, scalar, vector, vmem
+from . import atomics, lds, mfma, scalar, vector, vmem
 from .decode import Decoder, Step, Unit
 from .descriptor import Descriptor
 from .hazards import Traits
@@ -30,6 +30,9 @@ def _units() -> dict[str, Unit]:
         (vmem.SMEM_MNEMONICS, vmem.decode_scalar_load),
         (vmem.MNEMONICS, vmem.decode),
         (lds.MNEMONICS, lds.decode),
+        (atomics.LDS_MNEMONICS, atomics.decode_lds),
+        (atomics.GLOBAL_MNEMONICS, atomics.decode_global),
+        (frozenset({"s_memtime"}), vmem.decode_time),
         (_FLOW, _decode_flow),
     ):
         table |= dict.fromkeys(names, unit)

@@ -84,6 +84,12 @@ def _mad_wide(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
     return total, total < product
 
 
+def _mad_wide_signed(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
+    product = _i64(a) * _i64(b)
+    total = product + c
+    return total, ((product ^ total) & (c ^ total)) < 0
+
+
 def _signed24(values: Array) -> Array:
     return (_i64(values & np.uint32(0xFFFFFF)) ^ 0x800000) - 0x800000
 
@@ -171,6 +177,9 @@ def _integer_table() -> dict[str, VectorOp]:
         "v_bfe_i32": _op(three, _bfe_signed),
         "v_bfm_b32": _op(two, lambda a, b: ((np.uint32(1) << _by32(a)) - np.uint32(1)) << _by32(b)),
         "v_perm_b32": _op(three, _perm),
+        "v_alignbyte_b32": _op(
+            three, lambda a, b, c: _low((_u64(a) << np.uint64(32) | _u64(b)) >> _u64((c & np.uint32(3)) * np.uint32(8)))
+        ),
         "v_alignbit_b32": _op(three, lambda a, b, c: _low((_u64(a) << np.uint64(32) | _u64(b)) >> _u64(_by32(c)))),
         "v_and_b32": _op(two, lambda a, b: a & b),
         "v_or_b32": _op(two, lambda a, b: a | b),
@@ -190,6 +199,9 @@ def _integer_table() -> dict[str, VectorOp]:
         "v_mul_i32_i24": _op(two, lambda a, b: _low(_u64(_signed24(a) * _signed24(b)))),
         "v_mad_u32_u24": _op(three, lambda a, b, c: _low(_unsigned24(a) * _unsigned24(b)) + c),
         "v_mad_i32_i24": _op(three, lambda a, b, c: _low(_u64(_signed24(a) * _signed24(b))) + c),
+        "v_mul_hi_u32_u24": _op(two, lambda a, b: _low(_unsigned24(a) * _unsigned24(b) >> np.uint64(32))),
+        "v_mul_hi_i32_i24": _op(two, lambda a, b: _low(_u64(_signed24(a) * _signed24(b) >> 32))),
+        "v_mad_i64_i32": _op("i64 m64 <- i32 i32 i64", _mad_wide_signed),
         "v_mad_u64_u32": _op("u64 m64 <- u32 u32 u64", _mad_wide),
         "v_min_u32": _op(two, np.minimum),
         "v_max_u32": _op(two, np.maximum),
@@ -197,6 +209,8 @@ def _integer_table() -> dict[str, VectorOp]:
         "v_max_i32": _op(signed_two, np.maximum),
         "v_min3_u32": _op(three, lambda a, b, c: np.minimum(np.minimum(a, b), c)),
         "v_max3_u32": _op(three, lambda a, b, c: np.maximum(np.maximum(a, b), c)),
+        "v_min3_i32": _op("i32 <- i32 i32 i32", lambda a, b, c: np.minimum(np.minimum(a, b), c)),
+        "v_max3_i32": _op("i32 <- i32 i32 i32", lambda a, b, c: np.maximum(np.maximum(a, b), c)),
         "v_med3_u32": _op(three, _median),
         "v_med3_i32": _op("i32 <- i32 i32 i32", _median),
         "v_cndmask_b32": _op("u32 <- u32 u32 m64", lambda a, b, lanes: np.where(lanes, b, a)),
@@ -265,6 +279,9 @@ def _conversions() -> dict[str, VectorOp]:
         "v_cvt_i16_f16": _op("i16 <- f16", lambda a: to_integer(a, -32768, 32767).astype(np.int16)),
         "v_cvt_f64_f32": _op("f64 <- f32", lambda a: a.astype(np.float64)),
         "v_cvt_f32_f64": _op("f32 <- f64", lambda a: a.astype(np.float32)),
+        "v_cvt_pk_i16_i32": _op("u32 <- i32 i32", lambda a, b: _pack(*(np.clip(x, -32768, 32767) for x in (a, b)))),
+        "v_cvt_pk_u16_u32": _op("u32 <- u32 u32", lambda a, b: _pack(*(np.minimum(x, 65535) for x in (a, b)))),
+        "v_cvt_pknorm_i16_f32": _op("u32 <- f32 f32", lambda a, b: _pack(_normalised(a), _normalised(b))),
         "v_cvt_pkrtz_f16_f32": _op("u32 <- f32 f32", _pack_towards_zero),
     }
     for byte in range(4):
@@ -273,6 +290,17 @@ def _conversions() -> dict[str, VectorOp]:
             "f32 <- u32", lambda a, shift=shift: (a >> shift & np.uint32(0xFF)).astype(np.float32)
         )
     return table
+
+
+def _pack(low: Array, high: Array) -> Array:
+    packed: Array = low.astype(np.int64) & 0xFFFF | (high.astype(np.int64) & 0xFFFF) << 16
+    return packed.astype(np.uint32)
+
+
+def _normalised(values: Array) -> Array:
+    """[-1, 1] to -32767..32767, rounded to nearest even."""
+    scaled: Array = np.nan_to_num(np.clip(values, -1, 1)).astype(np.float64) * 32767
+    return np.rint(scaled)
 
 
 def _pack_towards_zero(a: Array, b: Array) -> Array:

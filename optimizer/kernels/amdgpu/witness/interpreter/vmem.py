@@ -96,6 +96,19 @@ def decode_scalar_load(instruction: Instruction, decoder: Decoder) -> Step:
     return Step(instruction, Traits("smem", (*base.keys, *keys), tuple(target.keys)), execute)
 
 
+def decode_time(instruction: Instruction, decoder: Decoder) -> Step:
+    """s_memtime: a counter that only grows; here, the wave's wait states."""
+    decoder.modifiers(instruction)
+    decoder.arity(instruction, 1)
+    target = decoder.register(instruction, instruction.operands[0], 2, "s")
+
+    def execute(wave: Wave) -> None:
+        wave.set_scalar(target.base, 2, wave.hazards.clock)
+        finish(wave, ("lgkmcnt",), False, tuple(target.keys), [])
+
+    return Step(instruction, Traits("smem", (), tuple(target.keys)), execute)
+
+
 # -- vector memory -------------------------------------------------------------------------------------
 def decode(instruction: Instruction, decoder: Decoder) -> Step:
     """buffer_*, global_*, flat_* and scratch_* loads and stores."""

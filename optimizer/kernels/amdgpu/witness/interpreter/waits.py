@@ -85,8 +85,8 @@ class WaitCounters:
     ) -> None:
         """No register may be touched while a load into it is outstanding.
 
-        A load that overwrites the destination of an older load of the same in-order counter is legal: both write in
-        order (`issuing` names that counter, empty for everything else).
+        A vector memory load may overwrite the destination of an older one: they write in order. `issuing` names that
+        counter, and is empty for everything else; LLVM grants LDS reads no such exception.
         """
         for action, keys in (("reads", reads), ("overwrites", writes)):
             for key in keys:

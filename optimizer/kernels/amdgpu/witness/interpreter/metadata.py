@@ -1,0 +1,103 @@
+"""The metadata of a kernel (`.amdgpu_metadata`), held against its descriptor and against a launch.
+
+The runtime sizes a launch by the metadata, the hardware by the descriptor: where they differ the kernel runs with the
+wrong memory. Source: LLVM's "User Guide for AMDGPU Backend", section "Code Object V5 Metadata".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from ..errors import ExecutionError, TextError
+from .descriptor import Descriptor
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """One entry of `amdhsa.kernels`; `line` is where the block starts."""
+
+    name: str
+    line: int
+    values: Mapping[str, Any]
+
+    @property
+    def arguments(self) -> list[Mapping[str, Any]]:
+        return list(self.values.get(".args") or [])
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """One argument of a launch: its place and size in the kernarg segment."""
+
+    name: str
+    offset: int
+    size: int
+    is_buffer: bool
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """YAML with LLVM's tag `!str`."""
+
+
+_Loader.add_constructor("!str", lambda loader, node: loader.construct_scalar(node))
+
+
+def parse_metadata(body: Sequence[tuple[int, str]], line: int) -> list[Metadata]:
+    """The kernels of a metadata block: its numbered lines, and the line of its directive."""
+    try:
+        document = yaml.load("\n".join(text for _, text in body), Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = body[min(mark.line, len(body) - 1)][0] if mark is not None and body else line
+        raise TextError(f"metadata is no YAML: {getattr(error, 'problem', error)}", place) from None
+    kernels = document.get("amdhsa.kernels") if isinstance(document, dict) else None
+    if not isinstance(kernels, list) or not all(isinstance(k, dict) and ".name" in k for k in kernels):
+        raise TextError("metadata has no list 'amdhsa.kernels' of named kernels", line)
+    return [Metadata(str(kernel[".name"]), line, kernel) for kernel in kernels]
+
+
+def check_metadata(metadata: Metadata, descriptor: Descriptor) -> None:
+    """Both must say the same. Errors: `ExecutionError` of kind descriptor."""
+    wanted = {
+        ".symbol": f"{metadata.name}.kd",
+        ".wavefront_size": 64,
+        ".kernarg_segment_size": descriptor["kernarg_size"],
+        ".group_segment_fixed_size": descriptor["group_segment_fixed_size"],
+        ".private_segment_fixed_size": descriptor["private_segment_fixed_size"],
+    }
+    for key, value in wanted.items():
+        if metadata.values.get(key) != value:
+            raise _error(metadata, f"{key} is {metadata.values.get(key)}, the descriptor needs {value}")
+    least = {".sgpr_count": descriptor["next_free_sgpr"], ".vgpr_count": descriptor["next_free_vgpr"]}
+    for key, value in least.items():
+        if not isinstance(metadata.values.get(key), int) or metadata.values[key] < value:
+            raise _error(metadata, f"{key} is {metadata.values.get(key)}, the descriptor has {value} registers")
+
+
+def check_launch(metadata: Metadata, size: tuple[int, int, int], passed: Sequence[Passed]) -> None:
+    """The arguments and the workgroup of a launch must be those that the metadata announces."""
+    threads = size[0] * size[1] * size[2]
+    if threads > metadata.values.get(".max_flat_workgroup_size", 1024):
+        limit = metadata.values[".max_flat_workgroup_size"]
+        raise _error(metadata, f".max_flat_workgroup_size is {limit}, a workgroup of {threads} was launched")
+    required = metadata.values.get(".reqd_workgroup_size")
+    if required is not None and tuple(required) != size:
+        raise _error(metadata, f".reqd_workgroup_size is {required}, {list(size)} was launched")
+    if ".args" not in metadata.values:
+        return
+    announced = [entry for entry in metadata.arguments if not str(entry.get(".value_kind", "")).startswith("hidden_")]
+    if len(announced) != len(passed):
+        raise _error(metadata, f".args has {len(announced)} arguments, {len(passed)} were passed")
+    for entry, argument in zip(announced, passed, strict=True):
+        place = (entry.get(".offset"), entry.get(".size"), entry.get(".value_kind") == "global_buffer")
+        if place != (argument.offset, argument.size, argument.is_buffer):
+            reason = f"argument '{argument.name}' is announced as {dict(entry)}"
+            raise _error(metadata, f"{reason}, passed {argument.size} bytes at {argument.offset}")
+
+
+def _error(metadata: Metadata, reason: str) -> ExecutionError:
+    return ExecutionError("descriptor", f"metadata of '{metadata.name}': {reason}", metadata.line)
