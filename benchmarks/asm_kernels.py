@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 
 from asm_kernel_cases import Case, cases
 
@@ -37,19 +38,26 @@ def main() -> int:
     llvm = require_llvm()
     print(COLUMNS)
     problems: list[str] = []
+    totals: Counter[str] = Counter()
     for case in cases():
-        problems += _report(case, llvm, mutate)
+        problems += _report(case, llvm, mutate, totals)
+    print(
+        f"together: {totals['waits']} waits (blanket {totals['blanket waits']}), {totals['nops']} nops (blanket "
+        f"{totals['blanket nops']}), {totals['caught']} of {totals['mutants']} mutants refused"
+    )
     for problem in problems:
         print(problem)
     return 1 if problems else 0
 
 
-def _report(case: Case, llvm: Llvm, mutate: bool) -> list[str]:
+def _report(case: Case, llvm: Llvm, mutate: bool, totals: Counter[str]) -> list[str]:
     assembly = case.build()
     counts = wait_counts(assembly.program)
     instructions = llvm.check(assembly.text)
     problem = case.error(assembly.text)
     caught, passed = _mutants(case, assembly.text) if mutate else (0, [])
+    totals.update({"waits": counts.waits, "blanket waits": counts.blanket_waits, "nops": counts.nops})
+    totals.update({"blanket nops": counts.blanket_nops, "caught": caught, "mutants": caught + len(passed)})
     taken, exact = assembly.footprint, assembly.allocation.classes
     theirs = case.upstream
     vgprs = f"{theirs.peak_vgprs} ({theirs.exact_vgprs})" if theirs else ""

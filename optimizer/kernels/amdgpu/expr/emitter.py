@@ -9,7 +9,8 @@
     place = e.buffer_address(wgid * 4096 + row * 256 + 20)   # vector, scalar and constant part
 
 Expressions are SymPy's. Every symbol is an integer between the bounds it was bound with; the instructions are right for
-all values within them. A result that may not fit 32 bits is refused.
+all values within them. A result that may not fit 32 bits is refused. Values in SGPRs are computed by instructions that
+overwrite scc.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ class ExpressionEmitter:
     def scope(self) -> AbstractContextManager[None]:
         """Code that control enters at the top only, and that it may leave out or repeat.
 
-        Open it before the label or branch, where scc is not in use: values of the scopes around are computed there.
+        Open it before the label or branch, before exec is narrowed and where scc is not in use: values of the scopes
+        around are computed there.
         """
         return self.scopes.scope()
 
