@@ -19,8 +19,8 @@ class Wishes:
     steps: int = 60
     pressure: int = 40
     """VGPRs that it tries to keep live."""
-    sizes: tuple[int, ...] = (1, 1, 1, 2, 3, 4, 16)
-    alignments: tuple[int, ...] = (2, 4)
+    sizes: tuple[int, ...] = (1, 1, 1, 1, 2, 2, 3, 4, 4)
+    alignments: tuple[int, ...] = (2,)
     depth: int = 3
     """Of nested branches and loops."""
     copies: bool = True

@@ -106,7 +106,8 @@ def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
     from optimizer.kernels.amdgpu.program_json import program_json
 
     try:
-        allocation = allocate(case.program, options)
+        program = case.program
+        allocation = allocate(program, options)
         check_allocation(allocation.program, allocation.mapping)
     except TtoptError as error:
         details = error.details if isinstance(error, AllocationError) else {}
@@ -119,7 +120,7 @@ def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
     }
     if allocation.peak_agprs:
         record["peak_agprs"] = allocation.peak_agprs
-    if allocation.program != case.program:
+    if allocation.program != program:
         record["program"] = program_json(allocation.program)
     for warning in allocation.warnings:
         print(f"ttopt: warning: {case.id}: {warning}", file=sys.stderr)
@@ -129,14 +130,14 @@ def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
 
 
 def _cases(source: Path, case_id: str | None) -> tuple[ProgramCase, ...]:
-    from optimizer.kernels.amdgpu.program_json import ProgramCase, read_cases, read_program
+    from optimizer.kernels.amdgpu.program_json import ProgramCase, read_cases
 
     try:
         document = json.loads(source.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise FormatError(f"not JSON: {error}", node=str(source)) from None
     if isinstance(document, dict) and "instructions" in document:
-        cases: tuple[ProgramCase, ...] = (ProgramCase(source.stem, "alloc", read_program(document)),)
+        cases: tuple[ProgramCase, ...] = (ProgramCase(source.stem, "alloc", document),)
     else:
         cases = read_cases([document] if isinstance(document, dict) and "program" in document else document)
     if case_id is None:

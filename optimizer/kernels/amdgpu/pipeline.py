@@ -1,6 +1,6 @@
 """From a program on virtual registers to assembly: one straight list of passes.
 
-virtual: loops, raw text -> ended -> checked -> fused -> accumulators -> dead code -> pseudo-instructions -> allocated
+virtual: loops, raw text -> ended, checked -> fused -> accumulators -> dead code -> pseudo-instructions -> allocated
 physical: substituted -> waits -> hazards -> text
 
 What changes instructions comes first, on virtual registers, where single definitions make it easy to see what is safe.
@@ -20,6 +20,7 @@ from optimizer.kernels.amdgpu.debug import enabled, say
 from optimizer.kernels.amdgpu.emit import LIMITS, TARGETS, Footprint, footprint, kernel_text
 from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.passes import Pass
+from optimizer.kernels.amdgpu.passes.commute_literals import CommuteLiterals
 from optimizer.kernels.amdgpu.passes.end_program import EndProgram
 from optimizer.kernels.amdgpu.passes.expand_control import ExpandControl
 from optimizer.kernels.amdgpu.passes.expand_pseudos import ExpandPseudos
@@ -89,7 +90,16 @@ def virtual_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
     """Before allocation."""
     fusions: tuple[Pass, ...] = (FuseShiftAdd(), FuseShiftOr(), FuseAddShift(), FuseOrOr()) if options.fuse else ()
     dead: tuple[Pass, ...] = (RemoveDeadCode(),) if options.remove_dead_code else ()
-    return (ExpandControl(), EndProgram(), ValidateProgram(), *fusions, InitAccumulators(), *dead, ExpandPseudos())
+    return (
+        ExpandControl(),
+        EndProgram(),
+        CommuteLiterals(),
+        ValidateProgram(),
+        *fusions,
+        InitAccumulators(),
+        *dead,
+        ExpandPseudos(),
+    )
 
 
 def physical_passes(options: AssemblyOptions) -> tuple[Pass, ...]:

@@ -37,11 +37,17 @@ class ProgramCase:
 
     id: str
     kind: str
-    program: Program
+    record: Any
+    """The program, not read yet: a case that cannot be read is no reason not to look at the others."""
+
+    @property
+    def program(self) -> Program:
+        """FormatError and OperandError name the case and the field."""
+        return read_program(self.record, self.id)
 
 
 def read_cases(document: Any) -> tuple[ProgramCase, ...]:
-    """Every case that has a program. FormatError names the case and the field."""
+    """Every case that has a program. FormatError if it is no document of cases."""
     cases = document.get("cases") if isinstance(document, Mapping) else document
     if not isinstance(cases, Sequence) or isinstance(cases, str):
         raise FormatError("a document of programs has a list 'cases'", node="cases")
@@ -51,7 +57,7 @@ def read_cases(document: Any) -> tuple[ProgramCase, ...]:
             raise FormatError("a case is an object", node=f"cases[{number}]")
         if "program" in record:
             place = str(record.get("id", f"cases[{number}]"))
-            found.append(ProgramCase(place, str(record.get("kind", "alloc")), read_program(record["program"], place)))
+            found.append(ProgramCase(place, str(record.get("kind", "alloc")), record["program"]))
     return tuple(found)
 
 

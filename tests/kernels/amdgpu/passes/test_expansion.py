@@ -9,6 +9,7 @@ from optimizer.kernels.amdgpu.errors import ControlFlowError, OpcodeError, Opera
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.operands import VirtualReg
 from optimizer.kernels.amdgpu.passes import Pass
+from optimizer.kernels.amdgpu.passes.commute_literals import CommuteLiterals
 from optimizer.kernels.amdgpu.passes.end_program import EndProgram
 from optimizer.kernels.amdgpu.passes.expand_control import ExpandControl
 from optimizer.kernels.amdgpu.passes.expand_pseudos import ExpandPseudos
@@ -188,3 +189,19 @@ def test_incomplete_or_torn_mappings_are_refused(given: dict[int, int], said: st
     mapping = {VirtualReg("v", n): place for n, place in given.items()}
     with pytest.raises(OperandError, match=said):
         SubstituteRegisters(mapping).apply(parse("v_mov_b32 kv1, kv0\nds_write_b64 v0, kv2..+2@2"))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("v_add_u32 v1, v2, 0x280", "v_add_u32 v1, 0x280, v2"),
+        ("v_sub_u32 v1, v2, 0x280", "v_subrev_u32 v1, 0x280, v2"),
+        ("v_subrev_f32 v1, v2, 0x40490fdb", "v_sub_f32 v1, 0x40490fdb, v2"),
+        ("v_add_u32 v1, v2, 64", "v_add_u32 v1, v2, 64"),
+        ("v_add_u32 v1, s2, 0x280", "v_add_u32 v1, s2, 0x280"),
+        ("v_mul_lo_u32 v1, v2, 0x280", "v_mul_lo_u32 v1, v2, 0x280"),
+        ("v_lshrrev_b32 v1, v2, 0x280", "v_lshrrev_b32 v1, v2, 0x280"),
+    ],
+)
+def test_literals_go_where_there_is_room(given: str, expected: str) -> None:
+    assert after(CommuteLiterals(), given) == [expected]

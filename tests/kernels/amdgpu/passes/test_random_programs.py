@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from random_machine_code import random_program, run
 
@@ -9,6 +10,7 @@ from optimizer.kernels.amdgpu.emit import kernel_text
 from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.passes.insert_waits import InsertWaits
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import MitigateHazards
+from optimizer.kernels.amdgpu.passes.remove_dead_code import RemoveDeadCode
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
 from optimizer.kernels.amdgpu.witness.mutations import mutations
 
@@ -32,6 +34,15 @@ def test_straight_programs_have_no_wait_and_no_nop_too_many(seed: int) -> None:
         with pytest.raises(ExecutionError, match=r"missing-wait|hazard"):
             run(mutation.text)
     assert len(changed) > 10
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_without_dead_code_the_same_is_stored(seed: int) -> None:
+    program = random_program(seed, 80, branches=True)
+    shorter = RemoveDeadCode().apply(program)
+    assert len(shorter.body) < len(program.body)
+    before, after = (run(finished(p)).buffers["y"] for p in (program, shorter))
+    np.testing.assert_array_equal(after, before)
 
 
 @pytest.mark.parametrize("seed", range(4))

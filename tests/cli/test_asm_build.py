@@ -1,0 +1,138 @@
+"""`ttopt asm build` and `ttopt asm run`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from optimizer.kernels.amdgpu.abi import KERNARG, THREAD_ID
+from optimizer.kernels.amdgpu.builder import KernelBuilder
+from optimizer.kernels.amdgpu.ir import Argument, Launch
+from optimizer.kernels.amdgpu.program_json import program_json
+from optimizer.kernels.amdgpu.text import text_of
+from tests.cli.conftest import Run
+
+CASES = Path(__file__).parents[2] / "fixtures/kernels/amdgpu_cases.json"
+
+
+def scaled() -> KernelBuilder:
+    """y[i] = factor * x[i] for 64 elements."""
+    b = KernelBuilder("scaled", Launch((64, 1, 1), (Argument("x"), Argument("y"), Argument("factor", 4, False))))
+    x, y = b.s_load_dwordx2(KERNARG, 0), b.s_load_dwordx2(KERNARG, 8)
+    factor = b.s_load_dword(KERNARG, 16)
+    address = b.v_lshlrev_b32(2, THREAD_ID)
+    value = b.global_load_dword(address, x)
+    b.global_store_dword(address, b.v_mul_f32(factor, value), y)
+    b.s_endpgm()
+    return b
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "scaled.json"
+    path.write_text(json.dumps(program_json(scaled().program())))
+    return path
+
+
+def test_build_prints_a_complete_kernel(run: Run, program: Path) -> None:
+    status, out, err = run("asm", "build", program)
+    assert (status, err) == (0, "")
+    assert out.startswith('.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n')
+    for part in ("\nscaled:\n", "\n.amdhsa_kernel scaled\n", "\n    .symbol: scaled.kd\n", "    s_endpgm\n"):
+        assert part in out
+
+
+def test_build_writes_a_file_and_says_what_it_holds(run: Run, program: Path, tmp_path: Path) -> None:
+    status, out, _ = run("asm", "build", program, "--mcpu", "gfx942", "-o", tmp_path / "k.s")
+    assert status == 0
+    assert json.loads(out) == {
+        "kernel": "scaled", "mcpu": "gfx942", "instructions": 11, "vgprs": 2, "sgprs": 6, "agprs": 0, "waits": 2,
+        "nops": 1, "warnings": [],
+    }  # fmt: skip
+    assert (tmp_path / "k.s").read_text() == run("asm", "build", program)[1]
+
+
+def test_the_textual_form_builds_to_the_same(run: Run, program: Path, tmp_path: Path) -> None:
+    text = tmp_path / "scaled.kir"
+    text.write_text(text_of(scaled().program()))
+    assert run("asm", "build", text)[1] == run("asm", "build", program)[1]
+
+
+def test_a_case_is_chosen_by_its_id(run: Run) -> None:
+    status, out, _ = run("asm", "build", CASES, "--id", "p01_lshl_add")
+    assert status == 0
+    assert "v_lshl_add_u32" in out
+    assert "v_lshl_add_u32" not in run("asm", "build", CASES, "--id", "p01_lshl_add", "--no-fuse")[1]
+    assert "v_mov_b32" in run("asm", "build", CASES, "--id", "h01_valu_rfl")[1]
+    assert "v_mov_b32" not in run("asm", "build", CASES, "--id", "h01_valu_rfl", "--remove-dead-code")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((CASES,), "--id chooses one"),
+        ((CASES, "--id", "p01_lshl_add", "--mcpu", "gfx90a"), "gfx942"),
+        ((CASES, "--id", "e01_seed_output"), "kv0 is used, but nothing defines it"),
+        ((CASES, "--id", "x01_floor"), "x01_floor"),
+    ],
+)
+def test_build_says_what_is_wrong(run: Run, arguments: tuple[object, ...], said: str) -> None:
+    status, out, err = run("asm", "build", *arguments)
+    assert (status, out) == (2, "")
+    assert said in err
+
+
+VALUES = ("--argument", "x:f32:64:range", "--argument", "y:f32:64:zeros", "--argument", "factor:f32=2.5")
+
+
+def test_run_executes_a_program_and_its_text_alike(run: Run, program: Path, tmp_path: Path) -> None:
+    status, out, _ = run("asm", "run", program, *VALUES, "-o", tmp_path / "arrays")
+    assert status == 0
+    record = json.loads(out)
+    assert record["buffers"]["y"]["first"] == [0.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 17.5]
+    assert record["statistics"]["by_mnemonic"]["global_load_dword"] == 1
+    np.testing.assert_array_equal(np.load(tmp_path / "arrays/y.npy"), 2.5 * np.arange(64, dtype=np.float32))
+    run("asm", "build", program, "-o", tmp_path / "k.s")
+    assert run("asm", "run", tmp_path / "k.s", *VALUES)[1] == out
+
+
+def test_arrays_may_come_from_files_and_seeds(run: Run, program: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.full(64, 4.0, np.float32))
+    rest = ("--argument", "y:f32:8x8", "--argument", "factor:f32=-1")
+    out = run("asm", "run", program, "--argument", f"x:{tmp_path / 'x.npy'}", *rest)[1]
+    assert json.loads(out)["buffers"]["y"]["first"] == [-4.0] * 8
+    hashes = {
+        json.loads(run("asm", "run", program, "--argument", "x:f32:64", *rest, "--seed", seed)[1])["buffers"]["x"][
+            "sha256"
+        ]
+        for seed in (1, 1, 2)
+    }
+    assert len(hashes) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "takes (x, y, factor)"),
+        (("--argument", "x:f32:64:noise"), "no fill 'noise'"),
+        (("--argument", "x:f99:64"), "no type 'f99'"),
+        (("--argument", "x:u32=-5"), "x:u32=-5"),
+        (("--argument", "x"), "cannot be read"),
+        ((*VALUES, "--grid", "1,2,3,4"), "--grid"),
+    ],
+)
+def test_run_says_what_is_wrong(run: Run, program: Path, arguments: tuple[str, ...], said: str) -> None:
+    status, out, err = run("asm", "run", program, *arguments)
+    assert (status, out) == (2, "")
+    assert said in err
+
+
+def test_what_the_hardware_leaves_undefined_is_an_error(run: Run, program: Path, tmp_path: Path) -> None:
+    text = run("asm", "build", program)[1].replace("s_waitcnt vmcnt(0)", "s_nop 0")
+    (tmp_path / "k.s").write_text(text)
+    status, out, err = run("asm", "run", tmp_path / "k.s", *VALUES)
+    assert (status, out) == (1, "")
+    assert "missing-wait" in err
