@@ -66,16 +66,23 @@ def run_region(region: Region, core: tuple[int, int], seed: int = 0) -> RegionRu
 
 
 def _values(region: Region, seed: int) -> dict[str, Array]:
-    """Random operands, and what every op makes of them, rounded to the region's element type."""
+    """Random operands, and what every op makes of them, rounded to the region's element type.
+
+    Matrices on the right have mean 0 and small entries, as weights do, so that products are spread around 0: a norm of
+    rows that are all alike would only show how their rounding errors grow.
+    """
     generator = np.random.default_rng(seed)
     values: dict[str, Array] = {}
     for operand in region.inputs:
         shape = _elements(operand, region)
-        values[operand.value] = rounded(generator.uniform(0.25, 1.5, shape).astype(np.float32), operand.dtype)
+        made = generator.uniform(0.25, 1.5, shape)
+        if operand.kind is Kind.RIGHT:
+            made = generator.uniform(-1.0, 1.0, shape) / np.sqrt(shape[0])
+        values[operand.value] = rounded(made.astype(np.float32), operand.dtype)
     for op in region.ops:
         alike = op.with_attrs(dim=-1) if "dim" in op.attrs else op  # operands have rank 2 here
-        made = [values[op.inputs[0]]] if op.op == MOVE else evaluate(alike, [values[v] for v in op.inputs])
-        values[op.outputs[0]] = rounded(np.asarray(made[0], np.float32), region.dtype)
+        results = [values[op.inputs[0]]] if op.op == MOVE else evaluate(alike, [values[v] for v in op.inputs])
+        values[op.outputs[0]] = rounded(np.asarray(results[0], np.float32), region.dtype)
     return values
 
 
@@ -94,9 +101,12 @@ def _compared(pairs: list[tuple[Array, Array]]) -> RegionRun:
 
 
 def _elements(operand: Operand, region: Region) -> tuple[int, int]:
+    """Rows and columns of a whole operand: of one tile, those that are not repeated."""
     rows, columns = (n * TILE for n in region.home.frame)
+    depth = operand.depth * TILE
     return {
         Kind.FULL: (rows, columns), Kind.COLUMN: (rows, 1), Kind.ROW: (1, columns), Kind.SCALAR: (1, 1),
+        Kind.LEFT: (rows, depth), Kind.RIGHT: (depth, columns),
     }[operand.kind]  # fmt: skip
 
 
@@ -110,12 +120,16 @@ def _part(region: Region, core: tuple[int, int]) -> tuple[slice, slice]:
     return slice(row, row + home.shard[0] * TILE), slice(column, column + home.shard[1] * TILE)
 
 
+def _of_core(value: Array, operand: Operand, region: Region, core: tuple[int, int]) -> Array:
+    """The rows and columns of an operand that a core computes with."""
+    rows, columns = _part(region, core)
+    all_ = slice(None)
+    return value[rows if operand.kind.has_rows else all_, columns if operand.kind.has_columns else all_]
+
+
 def _block(value: Array, operand: Operand, region: Region, core: tuple[int, int]) -> Array:
     """The core's part of an operand in whole tiles."""
-    rows, columns = _part(region, core)
-    rows = rows if operand.kind in (Kind.FULL, Kind.COLUMN) else slice(0, 1)
-    columns = columns if operand.kind in (Kind.FULL, Kind.ROW) else slice(0, 1)
-    part = value[rows, columns]
+    part = _of_core(value, operand, region, core)
     whole = np.full(tuple(-(-n // TILE) * TILE for n in part.shape), np.nan, np.float32)
     whole[: part.shape[0], : part.shape[1]] = part
     return whole
@@ -124,7 +138,7 @@ def _block(value: Array, operand: Operand, region: Region, core: tuple[int, int]
 def _given(value: Array, operand: Operand, region: Region, core: tuple[int, int]) -> Array:
     """A tensor as the kernel finds it: the core's shard, or all of it in whole tiles."""
     if operand.resident:
-        return value[_part(region, core)]
+        return _of_core(value, operand, region, core)
     rows, columns = (n * TILE for n in operand.tiles)
     whole = np.full((rows, columns), np.nan, np.float32)
     whole[: value.shape[0], : value.shape[1]] = value
