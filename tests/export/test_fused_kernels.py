@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import region_witness
 from placed_graphs import BLOCK, HEIGHT, N150, WIDTH, placed, shards
-from region_witness import run_region
+from region_witness import interpret_region, run_region
 
 from optimizer.cli import main
 from optimizer.export.kernels.binding import FusedKernel, fused_kernels, savings
@@ -199,6 +199,23 @@ def test_a_norm_of_products_has_whole_rows() -> None:
     assert region.multiplies
     assert blocks_of(region).shape == (1, 4)
     assert run_region(region, (1, 0)).mismatches == 0
+
+
+@executed
+@pytest.mark.parametrize("core", [(0, 0), (0, 1)])
+def test_a_column_of_block_shards_stays_a_column_when_shrunk(core: tuple[int, int]) -> None:
+    region = of_shape((1, 1, 256, 64), (8, 1), lambda b, x: b.op("ttnn.square", b.op("ttnn.exp", x)))
+    assert run_region(region.shrunk((2, 2), (1, 2)), core).mismatches == 0
+
+
+def test_blocks_of_a_larger_shard_on_numpy() -> None:
+    """Blocks one after the other in the interpreter: columns of a product stream by."""
+    b = GraphBuilder("streamed")
+    shape, depth = (1, 1, 8 * TILE, 4 * TILE), 2 * TILE
+    v = b.op("ttnn.gelu", b.op("ttnn.matmul", b.input("a", (*shape[:-1], depth)), b.parameter("w", (depth, shape[-1]))))
+    region = region_of(placed(b.finish(v), {v: shards(shape, (8, 1))})).shrunk((2, 1), (1, 4))
+    assert blocks_of(region).count == 4
+    assert interpret_region(region, (0, 1)).mismatches == 0
 
 
 # -- files and program ---------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from optimizer.export.kernels.operations import MATMULS, MOVE, needs_rows
-from optimizer.export.kernels.placement import Home, Kind, Operand
+from optimizer.export.kernels.placement import CoreMap, Home, Kind, Operand
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
+from optimizer.layouts.memory_config import TensorMemoryLayout
 from optimizer.layouts.tiling import TILE
 
 
@@ -75,7 +76,7 @@ class Region:
         frame = (grid[0] * shard[0], grid[1] * shard[1])
         small = replace(spec, grid_yx=grid, shape=(shard[0] * TILE, shard[1] * TILE))
         layout = replace(self.home.layout, memory=replace(self.home.layout.memory, shard_spec=small))
-        core_map = None if self.home.core_map is None else replace(self.home.core_map, width=_width(grid))
+        core_map = self._small_core_map(grid)
         home = Home(layout, frame, shard, core_map)
         return replace(
             self,
@@ -85,7 +86,10 @@ class Region:
             outputs=tuple(replace(o, tiles=o.kind.tiles(*frame, o.depth)) for o in self.outputs),
         )
 
-
-def _width(grid: tuple[int, int]) -> int:
-    """Cores per row of a small grid: its columns, or two of the cores of a height or width grid."""
-    return grid[1] if min(grid) > 1 else min(2, max(grid))
+    def _small_core_map(self, grid: tuple[int, int]) -> CoreMap | None:
+        """The cores of a small grid, two to a row where the layout leaves that open."""
+        known = self.home.core_map
+        if known is None:
+            return None
+        block = known.memory_layout is TensorMemoryLayout.BLOCK_SHARDED
+        return replace(known, width=grid[1] if block else min(2, max(grid)))

@@ -17,7 +17,7 @@ from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap
-from optimizer.kernels.tensix.ir import Op, Value
+from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.passes.assign_dst import capacity_of
 from optimizer.kernels.tensix.passes.insert_inits import blocks_of, form_of, is_math
 from optimizer.kernels.tensix.reference import elements, tile_of
@@ -39,26 +39,37 @@ class _Buffer:
     reserved: Array | None = None
     packed: int = 0
     pushed: list[Array] = field(default_factory=list)
+    """Blocks that the writer takes."""
 
 
 def run(program: Op, blocks: Mapping[str, Array], capacity: int | None = None) -> dict[str, Array]:
-    """Blocks pushed to circular buffers that nobody in the thread reads, by buffer.
+    """The first block pushed to each circular buffer that nobody in the thread reads; see `run_blocks`."""
+    given = {name: (block,) for name, block in blocks.items()}
+    return {name: made[0] for name, made in run_blocks(program, given, capacity).items()}
 
-    `blocks`: circular buffer -> elements of the block that the reader brings. VerificationError names the op.
+
+def run_blocks(
+    program: Op, blocks: Mapping[str, Sequence[Array]], capacity: int | None = None
+) -> dict[str, tuple[Array, ...]]:
+    """Blocks pushed to circular buffers that nobody in the thread reads, in order, by buffer.
+
+    `blocks`: circular buffer -> elements of the blocks that the reader brings. VerificationError names the op.
     """
     wide = bool(program.attr("fp32_dest_acc_en", False))
     slots = capacity_of(program, capacity)
-    found: dict[str, Array] = {}
+    found: dict[str, tuple[Array, ...]] = {}
     for thread in program.body.ops:
         if thread.name == COMPUTE:
-            machine = _Machine(slots, DType.F32 if wide else DType.BF16, program, blocks)
+            machine = _Machine(slots, DType.F32 if wide else DType.BF16, program, thread, blocks)
             machine.run(thread.body.ops, {})
             found |= machine.finish()
     return found
 
 
 class _Machine:
-    def __init__(self, capacity: int, dtype: DType, program: Op, blocks: Mapping[str, Array]) -> None:
+    def __init__(
+        self, capacity: int, dtype: DType, program: Op, thread: Op, blocks: Mapping[str, Sequence[Array]]
+    ) -> None:
         self._capacity = capacity
         self._dtype = dtype
         self._dst: dict[int, Array] = {}
@@ -67,21 +78,24 @@ class _Machine:
         self._buffers: dict[str, _Buffer] = {}
         self._block: dict[str, str] = {}
         """Block -> its circular buffer."""
+        self._read = {op.operands[0].name for op in walk(thread) if op.name == "ttl.cb_wait"}
+        """Circular buffers that the thread waits for; the writer takes what is pushed to others at once."""
         for op in program.body.ops:
             if op.name == "ttl.bind_cb":
                 cb = op.result
                 assert isinstance(cb.type, CircularBufferType)
                 self._buffers[cb.name] = _Buffer(cb.type)
                 if cb.name in blocks:
-                    self._buffers[cb.name].ready.append(rounded(blocks[cb.name], cb.type.dtype))
+                    self._buffers[cb.name].ready += [rounded(block, cb.type.dtype) for block in blocks[cb.name]]
 
-    def finish(self) -> dict[str, Array]:
+    def finish(self) -> dict[str, tuple[Array, ...]]:
         """What was pushed and not read, after a check that nothing is left over."""
         self._require(self._phase == "release", "the thread", "ends within a section")
         for name, buffer in self._buffers.items():
             self._require(not buffer.waited, f"%{name}", "is waited for and not popped")
             self._require(buffer.reserved is None, f"%{name}", "is reserved and not pushed")
-        return {name: b.pushed[0] for name, b in self._buffers.items() if b.pushed}
+            self._require(not (name in self._read and buffer.ready), f"%{name}", "is not drained")
+        return {name: tuple(b.pushed) for name, b in self._buffers.items() if b.pushed}
 
     @staticmethod
     def _require(condition: bool, place: str, message: str) -> None:
@@ -140,7 +154,6 @@ class _Machine:
                 self._require(buffer.waited > 0, place, "pops more than was waited for")
                 buffer.waited -= 1
                 buffer.ready.pop(0)
-                buffer.pushed = [b for b in buffer.pushed if any(b is r for r in buffer.ready)]
             case "ttl.cb_reserve":
                 room = len(buffer.ready) < buffer.type.block_count and buffer.reserved is None
                 self._require(room, place, "reserves room that never becomes free")
@@ -150,8 +163,7 @@ class _Machine:
                 tiles = buffer.type.block.tiles
                 self._require(buffer.packed == tiles, place, f"pushes {tiles} tiles, {buffer.packed} were packed")
                 assert buffer.reserved is not None
-                buffer.ready.append(buffer.reserved)
-                buffer.pushed.append(buffer.reserved)
+                (buffer.ready if name in self._read else buffer.pushed).append(buffer.reserved)
                 buffer.reserved = None
 
     def _tile(self, block: Value, number: int, place: str) -> Array:
