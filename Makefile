@@ -53,7 +53,7 @@ bench: $(READY) ## every fixture graph on n150 and p150: table of results, secon
 	$(BIN)/python benchmarks/ttmetal_backend.py speed
 	$(BIN)/python benchmarks/tt_mlir_plans.py fixtures/tt_mlir_plans/*.gz
 
-check-long: $(READY) ## slow checks: container steps, every graph on every board, every chain by three solvers, meaning, replays
+check-long: $(READY) ## slow checks: container steps, every graph on every board, every chain by three solvers, meaning, replays, kernels executed
 	$(BIN)/python scripts/container_steps.py
 	$(BIN)/python benchmarks/graphs.py --boards n150 n300 p100 p150
 	$(BIN)/python benchmarks/chain_agreement.py fixtures/onnx/*.onnx --boards n150 p150
@@ -62,6 +62,8 @@ check-long: $(READY) ## slow checks: container steps, every graph on every board
 	$(BIN)/python benchmarks/ttmetal_backend.py
 	$(BIN)/python benchmarks/allocator_replay.py
 	$(BIN)/python benchmarks/replay.py
+	$(BIN)/python benchmarks/tile_dags.py
+	$(BIN)/python benchmarks/fused_kernels.py
 
 clean: ## remove everything that was made
 	rm -rf $(VENV) .bootstrap .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-out dist build

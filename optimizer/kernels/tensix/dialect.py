@@ -60,6 +60,7 @@ _CONFIG = {
     "dst_full_sync_en": bool,
     "math_approx_mode": bool,
     "dst_capacity": int,
+    "l1_bytes": int,
 }
 _NEST = {"indexing_maps": tuple, "iterator_types": tuple, "bounds": tuple, "inputs": int}
 _PLANNED = {"unroll": int, "grouped": bool, "footprint": int}

@@ -16,15 +16,19 @@ from typing import ClassVar, Literal
 from optimizer.errors import InfeasibleError
 from optimizer.kernels.tensix.dialect import TILE_PREFIX
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
-from optimizer.kernels.tensix.dst.plan import BodyPlan, Stage, plan_body
+from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
 from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_plan
 from optimizer.kernels.tensix.dst.slots import Instruction
+from optimizer.kernels.tensix.dst.stages import Stage
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
-from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite
+from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
-from optimizer.kernels.tensix.types import BlockType, TileType
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TileType
 
 Allocator = Literal["default", "seed"]
+L1_BYTES = 1_393_312
+"""What circular buffers may take on a Wormhole core whose L1 holds no tensors: 1464 KiB without the 105,824
+bytes that tt-metal keeps (`boards/n150.json`)."""
 
 
 def dst_capacity(fp32_dest_acc_en: bool, dst_full_sync_en: bool) -> int:
@@ -41,6 +45,14 @@ def capacity_of(program: Op, chosen: int | None = None) -> int:
     return chosen or program.integer("dst_capacity", 0) or dst_capacity(wide, full)
 
 
+def free_l1(program: Op, chosen: int | None = None) -> int:
+    """Bytes of L1 that circular buffers between stages may take: those of all buffers (as chosen, as the program says
+    in `l1_bytes`, or `L1_BYTES`) but for those that are bound already."""
+    bound = [op.result.type for op in walk(program) if op.name == "ttl.bind_cb" and not op.has_attr("tensor")]
+    taken = sum(cb.size_bytes for cb in bound if isinstance(cb, CircularBufferType))
+    return max(0, (chosen or program.integer("l1_bytes", L1_BYTES)) - taken)
+
+
 @dataclass(frozen=True)
 class AssignDst:
     """Every `ttl.compute`."""
@@ -48,14 +60,16 @@ class AssignDst:
     capacity: int | None = None
     """Slots; by default what the program says (`capacity_of`)."""
     allocator: Allocator = "default"
+    l1_bytes: int | None = None
+    """What all circular buffers may take; by default what the program says (`free_l1`)."""
     name: ClassVar[str] = "assign-dst"
 
     def apply(self, program: Op) -> Op:
         names = Names(program)
-        capacity = capacity_of(program, self.capacity)
+        capacity, l1_bytes = capacity_of(program, self.capacity), free_l1(program, self.l1_bytes)
 
         def change(op: Op) -> tuple[Op, ...]:
-            return tuple(_planned(op, capacity, self.allocator, names)) if op.name == "ttl.compute" else (op,)
+            return tuple(_planned(op, capacity, l1_bytes, self.allocator, names)) if op.name == "ttl.compute" else (op,)
 
         return rewrite(program, change)[0]
 
@@ -82,16 +96,21 @@ def parallel_tiles(op: Op) -> int:
     return prod(int(str(b)) for b in bounds[:2])
 
 
-def _planned(op: Op, capacity: int, allocator: Allocator, names: Names) -> Iterator[Op]:
+def _planned(op: Op, capacity: int, l1_bytes: int, allocator: Allocator, names: Names) -> Iterator[Op]:
     dag, tiles = body_dag(op), parallel_tiles(op)
     try:
         if allocator == "seed":
             yield _Writer(op, dag, names).seed(seed_plan(dag, tiles, capacity))
         else:
-            yield from _Writer(op, dag, names).stages(plan_body(dag, tiles, capacity))
+            yield from _Writer(op, dag, names).stages(plan_body(dag, tiles, capacity, l1_bytes, _names(op)))
     except InfeasibleError as error:
         place = ", ".join(f"%{v.name}" for v in op.results)
         raise InfeasibleError(f"{place}: {error.message}", node=place, limit=error.limit) from error
+
+
+def _names(op: Op) -> tuple[str, ...]:
+    """Names of a body's values, arguments by the blocks that they are tiles of."""
+    return (*(v.name for v in op.operands[: len(op.body.args)]), *(o.result.name for o in op.body.ops[:-1]))
 
 
 class _Writer:
