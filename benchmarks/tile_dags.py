@@ -1,6 +1,6 @@
 """Random tile DAGs through the kernel compiler and its witnesses; DST slots against an exhaustive search; times.
 
-    python benchmarks/tile_dags.py [--count 500] [--execute 100] [--small 400] [--tight 100] [--seed 0]
+    python benchmarks/tile_dags.py [--count 500] [--execute 100] [--small 400] [--tight 100] [--spills 20]
 
 Every DAG (1 to 20 ops, fan-out, several results, FPU and SFPU ops, blocks up to 9x7 tiles, 4 or 8 slots) is compiled
 and run: `--execute` of them as C++, the rest in the interpreter. Small ones (up to 6 values) are compared with the
@@ -15,13 +15,16 @@ import random
 import statistics
 import sys
 import time
+from collections import Counter
 from typing import Any
 
-from optimizer.errors import TtoptError
+from optimizer.errors import InfeasibleError, TtoptError
 from optimizer.kernels.tensix.cases import case_program, compile_case, read_cases
+from optimizer.kernels.tensix.dialect import SPILL
 from optimizer.kernels.tensix.dst.dag import TileDag, normalised, sub_dag, usable_forms
-from optimizer.kernels.tensix.dst.plan import plan_body
-from optimizer.kernels.tensix.pipeline import KernelOptions
+from optimizer.kernels.tensix.dst.plan import Relief, plan_body
+from optimizer.kernels.tensix.ir import Op, walk
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
 from optimizer.kernels.tensix.witness import witness
 
@@ -38,11 +41,12 @@ def main() -> int:
     parser.add_argument("--execute", type=int, default=100, help="how many run as C++")
     parser.add_argument("--small", type=int, default=400, help="DAGs compared with the exhaustive search")
     parser.add_argument("--tight", type=int, default=100, help="DAGs with fewer slots than some ops need")
+    parser.add_argument("--spills", type=int, default=20, help="DAGs that spill for lack of L1")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     generator = random.Random(args.seed)
     failures = [*run_random(args.count, args.execute, generator), *run_small(args.small, generator)]
-    failures += [*run_tight(args.tight, generator), *run_large(generator)]
+    failures += [*run_tight(args.tight, generator), *run_spills(args.spills, 5, generator), *run_large(generator)]
     for line in failures:
         print(f"FAILED {line}")
     return 1 if failures else 0
@@ -115,6 +119,38 @@ def run_tight(count: int, generator: random.Random) -> list[str]:
         elif error is None and witness(case_program(case), KernelOptions(), n, execute_cpp=False).interpreter:
             failures.append(f"{case.id}: differs: {made}")
     print(f"{count} DAGs with 1 to 3 slots: {refused} refused, all for an op that needs more: {not failures}")
+    return failures
+
+
+def run_spills(count: int, execute: int, generator: random.Random) -> list[str]:
+    """DAGs that fit in no order, with a tile less of L1 than a split takes; `execute` of those that spill as C++."""
+    failures: list[str] = []
+    found: Counter[str] = Counter()
+    while found["spill"] < count:
+        made = record(generator, f"spill-{found.total()}", generator.randint(8, 20), (3, generator.randint(1, 7)))
+        made["capacity"] = generator.choice([3, 4])
+        case = read_cases({"cases": [made]})[0]
+        tiles = case.block[0] * case.block[1]
+        plan = plan_body(case.dag, tiles, case.capacity)
+        if plan.relief is not Relief.SPLIT or not plan.spilled:
+            continue
+        found["split"] += 1
+        own = 2 * tiles * (len(case.inputs) + len(case.outputs))
+        options = KernelOptions(l1_bytes=(own + plan.l1_tiles - 1) * case.dtype.tile_bytes)
+        stages: dict[str, Op] = {}
+        try:
+            lower(case_program(case), options, stages.__setitem__)
+            ran = witness(case_program(case), options, execute_cpp=found["spill"] < execute)
+        except InfeasibleError as error:
+            found["refused"] += 1
+            if "bytes of L1" not in str(error):
+                failures.append(f"{case.id}: {error}: {made}")
+            continue
+        spills = any(op.name == SPILL for op in walk(stages["assign-dst"]))
+        found["spill" if spills else "other split"] += 1
+        if ran.interpreter or not ran.agrees:
+            failures.append(f"{case.id}: differs by {ran.interpreter} / {ran.executed}: {made}")
+    print(f"DAGs that must be split, with less L1 than that takes: {dict(found)}, {len(failures)} failures")
     return failures
 
 

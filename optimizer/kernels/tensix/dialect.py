@@ -23,6 +23,7 @@ from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexT
 
 COMPUTE, DATA_MOVEMENT = "ttl.compute_thread", "ttl.datamovement_thread"
 BOTH = (COMPUTE, DATA_MOVEMENT)
+SPILL, RESTORE = "ttl.spill_tile_to_l1", "ttl.restore_tile_from_l1"
 TILE_PREFIX, BLOCK_PREFIX, DST_PREFIX, CALL_PREFIX = "ttl.tile_", "ttl.", "dst.", "ttkernel."
 
 
@@ -106,8 +107,8 @@ _REGIONS = {
     "ttl.require_dst": _spec((TileType,), (), threads=_ONLY_COMPUTE),
     "ttl.acquire_dst": _spec((), (IndexType,), {}, {"index": int}, threads=_ONLY_COMPUTE),
     "ttl.release_dst": _spec((IndexType,), (), threads=_ONLY_COMPUTE),
-    "ttl.spill_tile_to_l1": _spec((TileType,), (TileType,), {}, {"dst": int}, threads=_ONLY_COMPUTE),
-    "ttl.restore_tile_from_l1": _spec((TileType,), (TileType,), {}, {"dst": int}, threads=_ONLY_COMPUTE),
+    SPILL: _spec(None, (TileType,), threads=_ONLY_COMPUTE),
+    RESTORE: _spec((TileType,), (TileType,), {}, {"dst": IndexMap, "form": int}, threads=_ONLY_COMPUTE),
 }
 _REGISTERS = {
     f"ttl.tile_regs_{step}": _spec(threads=_ONLY_COMPUTE) for step in ("acquire", "commit", "wait", "release")

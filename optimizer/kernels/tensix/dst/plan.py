@@ -13,14 +13,14 @@ a section: `pack_tile` is only allowed after the commit, and the next acquire cl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
 from optimizer.errors import InfeasibleError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.dst.dag import TileDag, normalised
+from optimizer.kernels.tensix.dst.dag import TileDag, renumbered
 from optimizer.kernels.tensix.dst.schedule import best_order, order_as_given, peak_of
 from optimizer.kernels.tensix.dst.slots import Scheme
 from optimizer.kernels.tensix.dst.stages import ALL_ORDERS, Stage, cut, orders, stage_of, whole
@@ -115,7 +115,7 @@ def plan_body(
     InfeasibleError if one op alone needs more slots than there are, or no way out has the L1 it needs; it names the
     values, the capacity and the place.
     """
-    given, dag = dag, normalised(dag)
+    given, (dag, numbers) = dag, renumbered(dag)
     shared = share_copies(dag)
     found = [
         plan
@@ -131,7 +131,8 @@ def plan_body(
         raise _too_large(given, capacity, names)
     room = [w for w in ways if l1_bytes is None or w.l1_tiles * DType(dag.dtype).tile_bytes <= l1_bytes]
     if not room:
-        raise _no_room(ways, capacity, l1_bytes or 0)
+        called = {new: names[v] for v, new in numbers.items() if v < len(names)}
+        raise _no_room([w for w in ways if w.dag is dag], capacity, l1_bytes or 0, called)
     return min(room, key=lambda w: (w.cost, list(Relief).index(w.relief), len(w.stages)))
 
 
@@ -188,12 +189,12 @@ def _too_large(dag: TileDag, capacity: int, names: Sequence[str]) -> InfeasibleE
     return InfeasibleError(f"no cut of the body fits the {capacity} slots of DST", limit=capacity)
 
 
-def _no_room(ways: Sequence[BodyPlan], capacity: int, l1_bytes: int) -> InfeasibleError:
+def _no_room(ways: Sequence[BodyPlan], capacity: int, l1_bytes: int, names: Mapping[int, str]) -> InfeasibleError:
     least = min(ways, key=lambda w: w.l1_tiles)
     tile = DType(least.dag.dtype).tile_bytes
-    values = ", ".join(map(str, least.spilled))
+    values = ", ".join(f"%{names[v]}" if v in names else f"value {v}" for v in least.spilled)
     return InfeasibleError(
-        f"the body needs more than the {capacity} slots of DST, and handing on its values {values} takes"
+        f"the body needs more than the {capacity} slots of DST, and handing on {values} takes"
         f" {least.l1_tiles * tile} bytes of L1, more than the {l1_bytes} that are free",
         limit=l1_bytes,
     )

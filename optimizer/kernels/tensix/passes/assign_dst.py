@@ -3,7 +3,9 @@
 After this pass a body is the program of one tile: `ttl.tile_copy` loads an argument, `ttl.tile_copy_dst` copies a slot,
 other ops name their form. `dst` maps the tile's number within the section to the result's slot. The compute says how
 many tiles a section takes (`unroll`), whether it goes op by op (`grouped`) or tile by tile, and its scratch slots
-(`footprint`). Slots: results first, so that the tiles of one result lie side by side, then scratch.
+(`footprint`). Stages that take turns are one body: `stages` says how many ops each has, `ttl.spill_tile_to_l1` keeps a
+tile for later ones, `ttl.restore_tile_from_l1` loads it there. Slots: results first, so that the tiles of one result
+lie side by side, then scratch.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from math import prod
 from typing import ClassVar, Literal
 
 from optimizer.errors import InfeasibleError
-from optimizer.kernels.tensix.dialect import TILE_PREFIX
+from optimizer.kernels.tensix.dialect import RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
 from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_plan
@@ -113,6 +115,11 @@ def _names(op: Op) -> tuple[str, ...]:
     return (*(v.name for v in op.operands[: len(op.body.args)]), *(o.result.name for o in op.body.ops[:-1]))
 
 
+def _as_restore(op: Op) -> Op:
+    """A load of a spilled tile by its own name."""
+    return replace(op, name=RESTORE) if op.name == f"{TILE_PREFIX}copy" else op
+
+
 class _Writer:
     """Writes plans back as bodies."""
 
@@ -133,6 +140,9 @@ class _Writer:
         made: dict[int, list[Value]] = {}
         for v, result in zip(plan.dag.yields, self._op.results, strict=True):
             made.setdefault(v, []).append(result)
+        if plan.interleaved:
+            yield self._interleaved(plan)
+            return
         for stage in plan.stages:
             results: list[tuple[int, Value]] = []
             for v in stage.yields:
@@ -154,24 +164,41 @@ class _Writer:
             maps.append(self._op.maps("indexing_maps")[v] if given else identity)
             arg = self._names.value(self._op.body.args[v].type if given else self._result_tile(), "in")
             args.append(arg)
-        body = self._body(plan, stage, args, [stage.yields.index(v) for v, _ in results])
-        attrs: dict[str, Attr] = {
-            **dict(self._op.attrs),
-            "indexing_maps": tuple(maps),
-            "inputs": len(operands),
-            "unroll": min(plan.unroll, plan.tiles),
-            "grouped": plan.grouped,
-            "footprint": stage.slots.footprint,
-        }
-        return Op(
-            "ttl.compute",
-            tuple(operands),
-            tuple(v for _, v in results),
-            attributes(attrs),
-            (Region(tuple(args), body),),
-        )
+        ops, tiles = self._body(plan, stage, args)
+        body = (*ops, Op("ttl.yield", tuple(tiles[v] for v, _ in results)))
+        attrs = {**self._planned(plan, stage.slots.footprint), "indexing_maps": tuple(maps), "inputs": len(operands)}
+        values = tuple(v for _, v in results)
+        return Op("ttl.compute", tuple(operands), values, attributes(attrs), (Region(tuple(args), body),))
 
-    def _body(self, plan: BodyPlan, stage: Stage, args: list[Value], yielded: list[int]) -> tuple[Op, ...]:
+    def _interleaved(self, plan: BodyPlan) -> Op:
+        """One compute whose stages take turns: `stages` says how many ops each has."""
+        args = self._op.body.args
+        known: dict[int, Value] = dict(enumerate(args))
+        tiles: dict[int, Value] = {}
+        ops: list[Op] = []
+        sizes: list[int] = []
+        for stage in plan.stages:
+            made, found = self._body(plan, stage, [known[v] for v in stage.inputs])
+            restored = {known[v].name for v in stage.inputs if v >= len(args)}
+            made = tuple(_as_restore(op) if op.operands and op.operands[0].name in restored else op for op in made)
+            for v in stage.yields:
+                if v in plan.spilled:
+                    known[v] = self._names.value(found[v].type, "spilled")
+                    made = (*made, Op(SPILL, (found[v],), (known[v],)))
+            tiles |= found
+            ops += made
+            sizes.append(len(made))
+        footprint = max(stage.slots.footprint for stage in plan.stages)
+        attrs = {**self._planned(plan, footprint), "stages": tuple(sizes)}
+        ops.append(Op("ttl.yield", tuple(tiles[v] for v in plan.dag.yields)))
+        return replace(self._op, attrs=attributes(attrs), regions=(Region(args, tuple(ops)),))
+
+    def _planned(self, plan: BodyPlan, footprint: int) -> dict[str, Attr]:
+        unroll = min(plan.unroll, plan.tiles)
+        return {**dict(self._op.attrs), "unroll": unroll, "grouped": plan.grouped, "footprint": footprint}
+
+    def _body(self, plan: BodyPlan, stage: Stage, args: list[Value]) -> tuple[tuple[Op, ...], dict[int, Value]]:
+        """A stage's ops, and the tiles of the values that it packs."""
         unroll, slots = min(plan.unroll, plan.tiles), stage.slots
         slot: dict[int, IndexMap] = {}
         for i in slots.instructions:
@@ -179,10 +206,9 @@ class _Writer:
             slot[i.result] = IndexMap(1, (dim(0) * step + first,))
         values: dict[int, Value] = {}
         ops = [self._instruction(i, args, values, slot[i.result]) for i in slots.instructions]
-        packed = dict(slots.packed)
-        order = {v: k for k, v in enumerate(stage.dag.yields)}
-        ends = tuple(values[packed[order[stage.dag.yields[k]]]] for k in yielded)
-        return (*ops, Op("ttl.yield", ends))
+        packed = {stage.dag.yields[k]: values[t] for k, t in slots.packed}
+        own = dict(zip(dict.fromkeys(stage.dag.yields), stage.yields, strict=True))
+        return tuple(ops), {own[v]: tile for v, tile in packed.items()}
 
     def _instruction(self, i: Instruction, args: list[Value], values: dict[int, Value], slot: IndexMap) -> Op:
         operands = tuple(values[s] if s >= 0 else args[-1 - s] for s in i.sources)
