@@ -120,6 +120,11 @@ def test_without_l1_for_any_way_out_the_values_and_the_limits_are_named() -> Non
     assert error.value.limit == 0
 
 
+def test_what_is_only_expected_to_be_free_is_no_limit() -> None:
+    plan = plan_body(TREE.dag, 15, TREE.capacity, l1_bytes=0, l1_is_limit=False)
+    assert plan.relief is Relief.SPILL
+
+
 def test_the_error_names_the_block_that_is_computed() -> None:
     own = 2 * 5 * 15 * F32_TILE
     with pytest.raises(InfeasibleError, match=r"^%r: .*%\w+"):

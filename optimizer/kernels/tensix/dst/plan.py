@@ -107,11 +107,17 @@ class BodyPlan:
 
 @lru_cache(maxsize=1024)
 def plan_body(
-    dag: TileDag, tiles: int, capacity: int, l1_bytes: int | None = None, names: tuple[str, ...] = ()
+    dag: TileDag,
+    tiles: int,
+    capacity: int,
+    l1_bytes: int | None = None,
+    l1_is_limit: bool = True,
+    names: tuple[str, ...] = (),
 ) -> BodyPlan:
     """The cheapest plan found: of those that are one section per tile or more, the fewest sections, then least work.
 
-    `l1_bytes`: what circular buffers between stages may take; no limit by default. `names`: of the values, for errors.
+    `l1_bytes`: what circular buffers between stages may take, no limit by default; if it is none, but what is expected
+    to be free, a plan that takes more is better than none. `names`: of the values, for errors.
     InfeasibleError if one op alone needs more slots than there are, or no way out has the L1 it needs; it names the
     values, the capacity and the place.
     """
@@ -130,6 +136,8 @@ def plan_body(
     if not ways:
         raise _too_large(given, capacity, names)
     room = [w for w in ways if l1_bytes is None or w.l1_tiles * DType(dag.dtype).tile_bytes <= l1_bytes]
+    if not room and not l1_is_limit:
+        return min(ways, key=lambda w: (w.l1_tiles, w.cost))
     if not room:
         called = {new: names[v] for v, new in numbers.items() if v < len(names)}
         raise _no_room([w for w in ways if w.dag is dag], capacity, l1_bytes or 0, called)

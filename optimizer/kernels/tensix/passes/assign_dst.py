@@ -63,15 +63,20 @@ class AssignDst:
     """Slots; by default what the program says (`capacity_of`)."""
     allocator: Allocator = "default"
     l1_bytes: int | None = None
-    """What all circular buffers may take; by default what the program says (`free_l1`)."""
+    """What all circular buffers may take; by default what the program says. Without either, buffers that find no room
+    are made as small as they can be (`free_l1`)."""
     name: ClassVar[str] = "assign-dst"
 
     def apply(self, program: Op) -> Op:
         names = Names(program)
-        capacity, l1_bytes = capacity_of(program, self.capacity), free_l1(program, self.l1_bytes)
+        room = _Room(
+            capacity_of(program, self.capacity),
+            free_l1(program, self.l1_bytes),
+            self.l1_bytes is not None or program.has_attr("l1_bytes"),
+        )
 
         def change(op: Op) -> tuple[Op, ...]:
-            return tuple(_planned(op, capacity, l1_bytes, self.allocator, names)) if op.name == "ttl.compute" else (op,)
+            return tuple(_planned(op, room, self.allocator, names)) if op.name == "ttl.compute" else (op,)
 
         return rewrite(program, change)[0]
 
@@ -98,13 +103,24 @@ def parallel_tiles(op: Op) -> int:
     return prod(int(str(b)) for b in bounds[:2])
 
 
-def _planned(op: Op, capacity: int, l1_bytes: int, allocator: Allocator, names: Names) -> Iterator[Op]:
+@dataclass(frozen=True)
+class _Room:
+    """What a body may take; see `plan_body`."""
+
+    capacity: int
+    l1_bytes: int
+    l1_is_limit: bool
+
+
+def _planned(op: Op, room: _Room, allocator: Allocator, names: Names) -> Iterator[Op]:
     dag, tiles = body_dag(op), parallel_tiles(op)
     try:
         if allocator == "seed":
-            yield _Writer(op, dag, names).seed(seed_plan(dag, tiles, capacity))
+            yield _Writer(op, dag, names).seed(seed_plan(dag, tiles, room.capacity))
         else:
-            yield from _Writer(op, dag, names).stages(plan_body(dag, tiles, capacity, l1_bytes, _names(op)))
+            yield from _Writer(op, dag, names).stages(
+                plan_body(dag, tiles, room.capacity, room.l1_bytes, room.l1_is_limit, _names(op))
+            )
     except InfeasibleError as error:
         place = ", ".join(f"%{v.name}" for v in op.results)
         raise InfeasibleError(f"{place}: {error.message}", node=place, limit=error.limit) from error
