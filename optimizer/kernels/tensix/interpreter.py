@@ -1,7 +1,8 @@
 """A compute thread run on numpy as the hardware would: a DST file of so many slots, circular buffers with credits.
 
 It takes the program after `insert-inits` and refuses what a Tensix core would get wrong: a slot beyond the capacity, a
-slot read or packed before it is written, sections out of order, an init that is not the op's, tiles read before they
+slot read or packed before it is written, sections out of order, an init that is not the op's, an unpacker or packer
+set to another element type, tiles read before they
 are waited for or packed beyond what is reserved, buffers that are not drained. Values are rounded to DST's element type
 whenever they are written there, and to the circular buffer's when they are packed.
 """
@@ -19,7 +20,15 @@ from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap
 from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.passes.assign_dst import capacity_of
-from optimizer.kernels.tensix.passes.insert_inits import blocks_of, form_of, is_math
+from optimizer.kernels.tensix.passes.insert_inits import (
+    PACK_RECONFIG,
+    RECONFIG,
+    blocks_of,
+    dtype_of,
+    form_of,
+    is_math,
+    unpacked,
+)
 from optimizer.kernels.tensix.reference import elements, tile_of
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
@@ -75,6 +84,9 @@ class _Machine:
         self._dst: dict[int, Array] = {}
         self._phase = "release"
         self._init: tuple[object, ...] | None = None
+        self._sources: tuple[DType, DType] | None = None
+        """Element types that the unpacker is set to."""
+        self._packer: DType | None = None
         self._buffers: dict[str, _Buffer] = {}
         self._block: dict[str, str] = {}
         """Block -> its circular buffer."""
@@ -130,8 +142,15 @@ class _Machine:
             self._math(op, numbers)
         elif op.name == "dst.uninit":
             self._init = None
+        elif op.name == RECONFIG:
+            self._sources = dtype_of(op.operands[0]), dtype_of(op.operands[1])
+        elif op.name == PACK_RECONFIG:
+            self._packer = dtype_of(op.operands[0])
         else:
             self._require(op.name == "dst.startup", op.name, "is not known to the interpreter")
+            first, second, out = map(dtype_of, op.operands)
+            self._sources = first, first if op.string("kind") == "sfpu" else second
+            self._packer = out
 
     def _synchronise(self, step: str) -> None:
         after = _PHASES[(_PHASES.index(step) - 1) % len(_PHASES)]
@@ -184,6 +203,10 @@ class _Machine:
         self._require(self._phase == "acquire", op.name, f"computes after tile_regs_{self._phase}")
         wanted = _init_key(name, op.integer("form", 0), blocks_of(op))
         self._require(self._init == wanted, op.name, f"runs with the init of {self._init}, not {wanted}")
+        read = unpacked(name, op.integer("form", 0), blocks_of(op))
+        if read is not None:
+            types = dtype_of(read[0]), dtype_of(read[1])
+            self._require(self._sources == types, op.name, f"unpacks {types}, the unpacker is set to {self._sources}")
         operands = list(op.operands)
         tiles: list[Array] = []
         for place in form.places:
@@ -209,6 +232,8 @@ class _Machine:
         self._require(self._phase == "wait", op.name, f"packs after tile_regs_{self._phase}")
         assert isinstance(block.type, BlockType)
         buffer = self._buffers[self._block[block.name]]
+        set_to = f"packs {buffer.type.dtype}, the packer is set to {self._packer}"
+        self._require(self._packer is buffer.type.dtype, op.name, set_to)
         for k in range(op.integer("tiles", 1)):
             slot, number = self._slot(numbers[source.name] + k, op.name), numbers[at.name] + k
             self._require(slot in self._dst, op.name, f"packs slot {slot}, which holds nothing")

@@ -16,6 +16,7 @@ from math import prod
 from typing import ClassVar, Literal
 
 from optimizer.errors import InfeasibleError
+from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
@@ -24,6 +25,7 @@ from optimizer.kernels.tensix.dst.slots import Instruction
 from optimizer.kernels.tensix.dst.stages import Stage
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
 from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
+from optimizer.kernels.tensix.rounding import widest
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TileType
 
@@ -143,12 +145,19 @@ class _Writer:
         self._op = op
         self._dag = dag
         self._names = names
-        self._dtype = op.body.args[0].type if op.body.args else self._result_tile()
+        self._dtype = self._kept_tile()
 
-    def _result_tile(self) -> TileType:
+    def _kept_tile(self) -> TileType:
+        """What values are between stages: never a block format, whose neighbours would share an exponent."""
         block = self._op.results[0].type
         assert isinstance(block, BlockType)
-        return TileType(block.dtype)
+        types = [t.dtype for v in self._op.body.args if isinstance(t := v.type, TileType)]
+        return TileType(widest((DType.BF16, *(types or [block.dtype]))))
+
+    def _kept_block(self) -> BlockType:
+        block = self._op.results[0].type
+        assert isinstance(block, BlockType)
+        return BlockType(block.shape, self._dtype.dtype)
 
     def stages(self, plan: BodyPlan) -> Iterator[Op]:
         """One compute per stage; values between stages are results of the earlier and operands of the later one."""
@@ -165,7 +174,7 @@ class _Writer:
                 for result in made.get(v, []):
                     results.append((v, result))
                 if v in plan.spilled:
-                    blocks[v] = made[v][0] if v in made else self._names.value(self._op.results[0].type, "spill")
+                    blocks[v] = made[v][0] if v in made else self._names.value(self._kept_block(), "spill")
                     if v not in made:
                         results.append((v, blocks[v]))
             yield self._stage(plan, stage, results, blocks)
@@ -178,7 +187,7 @@ class _Writer:
             given = v < len(self._op.body.args)
             operands.append(self._op.operands[v] if given else blocks[v])
             maps.append(self._op.maps("indexing_maps")[v] if given else identity)
-            arg = self._names.value(self._op.body.args[v].type if given else self._result_tile(), "in")
+            arg = self._names.value(self._op.body.args[v].type if given else self._dtype, "in")
             args.append(arg)
         ops, tiles = self._body(plan, stage, args)
         body = (*ops, Op("ttl.yield", tuple(tiles[v] for v, _ in results)))
