@@ -22,6 +22,7 @@ from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TileType, TransferType
 
 COMPUTE, DATA_MOVEMENT = "ttl.compute_thread", "ttl.datamovement_thread"
+DST_MARKERS = ("ttl.require_dst", "ttl.acquire_dst", "ttl.release_dst")
 BOTH = (COMPUTE, DATA_MOVEMENT)
 SPILL, RESTORE = "ttl.spill_tile_to_l1", "ttl.restore_tile_from_l1"
 TILE_PREFIX, BLOCK_PREFIX, DST_PREFIX, CALL_PREFIX = "ttl.tile_", "ttl.", "dst.", "ttkernel."
@@ -104,7 +105,7 @@ _REGIONS = {
         _ONLY_COMPUTE,
     ),
     "ttl.yield": _spec(None, (), threads=_ONLY_COMPUTE, terminator=True),
-    "ttl.require_dst": _spec((TileType,), (), threads=_ONLY_COMPUTE),
+    "ttl.require_dst": _spec(None, (), threads=_ONLY_COMPUTE),
     "ttl.acquire_dst": _spec((), (IndexType,), {}, {"index": int}, threads=_ONLY_COMPUTE),
     "ttl.release_dst": _spec((IndexType,), (), threads=_ONLY_COMPUTE),
     SPILL: _spec(None, (TileType,), threads=_ONLY_COMPUTE),
