@@ -11,14 +11,17 @@ confirms, fewer than 95 % optima, or a compile time above its limit.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import statistics
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from optimizer.errors import InfeasibleError, TtoptError
+from optimizer.kernels.tensix.api_profiles import PROFILES
 from optimizer.kernels.tensix.cases import case_program, compile_case, read_cases
 from optimizer.kernels.tensix.dialect import SPILL
 from optimizer.kernels.tensix.dst.dag import TileDag, normalised, sub_dag, usable_forms
@@ -27,6 +30,10 @@ from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
 from optimizer.kernels.tensix.witness import witness
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tests" / "kernels" / "tensix"))
+from sample_kernels import ROWS  # noqa: E402 - the kernels are the tests'
 
 KINDS = ("add", "sub", "mul", "max", "min", "where", "abs", "relu", "sigmoid", "tanh", "neg", "square")
 LARGE, LARGE_SECONDS = 200, 2.0
@@ -45,7 +52,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     generator = random.Random(args.seed)
-    failures = [*run_random(args.count, args.execute, generator), *run_small(args.small, generator)]
+    failures = [*run_known(), *run_random(args.count, args.execute, generator), *run_small(args.small, generator)]
     failures += [*run_tight(args.tight, generator), *run_spills(args.spills, 5, generator), *run_large(generator)]
     for line in failures:
         print(f"FAILED {line}")
@@ -100,6 +107,22 @@ def run_random(count: int, execute: int, generator: random.Random) -> list[str]:
     print(f"compile time: median {statistics.median(seconds) * 1e3:.1f} ms, most {max(seconds) * 1e3:.0f} ms")
     if statistics.median(seconds) > MEDIAN_SECONDS:
         failures.append(f"half of the regions take more than {MEDIAN_SECONDS} s to compile")
+    return failures
+
+
+def run_known() -> list[str]:
+    """The design document's cases and the rows of networks as C++, in both versions of the kernel API."""
+    document = json.loads((ROOT / "fixtures" / "kernels" / "tile_cases.json").read_text(encoding="utf-8"))
+    programs = {case.id: case_program(case) for case in read_cases(document)} | {n: make() for n, make in ROWS.items()}
+    failures, saved = [], {}
+    for name, program in programs.items():
+        for api in sorted(PROFILES):
+            ran = witness(program, KernelOptions(api=api))
+            saved[name] = ran.round_trips_saved
+            if ran.interpreter or not ran.agrees:
+                failures.append(f"{name} ({api}): differs by {ran.interpreter} / {ran.executed}")
+    print(f"{len(programs)} known kernels as C++ in {len(PROFILES)} versions of the API: {len(failures)} failures")
+    print("round trips through L1 saved: " + ", ".join(f"{name} {saved[name]}" for name in ROWS))
     return failures
 
 
