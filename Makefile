@@ -63,6 +63,8 @@ check-long: $(READY) ## slow checks: container steps, every graph on every board
 	$(BIN)/python benchmarks/allocator_replay.py
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/asm_kernels.py
+	$(BIN)/python benchmarks/tile_dags.py
+	$(BIN)/python benchmarks/fused_kernels.py
 
 clean: ## remove everything that was made
 	rm -rf $(VENV) .bootstrap .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-out dist build

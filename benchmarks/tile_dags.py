@@ -1,32 +1,45 @@
 """Random tile DAGs through the kernel compiler and its witnesses; DST slots against an exhaustive search; times.
 
-    python benchmarks/tile_dags.py [--count 500] [--execute 100] [--small 400] [--seed 0]
+    python benchmarks/tile_dags.py [--count 500] [--execute 100] [--small 400] [--tight 100] [--spills 20]
 
 Every DAG (1 to 20 ops, fan-out, several results, FPU and SFPU ops, blocks up to 9x7 tiles, 4 or 8 slots) is compiled
 and run: `--execute` of them as C++, the rest in the interpreter. Small ones (up to 6 values) are compared with the
-fewest slots that any order, form, copy and reload can do. Exits 1 on a mismatch, a refusal, or fewer than 95 % optima.
+fewest slots that any order, form, copy and reload can do. Exits 1 on a mismatch, a refusal that no exhaustive search
+confirms, fewer than 95 % optima, or a compile time above its limit.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import statistics
 import sys
 import time
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
-from optimizer.errors import TtoptError
+from optimizer.errors import InfeasibleError, TtoptError
+from optimizer.kernels.tensix.api_profiles import PROFILES
 from optimizer.kernels.tensix.cases import case_program, compile_case, read_cases
-from optimizer.kernels.tensix.dst.dag import TileDag, normalised, usable_forms
-from optimizer.kernels.tensix.dst.plan import plan_body
-from optimizer.kernels.tensix.pipeline import KernelOptions
+from optimizer.kernels.tensix.dialect import SPILL
+from optimizer.kernels.tensix.dst.dag import TileDag, normalised, sub_dag, usable_forms
+from optimizer.kernels.tensix.dst.plan import Relief, plan_body
+from optimizer.kernels.tensix.ir import Op, walk
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
 from optimizer.kernels.tensix.witness import witness
 
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tests" / "kernels" / "tensix"))
+from sample_kernels import ROWS  # noqa: E402 - the kernels are the tests'
+
 KINDS = ("add", "sub", "mul", "max", "min", "where", "abs", "relu", "sigmoid", "tanh", "neg", "square")
-LARGE = 200
-"""Ops of the large regions that are timed."""
+LARGE, LARGE_SECONDS = 200, 2.0
+"""Ops of the large regions that are timed, and what they may take."""
+MEDIAN_SECONDS = 0.05
+"""What half of the random regions may take to compile at most. Times are of the processor, plan and record included."""
 
 
 def main() -> int:
@@ -34,11 +47,13 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--execute", type=int, default=100, help="how many run as C++")
     parser.add_argument("--small", type=int, default=400, help="DAGs compared with the exhaustive search")
+    parser.add_argument("--tight", type=int, default=100, help="DAGs with fewer slots than some ops need")
+    parser.add_argument("--spills", type=int, default=20, help="DAGs that spill for lack of L1")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     generator = random.Random(args.seed)
-    failures = [*run_random(args.count, args.execute, generator), *run_small(args.small, generator)]
-    failures += run_large(generator)
+    failures = [*run_known(), *run_random(args.count, args.execute, generator), *run_small(args.small, generator)]
+    failures += [*run_tight(args.tight, generator), *run_spills(args.spills, 5, generator), *run_large(generator)]
     for line in failures:
         print(f"FAILED {line}")
     return 1 if failures else 0
@@ -75,9 +90,9 @@ def run_random(count: int, execute: int, generator: random.Random) -> list[str]:
         block = (generator.randint(1, 9), generator.randint(1, 7))
         made = record(generator, f"random-{n}", generator.randint(1, 20), block)
         case = read_cases({"cases": [made]})[0]
-        started = time.perf_counter()
+        started = time.process_time()
         error = compile_case(case, KernelOptions()).record["error"]
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.process_time() - started)
         if error is not None:
             failures.append(f"{case.id}: {error}: {made}")
             continue
@@ -86,10 +101,79 @@ def run_random(count: int, execute: int, generator: random.Random) -> list[str]:
         except TtoptError as refused:
             failures.append(f"{case.id}: {refused}: {made}")
             continue
-        if found.interpreter or found.executed:
+        if found.interpreter or not found.agrees:
             failures.append(f"{case.id}: differs by {found.interpreter} / {found.executed}: {made}")
     print(f"{count} random DAGs, {len(executed)} executed as C++: {len(failures)} failures")
     print(f"compile time: median {statistics.median(seconds) * 1e3:.1f} ms, most {max(seconds) * 1e3:.0f} ms")
+    if statistics.median(seconds) > MEDIAN_SECONDS:
+        failures.append(f"half of the regions take more than {MEDIAN_SECONDS} s to compile")
+    return failures
+
+
+def run_known() -> list[str]:
+    """The design document's cases and the rows of networks as C++, in both versions of the kernel API."""
+    document = json.loads((ROOT / "fixtures" / "kernels" / "tile_cases.json").read_text(encoding="utf-8"))
+    programs = {case.id: case_program(case) for case in read_cases(document)} | {n: make() for n, make in ROWS.items()}
+    failures, saved = [], {}
+    for name, program in programs.items():
+        for api in sorted(PROFILES):
+            ran = witness(program, KernelOptions(api=api))
+            saved[name] = ran.round_trips_saved
+            if ran.interpreter or not ran.agrees:
+                failures.append(f"{name} ({api}): differs by {ran.interpreter} / {ran.executed}")
+    print(f"{len(programs)} known kernels as C++ in {len(PROFILES)} versions of the API: {len(failures)} failures")
+    print("round trips through L1 saved: " + ", ".join(f"{name} {saved[name]}" for name in ROWS))
+    return failures
+
+
+def run_tight(count: int, generator: random.Random) -> list[str]:
+    """DAGs with 1 to 3 slots: refused exactly if the exhaustive search finds an op that does not fit alone."""
+    failures, refused = [], 0
+    for n in range(count):
+        made = record(generator, f"tight-{n}", generator.randint(1, 12), (2, 3))
+        made["capacity"] = generator.randint(1, 3)
+        case = read_cases({"cases": [made]})[0]
+        dag = normalised(case.dag)
+        alone = [fewest_slots(normalised(sub_dag(dag, [v])[0])) for v in dag.values]
+        error = compile_case(case, KernelOptions()).record["error"]
+        refused += error is not None
+        if (error is not None) != (max(alone) > case.capacity):
+            failures.append(f"{case.id}: {error}, ops need up to {max(alone)} of {case.capacity} slots: {made}")
+        elif error is None and witness(case_program(case), KernelOptions(), n, execute_cpp=False).interpreter:
+            failures.append(f"{case.id}: differs: {made}")
+    print(f"{count} DAGs with 1 to 3 slots: {refused} refused, all for an op that needs more: {not failures}")
+    return failures
+
+
+def run_spills(count: int, execute: int, generator: random.Random) -> list[str]:
+    """DAGs that fit in no order, with a tile less of L1 than a split takes; `execute` of those that spill as C++."""
+    failures: list[str] = []
+    found: Counter[str] = Counter()
+    while found["spill"] < count:
+        made = record(generator, f"spill-{found.total()}", generator.randint(8, 20), (3, generator.randint(1, 7)))
+        made["capacity"] = generator.choice([3, 4])
+        case = read_cases({"cases": [made]})[0]
+        tiles = case.block[0] * case.block[1]
+        plan = plan_body(case.dag, tiles, case.capacity)
+        if plan.relief is not Relief.SPLIT or not plan.spilled:
+            continue
+        found["split"] += 1
+        own = 2 * tiles * (len(case.inputs) + len(case.outputs))
+        options = KernelOptions(l1_bytes=(own + plan.l1_tiles - 1) * case.dtype.tile_bytes)
+        stages: dict[str, Op] = {}
+        try:
+            lower(case_program(case), options, stages.__setitem__)
+            ran = witness(case_program(case), options, execute_cpp=found["spill"] < execute)
+        except InfeasibleError as error:
+            found["refused"] += 1
+            if "bytes of L1" not in str(error):
+                failures.append(f"{case.id}: {error}: {made}")
+            continue
+        spills = any(op.name == SPILL for op in walk(stages["assign-dst"]))
+        found["spill" if spills else "other split"] += 1
+        if ran.interpreter or not ran.agrees:
+            failures.append(f"{case.id}: differs by {ran.interpreter} / {ran.executed}: {made}")
+    print(f"DAGs that must be split, with less L1 than that takes: {dict(found)}, {len(failures)} failures")
     return failures
 
 
@@ -173,18 +257,45 @@ def moves(dag: TileDag, done: int, held: tuple[int, ...], slots: int) -> list[tu
     return found
 
 
+def large_record(generator: random.Random, n: int) -> dict[str, Any]:
+    """A case of `LARGE` ops that all count: what nobody reads is added up at the end."""
+    inputs = [f"i{k}" for k in range(4)]
+    names, nodes = list(inputs), []
+    unread: list[str] = []
+
+    def add(kind: str, args: list[str]) -> None:
+        name = f"v{len(nodes)}"
+        nodes.append({"name": name, "op": kind, "args": args})
+        unread[:] = [v for v in unread if v not in args] + [name]
+        names.append(name)
+
+    while len(nodes) + len(unread) <= LARGE:
+        kind = generator.choice(KINDS)
+        first = generator.choice(unread) if unread and generator.random() < 0.5 else generator.choice(names[-8:])
+        add(kind, [first, *(generator.choice(names[-8:]) for _ in range(TILE_OPS[kind].arity - 1))])
+    while len(unread) > 1:
+        add("max", unread[:2])
+    case = {"id": f"large-{n}", "inputs": inputs, "outputs": ["o"], "ops": nodes, "yield": [names[-1]], "block": [2, 2]}
+    return {**case, "dtype": ("bf16", "f32", "bf16")[n % 3], "capacity": (8, 4, 4)[n % 3]}
+
+
 def run_large(generator: random.Random) -> list[str]:
-    """Regions of many ops: time only, and that they compute what they say."""
+    """Regions of many ops: that they compile in time and compute what they say."""
     failures = []
     for n in range(3):
-        case = read_cases({"cases": [record(generator, f"large-{n}", LARGE, (2, 2))]})[0]
-        started = time.perf_counter()
-        error = compile_case(case, KernelOptions()).record["error"]
-        seconds = time.perf_counter() - started
+        case = read_cases({"cases": [large_record(generator, n)]})[0]
+        live = len(normalised(case.dag).nodes)
+        started = time.process_time()
+        record = compile_case(case, KernelOptions()).record
+        seconds = time.process_time() - started
+        error = record["error"]
         agrees = error is None and witness(case_program(case), KernelOptions(), n, execute_cpp=False).interpreter == 0
-        print(f"{LARGE} ops: {seconds:.2f} s, {'agrees' if agrees else error or 'differs'}")
+        outcome = "agrees" if agrees else error or "differs"
+        print(f"{live} ops, {case.capacity} slots: {seconds:.2f} s, {record['spills']} values through L1, {outcome}")
         if not agrees:
             failures.append(f"large-{n}: {error or 'differs'}")
+        if seconds > LARGE_SECONDS:
+            failures.append(f"large-{n}: compiled in {seconds:.2f} s")
     return failures
 
 

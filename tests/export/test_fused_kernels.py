@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import region_witness
-from placed_graphs import HEIGHT, N150, WIDTH, placed, shards
-from region_witness import run_region
+from placed_graphs import BLOCK, HEIGHT, N150, WIDTH, placed, shards
+from region_witness import interpret_region, run_region
 
 from optimizer.cli import main
 from optimizer.export.kernels.binding import FusedKernel, fused_kernels, savings
@@ -26,7 +26,7 @@ from optimizer.export.ttnn_py.formatting import LINE_LENGTH
 from optimizer.ir.builder import GraphBuilder
 from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.types import CircularBufferType
-from optimizer.layouts.memory_config import L1_TILE, TensorLayout
+from optimizer.layouts.memory_config import L1_TILE, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.registry import create
 from optimizer.options import Options
@@ -161,6 +161,61 @@ def test_the_witness_sees_a_kernel_that_takes_the_tiles_of_another_core(
     moved = replace(region, home=replace(region.home, core_map=replace(region.home.core_map, origin=origin)))
     monkeypatch.setattr(region_witness, "program_of", lambda _region: program_of(moved))
     assert (run_region(region, (1, 1)).mismatches > 0) == (origin != (0, 0))
+
+
+@executed
+@pytest.mark.parametrize(
+    ("grid", "kind", "shard", "count"),
+    [((8, 2), BLOCK, (1, 2), 2), ((4, 4), BLOCK, (2, 1), 1), ((8, 1), HEIGHT, (1, 2), 2)],
+    ids=["columns stream by", "one block", "rows on the core"],
+)
+def test_a_dense_layer(grid: tuple[int, int], kind: TensorMemoryLayout, shard: tuple[int, int], count: int) -> None:
+    """relu(a @ w + bias) * 0.5 + x."""
+    b = GraphBuilder("dense")
+    shape, depth = (1, 1, 8 * TILE, 2 * TILE * (2 if kind is BLOCK else 1)), 3 * TILE
+    a = b.input("a", (*shape[:-1], depth))
+    weights = b.parameter("w", (depth, shape[-1])), b.parameter("bias", shape[-1:])
+    m = b.op("ttnn.linear", a, *weights, activation="relu")
+    v = b.op("ttnn.add", b.op("ttnn.multiply", m, scalar=0.5), b.input("x", shape))
+    layouts = {v: shards(shape, grid, kind)} | ({a: shards((*shape[:-1], depth), grid, kind)} if kind is HEIGHT else {})
+    region = region_of(placed(b.finish(b.op("ttnn.permute", v, dims=(0, 1, 3, 2))), {"x": layouts[v], **layouts}))
+    small = region.shrunk((2, 2), shard)
+    assert blocks_of(small).count == count
+    assert small.inputs[0].resident == (kind is HEIGHT)
+    assert run_region(small, (1, 0)).mismatches == 0
+
+
+@executed
+def test_a_norm_of_products_has_whole_rows() -> None:
+    """layer_norm(a @ w + bias + x): rows of one tile each, which must not stream by column by column."""
+    b = GraphBuilder("normed")
+    shape, depth = (1, 1, 16 * TILE, 4 * TILE), 2 * TILE
+    a = b.input("a", (*shape[:-1], depth))
+    m = b.op("ttnn.linear", a, b.parameter("w", (depth, shape[-1])), b.parameter("bias", shape[-1:]))
+    v = b.op("ttnn.add", m, b.input("x", shape))
+    n = b.op("ttnn.layer_norm", v, b.parameter("g", shape[-1:]), b.parameter("h", shape[-1:]))
+    layouts = {name: shards(shape, (16, 1), HEIGHT) for name in ("x", v, n)}
+    region = region_of(placed(b.finish(n), layouts)).shrunk((2, 1), (1, 4))
+    assert region.multiplies
+    assert blocks_of(region).shape == (1, 4)
+    assert run_region(region, (1, 0)).mismatches == 0
+
+
+@executed
+@pytest.mark.parametrize("core", [(0, 0), (0, 1)])
+def test_a_column_of_block_shards_stays_a_column_when_shrunk(core: tuple[int, int]) -> None:
+    region = of_shape((1, 1, 256, 64), (8, 1), lambda b, x: b.op("ttnn.square", b.op("ttnn.exp", x)))
+    assert run_region(region.shrunk((2, 2), (1, 2)), core).mismatches == 0
+
+
+def test_blocks_of_a_larger_shard_on_numpy() -> None:
+    """Blocks one after the other in the interpreter: columns of a product stream by."""
+    b = GraphBuilder("streamed")
+    shape, depth = (1, 1, 8 * TILE, 2 * TILE), 3 * TILE
+    v = b.op("ttnn.gelu", b.op("ttnn.matmul", b.input("a", (*shape[:-1], depth)), b.parameter("w", (depth, shape[-1]))))
+    region = region_of(placed(b.finish(v), {v: shards(shape, (8, 1))})).shrunk((2, 1), (1, 2))
+    assert blocks_of(region).count == 2
+    assert interpret_region(region, (0, 1)).mismatches == 0
 
 
 # -- files and program ---------------------------------------------------------------------------------------

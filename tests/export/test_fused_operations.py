@@ -9,7 +9,7 @@ from placed_graphs import HEIGHT, placed, shards
 from region_witness import interpret_region
 
 from optimizer.export.kernels.finding import find_regions
-from optimizer.export.kernels.operations import FUSED_OPS
+from optimizer.export.kernels.operations import FUSED_OPS, MATMULS
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.tiling import TILE
@@ -32,7 +32,11 @@ ATTRS: dict[str, list[dict[str, Any]]] = {
     "add": [{}, {"activations": ("relu", "tanh"), "input_tensor_b_activations": ("exp",)}],
 }
 """Attributes to try where the defaults are not enough."""
-CASES = [(name, attrs) for name in sorted(FUSED_OPS) for attrs in ATTRS.get(name.removeprefix("ttnn."), [{}])]
+CASES = [
+    (name, attrs)
+    for name in sorted(set(FUSED_OPS) - set(MATMULS))
+    for attrs in ATTRS.get(name.removeprefix("ttnn."), [{}])
+]
 
 
 def mismatches(name: str, attrs: dict[str, Any], shapes: list[tuple[int, ...]]) -> int:

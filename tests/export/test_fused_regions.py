@@ -107,6 +107,47 @@ def test_columns_of_a_reduction_are_computed_where_the_rows_are() -> None:
     assert [o.kind for o in region.outputs] == [Kind.FULL]
 
 
+def test_a_matmul_joins_what_is_computed_with_its_products() -> None:
+    b = GraphBuilder("dense")
+    a = b.input("a", (1, 1, 256, 192))
+    a_there = b.op("ttnn.to_memory_config", a)
+    m = b.op("ttnn.linear", a_there, b.parameter("w", (192, 128)), b.parameter("bias", (128,)), activation="relu")
+    graph = b.finish(b.op("ttnn.add", m, b.input("x", X)))
+    region = only(graph, {a_there: shards((1, 1, 256, 192), (8, 2)), m: HOME, "x": HOME})
+    assert len(region.ops) == 3
+    assert [(o.value, o.kind, o.tiles, o.depth, o.resident) for o in region.inputs] == [
+        ("a", Kind.LEFT, (8, 6), 6, False),
+        ("w", Kind.RIGHT, (6, 4), 6, False),
+        ("bias", Kind.ROW, (1, 4), 0, False),
+        ("x", Kind.FULL, (8, 4), 0, True),
+    ]
+
+
+def test_rows_of_a_matmul_that_lie_on_the_core_stay_there() -> None:
+    b = GraphBuilder("resident")
+    m = b.op("ttnn.matmul", b.input("a", (1, 1, 512, 96)), b.parameter("w", (96, 64)))
+    layouts = {"a": shards((1, 1, 512, 96), (16, 1), HEIGHT), m: shards((1, 1, 512, 64), (16, 1), HEIGHT)}
+    region = only(b.finish(b.op("ttnn.gelu", m)), layouts)
+    assert [o.resident for o in region.inputs] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "use"),
+    [
+        ((1, 1, 256, 4096), (4096, 128), "gelu"),
+        ((1, 1, 256, 48), (48, 128), "gelu"),
+        ((2, 1, 128, 64), (2, 1, 64, 128), "gelu"),
+        ((1, 1, 256, 64), (64, 128), "to_memory_config"),
+    ],
+    ids=["too large", "no whole tiles", "batches", "no use"],
+)
+def test_matmuls_that_are_left_to_ttnn(left: tuple[int, ...], right: tuple[int, ...], use: str) -> None:
+    b = GraphBuilder("left")
+    m = b.op("ttnn.matmul", b.input("a", left), b.input("w", right))
+    shape = (*left[:-1], 128)
+    assert regions(b.finish(b.op(f"ttnn.{use}", m)), {m: shards(shape, (8, 2))}) == []
+
+
 # -- what is not -----------------------------------------------------------------------------------------
 def test_one_op_alone_is_no_region() -> None:
     b = GraphBuilder("alone")
@@ -150,13 +191,13 @@ def test_a_kernel_runs_after_what_it_reads_and_before_its_readers() -> None:
 
 
 def test_l1_never_holds_more_than_planned_while_others_run() -> None:
-    """In the plan the first op's result is in L1 while the matmul runs; fused, its operands would be."""
+    """In the plan the first op's result is in L1 while the last permute runs; fused, its operands would be."""
 
     def found(operands: int) -> list[tuple[str, ...]]:
         b = GraphBuilder("memory")
         x, z = (b.op("ttnn.permute", b.input(name, (1, 1, 128, 256)), dims=(0, 1, 3, 2)) for name in "ij")
         e = b.op("ttnn.add", x, z, name="first") if operands == 2 else b.op("ttnn.exp", x, name="first")
-        w = b.op("ttnn.matmul", b.input("a", X), b.parameter("w", (128, 128)))
+        w = b.op("ttnn.permute", b.input("a", (1, 1, 128, 256)), dims=(0, 1, 3, 2))
         graph = b.finish(b.op("ttnn.subtract", e, w, name="last"))
         return [r.op_ids for r in regions(graph, {x: HOME, z: HOME, e: HOME})]
 

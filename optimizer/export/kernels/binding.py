@@ -148,4 +148,5 @@ def _buffers_alone(region: Region, op: GraphOp) -> int:
 
 
 def _brought(region: Region, value: str) -> Operand:
-    return Operand(value, region.kinds[value], region.home.frame, region.dtype, resident=False)
+    kind, depth = region.kinds[value], region.depths.get(value, 0)
+    return Operand(value, kind, kind.tiles(*region.home.frame, depth), region.dtype, resident=False, depth=depth)

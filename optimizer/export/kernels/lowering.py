@@ -52,23 +52,26 @@ class Blocks:
     def count(self) -> int:
         return prod(self.shard) // prod(self.shape)
 
-    def of(self, kind: Kind) -> Tiles:
+    def of(self, kind: Kind, depth: int = 0) -> Tiles:
         """Tiles of an operand's part of a block."""
-        rows, columns = self.shape
-        return {Kind.FULL: self.shape, Kind.COLUMN: (rows, 1), Kind.ROW: (1, columns), Kind.SCALAR: (1, 1)}[kind]
+        return kind.tiles(*self.shape, depth)
 
     def once(self, kind: Kind) -> bool:
         """Whether all blocks share one part of an operand."""
-        return kind is Kind.SCALAR or (kind is Kind.ROW and self.across == 1)
+        down = self.count // self.across
+        return (down == 1 or not kind.has_rows) and (self.across == 1 or not kind.has_columns)
 
 
 def blocks_of(region: Region) -> Blocks:
     """The blocks of a region's shard."""
     rows, columns = region.home.shard
+    if region.multiplies and rows == 1 and not region.needs_rows:
+        # columns of the right operand stream by, the left one stays
+        return Blocks((1, 1), (rows, columns))
     moved = any(not o.resident for o in (*region.inputs, *region.outputs))
     if not moved and not region.needs_rows:
         return Blocks((rows, columns), (rows, columns))
-    if columns > BLOCK_TILES and not region.needs_rows:
+    if columns > BLOCK_TILES and not region.needs_rows and not region.multiplies:
         return Blocks((1, largest_divisor(columns, BLOCK_TILES)), (rows, columns))
     return Blocks((largest_divisor(rows, BLOCK_TILES // columns), columns), (rows, columns))
 
@@ -110,7 +113,7 @@ class _Lowering:
     # -- the program -------------------------------------------------------------------------------------
     def program(self) -> Op:
         region = self.region
-        wide = region.dtype is DType.F32 or region.needs_rows
+        wide = region.dtype is DType.F32 or region.needs_rows or region.multiplies
         rows, columns = region.home.grid
         attrs = attributes({"sym_name": "kernel", "grid": (columns, rows), "fp32_dest_acc_en": wide})
         threads = (self._compute(), self._movement("reader"), self._movement("writer"))
@@ -127,14 +130,15 @@ class _Lowering:
 
     def _tensor_type(self, operand: Operand) -> TensorType:
         """Of a resident operand the core's shard, of others the whole tensor."""
-        return TensorType(self.region.home.shard if operand.resident else operand.tiles, operand.dtype)
+        shard = operand.kind.tiles(*self.region.home.shard, operand.depth)
+        return TensorType(shard if operand.resident else operand.tiles, operand.dtype)
 
     def _buffer_type(self, operand: Operand) -> CircularBufferType:
-        count = self.blocks.count if operand.resident else 1 if self._once(operand) else min(2, self.blocks.count)
-        return CircularBufferType(self.blocks.of(operand.kind), operand.dtype, count)
+        count = 1 if self._once(operand) else self.blocks.count if operand.resident else 2
+        return CircularBufferType(self.blocks.of(operand.kind, operand.depth), operand.dtype, count)
 
     def _once(self, operand: Operand) -> bool:
-        return not operand.resident and self.blocks.once(operand.kind)
+        return self.blocks.once(operand.kind)
 
     def value(self, type_: BlockType | IndexType | TransferType, stem: str = "") -> Value:
         self.count += 1
@@ -224,9 +228,7 @@ class _Lowering:
         if rank > 2:
             row = row + dim(2) // self.blocks.across * self.blocks.shape[0]
             column = column + dim(2) % self.blocks.across * self.blocks.shape[1]
-        keep_row = operand.kind in (Kind.FULL, Kind.COLUMN)
-        keep_column = operand.kind in (Kind.FULL, Kind.ROW)
-        return row if keep_row else const(0), column if keep_column else const(0)
+        return row if operand.kind.has_rows else const(0), column if operand.kind.has_columns else const(0)
 
     def _index(self, thread: _Thread, expr: IndexExpr, where: tuple[Value, ...]) -> Value:
         value = self.value(IndexType(), "at")
@@ -274,6 +276,9 @@ class _BlockWriter:
 
     def fill(self, value: float) -> Value:
         return self._emit("fill", [], Kind.FULL, {"value": value})
+
+    def matmul(self, left: Value, right: Value) -> Value:
+        return self._emit("matmul", [left, right], Kind.FULL, {})
 
     def reduce(self, kind: str, operand: Value) -> Value:
         if self._ones is None:

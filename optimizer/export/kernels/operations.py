@@ -30,6 +30,10 @@ class BlockWriter(Protocol):
         """A block of one number, as large as the frame's."""
         ...
 
+    def matmul(self, left: Block, right: Block) -> Block:
+        """Rows times columns, over the whole depth."""
+        ...
+
     def reduce(self, kind: str, operand: Block) -> Block:
         """Sum or maximum of every row, as a column."""
         ...
@@ -242,6 +246,20 @@ def _minimum_of_rows(w: BlockWriter, _attrs: Attrs, x: Sequence[Block]) -> Block
     return w.op("neg", w.reduce("max", w.op("neg", x[0])))
 
 
+# -- matmuls ----------------------------------------------------------------------------------------------
+def _matmul(w: BlockWriter, attrs: Attrs, x: Sequence[Block]) -> Block:
+    product = w.matmul(x[0], x[1])
+    summed = w.op("add", product, x[2]) if len(x) > 2 else product
+    activation = attrs["activation"]
+    return summed if activation is None else _UNARY[str(activation)](w, summed)
+
+
+def _plain(attrs: Attrs, _rank: int) -> bool:
+    known = attrs["activation"] is None or attrs["activation"] in _UNARY
+    return known and not attrs["transpose_a"] and not attrs["transpose_b"]
+
+
+MATMULS = ("ttnn.linear", "ttnn.matmul")
 MOVE = "ttnn.to_memory_config"
 """Copies between layouts: no computation, the tensor is brought or taken where it belongs."""
 
@@ -265,6 +283,8 @@ FUSED_OPS: Mapping[str, FusedOp] = MappingProxyType(
             "softmax": FusedOp(_softmax, True, _last_dim),
             "layer_norm": FusedOp(_layer_norm, True),
             "rms_norm": FusedOp(_rms_norm, True),
+            "linear": FusedOp(_matmul, accepts=_plain),
+            "matmul": FusedOp(_matmul, accepts=_plain),
         }.items()
     }
 )

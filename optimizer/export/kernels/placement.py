@@ -1,9 +1,10 @@
 """How a region's tensors lie on its cores: frames of tiles, shards, and where a core's shard begins.
 
-A region computes on one frame: the tensors that have all its rows and columns. Smaller operands are repeated.
+A region computes on one frame: the tensors that have all its rows and columns. Smaller operands are repeated, and the
+two operands of a matmul have a depth of their own.
 
-    full     rows x columns        row      1 x columns
-    column   rows x 1              scalar   1 x 1
+    full     rows x columns        row      1 x columns        left    rows x depth
+    column   rows x 1              scalar   1 x 1              right   depth x columns
 
 Its home is one sharded layout of the frame. Every core computes its shard: operands and results with that layout lie
 there already, others are brought and taken tile by tile.
@@ -31,6 +32,24 @@ class Kind(StrEnum):
     COLUMN = "column"
     ROW = "row"
     SCALAR = "scalar"
+    LEFT = "left"
+    RIGHT = "right"
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether each core has its own rows of it."""
+        return self in (Kind.FULL, Kind.COLUMN, Kind.LEFT)
+
+    @property
+    def has_columns(self) -> bool:
+        return self in (Kind.FULL, Kind.ROW, Kind.RIGHT)
+
+    def tiles(self, rows: int, columns: int, depth: int) -> Tiles:
+        """Tiles of such an operand of a frame, or of a part of one."""
+        return (
+            rows if self.has_rows else depth if self is Kind.RIGHT else 1,
+            columns if self.has_columns else depth if self is Kind.LEFT else 1,
+        )
 
 
 def plain_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -132,7 +151,19 @@ class Home:
         if self.core_map is None or spec.num_cores != prod(self.grid):
             return False
         rows, columns = (self.grid[k] * self.shard[k] == self.frame[k] for k in range(2))
-        return {Kind.FULL: rows and columns, Kind.COLUMN: rows, Kind.ROW: columns, Kind.SCALAR: True}[kind]
+        return (rows or not kind.has_rows) and (columns or not kind.has_columns)
+
+    def holds(self, layout: TensorLayout, kind: Kind, depth: int) -> bool:
+        """Whether a tensor with this layout lies, part by part, on the cores that compute with it."""
+        if kind is Kind.FULL:
+            return layout == self.layout
+        own, spec = self.layout.shard_spec, layout.shard_spec
+        if kind is not Kind.LEFT or own is None or spec is None or not layout.is_l1 or not layout.is_tile:
+            return False
+        rows = TensorMemoryLayout.HEIGHT_SHARDED
+        alike = (layout.memory_layout, spec.grid_yx, spec.core_ranges, spec.orientation, spec.shape[0])
+        mine = (self.layout.memory_layout, own.grid_yx, own.core_ranges, own.orientation, own.shape[0])
+        return alike == mine and layout.memory_layout is rows and spec.shape[1] == depth * TILE
 
     @property
     def cores(self) -> int:
@@ -155,6 +186,8 @@ class Operand:
     dtype: DType
     resident: bool
     """Lies on the region's cores already, shard by shard; otherwise it is brought or taken."""
+    depth: int = 0
+    """Tiles of the other dimension of a matmul's operand."""
 
 
 def largest_divisor(number: int, most: int) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from optimizer.export.kernels.operations import MOVE, needs_rows
-from optimizer.export.kernels.placement import Home, Kind, Operand
+from optimizer.export.kernels.operations import MATMULS, MOVE, needs_rows
+from optimizer.export.kernels.placement import CoreMap, Home, Kind, Operand
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
+from optimizer.layouts.memory_config import TensorMemoryLayout
 from optimizer.layouts.tiling import TILE
 
 
@@ -30,6 +31,8 @@ class Region:
     """Results that others read, in schedule order."""
     kinds: Mapping[str, Kind]
     """Of every value."""
+    depths: Mapping[str, int] = field(default_factory=dict)
+    """Tiles of depth of every value that is an operand of a matmul."""
 
     @property
     def op_ids(self) -> tuple[str, ...]:
@@ -56,6 +59,11 @@ class Region:
         """Whether an op works on whole rows."""
         return any(map(needs_rows, self.ops))
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether an op is a matmul."""
+        return any(op.op in MATMULS for op in self.ops)
+
     def shrunk(self, grid: tuple[int, int], shard: tuple[int, int]) -> Region:
         """The same computation on a smaller frame: `grid` shards of `shard` tiles; layouts keep their places.
 
@@ -68,22 +76,20 @@ class Region:
         frame = (grid[0] * shard[0], grid[1] * shard[1])
         small = replace(spec, grid_yx=grid, shape=(shard[0] * TILE, shard[1] * TILE))
         layout = replace(self.home.layout, memory=replace(self.home.layout.memory, shard_spec=small))
-        core_map = None if self.home.core_map is None else replace(self.home.core_map, width=_width(grid))
+        core_map = self._small_core_map(grid)
         home = Home(layout, frame, shard, core_map)
         return replace(
             self,
             shape=(frame[0] * TILE, frame[1] * TILE),
             home=home,
-            inputs=tuple(replace(o, tiles=_tiles(o.kind, frame)) for o in self.inputs),
-            outputs=tuple(replace(o, tiles=_tiles(o.kind, frame)) for o in self.outputs),
+            inputs=tuple(replace(o, tiles=o.kind.tiles(*frame, o.depth)) for o in self.inputs),
+            outputs=tuple(replace(o, tiles=o.kind.tiles(*frame, o.depth)) for o in self.outputs),
         )
 
-
-def _width(grid: tuple[int, int]) -> int:
-    """Cores per row of a small grid: its columns, or two of the cores of a height or width grid."""
-    return grid[1] if min(grid) > 1 else min(2, max(grid))
-
-
-def _tiles(kind: Kind, frame: tuple[int, int]) -> tuple[int, int]:
-    """Tiles of an operand of a frame whose rows and columns are whole tiles."""
-    return {Kind.FULL: frame, Kind.COLUMN: (frame[0], 1), Kind.ROW: (1, frame[1]), Kind.SCALAR: (1, 1)}[kind]
+    def _small_core_map(self, grid: tuple[int, int]) -> CoreMap | None:
+        """The cores of a small grid, two to a row where the layout leaves that open."""
+        known = self.home.core_map
+        if known is None:
+            return None
+        block = known.memory_layout is TensorMemoryLayout.BLOCK_SHARDED
+        return replace(known, width=grid[1] if block else min(2, max(grid)))

@@ -37,7 +37,8 @@ class ApiProfile:
         """
         found = {declared_in()[name] for name in called if name in declared_in()}
         if self.name != "0.81":
-            found = {header for header in found if header.startswith("eltwise_unary/")}
+            kept = ("eltwise_unary/", "reconfig_data_format")
+            found = {header for header in found if header.startswith(kept)}
         return tuple(f"{self.directory}/{header}" for header in sorted({*self.includes, *found}))
 
     def startup(self, kind: str) -> tuple[Call, ...]:

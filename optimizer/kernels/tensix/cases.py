@@ -189,7 +189,9 @@ def compile_case(case: TileCase, options: KernelOptions) -> CaseResult:
         else:
             record = _record(case, plan_body(case.dag, tiles, case.capacity))
     except TtoptError as error:
-        empty = dict.fromkeys(("dst", "loads", "footprint", "copies", "unroll", "sections", "max_dst", "spills"))
+        empty = dict.fromkeys(
+            ("dst", "loads", "footprint", "copies", "unroll", "sections", "max_dst", "spills", "relief")
+        )
         return CaseResult({"id": case.id, **empty, "error": str(error)})
     return CaseResult({"id": case.id, **record, "error": None}, kernels)
 
@@ -218,6 +220,7 @@ def _record(case: TileCase, plan: BodyPlan) -> dict[str, Any]:
         "sections": plan.sections,
         "max_dst": plan.max_dst,
         "spills": len(plan.spilled),
+        "relief": plan.relief.value,
     }
 
 
@@ -243,4 +246,5 @@ def _seed_record(case: TileCase, plan: SeedPlan, tiles: int) -> dict[str, Any]:
         "sections": -(-tiles // plan.unroll),
         "max_dst": plan.footprint + plan.outputs * plan.unroll,
         "spills": 0,
+        "relief": "none",
     }

@@ -22,7 +22,9 @@ from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TileType, TransferType
 
 COMPUTE, DATA_MOVEMENT = "ttl.compute_thread", "ttl.datamovement_thread"
+DST_MARKERS = ("ttl.require_dst", "ttl.acquire_dst", "ttl.release_dst")
 BOTH = (COMPUTE, DATA_MOVEMENT)
+SPILL, RESTORE = "ttl.spill_tile_to_l1", "ttl.restore_tile_from_l1"
 TILE_PREFIX, BLOCK_PREFIX, DST_PREFIX, CALL_PREFIX = "ttl.tile_", "ttl.", "dst.", "ttkernel."
 
 
@@ -60,6 +62,7 @@ _CONFIG = {
     "dst_full_sync_en": bool,
     "math_approx_mode": bool,
     "dst_capacity": int,
+    "l1_bytes": int,
 }
 _NEST = {"indexing_maps": tuple, "iterator_types": tuple, "bounds": tuple, "inputs": int}
 _PLANNED = {"unroll": int, "grouped": bool, "footprint": int}
@@ -102,11 +105,11 @@ _REGIONS = {
         _ONLY_COMPUTE,
     ),
     "ttl.yield": _spec(None, (), threads=_ONLY_COMPUTE, terminator=True),
-    "ttl.require_dst": _spec((TileType,), (), threads=_ONLY_COMPUTE),
+    "ttl.require_dst": _spec(None, (), threads=_ONLY_COMPUTE),
     "ttl.acquire_dst": _spec((), (IndexType,), {}, {"index": int}, threads=_ONLY_COMPUTE),
     "ttl.release_dst": _spec((IndexType,), (), threads=_ONLY_COMPUTE),
-    "ttl.spill_tile_to_l1": _spec((TileType,), (TileType,), {}, {"dst": int}, threads=_ONLY_COMPUTE),
-    "ttl.restore_tile_from_l1": _spec((TileType,), (TileType,), {}, {"dst": int}, threads=_ONLY_COMPUTE),
+    SPILL: _spec(None, (TileType,), threads=_ONLY_COMPUTE),
+    RESTORE: _spec((TileType,), (TileType,), {}, {"dst": IndexMap, "form": int}, threads=_ONLY_COMPUTE),
 }
 _REGISTERS = {
     f"ttl.tile_regs_{step}": _spec(threads=_ONLY_COMPUTE) for step in ("acquire", "commit", "wait", "release")

@@ -37,6 +37,7 @@ from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.grid import DEFAULT_DIMS
 from optimizer.kernels.tensix.grid import grid_size as _grid_size
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
+from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS, widest
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType
 from optimizer.kernels.tensix.verify import block_result_shape, check
@@ -181,8 +182,11 @@ def _arithmetic(name: str, a: Block, b: Block | float) -> Block:
     return block_op(name, a, b) if isinstance(b, Block) else block_op(f"{name}_scalar", a, value=float(b))
 
 
-def block_op(name: str, *operands: Block, **attrs: float | bool) -> Block:
-    """Any op of `tile_ops` on blocks. GraphError if the operands' shapes contradict each other."""
+def block_op(name: str, *operands: Block, result_dtype: DType | None = None, **attrs: float | bool) -> Block:
+    """Any op of `tile_ops` on blocks. GraphError if the operands' shapes contradict each other.
+
+    `result_dtype`: by default the widest element type of the operands.
+    """
     if name not in TILE_OPS:
         raise UnknownNameError("block op", name, TILE_OPS)
     types = [b.value.type for b in operands]
@@ -190,9 +194,17 @@ def block_op(name: str, *operands: Block, **attrs: float | bool) -> Block:
     shape = block_result_shape(name, tuple(b.shape for b in blocks))
     if shape is None:
         raise GraphError(f"{name} does not take {', '.join(map(str, blocks))}", node=name)
-    result = _now().value(BlockType(shape, blocks[0].dtype))
+    dtype = result_dtype or widest(b.dtype for b in blocks)
+    result = _now().value(BlockType(shape, dtype))
     _now().emit(Op(f"ttl.{name}", tuple(b.value for b in operands), (result,), attributes(dict(attrs))))
     return Block(result)
+
+
+def typecast(x: Block, dtype: DType) -> Block:
+    """The block in another element type."""
+    assert isinstance(x.value.type, BlockType)
+    source, target = (float(FORMAT_NUMBERS[t]) for t in (x.value.type.dtype, dtype))
+    return block_op("typecast", x, result_dtype=dtype, source=source, target=target)
 
 
 def __getattr__(name: str) -> Callable[..., Block]:

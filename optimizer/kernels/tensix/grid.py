@@ -3,7 +3,8 @@
 `dims` below the grid's rank joins the last dimensions row by row, above it pads: coordinates with 0, sizes with 1.
 
     grid (8, 8)      dims 1 -> 64 cores          dims 3 -> (8, 8, 1)
-    grid (8, 8, 8)   dims 2 -> (8, 64)
+    grid (8, 8, 8)   dims 2 -> (8, 64)               dims 1 -> 512: every core has a number of its own (the design
+                                                     document's 64 leaves out the first dimension)
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A compute thread run on numpy as the hardware would: a DST file of so many slots, circular buffers with credits.
 
 It takes the program after `insert-inits` and refuses what a Tensix core would get wrong: a slot beyond the capacity, a
-slot read or packed before it is written, sections out of order, an init that is not the op's, tiles read before they
+slot read or packed before it is written, sections out of order, an init that is not the op's, an unpacker or packer
+set to another element type, tiles read before they
 are waited for or packed beyond what is reserved, buffers that are not drained. Values are rounded to DST's element type
 whenever they are written there, and to the circular buffer's when they are packed.
 """
@@ -17,9 +18,17 @@ from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap
-from optimizer.kernels.tensix.ir import Op, Value
+from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.passes.assign_dst import capacity_of
-from optimizer.kernels.tensix.passes.insert_inits import blocks_of, form_of, is_math
+from optimizer.kernels.tensix.passes.insert_inits import (
+    PACK_RECONFIG,
+    RECONFIG,
+    blocks_of,
+    dtype_of,
+    form_of,
+    is_math,
+    unpacked,
+)
 from optimizer.kernels.tensix.reference import elements, tile_of
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
@@ -39,49 +48,66 @@ class _Buffer:
     reserved: Array | None = None
     packed: int = 0
     pushed: list[Array] = field(default_factory=list)
+    """Blocks that the writer takes."""
 
 
 def run(program: Op, blocks: Mapping[str, Array], capacity: int | None = None) -> dict[str, Array]:
-    """Blocks pushed to circular buffers that nobody in the thread reads, by buffer.
+    """The first block pushed to each circular buffer that nobody in the thread reads; see `run_blocks`."""
+    given = {name: (block,) for name, block in blocks.items()}
+    return {name: made[0] for name, made in run_blocks(program, given, capacity).items()}
 
-    `blocks`: circular buffer -> elements of the block that the reader brings. VerificationError names the op.
+
+def run_blocks(
+    program: Op, blocks: Mapping[str, Sequence[Array]], capacity: int | None = None
+) -> dict[str, tuple[Array, ...]]:
+    """Blocks pushed to circular buffers that nobody in the thread reads, in order, by buffer.
+
+    `blocks`: circular buffer -> elements of the blocks that the reader brings. VerificationError names the op.
     """
     wide = bool(program.attr("fp32_dest_acc_en", False))
     slots = capacity_of(program, capacity)
-    found: dict[str, Array] = {}
+    found: dict[str, tuple[Array, ...]] = {}
     for thread in program.body.ops:
         if thread.name == COMPUTE:
-            machine = _Machine(slots, DType.F32 if wide else DType.BF16, program, blocks)
+            machine = _Machine(slots, DType.F32 if wide else DType.BF16, program, thread, blocks)
             machine.run(thread.body.ops, {})
             found |= machine.finish()
     return found
 
 
 class _Machine:
-    def __init__(self, capacity: int, dtype: DType, program: Op, blocks: Mapping[str, Array]) -> None:
+    def __init__(
+        self, capacity: int, dtype: DType, program: Op, thread: Op, blocks: Mapping[str, Sequence[Array]]
+    ) -> None:
         self._capacity = capacity
         self._dtype = dtype
         self._dst: dict[int, Array] = {}
         self._phase = "release"
         self._init: tuple[object, ...] | None = None
+        self._sources: tuple[DType, DType] | None = None
+        """Element types that the unpacker is set to."""
+        self._packer: DType | None = None
         self._buffers: dict[str, _Buffer] = {}
         self._block: dict[str, str] = {}
         """Block -> its circular buffer."""
+        self._read = {op.operands[0].name for op in walk(thread) if op.name == "ttl.cb_wait"}
+        """Circular buffers that the thread waits for; the writer takes what is pushed to others at once."""
         for op in program.body.ops:
             if op.name == "ttl.bind_cb":
                 cb = op.result
                 assert isinstance(cb.type, CircularBufferType)
                 self._buffers[cb.name] = _Buffer(cb.type)
                 if cb.name in blocks:
-                    self._buffers[cb.name].ready.append(rounded(blocks[cb.name], cb.type.dtype))
+                    self._buffers[cb.name].ready += [rounded(block, cb.type.dtype) for block in blocks[cb.name]]
 
-    def finish(self) -> dict[str, Array]:
+    def finish(self) -> dict[str, tuple[Array, ...]]:
         """What was pushed and not read, after a check that nothing is left over."""
         self._require(self._phase == "release", "the thread", "ends within a section")
         for name, buffer in self._buffers.items():
             self._require(not buffer.waited, f"%{name}", "is waited for and not popped")
             self._require(buffer.reserved is None, f"%{name}", "is reserved and not pushed")
-        return {name: b.pushed[0] for name, b in self._buffers.items() if b.pushed}
+            self._require(not (name in self._read and buffer.ready), f"%{name}", "is not drained")
+        return {name: tuple(b.pushed) for name, b in self._buffers.items() if b.pushed}
 
     @staticmethod
     def _require(condition: bool, place: str, message: str) -> None:
@@ -116,8 +142,15 @@ class _Machine:
             self._math(op, numbers)
         elif op.name == "dst.uninit":
             self._init = None
+        elif op.name == RECONFIG:
+            self._sources = dtype_of(op.operands[0]), dtype_of(op.operands[1])
+        elif op.name == PACK_RECONFIG:
+            self._packer = dtype_of(op.operands[0])
         else:
             self._require(op.name == "dst.startup", op.name, "is not known to the interpreter")
+            first, second, out = map(dtype_of, op.operands)
+            self._sources = first, first if op.string("kind") == "sfpu" else second
+            self._packer = out
 
     def _synchronise(self, step: str) -> None:
         after = _PHASES[(_PHASES.index(step) - 1) % len(_PHASES)]
@@ -140,7 +173,6 @@ class _Machine:
                 self._require(buffer.waited > 0, place, "pops more than was waited for")
                 buffer.waited -= 1
                 buffer.ready.pop(0)
-                buffer.pushed = [b for b in buffer.pushed if any(b is r for r in buffer.ready)]
             case "ttl.cb_reserve":
                 room = len(buffer.ready) < buffer.type.block_count and buffer.reserved is None
                 self._require(room, place, "reserves room that never becomes free")
@@ -150,8 +182,7 @@ class _Machine:
                 tiles = buffer.type.block.tiles
                 self._require(buffer.packed == tiles, place, f"pushes {tiles} tiles, {buffer.packed} were packed")
                 assert buffer.reserved is not None
-                buffer.ready.append(buffer.reserved)
-                buffer.pushed.append(buffer.reserved)
+                (buffer.ready if name in self._read else buffer.pushed).append(buffer.reserved)
                 buffer.reserved = None
 
     def _tile(self, block: Value, number: int, place: str) -> Array:
@@ -172,6 +203,10 @@ class _Machine:
         self._require(self._phase == "acquire", op.name, f"computes after tile_regs_{self._phase}")
         wanted = _init_key(name, op.integer("form", 0), blocks_of(op))
         self._require(self._init == wanted, op.name, f"runs with the init of {self._init}, not {wanted}")
+        read = unpacked(name, op.integer("form", 0), blocks_of(op))
+        if read is not None:
+            types = dtype_of(read[0]), dtype_of(read[1])
+            self._require(self._sources == types, op.name, f"unpacks {types}, the unpacker is set to {self._sources}")
         operands = list(op.operands)
         tiles: list[Array] = []
         for place in form.places:
@@ -197,6 +232,8 @@ class _Machine:
         self._require(self._phase == "wait", op.name, f"packs after tile_regs_{self._phase}")
         assert isinstance(block.type, BlockType)
         buffer = self._buffers[self._block[block.name]]
+        set_to = f"packs {buffer.type.dtype}, the packer is set to {self._packer}"
+        self._require(self._packer is buffer.type.dtype, op.name, set_to)
         for k in range(op.integer("tiles", 1)):
             slot, number = self._slot(numbers[source.name] + k, op.name), numbers[at.name] + k
             self._require(slot in self._dst, op.name, f"packs slot {slot}, which holds nothing")

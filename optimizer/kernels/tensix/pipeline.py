@@ -39,6 +39,8 @@ class KernelOptions:
     """DST slots; by default what the program says (`passes.assign_dst.capacity_of`)."""
     allocator: Allocator = "default"
     """`seed`: the design document's algorithm to the letter."""
+    l1_bytes: int | None = None
+    """What circular buffers may take; by default what the program says (`passes.assign_dst.free_l1`)."""
     fuse: bool = True
     """Keep values between block ops in DST."""
 
@@ -58,7 +60,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
         ConvertToCompute(),
         *fuse,
         StoreValues(),
-        AssignDst(options.capacity, options.allocator),
+        AssignDst(options.capacity, options.allocator, options.l1_bytes),
         PlaceResults(),
         LowerToLoops(),
         InsertInits(),

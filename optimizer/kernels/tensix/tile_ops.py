@@ -25,6 +25,9 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS, round_bf16
+
 Tile = NDArray[np.float32]
 Meaning = Callable[..., Tile]
 
@@ -50,8 +53,8 @@ class Call:
     """A function of the kernel API with its arguments.
 
     Arguments: `a`, `b`, `c` DST slots of operands, `a_cb`, `a_tile` circular buffer and tile of an operand read from
-    one, `d` slot of the result, `out_cb` the buffer it will be packed to, `$name` an attribute (floats as their bits),
-    anything else literally.
+    one, `d` slot of the result, `out_cb` the buffer it will be packed to, `$name` an attribute (floats as their bits;
+    `:float` as a number, `:format` as a `DataFormat`), `$data_format` the format of DST, anything else literally.
     """
 
     function: str
@@ -287,16 +290,23 @@ _COPY_DST = Form(
 _TYPECAST = Form(
     Unit.SFPU,
     (Place.DST,),
-    Call("typecast_tile_init", (), ("$from", "$to")),
-    Call("typecast_tile", ("d",), ("$from", "$to")),
+    Call("typecast_tile_init", (), ("$source:format", "$target:format")),
+    Call("typecast_tile", ("d",), ("$source:format", "$target:format")),
     in_place=0,
 )
+
+
+def _typecast(x: Tile, source: float, target: float) -> Tile:
+    """DST has no block formats: their exponents are shared when they are packed. Formats by `FORMAT_NUMBERS`."""
+    return x if int(target) == FORMAT_NUMBERS[DType.F32] else round_bf16(x)
+
+
 _SOURCES = (
     TileOp("copy", 1, np.positive, (_COPY,)),
     TileOp("copy_dst", 1, np.positive, (_COPY_DST,)),
     TileOp("transpose", 1, np.transpose, (_TRANSPOSE,), elementwise=False),
     TileOp("fill", 0, lambda value: np.full((32, 32), value, np.float32), (_FILL,), ("value",)),
-    TileOp("typecast", 1, np.positive, (_TYPECAST,)),
+    TileOp("typecast", 1, _typecast, (_TYPECAST,), ("source", "target")),
     *(_bcast(which) for which in ("row", "col", "scalar")),
     *(
         _bcast_binary(name, which, meaning)

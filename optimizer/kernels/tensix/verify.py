@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from optimizer.errors import GraphError, UnknownNameError
+from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, BOTH, CALL_PREFIX, SPECS, TILE_PREFIX, OpSpec, spec_of
 from optimizer.kernels.tensix.ir import Op, Region, Value
+from optimizer.kernels.tensix.rounding import FLOATS, FORMAT_NUMBERS, widest
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
-from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TensorType, TileType
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TensorType, TileType, Type
 
 _PAIRS = {"ttl.cb_wait": "ttl.cb_pop", "ttl.cb_reserve": "ttl.cb_push"}
 MAX_CIRCULAR_BUFFERS = 32
@@ -193,7 +195,7 @@ def _shape_errors(op: Op) -> Iterator[str]:
     if op.name in ("ttl.cb_wait", "ttl.cb_reserve") and op.results and isinstance(types[0], CircularBufferType):
         if op.result.type != types[0].block:
             yield f"gives a {op.result.type}, the buffer holds {types[0].block}"
-    elif op.name == "ttl.store" and len(types) == 2 and types[0] != types[1]:
+    elif op.name == "ttl.store" and len(types) == 2 and not _storable(types[0], types[1]):
         yield f"stores a {types[0]} into a {types[1]}"
     elif op.name.startswith(TILE_PREFIX):
         yield from _tile_errors(op)
@@ -214,8 +216,27 @@ def _block_errors(op: Op) -> Iterator[str]:
         yield f"operands {', '.join(map(str, blocks))} do not fit each other"
     elif wanted is not None and not name.startswith("bcast") and wanted != result.shape:
         yield f"gives {wanted[0]}x{wanted[1]} tiles, not {result}"
-    if name != "typecast" and any(b.dtype != result.dtype for b in blocks):
+    types = [b.dtype for b in (*blocks, result)]
+    mixed = any(t is not types[0] for t in types)
+    if mixed and name != "typecast" and (not all(t in FLOATS for t in types) or result.dtype is not widest(types[:-1])):
         yield f"mixes element types: {', '.join(b.dtype.value for b in blocks)} -> {result.dtype.value}"
+    if name == "typecast":
+        yield from _typecast_errors(op, blocks[0].dtype, result.dtype)
+
+
+def _typecast_errors(op: Op, source: DType, target: DType) -> Iterator[str]:
+    """Attributes that contradict the types."""
+    given = dict(op.attrs)
+    for key, dtype in (("source", source), ("target", target)):
+        if key in given and given[key] != FORMAT_NUMBERS.get(dtype):
+            yield f"attribute '{key}' is {given[key]!r}, {dtype.value} is {FORMAT_NUMBERS.get(dtype)}"
+
+
+def _storable(value: Type, room: Type) -> bool:
+    """Whether the packer can put a block there: equal shapes, and element types it converts."""
+    if not isinstance(value, BlockType) or not isinstance(room, BlockType) or value.shape != room.shape:
+        return False
+    return value.dtype is room.dtype or (value.dtype.is_float and room.dtype.is_float)
 
 
 def block_result_shape(name: str, shapes: tuple[tuple[int, int], ...]) -> tuple[int, int] | None:

@@ -53,6 +53,53 @@ def test_the_emitted_cpp_computes_what_the_case_says(number: int, api: str) -> N
     assert found.executed == 0
 
 
+TWELVE = [f"i{k}" for k in range(12)]
+BODIES = {
+    "x sigmoid(x)": (["x"], [("s", "sigmoid", "x"), ("r", "mul", "x s")], (4, 4), "bf16", 8),
+    "7x1 maximum": (["a", "b"], [("r", "max", "a b")], (7, 1), "f32", 4),
+    "3x3 exp": (["a"], [("r", "exp", "a")], (3, 3), "bf16", 8),
+    "chain of 12": (
+        TWELVE,
+        [(f"v{k}" if k < 11 else "r", "max", f"{f'v{k - 1}' if k > 1 else 'i0'} i{k}") for k in range(1, 12)],
+        (2, 2),
+        "f32",
+        4,
+    ),
+    "12 values at a time": (
+        ["i0"],
+        [
+            *((f"e{k}", "exp", f"e{k - 1}" if k else "i0") for k in range(12)),
+            *((f"m{k}" if k else "r", "max", f"{f'm{k + 1}' if k < 10 else 'e11'} e{k}") for k in range(10, -1, -1)),
+        ],
+        (2, 2),
+        "f32",
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "unroll", "sections"),
+    [
+        ("x sigmoid(x)", 8, 2),
+        ("7x1 maximum", 3, 3),
+        ("3x3 exp", 8, 2),
+        ("chain of 12", 2, 2),
+        ("12 values at a time", 1, 12),
+    ],
+)
+def test_sections_of_well_known_bodies(name: str, unroll: int, sections: int) -> None:
+    """At most; compilers of this field take more or refuse them."""
+    inputs, ops, block, dtype, capacity = BODIES[name]
+    nodes = [{"name": v, "op": op, "args": args.split()} for v, op, args in ops]
+    changes = {"inputs": inputs, "ops": nodes, "yield": ["r"], "block": list(block)}
+    case = read_cases(_case(**changes, dtype=dtype, capacity=capacity))[0]
+    record = compile_case(case, KernelOptions()).record
+    assert record["unroll"] >= unroll
+    assert record["sections"] <= sections
+    assert witness(case_program(case), KernelOptions(), execute_cpp=False).interpreter == 0
+
+
 def _case(**changes: Any) -> dict[str, Any]:
     record = {
         "id": "x",
@@ -90,5 +137,5 @@ def test_an_op_that_needs_more_slots_than_there_are_is_refused_by_name() -> None
     ops = [{"name": "v", "op": "where", "args": ["a", "b", "c"]}]
     case = read_cases(_case(inputs=["a", "b", "c"], ops=ops, capacity=2))[0]
     error = compile_case(case, KernelOptions()).record["error"]
-    assert "where" in error
-    assert "alone needs more than the 2 slots of DST" in error
+    assert "where(%" in error
+    assert "alone needs 3 slots of DST, more than the 2 there are" in error

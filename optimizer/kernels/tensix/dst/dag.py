@@ -84,6 +84,11 @@ def _reads_in_place_twice(node: TileNode, form: Form) -> bool:
 
 def normalised(dag: TileDag) -> TileDag:
     """Without dead nodes, equal nodes once, and every yield a node: a yielded input gets a `copy`."""
+    return renumbered(dag)[0]
+
+
+def renumbered(dag: TileDag) -> tuple[TileDag, dict[int, int]]:
+    """The normalised body, and the values of the given one in it."""
     numbers: dict[int, int] = {v: v for v in range(dag.inputs)}
     known: dict[TileNode, int] = {}
     nodes: list[TileNode] = []
@@ -100,7 +105,7 @@ def normalised(dag: TileDag) -> TileDag:
             node = dag.node(value)
             numbers[value] = add(TileNode(node.op, tuple(numbers[a] for a in node.args), node.attrs))
     yields = [add(TileNode("copy", (v,))) if dag.is_input(v) else numbers[v] for v in dag.yields]
-    return TileDag(dag.inputs, tuple(nodes), tuple(yields), dag.dtype)
+    return TileDag(dag.inputs, tuple(nodes), tuple(yields), dag.dtype), numbers
 
 
 def _needed(dag: TileDag) -> set[int]:

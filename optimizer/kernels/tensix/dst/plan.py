@@ -1,48 +1,43 @@
-"""The plan of one body over a block of tiles: sections, and where one section cannot hold even a tile, stages.
+"""The plan of one body over a block of tiles: sections, and where one section cannot hold even a tile, a way out.
 
-In order of cost, a body that needs more slots than there are is: reordered (`schedule`), partly computed again where
-its operands still lie in circular buffers, or split into stages that hand values on through circular buffers in L1. DST
-itself cannot be spilled within a section: `pack_tile` is only allowed after the commit, and the next acquire clears it.
+    reorder     another order needs fewer slots
+    recompute   what reads only inputs is computed again for every reader instead of kept
+    split       the body is cut into stages; each goes over the whole block and hands values on through circular buffers
+                in L1 that hold the block
+    spill       the stages take turns section by section: values are packed to small circular buffers of one section's
+                tiles and restored from there. Less L1, more inits
+
+An order that fits is taken, else the cheapest of the others for which there is L1. DST itself cannot be spilled within
+a section: `pack_tile` is only allowed after the commit, and the next acquire clears it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
 
-from optimizer.errors import InfeasibleError, StateError
-from optimizer.kernels.tensix.dst.dag import TileDag, TileNode, normalised, sub_dag
-from optimizer.kernels.tensix.dst.schedule import (
-    UNIT_COST,
-    LiveSets,
-    Step,
-    best_order,
-    form_of,
-    pressure_aware_order,
-)
-from optimizer.kernels.tensix.dst.slots import Scheme, SlotPlan, plan_slots
+from optimizer.errors import InfeasibleError
+from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.dst.dag import TileDag, renumbered
+from optimizer.kernels.tensix.dst.schedule import best_order, order_as_given, peak_of
+from optimizer.kernels.tensix.dst.slots import Scheme
+from optimizer.kernels.tensix.dst.stages import ALL_ORDERS, Stage, cut, orders, stage_of, whole
+from optimizer.kernels.tensix.dst.variants import recompute, share_copies
 
-SECTION_COST, PACK_COST, INIT_COST = 6, 4, 2
-"""Relative to `schedule.UNIT_COST`: acquire to release, a tile packed, an init."""
+SECTION_COST, INIT_COST, SYNC_COST = 6, 2, 4
+"""Relative to `schedule.UNIT_COST`: acquire to release, an init, a circular buffer handed from packer to unpacker."""
 
 
-@dataclass(frozen=True)
-class Stage:
-    """A part of the body that runs from one acquire to the release."""
+class Relief(StrEnum):
+    """What was done about more values than slots."""
 
-    dag: TileDag
-    order: tuple[Step, ...]
-    slots: SlotPlan
-    inputs: tuple[int, ...]
-    """Values of the whole body that its inputs are."""
-    yields: tuple[int, ...]
-    """Values of the whole body that it packs."""
-
-    @property
-    def cost(self) -> int:
-        """Of one tile, without sections and inits."""
-        work = sum(UNIT_COST[form_of(self.dag, step).unit] for step in self.order)
-        return work + 2 * self.slots.loads + 4 * self.slots.copies + PACK_COST * len(self.yields)
+    NONE = "none"
+    REORDER = "reorder"
+    RECOMPUTE = "recompute"
+    SPLIT = "split"
+    SPILL = "spill"
 
 
 @dataclass(frozen=True)
@@ -55,8 +50,7 @@ class BodyPlan:
     """Tiles per section."""
     scheme: Scheme
     tiles: int
-    recomputed: int = 0
-    """Nodes that are computed again instead of kept."""
+    relief: Relief = Relief.NONE
 
     @property
     def sections(self) -> int:
@@ -70,6 +64,11 @@ class BodyPlan:
         return tuple(sorted({v for stage in self.stages for v in stage.yields if v in later}))
 
     @property
+    def interleaved(self) -> bool:
+        """The stages take turns section by section instead of block by block."""
+        return self.relief is Relief.SPILL
+
+    @property
     def grouped(self) -> bool:
         """Op by op over the tiles of a section, so that each op's init comes once; else tile by tile."""
         return self.scheme is Scheme.GROUPED
@@ -79,159 +78,131 @@ class BodyPlan:
         """Slots in use in the fullest section."""
         return max(s.slots.slots_used(self.scheme, min(self.unroll, self.tiles)) for s in self.stages)
 
+    @property
+    def l1_tiles(self) -> int:
+        """Tiles of the circular buffers between stages; of a split those of values that are there together."""
+        values = self.spilled
+        if self.interleaved:
+            return len(values) * (min(self.unroll, self.tiles) + self.tiles % self.unroll)
+        spans = []
+        for v in values:
+            made = next(n for n, stage in enumerate(self.stages) if v in stage.yields)
+            spans.append((made, max(n for n, stage in enumerate(self.stages) if v in stage.inputs)))
+        return self.tiles * max((sum(a <= n <= b for a, b in spans) for n in range(len(self.stages))), default=0)
 
-def plan_body(dag: TileDag, tiles: int, capacity: int) -> BodyPlan:
-    """The cheapest plan found: fewest sections, then least work.
+    @property
+    def cost(self) -> int:
+        """Of all tiles, relative to `schedule.UNIT_COST`."""
+        rounds = -(-self.tiles // self.unroll)
+        inits = sum(stage.inits for stage in self.stages) * (rounds if self.grouped else self.tiles)
+        if not self.interleaved:
+            inits = sum(
+                stage.inits * (1 if stage.inits == 1 else rounds if self.grouped else self.tiles)
+                for stage in self.stages
+            )
+        syncs = len(self.spilled) * (rounds if self.interleaved else 1)
+        work = self.tiles * sum(stage.cost for stage in self.stages)
+        return work + SECTION_COST * self.sections + INIT_COST * inits + SYNC_COST * syncs
 
-    InfeasibleError if one op alone needs more slots than there are; it names the values and the capacity.
+
+@lru_cache(maxsize=1024)
+def plan_body(
+    dag: TileDag,
+    tiles: int,
+    capacity: int,
+    l1_bytes: int | None = None,
+    l1_is_limit: bool = True,
+    names: tuple[str, ...] = (),
+) -> BodyPlan:
+    """The cheapest plan found: of those that are one section per tile or more, the fewest sections, then least work.
+
+    `l1_bytes`: what circular buffers between stages may take, no limit by default; if it is none, but what is expected
+    to be free, a plan that takes more is better than none. `names`: of the values, for errors.
+    InfeasibleError if one op alone needs more slots than there are, or no way out has the L1 it needs; it names the
+    values, the capacity and the place.
     """
-    dag = normalised(dag)
+    given, (dag, numbers) = dag, renumbered(dag)
     shared = share_copies(dag)
-    variants = [dag] if shared is None else [dag, shared]
-    whole = [_single(d, order, tiles, capacity) for d in variants for order in _orders(d)]
-    found = [plan for plan in whole if plan is not None]
-    if not found:
-        again = recompute(dag)
-        if again is not None:
-            extra = len(again.nodes) - len(dag.nodes)
-            plans = (_single(again, order, tiles, capacity, extra) for order in _orders(again))
-            found = [plan for plan in plans if plan is not None]
-        found += [_split(dag, order, tiles, capacity) for order in _orders(dag)[:1]]
-    return min(found, key=_rank)
+    found = [
+        plan
+        for body in ([dag] if shared is None else [dag, shared])
+        for stage in (whole(body, order) for order in orders(body))
+        if (plan := _sections(body, (stage,), tiles, capacity)) is not None
+    ]
+    if found:
+        fits = peak_of(dag, order_as_given(dag)) <= capacity
+        return replace(min(found, key=_rank), relief=Relief.NONE if fits else Relief.REORDER)
+    ways = list(_ways_out(dag, tiles, capacity))
+    if not ways:
+        raise _too_large(given, capacity, names)
+    room = [w for w in ways if l1_bytes is None or w.l1_tiles * DType(dag.dtype).tile_bytes <= l1_bytes]
+    if not room and not l1_is_limit:
+        return min(ways, key=lambda w: (w.l1_tiles, w.cost))
+    if not room:
+        called = {new: names[v] for v, new in numbers.items() if v < len(names)}
+        raise _no_room([w for w in ways if w.dag is dag], capacity, l1_bytes or 0, called)
+    return min(room, key=lambda w: (w.cost, list(Relief).index(w.relief), len(w.stages)))
 
 
-def _rank(plan: BodyPlan) -> tuple[int, int, int, int]:
+def _rank(plan: BodyPlan) -> tuple[int, int, int]:
+    """Fewest sections, then for single tiles fewest slots, then least work."""
     work = sum(stage.cost for stage in plan.stages) * plan.tiles
-    inits = sum(len({(i.op, i.form) for i in s.slots.instructions}) for s in plan.stages)
     rounds = plan.sections // len(plan.stages) if plan.grouped else plan.tiles
-    return plan.sections, plan.max_dst if plan.tiles == 1 else 0, work + INIT_COST * inits * rounds, len(plan.stages)
+    inits = sum(stage.inits for stage in plan.stages)
+    return plan.sections, plan.max_dst if plan.tiles == 1 else 0, work + INIT_COST * inits * rounds
 
 
-def _orders(dag: TileDag) -> list[tuple[Step, ...]]:
-    """Orders worth comparing: the best one with all forms, without accumulating ones, and list scheduling's."""
-    orders = [best_order(dag)]
-    plain = without_accumulating(dag)
-    if plain is not None:
-        orders.append(plain)
-    orders.append(pressure_aware_order(dag))
-    return list(dict.fromkeys(orders))
+def _ways_out(dag: TileDag, tiles: int, capacity: int) -> Iterator[BodyPlan]:
+    """Plans for a body that fits in no order."""
+    again = recompute(dag)
+    bodies = [dag] if again is None else [dag, again]
+    for body in bodies:
+        if body is again:
+            for order in orders(body):
+                plan = _sections(body, (whole(body, order),), tiles, capacity)
+                if plan is not None:
+                    yield replace(plan, relief=Relief.RECOMPUTE)
+        if body is again and len(body.nodes) > ALL_ORDERS:
+            return
+        stages = cut(body, best_order(body), capacity)
+        plan = None if stages is None else _sections(body, stages, tiles, capacity)
+        if plan is not None:
+            yield replace(plan, relief=Relief.SPLIT)
+            yield replace(plan, relief=Relief.SPILL)
 
 
-def without_accumulating(dag: TileDag) -> tuple[Step, ...] | None:
-    """The best order whose ops need no clear slot; None if some op has no other form."""
-    if not any(form.accumulates for node in dag.nodes for form in node.definition.forms):
-        return None
-    allowed = {
-        (v, i) for v in dag.values for i, form in enumerate(dag.node(v).definition.forms) if not form.accumulates
-    }
-    if any(not any((v, i) in allowed for i in range(len(dag.node(v).definition.forms))) for v in dag.values):
-        return None
-    return best_order(dag, allowed=frozenset(allowed))
-
-
-def _single(dag: TileDag, order: tuple[Step, ...], tiles: int, capacity: int, recomputed: int = 0) -> BodyPlan | None:
-    stage = Stage(dag, order, plan_slots(dag, order), tuple(range(dag.inputs)), tuple(dict.fromkeys(dag.yields)))
-    return _sections(dag, (stage,), tiles, capacity, recomputed)
-
-
-def _sections(
-    dag: TileDag, stages: tuple[Stage, ...], tiles: int, capacity: int, recomputed: int = 0
-) -> BodyPlan | None:
+def _sections(dag: TileDag, stages: tuple[Stage, ...], tiles: int, capacity: int) -> BodyPlan | None:
     """Grouped if that takes no more sections than going tile by tile; None if no tile fits."""
     unroll = {s: min(tiles, *(stage.slots.unroll(capacity, s) for stage in stages)) for s in Scheme}
     fitting = [s for s in (Scheme.GROUPED, Scheme.WINDOWS, Scheme.REGIONS) if unroll[s] >= 1]
     if not fitting:
         return None
     best = min(fitting, key=lambda s: -(-tiles // unroll[s]))
-    return BodyPlan(dag, stages, unroll[best], best, tiles, recomputed)
+    return BodyPlan(dag, stages, unroll[best], best, tiles)
 
 
-def share_copies(dag: TileDag) -> TileDag | None:
-    """The body with results that are inputs read by other nodes from DST too; None if there are none."""
-    copies = {dag.node(v).args[0]: v for v in dag.values if dag.node(v).op == "copy"}
-    if not any(len(dag.consumers(a)) > 1 for a in copies):
-        return None
-    order = [*copies.values(), *(v for v in dag.values if v not in copies.values())]
-    numbers = {v: v for v in range(dag.inputs)} | {v: dag.inputs + n for n, v in enumerate(order)}
-    nodes = []
-    for v in order:
-        node = dag.node(v)
-        args = node.args if v in copies.values() else tuple(copies.get(a, a) for a in node.args)
-        nodes.append(TileNode(node.op, tuple(numbers[a] for a in args), node.attrs))
-    try:
-        shared = TileDag(dag.inputs, tuple(nodes), tuple(numbers[v] for v in dag.yields), dag.dtype)
-        LiveSets(shared)
-    except StateError:
-        return None  # some op reads the input from its circular buffer only
-    return shared
-
-
-# -- more values than slots -----------------------------------------------------------------------------
-def recompute(dag: TileDag) -> TileDag | None:
-    """The body with every node that reads only inputs and has several readers computed once per reader."""
-    shared = {v for v in dag.values if len(dag.consumers(v)) > 1 and all(map(dag.is_input, dag.node(v).args))}
-    if not shared:
-        return None
-    numbers: dict[int, int] = {v: v for v in range(dag.inputs)}
-    nodes: list[TileNode] = []
-
-    def add(node: TileNode) -> int:
-        nodes.append(node)
-        return dag.inputs + len(nodes) - 1
-
+# -- refusals ---------------------------------------------------------------------------------------------
+def _too_large(dag: TileDag, capacity: int, names: Sequence[str]) -> InfeasibleError:
+    """Names the first op that needs more slots than there are, and what it needs them for."""
     for v in dag.values:
-        node = dag.node(v)
-        if v in shared and v not in dag.yields:
-            continue
-        args = {a: add(dag.node(a)) if a in shared else numbers[a] for a in dict.fromkeys(node.args)}
-        numbers[v] = add(TileNode(node.op, tuple(args[a] for a in node.args), node.attrs))
-    return TileDag(dag.inputs, tuple(nodes), tuple(numbers[v] for v in dag.yields), dag.dtype)
-
-
-def _split(dag: TileDag, order: Sequence[Step], tiles: int, capacity: int) -> BodyPlan:
-    """The fewest stages along an order, then the fewest values handed on (dynamic programming over the cuts)."""
-    values = [step.value for step in order]
-    best: list[tuple[int, int, tuple[Stage, ...]] | None] = [(0, 0, ())] + [None] * len(values)
-    for end in range(1, len(values) + 1):
-        for begin in range(end - 1, -1, -1):
-            before = best[begin]
-            if before is None:
-                continue
-            stage = _stage(dag, values[begin:end], capacity)
-            if stage is None:
-                break
-            total = before[0] + 1, before[1] + len(stage.yields), (*before[2], stage)
-            held = best[end]
-            if held is None or total[:2] < held[:2]:
-                best[end] = total
-    last = best[-1]
-    plan = None if last is None else _sections(dag, last[2], tiles, capacity)
-    if plan is None:
-        raise _too_large(dag, capacity)
-    return plan
-
-
-def _stage(dag: TileDag, members: Sequence[int], capacity: int) -> Stage | None:
-    """Some nodes as a stage of their own, None if that does not fit."""
-    part, inputs, yields = sub_dag(dag, sorted(members))
-    for order in _orders(part):
-        slots = plan_slots(part, order)
-        if slots.width <= capacity:
-            return Stage(part, order, slots, inputs, yields)
-    return None
-
-
-def _too_large(dag: TileDag, capacity: int) -> InfeasibleError:
-    """Names the op that needs more slots than there are."""
-    for v in dag.values:
-        if _stage(dag, [v], capacity) is None:
-            args = ", ".join(map(str, dag.node(v).args))
-            message = f"value {v} = {dag.node(v).op}({args}) alone needs more than the {capacity} slots of DST"
-            return InfeasibleError(message, node=f"value {v}", limit=capacity)
+        if stage_of(dag, [v], capacity) is None:
+            called = [f"%{names[k]}" if k < len(names) else f"value {k}" for k in (*dag.node(v).args, v)]
+            op = f"{called[-1]} = {dag.node(v).op}({', '.join(called[:-1])})"
+            least = next(n for n in range(capacity + 1, 64) if stage_of(dag, [v], n) is not None)
+            return InfeasibleError(
+                f"{op} alone needs {least} slots of DST, more than the {capacity} there are",
+                node=called[-1],
+                limit=capacity,
+            )
     return InfeasibleError(f"no cut of the body fits the {capacity} slots of DST", limit=capacity)
 
 
-def handed_on(plan: BodyPlan) -> Iterator[tuple[int, int]]:
-    """(value, stage that packs it) of everything that a later stage reads."""
-    for value in plan.spilled:
-        yield value, next(n for n, stage in enumerate(plan.stages) if value in stage.yields)
+def _no_room(ways: Sequence[BodyPlan], capacity: int, l1_bytes: int, names: Mapping[int, str]) -> InfeasibleError:
+    least = min(ways, key=lambda w: w.l1_tiles)
+    tile = DType(least.dag.dtype).tile_bytes
+    values = ", ".join(f"%{names[v]}" if v in names else f"value {v}" for v in least.spilled)
+    return InfeasibleError(
+        f"the body needs more than the {capacity} slots of DST, and handing on {values} takes"
+        f" {least.l1_tiles * tile} bytes of L1, more than the {l1_bytes} that are free",
+        limit=l1_bytes,
+    )

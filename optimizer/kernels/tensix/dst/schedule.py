@@ -16,9 +16,11 @@ from optimizer.kernels.tensix.dst.dag import TileDag, usable_forms
 from optimizer.kernels.tensix.tile_ops import Form, Place, Unit
 
 STATE_LIMIT = 20_000
-"""Sets of executed nodes that are looked at before the search becomes a beam."""
-BEAM = 400
-"""States kept per length then."""
+"""Sets of executed nodes that are looked at before the search becomes a beam; fewer in bodies of more than `SMALL`."""
+BEAM = 50
+"""One of so many sets is kept per length then; fewer in bodies of more than `SMALL`."""
+SMALL = 20
+"""Nodes of a body that is searched with all of both: effort per state grows with the body, time should not."""
 UNIT_COST = {Unit.FPU: 2, Unit.REUSE: 2, Unit.UNPACK: 2, Unit.SFPU: 3}
 """Relative cost of an op by who computes it: the SFPU works 32 lanes at a time, the FPU on whole faces."""
 LOAD_COST, COPY_COST = 2, 4
@@ -51,6 +53,21 @@ def form_of(dag: TileDag, step: Step) -> Form:
     return dag.node(step.value).definition.forms[step.form]
 
 
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """What a form of a node asks of DST, whatever has run before."""
+
+    read: tuple[int, ...]
+    """Numbers of the nodes that it reads there."""
+    loads: tuple[int, ...]
+    """Inputs brought there for it."""
+    victim: int | None
+    """Number of the node whose slot it overwrites."""
+    in_place: bool
+    accumulates: bool
+    cost: int
+
+
 class LiveSets:
     """Which values are live after a set of nodes, given as a bit mask over nodes, has run."""
 
@@ -65,6 +82,7 @@ class LiveSets:
         for v, forms in zip(dag.values, self.forms, strict=True):
             if not forms:
                 raise StateError(f"node {v} ({dag.node(v).op}) has no form for operands in DST")
+        self.demands = [{f: self._demand(n, f) for f in forms} for n, forms in enumerate(self.forms)]
 
     def _mask(self, values: Iterator[int] | Sequence[int]) -> int:
         mask = 0
@@ -88,23 +106,40 @@ class LiveSets:
 
     def effect(self, done: int, live: int, n: int, form_index: int) -> StepEffect:
         """What running node number `n` in a form does after `done`, of which `live` values are live."""
+        demand = self.demands[n][form_index]
+        peak, after, cost = self.outcome(done, live, n, demand)
+        copied = demand.victim if demand.victim is not None and self.is_live(demand.victim, done | 1 << n) else None
+        return StepEffect(peak, after, demand.loads, None if copied is None else copied + self.dag.inputs, cost)
+
+    def outcome(self, done: int, live: int, n: int, demand: _Demand) -> tuple[int, int, int]:
+        """(peak, live values afterwards, cost) of a step, as `effect` gives it."""
+        waiting = ~(done | 1 << n)
+        dying, copied = 0, False
+        for a in demand.read:
+            if not self.yielded >> a & 1 and not self.readers[a] & waiting:
+                dying += 1
+            elif a == demand.victim:
+                copied = True
+        loads = len(demand.loads)
+        fresh = not demand.in_place and (demand.accumulates or not (loads or dying))
+        extra = 1 if copied or fresh else 0
+        return live + loads + extra, live + 1 - dying, demand.cost + (COPY_COST if copied else 0)
+
+    def _demand(self, n: int, form_index: int) -> _Demand:
         dag = self.dag
-        value = dag.inputs + n
-        node, after = dag.node(value), done | 1 << n
+        node = dag.nodes[n]
         form = node.definition.forms[form_index]
-        in_dst = list(dict.fromkeys(a for a, p in zip(node.args, form.places, strict=True) if p is Place.DST))
+        in_dst = tuple(dict.fromkeys(a for a, p in zip(node.args, form.places, strict=True) if p is Place.DST))
         loads = tuple(a for a in in_dst if dag.is_input(a))
-        dying = [a for a in in_dst if not dag.is_input(a) and not self.is_live(a - dag.inputs, after)]
-        copied = None
-        if form.in_place is not None:
-            victim = node.args[form.in_place]
-            if not dag.is_input(victim) and victim not in dying:
-                copied = victim
-            extra = 0 if copied is None else 1
-        else:
-            extra = 0 if (loads or dying) and not form.accumulates else 1
-        cost = UNIT_COST[form.unit] + LOAD_COST * len(loads) + (0 if copied is None else COPY_COST)
-        return StepEffect(live + len(loads) + extra, live + 1 - len(dying), loads, copied, cost)
+        victim = None if form.in_place is None else node.args[form.in_place]
+        return _Demand(
+            tuple(a - dag.inputs for a in in_dst if not dag.is_input(a)),
+            loads,
+            None if victim is None or dag.is_input(victim) else victim - dag.inputs,
+            form.in_place is not None,
+            form.accumulates,
+            UNIT_COST[form.unit] + LOAD_COST * len(loads),
+        )
 
 
 def best_order(
@@ -115,10 +150,29 @@ def best_order(
     `allowed`: (value, form) pairs that may be chosen; all by default.
     """
     sets = LiveSets(dag, allowed)
-    peaks = _least_peaks(sets, state_limit)
+    nodes = max(SMALL, len(dag.nodes))
+    peaks = _least_peaks(sets, state_limit * SMALL // nodes)
     if peaks is None:
-        return _beam_order(sets)
+        return _beam_order(sets, max(1, state_limit // BEAM * SMALL**2 // nodes**2))
     return _cheapest(sets, peaks)
+
+
+def order_as_given(dag: TileDag) -> tuple[Step, ...]:
+    """Program order, each node in its form of least peak and cost."""
+    sets = LiveSets(dag)
+    done = live = 0
+    steps: list[Step] = []
+    for n in range(len(dag.nodes)):
+        form, effect = _best_form(sets, done, live, n)
+        steps.append(Step(dag.inputs + n, form))
+        done, live = done | 1 << n, effect.live
+    return tuple(steps)
+
+
+def _best_form(sets: LiveSets, done: int, live: int, n: int) -> tuple[int, StepEffect]:
+    options = [(sets.effect(done, live, n, form), form) for form in sets.forms[n]]
+    effect, form = min(options, key=lambda o: (o[0].peak, o[0].live, o[0].cost, o[1]))
+    return form, effect
 
 
 def peak_of(dag: TileDag, order: Sequence[Step]) -> int:
@@ -131,10 +185,11 @@ def peak_of(dag: TileDag, order: Sequence[Step]) -> int:
     return highest
 
 
-def _moves(sets: LiveSets, done: int, live: int) -> Iterator[tuple[int, int, StepEffect]]:
+def _moves(sets: LiveSets, done: int, live: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """(node number, form, peak, live values afterwards, cost) of everything that can run next."""
     for n in sets.ready(done):
-        for form in sets.forms[n]:
-            yield n, form, sets.effect(done, live, n, form)
+        for form, demand in sets.demands[n].items():
+            yield n, form, *sets.outcome(done, live, n, demand)
 
 
 def _least_peaks(sets: LiveSets, state_limit: int) -> int | None:
@@ -144,10 +199,10 @@ def _least_peaks(sets: LiveSets, state_limit: int) -> int | None:
     for _ in sets.readers:
         following: dict[int, tuple[int, int]] = {}
         for done, (peak, live) in level.items():
-            for n, _, effect in _moves(sets, done, live):
-                after, highest = done | 1 << n, max(peak, effect.peak)
+            for n, _, here, alive, _ in _moves(sets, done, live):
+                after, highest = done | 1 << n, max(peak, here)
                 if after not in following or highest < following[after][0]:
-                    following[after] = highest, effect.live
+                    following[after] = highest, alive
         visited += len(following)
         if visited > state_limit:
             return None
@@ -163,10 +218,10 @@ def _cheapest(sets: LiveSets, peak: int) -> tuple[Step, ...]:
         following: dict[int, tuple[int, int]] = {}
         origin: dict[int, tuple[int, Step]] = {}
         for done, (cost, live) in sorted(level.items()):
-            for n, form, effect in _moves(sets, done, live):
-                after, total = done | 1 << n, cost + effect.cost
-                if effect.peak <= peak and (after not in following or total < following[after][0]):
-                    following[after] = total, effect.live
+            for n, form, here, alive, price in _moves(sets, done, live):
+                after, total = done | 1 << n, cost + price
+                if here <= peak and (after not in following or total < following[after][0]):
+                    following[after] = total, alive
                     origin[after] = done, Step(sets.dag.inputs + n, form)
         history.append(origin)
         level = following
@@ -178,18 +233,18 @@ def _cheapest(sets: LiveSets, peak: int) -> tuple[Step, ...]:
     return tuple(reversed(steps))
 
 
-def _beam_order(sets: LiveSets) -> tuple[Step, ...]:
+def _beam_order(sets: LiveSets, beam: int) -> tuple[Step, ...]:
     """The best of a beam over executed sets and of list scheduling."""
     level: list[tuple[int, int, int, int, tuple[Step, ...]]] = [(0, 0, 0, 0, ())]
     for _ in sets.readers:
         best: dict[int, tuple[int, int, int, int, tuple[Step, ...]]] = {}
         for peak, cost, done, live, steps in level:
-            for n, form, effect in _moves(sets, done, live):
+            for n, form, here, alive, price in _moves(sets, done, live):
                 after = done | 1 << n
-                entry = (max(peak, effect.peak), cost + effect.cost, after, effect.live)
+                entry = (max(peak, here), cost + price, after, alive)
                 if after not in best or entry < best[after][:4]:
                     best[after] = (*entry, (*steps, Step(sets.dag.inputs + n, form)))
-        level = sorted(best.values(), key=lambda e: (e[0], e[3], e[1], e[2]))[:BEAM]
+        level = sorted(best.values(), key=lambda e: (e[0], e[3], e[1], e[2]))[:beam]
     listed = pressure_aware_order(sets.dag)
     found = min(level, key=lambda e: e[:2])
     return listed if peak_of(sets.dag, listed) < found[0] else found[4]
@@ -205,8 +260,7 @@ def pressure_aware_order(dag: TileDag) -> tuple[Step, ...]:
     for _ in sets.readers:
         ready = list(sets.ready(done))
         n = max(ready, key=lambda m: (*_cost_tuple(sets, done, m, distance), -m))
-        options = [(sets.effect(done, live, n, form), form) for form in sets.forms[n]]
-        effect, form = min(options, key=lambda o: (o[0].peak, o[0].live, o[0].cost, o[1]))
+        form, effect = _best_form(sets, done, live, n)
         steps.append(Step(dag.inputs + n, form))
         done, live = done | 1 << n, effect.live
     return tuple(steps)

@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from optimizer.errors import VerificationError
-from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.emit_cpp import KernelSource
 from optimizer.kernels.tensix.executor.header import header
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.assign_dst import capacity_of
-from optimizer.kernels.tensix.rounding import Array, rounded
+from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS, Array, rounded
 from optimizer.kernels.tensix.types import TILE, CircularBufferType, TensorType
 
 COMPILER = "g++"
@@ -110,9 +109,9 @@ def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: boo
         if op.name == "ttl.bind_cb":
             cb = op.result.type
             assert isinstance(cb, CircularBufferType)
-            tiles, sixteen = cb.block.tiles * cb.block_count, str(cb.dtype is not DType.F32).lower()
+            tiles, number = cb.block.tiles * cb.block_count, FORMAT_NUMBERS[cb.dtype]
             lines.append(f"    {{ auto& b = core.buffers[{op.integer('index')}]; b.bound = true; b.capacity = {tiles};")
-            lines.append(f"      b.sixteen_bits = {sixteen}; b.tile_bytes = {cb.dtype.tile_bytes};")
+            lines.append(f"      b.format = Format({number}); b.tile_bytes = {cb.dtype.tile_bytes};")
             lines.append(f"      b.tiles.resize({tiles}); b.poisoned.assign({tiles}, 1); }}")
     numbers = {v.name: k for k, v in enumerate(program.body.args)}
     for k, v in enumerate(program.body.args):

@@ -123,7 +123,7 @@ def _condition(renamed: Call, found: Signature) -> str:
     return f"if constexpr ({' && '.join(tests)}) " if tests else ""
 
 
-def _key(profile: ApiProfile, form: Form, by_token: dict[str, str]) -> str:
+def _key(profile: ApiProfile, form: Form, by_token: dict[str, str], formats: dict[str, str]) -> str:
     """The C++ expression of the init that a form needs, from the names of buffers."""
     renamed = profile.rename(form.init, form)
     typed = (
@@ -133,6 +133,9 @@ def _key(profile: ApiProfile, form: Form, by_token: dict[str, str]) -> str:
     for token in form.init.args:
         if token in by_token:
             key += f' + std::to_string({by_token[token]}) + ","'
+    for token in renamed.template:
+        if token.endswith(":format"):
+            key += f' + std::to_string({formats[token]}) + ","'
     return f'{key} + ")"'
 
 
@@ -148,17 +151,19 @@ def _init_body(profile: ApiProfile, op: TileOp, form: Form, renamed: Call, found
     if op.name.startswith("reduce_"):
         kind = {"row": "Row", "col": "Column"}.get(op.name.rsplit("_", 1)[1], "Element")
         mask = f"tensix::dst.mask = tensix::Mask::{kind}; "
+    formats = dict(zip(renamed.template, found.template_names, strict=False))
     known = {t: by_token[t] for t in by_token if t != "out_cb" and not t.isdigit()}
     if op.name in ("matmul", "matmul_t"):
         mask = "tensix::dst.transpose = transpose != 0; "
-    return f"{_condition(renamed, found)}{{ {mask}tensix::init({sfpu}, {_key(profile, form, known)}); }}"
+    return f"{_condition(renamed, found)}{{ {mask}tensix::init({sfpu}, {_key(profile, form, known, formats)}); }}"
 
 
 def _call_body(profile: ApiProfile, op: TileOp, form: Form, renamed: Call, found: Signature) -> str:
     by_token = _arguments(renamed, found)
     what = f'"{renamed.function}"'
     sfpu = "true" if form.unit is Unit.SFPU else "false"
-    lines = [f"tensix::computes({what}, {sfpu}, {_key(profile, form, by_token)});"]
+    formats = dict(zip(renamed.template, found.template_names, strict=False))
+    lines = [f"tensix::computes({what}, {sfpu}, {_key(profile, form, by_token, formats)});"]
     names = "abc"[: op.arity]
     for name, place in zip(names, form.places, strict=True):
         slot = by_token.get(name, by_token["d"])
@@ -168,15 +173,31 @@ def _call_body(profile: ApiProfile, op: TileOp, form: Form, renamed: Call, found
             else f"tensix::read({what}, {slot})"
         )
         lines.append(f"const tensix::Tile tile_{name} = {source};")
+    lines += _format_checks(op, form, what, by_token)
     target = by_token["d"]
     if form.accumulates and not op.accumulates:
         lines.append(f"tensix::clear_slot({what}, {target});")
+    if "$data_format" in renamed.template:
+        given = found.template_names[renamed.template.index("$data_format")]
+        lines.append(f"tensix::keeps_format({what}, {given} == DataFormat::Float32);")
     for attr in op.attrs:
-        token = next(t for t in renamed.args if t.lstrip("$").split(":")[0] == attr)
+        token = next(t for t in (*renamed.args, *renamed.template) if t.lstrip("$").split(":")[0] == attr)
+        if token.endswith(":format"):
+            lines.append(f"constexpr uint32_t {attr} = {found.template_names[renamed.template.index(token)]};")
+            continue
         given = by_token[token]
         lines.append(f"const float {attr} = {given if token.endswith(':float') else f'tensix::from_bits({given})'};")
     lines += _compute(op, names, what, target)
     return f"{_condition(renamed, found)}{{ {' '.join(lines)} }}"
+
+
+def _format_checks(op: TileOp, form: Form, what: str, by_token: dict[str, str]) -> list[str]:
+    """That the unpacker is set to what the circular buffers hold; one operand may go to either source."""
+    buffers = [by_token[f"{n}_cb"] for n, place in zip("abc", form.places, strict=False) if place is Place.CB]
+    if not buffers:
+        return []
+    first, second = (buffers[0], buffers[-1])[:: -1 if op.name.startswith("matmul") else 1]
+    return [f"tensix::unpacks({what}, {first}, {second});"]
 
 
 def _compute(op: TileOp, names: str, what: str, target: str) -> list[str]:
@@ -207,7 +228,7 @@ enum class PoolType { SUM, AVG, MAX, MIN };
 enum class ReduceDim { REDUCE_ROW, REDUCE_COL, REDUCE_SCALAR };
 enum class EltwiseBinaryType { ELWMUL, ELWDIV, ELWADD, ELWSUB, ELWLESS };
 enum class EltwiseBinaryReuseDestType { NONE, DEST_TO_SRCA, DEST_TO_SRCB };
-enum class DataFormat : uint32_t { Float32, Float16, Float16_b, Bfp8_b, Bfp4_b, Int32, UInt32, UInt16, UInt8 };
+enum class DataFormat : uint32_t { Float32 = 0, Float16 = 1, Float16_b = 5, Bfp8_b = 6, Bfp4_b = 7 };
 enum class VectorMode { None, R, C, RC };
 enum class InputClamping { None, ClampToNegative };
 enum class ReciprocalDestAcc { FP32, BF16 };
@@ -263,8 +284,10 @@ def _common(profile: ApiProfile) -> str:
         "inline void reduce_uninit(uint32_t icb = 0) { (void)icb; tensix::dst.mask = tensix::Mask::None; }",
     ]
     for name in sorted(startups):
-        third = "" if name == "init_sfpu" else ", uint32_t ocb"
-        lines.append(f'inline void {name}(uint32_t icb0, uint32_t icb1{third}) {{ tensix::startup("{name}"); }}')
+        sfpu = name == "init_sfpu"
+        declared = "uint32_t icb, uint32_t ocb" if sfpu else "uint32_t icb0, uint32_t icb1, uint32_t ocb"
+        given = "icb, icb, ocb" if sfpu else "icb1, icb0, ocb" if name == "mm_init" else "icb0, icb1, ocb"
+        lines.append(f'inline void {name}({declared}) {{ tensix::startup("{name}", {given}); }}')
     lines.append(_MOVEMENT.replace("PACK_BLOCK", profile.pack_block))
     return "\n".join(lines) + "\n"
 
@@ -276,6 +299,14 @@ inline void pack_tile(uint32_t ifrom_dst, uint32_t icb, uint32_t output_tile_ind
 template <bool is_fp32_dest_acc_en = DST_ACCUM_MODE>
 inline void PACK_BLOCK(uint32_t ifrom_dst, uint32_t icb, uint32_t ntiles) {
     for (uint32_t k = 0; k < ntiles; ++k) tensix::pack("PACK_BLOCK", ifrom_dst + k, icb, -1);
+}
+template <SrcOrder src_order = SrcOrder::Regular>
+inline void reconfig_data_format(const uint32_t icb0_new_operand, const uint32_t icb1_new_operand) {
+    tensix::reconfigure("reconfig_data_format", icb0_new_operand, icb1_new_operand);
+}
+template <bool is_tile_dim_reconfig_en = false>
+inline void pack_reconfig_data_format(const uint32_t new_cb_id) {
+    tensix::reconfigure_packer("pack_reconfig_data_format", new_cb_id);
 }
 template <uint32_t CTA, uint32_t CRTA = 0>
 struct TensorAccessorArgs {

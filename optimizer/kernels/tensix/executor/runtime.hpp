@@ -15,6 +15,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tensix {
@@ -42,8 +43,19 @@ struct Tile {
     float operator()(int r, int c) const { return at[r * kTile + c]; }
 };
 
-inline float round_to(float value, bool sixteen_bits) {
-    if (!sixteen_bits || !std::isfinite(value)) return value;
+enum class Format { Float32 = 0, Float16_b = 5, Bfp8_b = 6, Bfp4_b = 7 };  // as tt-metal numbers them
+
+inline const char* name_of(Format format) {
+    switch (format) {
+        case Format::Float32: return "Float32";
+        case Format::Float16_b: return "Float16_b";
+        case Format::Bfp8_b: return "Bfp8_b";
+        default: return "Bfp4_b";
+    }
+}
+
+inline float round_to(float value, Format format) {
+    if (format == Format::Float32 || !std::isfinite(value)) return value;
     uint32_t bits;
     memcpy(&bits, &value, 4);
     bits = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
@@ -57,9 +69,28 @@ inline float from_bits(uint32_t bits) {
     return value;
 }
 
+// 16 neighbours of a row share the largest exponent: 7 or 3 bits of magnitude below it, ties to even.
+inline void share_exponents(Tile& t, Format format) {
+    if (format != Format::Bfp8_b && format != Format::Bfp4_b) return;
+    const int bits = format == Format::Bfp8_b ? 7 : 3;
+    const float most = float((1 << bits) - 1);
+    for (int at = 0; at < kElements; at += 16) {
+        float largest = 0.0f;
+        for (int k = 0; k < 16; ++k) largest = std::fmax(largest, std::fabs(t.at[at + k]));
+        int exponent = 0;
+        std::frexp(largest, &exponent);
+        const float quantum = std::ldexp(1.0f, exponent - bits);
+        for (int k = 0; k < 16; ++k) {
+            const float steps = std::nearbyint(t.at[at + k] / quantum);
+            t.at[at + k] = largest > 0.0f ? std::fmax(-most, std::fmin(most, steps)) * quantum : 0.0f;
+        }
+    }
+}
+
 // -- circular buffers -----------------------------------------------------------------------------------
 struct CircularBuffer {
-    bool bound = false, sixteen_bits = true;
+    bool bound = false;
+    Format format = Format::Float16_b;
     uint32_t capacity = 0, tile_bytes = 0;
     std::vector<Tile> tiles;
     std::vector<char> poisoned;  // a read into it is not waited for yet
@@ -169,6 +200,7 @@ struct Dst {
     bool started = false, transpose = false;
     Mask mask = Mask::None;
     int sections = 0, inits = 0, most = 0;
+    Format source_a = Format::Float16_b, source_b = Format::Float16_b, packer = Format::Float16_b;
 };
 
 inline Dst dst;
@@ -190,9 +222,27 @@ inline void tile_regs_commit() { expect(Phase::Acquired, "tile_regs_commit"); ds
 inline void tile_regs_wait() { expect(Phase::Committed, "tile_regs_wait"); dst.phase = Phase::Waited; }
 inline void tile_regs_release() { expect(Phase::Waited, "tile_regs_release"); dst.phase = Phase::Released; }
 
-inline void startup(const char* what) {
+inline void reconfigure(const char* what, uint32_t a, uint32_t b) {
+    dst.source_a = buffer(what, a).format;
+    dst.source_b = buffer(what, b).format;
+}
+inline void reconfigure_packer(const char* what, uint32_t cb) { dst.packer = buffer(what, cb).format; }
+
+inline void startup(const char* what, uint32_t a, uint32_t b, uint32_t out) {
     if (dst.phase != Phase::Released) fail("%s within a section", what);
     dst.started = true;
+    reconfigure(what, a, b);
+    reconfigure_packer(what, out);
+}
+
+inline void unpacks(const char* what, uint32_t a, uint32_t b) {
+    for (auto [cb, set] : {std::pair{a, dst.source_a}, std::pair{b, dst.source_b}})
+        if (buffer(what, cb).format != set)
+            fail("%s: buffer %u holds %s, the unpacker is set to %s", what, cb, name_of(buffer(what, cb).format), name_of(set));
+}
+
+inline void keeps_format(const char* what, bool wide) {
+    if (wide == dst.sixteen_bits) fail("%s: its data format is not that of DST", what);
 }
 
 inline uint32_t slot(const char* what, uint32_t index) {
@@ -208,7 +258,7 @@ inline const Tile& read(const char* what, uint32_t index) {
 
 inline void write(const char* what, uint32_t index, const Tile& value) {
     Tile& t = dst.tiles[slot(what, index)];
-    for (int k = 0; k < kElements; ++k) t.at[k] = round_to(value.at[k], dst.sixteen_bits);
+    for (int k = 0; k < kElements; ++k) t.at[k] = round_to(value.at[k], dst.sixteen_bits ? Format::Float16_b : Format::Float32);
     dst.defined[index] = 1;
 }
 
@@ -232,6 +282,8 @@ inline void pack(const char* what, uint32_t index, uint32_t cb, int64_t at) {
     expect(Phase::Waited, what);
     const Tile& value = read(what, index);
     auto& b = buffer(what, cb);
+    if (b.format != dst.packer)
+        fail("%s: buffer %u holds %s, the packer is set to %s", what, cb, name_of(b.format), name_of(dst.packer));
     std::unique_lock held(core.lock);
     const uint64_t place = at < 0 ? b.packed : uint64_t(at);
     if (place >= b.reserved) fail("%s: tile %llu of buffer %u, %llu are reserved", what, (unsigned long long)place, cb, (unsigned long long)b.reserved);
@@ -239,8 +291,10 @@ inline void pack(const char* what, uint32_t index, uint32_t cb, int64_t at) {
     for (int r = 0; r < kTile; ++r)
         for (int c = 0; c < kTile; ++c) {
             const bool kept = dst.mask == Mask::None || (dst.mask == Mask::Row && c == 0) || (dst.mask == Mask::Column && r == 0) || (r == 0 && c == 0);
-            t(r, c) = kept ? round_to(value(r, c), b.sixteen_bits) : 0.0f;
+            t(r, c) = kept ? value(r, c) : 0.0f;
         }
+    for (float& v : t.at) v = b.format == Format::Float16_b ? round_to(v, b.format) : v;
+    share_exponents(t, b.format);
     b.poisoned[(b.pushed + place) % b.capacity] = 0;
     if (at < 0) ++b.packed;
 }

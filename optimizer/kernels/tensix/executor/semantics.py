@@ -67,7 +67,7 @@ ELEMENTWISE: Mapping[str, str] = MappingProxyType(
         "clamp": "std::fmin(std::fmax(a, low), high)",
         "leaky_relu": "a > 0.0f ? a : slope * a",
         "elu": "a > 0.0f ? a : alpha * std::expm1(a)",
-        "typecast": "a",
+        "typecast": "tensix::round_to(a, target == 0 ? tensix::Format::Float32 : tensix::Format::Float16_b)",
         "copy_dst": "a",
         "copy": "a",
         "fill": "value",

@@ -3,7 +3,9 @@
 After this pass a body is the program of one tile: `ttl.tile_copy` loads an argument, `ttl.tile_copy_dst` copies a slot,
 other ops name their form. `dst` maps the tile's number within the section to the result's slot. The compute says how
 many tiles a section takes (`unroll`), whether it goes op by op (`grouped`) or tile by tile, and its scratch slots
-(`footprint`). Slots: results first, so that the tiles of one result lie side by side, then scratch.
+(`footprint`). Stages that take turns are one body: `stages` says how many ops each has, `ttl.spill_tile_to_l1` keeps a
+tile for later ones, `ttl.restore_tile_from_l1` loads it there. Slots: results first, so that the tiles of one result
+lie side by side, then scratch.
 """
 
 from __future__ import annotations
@@ -14,17 +16,23 @@ from math import prod
 from typing import ClassVar, Literal
 
 from optimizer.errors import InfeasibleError
-from optimizer.kernels.tensix.dialect import TILE_PREFIX
+from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.dialect import RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
-from optimizer.kernels.tensix.dst.plan import BodyPlan, Stage, plan_body
+from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
 from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_plan
 from optimizer.kernels.tensix.dst.slots import Instruction
+from optimizer.kernels.tensix.dst.stages import Stage
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
-from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite
+from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
+from optimizer.kernels.tensix.rounding import widest
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
-from optimizer.kernels.tensix.types import BlockType, TileType
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TileType
 
 Allocator = Literal["default", "seed"]
+L1_BYTES = 1_393_312
+"""What circular buffers may take on a Wormhole core whose L1 holds no tensors: 1464 KiB without the 105,824
+bytes that tt-metal keeps (`boards/n150.json`)."""
 
 
 def dst_capacity(fp32_dest_acc_en: bool, dst_full_sync_en: bool) -> int:
@@ -41,6 +49,14 @@ def capacity_of(program: Op, chosen: int | None = None) -> int:
     return chosen or program.integer("dst_capacity", 0) or dst_capacity(wide, full)
 
 
+def free_l1(program: Op, chosen: int | None = None) -> int:
+    """Bytes of L1 that circular buffers between stages may take: those of all buffers (as chosen, as the program says
+    in `l1_bytes`, or `L1_BYTES`) but for those that are bound already."""
+    bound = [op.result.type for op in walk(program) if op.name == "ttl.bind_cb" and not op.has_attr("tensor")]
+    taken = sum(cb.size_bytes for cb in bound if isinstance(cb, CircularBufferType))
+    return max(0, (chosen or program.integer("l1_bytes", L1_BYTES)) - taken)
+
+
 @dataclass(frozen=True)
 class AssignDst:
     """Every `ttl.compute`."""
@@ -48,14 +64,21 @@ class AssignDst:
     capacity: int | None = None
     """Slots; by default what the program says (`capacity_of`)."""
     allocator: Allocator = "default"
+    l1_bytes: int | None = None
+    """What all circular buffers may take; by default what the program says. Without either, buffers that find no room
+    are made as small as they can be (`free_l1`)."""
     name: ClassVar[str] = "assign-dst"
 
     def apply(self, program: Op) -> Op:
         names = Names(program)
-        capacity = capacity_of(program, self.capacity)
+        room = _Room(
+            capacity_of(program, self.capacity),
+            free_l1(program, self.l1_bytes),
+            self.l1_bytes is not None or program.has_attr("l1_bytes"),
+        )
 
         def change(op: Op) -> tuple[Op, ...]:
-            return tuple(_planned(op, capacity, self.allocator, names)) if op.name == "ttl.compute" else (op,)
+            return tuple(_planned(op, room, self.allocator, names)) if op.name == "ttl.compute" else (op,)
 
         return rewrite(program, change)[0]
 
@@ -82,16 +105,37 @@ def parallel_tiles(op: Op) -> int:
     return prod(int(str(b)) for b in bounds[:2])
 
 
-def _planned(op: Op, capacity: int, allocator: Allocator, names: Names) -> Iterator[Op]:
+@dataclass(frozen=True)
+class _Room:
+    """What a body may take; see `plan_body`."""
+
+    capacity: int
+    l1_bytes: int
+    l1_is_limit: bool
+
+
+def _planned(op: Op, room: _Room, allocator: Allocator, names: Names) -> Iterator[Op]:
     dag, tiles = body_dag(op), parallel_tiles(op)
     try:
         if allocator == "seed":
-            yield _Writer(op, dag, names).seed(seed_plan(dag, tiles, capacity))
+            yield _Writer(op, dag, names).seed(seed_plan(dag, tiles, room.capacity))
         else:
-            yield from _Writer(op, dag, names).stages(plan_body(dag, tiles, capacity))
+            yield from _Writer(op, dag, names).stages(
+                plan_body(dag, tiles, room.capacity, room.l1_bytes, room.l1_is_limit, _names(op))
+            )
     except InfeasibleError as error:
         place = ", ".join(f"%{v.name}" for v in op.results)
         raise InfeasibleError(f"{place}: {error.message}", node=place, limit=error.limit) from error
+
+
+def _names(op: Op) -> tuple[str, ...]:
+    """Names of a body's values, arguments by the blocks that they are tiles of."""
+    return (*(v.name for v in op.operands[: len(op.body.args)]), *(o.result.name for o in op.body.ops[:-1]))
+
+
+def _as_restore(op: Op) -> Op:
+    """A load of a spilled tile by its own name."""
+    return replace(op, name=RESTORE) if op.name == f"{TILE_PREFIX}copy" else op
 
 
 class _Writer:
@@ -101,12 +145,19 @@ class _Writer:
         self._op = op
         self._dag = dag
         self._names = names
-        self._dtype = op.body.args[0].type if op.body.args else self._result_tile()
+        self._dtype = self._kept_tile()
 
-    def _result_tile(self) -> TileType:
+    def _kept_tile(self) -> TileType:
+        """What values are between stages: never a block format, whose neighbours would share an exponent."""
         block = self._op.results[0].type
         assert isinstance(block, BlockType)
-        return TileType(block.dtype)
+        types = [t.dtype for v in self._op.body.args if isinstance(t := v.type, TileType)]
+        return TileType(widest((DType.BF16, *(types or [block.dtype]))))
+
+    def _kept_block(self) -> BlockType:
+        block = self._op.results[0].type
+        assert isinstance(block, BlockType)
+        return BlockType(block.shape, self._dtype.dtype)
 
     def stages(self, plan: BodyPlan) -> Iterator[Op]:
         """One compute per stage; values between stages are results of the earlier and operands of the later one."""
@@ -114,13 +165,16 @@ class _Writer:
         made: dict[int, list[Value]] = {}
         for v, result in zip(plan.dag.yields, self._op.results, strict=True):
             made.setdefault(v, []).append(result)
+        if plan.interleaved:
+            yield self._interleaved(plan)
+            return
         for stage in plan.stages:
             results: list[tuple[int, Value]] = []
             for v in stage.yields:
                 for result in made.get(v, []):
                     results.append((v, result))
                 if v in plan.spilled:
-                    blocks[v] = made[v][0] if v in made else self._names.value(self._op.results[0].type, "spill")
+                    blocks[v] = made[v][0] if v in made else self._names.value(self._kept_block(), "spill")
                     if v not in made:
                         results.append((v, blocks[v]))
             yield self._stage(plan, stage, results, blocks)
@@ -133,26 +187,43 @@ class _Writer:
             given = v < len(self._op.body.args)
             operands.append(self._op.operands[v] if given else blocks[v])
             maps.append(self._op.maps("indexing_maps")[v] if given else identity)
-            arg = self._names.value(self._op.body.args[v].type if given else self._result_tile(), "in")
+            arg = self._names.value(self._op.body.args[v].type if given else self._dtype, "in")
             args.append(arg)
-        body = self._body(plan, stage, args, [stage.yields.index(v) for v, _ in results])
-        attrs: dict[str, Attr] = {
-            **dict(self._op.attrs),
-            "indexing_maps": tuple(maps),
-            "inputs": len(operands),
-            "unroll": min(plan.unroll, plan.tiles),
-            "grouped": plan.grouped,
-            "footprint": stage.slots.footprint,
-        }
-        return Op(
-            "ttl.compute",
-            tuple(operands),
-            tuple(v for _, v in results),
-            attributes(attrs),
-            (Region(tuple(args), body),),
-        )
+        ops, tiles = self._body(plan, stage, args)
+        body = (*ops, Op("ttl.yield", tuple(tiles[v] for v, _ in results)))
+        attrs = {**self._planned(plan, stage.slots.footprint), "indexing_maps": tuple(maps), "inputs": len(operands)}
+        values = tuple(v for _, v in results)
+        return Op("ttl.compute", tuple(operands), values, attributes(attrs), (Region(tuple(args), body),))
 
-    def _body(self, plan: BodyPlan, stage: Stage, args: list[Value], yielded: list[int]) -> tuple[Op, ...]:
+    def _interleaved(self, plan: BodyPlan) -> Op:
+        """One compute whose stages take turns: `stages` says how many ops each has."""
+        args = self._op.body.args
+        known: dict[int, Value] = dict(enumerate(args))
+        tiles: dict[int, Value] = {}
+        ops: list[Op] = []
+        sizes: list[int] = []
+        for stage in plan.stages:
+            made, found = self._body(plan, stage, [known[v] for v in stage.inputs])
+            restored = {known[v].name for v in stage.inputs if v >= len(args)}
+            made = tuple(_as_restore(op) if op.operands and op.operands[0].name in restored else op for op in made)
+            for v in stage.yields:
+                if v in plan.spilled:
+                    known[v] = self._names.value(found[v].type, "spilled")
+                    made = (*made, Op(SPILL, (found[v],), (known[v],)))
+            tiles |= found
+            ops += made
+            sizes.append(len(made))
+        footprint = max(stage.slots.footprint for stage in plan.stages)
+        attrs = {**self._planned(plan, footprint), "stages": tuple(sizes)}
+        ops.append(Op("ttl.yield", tuple(tiles[v] for v in plan.dag.yields)))
+        return replace(self._op, attrs=attributes(attrs), regions=(Region(args, tuple(ops)),))
+
+    def _planned(self, plan: BodyPlan, footprint: int) -> dict[str, Attr]:
+        unroll = min(plan.unroll, plan.tiles)
+        return {**dict(self._op.attrs), "unroll": unroll, "grouped": plan.grouped, "footprint": footprint}
+
+    def _body(self, plan: BodyPlan, stage: Stage, args: list[Value]) -> tuple[tuple[Op, ...], dict[int, Value]]:
+        """A stage's ops, and the tiles of the values that it packs."""
         unroll, slots = min(plan.unroll, plan.tiles), stage.slots
         slot: dict[int, IndexMap] = {}
         for i in slots.instructions:
@@ -160,10 +231,9 @@ class _Writer:
             slot[i.result] = IndexMap(1, (dim(0) * step + first,))
         values: dict[int, Value] = {}
         ops = [self._instruction(i, args, values, slot[i.result]) for i in slots.instructions]
-        packed = dict(slots.packed)
-        order = {v: k for k, v in enumerate(stage.dag.yields)}
-        ends = tuple(values[packed[order[stage.dag.yields[k]]]] for k in yielded)
-        return (*ops, Op("ttl.yield", ends))
+        packed = {stage.dag.yields[k]: values[t] for k, t in slots.packed}
+        own = dict(zip(dict.fromkeys(stage.dag.yields), stage.yields, strict=True))
+        return tuple(ops), {own[v]: tile for v, tile in packed.items()}
 
     def _instruction(self, i: Instruction, args: list[Value], values: dict[int, Value], slot: IndexMap) -> Op:
         operands = tuple(values[s] if s >= 0 else args[-1 - s] for s in i.sources)

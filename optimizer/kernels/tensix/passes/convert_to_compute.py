@@ -10,6 +10,7 @@
     }
 
 The first two dimensions are the result's rows and columns of tiles; matmuls and reductions add those they sum over.
+What nobody reads is left out; an operand that is given twice becomes one argument.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import ClassVar
 
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim
-from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, attributes, rewrite
+from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, attributes, rewrite, walk
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, TileType
 
@@ -43,9 +44,12 @@ class ConvertToCompute:
 
     def apply(self, program: Op) -> Op:
         names = Names(program)
+        read = _read(program)
 
         def change(op: Op) -> tuple[Op, ...]:
-            return (_compute(op, names),) if is_block_op(op) else (op,)
+            if not is_block_op(op):
+                return (op,)
+            return (_compute(op, names),) if op.result.name in read else ()
 
         return rewrite(program, change)[0]
 
@@ -55,19 +59,31 @@ def is_block_op(op: Op) -> bool:
     return op.name.startswith(BLOCK_PREFIX) and op.name.removeprefix(BLOCK_PREFIX) in TILE_OPS
 
 
+def _read(program: Op) -> set[str]:
+    """Names of the values that something reads which is not itself unread."""
+    found: set[str] = set()
+    for op in reversed(list(walk(program))):
+        if not is_block_op(op) or op.result.name in found:
+            found.update(v.name for v in op.operands)
+    return found
+
+
 def _compute(op: Op, names: Names) -> Op:
     name = op.name.removeprefix(BLOCK_PREFIX)
     nest = loop_nest(op)
-    args = tuple(names.value(TileType(_block(v.type).dtype), "in") for v in op.operands)
+    used = dict.fromkeys(zip(op.operands, nest.operands, strict=True))
+    args = {key: names.value(TileType(_block(key[0].type).dtype), "in") for key in used}
     made = names.value(TileType(_block(op.result.type).dtype), "t")
-    body = (Op(f"{TILE_PREFIX}{name}", args, (made,), op.attrs), Op("ttl.yield", (made,)))
+    operands = tuple(args[key] for key in zip(op.operands, nest.operands, strict=True))
+    body = (Op(f"{TILE_PREFIX}{name}", operands, (made,), op.attrs), Op("ttl.yield", (made,)))
     attrs: dict[str, Attr] = {
         "bounds": nest.bounds,
         "iterator_types": nest.kinds,
-        "indexing_maps": nest.operands,
-        "inputs": len(op.operands),
+        "indexing_maps": tuple(index_map for _, index_map in used),
+        "inputs": len(used),
     }
-    return Op("ttl.compute", op.operands, op.results, attributes(attrs), (Region(args, body),))
+    blocks = tuple(block for block, _ in used)
+    return Op("ttl.compute", blocks, op.results, attributes(attrs), (Region(tuple(args.values()), body),))
 
 
 def _block(type_: object) -> BlockType:

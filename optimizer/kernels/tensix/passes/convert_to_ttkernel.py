@@ -15,7 +15,8 @@ from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
 from optimizer.kernels.tensix.dialect import CALL_PREFIX, DST_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
 from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
-from optimizer.kernels.tensix.passes.insert_inits import form_of, is_math
+from optimizer.kernels.tensix.passes.insert_inits import PACK_RECONFIG, RECONFIG, form_of, is_math
+from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Call, Form, Place
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType
 
@@ -31,6 +32,8 @@ _FORMATS = {
     DType.BFP8_B: "DataFormat::Bfp8_b",
     DType.BFP4_B: "DataFormat::Bfp4_b",
 }
+
+_BY_NUMBER = {number: dtype for dtype, number in FORMAT_NUMBERS.items()}
 
 
 def call(function: str, operands: Sequence[Value], args: Sequence[str], template: Sequence[str] = ()) -> Op:
@@ -52,11 +55,13 @@ class ConvertToTTKernel:
     def apply(self, program: Op) -> Op:
         waits = (op for op in walk(program) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
         buffers = {op.result.name: op.operands[0] for op in waits}
-        return rewrite(program, _Calls(PROFILES[self.api], Names(program), buffers).change)[0]
+        dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
+        return rewrite(program, _Calls(PROFILES[self.api], Names(program), buffers, dst).change)[0]
 
 
 class _Calls:
-    def __init__(self, profile: ApiProfile, names: Names, buffers: dict[str, Value]) -> None:
+    def __init__(self, profile: ApiProfile, names: Names, buffers: dict[str, Value], dst: DType) -> None:
+        self._dst = dst
         self._profile = profile
         self._names = names
         self._buffer = buffers
@@ -82,6 +87,10 @@ class _Calls:
             return (call("reduce_uninit", (), ()),)
         if op.name in ("dst.pack", "dst.pack_block"):
             return (self._pack(op),)
+        if op.name == RECONFIG:
+            return (call("reconfig_data_format", [self._cb(v) for v in op.operands], ("#0", "#1")),)
+        if op.name == PACK_RECONFIG:
+            return (call("pack_reconfig_data_format", [self._cb(op.operands[0])], ("#0",)),)
         return (self._math(op),) if is_math(op) else (op,)
 
     def _cb(self, block: Value) -> Value:
@@ -118,12 +127,15 @@ class _Calls:
         return call(renamed.function, [operands[k] for k in used], [numbers.get(a, a) for a in args], template)
 
     def _literal(self, token: str, op: Op) -> str:
-        """`$name` as the bits of a float32, `$name:float` as a float, `$data_format` as the format of the thread."""
+        """`$name` as the bits of a float32, `$name:float` as a float, `$data_format` as DST's format."""
         if not token.startswith("$"):
             return token
         name, _, kind = token[1:].partition(":")
         if name == "data_format":
-            return _FORMATS[DType(op.string("data_format", "bf16"))]
+            return _FORMATS[self._dst]
+        if kind == "format":
+            number = int(float(str(op.attr(name))))
+            return f"static_cast<uint32_t>({_FORMATS[_BY_NUMBER[number]]})"
         value = float(str(op.attr(name)))
         return f"{value!r}f" if kind == "float" else f"0x{struct.unpack('<I', struct.pack('<f', value))[0]:08x}u"
 

@@ -1,6 +1,7 @@
 """`ttl.compute_region` dissolves: its ops join the thread, its arguments become the blocks that it was given.
 
-The region states what shall stay in DST; `fuse_computes` fuses whatever can be, so that nothing is lost.
+The region states what shall stay in DST; `fuse_computes` fuses whatever can be, so that nothing is lost. For the same
+reason markers of DST registers (`ttl.require_dst`, `ttl.acquire_dst`, `ttl.release_dst`) go: liveness is computed.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from optimizer.kernels.tensix.dialect import DST_MARKERS
 from optimizer.kernels.tensix.ir import Op, Value, rewrite, substitute
 
 
@@ -22,6 +24,8 @@ class InlineRegions:
 
         def change(op: Op) -> tuple[Op, ...]:
             op = substitute(op, known)
+            if op.name in DST_MARKERS:
+                return ()
             if op.name != "ttl.compute_region":
                 return (op,)
             region = op.body

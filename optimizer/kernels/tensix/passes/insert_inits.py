@@ -2,7 +2,8 @@
 
 An init holds until another one. In a loop whose body needs only one, it stands before the loop; where a body needs
 several, each stands before its op. A reduction sets the packer's edge mask, so `dst.uninit` follows the section that
-packs it. The thread begins with `dst.startup`, which configures unpacker, math and packer once.
+packs it. Where circular buffers hold different element types, `dst.reconfig` and `dst.pack_reconfig` set unpacker and
+packer to the next one's. The thread begins with `dst.startup`, which configures unpacker, math and packer once.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
 from optimizer.kernels.tensix.ir import Attr, Op, Value, attributes, rewrite, walk
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Form, Place, Unit
-from optimizer.kernels.tensix.types import BlockType
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType
 
-_OTHER = ("dst.init", "dst.uninit", "dst.startup", "dst.pack", "dst.pack_block")
+RECONFIG, PACK_RECONFIG = "dst.reconfig", "dst.pack_reconfig"
+_OTHER = ("dst.init", "dst.uninit", "dst.startup", "dst.pack", "dst.pack_block", RECONFIG, PACK_RECONFIG)
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class InsertInits:
                 return (op,)
             ops, _ = _Placer().place(op.body.ops, None, None)
             startup = _startup(op)
-            return (op.with_body(tuple(startup + ops)),)
+            placed, _ = _Formats().place((*startup, *ops), _UNKNOWN)
+            return (op.with_body(tuple(placed)),)
 
         return rewrite(program, change)[0]
 
@@ -57,7 +61,7 @@ def _init(op: Op, target: Value | None) -> Op:
     operands = blocks_of(op)
     if "out_cb" in form.init.args and target is not None:
         operands = (*operands, target)
-    kept: dict[str, Attr] = {k: v for k, v in op.attrs if k in ("form", "from", "to")}
+    kept: dict[str, Attr] = {k: v for k, v in op.attrs if k in ("form", "source", "target")}
     return Op("dst.init", operands, (), attributes({**kept, "op": op.name.removeprefix(DST_PREFIX)}))
 
 
@@ -102,6 +106,55 @@ class _Placer:
             return before, loop, wanted[0]
         inside, after = self.place(loop.body.ops, None, target)
         return [], loop.with_body(tuple(inside)), after if wanted else state
+
+
+_Format = tuple[DType | None, DType | None, DType | None]
+"""Element types that the unpacker's two sources and the packer are set to; None where that is not known."""
+_UNKNOWN: _Format = (None, None, None)
+
+
+class _Formats:
+    """Reconfigures unpacker and packer where the next circular buffer holds another element type."""
+
+    def place(self, ops: Sequence[Op], state: _Format) -> tuple[list[Op], _Format]:
+        placed: list[Op] = []
+        for op in ops:
+            if op.name == "dst.startup":
+                first, second, out = (dtype_of(v) for v in op.operands)
+                state = first, first if op.string("kind") == "sfpu" else second, out
+            elif op.name == "dst.init" and (sources := unpacked(op.string("op"), op.integer("form", 0), op.operands)):
+                wanted = dtype_of(sources[0]), dtype_of(sources[1])
+                if state[:2] != wanted:
+                    placed.append(Op(RECONFIG, sources))
+                state = *wanted, state[2]
+            elif op.name in ("dst.pack", "dst.pack_block"):
+                if state[2] is not dtype_of(op.operands[1]):
+                    placed.append(Op(PACK_RECONFIG, (op.operands[1],)))
+                state = state[0], state[1], dtype_of(op.operands[1])
+            elif op.name == "ttl.for":
+                inside, after = self.place(op.body.ops, state)
+                if after != state:  # later rounds find what the one before leaves
+                    a, b, c = (x if x is y else None for x, y in zip(state, after, strict=True))
+                    inside, after = self.place(op.body.ops, (a, b, c))
+                op, state = op.with_body(tuple(inside)), after
+            placed.append(op)
+        return placed, state
+
+
+def unpacked(name: str, form: int, blocks: Sequence[Value]) -> tuple[Value, Value] | None:
+    """What an op unpacks to sources A and B, of the blocks that it reads first; None if it reads DST only.
+
+    One operand may go to either source, so both are set for it. Matmuls take their operands the other way round.
+    """
+    read = blocks[: sum(place is Place.CB for place in TILE_OPS[name].forms[form].places)]
+    if not read:
+        return None
+    return (read[-1], read[0]) if name.startswith("matmul") else (read[0], read[-1])
+
+
+def dtype_of(v: Value) -> DType:
+    assert isinstance(v.type, BlockType | CircularBufferType)
+    return v.type.dtype
 
 
 def _reduction(ops: Sequence[Op]) -> str:

@@ -3,6 +3,9 @@
     ttl.for {lower = 0, step = 1, upper = SECTIONS} { ^(%s): one section of `unroll` tiles }
     one more section for the rest
 
+Stages that take turns have a section each within the loop; what one spills is pushed after its section, waited for at
+once, and popped after the last one.
+
 Grouped sections go op by op, each over all tiles; others tile by tile. An op that sums over a dimension has a loop
 over it of its own. Tiles are counted row by row; `dst.<op>` takes blocks with the tile's number in them, slots, and
 last the slot of the result. Tiles are packed in order, so that every pack goes to the next place of its block.
@@ -15,11 +18,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from optimizer.kernels.tensix.dialect import DST_PREFIX, TILE_PREFIX
+from optimizer.kernels.tensix.dialect import DST_PREFIX, RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim, linear
 from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
-from optimizer.kernels.tensix.types import BlockType, IndexType
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType
 
 Loops = tuple[Value, ...]
 """Counters of the loops around, outermost first: the dimensions of index expressions."""
@@ -52,7 +55,12 @@ class _Sections:
         self._grouped = bool(op.attr("grouped"))
         self._inputs = op.integer("inputs")
         self._body = op.body.ops[:-1]
-        self._slot = {o.result.name: _slot_map(o) for o in self._body}
+        sizes = op.attr("stages", (len(self._body),))
+        assert isinstance(sizes, tuple)
+        self._stages = tuple(int(str(size)) for size in sizes)
+        self._slot = {o.result.name: _slot_map(o) for o in self._body if o.name != SPILL}
+        self._spilled: dict[str, Value] = {}
+        """Spilled tile -> the block that holds those of this section."""
         self._block = dict(zip((v.name for v in op.body.args), op.operands, strict=False))
         self._map = dict(zip((v.name for v in op.body.args), op.maps("indexing_maps"), strict=False))
 
@@ -69,17 +77,42 @@ class _Sections:
         return tuple(found)
 
     def _section(self, count: int, first: IndexExpr, loops: Loops) -> list[Op]:
-        """One section of `count` tiles from tile `first`."""
-        ops = [Op("ttl.tile_regs_acquire")]
+        """One section of `count` tiles from tile `first`; one per stage if the stages take turns."""
+        found: list[Op] = []
+        spilled: list[Value] = []
+        begin = 0
+        for size in self._stages:
+            ops = self._body[begin : begin + size]
+            spills = [(op, op.operands[1 if count == self._unroll else 2]) for op in ops if op.name == SPILL]
+            found += self._stage([op for op in ops if op.name != SPILL], spills, count, first, loops)
+            spilled += [cb for _, cb in spills]
+            begin += size
+        return [*found, *(Op("ttl.cb_pop", (cb,)) for cb in spilled)]
+
+    def _stage(
+        self, ops: list[Op], spills: list[tuple[Op, Value]], count: int, first: IndexExpr, loops: Loops
+    ) -> list[Op]:
+        """From acquire to release, and what it hands on within the section."""
+        found = [Op("ttl.tile_regs_acquire")]
         if self._grouped:
-            for op in self._body:
-                ops += self._over(count, first, loops, [op])
+            for op in ops:
+                found += self._over(count, first, loops, [op])
         else:
-            ops += self._over(count, first, loops, list(self._body))
-        ops += [Op("ttl.tile_regs_commit"), Op("ttl.tile_regs_wait")]
+            found += self._over(count, first, loops, ops)
+        found += [Op("ttl.tile_regs_commit"), Op("ttl.tile_regs_wait")]
+        made = {op.result.name for op in ops}
         for tile, target in zip(self._op.body.ops[-1].operands, self._op.operands[self._inputs :], strict=True):
-            ops += self._pack(count, first, loops, self._slot[tile.name], target)
-        return [*ops, Op("ttl.tile_regs_release")]
+            if tile.name in made:
+                found += self._pack(count, first, loops, self._slot[tile.name], target)
+        handed: list[Op] = []
+        for op, cb in spills:
+            assert isinstance(cb.type, CircularBufferType)
+            room, ready = (self._names.value(cb.type.block, stem) for stem in ("room", "spilled"))
+            found.append(Op("ttl.cb_reserve", (cb,), (room,)))
+            found += self._pack(count, const(0), (), self._slot[op.operands[0].name], room)
+            handed += [Op("ttl.cb_push", (cb,)), Op("ttl.cb_wait", (cb,), (ready,))]
+            self._spilled[op.result.name] = ready
+        return [*found, Op("ttl.tile_regs_release"), *handed]
 
     def _over(self, count: int, first: IndexExpr, loops: Loops, ops: Sequence[Op]) -> list[Op]:
         """Ops for each tile of the section; an accumulating op alone goes over all tiles in each round of its sum."""
@@ -110,13 +143,15 @@ class _Sections:
 
     def _tile_op(self, op: Op, loops: Loops, tile: IndexExpr, k: IndexExpr, rounds: Loops) -> list[Op]:
         """One op for one tile, with the indices that it takes."""
-        name = op.name.removeprefix(TILE_PREFIX)
+        name = "copy" if op.name == RESTORE else op.name.removeprefix(TILE_PREFIX)
         form = TILE_OPS[name].forms[op.integer("form", 0)]
         found: list[Op] = []
         operands: list[Value] = []
         for v, place in zip(op.operands, form.places, strict=True):
             if place is Place.DST:
                 operands.append(self._index(self._slot[v.name].results[0].substitute((k,)), loops, found))
+            elif v.name in self._spilled:
+                operands += [self._spilled[v.name], self._index(k, loops, found)]
             else:
                 operands += [self._block[v.name], self._index(self._tile_in(v.name, tile, loops, rounds), loops, found)]
         operands.append(self._index(self._slot[op.result.name].results[0].substitute((k,)), loops, found))
@@ -182,4 +217,4 @@ def _slot_map(op: Op) -> IndexMap:
 
 
 def _accumulates(op: Op) -> bool:
-    return TILE_OPS[op.name.removeprefix(TILE_PREFIX)].accumulates
+    return op.name != RESTORE and TILE_OPS[op.name.removeprefix(TILE_PREFIX)].accumulates

@@ -2,7 +2,8 @@
 
 A result that another compute reads goes through a circular buffer of one block: reserved before the compute, pushed
 after it, waited for at once, popped after its last reader, and then free for another result of the same shape. That is
-the round trip through L1 that fusion saves.
+the round trip through L1 that fusion saves. A tile that is spilled within a compute gets a buffer of one section's
+tiles, and one more for a shorter last section, so that pushes never straddle the end of a buffer.
 Afterwards computes have no results but the blocks they write as further operands, and no `ttl.store` is left.
 """
 
@@ -10,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import ClassVar
 
 from optimizer.errors import LimitError
-from optimizer.kernels.tensix.dialect import COMPUTE, TILE_PREFIX
+from optimizer.kernels.tensix.dialect import COMPUTE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
 from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
 from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL
@@ -115,8 +117,10 @@ def _placed(ops: Sequence[Op], buffers: _Buffers) -> tuple[Op, ...]:
         if op.name == "ttl.store":
             continue
         if op.name == "ttl.compute":
+            op, lent = _with_spill_buffers(op, buffers)
             before, compute, after = _with_targets(op, stores, last, known, buffers)
             placed += [*before, compute, *after]
+            buffers.free += lent
             for wait in after:
                 if wait.name == "ttl.cb_wait":
                     reader = next(last[v.name] for v in op.results if known.get(v.name) == wait.result)
@@ -127,6 +131,24 @@ def _placed(ops: Sequence[Op], buffers: _Buffers) -> tuple[Op, ...]:
         placed += [Op("ttl.cb_pop", (cb,)) for cb in done]
         buffers.free += done
     return tuple(placed)
+
+
+def _with_spill_buffers(op: Op, buffers: _Buffers) -> tuple[Op, list[Value]]:
+    """The compute with circular buffers as further operands of its spills, and those buffers."""
+    lent: list[Value] = []
+    bounds, unroll = op.attr("bounds"), op.integer("unroll")
+    assert isinstance(bounds, tuple)
+    rest = prod(int(str(b)) for b in bounds[:2]) % unroll
+    body: list[Op] = []
+    for inner in op.body.ops:
+        if inner.name == SPILL:
+            tile = inner.operands[0].type
+            assert isinstance(tile, TileType)
+            found = [buffers.bind(BlockType((1, count), tile.dtype)) for count in (unroll, rest) if count]
+            lent += found
+            inner = replace(inner, operands=(*inner.operands, *found))
+        body.append(inner)
+    return op.with_body(tuple(body)), lent
 
 
 def _with_targets(

@@ -1,0 +1,48 @@
+"""Bodies that compute the same with other slots: copies shared, or values computed again instead of kept."""
+
+from __future__ import annotations
+
+from optimizer.errors import StateError
+from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
+from optimizer.kernels.tensix.dst.schedule import LiveSets
+
+
+def share_copies(dag: TileDag) -> TileDag | None:
+    """The body with results that are inputs read by other nodes from DST too; None if there are none."""
+    copies = {dag.node(v).args[0]: v for v in dag.values if dag.node(v).op == "copy"}
+    if not any(len(dag.consumers(a)) > 1 for a in copies):
+        return None
+    order = [*copies.values(), *(v for v in dag.values if v not in copies.values())]
+    numbers = {v: v for v in range(dag.inputs)} | {v: dag.inputs + n for n, v in enumerate(order)}
+    nodes = []
+    for v in order:
+        node = dag.node(v)
+        args = node.args if v in copies.values() else tuple(copies.get(a, a) for a in node.args)
+        nodes.append(TileNode(node.op, tuple(numbers[a] for a in args), node.attrs))
+    try:
+        shared = TileDag(dag.inputs, tuple(nodes), tuple(numbers[v] for v in dag.yields), dag.dtype)
+        LiveSets(shared)
+    except StateError:
+        return None  # some op reads the input from its circular buffer only
+    return shared
+
+
+def recompute(dag: TileDag) -> TileDag | None:
+    """The body with every node that reads only inputs and has several readers computed once per reader."""
+    shared = {v for v in dag.values if len(dag.consumers(v)) > 1 and all(map(dag.is_input, dag.node(v).args))}
+    if not shared:
+        return None
+    numbers: dict[int, int] = {v: v for v in range(dag.inputs)}
+    nodes: list[TileNode] = []
+
+    def add(node: TileNode) -> int:
+        nodes.append(node)
+        return dag.inputs + len(nodes) - 1
+
+    for v in dag.values:
+        node = dag.node(v)
+        if v in shared and v not in dag.yields:
+            continue
+        args = {a: add(dag.node(a)) if a in shared else numbers[a] for a in dict.fromkeys(node.args)}
+        numbers[v] = add(TileNode(node.op, tuple(args[a] for a in node.args), node.attrs))
+    return TileDag(dag.inputs, tuple(nodes), tuple(numbers[v] for v in dag.yields), dag.dtype)
