@@ -87,6 +87,10 @@ class OptionTable:
         self._problem = problem
         self._open = open_ops
         self._pricer = problem.pricer
+        model = problem.pricer.model
+        bank_bytes = model.device.l1_bank_bytes(model.l1_small_bytes)
+        self._above_limit_bytes = bank_bytes - problem.pricer.l1_limit_bytes
+        """L1 that plans leave alone but TTNN counts on in its choices."""
         self._seeds = seeds
         self._known: dict[Hashable, tuple[OpOption, ...]] = {}
         self._widest_known: dict[int, set[TensorLayout]] = {}
@@ -206,7 +210,7 @@ class OptionTable:
         cost = self._pricer.cost(op, operands, candidate.config, candidate.request)
         kept = {v: layout for v, layout in zip(op.inputs, operands, strict=True) if self._pricer.is_weight(v)}
         size = sum(self._pricer.value_bytes(v, layout) for v, layout in kept.items())
-        taken = max(answer.peak_bytes, answer.choice_room_bytes)
+        taken = max(answer.peak_bytes, answer.choice_room_bytes - self._above_limit_bytes)
         return OpOption(candidate, operands, cost.time_ns, taken, size)
 
     def _candidates(self, op: Op, operands: Layouts) -> Iterator[OpCandidate]:

@@ -50,7 +50,7 @@ SETTLING_ROUNDS = 40
 """Clashes that are removed from one choice, one after the other."""
 BALLS = ((2, 24), (3, 60), (4, 160))
 """Neighbourhoods of a clash, tried in turn: hops, and nodes at most."""
-PROVEN_OPTIONS = 5_000
+PROVEN_OPTIONS = 10_000
 """Options left in a problem of which any gap is worth a proof by CP-SAT,"""
 IMPROVED_OPTIONS = 30_000
 """and in one of which a large gap is worth a try."""

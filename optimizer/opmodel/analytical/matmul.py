@@ -21,7 +21,7 @@ from optimizer.layouts.op_config import (
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
 from optimizer.opmodel.analytical.generic import result_shapes
-from optimizer.opmodel.analytical.matmul_auto import Plan, Problem, check_choice, choose
+from optimizer.opmodel.analytical.matmul_auto import Plan, Problem, check_choice, choice_room, choose
 from optimizer.opmodel.analytical.matmul_buffers import Buffers, buffers, matmul_cores
 from optimizer.opmodel.analytical.matmul_rules import check_plan, derived_memory
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, TILED
@@ -160,7 +160,7 @@ def matmul(case: Case) -> Usage:
     out = case.result(shape, dtype, produced)
     sizes = buffers(plan, problem, a, b, out, fused_bias, fp32, l1_acc)
     usage = _usage(case, plan, problem, out, sizes, bias if separate else None, bool(activation) and not core_grid)
-    return replace(usage, choice_room=problem.choice_room)
+    return replace(usage, choice_room=0 if config is not None else choice_room(problem, plan, sizes.total))
 
 
 def _blocks(plan: Plan, problem: Problem, cores: int) -> tuple[tuple[int, int], int]:

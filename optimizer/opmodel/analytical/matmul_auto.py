@@ -7,13 +7,13 @@ how much L1 the operands leave free.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import gcd
 
 from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div
-from optimizer.opmodel.analytical.case import need, refuse
+from optimizer.opmodel.analytical.case import Refused, need, refuse
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH, bounding_box
 
 SUBBLOCKS = (
@@ -72,7 +72,7 @@ class Problem:
     fused_activation: bool = False
     transpose_a: bool = False
     passed: list[int] = field(default_factory=list, compare=False, repr=False)
-    """Estimates that were found to fit: while there is room for them the choice stays the same."""
+    """Estimates that were found to fit: while there is room for them tt-metal goes the same way."""
 
     @property
     def m_total(self) -> int:
@@ -87,11 +87,6 @@ class Problem:
         if self.transpose_a:
             size += in2 if spec is not None else 2 * k * m * self.tile_a
         return size + in2
-
-    @property
-    def choice_room(self) -> int:
-        """Least room in which tt-metal goes the same way as it went so far."""
-        return max(self.passed, default=-1) + 1
 
     def fits(self, m: int, n: int, k: int) -> bool:
         """Whether tt-metal takes such blocks to fit."""
@@ -160,6 +155,25 @@ def choose(p: Problem) -> Plan:
     if p.user_grid_yx is not None:
         return _with_core_grid(p)
     return _simple(p)
+
+
+@lru_cache(maxsize=65536)
+def choice_room(problem: Problem, plan: Plan, taken: int) -> int:
+    """Least room in which tt-metal still chooses `plan`, if that is more than the `taken` bytes of its buffers; else 0.
+
+    From the room of the problem downwards, the next one in which an estimate that fitted does so no more.
+    """
+    narrower = problem
+    choose(narrower)
+    while narrower.passed and (room := max(narrower.passed)) >= taken:
+        narrower = replace(problem, room=room, passed=[])
+        try:
+            same = choose(narrower) == plan
+        except Refused:
+            same = False
+        if not same:
+            return room + 1
+    return 0
 
 
 def _grid(p: Problem) -> tuple[int, int]:
