@@ -8,7 +8,7 @@ register less each time, and small problems are searched exhaustively.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optimizer.regalloc.eviction import evicting_scan
 from optimizer.regalloc.exact import Answer, exact_search
@@ -34,6 +34,8 @@ class Placement:
     """No allocation has a lower peak."""
     method: str
     """What found it: scan, large-first, long-first, eviction or exact."""
+    proven: bool = False
+    """Whether no lower peak exists: it is the lower bound, or exact search has excluded one register less."""
 
 
 def fewest_registers(
@@ -78,7 +80,9 @@ def _search(
         if limit < bound:
             return best
         answer, method, spent = _within(intervals, limit, reserved, effort)
-        if answer is None:
+        if answer is Answer.IMPOSSIBLE and best is not None:
+            return replace(best, proven=True)
+        if isinstance(answer, Answer):
             return best
         total -= spent
         best = _placement(intervals, answer, reserved, bound, method)
@@ -87,7 +91,7 @@ def _search(
 
 def _within(
     intervals: Sequence[LiveInterval], limit: int, reserved: Collection[int], effort: int
-) -> tuple[dict[int, int] | None, str, int]:
+) -> tuple[dict[int, int] | Answer, str, int]:
     """An allocation in `limit` registers, what found it, and the work: exactly if that is quick, else by eviction."""
     spent = 0
     for quick in (True, False):
@@ -98,14 +102,14 @@ def _within(
         if isinstance(found, dict):
             return found, "exact", spent
         if found is Answer.IMPOSSIBLE:
-            return None, "exact", spent
+            return found, "exact", spent
         if quick:
             work = [EVICTION_WORK * effort]
             placed = evicting_scan(intervals, limit, reserved, work)
             spent += EVICTION_WORK * effort - work[0]
             if placed is not None:
                 return placed, "eviction", spent
-    return None, "exact", spent
+    return Answer.GAVE_UP, "exact", spent
 
 
 def peak_bound(intervals: Sequence[LiveInterval], capacity: int, reserved: Collection[int]) -> int:
@@ -122,4 +126,5 @@ def _placement(
     intervals: Sequence[LiveInterval], assigned: dict[int, int], reserved: Collection[int], bound: int, method: str
 ) -> Placement:
     ends = [assigned[i.id] + i.size for i in intervals]
-    return Placement(assigned, max([*ends, *(r + 1 for r in reserved)], default=0), bound, method)
+    peak = max([*ends, *(r + 1 for r in reserved)], default=0)
+    return Placement(assigned, peak, bound, method, peak <= bound)

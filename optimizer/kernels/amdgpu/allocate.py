@@ -50,8 +50,12 @@ class ClassAllocation:
     """One more than the highest register allocated or reserved."""
     pressure: int
     """Most virtual registers live at once (half-open): no allocation has fewer."""
+    lower_bound: int
+    """No allocation of these units has a lower peak: pressure with early clobbers, reserved and prescribed registers."""
     coalesced: int
     method: str
+    proven: bool
+    """Whether the peak is as low as can be with these ranges, by the bound or by exhaustive search."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,10 @@ def allocate_class(liveness: Liveness, file: str, options: AllocationOptions) ->
     placement, units = best
     mapping = units.mapping(placement.assigned)
     peak = max([*(n + 1 for n in mapping.values()), *(r + 1 for r in reserved)], default=0)
-    return ClassAllocation(file, mapping, peak, liveness.pressure(file), units.coalesced, placement.method)
+    return ClassAllocation(
+        file, mapping, peak, liveness.pressure(file), placement.lower_bound, units.coalesced, placement.method,
+        placement.proven,
+    )  # fmt: skip
 
 
 # -- failure --------------------------------------------------------------------------------------------------------
