@@ -3,7 +3,9 @@
     python benchmarks/asm_allocation.py [--programs 300] [--seed 0]
 
 Every mapping is checked by `check_allocation`. `exact` is the pressure (half-open) plus the reserved registers: no
-allocation has a lower peak. Near the limit: as many registers as the pressure plus the slack, no more.
+allocation has a lower peak, and with ranges the lowest one is often higher: `or proven` counts the programs whose peak
+is within two of it or proven to be as low as can be by exhaustive search. Near the limit: as many registers as the
+pressure plus the slack, no more.
 """
 
 from __future__ import annotations
@@ -21,11 +23,18 @@ from optimizer.kernels.amdgpu.errors import AllocationError
 from optimizer.kernels.amdgpu.ir import Program
 
 SINGLES = Wishes(sizes=(1,))
-RANGES = Wishes(sizes=(1, 1, 1, 1, 1, 1, 2, 2, 2, 3, 4, 4, 4, 16))
-"""As kernels have them: tuples begin at even registers, the hardware asks for no more."""
+TUPLES = Wishes()
+"""Ranges of 2 to 4 registers that begin at even ones: what gfx942 asks of loads, stores and small matrix products."""
+RANGES = Wishes(sizes=(1,) * 24 + (2,) * 10 + (3,) * 4 + (4,) * 10 + (16,))
+"""Now and then an accumulator of 16, too."""
 HARSH = Wishes(sizes=(1, 1, 1, 2, 3, 4, 16), alignments=(2, 4))
-"""One value in seven takes 16 registers, and half of the tuples begin at multiples of four."""
-KINDS = (("single registers", SINGLES), ("ranges of 1..16", RANGES), ("ranges, harsh", HARSH))
+"""One value in seven takes 16 registers, and half of the ranges begin at multiples of four."""
+KINDS = (
+    ("single registers", SINGLES),
+    ("ranges of 1..4", TUPLES),
+    ("ranges of 1..16", RANGES),
+    ("many of 16, aligned to 4", HARSH),
+)
 PLAIN = AllocationOptions(rewrite=False)
 
 
@@ -34,7 +43,8 @@ def main() -> None:
     parser.add_argument("--programs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    print(f"{'programs':<26}{'count':>6}{'wrong':>7}{'peak = exact':>14}{'<= exact + 2':>14}{'worst':>7}{'seconds':>9}")
+    shares = f"{'peak = exact':>14}{'<= exact + 2':>14}{'or proven':>11}"
+    print(f"{'programs':<26}{'count':>6}{'wrong':>7}{shares}{'worst':>7}{'s':>7}")
     for name, wishes in KINDS:
         _report(name, [random_program(args.seed + n, _sized(wishes, n)) for n in range(args.programs)])
     _near_the_limit([random_program(args.seed + n, _sized(RANGES, n)) for n in range(args.programs)])
@@ -48,16 +58,18 @@ def _sized(wishes: Wishes, number: int) -> Wishes:
 
 def _report(name: str, programs: list[Program]) -> None:
     gaps: Counter[int] = Counter()
-    wrong = 0
+    wrong = good = 0
     start = time.perf_counter()
     for program in programs:
         allocation = allocate(program, PLAIN)
         gaps[gap(allocation)] += 1
+        good += gap(allocation) <= 2 or allocation.classes["v"].proven
         wrong += bool(violations(allocation.program, allocation.mapping))
     seconds = time.perf_counter() - start
     count = len(programs)
     near = sum(n for g, n in gaps.items() if g <= 2)
-    print(f"{name:<26}{count:>6}{wrong:>7}{gaps[0] / count:>14.1%}{near / count:>14.1%}{max(gaps):>7}{seconds:>9.1f}")
+    shares = f"{gaps[0] / count:>14.1%}{near / count:>14.1%}{good / count:>11.1%}"
+    print(f"{name:<26}{count:>6}{wrong:>7}{shares}{max(gaps):>7}{seconds:>7.1f}", flush=True)
 
 
 def gap(allocation: Allocation) -> int:
@@ -82,8 +94,8 @@ def _near_the_limit(programs: list[Program]) -> None:
 
 
 def _large(seed: int) -> None:
-    for name, wishes in (("single registers", SINGLES), ("ranges of 1..16", RANGES)):
-        program = random_program(seed, replace(wishes, steps=4200, pressure=180))
+    for name, wishes in KINDS[:3]:
+        program = random_program(seed, replace(wishes, steps=1600, pressure=180))
         start = time.perf_counter()
         allocation = allocate(program, PLAIN)
         seconds = time.perf_counter() - start
