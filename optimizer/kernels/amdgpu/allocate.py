@@ -51,7 +51,7 @@ class ClassAllocation:
     pressure: int
     """Most virtual registers live at once (half-open): no allocation has fewer."""
     lower_bound: int
-    """No allocation of these units has a lower peak: pressure with early clobbers, reserved and prescribed registers."""
+    """No lower peak exists for these units: pressure with early clobbers, reserved and prescribed registers."""
     coalesced: int
     method: str
     proven: bool
