@@ -203,12 +203,15 @@ class _Bundle:
         """
         heights = np.asarray([c for c, _ in self._planes])
         slopes = np.stack([g for _, g in self._planes])
+        # Rows that no choice met so far overflows, and that cost nothing yet, cost nothing now.
+        short = np.flatnonzero((self._centre > 0) | (slopes > 0).any(axis=0))
+        slopes, centre = np.ascontiguousarray(slopes[:, short]), self._centre[short]
         heights = heights - heights.min()
         curvature = step * float(np.linalg.norm(slopes, 2) ** 2) + 1e-6 * float(heights.max()) + 1e-9
         weights = _onto_simplex(self._weights)
         ahead, momentum = weights, 1.0
         for _ in range(INNER_ITERATIONS):
-            prices = np.maximum(0.0, self._centre + step * (ahead @ slopes))
+            prices = np.maximum(0.0, centre + step * (ahead @ slopes))
             after = _onto_simplex(ahead - (heights + slopes @ prices) / curvature)
             faster = (1 + np.sqrt(1 + 4 * momentum * momentum)) / 2
             ahead = after + (momentum - 1) / faster * (after - weights)
@@ -217,7 +220,9 @@ class _Bundle:
                 break
             weights, momentum = after, faster
         self._weights = weights
-        return np.asarray(np.maximum(0.0, self._centre + step * (weights @ slopes)))
+        result: Floats = np.zeros(self._rows)
+        result[short] = np.maximum(0.0, centre + step * (weights @ slopes))
+        return result
 
     def _result(self, done: int, infeasible: bool) -> LagrangianResult:
         bound = FORBIDDEN if infeasible else max(0, self._bound)
