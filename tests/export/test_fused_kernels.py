@@ -135,6 +135,41 @@ def test_blocks_of_a_larger_shard() -> None:
     assert run_region(region, (1, 1)).mismatches == 0
 
 
+def product_by_blocks() -> OptimizedGraph:
+    """x * y, spilled: 8x8 tiles per core in four blocks, and one init for all of them."""
+    b = GraphBuilder("product")
+    x, y = b.input("x", (1, 1, 2048, 2048)), b.input("y", (1, 1, 2048, 2048))
+    v = b.op("ttnn.multiply", x, y)
+    graph = b.finish(b.op("ttnn.to_memory_config", v, name="spill"))
+    home = shards((1, 1, 2048, 2048), (8, 8))
+    return placed(graph, {"x": home, v: home}, fuse_kernels=True)
+
+
+def test_an_init_that_all_blocks_need_stands_before_their_loop() -> None:
+    compute = kernel_of(product_by_blocks()).sources[0].text
+    assert compute.count("mul_init(cb_0, cb_1);") == 1
+    assert compute.index("mul_init(cb_0, cb_1);") < compute.index("for (")
+
+
+@executed
+def test_blocks_that_share_an_init() -> None:
+    region = region_of(product_by_blocks()).shrunk((2, 2), (8, 8))
+    assert blocks_of(region).count == 4
+    assert interpret_region(region, (1, 1)).mismatches == 0
+    assert run_region(region, (1, 1)).mismatches == 0
+
+
+def test_savings_of_ops_that_alone_would_go_by_blocks() -> None:
+    """gelu(x) * exp(x) -> silu -> + x, all but the product in DRAM: every op alone streams its blocks."""
+    shape = (1, 1, 2048, 2048)
+    b = GraphBuilder("gated")
+    x = b.input("x", shape)
+    product = b.op("ttnn.multiply", b.op("ttnn.gelu", x), b.op("ttnn.exp", x))
+    result = placed(b.finish(b.op("ttnn.add", b.op("ttnn.silu", product), x)), {product: shards(shape, (8, 8))})
+    record = savings(result, fused_kernels(result))[0]
+    assert (len(record["ops"]), record["circular_buffers"], record["circular_buffers_saved"]) == (5, 2, 10)
+
+
 @executed
 def test_layer_norm_beside_its_operand() -> None:
     region = region_of(residual_norm())

@@ -135,7 +135,7 @@ class _Machine:
         elif op.name.startswith("ttl.cb_"):
             self._credit(op)
         elif op.name == "dst.init":
-            self._init = _init_key(op.string("op"), op.integer("form", 0), op.operands)
+            self._init = _init_key(op.string("op"), op.integer("form", 0), [v.name for v in op.operands])
         elif op.name in ("dst.pack", "dst.pack_block"):
             self._pack(op, numbers)
         elif is_math(op):
@@ -201,7 +201,8 @@ class _Machine:
         name = op.name.removeprefix(DST_PREFIX)
         definition, form = TILE_OPS[name], form_of(op)
         self._require(self._phase == "acquire", op.name, f"computes after tile_regs_{self._phase}")
-        wanted = _init_key(name, op.integer("form", 0), blocks_of(op))
+        buffers = [self._block[v.name] for v in blocks_of(op)]
+        wanted = _init_key(name, op.integer("form", 0), buffers)
         self._require(self._init == wanted, op.name, f"runs with the init of {self._init}, not {wanted}")
         read = unpacked(name, op.integer("form", 0), blocks_of(op))
         if read is not None:
@@ -246,8 +247,8 @@ class _Machine:
             buffer.packed += 1
 
 
-def _init_key(name: str, form: int, blocks: Sequence[Value]) -> tuple[object, ...]:
+def _init_key(name: str, form: int, buffers: Sequence[str]) -> tuple[object, ...]:
     """What tells inits apart: the call and the circular buffers that it is about."""
     definition = TILE_OPS[name].forms[form]
     count = sum(place is Place.CB for place in definition.places)
-    return (definition.init, tuple(v.name for v in blocks[:count]))
+    return (definition.init, tuple(buffers[:count]))

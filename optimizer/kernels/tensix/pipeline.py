@@ -51,12 +51,11 @@ class KernelOptions:
 
 def passes(options: KernelOptions) -> tuple[Pass, ...]:
     """The pipeline, in order."""
-    split: tuple[Pass, ...] = (SplitBroadcasts(),) if options.fuse else ()
     fuse: tuple[Pass, ...] = (FuseComputes(),) if options.fuse else ()
     return (
         FoldGrid(),
         InlineRegions(),
-        *split,
+        SplitBroadcasts(computed=options.fuse),
         ConvertToCompute(),
         *fuse,
         StoreValues(),

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.errors import GraphError, VerificationError
+from optimizer.errors import GraphError, StateError, VerificationError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix import frontend as ttl
 from optimizer.kernels.tensix.cases import case_program, read_cases
+from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
+from optimizer.kernels.tensix.dst.plan import plan_body
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import execute, has_compiler
 from optimizer.kernels.tensix.frontend import Block
@@ -68,6 +70,10 @@ def _dense(x: Block, w: Block, b: Block) -> Block:
     return ttl.block_op("relu", ttl.block_op("add_bcast_row", x @ w, b))
 
 
+def _bcast(name: str) -> Callable[[Block, Block], Block]:
+    return lambda a, b: ttl.block_op(name, a, b)
+
+
 S = (2, 3)
 KERNELS: dict[str, Callable[[], Op]] = {
     "bf16 + f32": lambda: mixed([(S, BF16), (S, F32)], (S, F32), lambda a, b: a + b, wide=True),
@@ -77,6 +83,20 @@ KERNELS: dict[str, Callable[[], Op]] = {
     "bfp4_b and bfp8_b": lambda: mixed([(S, BFP4), (S, BFP8)], (S, BF16), lambda a, b: ttl.block_op("max", a, b)),
     "weights in bfp8_b": lambda: mixed(
         [((2, 3), BF16), ((3, 4), BFP8), ((1, 4), BF16)], ((2, 4), BF16), _dense, wide=True
+    ),
+    "f32 + f32 row": lambda: mixed([(S, F32), ((1, 3), F32)], (S, F32), _bcast("add_bcast_row"), wide=True),
+    "bf16 - f32 column": lambda: mixed([(S, BF16), ((2, 1), F32)], (S, F32), _bcast("sub_bcast_col"), wide=True),
+    "exp(f32) + bf16 row": lambda: mixed(
+        [(S, F32), ((1, 3), BF16)],
+        (S, F32),
+        lambda a, b: ttl.block_op("add_bcast_row", ttl.block_op("exp", a), b),
+        wide=True,
+    ),
+    "bf16 * bf16 scalar + f32": lambda: mixed(
+        [(S, BF16), ((1, 1), BF16), (S, F32)],
+        (S, F32),
+        lambda a, b, c: ttl.block_op("mul_bcast_scalar", a, b) + c,
+        wide=True,
     ),
     "typecast to f32": lambda: mixed([(S, BF16)], (S, F32), lambda a: ttl.typecast(ttl.block_op("exp", a), F32), True),
     "typecast to bf16": lambda: mixed(
@@ -95,9 +115,15 @@ def test_unfused_ops_agree(name: str) -> None:
     assert witness(KERNELS[name](), KernelOptions(fuse=False), execute_cpp=False).agrees
 
 
+MIXED_CPP = (
+    "bf16 + f32 to bf16", "bfp8_b * bf16", "weights in bfp8_b", "typecast to bf16", "exp(f32) + bf16 row",
+    "bf16 * bf16 scalar + f32",
+)  # fmt: skip
+
+
 @executed
 @pytest.mark.parametrize("api", ["0.69", "0.81"])
-@pytest.mark.parametrize("name", ["bf16 + f32 to bf16", "bfp8_b * bf16", "weights in bfp8_b", "typecast to bf16"])
+@pytest.mark.parametrize("name", MIXED_CPP)
 def test_the_emitted_cpp_computes_what_the_kernel_says(name: str, api: str) -> None:
     assert witness(KERNELS[name](), KernelOptions(api=api)).agrees
 
@@ -125,6 +151,29 @@ def test_matmuls_take_their_operands_the_other_way_round() -> None:
 def test_equal_element_types_need_no_reconfiguration() -> None:
     program = mixed([(S, BF16), (S, BF16)], (S, BF16), lambda a, b: ttl.block_op("exp", a) * b)
     assert "reconfig" not in compile_program(program)[0].text
+
+
+@pytest.mark.parametrize("name", ["f32 + f32 row", "bf16 - f32 column", "exp(f32) + bf16 row"])
+@pytest.mark.parametrize("fuse", [True, False])
+def test_the_fpu_broadcasts_no_f32(name: str, fuse: bool) -> None:
+    """It would read it at 19 bits."""
+    text = compile_program(KERNELS[name](), KernelOptions(fuse=fuse))[0].text
+    assert "_tiles_bcast" not in text
+    assert "unary_bcast<BroadcastType::" in text
+
+
+def test_the_fpu_broadcasts_bf16_beside_f32() -> None:
+    text = compile_program(KERNELS["bf16 * bf16 scalar + f32"]())[0].text
+    assert "mul_tiles_bcast_scalar(cb_0, cb_1" in text
+    assert "add_binary_tile(" in text
+
+
+def test_a_body_that_would_round_f32_is_refused() -> None:
+    dag = TileDag(2, (TileNode("add_bcast_row", (0, 1)),), (2,), "f32", ("bf16", "f32"))
+    with pytest.raises(
+        StateError, match=r"add_bcast_row.* takes bf16, bfp4_b, bfp8_b, .* round its operands: bf16, f32"
+    ):
+        plan_body(dag, 4, 4)
 
 
 # -- what the executor refuses --------------------------------------------------------------------------

@@ -30,6 +30,9 @@ class TileDag:
     nodes: tuple[TileNode, ...]
     yields: tuple[int, ...]
     dtype: str = "bf16"
+    """Element type of values in DST."""
+    input_dtypes: tuple[str, ...] = ()
+    """Element types of the inputs, if they are not all `dtype`."""
     _consumers: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -55,6 +58,10 @@ class TileDag:
     def is_input(self, value: int) -> bool:
         return value < self.inputs
 
+    def dtype_of(self, value: int) -> str:
+        """Element type of an input, or of a value in DST."""
+        return self.input_dtypes[value] if value < len(self.input_dtypes) else self.dtype
+
     def consumers(self, value: int) -> tuple[int, ...]:
         """Nodes that read a value, ascending."""
         return self._consumers[value]
@@ -71,10 +78,20 @@ def usable_forms(dag: TileDag, value: int) -> tuple[int, ...]:
     return tuple(
         i
         for i, form in enumerate(node.definition.forms)
-        if (not form.dtypes or dag.dtype in form.dtypes)
+        if _keeps(dag, node, form)
         and all(place is Place.DST or dag.is_input(a) for a, place in zip(node.args, form.places, strict=True))
         and not _reads_in_place_twice(node, form)
     )
+
+
+def _keeps(dag: TileDag, node: TileNode, form: Form) -> bool:
+    """Whether a form keeps the element types of its operands; one that reads DST does so at the width of DST."""
+    if not form.dtypes:
+        return True
+    read = {
+        dag.dtype_of(a) if place is Place.CB else dag.dtype for a, place in zip(node.args, form.places, strict=True)
+    }
+    return read <= set(form.dtypes)
 
 
 def _reads_in_place_twice(node: TileNode, form: Form) -> bool:
@@ -105,7 +122,7 @@ def renumbered(dag: TileDag) -> tuple[TileDag, dict[int, int]]:
             node = dag.node(value)
             numbers[value] = add(TileNode(node.op, tuple(numbers[a] for a in node.args), node.attrs))
     yields = [add(TileNode("copy", (v,))) if dag.is_input(v) else numbers[v] for v in dag.yields]
-    return TileDag(dag.inputs, tuple(nodes), tuple(yields), dag.dtype), numbers
+    return TileDag(dag.inputs, tuple(nodes), tuple(yields), dag.dtype, dag.input_dtypes), numbers
 
 
 def _needed(dag: TileDag) -> set[int]:
@@ -132,4 +149,6 @@ def sub_dag(dag: TileDag, members: Sequence[int]) -> tuple[TileDag, tuple[int, .
         TileNode(dag.node(v).op, tuple(numbers[a] for a in dag.node(v).args), dag.node(v).attrs) for v in members
     )
     given = tuple(v for v in members if v in dag.yields or any(c not in inside for c in dag.consumers(v)))
-    return TileDag(len(outside), nodes, tuple(numbers[v] for v in given), dag.dtype), tuple(outside), given
+    types = tuple(map(dag.dtype_of, outside)) if dag.input_dtypes else ()
+    part = TileDag(len(outside), nodes, tuple(numbers[v] for v in given), dag.dtype, types)
+    return part, tuple(outside), given

@@ -81,7 +81,7 @@ class LiveSets:
         self.yielded = self._mask(v for v in dag.yields if not dag.is_input(v))
         for v, forms in zip(dag.values, self.forms, strict=True):
             if not forms:
-                raise StateError(f"node {v} ({dag.node(v).op}) has no form for operands in DST")
+                raise StateError(_no_form(dag, v))
         self.demands = [{f: self._demand(n, f) for f in forms} for n, forms in enumerate(self.forms)]
 
     def _mask(self, values: Iterator[int] | Sequence[int]) -> int:
@@ -140,6 +140,16 @@ class LiveSets:
             form.accumulates,
             UNIT_COST[form.unit] + LOAD_COST * len(loads),
         )
+
+
+def _no_form(dag: TileDag, v: int) -> str:
+    """Why a node can run in no form: element types that it rounds, or operands in DST that it reads elsewhere."""
+    node = dag.node(v)
+    kept = {d for form in node.definition.forms for d in form.dtypes}
+    types = [dag.dtype_of(a) for a in node.args]
+    if kept and not kept.issuperset(types):
+        return f"node {v} ({node.op}) takes {', '.join(sorted(kept))}, and would round its operands: {', '.join(types)}"
+    return f"node {v} ({node.op}) has no form for operands in DST"
 
 
 def best_order(

@@ -20,7 +20,7 @@ def share_copies(dag: TileDag) -> TileDag | None:
         args = node.args if v in copies.values() else tuple(copies.get(a, a) for a in node.args)
         nodes.append(TileNode(node.op, tuple(numbers[a] for a in args), node.attrs))
     try:
-        shared = TileDag(dag.inputs, tuple(nodes), tuple(numbers[v] for v in dag.yields), dag.dtype)
+        shared = TileDag(dag.inputs, tuple(nodes), tuple(numbers[v] for v in dag.yields), dag.dtype, dag.input_dtypes)
         LiveSets(shared)
     except StateError:
         return None  # some op reads the input from its circular buffer only
@@ -45,4 +45,4 @@ def recompute(dag: TileDag) -> TileDag | None:
             continue
         args = {a: add(dag.node(a)) if a in shared else numbers[a] for a in dict.fromkeys(node.args)}
         numbers[v] = add(TileNode(node.op, tuple(args[a] for a in node.args), node.attrs))
-    return TileDag(dag.inputs, tuple(nodes), tuple(numbers[v] for v in dag.yields), dag.dtype)
+    return TileDag(dag.inputs, tuple(nodes), tuple(numbers[v] for v in dag.yields), dag.dtype, dag.input_dtypes)

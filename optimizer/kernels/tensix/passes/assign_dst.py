@@ -93,9 +93,10 @@ def body_dag(op: Op) -> TileDag:
         attrs = tuple((key, float(str(inner.attr(key)))) for key in TILE_OPS[name].attrs)
         nodes.append(TileNode(name, tuple(numbers[v.name] for v in inner.operands), attrs))
         numbers[inner.result.name] = len(numbers)
-    types = {v.type.dtype.value for v in region.args if isinstance(v.type, TileType)}
-    dtype = "f32" if "f32" in types else next(iter(sorted(types)), "bf16")
-    return TileDag(len(region.args), tuple(nodes), tuple(numbers[v.name] for v in region.ops[-1].operands), dtype)
+    types = tuple(v.type.dtype.value for v in region.args if isinstance(v.type, TileType))
+    dtype = "f32" if "f32" in types else min(types, default="bf16")
+    yields = tuple(numbers[v.name] for v in region.ops[-1].operands)
+    return TileDag(len(region.args), tuple(nodes), yields, dtype, types if len(set(types)) > 1 else ())
 
 
 def parallel_tiles(op: Op) -> int:

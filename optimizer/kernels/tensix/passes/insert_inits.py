@@ -4,11 +4,13 @@ An init holds until another one. In a loop whose body needs only one, it stands 
 several, each stands before its op. A reduction sets the packer's edge mask, so `dst.uninit` follows the section that
 packs it. Where circular buffers hold different element types, `dst.reconfig` and `dst.pack_reconfig` set unpacker and
 packer to the next one's. The thread begins with `dst.startup`, which configures unpacker, math and packer once.
+
+Inits name circular buffers, not blocks: they hold for every block of a buffer, also before a loop that takes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,8 +34,9 @@ class InsertInits:
         def change(op: Op) -> tuple[Op, ...]:
             if op.name != COMPUTE:
                 return (op,)
-            ops, _ = _Placer().place(op.body.ops, None, None)
-            startup = _startup(op)
+            buffers = _buffers(op)
+            ops, _ = _Placer(buffers).place(op.body.ops, None, None)
+            startup = _startup(op, buffers)
             placed, _ = _Formats().place((*startup, *ops), _UNKNOWN)
             return (op.with_body(tuple(placed)),)
 
@@ -55,14 +58,10 @@ def blocks_of(op: Op) -> tuple[Value, ...]:
     return tuple(v for v in op.operands if isinstance(v.type, BlockType))
 
 
-def _init(op: Op, target: Value | None) -> Op:
-    """The init of an op: what is computed, from which blocks, and for reductions where the result is packed."""
-    form = form_of(op)
-    operands = blocks_of(op)
-    if "out_cb" in form.init.args and target is not None:
-        operands = (*operands, target)
-    kept: dict[str, Attr] = {k: v for k, v in op.attrs if k in ("form", "source", "target")}
-    return Op("dst.init", operands, (), attributes({**kept, "op": op.name.removeprefix(DST_PREFIX)}))
+def _buffers(thread: Op) -> dict[str, Value]:
+    """Circular buffers of the blocks that a thread takes, by the block's name."""
+    takes = (op for op in walk(thread) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
+    return {op.result.name: op.operands[0] for op in takes}
 
 
 def _same(a: Op | None, b: Op) -> bool:
@@ -74,6 +73,19 @@ def _same(a: Op | None, b: Op) -> bool:
 
 
 class _Placer:
+    def __init__(self, buffers: Mapping[str, Value]) -> None:
+        self._buffers = buffers
+
+    def _init(self, op: Op, target: Value | None) -> Op:
+        """The init of an op: what is computed, from which buffers, and for reductions where the result is packed."""
+        form = form_of(op)
+        operands = blocks_of(op)
+        if "out_cb" in form.init.args and target is not None:
+            operands = (*operands, target)
+        kept: dict[str, Attr] = {k: v for k, v in op.attrs if k in ("form", "source", "target")}
+        named = attributes({**kept, "op": op.name.removeprefix(DST_PREFIX)})
+        return Op("dst.init", tuple(self._buffers[v.name] for v in operands), (), named)
+
     def place(self, ops: Sequence[Op], state: Op | None, target: Value | None) -> tuple[list[Op], Op | None]:
         """Ops with their inits, and the init that holds afterwards."""
         placed: list[Op] = []
@@ -83,7 +95,7 @@ class _Placer:
                 target = _next_target(ops[n:])
                 masked = _reduction(ops[n:])
             if is_math(op):
-                wanted = _init(op, target)
+                wanted = self._init(op, target)
                 if not _same(state, wanted):
                     placed.append(wanted)
                     state = wanted
@@ -99,7 +111,7 @@ class _Placer:
         return placed, state
 
     def _loop(self, loop: Op, state: Op | None, target: Value | None) -> tuple[list[Op], Op, Op | None]:
-        wanted = list(dict.fromkeys(_init(op, target) for op in walk(loop) if is_math(op)))
+        wanted = list(dict.fromkeys(self._init(op, target) for op in walk(loop) if is_math(op)))
         sections = any(op.name == "ttl.tile_regs_acquire" for op in walk(loop))
         if wanted and all(_same(wanted[0], w) for w in wanted) and not (sections and _reduction(loop.body.ops)):
             before = [] if _same(state, wanted[0]) else [wanted[0]]
@@ -142,7 +154,7 @@ class _Formats:
 
 
 def unpacked(name: str, form: int, blocks: Sequence[Value]) -> tuple[Value, Value] | None:
-    """What an op unpacks to sources A and B, of the blocks that it reads first; None if it reads DST only.
+    """What an op unpacks to sources A and B, of the blocks (or buffers) that it reads first; None if it reads DST only.
 
     One operand may go to either source, so both are set for it. Matmuls take their operands the other way round.
     """
@@ -175,7 +187,7 @@ def _next_target(ops: Sequence[Op]) -> Value | None:
     return None
 
 
-def _startup(thread: Op) -> list[Op]:
+def _startup(thread: Op, buffers: Mapping[str, Value]) -> list[Op]:
     """One common init with the circular buffers of the first op that reads any, and of the first pack."""
     math = [op for op in walk(thread) if is_math(op)]
     packs = [op for op in walk(thread) if op.name in ("dst.pack", "dst.pack_block")]
@@ -191,9 +203,7 @@ def _startup(thread: Op) -> list[Op]:
         else "sfpu"
     )
     inputs = (first * 2)[:2] if first else (packs[0].operands[1],) * 2
-    waits = (op for op in walk(thread) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
-    buffer = {op.result.name: op.operands[0] for op in waits}
-    operands = tuple(buffer[v.name] for v in (*inputs, packs[0].operands[1]))
+    operands = tuple(buffers[v.name] for v in (*inputs, packs[0].operands[1]))
     return [Op("dst.startup", operands, (), attributes({"kind": kind}))]
 
 
