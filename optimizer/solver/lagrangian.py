@@ -207,12 +207,14 @@ class _Bundle:
         short = np.flatnonzero((self._centre > 0) | (slopes > 0).any(axis=0))
         slopes, centre = np.ascontiguousarray(slopes[:, short]), self._centre[short]
         heights = heights - heights.min()
-        curvature = step * float(np.linalg.norm(slopes, 2) ** 2) + 1e-6 * float(heights.max()) + 1e-9
+        # einsum, not BLAS: its threads wait for each other on a busy machine, and sum in an order of their number.
+        longest = float(np.linalg.eigvalsh(np.einsum("ik,jk->ij", slopes, slopes))[-1])
+        curvature = step * longest + 1e-6 * float(heights.max()) + 1e-9
         weights = _onto_simplex(self._weights)
         ahead, momentum = weights, 1.0
         for _ in range(INNER_ITERATIONS):
-            prices = np.maximum(0.0, centre + step * (ahead @ slopes))
-            after = _onto_simplex(ahead - (heights + slopes @ prices) / curvature)
+            prices = np.maximum(0.0, centre + step * np.einsum("i,ij->j", ahead, slopes))
+            after = _onto_simplex(ahead - (heights + np.einsum("ij,j->i", slopes, prices)) / curvature)
             faster = (1 + np.sqrt(1 + 4 * momentum * momentum)) / 2
             ahead = after + (momentum - 1) / faster * (after - weights)
             if np.abs(after - weights).max() < 1e-10:
@@ -221,7 +223,7 @@ class _Bundle:
             weights, momentum = after, faster
         self._weights = weights
         result: Floats = np.zeros(self._rows)
-        result[short] = np.maximum(0.0, centre + step * (weights @ slopes))
+        result[short] = np.maximum(0.0, centre + step * np.einsum("i,ij->j", weights, slopes))
         return result
 
     def _result(self, done: int, infeasible: bool) -> LagrangianResult:
