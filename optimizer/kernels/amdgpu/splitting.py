@@ -18,7 +18,7 @@ from optimizer.kernels.amdgpu.operands import Register, VirtualReg
 if TYPE_CHECKING:
     from optimizer.kernels.amdgpu.allocate import ClassFailure
 
-_MOVES = {"v": "v_mov_b32", "s": "s_mov_b32", "a": "v_accvgpr_mov_b32"}
+MOVES = {"v": "v_mov_b32", "s": "s_mov_b32", "a": "v_accvgpr_mov_b32"}
 
 
 def split(failed: ClassFailure) -> Change | None:
@@ -39,7 +39,7 @@ def split(failed: ClassFailure) -> Change | None:
         for register in members:
             new = names[register] = block[register.number - first]
             if _crosses(liveness, register, place):
-                move = Instruction(_MOVES[failed.file], (new,), (register,))
+                move = Instruction(MOVES[failed.file], (new,), (register,))
                 edit.before.setdefault(place, []).append(move)
     _rename_dominated(liveness, edit, names, place)
     return Change(edit.done())
