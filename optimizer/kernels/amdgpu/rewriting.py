@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.kernels.amdgpu.addends import free_addends
 from optimizer.kernels.amdgpu.compaction import compact
 from optimizer.kernels.amdgpu.edit import Change
 from optimizer.kernels.amdgpu.operands import VirtualReg
@@ -40,7 +41,7 @@ class Rewriting:
         change = rematerialise(failed)
         if change is not None:
             return change
-        change = compact(failed)
+        change = free_addends(failed) or compact(failed)
         if change is not None:
             return change
         place = failed.units.name(failed.failure.interval.id)
