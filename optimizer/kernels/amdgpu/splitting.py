@@ -33,6 +33,7 @@ def split(failed: ClassFailure) -> Change | None:
         return None
     edit = Edit(program)
     names: dict[VirtualReg, Register] = {}
+    moves = 0
     for members in units:
         first, last = members[0].number, members[-1].number
         block = edit.fresh(failed.file, last - first + 1)
@@ -41,8 +42,9 @@ def split(failed: ClassFailure) -> Change | None:
             if _crosses(liveness, register, place):
                 move = Instruction(MOVES[failed.file], (new,), (register,))
                 edit.before.setdefault(place, []).append(move)
+                moves += 1
     _rename_dominated(liveness, edit, names, place)
-    return Change(edit.done())
+    return Change(edit.done(), moves=moves)
 
 
 def crossing_units(failed: ClassFailure, place: int) -> list[tuple[VirtualReg, ...]]:
