@@ -67,7 +67,7 @@ class Allocation:
     classes: Mapping[str, ClassAllocation]
     warnings: tuple[str, ...] = field(default=())
     moves: int = 0
-    """Moves in the text that were inserted to make room for ranges of registers; what they move need not change place."""
+    """Moves that were inserted to make room for ranges of registers; some may end in the register they come from."""
 
     @property
     def mapping(self) -> dict[VirtualReg, int]:
