@@ -26,7 +26,7 @@ def add(commands: Commands) -> None:
     alloc.add_argument("source", type=path_argument, metavar="CASES.json", help="cases, or one program")
     alloc.add_argument("--id", dest="case_id", metavar="ID", help="only this case")
     alloc.add_argument(
-        "--rewrite", action="store_true", help="change what does not fit: make constants again, split live ranges"
+        "--rewrite", action="store_true", help="change what does not fit: make constants again, move values"
     )
     alloc.add_argument("--allow-spill", action="store_true", help="spill what still does not fit (implies --rewrite)")
     alloc.set_defaults(run=run_alloc)
@@ -122,6 +122,8 @@ def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
         record["peak_agprs"] = allocation.peak_agprs
     if allocation.program != program:
         record["program"] = program_json(allocation.program)
+    if allocation.moves:
+        record["moves"] = allocation.moves
     for warning in allocation.warnings:
         print(f"ttopt: warning: {case.id}: {warning}", file=sys.stderr)
     if allocation.warnings:

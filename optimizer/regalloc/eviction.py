@@ -8,13 +8,15 @@ that are hard to place end up staying, the others move around them. Deterministi
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from optimizer.regalloc.intervals import LiveInterval
 from optimizer.regalloc.register_file import Timeline
 
 Work = list[int]
 """One number: comparisons of point sets that are left."""
+STAYING = 4
+"""How much heavier intervals are that hold a place already: moving one of them costs something."""
 
 
 def evicting_scan(
@@ -22,11 +24,15 @@ def evicting_scan(
     capacity: int,
     reserved: Collection[int],
     work: Work,
+    held: Mapping[int, int] | None = None,
 ) -> dict[int, int] | None:
-    """Interval -> first register; None if none was found before the work ran out."""
+    """Interval -> first register; None if none was found before the work ran out.
+
+    `held`: intervals that begin in a register, and stay there unless that costs others too much.
+    """
     values = sorted(intervals, key=lambda i: i.id)
     search = _Search(values, capacity, reserved, work)
-    return search.run()
+    return search.run(held or {})
 
 
 class _Search:
@@ -42,15 +48,22 @@ class _Search:
         self._assigned: dict[int, int] = {}
         self._work = work
 
-    def run(self) -> dict[int, int] | None:
+    def run(self, held: Mapping[int, int]) -> dict[int, int] | None:
         queue: list[tuple[int, int, int, int]] = []
         for v in self._values.values():
             if v.fixed is None:
-                heapq.heappush(queue, self._key(v))
-            elif v.fixed + v.size > self._capacity or self._blockers(v, v.fixed):
+                continue
+            if v.fixed + v.size > self._capacity or self._blockers(v, v.fixed):
                 return None
+            self._place(v, v.fixed)
+        for v in self._values.values():
+            if v.fixed is not None:
+                continue
+            if v.id in held and held[v.id] in self._places(v) and not self._blockers(v, held[v.id]):
+                self._weight[v.id] *= STAYING
+                self._place(v, held[v.id])
             else:
-                self._place(v, v.fixed)
+                heapq.heappush(queue, self._key(v))
         while queue:
             value = self._values[heapq.heappop(queue)[-1]]
             place = self._best_place(value)

@@ -108,3 +108,10 @@ def test_first_fit_leaves_holes_that_search_does_not() -> None:
 def test_a_hint_may_point_into_another_range() -> None:
     quad, copy = LiveInterval(0, ((0, 4),), 4), LiveInterval(1, ((4, 8),))
     assert linear_scan([quad, copy], 8, hints={1: [Hint(0, 2)]}) == {0: 0, 1: 2}
+
+
+def test_an_interval_stays_where_it_is_held_unless_it_is_in_the_way() -> None:
+    values = [LiveInterval(0, ((0, 4),)), LiveInterval(1, ((0, 9),)), LiveInterval(2, ((5, 9),), size=2, alignment=2)]
+    assert evicting_scan(values[:2], 4, {0}, [1_000], {0: 3, 1: 2}) == {0: 3, 1: 2}
+    placed = evicting_scan(values, 4, {0}, [1_000], {0: 3, 1: 2})
+    assert placed == {0: 3, 1: 1, 2: 2}

@@ -2,7 +2,7 @@
 
 VGPRs, SGPRs and AGPRs are allocated apart. Each class is tried with coalesced moves and accumulators first; where that
 costs registers, once more with moves as mere hints. What does not fit is rewritten (`rewriting`): constants are made
-again where they are used, live ranges are split, and, only if asked for, values are spilled.
+again where they are used, values move to other registers, and, only if asked for, are spilled.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from optimizer.kernels.amdgpu.edit import Placed
 from optimizer.kernels.amdgpu.errors import AllocationError
 from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.liveness import Liveness, analyse
-from optimizer.kernels.amdgpu.operands import VirtualReg
+from optimizer.kernels.amdgpu.operands import PhysicalReg, VirtualReg
 from optimizer.kernels.amdgpu.rewriting import Rewriting
 from optimizer.kernels.amdgpu.units import Units
 from optimizer.kernels.amdgpu.validate import validate_ssa
-from optimizer.regalloc.fewest import Placement, fewest_registers
+from optimizer.regalloc.fewest import Placement, fewest_registers, peak_bound
 from optimizer.regalloc.intervals import LiveInterval
 from optimizer.regalloc.linear_scan import AllocationFailure
 
@@ -32,7 +33,7 @@ class AllocationOptions:
     """What the allocator may do."""
 
     rewrite: bool = True
-    """Change the program where it does not fit: rematerialise constants, split live ranges."""
+    """Change the program where it does not fit: rematerialise constants, move values, split live ranges."""
     allow_spill: bool = False
     """Spill what still does not fit; every spill is reported with what it costs."""
     coalesce: bool = True
@@ -65,6 +66,8 @@ class Allocation:
     program: Program
     classes: Mapping[str, ClassAllocation]
     warnings: tuple[str, ...] = field(default=())
+    moves: int = 0
+    """Moves that were inserted to make room for ranges of registers; some may end in the register they come from."""
 
     @property
     def mapping(self) -> dict[VirtualReg, int]:
@@ -89,19 +92,27 @@ def allocate(program: Program, options: AllocationOptions | None = None) -> Allo
     options = options or AllocationOptions()
     warnings: list[str] = []
     rewriting = Rewriting(options)
+    placed: dict[str, Placed] = {}
+    moves = 0
     while True:
         cfg = validate_ssa(program)
         liveness = analyse(program, cfg)
-        answers = [allocate_class(liveness, file, options) for file in FILES]
+        answers = [
+            _as_placed(liveness, placed[file]) if file in placed else allocate_class(liveness, file, options)
+            for file in FILES
+        ]
         failed = next((a for a in answers if isinstance(a, ClassFailure)), None)
         if failed is None:
             done = {a.file: a for a in answers if isinstance(a, ClassAllocation)}
-            return Allocation(program, done, tuple(warnings))
+            return Allocation(program, done, tuple(warnings), moves)
         change = rewriting.next(failed)
         if change is None:
             raise allocation_error(failed)
         program = change.program
         warnings += change.warnings
+        moves += change.moves
+        # Other changes make new registers; moves of one class leave the others where they are.
+        placed = {} if change.placed is None else placed | {change.placed.file: change.placed}
 
 
 @dataclass(frozen=True)
@@ -119,7 +130,7 @@ def allocate_class(liveness: Liveness, file: str, options: AllocationOptions) ->
     """With moves coalesced if that takes no more registers."""
     program = liveness.program
     capacity = {"v": program.max_vgprs, "s": program.max_sgprs, "a": program.max_agprs}[file]
-    reserved = {"v": program.reserved_vgprs, "s": program.reserved_sgprs, "a": frozenset[int]()}[file]
+    reserved = _reserved(program, file)
     best: tuple[Placement, Units] | None = None
     failed: ClassFailure | None = None
     joined = -1
@@ -146,6 +157,20 @@ def allocate_class(liveness: Liveness, file: str, options: AllocationOptions) ->
         file, mapping, peak, liveness.pressure(file), placement.lower_bound, units.coalesced, placement.method,
         placement.proven,
     )  # fmt: skip
+
+
+def _as_placed(liveness: Liveness, placed: Placed) -> ClassAllocation:
+    program, file = liveness.program, placed.file
+    units = Units(liveness, file)
+    reserved = _reserved(program, file)
+    named = [r.number for r, s in liveness.segments.items() if isinstance(r, PhysicalReg) and r.file == file and s]
+    peak = max([*(n + 1 for n in (*placed.mapping.values(), *named, *reserved))], default=0)
+    bound = peak_bound(units.intervals(), peak, reserved)
+    return ClassAllocation(file, placed.mapping, peak, liveness.pressure(file), bound, 0, "moves", peak <= bound)
+
+
+def _reserved(program: Program, file: str) -> frozenset[int]:
+    return {"v": program.reserved_vgprs, "s": program.reserved_sgprs, "a": frozenset[int]()}[file]
 
 
 # -- failure --------------------------------------------------------------------------------------------------------

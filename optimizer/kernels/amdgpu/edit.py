@@ -10,6 +10,14 @@ from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, Register, Re
 
 
 @dataclass(frozen=True)
+class Placed:
+    """Where all registers of a class are."""
+
+    file: str
+    mapping: Mapping[VirtualReg, int]
+
+
+@dataclass(frozen=True)
 class Change:
     """A program after a rewriting, and what the user should know of it."""
 
@@ -17,6 +25,10 @@ class Change:
     warnings: tuple[str, ...] = ()
     temporaries: frozenset[VirtualReg] = frozenset()
     """New registers that must not be spilled (again)."""
+    placed: Placed | None = None
+    """Registers that are allocated already."""
+    moves: int = 0
+    """Moves inserted only to make room."""
 
 
 def renamed(operand: Operand, names: Mapping[VirtualReg, Register]) -> Operand:

@@ -1,9 +1,11 @@
-"""What to change in a program whose registers do not fit, cheapest first: rematerialise, split, spill."""
+"""What to change in a program whose registers do not fit, cheapest first: rematerialise, move, split, spill."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.kernels.amdgpu.addends import free_addends
+from optimizer.kernels.amdgpu.compaction import compact
 from optimizer.kernels.amdgpu.edit import Change
 from optimizer.kernels.amdgpu.operands import VirtualReg
 from optimizer.kernels.amdgpu.rematerialise import rematerialise
@@ -37,6 +39,9 @@ class Rewriting:
 
     def _cheap(self, failed: ClassFailure) -> Change | None:
         change = rematerialise(failed)
+        if change is not None:
+            return change
+        change = free_addends(failed) or compact(failed)
         if change is not None:
             return change
         place = failed.units.name(failed.failure.interval.id)

@@ -18,7 +18,7 @@ from optimizer.kernels.amdgpu.operands import Register, VirtualReg
 if TYPE_CHECKING:
     from optimizer.kernels.amdgpu.allocate import ClassFailure
 
-_MOVES = {"v": "v_mov_b32", "s": "s_mov_b32", "a": "v_accvgpr_mov_b32"}
+MOVES = {"v": "v_mov_b32", "s": "s_mov_b32", "a": "v_accvgpr_mov_b32"}
 
 
 def split(failed: ClassFailure) -> Change | None:
@@ -33,16 +33,18 @@ def split(failed: ClassFailure) -> Change | None:
         return None
     edit = Edit(program)
     names: dict[VirtualReg, Register] = {}
+    moves = 0
     for members in units:
         first, last = members[0].number, members[-1].number
         block = edit.fresh(failed.file, last - first + 1)
         for register in members:
             new = names[register] = block[register.number - first]
             if _crosses(liveness, register, place):
-                move = Instruction(_MOVES[failed.file], (new,), (register,))
+                move = Instruction(MOVES[failed.file], (new,), (register,))
                 edit.before.setdefault(place, []).append(move)
+                moves += 1
     _rename_dominated(liveness, edit, names, place)
-    return Change(edit.done())
+    return Change(edit.done(), moves=moves)
 
 
 def crossing_units(failed: ClassFailure, place: int) -> list[tuple[VirtualReg, ...]]:

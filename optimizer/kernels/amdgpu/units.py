@@ -7,7 +7,7 @@ lies on the same place is never live at once: moves vanish, and a matrix accumul
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import lcm
 
@@ -34,20 +34,30 @@ class _Unit:
 
 
 class Units:
-    """The units of one register class of a program."""
+    """The units of one register class of a program, or of a part of it."""
 
-    def __init__(self, liveness: Liveness, file: str) -> None:
+    def __init__(self, liveness: Liveness, file: str, windows: Sequence[Segment] | None = None) -> None:
+        """`windows`: points that count; what lives and what is tied elsewhere is left out."""
         self._liveness = liveness
         self._file = file
+        self._live: Mapping[Register, tuple[Segment, ...]] = liveness.segments
+        self._early: Mapping[Register, tuple[Segment, ...]] = liveness.early
+        self._items = list(liveness.program.instructions)
+        if windows is not None:
+            self._live = _within(liveness.segments, windows, file)
+            self._early = _within(liveness.early, windows, file)
+            places = sorted(liveness.item_at[p // 2] for start, end in windows for p in range(start, end, 2))
+            body = liveness.program.body
+            self._items = [(p, i) for p in places if isinstance(i := body[p], Instruction)]
         self._place: dict[VirtualReg, tuple[int, int]] = {}
         self._units: dict[int, _Unit] = {}
         self._aliases = live_in_aliases(liveness.program)
         program = liveness.program
         for register in program.virtual_registers:
-            if register.file == file:
+            if register.file == file and (windows is None or register in self._live):
                 self._place[register] = (register.number, 0)
                 self._units[register.number] = _Unit({0: [register]})
-        for _, item in program.instructions:
+        for _, item in self._items:
             for operand in (*item.defs, *item.uses):
                 self._tie(operand)
         self._precolor(program)
@@ -113,7 +123,7 @@ class Units:
     def _by_depth(self) -> list[Instruction]:
         cfg = self._liveness.cfg
         depth = cfg.depth()
-        numbered = [(-depth[cfg.block_of[place]], place, item) for place, item in self._liveness.program.instructions]
+        numbered = [(-depth[cfg.block_of[place]], place, item) for place, item in self._items]
         return [item for _, _, item in sorted(numbered, key=lambda n: n[:2])]
 
     def _join(self, target: Register, source: Register, tied: bool) -> bool:
@@ -148,13 +158,13 @@ class Units:
         """Prescribed registers may hold other values: nothing is laid over them that meets one."""
         for unit, offset in ((first, 0), (second, shift)):
             for place, members in unit.members.items():
-                segments = self._liveness.segments.get(PhysicalReg(self._file, fixed + place + offset), ())
+                segments = self._live.get(PhysicalReg(self._file, fixed + place + offset), ())
                 if any(segments_overlap(segments, self._segments(m)) for m in members):
                     return False
         return fixed >= 0
 
     def _overlap(self, a: VirtualReg, b: VirtualReg, tied: bool) -> bool:
-        early = self._liveness.early
+        early = self._early
         mine, theirs = self._segments(a), self._segments(b)
         if segments_overlap(mine, theirs):
             return True
@@ -163,7 +173,7 @@ class Units:
         return segments_overlap(early.get(a, ()), theirs) or segments_overlap(mine, early.get(b, ()))
 
     def _segments(self, register: VirtualReg) -> tuple[Segment, ...]:
-        return () if register in self._aliases else self._liveness.segments.get(register, ())
+        return () if register in self._aliases else self._live.get(register, ())
 
     def _merge(self, a: int, b: int, shift: int) -> None:
         """Lay unit `b` over unit `a`; the larger one keeps its number."""
@@ -190,11 +200,11 @@ class Units:
             if interval is not None:
                 found.append(interval)
         number = max(self._units, default=-1)
-        physical = ((r.number, s) for r, s in self._liveness.segments.items() if isinstance(r, PhysicalReg) and s
+        physical = ((r.number, s) for r, s in self._live.items() if isinstance(r, PhysicalReg) and s
                     and r.file == self._file)  # fmt: skip
         for register, segments in sorted(physical):
             number += 1
-            early = self._liveness.early.get(PhysicalReg(self._file, register), ())
+            early = self._early.get(PhysicalReg(self._file, register), ())
             found.append(LiveInterval(number, union((*segments, *early)), fixed=register))
         return found
 
@@ -203,7 +213,7 @@ class Units:
         parts = []
         for place in range(low, max(unit.members) + 1):
             segments = [s for r in unit.members[place] for s in self._segments(r)]
-            segments += [s for r in unit.members[place] for s in self._liveness.early.get(r, ())]
+            segments += [s for r in unit.members[place] for s in self._early.get(r, ())]
             parts.append(union(segments))
         whole = union(s for part in parts for s in part)
         if not whole:
@@ -257,6 +267,19 @@ def move_pairs(instruction: Instruction) -> Iterable[tuple[Register, Register]]:
                 target, source = registers(instruction.defs[definition]), registers(instruction.uses[use])
     if len(target) == len(source) and target and target[0].file == source[0].file:
         yield from zip(target, source, strict=True)
+
+
+def _within(
+    live: Mapping[Register, tuple[Segment, ...]], windows: Sequence[Segment], file: str
+) -> dict[Register, tuple[Segment, ...]]:
+    """Live segments of a class as far as they lie in the windows; what is never live there is left out."""
+    found = {}
+    for register, segments in live.items():
+        if register.file == file:
+            parts = [(max(s, a), min(e, b)) for s, e in segments for a, b in windows if s < b and a < e]
+            if parts:
+                found[register] = union(parts)
+    return found
 
 
 def _phase(aligned: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
