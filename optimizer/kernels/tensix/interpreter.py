@@ -225,8 +225,7 @@ class _Machine:
             clear = np.full((TILE, TILE), definition.initial, np.float32)
             tiles.insert(0, self._dst.get(target, clear))
         attrs = {key: float(str(op.attr(key))) for key in definition.attrs}
-        with np.errstate(all="ignore"):
-            self._dst[target] = rounded(np.asarray(definition.meaning(*tiles, **attrs), np.float32), self._dtype)
+        self._dst[target] = rounded(definition.evaluate(tiles, attrs), self._dtype)
 
     def _pack(self, op: Op, numbers: Mapping[str, int]) -> None:
         source, block, at = op.operands

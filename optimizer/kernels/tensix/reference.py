@@ -59,8 +59,7 @@ def block_meaning(op: Op, operands: list[Array], dst: DType = DType.F32) -> Arra
         tiles = [tile_of(x, m.evaluate(point)) for x, m in zip(operands, nest.operands, strict=True)]
         at = tile_of(made, point[:2])
         inputs = [at.copy(), *tiles] if definition.accumulates else tiles
-        with np.errstate(all="ignore"):
-            at[...] = rounded(np.asarray(definition.meaning(*inputs, **attrs), np.float32), dst)
+        at[...] = rounded(definition.evaluate(inputs, attrs), dst)
     return made
 
 

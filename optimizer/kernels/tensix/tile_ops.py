@@ -2,7 +2,8 @@
 
 An op has one or more forms. A form says for each operand whether it is read from DST or straight from a circular
 buffer, whether the result must take an operand's DST slot, and which init and call do it (API of ttnn 0.81.1, headers
-`tt_metal/hw/inc/api/compute`; `api_profiles.py` renames for older ones). Meanings are float32 numpy on 32x32 tiles.
+`tt_metal/hw/inc/api/compute`; `api_profiles.py` renames for older ones). Meanings are numpy on 32x32 tiles, in whatever
+precision their operands have; `TileOp.evaluate` rounds them to float32.
 
     unit   operands                    result
     SFPU   DST                         in place for one operand, any slot for two or more
@@ -15,12 +16,13 @@ up each row and leaves the sums in the first column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from math import erf, erfc
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +31,16 @@ from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS, round_bf16
 
 Tile = NDArray[np.float32]
-Meaning = Callable[..., Tile]
+Meaning = Callable[..., NDArray[Any]]
+
+
+EXTENDED = np.longdouble
+"""What meanings are evaluated in, and the C++ of `executor/` as well: `long double`.
+
+Functions of the C library differ between implementations in the last bit, in float32 visibly so. Rounded once from
+64 bits, two implementations give the same float32 but in one of 2^38 cases, and `longdouble` functions of numpy are the
+C library's, so that both witnesses agree bit for bit.
+"""
 
 
 class Place(StrEnum):
@@ -89,7 +100,7 @@ class TileOp:
     name: str
     arity: int
     meaning: Meaning
-    """Operands as tiles, attributes as keywords."""
+    """Operands as tiles of any floating-point type, attributes as keywords."""
     forms: tuple[Form, ...]
     attrs: tuple[str, ...] = ()
     """Names of its numeric attributes, in call order."""
@@ -99,6 +110,12 @@ class TileOp:
     """A matmul or a reduction: the meaning takes the sum so far first, and runs once per round of a loop."""
     initial: float = 0.0
     """What an accumulating op finds in a clear slot: the neutral element."""
+
+    def evaluate(self, tiles: Sequence[Tile], numbers: Mapping[str, float]) -> Tile:
+        """The meaning in `EXTENDED` precision, rounded once to float32. Numbers are float32, as the API takes them."""
+        attrs = {name: EXTENDED(np.float32(numbers[name])) for name in self.attrs}
+        with np.errstate(all="ignore"):
+            return np.asarray(self.meaning(*(np.asarray(t, EXTENDED) for t in tiles), **attrs), np.float32)
 
 
 # -- SFPU, one operand, in place ------------------------------------------------------------------------
@@ -122,12 +139,21 @@ def _scalar(name: str, meaning: Meaning, attrs: tuple[str, ...], function: str =
     return TileOp(name, 1, meaning, (form,), attrs)
 
 
-def _sigmoid(x: Tile) -> Tile:
+def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
     return 1 / (1 + np.exp(-x))
 
 
-_erf = np.vectorize(erf, otypes=[np.float32])
-_erfc = np.vectorize(erfc, otypes=[np.float32])
+_erf = np.vectorize(erf, otypes=[np.float64])
+_erfc = np.vectorize(erfc, otypes=[np.float64])
+
+
+def _larger(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """The maximum; NaN if one is. Of two zeros the second: `np.maximum` takes either."""
+    return np.where((a > b) | np.isnan(a), a, b)
+
+
+def _smaller(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    return np.where((a < b) | np.isnan(a), a, b)
 
 _UNARY = (
     _unary("exp", np.exp),
@@ -139,12 +165,12 @@ _UNARY = (
     _unary("rsqrt", lambda x: 1 / np.sqrt(x)),
     _unary("cbrt", np.cbrt),
     _unary("recip", np.reciprocal),
-    _unary("relu", lambda x: np.maximum(x, 0)),
-    _unary("gelu", lambda x: 0.5 * x * (1 + _erf(x / np.sqrt(2.0))), template=("false",)),
+    _unary("relu", lambda x: _larger(x, np.zeros_like(x))),
+    _unary("gelu", lambda x: 0.5 * x * _erfc(-x / np.sqrt(2.0)), template=("false",)),
     _unary("sigmoid", _sigmoid),
     _unary("silu", lambda x: x * _sigmoid(x)),
     _unary("tanh", np.tanh),
-    _unary("hardsigmoid", lambda x: np.clip(x / 6 + 0.5, 0, 1)),
+    _unary("hardsigmoid", lambda x: _smaller(_larger(x / 6 + 0.5, np.zeros_like(x)), np.ones_like(x))),
     _unary("softsign", lambda x: x / (1 + np.abs(x))),
     _unary("abs", np.abs),
     _unary("neg", np.negative, "negative_tile"),
@@ -182,9 +208,9 @@ _UNARY = (
     _scalar("mul_scalar", lambda x, value: x * value, ("value",), "mul_unary_tile", "binop_with_scalar_tile_init"),
     _scalar("div_scalar", lambda x, value: x / value, ("value",), "div_unary_tile", "binop_with_scalar_tile_init"),
     _scalar("rsub_scalar", lambda x, value: value - x, ("value",), "rsub_unary_tile", "binop_with_scalar_tile_init"),
-    _scalar("max_scalar", lambda x, value: np.maximum(x, value), ("value",), "unary_max_tile"),
-    _scalar("min_scalar", lambda x, value: np.minimum(x, value), ("value",), "unary_min_tile"),
-    _scalar("clamp", lambda x, low, high: np.clip(x, low, high), ("low", "high")),
+    _scalar("max_scalar", lambda x, value: _larger(x, value), ("value",), "unary_max_tile"),
+    _scalar("min_scalar", lambda x, value: _smaller(x, value), ("value",), "unary_min_tile"),
+    _scalar("clamp", lambda x, low, high: _smaller(_larger(x, low), high), ("low", "high")),
     _scalar("leaky_relu", lambda x, slope: np.where(x > 0, x, slope * x), ("slope",)),
     _scalar("elu", lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)), ("alpha",)),
 )
@@ -231,8 +257,8 @@ _BINARY = (
     _binary("div", np.divide),
     _binary("rsub", lambda a, b: b - a),
     _binary("pow", np.power, "power_binary_tile"),
-    _binary("max", np.maximum, "binary_max_tile"),
-    _binary("min", np.minimum, "binary_min_tile"),
+    _binary("max", _larger, "binary_max_tile"),
+    _binary("min", _smaller, "binary_min_tile"),
     _binary("eq", np.equal),
     _binary("ne", np.not_equal),
     _binary("lt", np.less),
@@ -249,7 +275,7 @@ _BINARY = (
 
 
 # -- no operand, or one straight from a circular buffer -----------------------------------------------
-def _repeat(which: str, x: Tile) -> Tile:
+def _repeat(which: str, x: NDArray[Any]) -> NDArray[Any]:
     part = {"row": x[:1, :], "col": x[:, :1], "scalar": x[:1, :1]}[which]
     return np.asarray(np.broadcast_to(part, x.shape))
 
@@ -296,7 +322,7 @@ _TYPECAST = Form(
 )
 
 
-def _typecast(x: Tile, source: float, target: float) -> Tile:
+def _typecast(x: NDArray[Any], source: float, target: float) -> NDArray[Any]:
     """DST has no block formats: their exponents are shared when they are packed. Formats by `FORMAT_NUMBERS`."""
     return x if int(target) == FORMAT_NUMBERS[DType.F32] else round_bf16(x)
 
@@ -305,7 +331,7 @@ _SOURCES = (
     TileOp("copy", 1, np.positive, (_COPY,)),
     TileOp("copy_dst", 1, np.positive, (_COPY_DST,)),
     TileOp("transpose", 1, np.transpose, (_TRANSPOSE,), elementwise=False),
-    TileOp("fill", 0, lambda value: np.full((32, 32), value, np.float32), (_FILL,), ("value",)),
+    TileOp("fill", 0, lambda value: np.full((32, 32), value), (_FILL,), ("value",)),
     TileOp("typecast", 1, _typecast, (_TYPECAST,), ("source", "target")),
     *(_bcast(which) for which in ("row", "col", "scalar")),
     *(
@@ -317,20 +343,23 @@ _SOURCES = (
 
 
 # -- accumulating over a loop ---------------------------------------------------------------------------
-def _reduced(kind: str, axis: str, total: Tile, x: Tile, scaler: Tile) -> Tile:
-    """`total` with the reduction of one more tile: in the first column, row or element, undefined (NaN) elsewhere.
+def _reduced(kind: str, axis: str, total: NDArray[Any], x: NDArray[Any], scaler: NDArray[Any]) -> NDArray[Any]:
+    """`total` with the reduction of one more tile: in the first column, row or element, zero elsewhere.
 
-    The scaler tile holds one number everywhere; its first element is taken.
+    The scaler tile holds one number everywhere; its first element is taken. Sums are taken element after element.
     """
-    along = {"row": 1, "col": 0, "scalar": None}[axis]
-    gather = np.sum if kind == "sum" else np.max
-    part = gather(x, axis=along, keepdims=True) * scaler[0, 0]
-    rows, columns = np.atleast_2d(part).shape
-    result = np.zeros_like(x)
-    result[:rows, :columns] = (
-        total[:rows, :columns] + part if kind == "sum" else np.maximum(total[:rows, :columns], part)
-    )
-    return result
+    lines = {"row": x, "col": x.T, "scalar": x.reshape(1, -1)}[axis]
+    part = np.add.accumulate(lines, axis=1)[:, -1] if kind == "sum" else np.max(lines, axis=1)
+    part = (part + 0.0) * scaler[0, 0]  # a sum of zeros begins at +0, and a maximum of zeros is +0
+    made = np.zeros_like(x)
+    at = {"row": np.s_[:, 0], "col": np.s_[0, :], "scalar": np.s_[0, :1]}[axis]
+    made[at] = total[at] + part if kind == "sum" else _larger(total[at], part)
+    return made
+
+
+def _product(total: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """`total + a @ b`, over the depth one after the other: sums in another order round differently."""
+    return total + sum((a[:, k : k + 1] * b[k : k + 1] for k in range(a.shape[1])), np.zeros_like(total))
 
 
 def _reduce(kind: str, axis: str) -> TileOp:
@@ -360,8 +389,8 @@ def _matmul(name: str, transpose: str, meaning: Meaning) -> TileOp:
 
 
 _ACCUMULATING = (
-    _matmul("matmul", "0", lambda total, a, b: total + a @ b),
-    _matmul("matmul_t", "1", lambda total, a, b: total + a @ b.T),
+    _matmul("matmul", "0", _product),
+    _matmul("matmul_t", "1", lambda total, a, b: _product(total, a, b.T)),
     *(_reduce(kind, axis) for kind in ("sum", "max") for axis in ("row", "col", "scalar")),
 )
 

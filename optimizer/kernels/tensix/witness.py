@@ -14,6 +14,7 @@ import numpy as np
 from optimizer.errors import StateError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.emit_cpp import emit_program
+from optimizer.kernels.tensix.error_bound import bounds
 from optimizer.kernels.tensix.executor.execute import Execution, execute, has_compiler
 from optimizer.kernels.tensix.interpreter import run as interpret
 from optimizer.kernels.tensix.ir import Op
@@ -25,28 +26,32 @@ from optimizer.kernels.tensix.types import TILE, CircularBufferType, TensorType
 
 @dataclass(frozen=True)
 class Witnessed:
-    """Largest differences from the meaning, relative to the larger of value and 1."""
+    """Elements in which the witnesses contradict each other, of `elements` compared."""
 
-    interpreter: float
-    """Of the numpy interpreter of DST slots."""
-    executed: float | None
-    """Of the C++; None without a compiler."""
-    tolerance: float
+    elements: int
+    interpreter: int
+    """Elements of the numpy interpreter of DST slots that are not, bit for bit, the meaning with every result rounded
+    to DST's element type. Values that go through L1 in a narrower type are rounded there as well: then some are."""
+    beyond: int
+    """Elements of the interpreter further from the meaning without rounding than roundings explain (`error_bound`)."""
+    executed: int | None
+    """Elements of the C++ that are not, bit for bit, the interpreter's; None without a compiler."""
     execution: Execution | None
     round_trips_saved: int = 0
     """Blocks that fusion keeps in DST."""
 
     @property
     def agrees(self) -> bool:
-        return self.interpreter <= self.tolerance and (self.executed is None or self.executed <= self.tolerance)
+        return self.beyond == 0 and not self.executed
 
     def to_json(self) -> dict[str, Any]:
         run = self.execution
         return {
             "agrees": self.agrees,
-            "interpreter_difference": self.interpreter,
-            "executed_difference": self.executed,
-            "tolerance": self.tolerance,
+            "elements": self.elements,
+            "interpreter_differs": self.interpreter,
+            "beyond_error_bound": self.beyond,
+            "executed_differs": self.executed,
             "sections": None if run is None else run.sections,
             "inits": None if run is None else run.inits,
             "max_dst": None if run is None else run.max_dst,
@@ -62,36 +67,33 @@ def witness(program: Op, options: KernelOptions, seed: int = 0, execute_cpp: boo
     """
     stages: dict[str, Op] = {}
     lowered = lower(program, options, stages.__setitem__)
-    wide = bool(program.attr("fp32_dest_acc_en", False))
-    dst = DType.F32 if wide else DType.BF16
+    dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
     brought, taken = _transfers(program)
     tensors = _inputs(program, brought, seed)
+    given = {cb: tensors[t] for t, cb in brought.items()}
     binds = [op.result for op in program.body.ops if op.name == "ttl.bind_cb"]
     packed = {cb.name: cb.type.dtype for cb in binds if isinstance(cb.type, CircularBufferType)}
-    wanted = {
-        cb: rounded(values, packed[cb])
-        for cb, values in evaluate(program, {cb: tensors[t] for t, cb in brought.items()}, dst).items()
-    }
-    given = {cb: tensors[t] for t, cb in brought.items()}
+    wanted = {cb: rounded(values, packed[cb]) for cb, values in evaluate(program, given, dst).items()}
     interpreted = interpret(stages["insert-inits"], given, options.capacity)
-    seen = max((difference(wanted[cb], interpreted[cb]) for cb in taken.values()), default=0.0)
-    saved = round_trips_saved(program, options)
+    near = bounds(program, {cb: (values,) for cb, values in given.items()})
     execution = executed = None
     if execute_cpp and has_compiler():
         execution = execute(lowered, emit_program(lowered, options.api), tensors, options.api, options.capacity)
-        pairs = [(wanted[cb], execution.tensors[t]) for t, cb in taken.items()]
-        executed = max((difference(a, b) for a, b in pairs), default=0.0)
-    exact = wide and all(dtype is DType.F32 for dtype in packed.values())
-    return Witnessed(seen, executed, 2.0**-12 if exact else 2.0**-5, execution, saved)
+        executed = sum(differing(interpreted[cb], execution.tensors[t]) for t, cb in taken.items())
+    return Witnessed(
+        elements=sum(interpreted[cb].size for cb in taken.values()),
+        interpreter=sum(differing(wanted[cb], interpreted[cb]) for cb in taken.values()),
+        beyond=sum(int((~near[cb][0].allows(interpreted[cb])).sum()) for cb in taken.values()),
+        executed=executed,
+        execution=execution,
+        round_trips_saved=round_trips_saved(program, options),
+    )
 
 
-def difference(wanted: Array, got: Array) -> float:
-    """Largest difference relative to the larger of value and 1; where the meaning is undefined (NaN) none is taken."""
-    defined = ~np.isnan(wanted)
-    with np.errstate(all="ignore"):
-        gap = np.abs(wanted - got) / np.maximum(np.abs(wanted), 1.0)
-    gap = np.where(wanted == got, 0.0, gap)
-    return float(np.max(np.nan_to_num(gap, nan=np.inf)[defined], initial=0.0))
+def differing(wanted: Array, got: Array) -> int:
+    """Elements whose bits differ; one NaN is as good as another."""
+    bits = [np.ascontiguousarray(x, np.float32).view(np.uint32) for x in (wanted, got)]
+    return int(((bits[0] != bits[1]) & ~(np.isnan(wanted) & np.isnan(got))).sum())
 
 
 def _transfers(program: Op) -> tuple[dict[str, str], dict[str, str]]:

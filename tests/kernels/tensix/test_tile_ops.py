@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from sample_kernels import one_block
 
+from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.api_profiles import PROFILES
+from optimizer.kernels.tensix.cases import case_program, read_cases
+from optimizer.kernels.tensix.emit_cpp import emit_program
+from optimizer.kernels.tensix.executor.execute import execute, has_compiler
 from optimizer.kernels.tensix.executor.header import signature, signatures
 from optimizer.kernels.tensix.executor.semantics import ELEMENTWISE, WHOLE_TILE
+from optimizer.kernels.tensix.frontend import Block, block_op
+from optimizer.kernels.tensix.interpreter import run
+from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.rounding import Array
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Form, Place, TileOp
+from optimizer.kernels.tensix.witness import differing
 
 FORMS = [pytest.param(op, form, id=f"{op.name}-{n}") for op in TILE_OPS.values() for n, form in enumerate(op.forms)]
 
@@ -40,3 +52,66 @@ def test_the_excerpt_of_the_api_holds_only_what_is_called() -> None:
     common = {"pack_tile", "pack_block", "reduce_uninit", "compute_kernel_hw_startup", "init_sfpu"}
     common |= {"reconfig_data_format", "pack_reconfig_data_format"}
     assert called <= set(signatures()) <= called | common
+
+
+# -- both witnesses, bit for bit -------------------------------------------------------------------------
+EXTREMES = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1e-40, -1e-40, 1e38, -1e38, 88.8, -104.0],
+    np.float32,
+)
+BY_ELEMENT = sorted(set(ELEMENTWISE) - {"copy", "copy_dst", "fill", "typecast"})
+PER_KERNEL = 28
+"""Ops whose results have a circular buffer each, beside three operands, of 32."""
+
+
+def operands() -> dict[str, Array]:
+    """Tiles of numbers of many sizes; `a` and `b` begin with every pair of extremes."""
+    generator = np.random.default_rng(0)
+    shape = (32, 32)
+    made = {n: (generator.normal(size=shape) * 2.0 ** generator.integers(-6, 7, shape)) for n in "abc"}
+    tiles = {n: values.astype(np.float32) for n, values in made.items()}
+    for n, pairs in zip("ab", np.meshgrid(EXTREMES, EXTREMES), strict=True):
+        tiles[n].reshape(-1)[: pairs.size] = pairs.reshape(-1)
+    return tiles
+
+
+def differences(program: Op, tensors: dict[str, Array]) -> dict[str, int]:
+    """Elements in which the C++ differs from the interpreter, by output."""
+    stages: dict[str, Op] = {}
+    lowered = lower(program, KernelOptions(), stages.__setitem__)
+    executed = execute(lowered, emit_program(lowered, "0.81"), tensors).tensors
+    names = [v.name for v in program.body.args]
+    buffers = dict(zip(names, (op.result.name for op in program.body.ops if op.name == "ttl.bind_cb"), strict=True))
+    made = run(stages["insert-inits"], {buffers[t]: values for t, values in tensors.items()})
+    return {t: differing(made[cb], executed[t]) for t, cb in buffers.items() if cb in made}
+
+
+@pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
+@pytest.mark.parametrize("first", range(0, len(BY_ELEMENT), PER_KERNEL))
+def test_ops_by_element_agree_bit_for_bit(first: int) -> None:
+    names = BY_ELEMENT[first : first + PER_KERNEL]
+    ops = []
+    for name in names:
+        numbers = {attr: 0.7 + 0.1 * k for k, attr in enumerate(TILE_OPS[name].attrs)}
+        ops.append({"name": f"v_{name}", "op": name, "args": list("abc"[: TILE_OPS[name].arity]), "attrs": numbers})
+    results = {"outputs": [f"o_{name}" for name in names], "yield": [f"v_{name}" for name in names]}
+    record = {"id": "ops", "inputs": ["a", "b", "c"], "ops": ops, "block": [1, 1], "dtype": "f32", "capacity": 4}
+    found = differences(
+        case_program(read_cases({"cases": [record | results]})[0]), {f"{n}_t": x for n, x in operands().items()}
+    )
+    assert found == {f"o_{name}_t": 0 for name in names}
+
+
+@pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
+def test_ops_of_whole_tiles_agree_bit_for_bit() -> None:
+    names = sorted({n for n, op in TILE_OPS.items() if op.accumulates} | set(WHOLE_TILE))
+
+    def body(a: Block, b: Block) -> tuple[Block, ...]:
+        return tuple(block_op(name, *(a, b)[: TILE_OPS[name].arity]) for name in names)
+
+    program = one_block("tiles", [(1, 1)] * 2, [(1, 1)] * len(names), body, DType.F32)
+    generator = np.random.default_rng(1)
+    tensors = {v.name: generator.normal(size=(32, 32)).astype(np.float32) for v in program.body.args[:2]}
+    found = differences(program, tensors)
+    assert len(found) == len(names)
+    assert set(found.values()) == {0}

@@ -186,7 +186,8 @@ def _call_body(profile: ApiProfile, op: TileOp, form: Form, renamed: Call, found
             lines.append(f"constexpr uint32_t {attr} = {found.template_names[renamed.template.index(token)]};")
             continue
         given = by_token[token]
-        lines.append(f"const float {attr} = {given if token.endswith(':float') else f'tensix::from_bits({given})'};")
+        read = f"given_{attr}" if token.endswith(":float") else f"tensix::from_bits(given_{attr})"
+        lines.append(f"const auto given_{attr} = {given}; const tensix::wide {attr} = {read};")  # they may have one name
     lines += _compute(op, names, what, target)
     return f"{_condition(renamed, found)}{{ {' '.join(lines)} }}"
 
@@ -212,9 +213,9 @@ def _compute(op: TileOp, names: str, what: str, target: str) -> list[str]:
             f"{views}tensix::Tile made; for (int i = 0; i < 32; ++i) for (int j = 0; j < 32; ++j) "
             f"made(i, j) = {WHOLE_TILE[op.name]}; tensix::write({what}, {target}, made);"
         ]
-    reads = "".join(f"const float {n} = tile_{n}.at[k]; " for n in names)
+    reads = "".join(f"const tensix::wide {n} = tile_{n}.at[k]; " for n in names)
     return [
-        f"tensix::Tile made; for (int k = 0; k < 1024; ++k) {{ {reads}made.at[k] = {ELEMENTWISE[op.name]}; }} "
+        f"tensix::Tile made; for (int k = 0; k < 1024; ++k) {{ {reads}made.at[k] = float({ELEMENTWISE[op.name]}); }} "
         f"tensix::write({what}, {target}, made);"
     ]
 
@@ -245,9 +246,9 @@ inline void accumulate_matmul(const char* what, uint32_t target, const tensix::T
     tensix::Tile made = tensix::dst.tiles[tensix::slot(what, target)];
     for (int i = 0; i < 32; ++i)
         for (int j = 0; j < 32; ++j) {
-            float sum = 0.0f;
-            for (int k = 0; k < 32; ++k) sum += a(i, k) * (transpose ? b(j, k) : b(k, j));
-            made(i, j) += sum;
+            tensix::wide sum = 0;
+            for (int k = 0; k < 32; ++k) sum += tensix::wide(a(i, k)) * (transpose ? b(j, k) : b(k, j));
+            made(i, j) = float(made(i, j) + sum);
         }
     tensix::write(what, target, made);
 }
@@ -258,15 +259,15 @@ inline void accumulate_reduce(const char* what, uint32_t target, const tensix::T
     tensix::Tile made = tensix::dst.tiles[target];
     const int lines = axis == 's' ? 1 : 32;
     for (int n = 0; n < lines; ++n) {
-        float part = maximum ? -std::numeric_limits<float>::infinity() : 0.0f;
+        tensix::wide part = maximum ? -std::numeric_limits<float>::infinity() : 0.0f;
         for (int m = 0; m < 32; ++m)
             for (int l = axis == 's' ? 0 : n; l < (axis == 's' ? 32 : n + 1); ++l) {
-                const float value = axis == 'c' ? x(m, l) : x(l, m);
-                part = maximum ? std::fmax(part, value) : part + value;
+                const tensix::wide value = axis == 'r' ? x(l, m) : x(m, l);
+                part = maximum ? tensix::larger(part, value) : part + value;
             }
-        part *= scaler(0, 0);
+        part = (part + 0) * scaler(0, 0);  // a maximum of zeros is +0
         float& total = axis == 'c' ? made(0, n) : made(n, 0);
-        total = maximum ? (fresh ? part : std::fmax(total, part)) : total + part;
+        total = float(maximum ? (fresh ? part : tensix::larger(total, part)) : total + part);
     }
     tensix::write(what, target, made);
 }

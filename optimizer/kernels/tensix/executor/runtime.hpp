@@ -1,6 +1,6 @@
 // A Tensix core for kernels compiled with g++: circular buffers with credits, a DST file, three threads.
 //
-// It computes in float32 and rounds where the hardware keeps 16 bits. It is here to fail: on every use of the API that a
+// Every op is computed in long double, rounded to float32, and then to 16 bits where the hardware keeps 16 bits. It is here to fail: on every use of the API that a
 // core would get wrong it ends the program with the thread, the function and the reason.
 #pragma once
 #include <cmath>
@@ -63,6 +63,19 @@ inline float round_to(float value, Format format) {
     return value;
 }
 
+using wide = long double;
+
+// NaN if one is; of two zeros the second.
+inline wide larger(wide a, wide b) { return a > b || std::isnan(a) ? a : b; }
+inline wide smaller(wide a, wide b) { return a < b || std::isnan(a) ? a : b; }
+
+// Has the sign of the divisor.
+inline wide remainder(wide a, wide b) {
+    const wide rest = std::fmod(a, b);
+    if (rest == 0 && b != 0) return std::copysign(wide(0), b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 inline float from_bits(uint32_t bits) {
     float value;
     memcpy(&value, &bits, 4);
@@ -76,13 +89,14 @@ inline void share_exponents(Tile& t, Format format) {
     const float most = float((1 << bits) - 1);
     for (int at = 0; at < kElements; at += 16) {
         float largest = 0.0f;
-        for (int k = 0; k < 16; ++k) largest = std::fmax(largest, std::fabs(t.at[at + k]));
+        for (int k = 0; k < 16; ++k) largest = float(larger(largest, std::fabs(t.at[at + k])));
         int exponent = 0;
         std::frexp(largest, &exponent);
         const float quantum = std::ldexp(1.0f, exponent - bits);
         for (int k = 0; k < 16; ++k) {
             const float steps = std::nearbyint(t.at[at + k] / quantum);
-            t.at[at + k] = largest > 0.0f ? std::fmax(-most, std::fmin(most, steps)) * quantum : 0.0f;
+            const float empty = std::isnan(t.at[at + k]) ? t.at[at + k] : 0.0f;  // NaN or zeros only: nothing to share
+            t.at[at + k] = largest > 0.0f ? std::fmax(-most, std::fmin(most, steps)) * quantum : empty;
         }
     }
 }

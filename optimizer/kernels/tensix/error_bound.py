@@ -1,0 +1,271 @@
+"""How far a kernel may be from what its program means: a running error bound, element by element.
+
+Every value is known twice: what it is without any rounding (in float64), and how far from that what a kernel holds can
+be. An op first carries the errors of its operands on, by its values at the ends of their intervals, then adds half a
+unit in the last place of the element type of DST, and of the block's where that is narrower: a fused kernel keeps a
+value in DST or hands it on through L1, and both are right. Running error analysis: N. J. Higham, Accuracy and Stability
+of Numerical Algorithms, 2nd ed., 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.errors import StateError
+from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, COMPUTE
+from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op, loop_nest
+from optimizer.kernels.tensix.passes.inline_regions import InlineRegions
+from optimizer.kernels.tensix.reference import tile_of
+from optimizer.kernels.tensix.rounding import BLOCK_BITS, FLOATS, FORMAT_NUMBERS
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, TileOp
+from optimizer.kernels.tensix.types import TILE, BlockType
+
+Numbers = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+DIGITS: Mapping[DType, int] = MappingProxyType({DType.BF16: 8, DType.F32: 24})
+"""Bits of the significand, the leading one included."""
+LEAST_EXPONENT, MOST = -126, float(np.finfo(np.float32).max)
+"""Of normal numbers, and the largest number: the same for bf16 and float32, but for the last digits of the latter."""
+FLOAT64 = 2.0**-50
+"""What the evaluation itself in float64 may be wrong by, relative to the terms of a sum."""
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Values without rounding, and how far from them a kernel's may be: infinite where that is not limited."""
+
+    value: Numbers
+    error: Numbers
+
+    @property
+    def ends(self) -> tuple[Numbers, Numbers]:
+        """The smallest and the largest that a kernel may hold."""
+        return self.value - self.error, self.value + self.error
+
+    def allows(self, got: NDArray[np.float32]) -> Mask:
+        """Whether each of these is as near as it must be; a value that is not a number, for one that is not."""
+        with np.errstate(invalid="ignore"):
+            near = np.abs(got - self.value) <= self.error
+        return near | (got == self.value) | np.isinf(self.error) | (np.isnan(got) & np.isnan(self.value))
+
+    def may_be(self, number: float) -> Mask:
+        low, high = self.ends
+        return (low <= number) & (number <= high)
+
+
+def exactly(values: NDArray[np.float32]) -> Bounded:
+    """Values that are given."""
+    return Bounded(values.astype(np.float64), np.zeros(values.shape))
+
+
+def bounds(program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]]) -> dict[str, tuple[Bounded, ...]]:
+    """Blocks that the compute threads push, from those that they wait for, by circular buffer."""
+    walker = _Walker(program, blocks)
+    for thread in InlineRegions().apply(program).body.ops:
+        if thread.name == COMPUTE:
+            walker.run(thread.body.ops)
+    return {name: tuple(made) for name, made in walker.pushed.items()}
+
+
+class _Walker:
+    def __init__(self, program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]]) -> None:
+        self._dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
+        self._waiting = {name: list(found) for name, found in blocks.items()}
+        self._values: dict[str, Bounded] = {}
+        self._targets: dict[str, str] = {}
+        self.pushed: dict[str, list[Bounded]] = {}
+
+    def run(self, ops: Sequence[Op]) -> None:
+        for op in ops:
+            if op.name == "ttl.for":
+                for _ in range(op.integer("lower"), op.integer("upper"), op.integer("step")):
+                    self.run(op.body.ops)
+            elif is_block_op(op):
+                self._values[op.result.name] = self._block(op)
+            else:
+                self._move(op)
+
+    def _move(self, op: Op) -> None:
+        name = op.operands[0].name
+        match op.name:
+            case "ttl.cb_wait":
+                given, block = exactly(self._waiting[name][0]), op.result.type
+                assert isinstance(block, BlockType)
+                fits = FLOATS.index(block.dtype) <= FLOATS.index(self._dst)
+                self._values[op.result.name] = given if fits else rounded_to(given, self._dst)
+            case "ttl.cb_pop":
+                self._waiting[name].pop(0)
+            case "ttl.cb_reserve":
+                self._targets[op.result.name] = name
+            case "ttl.store":
+                target = op.operands[1]
+                assert isinstance(target.type, BlockType)
+                kept = rounded_to(self._values[name], target.type.dtype)
+                self.pushed.setdefault(self._targets[target.name], []).append(kept)
+            case "ttl.cb_push":
+                pass  # stored blocks are in order
+            case _:
+                raise StateError(f"{op.name} has no error bound")
+
+    def _block(self, op: Op) -> Bounded:
+        """One block op, tile by tile as its loop nest says."""
+        definition = TILE_OPS[op.name.removeprefix(BLOCK_PREFIX)]
+        nest, result = loop_nest(op), op.result.type
+        assert isinstance(result, BlockType)
+        attrs = {name: float(str(op.attr(name))) for name in definition.attrs}
+        operands = [self._values[v.name] for v in op.operands]
+        shape = (result.shape[0] * TILE, result.shape[1] * TILE)
+        made = Bounded(np.full(shape, definition.initial), np.zeros(shape))
+        for point in np.ndindex(*nest.bounds):
+            at = Bounded(tile_of(made.value, point[:2]), tile_of(made.error, point[:2]))
+            tiles = [at] if definition.accumulates else []
+            for x, m in zip(operands, nest.operands, strict=True):
+                where = m.evaluate(point)
+                tiles.append(Bounded(tile_of(x.value, where), tile_of(x.error, where)))
+            found = step(definition, tiles, attrs, self._dst)
+            at.value[...], at.error[...] = found.value, found.error
+        narrower = FLOATS.index(result.dtype) < FLOATS.index(self._dst)
+        return rounded_to(made, result.dtype) if narrower and not _keeps_numbers(op) else made
+
+
+# -- rounding -----------------------------------------------------------------------------------------------
+def half_unit(magnitude: Numbers, dtype: DType) -> Numbers:
+    """Half a unit in the last place of numbers of up to this magnitude; of a block format, a unit of its group.
+
+    Block formats round to half a unit too, but cut off what is nearest to the next exponent.
+    """
+    with np.errstate(all="ignore"):
+        if dtype in BLOCK_BITS:
+            groups = magnitude.reshape(*magnitude.shape[:-1], -1, 16)
+            largest = np.max(groups, axis=-1, keepdims=True)
+            unit = np.ldexp(1.0, np.frexp(largest)[1] - BLOCK_BITS[dtype])
+            found = np.broadcast_to(unit, groups.shape).reshape(magnitude.shape)
+        else:
+            exponent = np.maximum(np.frexp(magnitude)[1] - 1, LEAST_EXPONENT)
+            found = np.ldexp(0.5, exponent + 1 - DIGITS[dtype])
+    return np.where(magnitude == 0, 0.0, np.where(magnitude + found < MOST, found, np.inf))
+
+
+def rounded_to(x: Bounded, dtype: DType) -> Bounded:
+    """A value that may have been rounded to an element type."""
+    return Bounded(x.value, x.error + half_unit(np.abs(x.value) + x.error, dtype))
+
+
+# -- what ops do to errors ------------------------------------------------------------------------------------
+_EXACT = frozenset(
+    {
+        "copy", "copy_dst", "identity", "transpose", "abs", "neg", "relu", "max", "min", "where", "sign", "signbit", "eq",
+        "ne", "lt", "gt", "le", "ge", "eqz", "nez", "gtz", "gez", "ltz", "lez", "isnan", "isinf", "floor", "ceil", "trunc",
+        *(f"bcast_{which}" for which in ("row", "col", "scalar")),
+        *(f"reduce_max_{axis}" for axis in ("row", "col", "scalar")),
+    }
+)  # fmt: skip
+"""Results are numbers that an operand holds, rounded there already, or whole numbers with no more digits than those.
+
+A maximum's scaler is 1 in all kernels here; `step` checks it.
+"""
+_TURNS: Mapping[str, float] = MappingProxyType(
+    {
+        **dict.fromkeys(("abs", "square", "cosh", "eqz", "nez", "leaky_relu", "elu"), 0.0),
+        "gelu": -0.7517915246935645,
+        "silu": -1.2784645427610738,
+    }
+)
+"""Where a function turns: it is monotone on either side."""
+_SLOPE_ONE = ("sin", "cos")
+"""Functions that turn often, and whose slope is at most 1."""
+
+
+def _quotient_jumps(a: Bounded, b: Bounded) -> Mask:
+    """Whether a/b may be on either side of a whole number."""
+    corners = [np.floor(p / q) for p, q in product(a.ends, b.ends)]
+    return b.may_be(0.0) | np.logical_or.reduce([c != corners[0] for c in corners[1:]])
+
+
+_JUMPS: Mapping[str, Callable[..., Mask]] = MappingProxyType(
+    {
+        "recip": lambda a: a.may_be(0.0),
+        "div": lambda _a, b: b.may_be(0.0),
+        "tan": lambda a: np.not_equal(*(np.floor(end / np.pi + 0.5) for end in a.ends)),
+        "frac": lambda a: np.not_equal(*map(np.trunc, a.ends)),
+        "eq": lambda a, b: (a.error + b.error > 0) & (np.abs(a.value - b.value) <= a.error + b.error),
+        "ne": lambda a, b: (a.error + b.error > 0) & (np.abs(a.value - b.value) <= a.error + b.error),
+        "pow": lambda a, _b: a.ends[0] < 0,
+        "atan2": lambda a, b: a.may_be(0.0) & (b.ends[0] <= 0),
+        "fmod": _quotient_jumps,
+        "remainder": _quotient_jumps,
+    }
+)
+"""Where a function jumps or has a pole between the ends of its operands: the error is not limited there."""
+
+
+def _keeps_numbers(op: Op) -> bool:
+    """Whether what L1 held of the operands is what it holds of the result; exponents are shared by other groups."""
+    types = [v.type for v in (op.result, *op.operands)]
+    dtypes = [t.dtype for t in types if isinstance(t, BlockType)]
+    known = op.name.removeprefix(BLOCK_PREFIX) in _EXACT and not set(dtypes) & set(BLOCK_BITS)
+    return known and all(FLOATS.index(d) <= FLOATS.index(dtypes[0]) for d in dtypes)
+
+
+def step(definition: TileOp, tiles: Sequence[Bounded], attrs: Mapping[str, float], dst: DType) -> Bounded:
+    """One tile op: its operands' errors carried on, and the result rounded to DST's element type."""
+    with np.errstate(all="ignore"):
+        if definition.name.startswith("matmul"):
+            return rounded_to(_product(definition, tiles), dst)
+        value = np.asarray(definition.meaning(*(t.value for t in tiles), **attrs), np.float64)
+        error = _carried(definition, tiles, attrs, value)
+        found = Bounded(value, np.where(np.isnan(error), np.inf, error) * (1 + FLOAT64))
+        if definition.name == "typecast":
+            target = next(d for d, number in FORMAT_NUMBERS.items() if number == int(attrs["target"]))
+            found = rounded_to(found, DType.F32 if target is DType.F32 else DType.BF16)
+        if definition.name.startswith("reduce_max") and not (tiles[2].value[0, 0] == 1 and tiles[2].error[0, 0] == 0):
+            return rounded_to(found, dst)
+        return found if definition.name in _EXACT else rounded_to(found, dst)
+
+
+def _carried(definition: TileOp, tiles: Sequence[Bounded], attrs: Mapping[str, float], value: Numbers) -> Numbers:
+    name = definition.name
+    if name == "where":
+        return _either(*tiles, value)
+    if name in _SLOPE_ONE:
+        return np.minimum(tiles[0].error, 2.0)
+    as_given = {key: float(np.float32(number)) for key, number in attrs.items()}  # as the kernel's code holds them
+    error = np.zeros(value.shape)
+    for corner in _corners(name, tiles):
+        end = np.asarray(definition.meaning(*corner, **as_given), np.float64)
+        error = np.maximum(error, np.where(end == value, 0.0, np.abs(end - value)))
+    return np.where(_JUMPS[name](*tiles), np.inf, error) if name in _JUMPS else error
+
+
+def _corners(name: str, tiles: Sequence[Bounded]) -> Iterator[tuple[Numbers, ...]]:
+    """Operands between which an op, monotone in each of them, has its extremes."""
+    yield from product(*(t.ends for t in tiles))
+    if name in _TURNS:
+        yield (np.clip(_TURNS[name], *tiles[0].ends),)
+
+
+def _either(c: Bounded, a: Bounded, b: Bounded, value: Numbers) -> Numbers:
+    """`where`: the branch that is taken, or both if the condition may be zero or not."""
+    zero, only_zero = c.may_be(0.0), (c.value == 0) & (c.error == 0)
+    first = np.where(only_zero, 0.0, np.abs(a.value - value) + a.error)
+    second = np.where(zero, np.abs(b.value - value) + b.error, 0.0)
+    return np.maximum(first, second)
+
+
+def _product(definition: TileOp, tiles: Sequence[Bounded]) -> Bounded:
+    """total + a @ b: |a| eb + ea |b| + ea eb, and what a sum in another order makes of it in the kernel's precision."""
+    total, a, b = tiles
+    value, error = b.value, b.error
+    if definition.name == "matmul_t":
+        value, error = value.T, error.T
+    sizes = np.abs(a.value) @ np.abs(value)
+    carried = np.abs(a.value) @ error + a.error @ (np.abs(value) + error)
+    return Bounded(total.value + a.value @ value, total.error + carried + TILE * FLOAT64 * sizes)
