@@ -23,8 +23,8 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def erf(x: Array) -> Array:
-    """Abramowitz-Stegun is not exact enough; small arrays use libm, large ones a rational fit (1e-7)."""
-    if x.size <= 4096:
+    """libm for small arrays and for float64, whose users want its digits; large ones a rational fit (1e-7)."""
+    if x.size <= 4096 or x.dtype == np.float64:
         return _erf(x).astype(x.dtype)
     # W. J. Cody style series through scipy-free numpy: use the complementary continued product in float64
     z = np.abs(x.astype(np.float64))
