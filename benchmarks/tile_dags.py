@@ -3,9 +3,10 @@
     python benchmarks/tile_dags.py [--count 500] [--execute 100] [--small 400] [--tight 100] [--spills 20]
 
 Every DAG (1 to 20 ops, fan-out, several results, FPU and SFPU ops, blocks up to 9x7 tiles, 4 or 8 slots) is compiled
-and run: `--execute` of them as C++, the rest in the interpreter, both compared bit for bit. Small ones (up to 6 values) are compared with the
-fewest slots that any order, form, copy and reload can do. Exits 1 on a mismatch, a refusal that no exhaustive search
-confirms, fewer than 95 % optima, or a compile time above its limit.
+and run: `--execute` of them as C++, the rest in the interpreter. Bit for bit, the interpreter equals the meaning
+rounded op by op, and the C++ equals the interpreter. Small DAGs (up to 6 values) are compared with the fewest slots
+that any order, form, copy and reload can do. Exits 1 on a mismatch, a refusal that no exhaustive search confirms, fewer
+than 95 % optima, or a compile time above its limit.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ def run_random(count: int, execute: int, generator: random.Random) -> list[str]:
 
 
 def _told(found: Witnessed) -> str:
-    counts = f"{found.interpreter} of the interpreter, {found.beyond} beyond the error bound, {found.executed} of the C++"
+    counts = (
+        f"{found.interpreter} of the interpreter, {found.beyond} beyond the error bound, {found.executed} of the C++"
+    )
     return f"of {found.elements} elements differ {counts}"
 
 

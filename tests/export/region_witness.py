@@ -32,8 +32,7 @@ from optimizer.kernels.tensix.witness import differing
 Array = NDArray[np.float32]
 Exact = NDArray[np.float64]
 EVALUATION = 2.0**-40
-"""What the ops one by one in float64 may be wrong by, relative to the larger of value and 1: functions of the C library,
-sums, and differences of what was computed with them."""
+"""What the ops one by one in float64 may be wrong by themselves, relative to the larger of value and 1."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +51,27 @@ class RegionRun:
     """Largest difference from the exact value, relative to the larger of value and 1."""
 
 
-def interpret_region(region: Region, core: tuple[int, int] = (0, 0), seed: int = 0) -> RegionRun:
+POSITIVE, SIGNED = (0.25, 1.5), (-1.5, 1.5)
+"""Ranges of operands: the first gives logarithms and roots, the second takes functions through all their branches."""
+
+
+def interpret_region(
+    region: Region, core: tuple[int, int] = (0, 0), seed: int = 0, between: tuple[float, float] = POSITIVE
+) -> RegionRun:
     """The region's compute thread on numpy: its results against the ops one by one, in float64 on whole tensors."""
-    given, exact = _values(region, seed)
+    given, exact = _values(region, seed, between)
     return _compared(_interpreted(region, core, given), _near(region, core, given), _parts(region, core, exact))
 
 
-def run_region(region: Region, core: tuple[int, int], seed: int = 0) -> RegionRun:
+def run_region(
+    region: Region, core: tuple[int, int], seed: int = 0, between: tuple[float, float] = POSITIVE
+) -> RegionRun:
     """The region's kernels on the core at (x, y): as `interpret_region`, and the C++ is the interpreter bit for bit.
 
     Elements that an operand does not have (the rest of the tiles of a row or a column) are NaN, which would show.
     What is written elsewhere than in the core's part counts as a mismatch.
     """
-    given, exact = _values(region, seed)
+    given, exact = _values(region, seed, between)
     tensors = {f"x{k}": _given(given[o.value], o, region, core) for k, o in enumerate(region.inputs)}
     program = lowered(program_of(region))
     run = execute(program, emit_program(program, API), tensors, core=core)
@@ -77,17 +84,18 @@ def run_region(region: Region, core: tuple[int, int], seed: int = 0) -> RegionRu
     return replace(found, mismatches=found.mismatches + differ)
 
 
-def _values(region: Region, seed: int) -> tuple[dict[str, Array], dict[str, Exact]]:
+def _values(region: Region, seed: int, between: tuple[float, float]) -> tuple[dict[str, Array], dict[str, Exact]]:
     """Random operands as the region's tensors hold them, and what the ops make of them without rounding.
 
-    Matrices on the right have entries around 0 of the size that weights have, so that products are as large as what
-    they are made of.
+    Matrices on the right have entries around 0, as weights do. Positive ones would make rows whose elements are nearly
+    equal, and their norm is ill-conditioned: the variance is then within its own error, and the bound is infinite. They
+    are small, so that products are about as large as other operands.
     """
     generator = np.random.default_rng(seed)
     given: dict[str, Array] = {}
     for operand in region.inputs:
         shape = _elements(operand, region)
-        made = generator.uniform(0.25, 1.5, shape)
+        made = generator.uniform(*between, shape)
         if operand.kind is Kind.RIGHT:
             made = generator.uniform(-1.0, 1.0, shape) / np.sqrt(shape[0])
         given[operand.value] = rounded(made.astype(np.float32), operand.dtype)

@@ -54,7 +54,8 @@ class Bounded:
         """Whether each of these is as near as it must be; a value that is not a number, for one that is not."""
         with np.errstate(invalid="ignore"):
             near = np.abs(got - self.value) <= self.error
-        return near | (got == self.value) | np.isinf(self.error) | (np.isnan(got) & np.isnan(self.value))
+        found: Mask = near | (got == self.value) | np.isinf(self.error) | (np.isnan(got) & np.isnan(self.value))
+        return found
 
     def may_be(self, number: float) -> Mask:
         low, high = self.ends
@@ -106,10 +107,13 @@ class _Walker:
             case "ttl.cb_reserve":
                 self._targets[op.result.name] = name
             case "ttl.store":
-                target = op.operands[1]
-                assert isinstance(target.type, BlockType)
-                kept = rounded_to(self._values[name], target.type.dtype)
-                self.pushed.setdefault(self._targets[target.name], []).append(kept)
+                source, target = (v.type for v in op.operands)
+                assert isinstance(source, BlockType)
+                assert isinstance(target, BlockType)
+                kept = self._values[name]
+                if FLOATS.index(target.dtype) < FLOATS.index(source.dtype):  # else L1 has rounded it already
+                    kept = rounded_to(kept, target.dtype)
+                self.pushed.setdefault(self._targets[op.operands[1].name], []).append(kept)
             case "ttl.cb_push":
                 pass  # stored blocks are in order
             case _:
@@ -162,8 +166,9 @@ def rounded_to(x: Bounded, dtype: DType) -> Bounded:
 # -- what ops do to errors ------------------------------------------------------------------------------------
 _EXACT = frozenset(
     {
-        "copy", "copy_dst", "identity", "transpose", "abs", "neg", "relu", "max", "min", "where", "sign", "signbit", "eq",
-        "ne", "lt", "gt", "le", "ge", "eqz", "nez", "gtz", "gez", "ltz", "lez", "isnan", "isinf", "floor", "ceil", "trunc",
+        "copy", "copy_dst", "identity", "transpose", "abs", "neg", "relu", "max", "min", "where", "sign", "signbit",
+        "eq", "ne", "lt", "gt", "le", "ge", "eqz", "nez", "gtz", "gez", "ltz", "lez", "isnan", "isinf",
+        "floor", "ceil", "trunc",
         *(f"bcast_{which}" for which in ("row", "col", "scalar")),
         *(f"reduce_max_{axis}" for axis in ("row", "col", "scalar")),
     }
@@ -186,8 +191,9 @@ _SLOPE_ONE = ("sin", "cos")
 
 def _quotient_jumps(a: Bounded, b: Bounded) -> Mask:
     """Whether a/b may be on either side of a whole number."""
-    corners = [np.floor(p / q) for p, q in product(a.ends, b.ends)]
-    return b.may_be(0.0) | np.logical_or.reduce([c != corners[0] for c in corners[1:]])
+    whole = np.array([np.floor(p / q) for p, q in product(a.ends, b.ends)])
+    found: Mask = b.may_be(0.0) | (whole != whole[0]).any(axis=0)
+    return found
 
 
 _JUMPS: Mapping[str, Callable[..., Mask]] = MappingProxyType(
@@ -234,7 +240,7 @@ def step(definition: TileOp, tiles: Sequence[Bounded], attrs: Mapping[str, float
 def _carried(definition: TileOp, tiles: Sequence[Bounded], attrs: Mapping[str, float], value: Numbers) -> Numbers:
     name = definition.name
     if name == "where":
-        return _either(*tiles, value)
+        return _either(tiles, value)
     if name in _SLOPE_ONE:
         return np.minimum(tiles[0].error, 2.0)
     as_given = {key: float(np.float32(number)) for key, number in attrs.items()}  # as the kernel's code holds them
@@ -252,8 +258,9 @@ def _corners(name: str, tiles: Sequence[Bounded]) -> Iterator[tuple[Numbers, ...
         yield (np.clip(_TURNS[name], *tiles[0].ends),)
 
 
-def _either(c: Bounded, a: Bounded, b: Bounded, value: Numbers) -> Numbers:
+def _either(tiles: Sequence[Bounded], value: Numbers) -> Numbers:
     """`where`: the branch that is taken, or both if the condition may be zero or not."""
+    c, a, b = tiles
     zero, only_zero = c.may_be(0.0), (c.value == 0) & (c.error == 0)
     first = np.where(only_zero, 0.0, np.abs(a.value - value) + a.error)
     second = np.where(zero, np.abs(b.value - value) + b.error, 0.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.errors import StateError
 from optimizer.ir.dtype import DType
@@ -63,7 +64,7 @@ def block_meaning(op: Op, operands: list[Array], dst: DType = DType.F32) -> Arra
     return made
 
 
-def tile_of(block: Array, index: tuple[int, ...]) -> Array:
+def tile_of[T: np.generic](block: NDArray[T], index: tuple[int, ...]) -> NDArray[T]:
     """A view of one tile of a block."""
     r, c = index
     return block[r * TILE : (r + 1) * TILE, c * TILE : (c + 1) * TILE]

@@ -140,7 +140,8 @@ def _scalar(name: str, meaning: Meaning, attrs: tuple[str, ...], function: str =
 
 
 def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
-    return 1 / (1 + np.exp(-x))
+    found: NDArray[Any] = 1 / (1 + np.exp(-x))
+    return found
 
 
 _erf = np.vectorize(erf, otypes=[np.float64])
@@ -154,6 +155,7 @@ def _larger(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
 
 def _smaller(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     return np.where((a < b) | np.isnan(a), a, b)
+
 
 _UNARY = (
     _unary("exp", np.exp),
@@ -352,14 +354,15 @@ def _reduced(kind: str, axis: str, total: NDArray[Any], x: NDArray[Any], scaler:
     part = np.add.accumulate(lines, axis=1)[:, -1] if kind == "sum" else np.max(lines, axis=1)
     part = (part + 0.0) * scaler[0, 0]  # a sum of zeros begins at +0, and a maximum of zeros is +0
     made = np.zeros_like(x)
-    at = {"row": np.s_[:, 0], "col": np.s_[0, :], "scalar": np.s_[0, :1]}[axis]
-    made[at] = total[at] + part if kind == "sum" else _larger(total[at], part)
+    before, after = ({"row": t[:, 0], "col": t[0], "scalar": t[0, :1]}[axis] for t in (total, made))
+    after[...] = before + part if kind == "sum" else _larger(before, part)
     return made
 
 
 def _product(total: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     """`total + a @ b`, over the depth one after the other: sums in another order round differently."""
-    return total + sum((a[:, k : k + 1] * b[k : k + 1] for k in range(a.shape[1])), np.zeros_like(total))
+    terms = (a[:, k : k + 1] * b[k : k + 1] for k in range(a.shape[1]))
+    return np.asarray(total + sum(terms, np.zeros_like(total)))
 
 
 def _reduce(kind: str, axis: str) -> TileOp:

@@ -24,7 +24,9 @@ SHAPE = (TILE, TILE)
 def operands(count: int, seed: int) -> list[Bounded]:
     generator = np.random.default_rng(seed)
     return [
-        Bounded(generator.normal(scale=2.0, size=SHAPE), generator.choice(ERRORS, SHAPE) * generator.uniform(0, 1, SHAPE))
+        Bounded(
+            generator.normal(scale=2.0, size=SHAPE), generator.choice(ERRORS, SHAPE) * generator.uniform(0, 1, SHAPE)
+        )
         for _ in range(count)
     ]
 

@@ -61,7 +61,21 @@ def execute(
         folder = Path(name)
         _write_sources(folder, program, kernels, api, _main(program, kernels, slots, wide, core))
         _write_tensors(folder, program, tensors)
-        _run([COMPILER, "-std=c++20", "-O0", "-ffp-contract=off", "-pthread", "-I", str(folder), "-o", "core", "main.cpp"], folder)
+        _run(
+            [
+                COMPILER,
+                "-std=c++20",
+                "-O0",
+                "-ffp-contract=off",
+                "-pthread",
+                "-I",
+                str(folder),
+                "-o",
+                "core",
+                "main.cpp",
+            ],
+            folder,
+        )
         counted = _run([str(folder / "core")], folder)
         sections, inits, most = (int(word) for word in counted.split())
         return Execution(_read_tensors(folder, program), sections, inits, most)
