@@ -47,7 +47,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
 
 def run_compile(args: argparse.Namespace) -> int:
     from optimizer.kernels.tensix.cases import compile_case
-    from optimizer.kernels.tensix.pipeline import compile_program
+    from optimizer.kernels.tensix.pipeline import compile_program, read_short
 
     options = _options(args)
     failed = False
@@ -56,7 +56,13 @@ def run_compile(args: argparse.Namespace) -> int:
         kernels = compile_program(program, options)
         name = program.string("sym_name")
         _write(args.output, name, {k.kind: k.text for k in kernels})
-        print(json.dumps({"id": name, "kernels": [k.kind for k in kernels], "error": None}))
+        record = {
+            "id": name,
+            "kernels": [k.kind for k in kernels],
+            "read_at_19_bits": read_short(program),
+            "error": None,
+        }
+        print(json.dumps(record))
         return 0
     for case in _cases(args):
         result = compile_case(case, options)

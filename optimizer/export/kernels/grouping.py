@@ -16,7 +16,8 @@ from optimizer.result import OptimizedGraph, Role
 
 _ROLES = (Role.COMPUTE, Role.RESHARD, Role.SPILL, Role.LOAD)
 DTYPES = (DType.BF16,)
-"""Element types of regions."""
+"""Element types of regions. Not f32: the FPU, which multiplies matrices and reduces rows, reads it at 19 bits, and TTNN
+decides for itself where that is enough; a copy to bf16 is an op of the graph."""
 
 
 def may_join(result: OptimizedGraph, op: Op) -> bool:

@@ -21,7 +21,8 @@
     program = add(Tensor((2, 2)), Tensor((2, 2)), Tensor((2, 2)))      -> the `ttl.program` op
 
 The functions run once, and what they do is recorded. Shapes are in tiles. Numbers in Python expressions become scalar
-ops; every op of `tile_ops` is a function here by its name (`exp(x)`, `where(c, a, b)`).
+ops; every op of `tile_ops` is a function here by its name (`exp(x)`, `where(c, a, b)`). `compute_region(body, x, y)`
+says what shall stay in DST together.
 """
 
 from __future__ import annotations
@@ -198,6 +199,28 @@ def block_op(name: str, *operands: Block, result_dtype: DType | None = None, **a
     result = _now().value(BlockType(shape, dtype))
     _now().emit(Op(f"ttl.{name}", tuple(b.value for b in operands), (result,), attributes(dict(attrs))))
     return Block(result)
+
+
+def compute_region(
+    body: Callable[..., Block | tuple[Block, ...]], *operands: Block, keep_in_dst: bool = True
+) -> tuple[Block, ...]:
+    """Block ops whose values between them shall stay in DST: what `body` makes of the operands.
+
+    (y,) = compute_region(lambda a, b: exp(a) * b, x, other)
+    """
+    now = _now()
+    outside, now.ops = now.ops, []
+    if outside is None:
+        raise StateError("a compute region is recorded inside of a thread only")
+    args = tuple(now.value(b.value.type) for b in operands)
+    made = body(*map(Block, args))
+    yielded = tuple(b.value for b in (made if isinstance(made, tuple) else (made,)))
+    ops = (*now.ops, Op("ttl.yield", yielded))
+    now.ops = outside
+    results = tuple(now.value(v.type) for v in yielded)
+    attrs = attributes({"keep_in_dst": keep_in_dst})
+    now.emit(Op("ttl.compute_region", tuple(b.value for b in operands), results, attrs, (Region(args, ops),)))
+    return tuple(map(Block, results))
 
 
 def typecast(x: Block, dtype: DType) -> Block:

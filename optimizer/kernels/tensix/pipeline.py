@@ -9,7 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from optimizer.errors import UnknownNameError
+from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.api_profiles import PROFILES
+from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.passes import Pass
@@ -23,6 +25,8 @@ from optimizer.kernels.tensix.passes.insert_inits import InsertInits
 from optimizer.kernels.tensix.passes.lower_to_loops import LowerToLoops
 from optimizer.kernels.tensix.passes.place_results import PlaceResults, StoreValues
 from optimizer.kernels.tensix.passes.split_broadcasts import SplitBroadcasts
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
+from optimizer.kernels.tensix.types import BlockType
 from optimizer.kernels.tensix.verify import check
 
 Observer = Callable[[str, Op], None]
@@ -83,6 +87,21 @@ def lower(program: Op, options: KernelOptions = KernelOptions(), observe: Observ
 def compile_program(program: Op, options: KernelOptions = KernelOptions()) -> tuple[KernelSource, ...]:
     """C++ of every thread."""
     return emit_program(lower(program, options), options.api)
+
+
+def read_short(program: Op) -> tuple[str, ...]:
+    """Matmuls and reductions that read f32, in program order: the FPU takes 19 bits of it, 10 of them of the mantissa.
+
+    Neither witness does: how many digits products keep depends on the math fidelity as well.
+    """
+
+    def reads_f32(op: Op) -> bool:
+        types = (v.type for v in op.operands)
+        return any(isinstance(t, BlockType) and t.dtype is DType.F32 for t in types)
+
+    blocks = (op for op in walk(InlineRegions().apply(program)) if is_block_op(op))
+    names = ((op.name.removeprefix(BLOCK_PREFIX), op) for op in blocks)
+    return tuple(name for name, op in names if TILE_OPS[name].accumulates and reads_f32(op))
 
 
 def round_trips(program: Op, options: KernelOptions) -> int:

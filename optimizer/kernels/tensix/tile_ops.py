@@ -85,7 +85,10 @@ class Form:
     """Operand whose slot the result takes; None: any slot, a dying operand's or a clear one."""
     accumulates: bool = False
     dtypes: tuple[str, ...] = ()
-    """Element types it keeps exact, empty for all. The FPU reads circular buffers at 19 bits: f32 loses precision."""
+    """Element types it takes, empty for all. The FPU reads circular buffers at 19 bits: f32 loses precision.
+
+    Matmuls and reductions take f32 nevertheless, for there is no other way to do them; `pipeline.read_short` tells.
+    """
 
     @property
     def dst_operands(self) -> int:

@@ -18,7 +18,7 @@ from optimizer.kernels.tensix.error_bound import bounds
 from optimizer.kernels.tensix.executor.execute import Execution, execute, has_compiler
 from optimizer.kernels.tensix.interpreter import run as interpret
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.pipeline import KernelOptions, lower, round_trips_saved
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower, read_short, round_trips_saved
 from optimizer.kernels.tensix.reference import evaluate
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.types import TILE, CircularBufferType, TensorType
@@ -39,6 +39,8 @@ class Witnessed:
     execution: Execution | None
     round_trips_saved: int = 0
     """Blocks that fusion keeps in DST."""
+    read_short: tuple[str, ...] = ()
+    """Ops that read f32 at 19 bits on hardware, which no witness does."""
 
     @property
     def agrees(self) -> bool:
@@ -56,6 +58,7 @@ class Witnessed:
             "inits": None if run is None else run.inits,
             "max_dst": None if run is None else run.max_dst,
             "round_trips_saved": self.round_trips_saved,
+            "read_at_19_bits": list(self.read_short),
         }
 
 
@@ -87,6 +90,7 @@ def witness(program: Op, options: KernelOptions, seed: int = 0, execute_cpp: boo
         executed=executed,
         execution=execution,
         round_trips_saved=round_trips_saved(program, options),
+        read_short=read_short(program),
     )
 
 

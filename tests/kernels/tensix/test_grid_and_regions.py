@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sample_kernels import one_block
 
-from optimizer.errors import OptionError
+from optimizer.errors import OptionError, StateError
 from optimizer.kernels.tensix import frontend as ttl
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import execute, has_compiler
@@ -14,7 +15,7 @@ from optimizer.kernels.tensix.index_expr import dim
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.passes.fold_grid import FoldGrid
 from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower
-from optimizer.kernels.tensix.text import parse
+from optimizer.kernels.tensix.text import parse, text_of
 from optimizer.kernels.tensix.verify import verify
 from optimizer.kernels.tensix.witness import witness
 
@@ -127,6 +128,36 @@ PROGRAM = """ttl.program @p {grid = [2, 2]} {
 def test_a_region_stays_in_dst() -> None:
     found = witness(parse(PROGRAM), KernelOptions(), execute_cpp=False)
     assert (found.interpreter, found.round_trips_saved) == (0, 1)
+
+
+def test_a_region_of_the_front_end() -> None:
+    """Two results of two operands, one of them given on as it is; the text of it parses back."""
+
+    def body(x: ttl.Block, y: ttl.Block) -> tuple[ttl.Block, ...]:
+        both = ttl.compute_region(lambda a, b: (ttl.exp(a) * b, ttl.exp(a) + 1.0), x, y)
+        (last,) = ttl.compute_region(lambda a: ttl.neg(a), both[0], keep_in_dst=False)
+        return last, both[1]
+
+    program = one_block("regions", [(2, 1)] * 2, [(2, 1)] * 2, body)
+    regions = [op for op in walk(program) if op.name == "ttl.compute_region"]
+    assert [(len(op.operands), len(op.results), op.attr("keep_in_dst")) for op in regions] == [
+        (2, 2, True),
+        (1, 1, False),
+    ]
+    assert parse(text_of(program)) == program
+    found = witness(program, KernelOptions(), execute_cpp=False)
+    assert (found.interpreter, found.beyond) == (0, 0)
+    assert found.round_trips_saved == 3
+
+
+def test_a_region_belongs_to_a_thread() -> None:
+    @ttl.kernel()
+    def outside(_x: ttl.Tensor) -> tuple[Op, ...]:
+        ttl.compute_region(lambda: ())
+        return ()
+
+    with pytest.raises(StateError, match="a compute region is recorded inside of a thread only"):
+        outside(ttl.Tensor((1, 1)))
 
 
 def test_markers_of_dst_registers_change_nothing() -> None:

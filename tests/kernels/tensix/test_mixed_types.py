@@ -21,7 +21,7 @@ from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import execute, has_compiler
 from optimizer.kernels.tensix.frontend import Block
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower
+from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower, read_short
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, rounded
 from optimizer.kernels.tensix.witness import witness
 
@@ -160,6 +160,22 @@ def test_the_fpu_broadcasts_no_f32(name: str, fuse: bool) -> None:
     text = compile_program(KERNELS[name](), KernelOptions(fuse=fuse))[0].text
     assert "_tiles_bcast" not in text
     assert "unary_bcast<BroadcastType::" in text
+
+
+def test_what_the_fpu_reads_at_19_bits_is_told() -> None:
+    """Matrices are multiplied and rows reduced by nothing else."""
+    bodies: dict[str, Callable[..., Block]] = {
+        "product": lambda a, b: ttl.block_op("exp", a @ b),
+        "row": lambda a, b: ttl.block_op("reduce_sum_row", a * a, b),
+    }
+    found = {
+        (name, dtype): read_short(mixed([((1, 1), dtype)] * 2, ((1, 1), dtype), body, wide=True))
+        for name, body in bodies.items()
+        for dtype in (BF16, F32)
+    }
+    assert found == {
+        ("product", BF16): (), ("row", BF16): (), ("product", F32): ("matmul",), ("row", F32): ("reduce_sum_row",),
+    }  # fmt: skip
 
 
 def test_the_fpu_broadcasts_bf16_beside_f32() -> None:
