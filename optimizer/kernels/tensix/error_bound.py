@@ -175,7 +175,7 @@ _EXACT = frozenset(
 )  # fmt: skip
 """Results are numbers that an operand holds, rounded there already, or whole numbers with no more digits than those.
 
-A maximum's scaler is 1 in all kernels here; `step` checks it.
+So are maxima if their scaler is 1.
 """
 _TURNS: Mapping[str, float] = MappingProxyType(
     {
@@ -225,16 +225,21 @@ def step(definition: TileOp, tiles: Sequence[Bounded], attrs: Mapping[str, float
     """One tile op: its operands' errors carried on, and the result rounded to DST's element type."""
     with np.errstate(all="ignore"):
         if definition.name.startswith("matmul"):
-            return rounded_to(_product(definition, tiles), dst)
+            return _computed(_product(definition, tiles), dst)
+        if definition.name == "typecast":
+            wide = int(attrs["target"]) == FORMAT_NUMBERS[DType.F32]
+            return tiles[0] if wide else rounded_to(tiles[0], DType.BF16)
         value = np.asarray(definition.meaning(*(t.value for t in tiles), **attrs), np.float64)
         error = _carried(definition, tiles, attrs, value)
         found = Bounded(value, np.where(np.isnan(error), np.inf, error) * (1 + FLOAT64))
-        if definition.name == "typecast":
-            target = next(d for d, number in FORMAT_NUMBERS.items() if number == int(attrs["target"]))
-            found = rounded_to(found, DType.F32 if target is DType.F32 else DType.BF16)
-        if definition.name.startswith("reduce_max") and not (tiles[2].value[0, 0] == 1 and tiles[2].error[0, 0] == 0):
-            return rounded_to(found, dst)
-        return found if definition.name in _EXACT else rounded_to(found, dst)
+        scaled = definition.name.startswith("reduce_max") and bool(tiles[2].value[0, 0] != 1 or tiles[2].error[0, 0])
+        return found if definition.name in _EXACT and not scaled else _computed(found, dst)
+
+
+def _computed(x: Bounded, dst: DType) -> Bounded:
+    """A result in DST: rounded to float32, and to 16 bits then if those are what DST holds."""
+    computed = rounded_to(x, DType.F32)
+    return computed if dst is DType.F32 else rounded_to(computed, dst)
 
 
 def _carried(definition: TileOp, tiles: Sequence[Bounded], attrs: Mapping[str, float], value: Numbers) -> Numbers:

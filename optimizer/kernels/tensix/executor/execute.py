@@ -22,6 +22,7 @@ from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS, Array, rounded
 from optimizer.kernels.tensix.types import TILE, CircularBufferType, TensorType
 
 COMPILER = "g++"
+COMPILE = (COMPILER, "-std=c++20", "-O0", "-ffp-contract=off", "-pthread")
 SECONDS = 120
 """After which a run is given up: the executor itself ends deadlocks."""
 
@@ -61,21 +62,7 @@ def execute(
         folder = Path(name)
         _write_sources(folder, program, kernels, api, _main(program, kernels, slots, wide, core))
         _write_tensors(folder, program, tensors)
-        _run(
-            [
-                COMPILER,
-                "-std=c++20",
-                "-O0",
-                "-ffp-contract=off",
-                "-pthread",
-                "-I",
-                str(folder),
-                "-o",
-                "core",
-                "main.cpp",
-            ],
-            folder,
-        )
+        _run([*COMPILE, "-I", str(folder), "-o", "core", "main.cpp"], folder)
         counted = _run([str(folder / "core")], folder)
         sections, inits, most = (int(word) for word in counted.split())
         return Execution(_read_tensors(folder, program), sections, inits, most)

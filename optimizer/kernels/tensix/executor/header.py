@@ -187,9 +187,8 @@ def _call_body(profile: ApiProfile, op: TileOp, form: Form, renamed: Call, found
             continue
         given = by_token[token]
         read = f"given_{attr}" if token.endswith(":float") else f"tensix::from_bits(given_{attr})"
-        lines.append(
-            f"const auto given_{attr} = {given}; const tensix::wide {attr} = {read};"
-        )  # they may have one name
+        # the argument may have the attribute's name, which hides it
+        lines.append(f"const auto given_{attr} = {given}; const tensix::wide {attr} = {read};")
     lines += _compute(op, names, what, target)
     return f"{_condition(renamed, found)}{{ {' '.join(lines)} }}"
 

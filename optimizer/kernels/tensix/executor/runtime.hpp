@@ -1,7 +1,8 @@
 // A Tensix core for kernels compiled with g++: circular buffers with credits, a DST file, three threads.
 //
-// Every op is computed in long double, rounded to float32, and then to 16 bits where the hardware keeps 16 bits. It is here to fail: on every use of the API that a
-// core would get wrong it ends the program with the thread, the function and the reason.
+// Every op is computed in long double, rounded to float32, and then to 16 bits where the hardware keeps 16 bits.
+// It is here to fail: on every use of the API that a core would get wrong it ends the program with the thread, the
+// function and the reason.
 #pragma once
 #include <cmath>
 #include <condition_variable>
