@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from optimizer.kernels.amdgpu.ir import Instruction
+from optimizer.kernels.amdgpu.modifiers import is_dpp
 from optimizer.kernels.amdgpu.opcodes import Category, Opcode, opcode
 from optimizer.kernels.amdgpu.operands import Immediate, Operand, Register, registers, width
 from optimizer.kernels.amdgpu.resources import EXEC_PARTS, Resource, is_scalar, read_resources, written_resources
@@ -40,7 +41,6 @@ LONGEST = 19
 """No rule asks for more: 16 passes and 3."""
 
 _LANE_ACCESS = frozenset(("v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32"))
-_DPP = ("quad_perm", "row_", "wave_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def _needs(instruction: Instruction, known: Opcode) -> Iterator[Need]:
     if is_mfma or known.category is Category.VALU:
         yield from _valu_needs(known, reads, writes)
         yield from _lane_needs(instruction, known)
-    if any(m.startswith(_DPP) for m in instruction.modifiers):
+    if is_dpp(instruction):
         yield from (Need("valu", part, VALU_EXEC_TO_DPP) for part in sorted(EXEC_PARTS))
         yield from (Need("any", r, ANY_VGPR_TO_DPP) for r in reads if not is_scalar(r))
     if is_mfma:

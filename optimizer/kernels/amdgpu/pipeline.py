@@ -17,8 +17,9 @@ from optimizer.errors import UnknownNameError
 from optimizer.kernels.amdgpu.allocate import Allocation, AllocationOptions, allocate
 from optimizer.kernels.amdgpu.allocation_log import log_allocation
 from optimizer.kernels.amdgpu.debug import enabled, say
-from optimizer.kernels.amdgpu.emit import LIMITS, TARGETS, Footprint, footprint, kernel_text
+from optimizer.kernels.amdgpu.emit import TARGETS, Footprint, footprint, kernel_text
 from optimizer.kernels.amdgpu.ir import Program
+from optimizer.kernels.amdgpu.operands import FILE_SIZES
 from optimizer.kernels.amdgpu.passes import Pass
 from optimizer.kernels.amdgpu.passes.commute_literals import CommuteLiterals
 from optimizer.kernels.amdgpu.passes.end_program import EndProgram
@@ -111,7 +112,12 @@ def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observ
     """All passes. OpcodeError, OperandError, ControlFlowError, SsaError; AllocationError if registers run out."""
     tell = observe or _ignore
     tell("initial", program)
-    program = replace(program, max_sgprs=min(program.max_sgprs, LIMITS["s"]))
+    program = replace(
+        program,
+        max_vgprs=min(program.max_vgprs, FILE_SIZES["v"]),
+        max_sgprs=min(program.max_sgprs, FILE_SIZES["s"]),
+        max_agprs=min(program.max_agprs, FILE_SIZES["a"]),
+    )
     program = _run(virtual_passes(options), program, tell)
     allocation = allocate(program, AllocationOptions(allow_spill=options.allow_spill))
     log_allocation(allocation)
