@@ -26,6 +26,7 @@ class Rewriting:
     def __init__(self, options: AllocationOptions) -> None:
         self._options = options
         self._split: set[str] = set()
+        self._compacted = False
         self._temporaries: set[VirtualReg] = set()
 
     def next(self, failed: ClassFailure) -> Change | None:
@@ -41,7 +42,7 @@ class Rewriting:
         change = rematerialise(failed)
         if change is not None:
             return change
-        change = free_addends(failed) or compact(failed)
+        change = free_addends(failed) or self._compact(failed)
         if change is not None:
             return change
         place = failed.units.name(failed.failure.interval.id)
@@ -51,3 +52,10 @@ class Rewriting:
             return None
         self._split.add(place)
         return split(failed)
+
+    def _compact(self, failed: ClassFailure) -> Change | None:
+        """Tried once: splitting a range, which follows, does not make it succeed, and it is a long search."""
+        if self._compacted:
+            return None
+        self._compacted = True
+        return compact(failed)

@@ -68,7 +68,7 @@ def _cost(liveness: Liveness, members: Sequence[VirtualReg]) -> tuple[float, Vir
 
 def _executed(liveness: Liveness, members: Sequence[VirtualReg]) -> int:
     """Registers stored and loaded, each loop level counted tenfold."""
-    depth = liveness.cfg.depth()
+    depth = liveness.cfg.depth
     total = 0
     for place, item in liveness.program.instructions:
         touched = len({*item.used} & {*members}) + len({*item.defined} & {*members})

@@ -53,12 +53,16 @@ def crossing_units(failed: ClassFailure, place: int) -> list[tuple[VirtualReg, .
     item = liveness.program.body[place]
     touched = set(item.used) | set(item.defined) if isinstance(item, Instruction) else set()
     single = single_definitions(liveness.program)
+    defined = {r: p for p, i in liveness.program.instructions for r in i.defined if r in single}
     found = []
     for members in failed.units.members():
         numbers = [r.number for r in members]
         if len(numbers) != numbers[-1] - numbers[0] + 1 or not single.issuperset(members) or touched & set(members):
             continue
-        if any(_crosses(liveness, r, place) for r in members) and _whole(liveness, members, place):
+        # All of the unit is defined before: then a range is never half in the copy.
+        if any(_crosses(liveness, r, place) for r in members) and all(
+            dominates(liveness, defined[r], place) for r in members
+        ):
             found.append(members)
     return found
 
@@ -76,19 +80,6 @@ def single_definitions(program: Program) -> set[VirtualReg]:
 def _crosses(liveness: Liveness, register: VirtualReg, place: int) -> bool:
     point = 2 * liveness.rank[place]
     return any(start < point and point + 1 < end for start, end in liveness.segments[register])
-
-
-def _whole(liveness: Liveness, members: tuple[VirtualReg, ...], place: int) -> bool:
-    """Whether all definitions of the unit dominate the place: then a range is never half in the copy."""
-    for _, item in liveness.program.instructions:
-        if set(item.defined) & set(members) and not _dominates(liveness, item, place):
-            return False
-    return True
-
-
-def _dominates(liveness: Liveness, item: Instruction, place: int) -> bool:
-    at = next(p for p, i in liveness.program.instructions if i is item)
-    return dominates(liveness, at, place)
 
 
 def dominates(liveness: Liveness, a: int, b: int) -> bool:

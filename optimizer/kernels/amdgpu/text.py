@@ -41,6 +41,8 @@ _WAIT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
 _LABEL = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
 _COMMA = re.compile(r",(?![^\[]*\])")
 """Between operands, not within `quad_perm:[0,1,2,3]`."""
+_LOOPS = ("_loop_begin", "_loop_end")
+"""Their last word is the name of the loop."""
 _HEADER = ("max_vgprs", "max_sgprs", "max_agprs")
 
 
@@ -81,8 +83,17 @@ def instruction_text(instruction: Instruction) -> str:
     if instruction.target is not None:
         main.append(instruction.target)
     words = [instruction.name, ", ".join(main), *tail, *instruction.modifiers]
-    comment = f" ; {instruction.comment}" if instruction.comment else ""
+    comment = f" ; {_one_line(instruction.comment)}" if instruction.comment else ""
     return " ".join(filter(None, words)) + comment
+
+
+def _one_line(comment: str) -> str:
+    """Raw text has several lines."""
+    return comment.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _several_lines(text: str) -> str:
+    return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], text)
 
 
 def _has_address(instruction: Instruction) -> bool:
@@ -122,6 +133,8 @@ def parse_instruction(line: str) -> Instruction:
     pieces = [p.strip() for p in _COMMA.split(rest)] if rest.strip() else []
     words = pieces[:-1] + (pieces[-1].split() if pieces else [])
     target = words.pop(0) if known.is_branch and words else None
+    if name in _LOOPS and len(words) > 2:
+        target = words.pop()
     operands: list[Operand] = []
     modifiers: list[str] = []
     main = len(pieces)
@@ -132,7 +145,12 @@ def parse_instruction(line: str) -> Instruction:
             modifiers.append(word)
     count = len(known.defs)
     return Instruction(
-        name, tuple(operands[:count]), tuple(operands[count:]), target, tuple(modifiers), comment.strip()
+        name,
+        tuple(operands[:count]),
+        tuple(operands[count:]),
+        target,
+        tuple(modifiers),
+        _several_lines(comment.strip()),
     )
 
 

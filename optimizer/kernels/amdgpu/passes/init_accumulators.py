@@ -25,7 +25,7 @@ class InitAccumulators:
 
     def apply(self, program: Program) -> Program:
         cfg = build_cfg(program)
-        depth = cfg.depth()
+        depth = cfg.depth
         body: list[Item | None] = list(program.body)
         for place, item in program.instructions:
             value = item.uses[0] if item.name == "_init_acc_quad" and item.uses else None
