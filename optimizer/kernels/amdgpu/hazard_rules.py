@@ -32,7 +32,7 @@ VALU_VGPR_TO_MFMA = 2
 ANY_VGPR_TO_DPP = 2
 TRANSCENDENTAL_TO_VALU = 1
 PACKED_TO_VALU = 1
-"""LLVM takes the selection of high halves in packed instructions for one that moves the result; followed, to be safe."""
+"""LLVM takes the selection of high halves in a packed instruction for a move of its result: followed, to be safe."""
 WIDE_STORE_TO_VALU_WRITE = 2
 SALU_M0_TO_LDS_DMA = 1
 MFMA_C_READ_TO_WRITE = {2: 1, 4: 3, 8: 7, 16: 15}

@@ -1,7 +1,7 @@
 """From a program on virtual registers to assembly: one straight list of passes.
 
 virtual: loops, raw text -> ended, checked -> fused -> accumulators -> dead code -> pseudo-instructions -> allocated
-physical: substituted -> waits -> hazards -> text
+physical: substituted -> vccz -> waits -> hazards -> text
 
 What changes instructions comes first, on virtual registers, where single definitions make it easy to see what is safe.
 Waits and hazards come last, on physical registers and with every instruction in place: two values that share a register
@@ -32,6 +32,7 @@ from optimizer.kernels.amdgpu.passes.fuse_shift_or import FuseShiftOr
 from optimizer.kernels.amdgpu.passes.init_accumulators import InitAccumulators
 from optimizer.kernels.amdgpu.passes.insert_waits import InsertWaits
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import MitigateHazards
+from optimizer.kernels.amdgpu.passes.refresh_vccz import RefreshVccz
 from optimizer.kernels.amdgpu.passes.remove_dead_code import RemoveDeadCode
 from optimizer.kernels.amdgpu.passes.substitute_registers import SubstituteRegisters
 from optimizer.kernels.amdgpu.passes.validate_program import ValidateProgram
@@ -105,7 +106,7 @@ def virtual_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
 
 def physical_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
     """After allocation."""
-    return (InsertWaits(options.loads_at_barriers), MitigateHazards())
+    return (RefreshVccz(), InsertWaits(options.loads_at_barriers), MitigateHazards())
 
 
 def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observe: Observer | None = None) -> Assembly:
