@@ -63,6 +63,7 @@ check-long: $(READY) ## slow checks: container steps, every graph on every board
 	$(BIN)/python benchmarks/allocator_replay.py
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/asm_kernels.py
+	$(BIN)/python benchmarks/asm_allocation.py
 	$(BIN)/python benchmarks/tile_dags.py
 	$(BIN)/python benchmarks/fused_kernels.py
 

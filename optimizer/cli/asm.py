@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from optimizer.kernels.amdgpu.program_json import ProgramCase
 
 
+TEXT_SUFFIX = ".kir"
+"""Of files that hold a program in the textual form."""
+
+
 def add(commands: Commands) -> None:
     parser = commands.add_parser("asm", help="AMD GPU kernels: registers, assembly, interpreter", allow_abbrev=False)
     subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="subcommand", required=True)
     alloc = subcommands.add_parser("alloc", help="registers for the programs of a document", allow_abbrev=False)
-    alloc.add_argument("source", type=path_argument, metavar="CASES.json", help="cases, or one program")
+    alloc.add_argument("source", type=path_argument, metavar="CASES.json|K.kir", help="cases, or one program")
     alloc.add_argument("--id", dest="case_id", metavar="ID", help="only this case")
     alloc.add_argument(
         "--rewrite", action="store_true", help="change what does not fit: make constants again, move values"
@@ -31,7 +35,7 @@ def add(commands: Commands) -> None:
     alloc.add_argument("--allow-spill", action="store_true", help="spill what still does not fit (implies --rewrite)")
     alloc.set_defaults(run=run_alloc)
     build = subcommands.add_parser("build", help="all passes, and assembly of a kernel", allow_abbrev=False)
-    build.add_argument("source", type=path_argument, metavar="PROGRAM.json", help="a program, or cases with --id")
+    build.add_argument("source", type=path_argument, metavar="PROGRAM.json|K.kir", help="a program, or cases with --id")
     build.add_argument("-o", "--output", type=path_argument, metavar="K.s", help="default: the text goes to stdout")
     build.add_argument("--id", dest="case_id", metavar="ID", help="which case of a document of several")
     build.add_argument("--mcpu", default="gfx942", metavar="NAME", help="processor (default: gfx942)")
@@ -85,13 +89,27 @@ def run_build(args: argparse.Namespace) -> int:
     return 0
 
 
+def _textual(source: Path, encodable: bool) -> Program:
+    """The program of a file in the textual form. FormatError, OpcodeError, OperandError name the line."""
+    from optimizer.kernels.amdgpu.text import parse
+
+    program = parse(read_text(source), encodable)
+    if not program.body:
+        raise FormatError("no instructions", node=str(source))
+    return program
+
+
+def read_text(source: Path) -> str:
+    """FormatError if it is no text."""
+    try:
+        return source.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"no text: {error}", node=str(source)) from None
+
+
 def one_program(source: Path, case_id: str | None) -> Program:
     """The program of a document, JSON or the textual form; OptionError if it holds several and none is chosen."""
-    if source.suffix == ".kir":
-        from optimizer.kernels.amdgpu.text import parse
-
-        return parse(source.read_text(encoding="utf-8"))
-    cases = _cases(source, case_id)
+    cases = _cases(source, case_id, encodable=True)
     if len(cases) != 1:
         raise OptionError(
             f"{len(cases)} programs, of which --id chooses one", node=str(source), alternatives=[c.id for c in cases]
@@ -131,13 +149,16 @@ def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
     return record
 
 
-def _cases(source: Path, case_id: str | None) -> tuple[ProgramCase, ...]:
-    from optimizer.kernels.amdgpu.program_json import ProgramCase, read_cases
+def _cases(source: Path, case_id: str | None, encodable: bool = False) -> tuple[ProgramCase, ...]:
+    from optimizer.kernels.amdgpu.program_json import ProgramCase, program_json, read_cases
 
+    if source.suffix == TEXT_SUFFIX:
+        return (ProgramCase(source.stem, "alloc", program_json(_textual(source, encodable))),)
     try:
         document = json.loads(source.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"not JSON: {error}", node=str(source)) from None
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = f"not JSON: {error} (the textual form is read from files that end in {TEXT_SUFFIX})"
+        raise FormatError(found, node=str(source)) from None
     if isinstance(document, dict) and "instructions" in document:
         cases: tuple[ProgramCase, ...] = (ProgramCase(source.stem, "alloc", document),)
     else:

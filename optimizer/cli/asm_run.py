@@ -29,7 +29,7 @@ _SCALAR = re.compile(r"(\w+)=(\S+)")
 
 def add(subcommands: Any) -> None:
     run = subcommands.add_parser("run", help="build a kernel and run it in the interpreter", allow_abbrev=False)
-    run.add_argument("source", type=path_argument, metavar="PROGRAM.json|K.s", help="a program, or assembly")
+    run.add_argument("source", type=path_argument, metavar="PROGRAM.json|K.kir|K.s", help="a program, or assembly")
     run.add_argument("--id", dest="case_id", metavar="ID", help="which case of a document of several")
     run.add_argument("--kernel", metavar="NAME", help="which kernel of an assembly file of several")
     run.add_argument("--grid", default="1", metavar="X[,Y,Z]", help="workgroups (default: 1)")
@@ -68,7 +68,7 @@ def run_run(args: argparse.Namespace) -> int:
 
 def _kernel(args: argparse.Namespace, names: tuple[str, ...]) -> tuple[str, str, tuple[int, ...]]:
     """Assembly, name of the kernel, threads of a workgroup."""
-    from optimizer.cli.asm import one_program
+    from optimizer.cli.asm import one_program, read_text
     from optimizer.kernels.amdgpu.pipeline import build
 
     given = _sizes(args.workgroup, "--workgroup") if args.workgroup else None
@@ -81,7 +81,7 @@ def _kernel(args: argparse.Namespace, names: tuple[str, ...]) -> tuple[str, str,
                 node=str(args.source),
             )
         return build(program).text, program.name, given or program.launch.workgroup
-    text = args.source.read_text(encoding="utf-8")
+    text = read_text(args.source)
     kernels = re.findall(r"^\s*\.amdhsa_kernel\s+(\S+)", text, re.MULTILINE)
     name = args.kernel or (kernels[0] if len(kernels) == 1 else None)
     if name is None:
@@ -112,7 +112,10 @@ def _argument(value: str, text: str, random: np.random.Generator) -> Array | np.
     import numpy as np
 
     if value.endswith(".npy"):
-        array: Array = np.load(value, allow_pickle=False)
+        try:
+            array: Array = np.load(value, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise FormatError(f"no NumPy array: {error}", node=value) from None
         return array
     if match := _SCALAR.fullmatch(value):
         dtype = _dtype(match[1], text)

@@ -85,6 +85,41 @@ def test_build_says_what_is_wrong(run: Run, arguments: tuple[object, ...], said:
     assert said in err
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("k.kir", b"", "no instructions"),
+        ("k.kir", bytes(range(256)), "no text"),
+        ("k.kir", b".kernel k\nv_mov_b33 v1, 0\n", "line 2: no opcode 'v_mov_b33'"),
+        ("k.kir", b".kernel k\nv_mfma_f16_16x16x16_f16 v[0:3], v[4:5], v[6:7], 0\n", "line 2: gfx942 has no"),
+        ("k.kir", b".kernel k\n\nbuffer_load_dword v1, v0, s[4:7], 0 offen offset:5000\n", "line 3: offset 5000"),
+        ("k.kir", b".kernel k\nglobal_store_dword s1, v0, s[4:5]\n", "line 2: s1 of global_store_dword"),
+        ("k.kir", b".kernel k\nv_not_b32 kv1, kv0\n", "(v_not_b32): kv0 is used, but nothing defines it"),
+        ("k.json", b"", "not JSON"),
+        ("k.json", bytes(range(256)), "not JSON"),
+        (
+            "k.json",
+            b'{"instructions": [{"name": "s_endpgm"}], "launch": {"arguments": [3]}}',
+            "an argument is an object",
+        ),
+    ],
+)
+def test_bad_files_are_named_with_the_line(run: Run, tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    for command in ("build", "run"):
+        status, out, err = run("asm", command, tmp_path / name)
+        assert (status, out) == (2, "")
+        assert said in err
+
+
+def test_registers_of_the_textual_form(run: Run, tmp_path: Path) -> None:
+    text = tmp_path / "scaled.kir"
+    text.write_text(text_of(scaled().program()))
+    status, out, _ = run("asm", "alloc", text)
+    assert status == 0
+    assert json.loads(out)["peak_vgprs"] == 2
+
+
 VALUES = ("--argument", "x:f32:64:range", "--argument", "y:f32:64:zeros", "--argument", "factor:f32=2.5")
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.kernels.amdgpu.definitions import MOVES, dominates, single_definitions
 from optimizer.kernels.amdgpu.edit import Change, Edit, with_names
 from optimizer.kernels.amdgpu.exec_mask import full_exec
 from optimizer.kernels.amdgpu.ir import Instruction
 from optimizer.kernels.amdgpu.liveness import Liveness
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
 from optimizer.kernels.amdgpu.operands import Register, VirtualReg, registers
-from optimizer.kernels.amdgpu.splitting import MOVES, dominates, single_definitions
 
 if TYPE_CHECKING:
     from optimizer.kernels.amdgpu.allocate import ClassFailure

@@ -38,6 +38,7 @@ class ControlFlowGraph:
         """Reachable blocks in reverse postorder, then the others as they stand."""
         return (*self.flow.order, *(b for b in range(len(self.blocks)) if b not in self.flow.reachable))
 
+    @cached_property
     def depth(self) -> tuple[int, ...]:
         """Loops around each block."""
         depth = [0] * len(self.blocks)

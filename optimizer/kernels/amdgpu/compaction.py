@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from optimizer.kernels.amdgpu.definitions import MOVES
 from optimizer.kernels.amdgpu.edit import Change, Edit, Placed, with_names
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.liveness import Liveness, live_in_aliases
 from optimizer.kernels.amdgpu.operands import VirtualReg
-from optimizer.kernels.amdgpu.splitting import MOVES
 from optimizer.kernels.amdgpu.stretches import Homes, Stretch, Stretches
 from optimizer.kernels.amdgpu.units import Units
 from optimizer.regalloc.parallel_copy import sequential

@@ -7,28 +7,33 @@ AMDGPU Backend", sections "Code Object V5 Metadata" and "AMDHSA Kernel Directive
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from optimizer.errors import UnknownNameError
-from optimizer.kernels.amdgpu.errors import OperandError
+from optimizer.kernels.amdgpu.errors import ControlFlowError, OperandError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
-from optimizer.kernels.amdgpu.operands import PhysicalReg, VirtualReg
+from optimizer.kernels.amdgpu.operands import FILE_SIZES, PhysicalReg, VirtualReg
 from optimizer.kernels.amdgpu.text import instruction_text
 from optimizer.kernels.amdgpu.validate import check_operands
 
 TARGETS = ("gfx942",)
 WAVE = 64
-LIMITS = {"v": 256, "s": 102, "a": 256}
-"""Registers that a wave can name; above s101 are special ones."""
 LDS_BYTES = 65536
 WORKGROUP_THREADS = 1024
 SIMDS = 4
 VGPRS_PER_SIMD = 512
 VGPR_GRANULE = 8
 KERNARG_ALIGNMENT = 8
+_IDENTIFIER = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
+_NO_LABEL = re.compile(
+    r"(?:v|s|a|acc|ttmp)\d+|(?:vcc|exec|xnack_mask|flat_scratch|tba|tma)(?:_lo|_hi)?|m0|null"
+    r"|(?:src_)?(?:vccz|execz|scc|lds_direct|shared_base|private_base|shared_limit|private_limit|pops_exiting_wave_id)"
+)
+"""What the assembler takes for a register where a branch names it."""
 ABI_SGPRS = 2
 """s[0:1]: address of the arguments."""
 
@@ -59,8 +64,8 @@ def footprint(program: Program) -> Footprint:
             where = f"instruction {place} ({item.name})"
             if isinstance(register, VirtualReg):
                 raise OperandError(f"{register} is virtual: allocate registers first", node=where)
-            if register.number >= LIMITS[register.file]:
-                limit = LIMITS[register.file]
+            if register.number >= FILE_SIZES[register.file]:
+                limit = FILE_SIZES[register.file]
                 raise OperandError(f"gfx942 has no {register}: {limit} registers of that file", node=where, limit=limit)
             highest[register.file] = max(highest[register.file], register.number)
     return Footprint(highest["v"] + 1, highest["s"] + 1, highest["a"] + 1)
@@ -111,6 +116,7 @@ def kernel_text(program: Program, mcpu: str = "gfx942") -> str:
     name, launch = program.name, program.launch
     taken = footprint(program)
     _check_launch(launch, name, taken)
+    _check_names(program)
     code = [line if line.endswith(":") else f"    {line}" for line in code_lines(program.body)]
     lines = [
         f'.amdgcn_target "amdgcn-amd-amdhsa--{mcpu}"',
@@ -178,15 +184,18 @@ def kernarg_bytes(arguments: tuple[Argument, ...]) -> int:
 
 def _check_launch(launch: Launch, name: str, taken: Footprint) -> None:
     threads = launch.workgroup[0] * launch.workgroup[1] * launch.workgroup[2]
-    if not 1 <= threads <= WORKGROUP_THREADS:
-        raise OperandError(f"a workgroup of {threads} threads", node=name, limit=WORKGROUP_THREADS)
+    if min(launch.workgroup) < 1 or threads > WORKGROUP_THREADS:
+        shape = " x ".join(map(str, launch.workgroup))
+        raise OperandError(f"a workgroup of {shape} = {threads} threads", node=name, limit=WORKGROUP_THREADS)
     # A workgroup runs as a whole: its waves share four SIMDs.
     resident = -(-threads // (WAVE * SIMDS))
     room = VGPRS_PER_SIMD // resident // VGPR_GRANULE * VGPR_GRANULE
     if taken.next_free_vgpr > room:
         raise OperandError(f"{taken.next_free_vgpr} VGPRs in a workgroup of {threads} threads", node=name, limit=room)
-    if launch.lds_bytes > LDS_BYTES:
+    if not 0 <= launch.lds_bytes <= LDS_BYTES:
         raise OperandError(f"{launch.lds_bytes} bytes of LDS", node=name, limit=LDS_BYTES)
+    if launch.scratch_bytes < 0:
+        raise OperandError(f"{launch.scratch_bytes} bytes of scratch", node=name)
     if not 0 <= launch.workgroup_ids <= 3:
         raise OperandError(f"{launch.workgroup_ids} workgroup ids", node=name, limit=3)
     for argument in launch.arguments:
@@ -197,6 +206,20 @@ def _check_launch(launch: Launch, name: str, taken: Footprint) -> None:
     for one, other in pairwise(names):
         if one == other:
             raise OperandError(f"two arguments are called '{one}'", node=name)
+
+
+def _check_names(program: Program) -> None:
+    """OperandError for a kernel's name, ControlFlowError for a label, that the assembler would not take as one."""
+    name = program.name
+    if not _IDENTIFIER.fullmatch(name):
+        raise OperandError(f"'{name}' cannot be a kernel's name: letters, digits, '_', '.' and '$'", node="kernel")
+    for place, item in enumerate(program.body):
+        if not isinstance(item, Label):
+            continue
+        if not _IDENTIFIER.fullmatch(item.name) or _NO_LABEL.fullmatch(item.name):
+            raise ControlFlowError(f"'{item.name}' cannot be a label", node=f"item {place}")
+        if item.name in (name, f".L{name}_end"):
+            raise ControlFlowError(f"label '{item.name}' is a name of the kernel itself", node=f"item {place}")
 
 
 def _metadata(program: Program, taken: Footprint, mcpu: str) -> Iterator[str]:

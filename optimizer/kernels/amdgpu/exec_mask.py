@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph
 from optimizer.kernels.amdgpu.ir import Instruction, Program
+from optimizer.kernels.amdgpu.modifiers import keeps_lanes
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import EXEC, Immediate, Operand, PhysicalReg, Register, Special
 
@@ -80,7 +81,7 @@ def _registers(operand: Operand) -> tuple[Register, ...]:
 def partial_updates(program: Program, cfg: ControlFlowGraph) -> dict[int, frozenset[Register]]:
     """Instruction -> vector registers that it may write in part while they hold an earlier definition."""
     full = full_exec(program, cfg)
-    if all(full):
+    if all(full) and not any(item.modifiers for _, item in program.instructions):
         return {}
     counts: dict[Register, int] = {}
     for _, item in program.instructions:
@@ -90,7 +91,7 @@ def partial_updates(program: Program, cfg: ControlFlowGraph) -> dict[int, frozen
     reached = _may_be_defined(program, cfg, several)
     found = {}
     for place, item in program.instructions:
-        if not full[place] and opcode(item.name).is_vector:
+        if (not full[place] or keeps_lanes(item)) and opcode(item.name).is_vector:
             updated = frozenset(r for r in item.defined if r in several and r in reached[place])
             if updated:
                 found[place] = updated

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from optimizer.kernels.amdgpu.ir import Instruction
+from optimizer.kernels.amdgpu.modifiers import is_dpp
 from optimizer.kernels.amdgpu.opcodes import Category, Opcode, opcode
 from optimizer.kernels.amdgpu.operands import Immediate, Operand, Register, registers, width
 from optimizer.kernels.amdgpu.resources import EXEC_PARTS, Resource, is_scalar, read_resources, written_resources
@@ -30,6 +31,8 @@ VALU_EXEC_TO_DPP = 5
 VALU_VGPR_TO_MFMA = 2
 ANY_VGPR_TO_DPP = 2
 TRANSCENDENTAL_TO_VALU = 1
+PACKED_TO_VALU = 1
+"""LLVM takes the selection of high halves in a packed instruction for a move of its result: followed, to be safe."""
 WIDE_STORE_TO_VALU_WRITE = 2
 SALU_M0_TO_LDS_DMA = 1
 MFMA_C_READ_TO_WRITE = {2: 1, 4: 3, 8: 7, 16: 15}
@@ -40,7 +43,6 @@ LONGEST = 19
 """No rule asks for more: 16 passes and 3."""
 
 _LANE_ACCESS = frozenset(("v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32"))
-_DPP = ("quad_perm", "row_", "wave_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,9 @@ class Trace:
     """What a producer leaves behind on one register."""
 
     kind: str
-    """valu: written by any VALU; plain: by one that is not an MFMA; transcendental; any: by any instruction; salu;
-    mfma: by an MFMA; addend: read by an MFMA; stored: read by a wide store; `<unit> reads` and `<unit> writes`: by the
-    clause that is still open."""
+    """valu: written by any VALU; plain: by one that is not an MFMA; transcendental; packed; any: by any instruction;
+    salu; mfma: by an MFMA; addend: read by an MFMA; stored: read by a wide store; `<unit> reads` and `<unit> writes`:
+    by the clause that is still open."""
     resource: Resource
     passes: int = 0
     xdl: bool = False
@@ -85,6 +87,8 @@ def _traces(instruction: Instruction, known: Opcode) -> Iterator[Trace]:
             yield Trace("plain", resource)
         if known.transcendental:
             yield Trace("transcendental", resource)
+        if known.name.startswith("v_pk_"):
+            yield Trace("packed", resource)
         if known.category is Category.SALU and resource == "m0":
             yield Trace("salu", resource)
     if is_mfma and _is_xdl(known):
@@ -150,7 +154,7 @@ def _needs(instruction: Instruction, known: Opcode) -> Iterator[Need]:
     if is_mfma or known.category is Category.VALU:
         yield from _valu_needs(known, reads, writes)
         yield from _lane_needs(instruction, known)
-    if any(m.startswith(_DPP) for m in instruction.modifiers):
+    if is_dpp(instruction):
         yield from (Need("valu", part, VALU_EXEC_TO_DPP) for part in sorted(EXEC_PARTS))
         yield from (Need("any", r, ANY_VGPR_TO_DPP) for r in reads if not is_scalar(r))
     if is_mfma:
@@ -167,8 +171,10 @@ def _valu_needs(known: Opcode, reads: tuple[Resource, ...], writes: tuple[Resour
         if is_scalar(resource):
             if resource not in EXEC_PARTS:
                 yield Need("valu", resource, VALU_SGPR_TO_VALU)
-        elif not known.transcendental:
-            yield Need("transcendental", resource, TRANSCENDENTAL_TO_VALU)
+        else:
+            yield Need("packed", resource, PACKED_TO_VALU)
+            if not known.transcendental:
+                yield Need("transcendental", resource, TRANSCENDENTAL_TO_VALU)
     yield from (Need("stored", resource, WIDE_STORE_TO_VALU_WRITE) for resource in writes)
 
 
@@ -205,13 +211,13 @@ def matrix_states(trace: Trace, instruction: Instruction) -> int:
 
 def _mfma_after_mfma(trace: Trace, instruction: Instruction, known: Opcode) -> int:
     """As addend of the same registers an MFMA's result is forwarded; as input it must have been written."""
-    addend = registers(instruction.uses[2])
-    if trace.resource in addend:
-        if trace.result == _place(instruction.uses[2]):
-            return 2 if trace.passes == 2 else 0
-        if trace.xdl:
-            return trace.passes + 1
-        return 0 if _is_xdl(known) else trace.passes
-    if trace.resource in read_resources(instruction):
+    # The same register may be both, as input then counts.
+    if any(trace.resource in registers(use) for use in instruction.uses[:2]):
         return trace.passes + (3 if trace.xdl else 2)
-    return 0
+    if trace.resource not in registers(instruction.uses[2]):
+        return 0
+    if trace.result == _place(instruction.uses[2]):
+        return 2 if trace.passes == 2 else 0
+    if trace.xdl:
+        return trace.passes + 1
+    return 0 if _is_xdl(known) else trace.passes

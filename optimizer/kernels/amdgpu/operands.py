@@ -27,6 +27,10 @@ INLINE_F16 = frozenset(
 ) | {0x3118}
 
 
+FILE_SIZES = {"v": 256, "s": 102, "a": 256}
+"""Registers of each file that a kernel can name."""
+
+
 class RegClass(Enum):
     """Register files. VGPR and AGPR have 256 registers of 64 lanes each, SGPR has 102 scalars."""
 

@@ -1,7 +1,7 @@
 """From a program on virtual registers to assembly: one straight list of passes.
 
 virtual: loops, raw text -> ended, checked -> fused -> accumulators -> dead code -> pseudo-instructions -> allocated
-physical: substituted -> waits -> hazards -> text
+physical: substituted -> vccz -> waits -> hazards -> text
 
 What changes instructions comes first, on virtual registers, where single definitions make it easy to see what is safe.
 Waits and hazards come last, on physical registers and with every instruction in place: two values that share a register
@@ -17,8 +17,9 @@ from optimizer.errors import UnknownNameError
 from optimizer.kernels.amdgpu.allocate import Allocation, AllocationOptions, allocate
 from optimizer.kernels.amdgpu.allocation_log import log_allocation
 from optimizer.kernels.amdgpu.debug import enabled, say
-from optimizer.kernels.amdgpu.emit import LIMITS, TARGETS, Footprint, footprint, kernel_text
+from optimizer.kernels.amdgpu.emit import TARGETS, Footprint, footprint, kernel_text
 from optimizer.kernels.amdgpu.ir import Program
+from optimizer.kernels.amdgpu.operands import FILE_SIZES
 from optimizer.kernels.amdgpu.passes import Pass
 from optimizer.kernels.amdgpu.passes.commute_literals import CommuteLiterals
 from optimizer.kernels.amdgpu.passes.end_program import EndProgram
@@ -31,6 +32,7 @@ from optimizer.kernels.amdgpu.passes.fuse_shift_or import FuseShiftOr
 from optimizer.kernels.amdgpu.passes.init_accumulators import InitAccumulators
 from optimizer.kernels.amdgpu.passes.insert_waits import InsertWaits
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import MitigateHazards
+from optimizer.kernels.amdgpu.passes.refresh_vccz import RefreshVccz
 from optimizer.kernels.amdgpu.passes.remove_dead_code import RemoveDeadCode
 from optimizer.kernels.amdgpu.passes.substitute_registers import SubstituteRegisters
 from optimizer.kernels.amdgpu.passes.validate_program import ValidateProgram
@@ -104,14 +106,19 @@ def virtual_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
 
 def physical_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
     """After allocation."""
-    return (InsertWaits(options.loads_at_barriers), MitigateHazards())
+    return (RefreshVccz(), InsertWaits(options.loads_at_barriers), MitigateHazards())
 
 
 def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observe: Observer | None = None) -> Assembly:
     """All passes. OpcodeError, OperandError, ControlFlowError, SsaError; AllocationError if registers run out."""
     tell = observe or _ignore
     tell("initial", program)
-    program = replace(program, max_sgprs=min(program.max_sgprs, LIMITS["s"]))
+    program = replace(
+        program,
+        max_vgprs=min(program.max_vgprs, FILE_SIZES["v"]),
+        max_sgprs=min(program.max_sgprs, FILE_SIZES["s"]),
+        max_agprs=min(program.max_agprs, FILE_SIZES["a"]),
+    )
     program = _run(virtual_passes(options), program, tell)
     allocation = allocate(program, AllocationOptions(allow_spill=options.allow_spill))
     log_allocation(allocation)

@@ -5,8 +5,8 @@
         "instructions": [{"label"} | {"name", "defs": [operand], "uses": [operand], "target", "modifiers",
                                       "comment"}]}}]}
 
-Operands are written as in `text`, immediates with `#`. `launch` holds the fields of `ir.Launch`; without
-it, four waves are assumed.
+Operands are written as in `text`, immediates with `#`. `launch` holds the fields of `ir.Launch`; without it, four waves
+are assumed. `max_agprs` and `accumulator_aregs` are the same for accumulation VGPRs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from optimizer.kernels.amdgpu.text import parse_operand
 _LOG = logging.getLogger(__name__)
 _PROGRAM_KEYS = frozenset((
     "max_vgprs", "max_sgprs", "reserved_vgprs", "reserved_sgprs", "instructions", "precolored", "loop_control_sregs",
-    "accumulator_vregs", "name", "launch",
+    "accumulator_vregs", "accumulator_aregs", "max_agprs", "name", "launch",
 ))  # fmt: skip
 UNKNOWN_LAUNCH = Launch((256, 1, 1))
 """Of a program that does not say: several waves, so that barriers keep their meaning."""
@@ -72,12 +72,14 @@ def read_program(document: Any, place: str = "program") -> Program:
         raise FormatError("a program has a list 'instructions'", node=place)
     redefinable = [VirtualReg("s", n) for n in _numbers(document, "loop_control_sregs", place)]
     redefinable += [VirtualReg("v", n) for n in _numbers(document, "accumulator_vregs", place)]
+    redefinable += [VirtualReg("a", n) for n in _numbers(document, "accumulator_aregs", place)]
     default = Program(())
     return Program(
         tuple(_item(item, f"{place}: instruction {n}") for n, item in enumerate(items)),
         str(document.get("name", default.name)),
         _number(document, "max_vgprs", default.max_vgprs, place),
         _number(document, "max_sgprs", default.max_sgprs, place),
+        _number(document, "max_agprs", default.max_agprs, place),
         reserved_vgprs=frozenset(_numbers(document, "reserved_vgprs", place)),
         reserved_sgprs=frozenset(_numbers(document, "reserved_sgprs", place)),
         precolored=_precolored(document.get("precolored", {}), place),
@@ -100,6 +102,10 @@ def program_json(program: Program) -> dict[str, Any]:
         "launch": _launch_json(program.launch),
         "instructions": [_item_json(item) for item in program.body],
     }
+    if program.max_agprs != Program(()).max_agprs:
+        document["max_agprs"] = program.max_agprs
+    if accumulators := sorted(r.number for r in program.redefinable if r.file == "a"):
+        document["accumulator_aregs"] = accumulators
     return document
 
 
@@ -125,7 +131,8 @@ def _item(record: Any, place: str) -> Item:
         tuple(_operand(word, place) for word in _strings(record, "defs", place)),
         tuple(uses),
         None if target is None else str(target).removeprefix("@"),
-        tuple(_strings(record, "modifiers", place)),
+        # As in the text: `offen` follows from the address.
+        tuple(word for word in _strings(record, "modifiers", place) if word != "offen"),
         str(record.get("comment") or ""),
     )
 
@@ -165,10 +172,10 @@ def _launch(record: Any, place: str) -> Launch:
     group = tuple(_numbers(record, "workgroup", place)) or default.workgroup
     if len(group) != 3:
         raise FormatError("'workgroup' has threads in x, y and z", node=place)
-    arguments = tuple(
-        Argument(str(a.get("name", f"arg{n}")), int(a.get("size", 8)), bool(a.get("pointer", True)))
-        for n, a in enumerate(record.get("arguments", ()))
-    )
+    given = record.get("arguments", ())
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise FormatError("'arguments' is a list", node=place)
+    arguments = tuple(_argument(a, n, place) for n, a in enumerate(given))
     return Launch(
         (group[0], group[1], group[2]),
         arguments,
@@ -176,6 +183,15 @@ def _launch(record: Any, place: str) -> Launch:
         _number(record, "lds_bytes", 0, place),
         _number(record, "scratch_bytes", 0, place),
     )
+
+
+def _argument(record: Any, number: int, place: str) -> Argument:
+    if not isinstance(record, Mapping):
+        raise FormatError("an argument is an object with 'name', 'size' and 'pointer'", node=place)
+    pointer = record.get("pointer", True)
+    if not isinstance(pointer, bool):
+        raise FormatError("'pointer' is true or false", node=place)
+    return Argument(str(record.get("name", f"arg{number}")), _number(record, "size", 8, place), pointer)
 
 
 def _launch_json(launch: Launch) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from optimizer.kernels.amdgpu.ir import Instruction
+from optimizer.kernels.amdgpu.modifiers import keeps_lanes
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, Register, RegRange, Special, registers
 
@@ -24,10 +25,13 @@ def resources(operand: Operand) -> tuple[Resource, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def read_resources(instruction: Instruction) -> tuple[Resource, ...]:
-    """Everything read; that vector instructions read exec is understood."""
+    """Everything read, what is kept in lanes that are not written included; that vector instructions read exec is
+    understood."""
     found = [r for operand in instruction.uses for r in resources(operand)]
     for name in sorted(opcode(instruction.name).reads):
         found += _PARTS.get(name, (name,))
+    if instruction.modifiers and keeps_lanes(instruction):
+        found += instruction.defined
     return tuple(dict.fromkeys(found))
 
 

@@ -1,4 +1,4 @@
-"""What to change in a program whose registers do not fit, cheapest first: rematerialise, move, split, spill."""
+"""What to change in a program whose registers do not fit, cheapest first: rematerialise, move, spill."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ from optimizer.kernels.amdgpu.edit import Change
 from optimizer.kernels.amdgpu.operands import VirtualReg
 from optimizer.kernels.amdgpu.rematerialise import rematerialise
 from optimizer.kernels.amdgpu.spilling import spill
-from optimizer.kernels.amdgpu.splitting import split
 from optimizer.regalloc.fewest import peak_bound
 
 if TYPE_CHECKING:
     from optimizer.kernels.amdgpu.allocate import AllocationOptions, ClassFailure
-
-SPLITS = 8
-"""Places at which live ranges are split before the allocator gives up or spills."""
 
 
 class Rewriting:
@@ -25,7 +21,6 @@ class Rewriting:
 
     def __init__(self, options: AllocationOptions) -> None:
         self._options = options
-        self._split: set[str] = set()
         self._temporaries: set[VirtualReg] = set()
 
     def next(self, failed: ClassFailure) -> Change | None:
@@ -41,13 +36,9 @@ class Rewriting:
         change = rematerialise(failed)
         if change is not None:
             return change
-        change = free_addends(failed) or compact(failed)
+        change = free_addends(failed)
         if change is not None:
             return change
-        place = failed.units.name(failed.failure.interval.id)
+        # Moves make room for ranges among registers that are free, they do not make more registers free.
         capacity = failed.failure.capacity
-        fragmented = peak_bound(failed.units.intervals(), capacity, failed.reserved) <= capacity
-        if not fragmented or place in self._split or len(self._split) >= SPLITS:
-            return None
-        self._split.add(place)
-        return split(failed)
+        return compact(failed) if peak_bound(failed.units.intervals(), capacity, failed.reserved) <= capacity else None

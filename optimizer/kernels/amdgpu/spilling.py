@@ -38,42 +38,55 @@ def spill(failed: ClassFailure, temporaries: Collection[VirtualReg]) -> Change |
         return None
     blocked = {failed.failure.interval.id, *(o.id for o in failed.failure.overlapping)}
     candidates = []
+    touching = _touching(failed.liveness.program)
+    full = full_exec(failed.liveness.program, failed.liveness.cfg)
     for members in failed.units.members(blocked):
-        if not set(members) & set(temporaries) and spillable(failed.liveness, members):
-            candidates.append((_cost(failed.liveness, members), members))
+        if not set(members) & set(temporaries) and spillable(failed.liveness, members, touching, full):
+            candidates.append((_cost(failed.liveness, members, touching), members))
     if not candidates:
         return None
     _, members = min(candidates)
     return spilled(failed.liveness, failed.units.places(members))
 
 
-def spillable(liveness: Liveness, members: Sequence[VirtualReg]) -> bool:
+_Touching = Mapping[Register, Sequence[int]]
+"""Register -> places of the instructions that read or write it; twice where one does both."""
+
+
+def _touching(program: Program) -> _Touching:
+    found: dict[Register, list[int]] = {}
+    for place, item in program.instructions:
+        for register in (*dict.fromkeys(item.used), *dict.fromkeys(item.defined)):
+            found.setdefault(register, []).append(place)
+    return found
+
+
+def spillable(liveness: Liveness, members: Sequence[VirtualReg], touching: _Touching, full: Sequence[bool]) -> bool:
     """Not prescribed, ever live, and touched under full masks where an instruction ignores exec."""
     program = liveness.program
     if {r for r, _ in program.precolored} & set(members):
         return False
-    touching = [(p, i) for p, i in program.instructions if set(members) & {*i.used, *i.defined}]
     if not any(liveness.segments.get(r) for r in members):
         return False
     if members[0].file == "s":
         return True
-    full = full_exec(program, liveness.cfg)
-    return all(full[p] or opcode(i.name).is_vector for p, i in touching)
+    return all(full[p] or _is_vector(program, p) for r in members for p in touching.get(r, ()))
 
 
-def _cost(liveness: Liveness, members: Sequence[VirtualReg]) -> tuple[float, VirtualReg]:
+def _is_vector(program: Program, place: int) -> bool:
+    item = program.body[place]
+    return isinstance(item, Instruction) and opcode(item.name).is_vector
+
+
+def _cost(liveness: Liveness, members: Sequence[VirtualReg], touching: _Touching) -> tuple[float, VirtualReg]:
     length = sum(end - start for r in members for start, end in liveness.segments.get(r, ()))
-    return _executed(liveness, members) / length, members[0]
+    return _executed(liveness, members, touching) / length, members[0]
 
 
-def _executed(liveness: Liveness, members: Sequence[VirtualReg]) -> int:
+def _executed(liveness: Liveness, members: Sequence[VirtualReg], touching: _Touching) -> int:
     """Registers stored and loaded, each loop level counted tenfold."""
-    depth = liveness.cfg.depth()
-    total = 0
-    for place, item in liveness.program.instructions:
-        touched = len({*item.used} & {*members}) + len({*item.defined} & {*members})
-        total += int(touched * _PER_LOOP ** depth[liveness.cfg.block_of[place]])
-    return total
+    depth, block_of = liveness.cfg.depth, liveness.cfg.block_of
+    return sum(_PER_LOOP ** depth[block_of[place]] for r in members for place in touching.get(r, ()))
 
 
 def spilled(liveness: Liveness, places: Mapping[VirtualReg, int]) -> Change:
@@ -114,7 +127,7 @@ def spilled(liveness: Liveness, places: Mapping[VirtualReg, int]) -> Change:
     name = str(min(places)) if size == 1 else f"{min(places)}..+{size}"
     warning = (
         f"{name} is spilled to {home.where}: {stores} stores and {loads} loads in the text, about "
-        f"{_executed(liveness, tuple(places))} executed if every loop runs {_PER_LOOP} times"
+        f"{_executed(liveness, tuple(places), _touching(program))} executed if every loop runs {_PER_LOOP} times"
     )
     return Change(changed, (warning,), frozenset(temporaries | home.redefinable))
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from optimizer.errors import FormatError
+from optimizer.errors import FormatError, InputError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import (
@@ -30,6 +30,7 @@ from optimizer.kernels.amdgpu.operands import (
     VirtualReg,
     WaitCount,
 )
+from optimizer.kernels.amdgpu.validate import check_operands
 
 _VIRTUAL = re.compile(r"k([vsa])(\d+)(?:\.\.\+(\d+)(?:@(\d+))?)?")
 _PHYSICAL = re.compile(r"([vsa])(?:(\d+)|\[(\d+):(\d+)\])")
@@ -37,7 +38,11 @@ _NUMBER = re.compile(r"#?(-?)(?:0x([0-9a-fA-F]+)|(\d+))")
 _FLOAT = re.compile(r"#?(-?\d+\.\d*(?:e-?\d+)?)")
 _OFFSET = re.compile(r"offset:(-?\d+)")
 _WAIT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
-_LABEL = re.compile(r"[A-Za-z_.$][\w.$]*")
+_LABEL = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
+_COMMA = re.compile(r",(?![^\[]*\])")
+"""Between operands, not within `quad_perm:[0,1,2,3]`."""
+_LOOPS = ("_loop_begin", "_loop_end")
+"""Their last word is the name of the loop."""
 _HEADER = ("max_vgprs", "max_sgprs", "max_agprs")
 
 
@@ -78,8 +83,17 @@ def instruction_text(instruction: Instruction) -> str:
     if instruction.target is not None:
         main.append(instruction.target)
     words = [instruction.name, ", ".join(main), *tail, *instruction.modifiers]
-    comment = f" ; {instruction.comment}" if instruction.comment else ""
+    comment = f" ; {_one_line(instruction.comment)}" if instruction.comment else ""
     return " ".join(filter(None, words)) + comment
+
+
+def _one_line(comment: str) -> str:
+    """Raw text has several lines."""
+    return comment.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _several_lines(text: str) -> str:
+    return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], text)
 
 
 def _has_address(instruction: Instruction) -> bool:
@@ -116,9 +130,11 @@ def parse_instruction(line: str) -> Instruction:
     code, _, comment = line.partition(";")
     name, _, rest = code.strip().partition(" ")
     known = opcode(name)
-    pieces = [p.strip() for p in rest.split(",")] if rest.strip() else []
+    pieces = [p.strip() for p in _COMMA.split(rest)] if rest.strip() else []
     words = pieces[:-1] + (pieces[-1].split() if pieces else [])
     target = words.pop(0) if known.is_branch and words else None
+    if name in _LOOPS and len(words) > 2:
+        target = words.pop()
     operands: list[Operand] = []
     modifiers: list[str] = []
     main = len(pieces)
@@ -129,12 +145,21 @@ def parse_instruction(line: str) -> Instruction:
             modifiers.append(word)
     count = len(known.defs)
     return Instruction(
-        name, tuple(operands[:count]), tuple(operands[count:]), target, tuple(modifiers), comment.strip()
+        name,
+        tuple(operands[:count]),
+        tuple(operands[count:]),
+        target,
+        tuple(modifiers),
+        _several_lines(comment.strip()),
     )
 
 
-def parse(text: str) -> Program:
-    """A program from its text. Errors name the line."""
+def parse(text: str, encodable: bool = False) -> Program:
+    """A program from its text. FormatError, OpcodeError, OperandError name the line.
+
+    `encodable`: operands, too, are checked line by line, as `build` will ask for it; literals may stand where a pass
+    moves them from.
+    """
     program, body = Program(()), []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition(";")[0].split()
@@ -144,18 +169,24 @@ def parse(text: str) -> Program:
             if words[0].startswith(".") and not words[0].endswith(":"):
                 program = _directive(program, words[0][1:], words[1:])
             else:
-                body.append(_item(line, words))
+                body.append(_item(line, words, encodable))
         except (ValueError, IndexError):
             raise FormatError(f"cannot read '{line.strip()}'", node=f"line {number}") from None
-        except FormatError as error:
-            raise FormatError(error.message, node=f"line {number}", alternatives=error.alternatives) from None
+        except InputError as error:
+            what = type(error)
+            raise what(
+                error.message, node=f"line {number}", limit=error.limit, alternatives=error.alternatives
+            ) from None
     return program.with_body(tuple(body))
 
 
-def _item(line: str, words: list[str]) -> Item:
+def _item(line: str, words: list[str], encodable: bool) -> Item:
     if len(words) == 1 and words[0].endswith(":") and _LABEL.fullmatch(words[0][:-1]):
         return Label(words[0][:-1])
-    return parse_instruction(line)
+    instruction = parse_instruction(line)
+    if encodable:
+        check_operands(instruction, instruction.name, constants=False)
+    return instruction
 
 
 def _directive(program: Program, name: str, words: list[str]) -> Program:

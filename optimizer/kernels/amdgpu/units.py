@@ -15,7 +15,7 @@ from optimizer.kernels.amdgpu.errors import OperandError
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.liveness import Liveness, live_in_aliases
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
-from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, Register, RegRange, VirtualReg, registers
+from optimizer.kernels.amdgpu.operands import PhysicalReg, Register, RegRange, VirtualReg, registers
 from optimizer.regalloc.intervals import LiveInterval, Segment, segments_overlap, union
 from optimizer.regalloc.linear_scan import Hint
 
@@ -53,20 +53,21 @@ class Units:
         self._units: dict[int, _Unit] = {}
         self._aliases = live_in_aliases(liveness.program)
         program = liveness.program
-        for register in program.virtual_registers:
-            if register.file == file and (windows is None or register in self._live):
+        living = (
+            program.virtual_registers if windows is None else sorted(r for r in self._live if isinstance(r, VirtualReg))
+        )
+        for register in living:
+            if register.file == file:
                 self._place[register] = (register.number, 0)
                 self._units[register.number] = _Unit({0: [register]})
-        for _, item in self._items:
-            for operand in (*item.defs, *item.uses):
-                self._tie(operand)
+        operands = (o for _, item in self._items for o in (*item.defs, *item.uses) if isinstance(o, RegRange))
+        for operand in dict.fromkeys(operands):
+            self._tie(operand)
         self._precolor(program)
         self.coalesced = 0
 
-    def _tie(self, operand: Operand) -> None:
-        if not isinstance(operand, RegRange) or not isinstance(operand.base, VirtualReg):
-            return
-        if operand.base.file != self._file:
+    def _tie(self, operand: RegRange) -> None:
+        if not isinstance(operand.base, VirtualReg) or operand.base.file != self._file:
             return
         for i in range(1, operand.count):
             before, after = operand.component(i - 1), operand.component(i)
@@ -99,9 +100,8 @@ class Units:
 
         A large matrix result may lie on its addend or apart from all operands: laying them together saves registers.
         """
-        ordered = self._by_depth()
-        accumulating = [i for i in ordered if opcode(i.name).category is Category.MFMA]
-        for instruction in (*accumulating, *(i for i in ordered if moves)):
+        accumulating = [(p, i) for p, i in self._items if opcode(i.name).category is Category.MFMA]
+        for instruction in (*self._by_depth(accumulating), *(self._by_depth(self._items) if moves else ())):
             for target, source in move_pairs(instruction):
                 if self._join(target, source, tied=opcode(instruction.name).category is Category.MFMA):
                     self.coalesced += 1
@@ -109,7 +109,7 @@ class Units:
     def hints(self) -> dict[int, list[Hint]]:
         """Wishes of what could not be coalesced: unit -> where its place would be that of the other operand."""
         found: dict[int, list[Hint]] = {}
-        for instruction in self._by_depth():
+        for instruction in self._by_depth(self._items):
             for target, source in move_pairs(instruction):
                 if target in self._place and source in self._place:
                     (a, p), (b, q) = self._place[target], self._place[source]
@@ -120,10 +120,9 @@ class Units:
                         found.setdefault(b, []).append(Hint(a, -shift))
         return found
 
-    def _by_depth(self) -> list[Instruction]:
+    def _by_depth(self, items: Iterable[tuple[int, Instruction]]) -> list[Instruction]:
         cfg = self._liveness.cfg
-        depth = cfg.depth()
-        numbered = [(-depth[cfg.block_of[place]], place, item) for place, item in self._items]
+        numbered = [(-cfg.depth[cfg.block_of[place]], place, item) for place, item in items]
         return [item for _, _, item in sorted(numbered, key=lambda n: n[:2])]
 
     def _join(self, target: Register, source: Register, tied: bool) -> bool:
@@ -258,12 +257,12 @@ def move_pairs(instruction: Instruction) -> Iterable[tuple[Register, Register]]:
     """(target, source) registers that would better be the same."""
     if instruction.name in MOVES and len(instruction.defs) == len(instruction.uses) == 1:
         target, source = registers(instruction.defs[0]), registers(instruction.uses[0])
-    elif opcode(instruction.name).category is Category.MFMA and len(instruction.uses) > 2:
+    elif opcode(instruction.name).category is Category.MFMA and instruction.defs and len(instruction.uses) > 2:
         target, source = registers(instruction.defs[0]), registers(instruction.uses[2])
     else:
         target = source = ()
         for use, definition in opcode(instruction.name).tied:
-            if use < len(instruction.uses):
+            if use < len(instruction.uses) and definition < len(instruction.defs):
                 target, source = registers(instruction.defs[definition]), registers(instruction.uses[use])
     if len(target) == len(source) and target and target[0].file == source[0].file:
         yield from zip(target, source, strict=True)
@@ -274,8 +273,9 @@ def _within(
 ) -> dict[Register, tuple[Segment, ...]]:
     """Live segments of a class as far as they lie in the windows; what is never live there is left out."""
     found = {}
+    first, last = min(a for a, _ in windows), max(b for _, b in windows)
     for register, segments in live.items():
-        if register.file == file:
+        if register.file == file and segments and segments[0][0] < last and first < segments[-1][1]:
             parts = [(max(s, a), min(e, b)) for s, e in segments for a, b in windows if s < b and a < e]
             if parts:
                 found[register] = union(parts)

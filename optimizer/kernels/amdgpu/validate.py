@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
 from optimizer.kernels.amdgpu.errors import OperandError, SsaError
 from optimizer.kernels.amdgpu.ir import Instruction, Program
+from optimizer.kernels.amdgpu.modifiers import CLAMP, check_modifiers
 from optimizer.kernels.amdgpu.opcodes import REDEFINING_PSEUDOS, Category, Opcode, OperandSpec, opcode
 from optimizer.kernels.amdgpu.operands import (
+    FILE_SIZES,
     Immediate,
     MemOffset,
     Operand,
@@ -99,15 +101,20 @@ def _check_uses(program: Program, cfg: ControlFlowGraph, defs: dict[VirtualReg, 
         for place in cfg.blocks[b].items:
             for register in _virtual(program, place, "used"):
                 if register not in number and register not in given:
-                    raise SsaError(f"{register} is used, but nothing defines it", node=f"instruction {place}")
+                    raise SsaError(f"{register} is used, but nothing defines it", node=_where(program, place))
                 if register in number and not bits >> number[register] & 1:
                     where = ", ".join(map(str, defs[register]))
                     raise SsaError(
                         f"{register} is used where its definition (at {where}) does not dominate",
-                        node=f"instruction {place}",
+                        node=_where(program, place),
                     )
             for register in _virtual(program, place, "defined"):
                 bits |= 1 << number[register]
+
+
+def _where(program: Program, place: int) -> str:
+    item = program.body[place]
+    return f"instruction {place} ({item.name})"
 
 
 def _virtual(program: Program, place: int, side: str) -> Iterable[VirtualReg]:
@@ -117,8 +124,11 @@ def _virtual(program: Program, place: int, side: str) -> Iterable[VirtualReg]:
 
 
 # -- operands -----------------------------------------------------------------------------------------------------
-def check_operands(instruction: Instruction, place: str) -> None:
-    """Kinds, widths, alignments, ranges and positions of an instruction's operands. OperandError, OpcodeError."""
+def check_operands(instruction: Instruction, place: str, constants: bool = True) -> None:
+    """Kinds, widths, alignments, ranges and positions of an instruction's operands. OperandError, OpcodeError.
+
+    Without `constants` a vector instruction may have its literal in a place from which `CommuteLiterals` moves it.
+    """
     known = opcode(instruction.name, place)
     if known.is_pseudo:
         return
@@ -130,12 +140,14 @@ def check_operands(instruction: Instruction, place: str) -> None:
         _check_operand(known, operand, spec, place, written=True)
     _check_uses_of(known, instruction, place)
     if known.category in (Category.VALU, Category.MFMA):
-        _check_constants(known, instruction, place)
+        if constants:
+            _check_constants(known, instruction, place)
     elif known.literal_uses:
         literals = {o.value for o in instruction.uses if isinstance(o, Immediate) and not o.is_inline()}
         if len(literals) > 1:
             raise OperandError(f"{known.name} takes one literal constant, not {len(literals)}", node=place)
     _check_matrix_classes(known, instruction, place)
+    check_modifiers(known, instruction, place)
 
 
 def _check_uses_of(known: Opcode, instruction: Instruction, place: str) -> None:
@@ -209,6 +221,10 @@ def _immediate_fits(known: Opcode, operand: Immediate, spec: OperandSpec) -> boo
 
 def _check_alignment(operand: VirtualReg | PhysicalReg | RegRange, place: str) -> None:
     """Tuples of VGPRs and AGPRs begin at even registers, of SGPRs at even ones (pairs) or multiples of four."""
+    last = registers(operand)[-1]
+    if isinstance(last, PhysicalReg) and last.number >= FILE_SIZES[last.file]:
+        limit = FILE_SIZES[last.file]
+        raise OperandError(f"gfx942 has no {last}: {limit} registers of that file", node=place, limit=limit)
     if not isinstance(operand, RegRange) or operand.count == 1:
         return
     needed = required_alignment(operand.reg_class, operand.count)
@@ -281,7 +297,7 @@ def _first(operand: Operand) -> Register:
 
 def _has_short_encoding(known: Opcode, instruction: Instruction) -> bool:
     """VOP1, VOP2 or VOPC: the second source is a VGPR, masks are vcc."""
-    if known.format not in ("VOP1", "VOP2", "VOPC"):
+    if known.format not in ("VOP1", "VOP2", "VOPC") or CLAMP in instruction.modifiers:
         return False
     masks = [o for o, s in zip((*instruction.defs, *instruction.uses), (*known.defs, *known.uses), strict=False)
              if s.kind == "m"]  # fmt: skip

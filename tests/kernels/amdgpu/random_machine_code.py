@@ -39,7 +39,7 @@ _MEMORY = (
     "global_load_dwordx2 V2, v1, s[4:5]", "global_store_dword v1, V, s[6:7] offset:64",
     "global_store_dwordx4 v1, V4, s[6:7]", "ds_write_b32 v1, V offset:64", "ds_write_b128 v1, V4",
     "ds_read_b32 V, v1 offset:128", "ds_read_b64 V2, v1", "ds_bpermute_b32 V, v1, V", "s_load_dword S, s[0:1], 0",
-    "s_load_dwordx2 S2, s[4:5], 16",
+    "s_load_dwordx2 S2, s[0:1], 8",
 )  # fmt: skip
 
 

@@ -116,7 +116,7 @@ def test_stages_are_shown_in_order() -> None:
     assert seen == [
         "initial", "expand-control", "end-program", "commute-literals", "validate", "fuse-shift-add", "fuse-shift-or",
         "fuse-add-shift", "fuse-or-or", "init-accumulators", "expand-pseudos", "allocate", "substitute-registers",
-        "insert-waits", "mitigate-hazards",
+        "refresh-vccz", "insert-waits", "mitigate-hazards",
     ]  # fmt: skip
 
 

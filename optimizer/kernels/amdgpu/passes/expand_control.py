@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from optimizer.errors import FormatError
+from optimizer.errors import InputError
 from optimizer.kernels.amdgpu.errors import ControlFlowError, OpcodeError, OperandError
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Label, Program
 from optimizer.kernels.amdgpu.operands import VirtualReg
@@ -91,5 +91,6 @@ def _end(item: Instruction, open_loops: list[str], where: str) -> list[Item]:
 def _raw(item: Instruction, where: str) -> tuple[Item, ...]:
     try:
         return parse(item.comment).body
-    except FormatError as error:
-        raise FormatError(f"raw text: {error.message}", node=where, alternatives=error.alternatives) from None
+    except InputError as error:
+        found = f"raw text, {error}" if error.node else f"raw text: {error}"
+        raise type(error)(found, node=where, limit=error.limit) from None

@@ -25,10 +25,10 @@ class InitAccumulators:
 
     def apply(self, program: Program) -> Program:
         cfg = build_cfg(program)
-        depth = cfg.depth()
+        depth = cfg.depth
         body: list[Item | None] = list(program.body)
         for place, item in program.instructions:
-            value = item.uses[0] if item.name == "_init_acc_quad" else None
+            value = item.uses[0] if item.name == "_init_acc_quad" and item.uses else None
             if not isinstance(value, Immediate) or not value.is_inline() or depth[cfg.block_of[place]]:
                 continue
             first = next((p for p in _behind(cfg, depth, place) if _touches(body[p], item)), None)

@@ -6,11 +6,12 @@ vector memory operations, and LDS operations among themselves, complete in order
 while one is outstanding, only lgkmcnt(0) says anything. The state is carried over the control flow graph, joins and
 back edges included, by taking the newest ticket of every way to a place; waits that the program has are observed.
 
-A wait is due before an instruction that reads or overwrites a register which is still being loaded (a load may
-overwrite the result of an older one of the same order), before LDS is touched while a load into LDS is outstanding, and
-before a barrier for what other waves could notice: accesses that are unfinished while, behind the barrier and before
-the next one, a conflicting access may come (in a workgroup of one wave there are no others). A store has read its data
-when it is issued (gfx942 has no expcnt for memory), so that overwriting that data is a matter of wait states
+A wait is due before an instruction that reads or overwrites a register which is still being loaded (a vector memory
+load may overwrite the result of an older one), before LDS is touched while a load into LDS is outstanding, before a
+store to memory while a scalar load of anything but kernel arguments is outstanding, which might read what is stored,
+and before a barrier for what other waves could notice: accesses that are unfinished while, behind the barrier and
+before the next one, a conflicting access may come (in a workgroup of one wave there are no others). A store has read
+its data when it is issued (gfx942 has no expcnt for memory), so that overwriting that data is a matter of wait states
 (`mitigate_hazards`), not of counters. Sources: "AMD Instinct MI300 Instruction Set Architecture", section S_WAITCNT;
 LLVM's SIInsertWaitcnts.
 """
@@ -21,27 +22,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from optimizer.kernels.amdgpu.abi import KERNARG
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
-from optimizer.kernels.amdgpu.operands import WaitCount
+from optimizer.kernels.amdgpu.operands import WaitCount, registers
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, written_resources
 from optimizer.kernels.amdgpu.validate import WAIT_LIMITS
 
 WAVE = 64
 COUNTERS = ("vmcnt", "lgkmcnt")
-SCALAR_LOAD, LOAD, STORE, LDS_DMA, LDS_READ, LDS_WRITE = (
-    "<scalar load>", "<load>", "<store>", "<load to LDS>", "<LDS read>", "<LDS write>",
+SCALAR_LOAD, SCALAR_DATA, LOAD, STORE, LDS_DMA, LDS_READ, LDS_WRITE = (
+    "<scalar load>", "<scalar load of data>", "<load>", "<store>", "<load to LDS>", "<LDS read>", "<LDS write>",
 )  # fmt: skip
 _CONFLICTS = {
+    SCALAR_DATA: frozenset((STORE,)),
     LOAD: frozenset((STORE,)),
-    STORE: frozenset((LOAD, STORE)),
+    STORE: frozenset((SCALAR_DATA, LOAD, STORE)),
     LDS_DMA: frozenset((LDS_READ, LDS_WRITE, LDS_DMA)),
     LDS_READ: frozenset((LDS_WRITE, LDS_DMA)),
     LDS_WRITE: frozenset((LDS_READ, LDS_WRITE, LDS_DMA)),
 }
 """Accesses of another wave that must not come before this one is complete."""
 
+_ARGUMENTS = frozenset(registers(KERNARG))
 Pending = dict[str, dict[Resource, int]]
 """Counter -> register, or kind of access -> tickets taken since the newest one that concerns it."""
 Waits = dict[str, int]
@@ -63,8 +67,9 @@ class InsertWaits:
         """Place of each instruction that needs a wait before it -> counters and their limits."""
         cfg = build_cfg(program)
         threads = program.launch.workgroup[0] * program.launch.workgroup[1] * program.launch.workgroup[2]
-        behind = _accesses_behind_barriers(program, cfg) if threads > WAVE else {}
-        return _Tickets(program, cfg, behind, self.loads_at_barriers).solve()
+        data_loads = _loads_of_data(program, cfg)
+        behind = _accesses_behind_barriers(program, cfg, data_loads) if threads > WAVE else {}
+        return _Tickets(program, cfg, behind, data_loads, self.loads_at_barriers).solve()
 
 
 @dataclass
@@ -72,6 +77,7 @@ class _Tickets:
     program: Program
     cfg: ControlFlowGraph
     behind: dict[int, frozenset[str]]
+    data_loads: frozenset[int]
     loads_at_barriers: bool
 
     def solve(self) -> dict[int, Waits]:
@@ -112,18 +118,18 @@ class _Tickets:
                 _wait(state, needed)
             if item.name == "s_waitcnt":
                 _wait(state, {u.counter: u.value for u in item.uses if isinstance(u, WaitCount)})
-            _issue(item, state)
+            _issue(item, state, (SCALAR_DATA,) if place in self.data_loads else ())
         return found
 
     def _needed(self, place: int, item: Instruction, state: Pending) -> Waits:
-        own = opcode(item.name).counter if not _is_scalar_load(item) else None
+        own = "vmcnt" if opcode(item.name).category is Category.VMEM else None
         needed: Waits = {}
         for counter in COUNTERS:
             pending = state[counter]
             if not pending:
                 continue
             ages = [pending[r] for r in read_resources(item) if r in pending]
-            if counter != own or SCALAR_LOAD in pending:
+            if counter != own:
                 ages += [pending[r] for r in written_resources(item) if r in pending]
             ages += [pending[kind] for kind in self._conflicting(place, item) if kind in pending]
             if ages:
@@ -136,6 +142,8 @@ class _Tickets:
         if item.name == "s_barrier":
             kinds = [kind for kind, others in _CONFLICTS.items() if others & self.behind.get(place, frozenset())]
             return [kind for kind in kinds if kind != LOAD or self.loads_at_barriers]
+        if STORE in access_kinds(item):
+            return (SCALAR_DATA,)
         touches_lds = opcode(item.name).category is Category.LDS and not _crosses_lanes(item)
         return (LDS_DMA,) if touches_lds else ()
 
@@ -164,7 +172,7 @@ def _wait(state: Pending, waits: Waits) -> None:
         state[counter] = {resource: age for resource, age in pending.items() if age < limit}
 
 
-def _issue(item: Instruction, state: Pending) -> None:
+def _issue(item: Instruction, state: Pending, also: Iterable[str]) -> None:
     """A ticket for a memory operation."""
     counter = opcode(item.name).counter
     if counter is None:
@@ -172,7 +180,7 @@ def _issue(item: Instruction, state: Pending) -> None:
     # Beyond the largest number that can be waited for, ages make no difference.
     limit = WAIT_LIMITS[counter] + 1
     pending = {resource: min(age + 1, limit) for resource, age in state[counter].items()}
-    pending |= dict.fromkeys((*written_resources(item), *access_kinds(item)), 0)
+    pending |= dict.fromkeys((*written_resources(item), *access_kinds(item), *also), 0)
     state[counter] = pending
 
 
@@ -197,11 +205,31 @@ def _crosses_lanes(item: Instruction) -> bool:
     return item.name in ("ds_bpermute_b32", "ds_permute_b32", "ds_swizzle_b32")
 
 
-def _is_scalar_load(item: Instruction) -> bool:
-    return opcode(item.name).category is Category.SMEM
+def _loads_of_data(program: Program, cfg: ControlFlowGraph) -> frozenset[int]:
+    """Places of scalar loads from elsewhere than the kernel's arguments, which nothing writes."""
+    changed = [False] * len(cfg.blocks)
+    found: set[int] = set()
+    pending = True
+    while pending:
+        pending = False
+        for b in cfg.order:
+            moved = changed[b]
+            for place in cfg.blocks[b].items:
+                item = program.body[place]
+                if not isinstance(item, Instruction):
+                    continue
+                if opcode(item.name).category is Category.SMEM and item.uses and (moved or item.uses[0] != KERNARG):
+                    found.add(place)
+                moved = moved or not _ARGUMENTS.isdisjoint(written_resources(item))
+            for s in cfg.flow.successors[b]:
+                if moved and not changed[s]:
+                    changed[s] = pending = True
+    return frozenset(found)
 
 
-def _accesses_behind_barriers(program: Program, cfg: ControlFlowGraph) -> dict[int, frozenset[str]]:
+def _accesses_behind_barriers(
+    program: Program, cfg: ControlFlowGraph, data_loads: frozenset[int]
+) -> dict[int, frozenset[str]]:
     """Place of each barrier -> kinds of accesses that may come before the next one on some way."""
     body = program.body
     reach: list[frozenset[str]] = [frozenset()] * len(cfg.blocks)
@@ -219,6 +247,7 @@ def _accesses_behind_barriers(program: Program, cfg: ControlFlowGraph) -> dict[i
                     found[place], kinds = kinds, frozenset()
                 else:
                     kinds |= frozenset(access_kinds(item))
+                    kinds |= frozenset((SCALAR_DATA,) if place in data_loads else ())
             if kinds != reach[b]:
                 reach[b], changed = kinds, True
     return found

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
 from optimizer.kernels.amdgpu.ir import Instruction, Program
+from optimizer.kernels.amdgpu.modifiers import keeps_lanes
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
 from optimizer.kernels.amdgpu.operands import PhysicalReg
 from optimizer.kernels.amdgpu.resources import (
@@ -51,7 +52,7 @@ def has_effect(instruction: Instruction) -> bool:
 
 
 def _needed(program: Program, cfg: ControlFlowGraph) -> set[int]:
-    masked = any(writes_exec(item) for _, item in program.instructions)
+    masked = any(writes_exec(item) or keeps_lanes(item) for _, item in program.instructions)
     aliases: dict[Resource, Resource] = {r: PhysicalReg(r.file, n) for r, n in program.precolored}
     alive: list[set[Resource]] = [set() for _ in cfg.blocks]
     needed: set[int] = set()

@@ -34,6 +34,7 @@ _FUNCTION = re.compile(r"name:\s+(\w+)$")
 _NOP = re.compile(r"S_NOP (\d+)$")
 _WAIT = re.compile(r"S_WAITCNT (\d+)$")
 _SHORT_CONSTANT = re.compile(r"s_(movk|addk|mulk|cmpk)_")
+_DEFAULTS = {**COUNTER_LIMITS, "row_mask": 15, "bank_mask": 15}
 _BRANCH = re.compile(r"s_(branch|cbranch_\w+)$")
 
 
@@ -264,7 +265,7 @@ def _modifiers(instruction: Instruction) -> dict[str, int | str]:
             number = 1
         if text.startswith("swizzle("):
             number = swizzle_pattern(text, instruction.line)
-        default = COUNTER_LIMITS.get(name, 0)
+        default = _DEFAULTS.get(name, 0)
         if number != default:
             found[name] = number
     return found

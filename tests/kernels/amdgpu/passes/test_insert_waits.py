@@ -47,6 +47,22 @@ CASES = {
     "stored data may be overwritten": ("global_store_dword v0, v1, s[4:5]\nv_mov_b32 v1, 0\nds_write_b32 v0, v1", []),
     "a result is not overwritten before it comes": (f"{A}\nv_mov_b32 kv2, 0", ["vmcnt(0) | v_mov_b32"]),
     "loads of one order may overwrite each other": (f"{A}\n{A}", []),
+    "LDS reads may not, as LLVM has it": (
+        "ds_read_b32 v1, v0\nds_read_b32 v1, v0 offset:4",
+        ["lgkmcnt(0) | ds_read_b32"],
+    ),
+    "what a scalar load reads is not overwritten before": (
+        "s_load_dword s8, s[4:5], 0\nglobal_store_dword v0, v1, s[4:5]",
+        ["lgkmcnt(0) | global_store_dword"],
+    ),
+    "arguments of the kernel are not overwritten": (
+        "s_load_dword s8, s[0:1], 0\nglobal_store_dword v0, v1, s[4:5]",
+        [],
+    ),
+    "s[0:1] may have come to hold something else": (
+        "loop:\ns_load_dword s8, s[0:1], 0\nglobal_store_dword v0, v1, s[4:5]\ns_mov_b32 s0, 0\ns_branch loop",
+        ["lgkmcnt(0) | global_store_dword"],
+    ),
     "loads of two orders may not": (
         "ds_read_b32 v1, v0\nglobal_load_dword v1, v0, s[4:5]",
         ["lgkmcnt(0) | global_load_dword"],
@@ -136,6 +152,10 @@ CASES = {
     "values moved between lanes are nobody's business": (
         "ds_bpermute_b32 v2, v3, v1\ns_barrier\nds_write_b32 v0, v1",
         [],
+    ),
+    "scalar loads are complete before others overwrite their data": (
+        "s_load_dword s8, s[4:5], 0\ns_barrier\nglobal_store_dword v0, v1, s[4:5]",
+        ["lgkmcnt(0) | s_barrier"],
     ),
     "stores are complete before others read them": (
         "global_store_dword v0, v1, s[4:5]\ns_barrier\nglobal_load_dword v1, v0, s[4:5]",

@@ -121,6 +121,22 @@ _STORE_X2 = (
     "global_store_dwordx2 v[12:13], v[8:9], off",
     f"GLOBAL_STORE_DWORDX2 {V(12, 2)}, {V(8, 2)}, 0, 0, implicit $exec",
 )
+_A8_C8 = (
+    "v_mfma_f32_16x16x16_f16 v[8:11], v[8:9], v[6:7], v[8:11]",
+    _mfma("F32_16X16X16F16", V(8, 4), V(8, 2), V(6, 2), V(8, 4), early=False),
+)
+_B16_C16 = (
+    "v_mfma_f32_32x32x8_f16 v[16:31], v[4:5], v[16:17], v[16:31]",
+    _mfma("F32_32X32X8F16", V(16, 16), V(4, 2), V(16, 2), V(16, 16)),
+)
+_PACKED = (
+    "v_pk_add_u16 v1, v4, v5",
+    "$vgpr1 = V_PK_ADD_U16 8, $vgpr4, 8, $vgpr5, 0, 0, 0, 0, 0, implicit $exec",
+)
+_LOAD_AT1 = (
+    "global_load_dword v9, v1, s[4:5]",
+    f"$vgpr9 = GLOBAL_LOAD_DWORD_SADDR {S(4, 2)}, $vgpr1, 0, 0, implicit $exec",
+)
 
 CASES = (
     _case("valu_to_readfirstlane", _move(0, 4), FIRST, 1),
@@ -155,6 +171,11 @@ CASES = (
     _case("mfma16_to_overlapping_c", (T16, F16_16), _C10, 5),
     _case("mfma16_f32_to_overlapping_c_xdl", (T16F, F32_16), _C10, 0),
     _case("mfma16_f32_to_overlapping_c", (T16F, F32_16), _C10F, 8),
+    _case("mfma16_to_a_and_same_c", (T16, F16_16), _A8_C8, 7),
+    _case("mfma32_f32_to_b_and_same_c", (T32F, F32_32), _B16_C16, 18),
+    _case("packed_to_valu", _PACKED, _move(2, 1), 1),
+    _case("packed_to_load_address", _PACKED, _LOAD_AT1, 0),
+    _case("valu_to_dpp_kept_lanes", _move(1, 4), _DPP, 2),
     _case("mfma16_to_ab", (T16, F16_16), _AB8, 7),
     _case("mfma16_f32_to_ab", (T16F, F32_16), _AB8, 10),
     _case("wide_store_to_valu", STORE_X4, _move(9, 4), 2),

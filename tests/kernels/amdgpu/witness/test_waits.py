@@ -47,10 +47,11 @@ def instruction(random: Random) -> tuple[str, str]:
             ),
             (f"ds_read_b32 v{v}, v1", f"$vgpr{v} = DS_READ_B32_gfx9 $vgpr1, 0, 0, implicit $exec"),
             (f"ds_write_b32 v1, v{v}", f"DS_WRITE_B32_gfx9 $vgpr1, $vgpr{v}, 0, 0, implicit $exec"),
-            (f"s_load_dword s{s}, s[4:5], 0x0", f"$sgpr{s} = S_LOAD_DWORD_IMM {base}, 0, 0"),
+            # Bytes that no store overwrites: without addresses LLVM does not know of any that does.
+            (f"s_load_dword s{s}, s[4:5], 0x4", f"$sgpr{s} = S_LOAD_DWORD_IMM {base}, 4, 0"),
             (
-                f"s_load_dwordx2 s[{pair}:{pair + 1}], s[4:5], 0x0",
-                f"$sgpr{pair}_sgpr{pair + 1} = S_LOAD_DWORDX2_IMM {base}, 0, 0",
+                f"s_load_dwordx2 s[{pair}:{pair + 1}], s[4:5], 0x4",
+                f"$sgpr{pair}_sgpr{pair + 1} = S_LOAD_DWORDX2_IMM {base}, 4, 0",
             ),
             (f"v_mov_b32_e32 v{v}, v{w}", f"$vgpr{v} = V_MOV_B32_e32 $vgpr{w}, implicit $exec"),
             (f"v_mov_b32_e32 v{v}, s{s}", f"$vgpr{v} = V_MOV_B32_e32 $sgpr{s}, implicit $exec"),

@@ -12,7 +12,7 @@ from .hazards import Traits
 from .operands import VGPR, Name
 from .parse import Instruction
 from .state import Array, Wave, lanes_of
-from .vmem import finish
+from .vmem import check_scalar_loads, finish
 
 
 def _add_floats(old: Array, positions: Array, values: Array) -> None:
@@ -80,6 +80,7 @@ def decode_global(instruction: Instruction, decoder: Decoder) -> Step:
             start = start + np.uint64(wave.scalar(base.base, 2))
         values = wave.vectors[data - VGPR][lanes]
         check_alignment(wave, start, 4, "atomic update")
+        check_scalar_loads(wave, start, 4)
         actions = update_device(wave, start, lambda old, positions, chosen: operation(old, positions, values[chosen]))
         finish(wave, ("vmcnt",), True, (), actions)
 

@@ -45,6 +45,14 @@ def source_lanes(instruction: Instruction) -> Array:
     return np.where((moved >= 0) & (moved < 16), _ROW + moved, -1)
 
 
+def keeps_lanes(instruction: Instruction, decoder: Decoder) -> bool:
+    """Whether the destination may keep what it held in lanes that are on."""
+    masks = (
+        decoder.integer(instruction, instruction.modifiers.get(n), 15, 0, 15, n) for n in ("row_mask", "bank_mask")
+    )
+    return "bound_ctrl" not in instruction.modifiers or any(mask != 15 for mask in masks)
+
+
 def write_lanes(instruction: Instruction, decoder: Decoder) -> Callable[[Wave], int]:
     """The lanes that a DPP instruction writes: exec, row and bank masks, and without bound_ctrl only those whose
     source lane exists and is on."""

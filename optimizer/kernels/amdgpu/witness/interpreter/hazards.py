@@ -25,6 +25,7 @@ VALU_VGPR_TO_READLANE = 1
 VALU_EXEC_TO_LANE = 4
 VALU_VCC_TO_DIV_FMAS = 4
 TRANS_TO_VALU = 1
+PACKED_TO_VALU = 1
 ANY_VGPR_TO_DPP = 2
 VALU_EXEC_TO_DPP = 5
 WIDE_STORE_DATA_TO_VALU_WRITE = 2
@@ -43,6 +44,8 @@ class Matrix:
     xdl: bool
     result: Register
     accumulator: Register | None
+    inputs: tuple[int, ...] = ()
+    """Of A and B."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class Traits:
     """v_readlane, v_readfirstlane, v_writelane."""
     lane_select: int | None = None
     dpp: bool = False
+    packed: bool = False
     div_fmas: bool = False
     lds_dma: bool = False
     wide_store_data: tuple[int, ...] = ()
@@ -105,6 +109,7 @@ class HazardTracker:
     valu: dict[int, _Event] = field(default_factory=dict)
     legacy: dict[int, _Event] = field(default_factory=dict)
     trans: dict[int, _Event] = field(default_factory=dict)
+    packed: dict[int, _Event] = field(default_factory=dict)
     anything: dict[int, _Event] = field(default_factory=dict)
     salu_m0: _Event | None = None
     matrix: dict[int, _Event] = field(default_factory=dict)
@@ -130,6 +135,8 @@ class HazardTracker:
                 self.legacy[key] = event
             if traits.unit == "trans":
                 self.trans[key] = event
+            if traits.packed:
+                self.packed[key] = event
         if traits.unit == "salu" and M0 in traits.writes:
             self.salu_m0 = event
         if traits.matrix is not None and traits.matrix.accumulator is not None and traits.matrix.xdl:
@@ -180,6 +187,8 @@ class HazardTracker:
         for key in traits.reads:
             if key < VGPR and key not in (EXEC, EXEC + 1):
                 yield from _need(self.valu, key, VALU_SGPR_TO_VALU, "VALU writes {}, VALU reads it")
+            if key >= VGPR:
+                yield from _need(self.packed, key, PACKED_TO_VALU, "packed VALU writes {}, VALU reads it")
             if key >= VGPR and traits.unit != "trans":
                 yield from _need(self.trans, key, TRANS_TO_VALU, "transcendental VALU writes {}, VALU reads it")
         for key in traits.writes:
@@ -226,7 +235,7 @@ class HazardTracker:
             event = self.matrix.get(key)
             if event is None or event.matrix is None:
                 continue
-            if accumulator is not None and key in accumulator.keys:
+            if key not in traits.matrix.inputs and accumulator is not None and key in accumulator.keys:
                 yield _made(
                     event, _mfma_to_c(event.matrix, traits.matrix), f"MFMA writes {name_of(key)}, MFMA reads it as C"
                 )

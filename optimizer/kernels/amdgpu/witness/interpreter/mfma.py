@@ -107,7 +107,7 @@ def decode(instruction: Instruction, decoder: Decoder) -> Step:
         c = decoder.register(instruction, third, shape.output_words, "va")
         _check_overlap(instruction, shape, result, c)
     reads = (*a.keys, *b.keys, *(c.keys if c else ()))
-    matrix = Matrix(shape.passes, shape.kind != "f32", result, c)
+    matrix = Matrix(shape.passes, shape.kind != "f32", result, c, (*a.keys, *b.keys))
 
     def execute(wave: Wave) -> None:
         accumulator = np.full((64, shape.output_words), constant, np.uint32)

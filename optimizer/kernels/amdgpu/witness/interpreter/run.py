@@ -17,7 +17,7 @@ from .descriptor import Descriptor
 from .hazards import Traits
 from .memory import DeviceMemory
 from .metadata import Passed, check_launch, check_metadata
-from .operands import EXEC, VGPR
+from .operands import EXEC, VCC, VGPR
 from .parse import Program, parse_program
 from .races import SharedBytes
 from .state import ALL_LANES, Wave, Workgroup
@@ -203,6 +203,8 @@ class _Launch:
                 wave.require_known(traits.reads, wave.exec_mask if step.lanes == "exec" else ALL_LANES)
             self._check_hazards(wave, step.traits)
             wave.hazards.record(traits, wave.line)
+            if halves := {VCC, VCC + 1}.intersection(traits.writes):
+                wave.vccz_is_stale = len(halves) == 1
             step.execute(wave)
             self._count(wave, step.instruction.mnemonic)
             wave.pc += 1

@@ -198,12 +198,20 @@ _SAVE_EXEC: dict[str, Callable[[int, int], int]] = {
     "s_xor_saveexec_b64": lambda source, active: source ^ active,
     "s_andn2_saveexec_b64": lambda source, active: source & ~active & _M64,
 }
+
+
+def _vccz(wave: Wave) -> bool:
+    if wave.vccz_is_stale:
+        raise wave.error("hazard", "vccz does not follow writes of half of vcc; missing: s_mov_b64 vcc, vcc")
+    return wave.scalar(VCC, 2) == 0
+
+
 _BRANCHES: dict[str, Callable[[Wave], bool]] = {
     "s_branch": lambda _: True,
     "s_cbranch_scc0": lambda wave: read_scc(wave) == 0,
     "s_cbranch_scc1": lambda wave: read_scc(wave) == 1,
-    "s_cbranch_vccz": lambda wave: wave.scalar(VCC, 2) == 0,
-    "s_cbranch_vccnz": lambda wave: wave.scalar(VCC, 2) != 0,
+    "s_cbranch_vccz": lambda wave: _vccz(wave),
+    "s_cbranch_vccnz": lambda wave: not _vccz(wave),
     "s_cbranch_execz": lambda wave: wave.exec_mask == 0,
     "s_cbranch_execnz": lambda wave: wave.exec_mask != 0,
 }

@@ -72,6 +72,8 @@ class Wave:
     hazards: HazardTracker = field(default_factory=HazardTracker)
     scratch: tuple[Array, Array] | None = None
     """Bytes and their definedness, one row per lane."""
+    vccz_is_stale: bool = False
+    """Half of vcc was written last: vccz does not follow."""
     nop_states: int = 1
     """Wait states of the s_nop that ran last."""
     line: int = 0

@@ -62,9 +62,10 @@ def decode(instruction: Instruction, decoder: Decoder) -> Step:
     writes = [key for target in targets for key in target.keys]
     if spec.writes_exec:
         writes += [EXEC, EXEC + 1]
-    if is_dpp and "bound_ctrl" not in instruction.modifiers:
+    if is_dpp and dpp.keeps_lanes(instruction, decoder):
         reads += [key for target in targets for key in target.keys]
-    traits = Traits(spec.unit, tuple(reads), tuple(writes), dpp=is_dpp, div_fmas=spec.reads_vcc)
+    traits = Traits(spec.unit, tuple(reads), tuple(writes), dpp=is_dpp, div_fmas=spec.reads_vcc,
+                    packed=instruction.mnemonic.startswith("v_pk_"))  # fmt: skip
     write_lanes = dpp.write_lanes(instruction, decoder) if is_dpp else None
     execute = _executor(spec, targets, sources, "clamp" in instruction.modifiers, write_lanes)
     if is_dpp:

@@ -65,9 +65,29 @@ class _Addresses:
     valid: Array
 
 
-def finish(wave: Wave, counters: tuple[str, ...], ordered: bool, targets: tuple[int, ...], actions: list[Done]) -> None:
+def finish(
+    wave: Wave,
+    counters: tuple[str, ...],
+    ordered: bool,
+    targets: tuple[int, ...],
+    actions: list[Done],
+    span: tuple[int, int] | None = None,
+) -> None:
     """Register the operation that runs now as outstanding."""
-    wave.waits.issue(Outstanding(counters, ordered, targets, wave.line, wave.text, tuple(actions)))
+    wave.waits.issue(Outstanding(counters, ordered, targets, wave.line, wave.text, tuple(actions), span))
+
+
+def check_scalar_loads(wave: Wave, addresses: Array, size: int) -> None:
+    """Nothing may be stored to bytes that a scalar load still reads: the two go different ways, in no order."""
+    for operation in wave.waits.queues["lgkmcnt"]:
+        if operation.span is not None:
+            first, end = (np.uint64(limit) for limit in operation.span)
+            if bool(((addresses < end) & (addresses + np.uint64(size) > first)).any()):
+                reason = (
+                    f"overwrites memory that line {operation.line} `{operation.text}` is still loading; "
+                    f"missing: {wave.waits.needed(operation)}"
+                )
+                raise wave.error("missing-wait", reason)
 
 
 # -- scalar loads --------------------------------------------------------------------------------------
@@ -91,7 +111,8 @@ def decode_scalar_load(instruction: Instruction, decoder: Decoder) -> Step:
         check_alignment(wave, address, 4, "scalar load")
         data, actions = load_device(wave, address, 4 * words)
         wave.set_scalar(target.base, words, int.from_bytes(data.tobytes(), "little"))
-        finish(wave, ("lgkmcnt",), False, tuple(target.keys), actions)
+        start = int(address[0])
+        finish(wave, ("lgkmcnt",), False, tuple(target.keys), actions, (start, start + 4 * words))
 
     return Step(instruction, Traits("smem", (*base.keys, *keys), tuple(target.keys)), execute)
 
@@ -236,6 +257,7 @@ def _transfer(
         places = locate(wave)
         check_alignment(wave, places.address.reshape(-1), form.size, "vector store")
         raw = take(wave, data, form.name, form.size)
+        check_scalar_loads(wave, places.address[places.valid], form.size)
         finish(wave, counters, ordered, (), store_device(wave, places.address[places.valid], raw[places.valid]))
 
     if verb == "load":

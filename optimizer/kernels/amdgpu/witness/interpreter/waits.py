@@ -29,6 +29,8 @@ class Outstanding:
     line: int
     text: str
     on_done: tuple[Callable[[], None], ...] = ()
+    span: tuple[int, int] | None = None
+    """Of a scalar load: the bytes it reads, from the first to before the last."""
     unfinished: set[str] = field(default_factory=set)
 
 
