@@ -85,8 +85,9 @@ class ChainPlan:
     def finish(self) -> dict[str, OpDecision]:
         """Complete every chain; the decisions of all ops, with what was tried for their results."""
         decisions = dict(self.state.decisions)
+        tried_for = self._tried()
         for chain in self.chains:
-            tried = self._tried(chain.ops[-1])
+            tried = tried_for.get(chain.ops[-1])
             if chain.state is ChainState.RESOLVED:
                 chain.complete(self._spill_location(chain))
             else:
@@ -95,8 +96,8 @@ class ChainPlan:
                 )
             if tried:
                 chain.statistics["residency"] = tried
-        for op_id in dict.fromkeys(op_id for trial in self.trials.log for op_id in trial.ops):
-            reason = {**decisions[op_id].reason, "residency": self._tried(op_id)}
+        for op_id, tried in tried_for.items():
+            reason = {**decisions[op_id].reason, "residency": tried}
             decisions[op_id] = replace(decisions[op_id], reason=reason)
         return decisions
 
@@ -112,5 +113,10 @@ class ChainPlan:
             return SpillLocation.DRAM
         return SpillLocation.NONE if layout.is_sharded else SpillLocation.L1_INTERLEAVED
 
-    def _tried(self, op_id: str) -> list[dict[str, object]]:
-        return [trial.to_json() for trial in self.trials.log if op_id in trial.ops]
+    def _tried(self) -> dict[str, list[dict[str, object]]]:
+        """What was tried for the result of every op, as reasons show it."""
+        found: dict[str, list[dict[str, object]]] = {}
+        for trial in self.trials.log:
+            for op_id in dict.fromkeys(trial.ops):
+                found.setdefault(op_id, []).append(trial.to_json())
+        return found

@@ -27,7 +27,9 @@ from optimizer.sharding.orders import schedules
 from optimizer.sharding.plan_report import reported
 
 WORTH_AN_ORDER = 0.01
-"""Gap from which other orders are searched too."""
+"""Share of the best time that room in L1 would save, from which other orders are searched too."""
+WORTH_RESTRICTING = 0.01
+"""Gap from which plans with nothing in place are searched for too."""
 ORDERED_OPS = 600
 """Ops of the largest graph for which they are."""
 UNFINISHED = "fallback"
@@ -56,21 +58,20 @@ def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searc
     """Search the orders as far as they promise something; `searches` gets each as soon as it has a bound."""
     seeds = [plan.decisions for plan in plans]
     orders = schedules(problem.pricer)
-    apart: list[GlobalSearch] = []
     for number, schedule in enumerate(orders):
         if number:
-            if incumbent.gap(searches[0].bound_ns) <= WORTH_AN_ORDER or len(schedule) > ORDERED_OPS:
+            if incumbent.gap(searches[0].roomy_bound_ns) <= WORTH_AN_ORDER or len(schedule) > ORDERED_OPS:
                 break
             problem.say(f"order {number + 1} of {len(orders)}")
         searches.append(GlobalSearch(problem, schedule, seeds, incumbent))
         searches[-1].find()
+        searches[-1].improve()
         if number == 0 and _is_worth_restricting(searches[0], incumbent):
             problem.say("nothing in place")
             restricted = replace(problem, options=replace(problem.options, in_place_ops=False))
-            apart.append(GlobalSearch(restricted, schedule, seeds, incumbent))
-            apart[0].find()
-    for search in (*searches, *apart):
-        search.improve()
+            apart = GlobalSearch(restricted, schedule, seeds, incumbent)
+            apart.find()
+            apart.improve()
 
 
 def _is_worth_restricting(search: GlobalSearch, incumbent: Incumbent) -> bool:
@@ -80,7 +81,7 @@ def _is_worth_restricting(search: GlobalSearch, incumbent: Incumbent) -> bool:
     """
     options = (option for row in search.table.options.values() for option in row)
     in_place = any(overwritten_operand(option.candidate.config) is not None for option in options)
-    return in_place and len(search.schedule) <= ORDERED_OPS and incumbent.gap(search.bound_ns) > WORTH_AN_ORDER
+    return in_place and len(search.schedule) <= ORDERED_OPS and incumbent.gap(search.bound_ns) > WORTH_RESTRICTING
 
 
 def _other_plans(problem: PolicyInput, incumbent: Incumbent) -> tuple[list[Plan], Mapping[str, int]]:

@@ -5,8 +5,8 @@
     weights                               of every choice, those kept in L1 chosen anew in what the rest leaves free
     replay                                holes and circular buffers: where a choice clashes the capacity of that step
                                           shrinks by what is missing, and the nodes around it are chosen anew
+    pruning, CP-SAT                       the gap that is left, on problems small enough for it
     windows                               stretches of the schedule chosen anew within what the rest leaves
-    CP-SAT                                the gap that is left, on problems small enough for it
 
 The bound is always that of the problem as stated; only plans are searched for within shrunken capacities. Work limits
 are counts of rounds, never seconds, so the same input ends in the same plan on a fast and on a slow machine.
@@ -39,7 +39,10 @@ GOOD_ENOUGH = 0.003
 WORTH_IMPROVING = 0.01
 """Gap from which the best plan is worked on."""
 DUAL_ROUNDS = 30
-"""Rounds of prices on the whole graph."""
+"""Rounds of prices on the whole graph,"""
+DUAL_OPS = 20_000
+"""and ops looked at in all of them; of large graphs the first rounds close most of the gap."""
+LEAST_DUAL_ROUNDS = 6
 FITTING_ROUNDS = 12
 """Rounds of dearer prices after those, until a choice fits."""
 SETTLED = 5
@@ -52,8 +55,10 @@ BALLS = ((2, 24), (3, 60), (4, 160))
 """Neighbourhoods of a clash, tried in turn: hops, and nodes at most."""
 PROVEN_OPTIONS = 10_000
 """Options left in a problem of which any gap is worth a proof by CP-SAT,"""
-IMPROVED_OPTIONS = 30_000
-"""and in one of which a large gap is worth a try."""
+TRIED_OPTIONS = 20_000
+"""in one of which a gap that is not good enough is worth a try,"""
+HOPED_OPTIONS = 30_000
+"""and in one of which a large gap is, once nothing else helps."""
 PROOF_WORK_PER_OP = 0.02
 """Deterministic seconds of that; one of them takes one to two on the clock."""
 WINDOW_OPS = 6
@@ -75,12 +80,16 @@ class GlobalSearch:
         """What plans are searched within: shrinks where the allocator needs room for holes."""
         self._step = {op_id: t for t, op_id in enumerate(self.schedule)}
         self._replayed: dict[Choice, PlanReplay] = {}
+        self._candidates: list[Choice] = []
+        """Of the bound, those that promise most first."""
         self._prices: tuple[float, ...] = ()
         """Per step of the memory, where L1 is short."""
         self._best: tuple[int, Choice] | None = None
         """Time and choice of the fastest plan of this search."""
         self.bound_ns = 0
         """No plan over the options in this order takes less; 0 until that is proven."""
+        self.roomy_bound_ns = 0
+        """The same if L1 had no limit, where the order makes no difference."""
 
     @property
     def table(self) -> OptionTable:
@@ -94,26 +103,23 @@ class GlobalSearch:
 
     def find(self) -> None:
         """The bound, and plans near it. TimeLimitError at any point once the run shall end."""
-        candidates = self._bounded()
-        for chosen in chain(candidates, self._at_other_prices()):
+        self._candidates = self._bounded()
+        for chosen in chain(self._candidates, self._at_other_prices()):
             if self._closed(GOOD_ENOUGH):
                 return
             self._fill(chosen)
-        for chosen in chain(self._fitting(), candidates[:SETTLED]):
+
+    def improve(self) -> None:
+        """The proof, if this search found the best plan and what is left is small; better plans, if a gap is left."""
+        if self._is_ahead and not self._closed(0.0):
+            self._prove(PROVEN_OPTIONS if self._closed(GOOD_ENOUGH) else TRIED_OPTIONS)
+        for chosen in chain(self._fitting(), self._candidates[:SETTLED]):
             if self._closed(WORTH_IMPROVING):
                 return
             self._settle(chosen)
-
-    def improve(self) -> None:
-        """Better plans from the best one, if this search found it and a gap is left; then the proof, if it is small."""
-        if not self._is_ahead or self._closed(0.0):
-            return
-        pruned = self._pruned()
-        if not self._closed(WORTH_IMPROVING):
-            self._windows()
-        limit = PROVEN_OPTIONS if self._closed(WORTH_IMPROVING) else IMPROVED_OPTIONS
-        if self._is_ahead and not self._closed(0.0) and sum(pruned.problem.sizes) <= limit:
-            self._prove(pruned)
+        self._windows()
+        if self._is_ahead and not self._closed(WORTH_IMPROVING):
+            self._prove(HOPED_OPTIONS)
 
     @property
     def _is_ahead(self) -> bool:
@@ -125,11 +131,13 @@ class GlobalSearch:
         """Sets the bound, and prices of L1 if it is short; the choices that they come from."""
         solution = eliminate(self._integers, stop=self._problem.time_is_up)
         self._raise_bound(solution.lower_bound, "elimination")
+        self.roomy_bound_ns = self.bound_ns
         if solution.chosen is None:
             return []
         if self._integers.fits(solution.chosen):
             return [solution.chosen]
-        dual = maximise(self._integers, DUAL_ROUNDS, upper_bound=self._incumbent.time_ns, stop=self._problem.time_is_up)
+        rounds = min(DUAL_ROUNDS, max(LEAST_DUAL_ROUNDS, DUAL_OPS // len(self.schedule)))
+        dual = maximise(self._integers, rounds, upper_bound=self._incumbent.time_ns, stop=self._problem.time_is_up)
         self._prices = dual.prices
         self._raise_bound(dual.lower_bound, "prices")
         best = [] if dual.best is None or dual.best.chosen is None else [dual.best.chosen]
@@ -239,14 +247,14 @@ class GlobalSearch:
         self._raise_bound(min(pruned.lower_bound, self._incumbent.time_ns), "pruning")
         return pruned
 
-    def _prove(self, pruned: Pruned) -> None:
-        """CP-SAT on what is left: faster plans than the best one, or the proof that there are none."""
+    def _prove(self, most_options: int) -> None:
+        """CP-SAT on what pruning leaves, if that is few options: faster plans, or the proof that there are none."""
+        pruned = self._pruned()
+        if self._closed(0.0) or sum(pruned.problem.sizes) > most_options:
+            return
         self._problem.poll()
-        small, work = pruned.problem, PROOF_WORK_PER_OP * len(self.schedule)
-        hint = None if self._best is None else pruned.shrink(self._best[1])
-        hint = hint if hint is not None and small.fits(hint) else None
-        below = self._incumbent.time_ns
-        solution = solve_cpsat(small, hint, work, upper_bound=below, stop=self._problem.time_is_up)
+        work, below = PROOF_WORK_PER_OP * len(self.schedule), self._incumbent.time_ns
+        solution = solve_cpsat(pruned.problem, None, work, upper_bound=below, stop=self._problem.time_is_up)
         self._raise_bound(solution.lower_bound, "CP-SAT")
         if solution.chosen is not None:
             self._settle(pruned.restore(solution.chosen))

@@ -133,8 +133,9 @@ class PlanState:
         return tuple(r.value for r in self._timeline.active(position) if r.value not in own)
 
     # -- change --------------------------------------------------------------------------------------
-    def apply(self, changes: Changes) -> Applied:
-        """Take these decisions."""
+    def apply(self, changes: Changes, slower_too: bool = True) -> Applied:
+        """Take these decisions. Where they save nothing, what they do to L1 is left open unless `slower_too`; they must
+        be undone then."""
         touched = self._grouped(self._touched(changes))
         ends = [held.end for v in touched if (held := self._resident.get(v)) is not None]
         before = {op_id: self.decisions[op_id] for op_id in changes}
@@ -142,7 +143,7 @@ class PlanState:
         ends += [held.end for v in touched if (held := self._resident.get(v)) is not None]
         dirty = {*changes, *(self._producer[v] for v in touched), *(r for v in touched for r in self.readers(v))}
         positions = {self.position[op_id] for op_id in dirty}
-        return Applied(before, tuple(touched), self._replay.rerun(positions, max((*positions, *ends))))
+        return Applied(before, tuple(touched), self._replay.rerun(positions, max((*positions, *ends)), slower_too))
 
     def undo(self, applied: Applied) -> None:
         """Take back the last change that is not taken back yet."""

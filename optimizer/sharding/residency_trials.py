@@ -107,7 +107,7 @@ class ResidencyTrials:
         changes = ReaderChoice(self.state, wanted, dram_too, as_wanted).changes()
         if isinstance(changes, Refusal):
             return None, _trial(kind, wanted, changes, 0)
-        applied = self.state.apply(changes)
+        applied = self.state.apply(changes, slower_too=False)
         refusal = self._judge(applied, next(iter(wanted)), check)
         return applied, _trial(kind, wanted, refusal, applied.saved_ns)
 

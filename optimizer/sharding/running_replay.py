@@ -87,15 +87,18 @@ class RunningReplay:
         """What the OpModel says of the op at a position as it runs now; None if it runs on the host."""
         return next((p.answer for p in self._programs[position] if not p.step.is_copy), None)
 
-    def rerun(self, dirty: Iterable[int], last: int) -> Rerun:
+    def rerun(self, dirty: Iterable[int], last: int, slower_too: bool = True) -> Rerun:
         """Take note of a change. `dirty` are the positions whose programs may differ; no value in L1 that the change
-        touches is alive after position `last`."""
+        touches is alive after position `last`. One that saves nothing is only priced unless `slower_too`; it must be
+        undone then."""
         outcome = Rerun(0, None)
         positions = sorted(dirty)
         for p in positions:
             outcome._programs[p] = before = self._programs[p]
             self._programs[p] = after = self._programs_of(p)
             outcome.saved_ns += sum(x.time_ns for x in before) - sum(x.time_ns for x in after)
+        if outcome.saved_ns <= 0 and not slower_too:
+            return outcome
         now = self._instants[positions[0]].copy()
         for p in range(positions[0], len(self._schedule)):
             overflow = self._run(p, now)

@@ -23,6 +23,8 @@ from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolutio
 
 SUBSOLVERS = ("max_lp", "quick_restart")
 """Of two racing workers. With these the bound closes; by default it stalls (google/or-tools #3662)."""
+ROOT_ITERATIONS = 20_000
+"""Of the simplex at the root: enough to solve the whole linear program there, which then does most of the proof."""
 POLL_SECONDS = 0.05
 """How often `stop` is asked."""
 
@@ -59,7 +61,7 @@ def solve_cpsat(
         model.cut_off(cutoff - 1 - small.offset)
     if hint is not None:
         model.hint(small.shrink(hint))
-    status, chosen, bound = _run(model, work_limit, stop, reproducible)
+    status, chosen, bound = _run(model, work_limit, stop, reproducible, reduce and cutoff < FORBIDDEN)
     if status == cp_model.INFEASIBLE:
         return GraphSolution(None, FORBIDDEN, cutoff)
     proven = min(cutoff, small.offset + bound)
@@ -81,11 +83,18 @@ def _restored(
 
 
 def _run(
-    model: _Model, work_limit: float | None, stop: Callable[[], bool] | None, reproducible: bool
+    model: _Model, work_limit: float | None, stop: Callable[[], bool] | None, reproducible: bool, proof: bool
 ) -> tuple[object, tuple[int, ...] | None, int]:
-    """Status, choice and bound (offset aside)."""
+    """Status, choice and bound (offset aside). `proof`: a choice is known, only better ones are looked for."""
     solver = cp_model.CpSolver()
     parameters = solver.parameters
+    if proof:
+        # Below a good choice little is left but to solve the linear program and branch; our presolve has done what
+        # matters of CP-SAT's, whose probing alone would take several times longer.
+        parameters.cp_model_presolve = False
+        parameters.cp_model_probing_level = 0
+        parameters.add_lp_constraints_lazily = False
+        parameters.root_lp_iterations = ROOT_ITERATIONS
     if reproducible:
         parameters.num_workers = 1
         parameters.linearization_level = 2
