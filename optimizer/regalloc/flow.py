@@ -1,4 +1,4 @@
-"""Control flow on plain integers: reverse postorder, dominators, natural loops, backward dataflow on bit sets."""
+"""Control flow on plain integers: reverse postorder, dominators, natural loops, dataflow on bit sets."""
 
 from __future__ import annotations
 
@@ -104,6 +104,25 @@ def backward_dataflow(graph: FlowGraph, use: Sequence[int], kill: Sequence[int])
             if new != live_in[node]:
                 live_in[node], changed = new, True
     return live_in, live_out
+
+
+def defined_on_every_way(graph: FlowGraph, made: Sequence[int]) -> list[int]:
+    """Bit sets per node: what every way from the entry to its top has made before. All bits where nothing leads."""
+    everything = 0
+    for bits in made:
+        everything |= bits
+    ready = [everything] * len(made)
+    changed = True
+    while changed:
+        changed = False
+        for node in graph.order:
+            new = 0 if node == 0 else everything
+            for p in graph.predecessors[node]:
+                if p in graph.reachable:
+                    new &= ready[p] | made[p]
+            if new != ready[node]:
+                ready[node], changed = new, True
+    return ready
 
 
 def _known(node: int | None) -> int:

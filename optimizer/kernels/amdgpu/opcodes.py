@@ -299,8 +299,9 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     # -- expanded by passes ----------------------------------------------------------------------------------------
     ("PSEUDO", "v4 = i", "_init_acc_quad"),
     ("PSEUDO", "v4 = *", "_mfma_acc"),
-    ("PSEUDO", "s4 = *", "_srd_define _srd_load_base _srd_copy_base _srd_fill_size _srd_fill_stride _g2s_srd_copy"),
-    ("PSEUDO", "s = *", "_loop_inc"),
+    ("PSEUDO", "s4 = *", "_srd_define _srd_load_base _srd_copy_base _srd_fill_size _srd_fill_stride"),
+    ("PSEUDO", "s4 = * | =scc", "_g2s_srd_copy"),
+    ("PSEUDO", "s = * | =scc", "_loop_inc"),
     ("PSEUDO", "= *", "_loop_begin _loop_end _preload_branch _comment _raw_asm"),
 )  # fmt: skip
 

@@ -24,16 +24,18 @@ from optimizer.kernels.amdgpu.operands import (
     registers,
     width,
 )
+from optimizer.kernels.amdgpu.special_registers import check_special_registers
+from optimizer.regalloc.flow import defined_on_every_way
 
 WAIT_LIMITS = {"vmcnt": 63, "lgkmcnt": 15, "expcnt": 7}
 """Largest values that s_waitcnt encodes."""
 
 
 def validate(program: Program) -> None:
-    """Everything: opcodes, operands, control flow, SSA. Raises the first thing wrong, by place."""
+    """Everything: opcodes, operands, control flow, SSA, special registers. Raises the first thing wrong, by place."""
     for place, instruction in program.instructions:
-        check_operands(instruction, f"instruction {place}")
-    validate_ssa(program)
+        check_operands(instruction, f"instruction {place} ({instruction.name})")
+    check_special_registers(program, validate_ssa(program))
 
 
 # -- SSA --------------------------------------------------------------------------------------------------------
@@ -84,18 +86,7 @@ def _check_uses(program: Program, cfg: ControlFlowGraph, defs: dict[VirtualReg, 
             for register in _virtual(program, place, "defined"):
                 bits |= 1 << number[register]
         made.append(bits)
-    everything = (1 << len(number)) - 1
-    ready = [everything] * len(cfg.blocks)
-    changed = True
-    while changed:
-        changed = False
-        for b in cfg.flow.order:
-            before = [ready[p] | made[p] for p in cfg.flow.predecessors[b] if p in cfg.flow.reachable]
-            new = 0 if b == 0 else everything
-            for bits in before:
-                new &= bits
-            if new != ready[b]:
-                ready[b], changed = new, True
+    ready = defined_on_every_way(cfg.flow, made)
     for b in cfg.flow.order:
         bits = ready[b]
         for place in cfg.blocks[b].items:

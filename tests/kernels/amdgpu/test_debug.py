@@ -15,7 +15,7 @@ from optimizer.kernels.amdgpu.pipeline import build
 from optimizer.kernels.amdgpu.text import parse
 
 PROGRAM = parse("""
-    s_mov_b32 ks0, 0
+    s_cmp_eq_u32 s2, 0
     v_mov_b32 kv0, 9
     ds_read_b64 kv4..+2@2, v0
 loop:

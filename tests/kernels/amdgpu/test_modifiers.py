@@ -28,7 +28,7 @@ BAD = (
 
 @pytest.mark.parametrize("line", GOOD)
 def test_modifiers_of_gfx942_are_taken(line: str) -> None:
-    program = parse(f".kernel k\n.workgroup 64 1 1\n{line}\ns_endpgm\n", encodable=True)
+    program = parse(f".kernel k\n.workgroup 64 1 1\ns_mov_b32 m0, 0\n{line}\ns_endpgm\n", encodable=True)
     assert parse(text_of(program)) == program
     text = build(program).text
     if find_llvm() is not None:

@@ -11,7 +11,7 @@ import pytest
 
 from optimizer.kernels.amdgpu.abi import KERNARG, THREAD_ID
 from optimizer.kernels.amdgpu.builder import KernelBuilder
-from optimizer.kernels.amdgpu.errors import AllocationError, OperandError
+from optimizer.kernels.amdgpu.errors import AllocationError, OperandError, SsaError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Launch, Program
 from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
 from optimizer.kernels.amdgpu.text import parse
@@ -136,3 +136,52 @@ def test_programs_that_do_not_fit_are_spilled_when_asked(kernel: str, limit: int
 def test_mistakes_are_named_where_they_stand() -> None:
     with pytest.raises(OperandError, match=r"instruction 1 \(ds_read_b32\)"):
         build(parse("v_mov_b32 kv0, 0\nds_read_b32 kv1, kv0 offset:70000"))
+
+
+SPECIALS = {
+    "never": ("s_cbranch_scc1 end\nend:", r"instruction 0 \(s_cbranch_scc1\): scc is used, but nothing defines it"),
+    "on one of two ways": (
+        "v_cmp_eq_u32 vcc, 0, v0\ns_cbranch_vccz past\ns_cmp_eq_u32 s2, 0\npast:\ns_cselect_b32 ks0, 1, 2",
+        r"instruction 4 \(s_cselect_b32\): scc is used, but there is a way",
+    ),
+    "after the loop's first round": (
+        "loop:\ns_addc_u32 s20, s20, 1\ns_cbranch_scc1 loop",
+        r"instruction 1 \(s_addc_u32\): scc",
+    ),
+    "half of vcc": ("s_mov_b32 vcc_lo, 0\ns_cbranch_vccnz end\nend:", r"instruction 1 \(s_cbranch_vccnz\): vcc_hi"),
+    "vcc as an operand": ("v_cndmask_b32 kv0, v0, v0, vcc", r"instruction 0 \(v_cndmask_b32\): vcc_lo"),
+    "m0": ("buffer_load_dword_lds v0, s[4:7], 0 offen lds", r"instruction 0 \(buffer_load_dword_lds\): m0"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), SPECIALS.values(), ids=SPECIALS)
+def test_special_registers_are_defined_before_they_are_read(text: str, said: str) -> None:
+    with pytest.raises(SsaError, match=said):
+        build(parse(f"{text}\ns_endpgm"))
+
+
+def test_special_registers_defined_on_every_way_are_accepted() -> None:
+    text = """
+        .redefinable ks0
+        s_mov_b64 ks2..+2@2, exec
+        v_cmp_eq_u32 vcc, 0, v0
+        s_mov_b32 ks0, 0
+        s_cbranch_vccz other
+        s_cmp_eq_u32 s2, 0
+        s_branch meet
+    other:
+        s_and_saveexec_b64 ks4..+2@2, vcc
+    meet:
+        s_cselect_b32 ks1, 1, 2
+        s_mov_b32 m0, ks1
+        buffer_load_dword_lds v0, s[4:7], 0 offen lds
+    loop:
+        _loop_inc ks0, 1
+        s_cbranch_scc0 loop
+        s_cbranch_execz end
+        s_mov_b64 exec, ks2..+2@2
+        v_cndmask_b32 kv0, v0, v0, vcc
+    end:
+        s_endpgm
+    """
+    assert "s_cselect_b32" in build(parse(text)).text

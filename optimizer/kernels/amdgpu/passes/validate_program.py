@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from optimizer.kernels.amdgpu.ir import Program
-from optimizer.kernels.amdgpu.validate import check_operands, validate_ssa
+from optimizer.kernels.amdgpu.validate import validate
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,5 @@ class ValidateProgram:
     name: ClassVar[str] = "validate"
 
     def apply(self, program: Program) -> Program:
-        for place, item in program.instructions:
-            check_operands(item, f"instruction {place} ({item.name})")
-        validate_ssa(program)
+        validate(program)
         return program
