@@ -47,16 +47,25 @@ def add(commands: Commands) -> None:
 
 
 def run_alloc(args: argparse.Namespace) -> int:
-    """One JSON line per program. 0: all placed; 1: some have an error; 2: the document cannot be read."""
+    """One JSON line per program. 0: all placed; 1: no room in one, or some of several have an error; 2: bad input.
+
+    A program that stands alone is the input: what is wrong with it is said on stderr, too, as other commands do.
+    """
     from optimizer.kernels.amdgpu.allocate import AllocationOptions
 
     options = AllocationOptions(rewrite=args.rewrite or args.allow_spill, allow_spill=args.allow_spill)
-    failed = False
-    for case in _cases(args.source, args.case_id):
-        record = _allocated(case, options)
-        failed = failed or "error" in record
+    cases = _cases(args.source, args.case_id)
+    failures: list[TtoptError] = []
+    for case in cases:
+        try:
+            record = _allocated(case, options)
+        except TtoptError as error:
+            failures.append(error)
+            record = _refused(case, error)
         print(json.dumps(record), flush=True)
-    return 1 if failed else 0
+    if failures and len(cases) == 1:
+        raise failures[0]
+    return 1 if failures else 0
 
 
 def run_build(args: argparse.Namespace) -> int:
@@ -117,19 +126,22 @@ def one_program(source: Path, case_id: str | None) -> Program:
     return cases[0].program
 
 
+def _refused(case: ProgramCase, error: TtoptError) -> dict[str, Any]:
+    from optimizer.kernels.amdgpu.errors import AllocationError
+
+    details = error.details if isinstance(error, AllocationError) else {}
+    return {"id": case.id, "error": {"code": error.code, "message": str(error), "node": error.node, **details}}
+
+
 def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
+    """Raises what is wrong with the program, AllocationError if it does not fit."""
     from optimizer.kernels.amdgpu.allocate import allocate
     from optimizer.kernels.amdgpu.check_allocation import check_allocation
-    from optimizer.kernels.amdgpu.errors import AllocationError
     from optimizer.kernels.amdgpu.program_json import program_json
 
-    try:
-        program = case.program
-        allocation = allocate(program, options)
-        check_allocation(allocation.program, allocation.mapping)
-    except TtoptError as error:
-        details = error.details if isinstance(error, AllocationError) else {}
-        return {"id": case.id, "error": {"code": error.code, "message": str(error), "node": error.node, **details}}
+    program = case.program
+    allocation = allocate(program, options)
+    check_allocation(allocation.program, allocation.mapping)
     record: dict[str, Any] = {
         "id": case.id,
         "mapping": {str(register): number for register, number in allocation.mapping.items()},
@@ -163,6 +175,8 @@ def _cases(source: Path, case_id: str | None, encodable: bool = False) -> tuple[
         cases: tuple[ProgramCase, ...] = (ProgramCase(source.stem, "alloc", document),)
     else:
         cases = read_cases([document] if isinstance(document, dict) and "program" in document else document)
+    if not cases:
+        raise FormatError("no programs: no case has a field 'program'", node=str(source))
     if case_id is None:
         return cases
     chosen = tuple(case for case in cases if case.id == case_id)

@@ -56,11 +56,61 @@ def test_a_case_that_cannot_be_read_does_not_stop_the_others(
     assert records[0]["error"]["code"] == "bad-format"
 
 
-@pytest.mark.parametrize("text", ["", "[3]", '{"cases": 3}'])
-def test_documents_that_are_none_end_with_2(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not JSON"),
+        ("[3]", "a case is an object"),
+        ('{"cases": 3}', "has a list 'cases'"),
+        ('{"cases": []}', "no programs"),
+        ('{"cases": [{"id": "x01", "kind": "expr"}]}', "no programs"),
+    ],
+)
+def test_documents_that_are_none_end_with_2(
+    tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "cases.json"
     path.write_text(text)
     assert main(["asm", "alloc", str(path)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+
+
+UNDEFINED = {"instructions": [{"name": "ds_write_b32", "uses": ["v0", "kv0"]}, {"name": "s_endpgm"}]}
+
+
+@pytest.mark.parametrize(
+    ("document", "arguments", "status", "code"),
+    [
+        (UNDEFINED, (), 2, "bad-ssa"),
+        ({"instructions": [{"name": "v_mov_b33"}]}, (), 2, "bad-opcode"),
+        (program(6, 4), (), 1, "out-of-registers"),
+        ({"cases": [{"id": "bad", "program": UNDEFINED}]}, (), 2, "bad-ssa"),
+        ({"cases": [{"id": "bad", "program": UNDEFINED}, {"id": "ok", "program": program(2, 4)}]}, (), 1, "bad-ssa"),
+        (
+            {"cases": [{"id": "bad", "program": UNDEFINED}, {"id": "ok", "program": program(2, 4)}]},
+            ("--id", "bad"),
+            2,
+            "bad-ssa",
+        ),
+    ],
+)
+def test_a_program_that_stands_alone_decides_the_exit_code(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    document: dict[str, object],
+    arguments: tuple[str, ...],
+    status: int,
+    code: str,
+) -> None:
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps(document))
+    assert main(["asm", "alloc", str(path), *arguments]) == status
+    captured = capsys.readouterr()
+    records = [json.loads(line) for line in captured.out.splitlines()]
+    assert records[0]["error"]["code"] == code
+    assert ("ttopt: error:" in captured.err) == (len(records) == 1)
 
 
 def test_one_program_is_a_document_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
