@@ -162,10 +162,10 @@ def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
 
 
 def _cases(source: Path, case_id: str | None, encodable: bool = False) -> tuple[ProgramCase, ...]:
-    from optimizer.kernels.amdgpu.program_json import ProgramCase, program_json, read_cases
+    from optimizer.kernels.amdgpu.program_json import ProgramCase, read_cases
 
     if source.suffix == TEXT_SUFFIX:
-        return (ProgramCase(source.stem, "alloc", program_json(_textual(source, encodable))),)
+        return (ProgramCase(source.stem, "alloc", _textual(source, encodable)),)
     try:
         document = json.loads(source.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -94,7 +94,13 @@ def test_build_says_what_is_wrong(run: Run, arguments: tuple[object, ...], said:
         ("k.kir", b".kernel k\nv_mfma_f16_16x16x16_f16 v[0:3], v[4:5], v[6:7], 0\n", "line 2: gfx942 has no"),
         ("k.kir", b".kernel k\n\nbuffer_load_dword v1, v0, s[4:7], 0 offen offset:5000\n", "line 3: offset 5000"),
         ("k.kir", b".kernel k\nglobal_store_dword s1, v0, s[4:5]\n", "line 2: s1 of global_store_dword"),
-        ("k.kir", b".kernel k\nv_not_b32 kv1, kv0\n", "(v_not_b32): kv0 is used, but nothing defines it"),
+        (
+            "k.kir",
+            b".kernel k\nv_not_b32 kv1, kv0\n",
+            "line 2, instruction 0 (v_not_b32): kv0 is used, but nothing defines it",
+        ),
+        ("k.kir", b".kernel k\nl:\ns_branch m\n", "line 3, instruction 1 (s_branch)"),
+        ("k.kir", b"l:\n\nl:\ns_branch l\n", "line 3, item 1: label 'l' stands at line 1 and again"),
         ("k.json", b"", "not JSON"),
         ("k.json", bytes(range(256)), "not JSON"),
         (
@@ -110,6 +116,14 @@ def test_bad_files_are_named_with_the_line(run: Run, tmp_path: Path, name: str, 
         status, out, err = run("asm", command, tmp_path / name)
         assert (status, out) == (2, "")
         assert said in err
+
+
+def test_registers_of_a_wrong_text_are_refused_with_the_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "k.kir").write_text(".kernel k\n\nv_not_b32 kv1, kv0\n")
+    status, out, err = run("asm", "alloc", tmp_path / "k.kir")
+    assert status == 2
+    assert json.loads(out)["error"]["node"] == "line 3, instruction 0 (v_not_b32)"
+    assert "line 3, instruction 0 (v_not_b32): kv0 is used, but nothing defines it" in err
 
 
 def test_registers_of_the_textual_form(run: Run, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class ControlFlowGraph:
 def build_cfg(program: Program) -> ControlFlowGraph:
     """ControlFlowError names a label that is missing or stands twice."""
     body = program.body
-    labels = _labels(body)
+    labels = _labels(program)
     starts = {0}
     for i, item in enumerate(body):
         if isinstance(item, Label):
@@ -71,7 +71,7 @@ def build_cfg(program: Program) -> ControlFlowGraph:
             if last.target not in labels:
                 raise ControlFlowError(
                     f"{last.name} leads to label '{last.target}', which is nowhere",
-                    node=f"instruction {block.end - 1}",
+                    node=program.where(block.end - 1),
                     alternatives=sorted(labels),
                 )
             after.append(block_of[labels[last.target]])
@@ -79,12 +79,13 @@ def build_cfg(program: Program) -> ControlFlowGraph:
     return ControlFlowGraph(blocks, FlowGraph(tuple(successors)), block_of)
 
 
-def _labels(body: tuple[Item, ...]) -> dict[str, int]:
+def _labels(program: Program) -> dict[str, int]:
     found: dict[str, int] = {}
-    for i, item in enumerate(body):
+    for i, item in enumerate(program.body):
         if isinstance(item, Label):
             if item.name in found:
-                raise ControlFlowError(f"label '{item.name}' stands at {found[item.name]} and again", node=f"item {i}")
+                first = program.spot(found[item.name])
+                raise ControlFlowError(f"label '{item.name}' stands at {first} and again", node=program.where(i))
             found[item.name] = i
     return found
 

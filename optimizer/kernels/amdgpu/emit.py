@@ -217,9 +217,9 @@ def _check_names(program: Program) -> None:
         if not isinstance(item, Label):
             continue
         if not _IDENTIFIER.fullmatch(item.name) or _NO_LABEL.fullmatch(item.name):
-            raise ControlFlowError(f"'{item.name}' cannot be a label", node=f"item {place}")
+            raise ControlFlowError(f"'{item.name}' cannot be a label", node=program.where(place))
         if item.name in (name, f".L{name}_end"):
-            raise ControlFlowError(f"label '{item.name}' is a name of the kernel itself", node=f"item {place}")
+            raise ControlFlowError(f"label '{item.name}' is a name of the kernel itself", node=program.where(place))
 
 
 def _metadata(program: Program, taken: Footprint, mcpu: str) -> Iterator[str]:

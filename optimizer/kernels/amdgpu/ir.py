@@ -20,6 +20,8 @@ class Instruction:
     modifiers: tuple[str, ...] = ()
     """Written behind the operands: offen, sc0, nt, ..."""
     comment: str = ""
+    line: int | None = field(default=None, compare=False)
+    """Of the text that it was read from, for messages; says nothing about the instruction."""
 
     @property
     def defined(self) -> tuple[Register, ...]:
@@ -40,6 +42,7 @@ class Label:
     """Where branches lead."""
 
     name: str
+    line: int | None = field(default=None, compare=False)
 
 
 Item = Instruction | Label
@@ -101,6 +104,17 @@ class Program:
     def next_number(self, file: str) -> int:
         """A number above those of all virtual registers of a class."""
         return max((r.number + 1 for r in self.virtual_registers if r.file == file), default=0)
+
+    def where(self, place: int) -> str:
+        """An item for messages: its line if it was read from text, its place in the body, its opcode."""
+        item = self.body[place]
+        told = f"instruction {place} ({item.name})" if isinstance(item, Instruction) else f"item {place}"
+        return told if item.line is None else f"line {item.line}, {told}"
+
+    def spot(self, place: int) -> str:
+        """The same within a sentence, as short as it can be told: the line or the place in the body."""
+        line = self.body[place].line
+        return str(place) if line is None else f"line {line}"
 
     def with_body(self, body: tuple[Item, ...]) -> Program:
         return replace(self, body=body)

@@ -38,12 +38,13 @@ class ProgramCase:
     id: str
     kind: str
     record: Any
-    """The program, not read yet: a case that cannot be read is no reason not to look at the others."""
+    """The program, not read yet: a case that cannot be read is no reason not to look at the others. A `Program` if it
+    was written in the textual form."""
 
     @property
     def program(self) -> Program:
         """FormatError and OperandError name the case and the field."""
-        return read_program(self.record, self.id)
+        return self.record if isinstance(self.record, Program) else read_program(self.record, self.id)
 
 
 def read_cases(document: Any) -> tuple[ProgramCase, ...]:

@@ -62,6 +62,6 @@ def _undefined(program: Program, place: int, missing: int) -> SsaError:
     said = "there is a way to it without any definition" if somewhere else "nothing defines it"
     return SsaError(
         f"{name} is used, but {said}; it holds nothing at entry",
-        node=f"instruction {place} ({program.body[place].name})",
+        node=program.where(place),
         alternatives=_WRITERS[name],
     )

@@ -169,7 +169,7 @@ def parse(text: str, encodable: bool = False) -> Program:
             if words[0].startswith(".") and not words[0].endswith(":"):
                 program = _directive(program, words[0][1:], words[1:])
             else:
-                body.append(_item(line, words, encodable))
+                body.append(replace(_item(line, words, encodable), line=number))
         except (ValueError, IndexError):
             raise FormatError(f"cannot read '{line.strip()}'", node=f"line {number}") from None
         except InputError as error:

@@ -34,7 +34,7 @@ WAIT_LIMITS = {"vmcnt": 63, "lgkmcnt": 15, "expcnt": 7}
 def validate(program: Program) -> None:
     """Everything: opcodes, operands, control flow, SSA, special registers. Raises the first thing wrong, by place."""
     for place, instruction in program.instructions:
-        check_operands(instruction, f"instruction {place} ({instruction.name})")
+        check_operands(instruction, program.where(place))
     check_special_registers(program, validate_ssa(program))
 
 
@@ -55,8 +55,9 @@ def validate_ssa(program: Program) -> ControlFlowGraph:
                     first = program.body[defs[register][0]]
                     assert isinstance(first, Instruction)
                     raise SsaError(
-                        f"{register} is defined by {first.name} at {defs[register][0]} and again by {instruction.name}",
-                        node=f"instruction {place}",
+                        f"{register} is defined by {first.name} at {program.spot(defs[register][0])} and again by "
+                        f"{instruction.name}",
+                        node=program.where(place),
                         alternatives=("a new register", "naming it in `redefinable`"),
                     )
                 defs.setdefault(register, []).append(place)
@@ -92,20 +93,15 @@ def _check_uses(program: Program, cfg: ControlFlowGraph, defs: dict[VirtualReg, 
         for place in cfg.blocks[b].items:
             for register in _virtual(program, place, "used"):
                 if register not in number and register not in given:
-                    raise SsaError(f"{register} is used, but nothing defines it", node=_where(program, place))
+                    raise SsaError(f"{register} is used, but nothing defines it", node=program.where(place))
                 if register in number and not bits >> number[register] & 1:
-                    where = ", ".join(map(str, defs[register]))
+                    where = ", ".join(map(program.spot, defs[register]))
                     raise SsaError(
                         f"{register} is used where its definition (at {where}) does not dominate",
-                        node=_where(program, place),
+                        node=program.where(place),
                     )
             for register in _virtual(program, place, "defined"):
                 bits |= 1 << number[register]
-
-
-def _where(program: Program, place: int) -> str:
-    item = program.body[place]
-    return f"instruction {place} ({item.name})"
 
 
 def _virtual(program: Program, place: int, side: str) -> Iterable[VirtualReg]:

@@ -10,6 +10,8 @@ import pytest
 from optimizer.kernels.amdgpu.errors import ControlFlowError, OpcodeError, SsaError
 from optimizer.kernels.amdgpu.exec_mask import full_exec
 from optimizer.kernels.amdgpu.liveness import analyse
+from optimizer.kernels.amdgpu.passes.expand_control import ExpandControl
+from optimizer.kernels.amdgpu.passes.validate_program import ValidateProgram
 from optimizer.kernels.amdgpu.program_json import read_program
 from optimizer.kernels.amdgpu.text import parse
 from optimizer.kernels.amdgpu.validate import validate_ssa
@@ -77,10 +79,16 @@ def test_blocks_may_stand_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("ds_write_b32 v0, kv0", "nothing defines"),
+        ("; text\nds_write_b32 v0, kv0", r"^line 2, instruction 0 \(ds_write_b32\): kv0 is used, but nothing defines"),
         ("v_add_u32 kv0, kv0, 1", "does not dominate"),
-        ("v_mov_b32 kv0, 1\nv_mov_b32 kv0, 2", "defined by v_mov_b32 at 0 and again"),
-        ("s_cbranch_scc1 over\nv_mov_b32 kv0, 1\nover:\nds_write_b32 v0, kv0\ns_endpgm", "does not dominate"),
+        (
+            "v_mov_b32 kv0, 1\nv_mov_b32 kv0, 2",
+            "line 2, instruction 1 \\(v_mov_b32\\): kv0 is defined by v_mov_b32 at line 1 and again",
+        ),
+        (
+            "s_cbranch_scc1 over\n\nv_mov_b32 kv0, 1\nover:\nds_write_b32 v0, kv0\ns_endpgm",
+            "line 5.*at line 3. does not",
+        ),
         (
             "head:\ns_cbranch_scc1 out\nv_mov_b32 kv0, 1\ns_branch head\nout:\nds_write_b32 v0, kv0\ns_endpgm",
             "dominate",
@@ -91,6 +99,20 @@ def test_blocks_may_stand_in_any_order() -> None:
 def test_uses_without_a_dominating_definition_are_refused(text: str, said: str) -> None:
     with pytest.raises(SsaError, match=said):
         validate_ssa(parse(text))
+
+
+def test_without_text_there_are_no_lines() -> None:
+    document = [{"name": "s_nop", "uses": ["#0"]}, {"name": "v_not_b32", "defs": ["kv0"], "uses": ["kv0"]}]
+    program = read_program({"instructions": document})
+    with pytest.raises(SsaError, match=r"^instruction 1 \(v_not_b32\): kv0 is used where its definition \(at 1\)"):
+        validate_ssa(program)
+
+
+def test_what_stands_for_a_line_has_that_line() -> None:
+    text = "s_nop 0\n_loop_begin ks0, 4, outer\n_loop_end ks0, 1, outer\ns_endpgm"
+    program = ExpandControl().apply(parse(text))
+    with pytest.raises(SsaError, match=r"line 2, instruction 2 \(s_cmp_lt_u32\): ks0 is used where .*\(at line 3\)"):
+        ValidateProgram().apply(program)
 
 
 def test_definitions_on_both_ways_may_meet_if_they_are_declared() -> None:

@@ -13,6 +13,7 @@ _raw_asm                        the lines of its comment, read as this IR's text
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -34,11 +35,11 @@ class ExpandControl:
         open_loops: list[str] = []
         counters: set[VirtualReg] = set()
         for place, item in enumerate(program.body):
-            where = f"item {place}"
+            where = program.where(place)
             if not isinstance(item, Instruction):
                 body.append(item)
             elif item.name == "_raw_asm":
-                body += _raw(item, where)
+                body += _of_line(item, _raw(item, where))
             elif item.name == "_preload_branch":
                 raise OpcodeError(
                     "kernel arguments are not preloaded, so that there is nothing for _preload_branch to skip",
@@ -46,15 +47,20 @@ class ExpandControl:
                     alternatives=("s_load_dwordx2 from s[0:1]",),
                 )
             elif item.name == "_loop_begin":
-                body += _begin(item, open_loops, where)
+                body += _of_line(item, _begin(item, open_loops, where))
             elif item.name == "_loop_end":
-                body += _end(item, open_loops, where)
+                body += _of_line(item, _end(item, open_loops, where))
                 counters.update(r for r in item.used[:1] if isinstance(r, VirtualReg))
             else:
                 body.append(item)
         if open_loops:
             raise ControlFlowError(f"loop '{open_loops[-1]}' has no _loop_end", node=program.name)
         return replace(program, body=tuple(body), redefinable=program.redefinable | counters)
+
+
+def _of_line(item: Instruction, made: Iterable[Item]) -> Iterable[Item]:
+    """What stands for an item, with the item's line."""
+    return (replace(i, line=item.line) for i in made)
 
 
 def _stem(item: Instruction, where: str) -> str:

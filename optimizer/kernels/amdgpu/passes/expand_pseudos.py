@@ -51,7 +51,7 @@ class ExpandPseudos:
             if not isinstance(item, Instruction) or not opcode(item.name).is_pseudo or item.name == "_comment":
                 body.append(item)
                 continue
-            where = f"instruction {place} ({item.name})"
+            where = program.where(place)
             expand = _EXPANSIONS.get(item.name)
             if expand is None:
                 raise OpcodeError(f"{item.name} cannot be expanded here", node=where, alternatives=sorted(_EXPANSIONS))
@@ -66,7 +66,7 @@ class ExpandPseudos:
                 redefinable.update(r for r in (registers(item.defs[0])[1],) if isinstance(r, VirtualReg))
             if item.comment and made:
                 made[0] = replace(made[0], comment=item.comment)
-            body += made
+            body += (replace(i, line=item.line) for i in made)
         return replace(program, body=tuple(body), redefinable=frozenset(redefinable))
 
 

@@ -28,7 +28,7 @@ class SubstituteRegisters:
             if not isinstance(item, Instruction):
                 body.append(item)
                 continue
-            where = f"instruction {place} ({item.name})"
+            where = program.where(place)
             changed = item.with_operands(
                 tuple(_physical(o, complete, where) for o in item.defs),
                 tuple(_physical(o, complete, where) for o in item.uses),
