@@ -1,16 +1,22 @@
 """Where a vector instruction may write only some lanes, so that the others keep what a register held before.
 
-For a register with one definition that does not matter: lanes that were not written are not read either. A second
-definition of an accumulator under a partial mask, however, updates it: what it held stays live.
+A second definition of an accumulator under a partial mask updates it: what it held stays live. With one definition it
+does not matter as long as only lanes that were written are read. In a loop that lanes leave one after the other, the
+definition of a round writes fewer lanes than the one before; if they are all read behind the loop, where the mask is
+wide again, every round updates the register, and it is live all around the loop: what else was put there before the
+definition of the next round would be found in the lanes that had left, be it written by instructions that ignore exec
+(MFMA, v_writelane), under a mask widened for a while, or by the lanes themselves before they left.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.modifiers import keeps_lanes
 from optimizer.kernels.amdgpu.opcodes import opcode
-from optimizer.kernels.amdgpu.operands import EXEC, Immediate, Operand, PhysicalReg, Register, Special
+from optimizer.kernels.amdgpu.operands import EXEC, Immediate, Operand, PhysicalReg, Register, Special, VirtualReg
 
 _EXEC_PARTS = frozenset(("exec", "exec_lo", "exec_hi"))
 
@@ -88,14 +94,78 @@ def partial_updates(program: Program, cfg: ControlFlowGraph) -> dict[int, frozen
         for register in dict.fromkeys(item.defined):
             counts[register] = counts.get(register, 0) + 1
     several = {r for r, n in counts.items() if r.file != "s" and (n > 1 or isinstance(r, PhysicalReg))}
+    partial = {p: i for p, i in program.instructions if (not full[p] or keeps_lanes(i)) and opcode(i.name).is_vector}
+    once = {r for item in partial.values() for r in item.defined if r.file != "s"} - several
+    lasting = _read_under_wider_masks(program, cfg, full, sorted(r for r in once if isinstance(r, VirtualReg)))
     reached = _may_be_defined(program, cfg, several)
     found = {}
-    for place, item in program.instructions:
-        if (not full[place] or keeps_lanes(item)) and opcode(item.name).is_vector:
-            updated = frozenset(r for r in item.defined if r in several and r in reached[place])
-            if updated:
-                found[place] = updated
+    for place, item in partial.items():
+        updated = frozenset(r for r in item.defined if r in lasting or (r in several and r in reached[place]))
+        if updated:
+            found[place] = updated
     return found
+
+
+def _read_under_wider_masks(
+    program: Program, cfg: ControlFlowGraph, full: tuple[bool, ...], once: list[VirtualReg]
+) -> frozenset[Register]:
+    """Those of the registers, each defined in one place, that a loop defines again and again, and that are read where
+    more lanes may be active than at the last definition."""
+    bit = {r: 1 << n for n, r in enumerate(once)}
+
+    def word(registers: Iterable[Register]) -> int:
+        bits = 0
+        for r in registers:
+            bits |= bit.get(r, 0) if isinstance(r, VirtualReg) else 0
+        return bits
+
+    def through(b: int, wider: int, looping: int) -> tuple[int, int]:
+        """Read under a wider mask in a block; defined under a narrower mask than the one at its end."""
+        read = 0
+        for place in cfg.blocks[b].items:
+            item = program.body[place]
+            if not isinstance(item, Instruction):
+                continue
+            all_lanes = not opcode(item.name).is_vector and not full[place]
+            read |= word(item.used) & (looping if all_lanes else wider)
+            wider &= ~word(item.defined)
+            if writes_exec(item) and not _narrows(item):
+                wider |= looping
+        return read, wider
+
+    made = [word(r for i in (program.body[p] for p in block.items) if isinstance(i, Instruction) for r in i.defined)
+            for block in cfg.blocks]  # fmt: skip
+    arriving = _forward(cfg, lambda b, bits: bits | made[b])
+    looping = 0
+    for b in cfg.order:
+        looping |= made[b] & arriving[b]
+    if not looping:
+        return frozenset()
+    entry = _forward(cfg, lambda b, bits: through(b, bits, looping)[1])
+    read = 0
+    for b in cfg.order:
+        read |= through(b, entry[b], looping)[0]
+    return frozenset(r for r in once if bit[r] & read)
+
+
+def _forward(cfg: ControlFlowGraph, leaving: Callable[[int, int], int]) -> list[int]:
+    """Bit sets at the entry of each block: what leaves some block before it."""
+    entry = [0] * len(cfg.blocks)
+    changed = True
+    while changed:
+        changed = False
+        for b in cfg.order:
+            out = leaving(b, entry[b])
+            for s in cfg.flow.successors[b]:
+                if out & ~entry[s]:
+                    entry[s], changed = entry[s] | out, True
+    return entry
+
+
+def _narrows(item: Instruction) -> bool:
+    """Whether what it writes to exec has no lane that was not active before."""
+    kept = EXEC in item.uses[:1] if item.name == "s_andn2_b64" else EXEC in item.uses
+    return item.name == "s_and_saveexec_b64" or (item.name in ("s_and_b64", "s_andn2_b64") and kept)
 
 
 def _may_be_defined(program: Program, cfg: ControlFlowGraph, several: set[Register]) -> dict[int, frozenset[Register]]:

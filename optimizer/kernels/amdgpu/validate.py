@@ -296,6 +296,8 @@ def _has_short_encoding(known: Opcode, instruction: Instruction) -> bool:
 def _bits(known: Opcode, use: int) -> int:
     if known.uses[use].width == 2 and not known.name.startswith("v_pk_"):
         return 64
+    if known.category is Category.MFMA:
+        return 32  # Its constant is the addend, an f32 whatever the name ends in.
     return 16 if known.name.endswith(("f16", "u16", "i16", "b16")) and "cvt_pk" not in known.name else 32
 
 

@@ -185,3 +185,11 @@ def test_special_registers_defined_on_every_way_are_accepted() -> None:
         s_endpgm
     """
     assert "s_cselect_b32" in build(parse(text)).text
+
+
+def test_the_addend_of_a_matrix_product_of_halves_is_a_single() -> None:
+    product = "v_mfma_f32_16x16x16_f16 kv0..+4@2, kv4..+2@2, kv4..+2@2, {}"
+    text = f"v_mov_b64 kv4..+2@2, 0\n{product}\nds_write_b128 v0, kv0..+4@2"
+    assert "0x3f800000\n" in build(parse(text.format("1.0"))).text
+    with pytest.raises(OperandError, match="0x3c00"):
+        build(parse(text.format("0x3c00")))

@@ -366,7 +366,7 @@ def _decode_scratch(
     def store(wave: Wave) -> None:
         content, defined = _scratch(wave)
         rows, columns = locate(wave)
-        content[rows, columns] = take(wave, data, form.name, form.size).reshape(len(rows), -1)
+        content[rows, columns] = take(wave, data, form.name, form.size).reshape(columns.shape)
         defined[rows, columns] = True
         finish(wave, ("vmcnt",), True, (), [])
 
