@@ -7,13 +7,14 @@ while one is outstanding, only lgkmcnt(0) says anything. The state is carried ov
 back edges included, by taking the newest ticket of every way to a place; waits that the program has are observed.
 
 A wait is due before an instruction that reads or overwrites a register which is still being loaded (a vector memory
-load may overwrite the result of an older one), before LDS is touched while a load into LDS is outstanding, before a
-store to memory while a scalar load of anything but kernel arguments is outstanding, which might read what is stored,
-and before a barrier for what other waves could notice: accesses that are unfinished while, behind the barrier and
-before the next one, a conflicting access may come (in a workgroup of one wave there are no others). A store has read
-its data when it is issued (gfx942 has no expcnt for memory), so that overwriting that data is a matter of wait states
-(`mitigate_hazards`), not of counters. Sources: "AMD Instinct MI300 Instruction Set Architecture", section S_WAITCNT;
-LLVM's SIInsertWaitcnts.
+load may overwrite the result of an older one), before LDS is touched while a load into LDS is outstanding and before a
+load into LDS while LDS instructions are outstanding (the two go different ways; for the second LLVM 19 inserts nothing
+and relies on memory being slower than LDS), before a store to memory while a scalar load of anything but kernel
+arguments is outstanding, which might read what is stored, and before a barrier for what other waves could notice:
+accesses that are unfinished while, behind the barrier and before the next one, a conflicting access may come (in a
+workgroup of one wave there are no others). A store has read its data when it is issued (gfx942 has no expcnt for
+memory), so that overwriting that data is a matter of wait states (`mitigate_hazards`), not of counters. Sources: "AMD
+Instinct MI300 Instruction Set Architecture", section S_WAITCNT; LLVM's SIInsertWaitcnts.
 """
 
 from __future__ import annotations
@@ -144,6 +145,8 @@ class _Tickets:
             return [kind for kind in kinds if kind != LOAD or self.loads_at_barriers]
         if STORE in access_kinds(item):
             return (SCALAR_DATA,)
+        if LDS_DMA in access_kinds(item):
+            return LDS_READ, LDS_WRITE
         touches_lds = opcode(item.name).category is Category.LDS and not _crosses_lanes(item)
         return (LDS_DMA,) if touches_lds else ()
 

@@ -165,6 +165,18 @@ CASES = {
         "buffer_load_dword_lds v0, s[4:7], 0\nds_read_b32 v1, v2",
         ["vmcnt(0) | ds_read_b32"],
     ),
+    "a load into LDS comes after what was read there": (
+        "ds_read_b32 v1, v2\nds_read_b32 v3, v4\nbuffer_load_dword_lds v0, s[4:7], 0",
+        ["lgkmcnt(0) | buffer_load_dword_lds"],
+    ),
+    "and after what was written there": (
+        "ds_write_b32 v1, v2\nds_bpermute_b32 v5, v6, v7\nbuffer_load_dword_lds v0, s[4:7], 0",
+        ["lgkmcnt(1) | buffer_load_dword_lds"],
+    ),
+    "loads into LDS follow one another": (
+        "buffer_load_dword_lds v0, s[4:7], 0\nbuffer_load_dword_lds v0, s[4:7], 0 offset:4",
+        [],
+    ),
     "and before others read it": (
         "buffer_load_dword_lds v0, s[4:7], 0\ns_barrier\nds_read_b32 v1, v2",
         ["vmcnt(0) | s_barrier"],

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from launches import run_body
 
+from optimizer.kernels.amdgpu.witness.errors import ExecutionError
 from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
 
 SOURCE = np.arange(1000, 1256, dtype=np.uint32)
@@ -154,6 +155,29 @@ def test_load_into_lds() -> None:
     )
 
     assert stored(body, lds=1024) == SOURCE[4:68].tolist()
+
+
+TO_LDS = "buffer_load_dword v1, s[20:23], 0 offen lds\n"
+UNORDERED = {
+    "read while it is loaded": f"{TO_LDS}ds_read_b32 v8, v1\n",
+    "written while it is loaded": f"{TO_LDS}ds_write_b32 v1, v0\n",
+    "updated while it is loaded": f"{TO_LDS}ds_add_u32 v1, v0\n",
+    "loaded while it is read": f"ds_read_b64 v[8:9], v1 offset:248\n{TO_LDS}",
+    "loaded while it is written": f"ds_write2_b32 v1, v0, v0 offset1:64\n{TO_LDS}",
+}
+
+
+@pytest.mark.parametrize("accesses", UNORDERED.values(), ids=UNORDERED)
+def test_loads_into_lds_are_not_ordered_with_lds_operations(accesses: str) -> None:
+    start = resource(records=1024) + (
+        "s_mov_b32 m0, 0\nv_lshlrev_b32_e32 v1, 2, v0\nds_write2_b32 v1, v0, v0 offset1:64\ns_waitcnt lgkmcnt(0)\n"
+    )
+    end = "v_mov_b32_e32 v8, 0"
+    first, second = accesses.splitlines()
+    waited = f"{first}\ns_waitcnt vmcnt(0) lgkmcnt(0)\n{second}\ns_waitcnt vmcnt(0) lgkmcnt(0)\n"
+    assert stored(start + waited + end, lds=1024) == [0] * 64
+    with pytest.raises(ExecutionError, match=r"missing-wait.*may still touch"):
+        stored(start + accesses + "s_waitcnt vmcnt(0) lgkmcnt(0)\n" + end, lds=1024)
 
 
 def test_scratch_keeps_what_a_lane_stored() -> None:

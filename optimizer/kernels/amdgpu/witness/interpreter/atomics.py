@@ -12,7 +12,7 @@ from .hazards import Traits
 from .operands import VGPR, Name
 from .parse import Instruction
 from .state import Array, Wave, lanes_of
-from .vmem import check_scalar_loads, finish
+from .vmem import check_lds_order, check_scalar_loads, finish
 
 
 def _add_floats(old: Array, positions: Array, values: Array) -> None:
@@ -53,8 +53,9 @@ def decode_lds(instruction: Instruction, decoder: Decoder) -> Step:
         if lanes.size and int(start.max()) + 4 > lds.data.size:
             raise wave.error("lds-bounds", f"byte {int(start.max()) + 3}, the kernel has {lds.data.size} bytes of LDS")
         places = start[:, None] + np.arange(4)
+        check_lds_order(wave, places, "vmcnt")
         done = update_bytes(wave, lds, places, lambda old, positions: operation(old, positions, values), "LDS")
-        finish(wave, ("lgkmcnt",), True, (), [done])
+        finish(wave, ("lgkmcnt",), True, (), [done], lds=places)
 
     return Step(instruction, Traits("lds", (address, data), ()), execute)
 

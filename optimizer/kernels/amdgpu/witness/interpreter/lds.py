@@ -17,7 +17,7 @@ from .hazards import Traits
 from .operands import VGPR
 from .parse import Instruction
 from .state import Array, Wave, lanes_of, mask_of
-from .vmem import finish, put, take
+from .vmem import check_lds_order, finish, put, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +95,15 @@ def _decode_read(instruction: Instruction, decoder: Decoder, form: _Form, offset
 
     def execute(wave: Wave) -> None:
         parts, actions = [], []
-        for offset in offsets:
-            raw, done = read_bytes(wave, wave.workgroup.lds, _places(wave, address, offset, form.size), "LDS")
+        touched = [_places(wave, address, offset, form.size) for offset in offsets]
+        for places in touched:
+            check_lds_order(wave, places, "vmcnt")
+            raw, done = read_bytes(wave, wave.workgroup.lds, places, "LDS")
             parts.append(raw)
             actions.append(done)
         width = min(form.size, 4)
         put(wave, target, form.name, np.concatenate(parts, axis=1).reshape(-1, target.count, width))
-        finish(wave, ("lgkmcnt",), True, tuple(target.keys), actions)
+        finish(wave, ("lgkmcnt",), True, tuple(target.keys), actions, lds=np.concatenate(touched))
 
     kept = tuple(target.keys) if "d16" in form.name else ()
     traits = Traits("lds", (address, *kept), tuple(target.keys))
@@ -115,11 +117,12 @@ def _decode_write(instruction: Instruction, decoder: Decoder, form: _Form, offse
 
     def execute(wave: Wave) -> None:
         actions = []
-        for register, offset in zip(data, offsets, strict=True):
-            places = _places(wave, address, offset, form.size)
+        touched = [_places(wave, address, offset, form.size) for offset in offsets]
+        for register, places in zip(data, touched, strict=True):
+            check_lds_order(wave, places, "vmcnt")
             raw = take(wave, register, form.name, min(form.size, 4)).reshape(places.shape)
             actions.append(write_bytes(wave, wave.workgroup.lds, places, raw, "LDS"))
-        finish(wave, ("lgkmcnt",), True, (), actions)
+        finish(wave, ("lgkmcnt",), True, (), actions, lds=np.concatenate(touched))
 
     reads = (address, *(key for register in data for key in register.keys))
     return Step(instruction, Traits("lds", reads, ()), execute)

@@ -72,9 +72,22 @@ def finish(
     targets: tuple[int, ...],
     actions: list[Done],
     span: tuple[int, int] | None = None,
+    lds: Array | None = None,
 ) -> None:
     """Register the operation that runs now as outstanding."""
-    wave.waits.issue(Outstanding(counters, ordered, targets, wave.line, wave.text, tuple(actions), span))
+    wave.waits.issue(Outstanding(counters, ordered, targets, wave.line, wave.text, tuple(actions), span, lds))
+
+
+def check_lds_order(wave: Wave, places: Array, other: str) -> None:
+    """LDS operations (lgkmcnt) and loads into LDS (vmcnt) go different ways, in no order: while one of them is
+    outstanding, the other must not touch the same bytes. `other` is the counter of the other kind."""
+    for operation in wave.waits.queues[other]:
+        if operation.lds is not None and bool(np.isin(places, operation.lds).any()):
+            reason = (
+                f"touches LDS that line {operation.line} `{operation.text}` may still touch; "
+                f"missing: {wave.waits.needed(operation)}"
+            )
+            raise wave.error("missing-wait", reason)
 
 
 def check_scalar_loads(wave: Wave, addresses: Array, size: int) -> None:
@@ -320,8 +333,10 @@ def _load_to_lds(
         lds = wave.workgroup.lds
         if start.size and int(start.max()) + 4 > lds.data.size:
             raise wave.error("lds-bounds", f"writes LDS byte {int(start.max()) + 3} of {lds.data.size}")
-        actions.append(write_bytes(wave, lds, start[:, None] + np.arange(4), raw, "LDS"))
-        finish(wave, ("vmcnt",), True, (), actions)
+        written = start[:, None] + np.arange(4)
+        check_lds_order(wave, written, "lgkmcnt")
+        actions.append(write_bytes(wave, lds, written, raw, "LDS"))
+        finish(wave, ("vmcnt",), True, (), actions, lds=written)
 
     return Step(instruction, Traits("vmem", (*reads, M0), (), lds_dma=True), execute)
 

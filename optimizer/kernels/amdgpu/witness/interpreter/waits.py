@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from ..errors import ExecutionError
 from .operands import name_of
 
@@ -31,6 +34,8 @@ class Outstanding:
     on_done: tuple[Callable[[], None], ...] = ()
     span: tuple[int, int] | None = None
     """Of a scalar load: the bytes it reads, from the first to before the last."""
+    lds: npt.NDArray[np.int64] | None = None
+    """The bytes of LDS that it touches."""
     unfinished: set[str] = field(default_factory=set)
 
 
