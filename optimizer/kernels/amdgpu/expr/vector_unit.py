@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import sympy
 
 from optimizer.kernels.amdgpu.expr.bounds import Bounds, Expr, divisor, fraction
-from optimizer.kernels.amdgpu.expr.division import NARROW, WORD, narrow_magic, wide_magic
+from optimizer.kernels.amdgpu.expr.division import NARROW, narrow_magic
 from optimizer.kernels.amdgpu.expr.legal import file_of, legal_vector
-from optimizer.kernels.amdgpu.expr.shapes import bit_field, extreme_name, log2, shifted_range
+from optimizer.kernels.amdgpu.expr.shapes import bit_field, log2
+from optimizer.kernels.amdgpu.expr.unit import Unit, factors_of
 from optimizer.kernels.amdgpu.expr.vector_sum import VectorSum
 from optimizer.kernels.amdgpu.operands import Operand
 
-if TYPE_CHECKING:
-    from optimizer.kernels.amdgpu.expr.emitter import ExpressionEmitter
 
-
-class VectorUnit:
+class VectorUnit(Unit):
     """Chooses vector instructions."""
 
-    def __init__(self, emitter: ExpressionEmitter) -> None:
-        self._emitter = emitter
-        self._builder = emitter.builder
+    prefix = "v"
 
     def register(self, expression: Expr) -> Operand:
         """The VGPR of a simplified expression."""
@@ -37,32 +31,17 @@ class VectorUnit:
             scopes.remember((expression, "v"), depth, found)
         return found
 
-    def compute(self, expression: Expr) -> Any:
-        """Emit a simplified expression here."""
-        if expression.is_Add:
-            return VectorSum(self._emitter).compute(expression)
-        if expression.is_Mul or expression.is_Pow:
-            return self._product(expression)
-        if isinstance(expression, sympy.floor):
-            return self._quotient(expression)
-        if isinstance(expression, sympy.Mod):
-            return self._remainder(expression)
-        name = extreme_name("v", expression, self._emitter)
-        operands = [self._emitter.value(part) for part in expression.args]
-        result = operands[0]
-        for operand in operands[1:]:
-            result = self._emit(name, result, operand)
-        return result
-
     def _emit(self, name: str, *operands: Operand | int) -> Operand:
         return legal_vector(self._emitter, name, *operands)
 
+    def _sum(self, expression: Expr) -> Operand:
+        return VectorSum(self._emitter).compute(expression)
+
     # -- products -----------------------------------------------------------------------------------------------------
     def _product(self, expression: Expr) -> Operand:
-        coefficient, rest = expression.as_coeff_Mul()
-        factors = [base for base, power in rest.as_powers_dict().items() for _ in range(int(power))]
+        coefficient, factors = factors_of(expression)
         uniform = [f for f in factors if self._emitter.is_uniform(f)]
-        vector = sorted((f for f in factors if not self._emitter.is_uniform(f)), key=str)
+        vector = [f for f in factors if not self._emitter.is_uniform(f)]
         if uniform:
             return self._multiplied(vector, sympy.Mul(coefficient, *uniform))
         if len(vector) == 1 and (cleared := self._low_bits_cleared(coefficient, vector[0])) is not None:
@@ -96,23 +75,11 @@ class VectorUnit:
         return result
 
     # -- division -----------------------------------------------------------------------------------------------------
-    def _quotient(self, expression: Expr) -> Operand:
-        numerator, denominator = fraction(expression.args[0])
-        bounds = self._emitter.check_word(numerator)
-        operand = self._emitter.value(numerator)
-        shift = log2(denominator)
-        if shift is not None:
-            return self._emit("v_lshrrev_b32" if bounds.is_unsigned else "v_ashrrev_i32", shift, operand)
-        if bounds.is_unsigned:
-            return self._divide(operand, denominator, bounds.high)
-        periods, high = shifted_range(bounds, denominator)
-        if high < 1 << WORD:
-            raised = self._emit("v_add_u32", periods * denominator, operand)
-            return self._emit("v_add_u32", -periods, self._divide(raised, denominator, high))
-        # floor(x/d) == ~floor(~x/d)
-        sign = self._emit("v_ashrrev_i32", 31, operand)
-        size = self._emit("v_xor_b32", operand, sign)
-        return self._emit("v_xor_b32", self._divide(size, denominator, (1 << 31) - 1), sign)
+    def _raised(self, operand: Operand, constant: int) -> Operand:
+        return self._emit("v_add_u32", constant, operand)
+
+    def _shifted(self, operand: Operand, places: int, signed: bool = False) -> Operand:
+        return self._emit("v_ashrrev_i32" if signed else "v_lshrrev_b32", places, operand)
 
     def _divide(self, operand: Operand, denominator: int, high: int) -> Operand:
         """The quotient of an operand from 0 to `high`."""
@@ -120,13 +87,7 @@ class VectorUnit:
         if narrow is not None:
             product = self._emit("v_mul_u32_u24", narrow.multiplier, operand)
             return self._emit("v_lshrrev_b32", narrow.power, product)
-        magic = wide_magic(denominator, high)
-        result = self._emit("v_mul_hi_u32", operand, magic.multiplier)
-        shift = magic.power - WORD
-        if magic.add:
-            half = self._emit("v_lshrrev_b32", 1, self._emit("v_sub_u32", operand, result))
-            return self._emit("v_lshrrev_b32", shift - 1, self._emit("v_add_u32", half, result))
-        return self._emit("v_lshrrev_b32", shift, result) if shift else result
+        return super()._divide(operand, denominator, high)
 
     def _remainder(self, expression: Expr) -> Operand:
         value, modulus = expression.args[0], divisor(expression)
