@@ -16,6 +16,8 @@
     |-- OpModelError               the OpModel backend itself failed    exit 1
     `-- StateError                 illegal use of one of our own objects
 
+`optimizer.kernels.amdgpu.errors` and `optimizer.kernels.amdgpu.witness.errors` hang their own leaves into it.
+
 Every message names the place (`node`), the limit that was hit (`limit`) and what would have been
 accepted (`alternatives`) where these exist; entrances print `str(error)` and nothing else.
 """
@@ -57,8 +59,8 @@ class TtoptError(Exception):
         return text
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors cross process boundaries (batch workers, the HTTP solve process) with every field."""
-        return (_rebuild, (type(self), self.message, self.node, self.limit, self.alternatives))
+        """Errors cross process boundaries (batch workers, the HTTP solve) with all fields, those of subclasses too."""
+        return (_rebuild, (type(self), self.message, self.node, self.limit, self.alternatives), vars(self))
 
 
 def _rebuild(

@@ -7,6 +7,8 @@ import pickle
 import pytest
 
 from optimizer.errors import GraphError, InputError, LimitError, OptionError, TtoptError, UnknownNameError
+from optimizer.kernels.amdgpu.errors import AllocationError
+from optimizer.kernels.amdgpu.witness.errors import DisassemblyError, ExecutionError, TextError
 
 
 def test_the_node_is_named_once() -> None:
@@ -26,7 +28,17 @@ def test_long_lists_are_cut() -> None:
     assert str(error).endswith("... 38 more)")
 
 
-@pytest.mark.parametrize("error", [OptionError("bad", node="n", limit=3, alternatives=("a",)), InputError("x")])
+ERRORS = [
+    OptionError("bad", node="n", limit=3, alternatives=("a",)),
+    InputError("x"),
+    AllocationError("no room", node="kv0", limit=4, details={"size": 2}),
+    TextError("not assembly", 7, ("s_nop",)),
+    ExecutionError("race", "two waves write", 3, "ds_write_b32 v0, v1", "wave 1"),
+    DisassemblyError("differs", 2),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
 def test_errors_can_be_pickled(error: TtoptError) -> None:
     twin = pickle.loads(pickle.dumps(error))
     assert type(twin) is type(error)
@@ -34,3 +46,4 @@ def test_errors_can_be_pickled(error: TtoptError) -> None:
         error.message, error.node, error.limit, error.alternatives,
     )  # fmt: skip
     assert str(twin) == str(error)
+    assert vars(twin) == vars(error)

@@ -65,16 +65,3 @@ class AllocationError(InfeasibleError):
         super().__init__(message, node=node, limit=limit, alternatives=alternatives)
         self.details = dict(details or {})
         """Range, class, size, alignment, overlaps by length, pool: as `ttopt asm alloc` prints them."""
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (self.message, self.node, self.limit, self.alternatives, self.details))
-
-
-def _rebuild(
-    message: str,
-    node: str | None,
-    limit: int | float | str | None,
-    alternatives: tuple[str, ...],
-    details: dict[str, Any],
-) -> AllocationError:
-    return AllocationError(message, node=node, limit=limit, alternatives=alternatives, details=details)

@@ -17,9 +17,6 @@ class TextError(FormatError):
         self.line = line
         super().__init__(message, node=f"line {line}", alternatives=alternatives)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (TextError, (self.message, self.line, self.alternatives))
-
 
 class ExecutionError(VerificationError):
     """The program's meaning is not defined at `line`. `kind` is one of `KINDS`."""
@@ -50,9 +47,6 @@ class ExecutionError(VerificationError):
         TtoptError.__init__(self, f"{kind}: {message}", node=place)
         self.reason = message
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (ExecutionError, (self.kind, self.reason, self.line, self.text, self.where))
-
 
 class DisassemblyError(VerificationError):
     """LLVM's disassembly differs from the text at `line`."""
@@ -60,6 +54,3 @@ class DisassemblyError(VerificationError):
     def __init__(self, message: str, line: int) -> None:
         self.line = line
         super().__init__(message, node=f"line {line}")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (DisassemblyError, (self.message, self.line))
