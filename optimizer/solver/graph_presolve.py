@@ -111,7 +111,8 @@ class _Presolve:
                 self._drop_dominated(v)
             self._reduce_capacity()
             for v in sorted(self._left):
-                self._remove(v)
+                if v in self._left:
+                    self._remove(v)
             dirty = {u for v in self._touched & self._left for u in (v, *self._pairs[v])}
             if not dirty:
                 break
@@ -224,7 +225,12 @@ class _Presolve:
         for u in self._pairs[v]:
             allowed = self._pairs[v][u] < FORBIDDEN
             if (allowed.sum(axis=0) == 1).all() and self._merge_size(v, u):
-                self._follow(v, u, allowed.argmax(axis=0))
+                # Where each follows from the other, the one with fewer pairs goes: hubs are not carried around.
+                fewer = len(self._pairs[u]) < len(self._pairs[v])
+                if fewer and (allowed.sum(axis=1) == 1).all() and self._merge_size(u, v):
+                    self._follow(u, v, allowed.argmax(axis=1))
+                else:
+                    self._follow(v, u, allowed.argmax(axis=0))
                 return
 
     def _merge_size(self, v: int, u: int) -> bool:
