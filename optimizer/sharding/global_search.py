@@ -43,6 +43,8 @@ DUAL_ROUNDS = 30
 DUAL_OPS = 20_000
 """and ops looked at in all of them; of large graphs the first rounds close most of the gap."""
 LEAST_DUAL_ROUNDS = 6
+FIRST_DUAL_ROUNDS = 10
+"""Enough for a problem that is certain to be put to CP-SAT."""
 FITTING_ROUNDS = 12
 """Rounds of dearer prices after those, until a choice fits."""
 SETTLED = 5
@@ -113,13 +115,20 @@ class GlobalSearch:
         """The proof, if this search found the best plan and what is left is small; better plans, if a gap is left."""
         if self._is_ahead and not self._closed(0.0):
             self._prove(PROVEN_OPTIONS if self._closed(GOOD_ENOUGH) else TRIED_OPTIONS)
+        if self._closed(WORTH_IMPROVING):
+            return
         for chosen in chain(self._fitting(), self._candidates[:SETTLED]):
+            self._settle(chosen)
             if self._closed(WORTH_IMPROVING):
                 return
-            self._settle(chosen)
         self._windows()
         if self._is_ahead and not self._closed(WORTH_IMPROVING):
             self._prove(HOPED_OPTIONS)
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether CP-SAT is certain to see it: then only what it needs is worth the time."""
+        return sum(self._integers.sizes) <= PROVEN_OPTIONS
 
     @property
     def _is_ahead(self) -> bool:
@@ -137,6 +146,8 @@ class GlobalSearch:
         if self._integers.fits(solution.chosen):
             return [solution.chosen]
         rounds = min(DUAL_ROUNDS, max(LEAST_DUAL_ROUNDS, DUAL_OPS // len(self.schedule)))
+        if self._is_small:
+            rounds = min(rounds, FIRST_DUAL_ROUNDS)
         dual = maximise(self._integers, rounds, upper_bound=self._incumbent.time_ns, stop=self._problem.time_is_up)
         self._prices = dual.prices
         self._raise_bound(dual.lower_bound, "prices")
@@ -146,7 +157,7 @@ class GlobalSearch:
 
     def _at_other_prices(self) -> Iterator[Choice]:
         """Choices at prices that are all a little lower or higher than those of the bound."""
-        for factor in PRICE_FACTORS if self._prices else ():
+        for factor in PRICE_FACTORS if self._prices and not self._is_small else ():
             costs = priced_costs(self._integers, [factor * price for price in self._prices])
             chosen = eliminate(self._integers, costs, stop=self._problem.time_is_up).chosen
             if chosen is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,12 +77,13 @@ class GraphProblem:
 
     def load(self, chosen: Sequence[int]) -> list[int]:
         """Bytes taken at every step."""
-        steps = [0] * len(self.capacity)
+        change = [0] * (len(self.capacity) + 1)
         for rows, i in zip(self.usages, chosen, strict=False):
             for usage in rows[i]:
-                for t in range(usage.first, usage.last + 1):
-                    steps[t] += usage.size
-        return steps
+                if usage.first <= usage.last:
+                    change[usage.first] += usage.size
+                    change[usage.last + 1] -= usage.size
+        return list(accumulate(change[:-1]))
 
     def fits(self, chosen: Sequence[int]) -> bool:
         return all(used <= limit for used, limit in zip(self.load(chosen), self.capacity, strict=True))
