@@ -5,7 +5,8 @@
 `generic` problems are nodes on random pairs with random spans of memory. `layout` problems look like networks: ops with
 layouts, homes of their results with intervals up to a reader, copies between layouts as pair costs. `graphs` are
 random networks that go through options and integers of policy `global`; there the optimum is found over decisions, with
-time and L1 summed from the layouts and the op model's answers by code of this module's own, not from the integers.
+time and L1 summed from the layouts and the op model's answers by code of this module's own, not from the integers; of
+some combinations the replay of the allocator must find the same time, and need no less L1 than was charged for them.
 
 A problem is tight if memory makes the optimum dearer, or impossible. Compared are values, and that every returned
 choice fits and costs what is said, by the tables of all combinations. Prints counts as JSON; exits 1 on a mismatch, or
@@ -33,10 +34,11 @@ from optimizer.ir.graph import Graph
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
 from optimizer.pipeline import CachedOpModel, prepare
-from optimizer.sharding.base import PolicyInput
+from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.dram import DramPolicy
 from optimizer.sharding.global_options import OpOption
 from optimizer.sharding.global_problem import GlobalProblem
+from optimizer.sharding.plan_replay import PlanProgram
 from optimizer.solver.frontier import solve_frontier
 from optimizer.solver.graph_cpsat import solve_cpsat
 from optimizer.solver.graph_exact import ExactLimits, solve_graph
@@ -45,6 +47,8 @@ from optimizer.solver.lagrangian import maximise
 
 Table = NDArray[np.int64]
 MOST_COMBINATIONS = 200_000
+REPLAYED = 20
+"""Combinations of a network's options that are replayed."""
 
 
 # -- all combinations --------------------------------------------------------------------------------------------
@@ -235,6 +239,12 @@ class Decisions:
         self._graph = problem.graph
         self._schedule = model.schedule
         self._kept = kept
+        self._may_be_in_l1 = {
+            v
+            for op_id in self._schedule
+            for v in self._graph.op(op_id).outputs
+            if any(option.candidate.output.is_l1 for option in model.table.options[op_id])
+        }
         self._readers = {
             v: [t for t, op_id in enumerate(self._schedule) if v in self._graph.op(op_id).inputs]
             for op_id in self._schedule
@@ -248,6 +258,21 @@ class Decisions:
             if found is not None:
                 yield found
 
+    def replayed(self, rng: random.Random) -> list[str]:
+        """What the replay contradicts of some combinations: another time, or less L1 than was charged."""
+        wrong = []
+        for _ in range(REPLAYED):
+            options = {op_id: rng.choice(self._kept[op_id]) for op_id in self._schedule}
+            found = self._evaluate(options)
+            if found is None:
+                continue
+            decisions = {op_id: OpDecision(o.candidate, o.operands) for op_id, o in options.items()}
+            replay = PlanProgram(self._pricer, self._schedule, decisions).replay()
+            taken = self._pricer.l1_limit_bytes - replay.spare_bytes
+            if replay.time_ns != found[0] or taken < max(found[1]):
+                wrong.append(f"{found[0]} ns, {max(found[1])} B; replayed {replay.time_ns} ns, {taken} B")
+        return wrong
+
     def _evaluate(self, options: dict[str, OpOption]) -> tuple[int, list[int]] | None:
         made = {self._graph.op(op_id).outputs[0]: o.candidate.output for op_id, o in options.items()}
         steps = [0] * (2 * len(self._schedule))
@@ -257,7 +282,8 @@ class Decisions:
         for t, op_id in enumerate(self._schedule):
             op, option = self._graph.op(op_id), options[op_id]
             total += option.time_ns
-            copies = in_place = 0
+            copies = beside = in_place = 0
+            freed = False
             for k, v in enumerate(op.inputs):
                 wanted = option.operands[k]
                 if self._pricer.is_weight(v):
@@ -276,10 +302,13 @@ class Decisions:
                         return None
                     total += self._pricer.copy_ns(v, have, wanted)
                     copies += size
+                    # Copies are made in turn, and the source of one may be gone before the next.
+                    beside += 0 if freed else size
+                    freed = freed or v in self._may_be_in_l1
                 # A value counts beside the op that reads it in place last of all, once however often it reads it.
                 elif v in made and self._readers[v][-1] == t and k == op.inputs.index(v):
                     in_place += size
-            steps[2 * t] += copies
+            steps[2 * t] += beside
             steps[2 * t + 1] += copies + in_place + option.peak_bytes
         for v in sorted(to_dram):
             default = self._pricer.default_layout(self._graph.value(v))
@@ -293,8 +322,11 @@ class Decisions:
         return total, steps
 
 
-def graph_problems(rng: random.Random, variants: int) -> Iterator[tuple[GraphProblem, int, bool]]:
-    """A network's integer problem cut down to a few options per op and little L1, its optimum and whether L1 binds."""
+def graph_problems(rng: random.Random, variants: int) -> Iterator[tuple[GraphProblem, int, bool, list[str]]]:
+    """A network's integer problem cut down to a few options per op and little L1.
+
+    With its optimum, whether L1 binds, and what the replay contradicts.
+    """
     problem = policy_input(random_graph(rng))
     plan = DramPolicy().run(problem)
     model = GlobalProblem(problem, plan.schedule, [plan.decisions])
@@ -304,7 +336,8 @@ def graph_problems(rng: random.Random, variants: int) -> Iterator[tuple[GraphPro
             every = model.table.options[op_id]
             cheap = sorted(every, key=lambda o: o.time_ns)[:12]
             kept[op_id] = tuple(dict.fromkeys((every[0], *rng.sample(cheap, min(len(cheap), rng.randint(2, 5))))))
-        found = list(Decisions(problem, model, kept).all())
+        decisions = Decisions(problem, model, kept)
+        found = list(decisions.all())
         cheapest = min(found, key=lambda item: item[0])
         limit = int(max(cheapest[1]) * rng.uniform(0.55, 1.0))
         optimum = min((total for total, steps in found if max(steps) <= limit), default=FORBIDDEN)
@@ -313,7 +346,8 @@ def graph_problems(rng: random.Random, variants: int) -> Iterator[tuple[GraphPro
             out = [way.option not in kept[op_id] for way in model.ways[t]]
             costs[t][np.asarray(out)] = FORBIDDEN
         capacity = (limit,) * len(model.integers.capacity)
-        yield replace(model.integers, costs=tuple(costs), capacity=capacity), optimum, optimum > cheapest[0]
+        cut = replace(model.integers, costs=tuple(costs), capacity=capacity)
+        yield cut, optimum, optimum > cheapest[0], decisions.replayed(rng)
 
 
 # -- comparison --------------------------------------------------------------------------------------------------
@@ -342,7 +376,8 @@ def compare(kind: str, number: int, rng: random.Random, counts: Counter[str]) ->
 def compare_graph(number: int, rng: random.Random, counts: Counter[str], variants: int = 8) -> list[str]:
     """Mismatches of one random network."""
     mismatches = []
-    for problem, optimum, tight in graph_problems(rng, variants):
+    for problem, optimum, tight, replayed in graph_problems(rng, variants):
+        mismatches += [f"graph {number}: {what}" for what in replayed]
         counts["graph_problems"] += 1
         counts["graph_tight"] += tight
         counts["graph_impossible"] += optimum >= FORBIDDEN
