@@ -76,7 +76,7 @@ class GlobalProblem:
         for op_id in self.schedule:
             op = self._graph.op(op_id)
             for v in op.outputs:
-                self._readers[v] = self._schedule_readers(v)
+                self._readers[v] = self.readers(v)
                 if any(layout.is_l1 for layout in self.table.produced[v]):
                     self.homes[v] = self._list_homes(v)
             self.ways.append(self._list_ways(op))
@@ -91,7 +91,7 @@ class GlobalProblem:
                 layouts = (way.option.operands[k] for way in self.ways[t])
                 wanted.setdefault(v, {}).update(dict.fromkeys(x for x in layouts if x.is_l1))
         for v, found in wanted.items():
-            if found and len(self._schedule_readers(v)) > 1:
+            if found and len(self.readers(v)) > 1:
                 self.weights[v] = tuple(found)
 
     def weight_operands(self, op_id: str) -> list[tuple[int, str]]:
@@ -100,7 +100,8 @@ class GlobalProblem:
         weights = dict.fromkeys(v for v in op.inputs if self._pricer.is_weight(v))
         return [(op.inputs.index(v), v) for v in weights]
 
-    def _schedule_readers(self, value_id: str) -> tuple[str, ...]:
+    def readers(self, value_id: str) -> tuple[str, ...]:
+        """Ops that read it, in schedule order."""
         found = {op.id for op in self._graph.consumers(value_id) if op.id in self._step}
         return tuple(sorted(found, key=lambda op_id: self._step[op_id]))
 
@@ -183,7 +184,7 @@ class GlobalProblem:
         for v, layouts in self.weights.items():
             costs.append(np.zeros(len(layouts) + 1, dtype=np.int64))
             usages.append(((), *(memory.throughout(self._pricer.value_bytes(v, layout)) for layout in layouts)))
-            pairs += (self._takes(v, self._step[op_id]) for op_id in self._schedule_readers(v))
+            pairs += (self._takes(v, self._step[op_id]) for op_id in self.readers(v))
         capacity = (self._pricer.l1_limit_bytes,) * (2 * len(self.schedule))
         return GraphProblem(tuple(costs), tuple(pairs), tuple(usages), capacity)
 

@@ -23,6 +23,7 @@ from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.global_options import OptionTable, Seeds
 from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.incumbent import Incumbent
+from optimizer.sharding.plan_choice import choice_of_plan
 from optimizer.sharding.plan_replay import PlanProgram, PlanReplay
 from optimizer.sharding.weight_choice import WeightChoice
 from optimizer.solver.elimination import eliminate, priced_costs
@@ -50,7 +51,9 @@ FITTING_ROUNDS = 12
 SETTLED = 5
 """Choices of the dual from which clash after clash is removed."""
 PRICE_FACTORS = (0.8, 0.9, 1.1, 1.25)
-"""Prices at which more choices are looked at, relative to the best."""
+"""Prices at which more choices are looked at, relative to the best,"""
+PRICED_OPS = 2_000
+"""if the gap is worth improving or there are no more ops than this: each takes an elimination."""
 SETTLING_ROUNDS = 40
 """Clashes that are removed from one choice, one after the other."""
 BALLS = ((2, 24), (3, 60), (4, 160))
@@ -112,8 +115,9 @@ class GlobalSearch:
             self._fill(chosen)
 
     def improve(self) -> None:
-        """The proof, if this search found the best plan and what is left is small; better plans, if a gap is left."""
-        if self._is_ahead and not self._closed(0.0):
+        """The proof, if the best plan is of this search or that is small, and better plans if a gap is left."""
+        self._adopt()
+        if (self._is_ahead or self._is_small) and not self._closed(0.0):
             self._prove(PROVEN_OPTIONS if self._closed(GOOD_ENOUGH) else TRIED_OPTIONS)
         if self._closed(WORTH_IMPROVING):
             return
@@ -132,13 +136,13 @@ class GlobalSearch:
 
     @property
     def _is_ahead(self) -> bool:
-        """Whether the best plan of all comes from this search."""
+        """Whether the best plan of all comes from this search, or was adopted by it."""
         return self._best is not None and self._best[0] <= self._incumbent.time_ns
 
     # -- bounds --------------------------------------------------------------------------------------
     def _bounded(self) -> list[Choice]:
         """Sets the bound, and prices of L1 if it is short; the choices that they come from."""
-        solution = eliminate(self._integers, stop=self._problem.time_is_up)
+        solution = eliminate(self._integers, stop=self._problem.time_is_up, start=self._best_known())
         self._raise_bound(solution.lower_bound, "elimination")
         self.roomy_bound_ns = self.bound_ns
         if solution.chosen is None:
@@ -148,20 +152,34 @@ class GlobalSearch:
         rounds = min(DUAL_ROUNDS, max(LEAST_DUAL_ROUNDS, DUAL_OPS // len(self.schedule)))
         if self._is_small:
             rounds = min(rounds, FIRST_DUAL_ROUNDS)
-        dual = maximise(self._integers, rounds, upper_bound=self._incumbent.time_ns, stop=self._problem.time_is_up)
+        dual = maximise(
+            self._integers,
+            rounds,
+            upper_bound=self._incumbent.time_ns,
+            known=solution.chosen,
+            stop=self._problem.time_is_up,
+        )
         self._prices = dual.prices
         self._raise_bound(dual.lower_bound, "prices")
         best = [] if dual.best is None or dual.best.chosen is None else [dual.best.chosen]
         others = [chosen for chosen in dual.candidates if chosen not in best]
         return best + others
 
+    def _best_known(self) -> Choice | None:
+        """The best plan so far, whoever found it, as a choice of this problem."""
+        plan = self._incumbent.plan
+        return None if plan is None else choice_of_plan(self._model, self._problem.pricer, plan.decisions)
+
     def _at_other_prices(self) -> Iterator[Choice]:
         """Choices at prices that are all a little lower or higher than those of the bound."""
         for factor in PRICE_FACTORS if self._prices and not self._is_small else ():
+            if len(self.schedule) > PRICED_OPS and self._closed(WORTH_IMPROVING):
+                return
             costs = priced_costs(self._integers, [factor * price for price in self._prices])
-            chosen = eliminate(self._integers, costs, stop=self._problem.time_is_up).chosen
-            if chosen is not None:
-                yield chosen
+            start = self._candidates[0] if self._candidates else None
+            found = eliminate(self._integers, costs, stop=self._problem.time_is_up, start=start)
+            if found.chosen is not None:
+                yield found.chosen
 
     def _fitting(self) -> Iterator[Choice]:
         """A choice that fits by its sums, by prices that rise where one does not."""
@@ -232,6 +250,16 @@ class GlobalSearch:
         return None
 
     # -- improvement ---------------------------------------------------------------------------------
+    def _adopt(self) -> None:
+        """Goes on from the best plan, if that is another policy's in this order."""
+        plan = self._incumbent.plan
+        chosen = None if plan is None or self._is_ahead or plan.schedule != self.schedule else self._best_known()
+        if chosen is None:
+            return
+        replay = self._replay(chosen)
+        if not replay.overflows and replay.time_ns <= self._incumbent.time_ns:
+            self._best = replay.time_ns, chosen
+
     def _windows(self) -> None:
         """Stretches of the schedule chosen anew, while that makes the best plan faster."""
         for _ in range(WINDOW_PASSES):

@@ -55,10 +55,13 @@ def eliminate(
     table_limit: int = DEFAULT_TABLE_LIMIT,
     stop: Stop | None = None,
     memo: EliminationMemo | None = None,
+    start: Sequence[int] | None = None,
 ) -> GraphSolution:
     """The best choice when capacity is ignored; it is proven if `lower_bound` equals `value`.
 
     `costs` replaces the node costs (prices, exclusions). A `memo` kept over solves saves work and changes nothing.
+    `start` is a choice known from elsewhere: where tables are split, the one read off may contradict itself, and this
+    one is then improved instead.
     `stop` is asked before every node; TimeLimitError if it says so. `chosen` is None if there is no choice
     (`lower_bound` FORBIDDEN) or none was found. Deterministic: ties go to the lowest option.
     """
@@ -74,6 +77,8 @@ def eliminate(
         return GraphSolution(None, FORBIDDEN, FORBIDDEN)
     chosen = run.read_off()
     value = _value(problem, costs, chosen)
+    if start is not None and value >= FORBIDDEN:
+        chosen, value = list(start), _value(problem, costs, start)
     fixed: frozenset[int] = frozenset()
     for _ in range(IMPROVEMENTS if value > bound else 0):
         again = _Elimination(problem, costs, table_limit, stop, memo, chosen, fixed)

@@ -63,23 +63,28 @@ def maximise(
     *,
     upper_bound: int | None = None,
     start: Sequence[float] | None = None,
+    known: Sequence[int] | None = None,
     table_limit: int = DEFAULT_TABLE_LIMIT,
     stop: Callable[[], bool] | None = None,
 ) -> LagrangianResult:
     """Raise the bound by at most so many eliminations, and by `REPAIRS` more find a choice that fits if none was met.
 
     Ends early when the bound reaches `upper_bound` or the best choice found, when no prices are better, or when
-    `stop` says so (asked between eliminations; the first is always made). `start` gives prices per step.
+    `stop` says so (asked between eliminations; the first is always made). `start` gives prices per step, `known` a
+    choice (see `eliminate`).
     """
-    return _Bundle(problem, upper_bound, table_limit).run(iterations, start, stop)
+    return _Bundle(problem, upper_bound, known, table_limit).run(iterations, start, stop)
 
 
 class _Bundle:
-    def __init__(self, problem: GraphProblem, upper_bound: int | None, table_limit: int) -> None:
+    def __init__(
+        self, problem: GraphProblem, upper_bound: int | None, known: Sequence[int] | None, table_limit: int
+    ) -> None:
         self._problem = problem
         self._capacity = capacity_of(problem)
         self._priced = PricedProblem(problem, self._capacity)
         self._upper = upper_bound
+        self._known = known
         self._table_limit = table_limit
         self._memo = EliminationMemo()
         self._rows = len(self._capacity.steps)
@@ -163,7 +168,8 @@ class _Bundle:
     def _solve(self, prices: Floats) -> tuple[int, tuple[int, ...] | None, Floats]:
         """L in 1/scale, a choice that attains it (nearly, where elimination splits tables), the prices rounded."""
         charged = self._priced.charge(prices)
-        found = eliminate(self._priced.problem, charged.costs, self._table_limit, memo=self._memo)
+        found = eliminate(self._priced.problem, charged.costs, self._table_limit, memo=self._memo, start=self._known)
+        self._known = found.chosen or self._known
         if found.lower_bound >= FORBIDDEN and not charged.prices.any():
             return FORBIDDEN * self._priced.scale, None, prices
         return found.lower_bound - charged.paid, found.chosen, charged.prices

@@ -117,3 +117,30 @@ def test_elimination_stops_when_asked() -> None:
     asked = iter([False, False, True])
     with pytest.raises(TimeLimitError):
         eliminate(layered(3), stop=lambda: next(asked))
+
+
+@settings(max_examples=200)
+@given(dense_problems(), st.integers(1, 30))
+def test_with_a_choice_to_start_from_there_is_always_one(problem: GraphProblem, table_limit: int) -> None:
+    """Split tables may lead to a choice with a forbidden pair; a known one is improved instead, or kept."""
+    known = brute_force(problem).chosen
+    if known is not None:
+        found = eliminate(problem, table_limit=table_limit, start=known)
+        assert found.chosen is not None
+        assert problem.value(found.chosen) == found.value < FORBIDDEN
+
+
+def test_where_the_choice_read_off_contradicts_itself_the_known_one_is_improved() -> None:
+    rng, nodes = np.random.default_rng(44), 7
+    known = (1,) * nodes
+
+    def matrix() -> Table:
+        table = np.where(rng.random((3, 3)) < 0.4, FORBIDDEN, 0).astype(np.int64)
+        table[1, 1] = 0
+        return table
+
+    costs = tuple(rng.integers(0, 9, 3) for _ in range(nodes))
+    problem = GraphProblem(costs, tuple(PairCost(a, b, matrix()) for b in range(nodes) for a in range(b)))
+    assert eliminate(problem, table_limit=9).chosen is None
+    found = eliminate(problem, table_limit=9, start=known)
+    assert found.value == brute_force(problem).value < problem.value(known)

@@ -33,9 +33,10 @@ def test_random_problems_with_tight_memory(exactness: ModuleType, kind: str) -> 
     assert counts[f"{kind}_impossible"] < 22
 
 
-def test_a_network_through_options_and_integers(exactness: ModuleType) -> None:
+@pytest.mark.parametrize("seed", ["test graph", "copies made in turn 6", "0 graph 2"])
+def test_a_network_through_options_and_integers(exactness: ModuleType, seed: str) -> None:
     counts: Counter[str] = Counter()
-    assert exactness.compare_graph(0, random.Random("test graph"), counts) == []
+    assert exactness.compare_graph(0, random.Random(seed), counts) == []
     assert counts["graph_tight"] >= 4
 
 
