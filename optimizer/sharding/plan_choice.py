@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
