@@ -8,15 +8,14 @@ pairs cost nothing and only exclude: those are clauses. Capacity is one linear r
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
-from math import ceil
 
 import numpy as np
-from ortools.sat.python import cp_model
+from ortools.sat.sat_parameters_pb2 import SatParameters
 
 from optimizer.errors import StateError
 from optimizer.solver.capacity import capacity_of
+from optimizer.solver.cpsat_run import BinaryModel, Outcome, Var, run
 from optimizer.solver.dominance import classes
 from optimizer.solver.graph_presolve import Presolved, presolve, untouched
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, Table
@@ -25,10 +24,7 @@ SUBSOLVERS = ("max_lp", "quick_restart")
 """Of two racing workers. With these the bound closes; by default it stalls (google/or-tools #3662)."""
 ROOT_ITERATIONS = 20_000
 """Of the simplex at the root: enough to solve the whole linear program there, which then does most of the proof."""
-POLL_SECONDS = 0.05
-"""How often `stop` is asked."""
 
-Var = cp_model.IntVar
 Row = Sequence[Var]
 
 
@@ -61,11 +57,13 @@ def solve_cpsat(
         model.cut_off(cutoff - 1 - small.offset)
     if hint is not None:
         model.hint(small.shrink(hint))
-    status, chosen, bound = _run(model, work_limit, stop, reproducible, reduce and cutoff < FORBIDDEN)
-    if status == cp_model.INFEASIBLE:
+    outcome = run(model.written, _parameters(work_limit, reproducible, reduce and cutoff < FORBIDDEN), stop)
+    if not outcome.feasible:
         return GraphSolution(None, FORBIDDEN, cutoff)
-    proven = min(cutoff, small.offset + bound)
-    found = [] if chosen is None else [_restored(problem, small, chosen, status == cp_model.OPTIMAL, proven)]
+    proven = min(cutoff, small.offset + outcome.bound)
+    found = []
+    if outcome.values is not None:
+        found.append(_restored(problem, small, model.read(outcome.values), outcome, proven))
     if hint is not None and problem.fits(hint) and problem.value(hint) < cutoff:
         value = problem.value(hint)
         found.append(GraphSolution(tuple(hint), value, min(proven, value)))
@@ -73,21 +71,18 @@ def solve_cpsat(
 
 
 def _restored(
-    problem: GraphProblem, small: Presolved, chosen: Sequence[int], optimal: bool, proven: int
+    problem: GraphProblem, small: Presolved, chosen: Sequence[int], outcome: Outcome, proven: int
 ) -> GraphSolution:
     found = small.restore(chosen)
     value = problem.value(found)
     if not problem.fits(found):
         raise StateError("the solver's choice does not fit the capacity")
-    return GraphSolution(found, value, value if optimal else min(proven, value))
+    return GraphSolution(found, value, value if outcome.optimal else min(proven, value))
 
 
-def _run(
-    model: _Model, work_limit: float | None, stop: Callable[[], bool] | None, reproducible: bool, proof: bool
-) -> tuple[object, tuple[int, ...] | None, int]:
-    """Status, choice and bound (offset aside). `proof`: a choice is known, only better ones are looked for."""
-    solver = cp_model.CpSolver()
-    parameters = solver.parameters
+def _parameters(work_limit: float | None, reproducible: bool, proof: bool) -> SatParameters:
+    """`proof`: a choice is known, only better ones are looked for."""
+    parameters = SatParameters()
     if proof:
         # Below a good choice little is left but to solve the linear program and branch; our presolve has done what
         # matters of CP-SAT's, whose probing alone would take several times longer.
@@ -101,72 +96,54 @@ def _run(
     else:
         parameters.num_workers = 2
         parameters.subsolvers.extend(SUBSOLVERS)
-    # Python's own handler then sees Ctrl-C, in the thread that waits.
-    parameters.catch_sigint_signal = False
     if work_limit is not None:
         parameters.max_deterministic_time = work_limit
-    outcome: list[object] = []
-    worker = threading.Thread(target=lambda: outcome.append(solver.solve(model.proto)), name="cp-sat", daemon=True)
-    worker.start()
-    try:
-        while worker.is_alive():
-            worker.join(POLL_SECONDS)
-            if stop is not None and stop():
-                solver.stop_search()
-    finally:
-        while worker.is_alive():
-            solver.stop_search()
-            worker.join(POLL_SECONDS)
-    if not outcome:
-        raise StateError("CP-SAT ended without an answer")
-    found = outcome[0] in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    chosen = model.read(solver) if found else None
-    return outcome[0], chosen, max(0, ceil(solver.best_objective_bound - 1e-6))
+    return parameters
 
 
 class _Model:
     """A presolved problem in CP-SAT's terms."""
 
     def __init__(self, problem: GraphProblem) -> None:
-        self.proto = cp_model.CpModel()
+        self.written = BinaryModel()
         self._problem = problem
         self._objective: list[tuple[Var, int]] = []
-        self._chosen = [[self.proto.new_bool_var("") for _ in row] for row in problem.costs]
+        self._chosen = [[self.written.new_var() for _ in row] for row in problem.costs]
         self._sums: list[tuple[Var, int, frozenset[int]]] = []
         """Variables that follow from a node's option, for hints: variable, node, its options that set it."""
         self._cells: list[tuple[Var, int, frozenset[int], int, frozenset[int]]] = []
         """The same for two nodes."""
         for row, costs in zip(self._chosen, problem.costs, strict=True):
-            self.proto.add_exactly_one(row)
+            self.written.exactly_one(row)
             self._objective += [(x, int(c)) for x, c in zip(row, costs, strict=True) if 0 < c < FORBIDDEN]
             for x, c in zip(row, costs, strict=True):
                 if c >= FORBIDDEN:
-                    self.proto.add(x == 0)
+                    self.written.forbid(x)
         for pair in problem.pairs:
             self._pair(pair.a, pair.b, pair.matrix)
         self._capacity()
-        variables, weights = [x for x, _ in self._objective], [c for _, c in self._objective]
-        self.proto.minimize(cp_model.LinearExpr.weighted_sum(variables, weights))
+        self.written.minimise([x for x, _ in self._objective], [c for _, c in self._objective])
 
     def cut_off(self, most: int) -> None:
         """Only choices that cost no more."""
-        self.proto.proto.objective.domain.extend((0, max(0, most)))
+        self.written.cut_off(most)
 
     def hint(self, options: Sequence[int | None]) -> None:
         """Begin with these options. Only a complete hint covers every variable."""
         for row, option in zip(self._chosen, options, strict=True):
             for i, x in enumerate(row):
                 if option is not None:
-                    self.proto.add_hint(x, i == option)
+                    self.written.hint(x, i == option)
         for x, v, members in self._sums:
             if options[v] is not None:
-                self.proto.add_hint(x, options[v] in members)
+                self.written.hint(x, options[v] in members)
         for x, a, rows, b, columns in self._cells:
             if options[a] is not None and options[b] is not None:
-                self.proto.add_hint(x, options[a] in rows and options[b] in columns)
+                self.written.hint(x, options[a] in rows and options[b] in columns)
 
-    def read(self, solver: cp_model.CpSolver) -> tuple[int, ...]:
-        return tuple(next(i for i, x in enumerate(row) if solver.boolean_value(x)) for row in self._chosen)
+    def read(self, values: Sequence[int]) -> tuple[int, ...]:
+        """The option of every node."""
+        return tuple(next(i for i, x in enumerate(row) if values[x]) for row in self._chosen)
 
     def _pair(self, a: int, b: int, matrix: Table) -> None:
         distinct, row_of = classes(matrix)
@@ -186,7 +163,7 @@ class _Model:
 
     def _implies(self, x: Var, ways: list[Var], free: bool) -> None:
         if not free:
-            self.proto.add_bool_or([x.negated(), *ways])
+            self.written.implies(x, ways)
 
     def _classes(self, v: int, class_of: Table, count: int) -> list[Var]:
         """One variable per class of a node's options: whether the option is of it."""
@@ -197,8 +174,8 @@ class _Model:
             if len(options) == 1:
                 result.append(self._chosen[v][next(iter(options))])
                 continue
-            x = self.proto.new_bool_var("")
-            self.proto.add(cp_model.LinearExpr.sum([self._chosen[v][i] for i in sorted(options)]) == x)
+            x = self.written.new_var()
+            self.written.sums_to([self._chosen[v][i] for i in sorted(options)], x)
             self._sums.append((x, v, options))
             result.append(x)
         return result
@@ -214,14 +191,14 @@ class _Model:
         into: list[list[Var]] = [[] for _ in sides[0]]
         out: list[list[Var]] = [[] for _ in sides[1]]
         for i, j in np.argwhere(rest < FORBIDDEN).tolist():
-            cell = self.proto.new_bool_var("")
+            cell = self.written.new_var()
             into[i].append(cell)
             out[j].append(cell)
             self._cells.append((cell, a, members[0][i], b, members[1][j]))
             if rest[i, j]:
                 self._objective.append((cell, int(rest[i, j])))
         for x, cells in zip((*sides[0], *sides[1]), (*into, *out), strict=True):
-            self.proto.add(cp_model.LinearExpr.sum(cells) == x)
+            self.written.sums_to(cells, x)
 
     def _capacity(self) -> None:
         capacity = capacity_of(self._problem)
@@ -232,8 +209,7 @@ class _Model:
                 for row in range(start, end):
                     terms[row] += added
         for members, limit in zip(terms, capacity.limits.tolist(), strict=True):
-            total = cp_model.LinearExpr.weighted_sum([x for x, _ in members], [size for _, size in members])
-            self.proto.add(total <= limit)
+            self.written.at_most([x for x, _ in members], [size for _, size in members], limit)
 
 
 def _members(class_of: Table) -> list[frozenset[int]]:
