@@ -60,3 +60,10 @@ def test_public_names_resolve_to_their_homes() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     assert not hasattr(optimizer, "optimise")
+
+
+def test_the_default_policy_loads_the_solver_but_not_pandas() -> None:
+    """OR-tools' own modelling layer would: loading it takes longer than most networks take to solve."""
+    loaded = modules_after("import optimizer.sharding.global_policy")
+    assert "ortools" in loaded
+    assert "pandas" not in loaded
