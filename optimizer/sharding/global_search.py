@@ -288,6 +288,8 @@ class GlobalSearch:
 
     def _prove(self, most_options: int) -> None:
         """CP-SAT on what pruning leaves, if that is few options: faster plans, or the proof that there are none."""
+        if len(self._integers.costs) > most_options:
+            return  # every node keeps an option
         pruned = self._pruned()
         if self._closed(0.0) or sum(pruned.problem.sizes) > most_options:
             return
