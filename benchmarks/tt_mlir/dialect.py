@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from optimizer.errors import GraphError, UnsupportedOpError
@@ -18,7 +19,7 @@ from optimizer.ir.graph import Attr
 from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY
 from optimizer.layouts.op_config import OpConfig
 from tt_mlir import configs
-from tt_mlir.document import PlanFunction, PlanOp, PlanTensor
+from tt_mlir.document import PlanFunction, PlanOp, PlanTensor, finite
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Translation:
     attrs: Mapping[str, Attr] = field(default_factory=dict)
     config: OpConfig | None = None
     stand_ins: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Operand -> shape of a tensor of the caller's that stands for it (pages of a cache as one cache)."""
+    """Operand -> shape of a tensor of the caller's, or of a weight, that stands for it (pages of a cache as one)."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def translate(function: PlanFunction, op: PlanOp, notes: list[str]) -> Translati
         raise UnsupportedOpError("the vocabulary has no such op", node=site.place)
     try:
         return rule(site)
-    except (AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise GraphError(f"operands or attributes do not fit: {error!r}", node=site.place) from error
 
 
@@ -150,10 +151,16 @@ def _scalar(name: str, **attrs: tuple[str, ...]) -> Rule:
     """A unary op with numbers: our attribute -> the dialect's spellings."""
 
     def rule(site: Site) -> Translation:
-        found = {ours: float(site.need(*theirs)) for ours, theirs in attrs.items()}
+        found = {ours: finite(float(site.need(*theirs))) for ours, theirs in attrs.items()}
         return Translation(name, site.operands, found)
 
     return rule
+
+
+def _clamp(site: Site) -> Translation:
+    """An infinite bound is none."""
+    bounds = {name: float(site.need(name)) for name in ("min", "max")}
+    return Translation("ttnn.clamp", site.operands, {n: v if isfinite(v) else None for n, v in bounds.items()})
 
 
 def _binary(site: Site) -> Translation:
@@ -359,7 +366,8 @@ def _slice_dynamic(site: Site) -> Translation:
 def _pad(site: Site) -> Translation:
     flat = _all(site.need("padding"))
     pairs = tuple((flat[i], flat[i + 1]) for i in range(0, len(flat), 2))
-    return Translation("ttnn.pad", site.operands, {"padding": pairs, "value": float(site.attr("value", default=0.0))})
+    value = finite(float(site.attr("value", default=0.0)))
+    return Translation("ttnn.pad", site.operands, {"padding": pairs, "value": value})
 
 
 def _repeat(site: Site) -> Translation:
@@ -376,6 +384,28 @@ def _repeat_interleave(site: Site) -> Translation:
 
 def _embedding(site: Site) -> Translation:
     return Translation("ttnn.embedding", site.operands[:2])
+
+
+def _rows_gather(site: Site) -> Translation:
+    """Whole rows of one table by one list of numbers, [1, rows, size] by [1, 1, n]: an embedding."""
+    _without(site, "column", "fill_out_of_bounds")
+    table, ids = site.operands
+    pages, *rows = site.function.tensors[table].shape
+    unsplit = len(rows) == 2 and pages == 1 and _all(site.attr("windows", default=[1])) == (1,)
+    if not unsplit or _all(site.attr("sizes", default=rows[0])) != (rows[0],):
+        raise UnsupportedOpError("a gather of anything but the rows of one table", node=site.place)
+    wanted = site.result.shape[:-1]
+    if site.function.tensors[ids].shape != wanted:
+        ids = _unreshaped(site, ids, wanted)
+    return Translation("ttnn.embedding", (ids, table), stand_ins={table: tuple(rows)})
+
+
+def _unreshaped(site: Site, tensor: str, shape: tuple[int, ...]) -> str:
+    """The tensor of a shape that another is a reshape of."""
+    for op in site.function.ops:
+        if op.outputs == (tensor,) and op.op == "ttnn.reshape" and site.function.tensors[op.inputs[0]].shape == shape:
+            return op.inputs[0]
+    raise UnsupportedOpError(f"indices {tensor} of a shape that their rows do not have", node=site.place)
 
 
 def _along(name: str) -> Rule:
@@ -478,7 +508,7 @@ _RULES: dict[str, Rule] = {
     "ttnn.leaky_relu": _scalar("ttnn.leaky_relu", negative_slope=("parameter", "negative_slope")),
     "ttnn.elu": _scalar("ttnn.elu", alpha=("parameter", "alpha")),
     "ttnn.pow_scalar": _scalar("ttnn.pow_scalar", exponent=("rhs", "exponent")),
-    "ttnn.clamp_scalar": _scalar("ttnn.clamp", min=("min",), max=("max",)),
+    "ttnn.clamp_scalar": _clamp,
     "ttnn.where": _same_name,
     "ttnn.typecast": _typecast,
     "ttnn.to_dtype": _typecast,
@@ -515,6 +545,7 @@ _RULES: dict[str, Rule] = {
     "ttnn.repeat": _repeat,
     "ttnn.repeat_interleave": _repeat_interleave,
     "ttnn.embedding": _embedding,
+    "ttnn.rows_gather": _rows_gather,
     "ttnn.gather": _along("ttnn.gather"),
     "ttnn.scatter": _along("ttnn.scatter"),
     "ttnn.scaled_dot_product_attention": _sdpa,

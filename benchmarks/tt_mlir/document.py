@@ -12,10 +12,12 @@ import gzip
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 from optimizer.errors import DTypeError, FormatError
+from optimizer.importers.onnx_node import BF16_MAX
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import (
     BufferType,
@@ -133,6 +135,16 @@ def plan_dtype(name: str, place: str) -> DType:
     if name not in _DTYPES:
         raise DTypeError(f"element type '{name}' has no counterpart", node=place, alternatives=sorted(_DTYPES))
     return _DTYPES[name]
+
+
+def finite(value: float) -> float:
+    """A number as our graphs hold it: the largest of bf16 for an infinite one, as the importers have it.
+
+    ValueError for what is no number.
+    """
+    if isnan(value):
+        raise ValueError("not a number")
+    return max(-BF16_MAX, min(BF16_MAX, value))
 
 
 def tensor_layout(record: Mapping[str, Any], place: str) -> TensorLayout:

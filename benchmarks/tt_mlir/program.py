@@ -9,20 +9,23 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from math import isnan
 from typing import Any
 
 from optimizer.errors import GraphError, UnsupportedOpError
+from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import (
     HOST_ROW_MAJOR,
     BufferType,
+    PageLayout,
     TensorLayout,
     interleaved,
 )
 from optimizer.layouts.op_config import OpConfig
 from tt_mlir.dialect import Translation, result_dtype, translate
-from tt_mlir.document import PlanDocument, PlanFunction, PlanOp, PlanTensor
+from tt_mlir.document import PlanDocument, PlanFunction, PlanOp, PlanTensor, finite
 
 COPY, RETILE = "ttnn.to_memory_config", "ttnn.to_layout"
 _PLACES = frozenset({COPY, RETILE, "ttnn.to_tensor_spec"})
@@ -39,6 +42,9 @@ _CACHE_WRITES = {
     "ttnn.update_cache": 1, "ttnn.fill_cache": 1, "ttnn.paged_update_cache": 1, "ttnn.paged_fill_cache": 1,
 }  # fmt: skip
 """Ops that write into a cache in place -> position of what is written."""
+_LOOKUP = "ttnn.embedding"
+_COMPARISONS = frozenset(f"ttnn.{name}" for name in ("eq", "ne", "lt", "gt", "le", "ge"))
+"""Ops whose truth values we keep in their operands' element type."""
 _CONVS = ("ttnn.conv2d", "ttnn.conv_transpose2d")
 
 
@@ -195,17 +201,33 @@ class _Reader:
         )
         if made.op in _CONVS:
             operands = self._conv_operands(op, made, operands)
+        if made.op == _LOOKUP and self.graph.value(operands[0]).dtype is DType.I32:
+            operands = (self._unsigned(operands[0]), *operands[1:])
         self._append(op, made.op, operands, dict(made.attrs), made.config)
 
     def _stand_in(self, plan_id: str, shape: tuple[int, ...]) -> str:
-        """A tensor of another shape that the caller hands over in the place of one."""
-        before = self.ids.get(plan_id)
+        """A tensor of another shape that the caller hands over in the place of one, or a weight of another shape."""
+        before = self.ids.pop(plan_id, None)
         tensor = replace(self._tensor(plan_id), shape=shape)
-        value_id = self._add(tensor, ValueKind.INPUT, interleaved(BufferType.DRAM), "_whole")
-        self.graph.inputs.append(value_id)
+        if plan_id in self.static:
+            value_id = self._add(tensor, ValueKind.PARAMETER, self._weight_layout(plan_id), "_whole")
+        else:
+            value_id = self._add(tensor, ValueKind.INPUT, interleaved(BufferType.DRAM), "_whole")
+            self.graph.inputs.append(value_id)
+        del self.ids[plan_id]
         if before is not None:
             self.ids[plan_id] = before
         return value_id
+
+    def _unsigned(self, value_id: str) -> str:
+        """Signed row numbers as those that an embedding takes."""
+        value = self.graph.value(value_id)
+        cast = replace(value, id=self.graph.fresh_id(f"{value_id}_u32"), dtype=DType.U32, kind=ValueKind.ACTIVATION)
+        self.graph.add_value(cast)
+        self.made.layouts[cast.id] = self.made.layouts[value_id]
+        op_id = self.graph.fresh_id(f"typecast_{cast.id}")
+        self.graph.add_op(Op(op_id, "ttnn.typecast", (value_id,), (cast.id,), {"dtype": DType.U32.value}, op_id))
+        return cast.id
 
     def _append(
         self,
@@ -215,22 +237,36 @@ class _Reader:
         attrs: dict[str, Any],
         config: OpConfig | None = None,
     ) -> None:
-        """Add an op with the plan's results."""
+        """Add an op with the plan's results, cast where the plan's op writes another element type than ours."""
         row = opdef(name)
-        results = []
-        for out in op.outputs:
-            tensor = self._tensor(out)
-            results.append(self._add(tensor, ValueKind.ACTIVATION, _on_device(tensor.layout)))
         op_id = self.graph.fresh_id(f"{name.removeprefix('ttnn.')}_{op.outputs[0].lstrip('%')}")
         origin = () if op.loc == "unknown" else (op.loc,)
-        added = Op(op_id, name, inputs, tuple(results), attrs, op_id, origin)
-        stated = tuple(self.graph.value(v).shape for v in results)
-        found = row.infer_shapes(added, tuple(self.graph.value(v).shape for v in inputs))
-        if found != stated:
-            raise GraphError(f"{op.op}: our rule gives {found}, the plan states {stated}", node=f"{op_id} ({op.loc})")
-        self.graph.add_op(added)
+        added = Op(op_id, name, inputs, (), attrs, op_id, origin)
+        operands = [self.graph.value(v) for v in inputs]
+        dtypes = row.infer_dtypes(added, tuple(v.dtype for v in operands), len(op.outputs))
+        stated = [self._tensor(out) for out in op.outputs]
+        written = [replace(tensor, dtype=dtype) for tensor, dtype in zip(stated, dtypes, strict=True)]
+        results = tuple(self._add(t, ValueKind.ACTIVATION, _written(name, _on_device(t.layout))) for t in written)
+        shapes = tuple(tensor.shape for tensor in stated)
+        found = row.infer_shapes(added, tuple(v.shape for v in operands))
+        if found != shapes:
+            raise GraphError(f"{op.op}: our rule gives {found}, the plan states {shapes}", node=f"{op_id} ({op.loc})")
+        self.graph.add_op(replace(added, outputs=results))
         if config is not None:
             self.made.configs[op_id] = config
+        if name not in _COMPARISONS:
+            for value_id, tensor in zip(results, stated, strict=True):
+                self._cast(value_id, tensor, origin)
+
+    def _cast(self, value_id: str, tensor: PlanTensor, origin: tuple[str, ...]) -> None:
+        """A result in the element type that the plan states."""
+        if self.graph.value(value_id).dtype is tensor.dtype:
+            return
+        dtype = result_dtype(tensor).value
+        self.made.notes.append(f"{tensor.id} is cast to {dtype} by an op of its own")
+        cast = self._add(tensor, ValueKind.ACTIVATION, self.made.layouts[value_id], "_cast")
+        op_id = self.graph.fresh_id(f"typecast_{cast}")
+        self.graph.add_op(Op(op_id, "ttnn.typecast", (value_id,), (cast,), {"dtype": dtype}, op_id, origin))
 
     def _conv_operands(self, op: PlanOp, made: Translation, operands: tuple[str, ...]) -> tuple[str, ...]:
         """Weights and bias as a model has them: ours are prepared by the op, theirs ahead by another."""
@@ -279,6 +315,12 @@ def _on_device(layout: TensorLayout | None) -> TensorLayout:
     return interleaved(BufferType.DRAM, layout.page_layout) if layout.is_host else layout
 
 
+def _written(name: str, stated: TensorLayout) -> TensorLayout:
+    """Where an op of ours writes: our embedding always writes tiles, which a plan makes of its rows next."""
+    rows = stated.page_layout is PageLayout.ROW_MAJOR and not stated.is_sharded
+    return interleaved(stated.memory.buffer_type) if name == _LOOKUP and rows else stated
+
+
 def _numbers(function: PlanFunction, arguments: list[float | None]) -> list[float | None]:
     """The one number of each result of a function on weights, None where there is no such number."""
     known = dict(zip(function.args, arguments, strict=False))
@@ -304,6 +346,7 @@ def _plain(value: Any) -> float | None:
     """A number, or the number of `dense<0.5>`; None for anything else."""
     text = str(value).partition(" : ")[0].strip().removeprefix("dense<").rstrip(">")
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return None
+    return None if isnan(number) else finite(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from tt_mlir.document import read_plan
 from tt_mlir.program import plan_program
 
 from optimizer.errors import GraphError, UnsupportedOpError
+from optimizer.importers.onnx_node import BF16_MAX
+from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, opdef
 from optimizer.layouts.op_config import (
@@ -121,6 +124,13 @@ CASES: list[Case] = [
     ("ttnn.repeat", (X,), ((1, 3, 64, 128),), {"repeat_dims": "1x3x1x1"}, "ttnn.repeat"),
     ("ttnn.repeat_interleave", (SQUARE,), ((1, 4, 64, 64),), {"repeats": 2, "dim": 1}, "ttnn.repeat_interleave"),
     ("ttnn.embedding", (tensor((1, 16), "u32", page="row_major"), (99, 64)), ((1, 16, 64),), {}, "ttnn.embedding"),
+    (
+        "ttnn.rows_gather",
+        (tensor((1, 99, 64), page="row_major", role="parameter"), tensor((1, 16), "u32", page="row_major")),
+        ((1, 16, 64),),
+        {"column": False, "fill_out_of_bounds": False, "sizes": [99], "windows": [1]},
+        "ttnn.embedding",
+    ),
     ("ttnn.gather", (X, tensor((1, 1, 64, 4), "u32")), ((1, 1, 64, 4),), {"dim": 3}, "ttnn.gather"),
     ("ttnn.scatter", (X, tensor((1, 1, 64, 4), "u32"), (1, 1, 64, 4)), (X,), {"dim": 3}, "ttnn.scatter"),
     (
@@ -305,6 +315,7 @@ def test_configs_are_taken_over(
             {"activations": [{"op_type": "leaky_relu", "params": [0.1]}]},
             "fused activation leaky_relu with parameters",
         ),
+        ("ttnn.rows_gather", (X, X), {"windows": [2]}, "a gather of anything but the rows of one table"),
         ("ttnn.scaled_dot_product_attention", (X, X, X), {"sliding_window_size": 128}, "sliding_window_size = 128"),
     ],
 )
@@ -342,9 +353,71 @@ def test_what_only_changes_how_an_op_runs_is_noted(tmp_path: Path, config: dict[
     assert said in read.notes[0]
 
 
-def test_attributes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("ttnn.pad", {"padding": [0, 0, 0]}),
+        ("ttnn.pad", {"padding": [0] * 8, "value": float("nan")}),
+        ("ttnn.matmul", {"matmul_program_config": "reuse, 8x8"}),
+    ],
+)
+def test_attributes_that_do_not_fit_are_refused(tmp_path: Path, op: str, attrs: dict[str, Any]) -> None:
     with pytest.raises(GraphError, match="operands or attributes do not fit"):
-        one_op(tmp_path, "ttnn.pad", (X,), (X,), {"padding": [0, 0, 0]})
+        one_op(tmp_path, op, (X,), (X,), attrs)
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "kept"),
+    [
+        ("ttnn.pad", {"padding": [0] * 8, "value": -math.inf}, {"padding": ((0, 0),) * 4, "value": -BF16_MAX}),
+        ("ttnn.clamp_scalar", {"min": 0.5, "max": math.inf}, {"min": 0.5, "max": None}),
+        ("ttnn.leaky_relu", {"parameter": math.inf}, {"negative_slope": BF16_MAX}),
+    ],
+)
+def test_infinite_numbers_become_the_largest(
+    tmp_path: Path, op: str, given: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    found = one_op(tmp_path, op, (X,), (X,), given)
+
+    assert found.attrs == kept
+
+
+def test_rows_are_looked_up_by_the_numbers_before_their_reshape(tmp_path: Path) -> None:
+    ids = tensor((1, 16), "si32", page="row_major", role="input")
+    table = tensor((1, 99, 64), page="row_major", role="parameter")
+    record = plan_record("ttnn.rows_gather", [table, ids], [tensor((1, 16, 64), page="row_major")], {"sizes": [99]})
+    main = record["functions"]["main"]
+    main["tensors"]["%r"] = tensor((1, 1, 16), "si32", page="row_major")
+    main["ops"][0]["in"] = ["%arg0", "%r"]
+    main["ops"].insert(0, {"op": "ttnn.reshape", "in": ["%arg1"], "out": ["%r"], "attrs": {"shape": [1, 1, 16]}})
+
+    graph = plan_program(read_plan(written(tmp_path, record))).graph
+
+    assert [op.op for op in graph.ops()] == ["ttnn.typecast", "ttnn.embedding"]
+    lookup = graph.op("embedding_0")
+    assert [graph.value(v).shape for v in lookup.inputs] == [(1, 16), (99, 64)]
+    assert [graph.value(v).dtype for v in lookup.inputs] == [DType.U32, DType.BF16]
+
+
+@pytest.mark.parametrize(
+    ("op", "operand", "stated", "kept", "casts"),
+    [
+        ("ttnn.gt", "si32", "bf16", DType.I32, 0),
+        ("ttnn.add", "bf16", "f32", DType.F32, 1),
+        ("ttnn.add", "bf16", "bf16", DType.BF16, 0),
+    ],
+)
+def test_an_element_type_of_the_plans_own(
+    tmp_path: Path, op: str, operand: str, stated: str, kept: DType, casts: int
+) -> None:
+    operands = [tensor(X, operand, role="input"), tensor(X, operand, role="input")]
+    record = plan_record(op, operands, [tensor(X, stated)])
+
+    read = plan_program(read_plan(written(tmp_path, record)))
+
+    assert read.graph.value(read.graph.outputs[0]).dtype is kept
+    assert [o.op for o in read.graph.ops()] == [op, *["ttnn.typecast"] * casts]
+    assert len(read.notes) == casts
 
 
 def test_operand_activations_are_kept(tmp_path: Path) -> None:
