@@ -23,7 +23,8 @@ from optimizer.layouts.memory_config import (
     TensorLayout,
     interleaved,
 )
-from optimizer.layouts.op_config import OpConfig
+from optimizer.layouts.op_config import Conv2dConfig, OpConfig
+from optimizer.layouts.tiling import TILE
 from tt_mlir.dialect import Translation, result_dtype, translate
 from tt_mlir.document import PlanDocument, PlanFunction, PlanOp, PlanTensor, finite
 
@@ -43,8 +44,11 @@ _CACHE_WRITES = {
 }  # fmt: skip
 """Ops that write into a cache in place -> position of what is written."""
 _LOOKUP = "ttnn.embedding"
+_ROTARY = "ttnn.rotary_embedding"
 _COMPARISONS = frozenset(f"ttnn.{name}" for name in ("eq", "ne", "lt", "gt", "le", "ge"))
 """Ops whose truth values we keep in their operands' element type."""
+_BIASES = frozenset({"ttnn.prepare_conv2d_bias", "ttnn.prepare_conv_transpose2d_bias"})
+"""Ops that lay out a bias."""
 _CONVS = ("ttnn.conv2d", "ttnn.conv_transpose2d")
 
 
@@ -174,6 +178,8 @@ class _Reader:
             self.ids[op.outputs[0]] = self._operand(tensors[0])
         elif op.op in _PLACES:
             self._placed(op, tensors[0])
+        elif op.op in _BIASES:
+            self._bias(op, tensors[0])
         else:
             self._computed(op, translate(self.function, op, self.made.notes))
 
@@ -200,7 +206,8 @@ class _Reader:
             self._stand_in(v, made.stand_ins[v]) if v in made.stand_ins else self._operand(v) for v in made.operands
         )
         if made.op in _CONVS:
-            operands = self._conv_operands(op, made, operands)
+            self._convolution(op, made, operands)
+            return
         if made.op == _LOOKUP and self.graph.value(operands[0]).dtype is DType.I32:
             operands = (self._unsigned(operands[0]), *operands[1:])
         self._append(op, made.op, operands, dict(made.attrs), made.config)
@@ -244,11 +251,13 @@ class _Reader:
         added = Op(op_id, name, inputs, (), attrs, op_id, origin)
         operands = [self.graph.value(v) for v in inputs]
         dtypes = row.infer_dtypes(added, tuple(v.dtype for v in operands), len(op.outputs))
+        found = row.infer_shapes(added, tuple(v.shape for v in operands))
         stated = [self._tensor(out) for out in op.outputs]
+        if name == _ROTARY:
+            stated = [_unpadded(tensor, shape) for tensor, shape in zip(stated, found, strict=True)]
         written = [replace(tensor, dtype=dtype) for tensor, dtype in zip(stated, dtypes, strict=True)]
         results = tuple(self._add(t, ValueKind.ACTIVATION, _written(name, _on_device(t.layout))) for t in written)
         shapes = tuple(tensor.shape for tensor in stated)
-        found = row.infer_shapes(added, tuple(v.shape for v in operands))
         if found != shapes:
             raise GraphError(f"{op.op}: our rule gives {found}, the plan states {shapes}", node=f"{op_id} ({op.loc})")
         self.graph.add_op(replace(added, outputs=results))
@@ -267,6 +276,28 @@ class _Reader:
         cast = self._add(tensor, ValueKind.ACTIVATION, self.made.layouts[value_id], "_cast")
         op_id = self.graph.fresh_id(f"typecast_{cast}")
         self.graph.add_op(Op(op_id, "ttnn.typecast", (value_id,), (cast,), {"dtype": dtype}, op_id, origin))
+
+    def _bias(self, op: PlanOp, source: str) -> None:
+        """A bias that the run computes, in tiles: as it is before a plan unpacks it into rows for the host."""
+        value_id = self._operand(source)
+        above = self.graph.producer(value_id)
+        if above is not None and above.op == RETILE:
+            self.ids[op.outputs[0]] = above.inputs[0]
+        else:
+            self._placed(op, source)
+
+    def _convolution(self, op: PlanOp, made: Translation, operands: tuple[str, ...]) -> None:
+        """A convolution; a bias that the run computes (an embedding of time steps) is added by an op of its own."""
+        if len(operands) < 3 or made.operands[2] in self.static:
+            self._append(op, made.op, self._conv_operands(op, made, operands), dict(made.attrs), made.config)
+            return
+        activation = made.attrs.get("activation")
+        config = replace(made.config, activation=None) if isinstance(made.config, Conv2dConfig) else made.config
+        weighted = self._conv_operands(op, replace(made, operands=made.operands[:2]), operands[:2])
+        self._append(op, made.op, weighted, {**made.attrs, "activation": None}, config)
+        self.made.notes.append(f"{op.op} {op.outputs[0]}: its bias is computed, and added by an op of its own")
+        attrs = {"activations": (activation,)} if activation else {}
+        self._append(op, "ttnn.add", (self.ids[op.outputs[0]], operands[2]), attrs)
 
     def _conv_operands(self, op: PlanOp, made: Translation, operands: tuple[str, ...]) -> tuple[str, ...]:
         """Weights and bias as a model has them: ours are prepared by the op, theirs ahead by another."""
@@ -319,6 +350,12 @@ def _written(name: str, stated: TensorLayout) -> TensorLayout:
     """Where an op of ours writes: our embedding always writes tiles, which a plan makes of its rows next."""
     rows = stated.page_layout is PageLayout.ROW_MAJOR and not stated.is_sharded
     return interleaved(stated.memory.buffer_type) if name == _LOOKUP and rows else stated
+
+
+def _unpadded(tensor: PlanTensor, shape: tuple[int, ...]) -> PlanTensor:
+    """A rotary embedding's result without the rows that fill its last tile: a plan states them and cuts them off."""
+    *leading, rows, size = shape
+    return replace(tensor, shape=shape) if tensor.shape == (*leading, rows + -rows % TILE, size) else tensor
 
 
 def _numbers(function: PlanFunction, arguments: list[float | None]) -> list[float | None]:

@@ -399,6 +399,42 @@ def test_rows_are_looked_up_by_the_numbers_before_their_reshape(tmp_path: Path) 
     assert [graph.value(v).dtype for v in lookup.inputs] == [DType.U32, DType.BF16]
 
 
+@pytest.mark.parametrize(("page", "conversions"), [("tile", 0), ("row_major", 1)])
+def test_a_computed_bias_is_added(tmp_path: Path, page: str, conversions: int) -> None:
+    bias = tensor((1, 1, 1, 64), role="input", page=page)
+    operands = [tensor(X, role="input"), tensor((1, 1, 1152, 64), role="parameter"), bias]
+    attrs = {**CONV, "conv2d_config": {"activation": {"op_type": "relu"}, "_": "conv2d_config"}}
+    record = plan_record("ttnn.conv2d", operands, [tensor((1, 1, 64, 64))], attrs)
+    main = record["functions"]["main"]
+    main["tensors"]["%b"] = tensor((1, 1, 1, 64))
+    main["tensors"]["%r"] = tensor((1, 1, 1, 64), page="row_major")
+    main["ops"][0]["in"] = ["%arg0", "%arg1", "%b"]
+    main["ops"][:0] = [
+        {"op": "ttnn.to_layout", "in": ["%arg2"], "out": ["%r"]},
+        {"op": "ttnn.prepare_conv2d_bias", "in": ["%r"], "out": ["%b"]},
+    ]
+
+    read = plan_program(read_plan(written(tmp_path, record)))
+
+    *tiled, conv, add = read.graph.ops()
+    assert [op.op for op in (*tiled, conv, add)] == [*["ttnn.to_layout"] * conversions, "ttnn.conv2d", "ttnn.add"]
+    assert (len(conv.inputs), conv.attrs["activation"], read.configs[conv.id]) == (2, None, Conv2dConfig(slice="auto"))
+    assert add.inputs == (conv.outputs[0], tiled[0].outputs[0] if tiled else "arg2")
+    assert add.attrs == {"activations": ("relu",)}
+    assert read.graph.outputs == list(add.outputs)
+    assert "its bias is computed" in read.notes[0]
+
+
+def test_rows_that_fill_a_tile_are_left_out_of_a_rotary_embedding(tmp_path: Path) -> None:
+    step, table = (1, 4, 1, 64), (1, 1, 1, 64)
+
+    found = one_op(tmp_path, "ttnn.rotary_embedding", (step, table, table), ((1, 4, 32, 64),), {})
+
+    assert found.op == "ttnn.rotary_embedding"
+    with pytest.raises(GraphError, match="our rule gives"):
+        one_op(tmp_path, "ttnn.rotary_embedding", (step, table, table), ((1, 4, 64, 64),), {})
+
+
 @pytest.mark.parametrize(
     ("op", "operand", "stated", "kept", "casts"),
     [
