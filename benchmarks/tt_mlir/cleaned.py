@@ -7,6 +7,7 @@ the caller hands over are reshaped before they are tiled.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from tt_mlir.program import RETILE
 _COMMUTATIVE = frozenset(f"ttnn.{name}" for name in ("add", "multiply", "maximum", "minimum"))
 _POWERS = {2.0: "ttnn.square", 0.5: "ttnn.sqrt", -0.5: "ttnn.rsqrt", -1.0: "ttnn.reciprocal"}
 _ELEMENTWISE = frozenset(f"ttnn.{name}" for name in (*UNARY, *BINARY))
+_ROW_BY_ROW = _ELEMENTWISE | {"ttnn.layer_norm", "ttnn.rms_norm"}
 _BINARY = frozenset(f"ttnn.{name}" for name in BINARY)
 
 
@@ -119,24 +121,31 @@ def _mean(graph: Graph, op: Op) -> int:
 
 # -- residuals ---------------------------------------------------------------------------------------------
 def _flat_residual(graph: Graph, op: Op) -> int:
-    """An elementwise op on reshaped results of convolutions works on the results themselves."""
+    """An op that works row by row, on reshaped results of convolutions, works on the results themselves."""
     shape = graph.value(op.outputs[0]).shape
-    if op.op not in _ELEMENTWISE or len(shape) != 4 or any(graph.value(v).shape != shape for v in op.inputs):
+    if op.op not in _ROW_BY_ROW or len(shape) != 4:
         return 0
-    flats = [_flat_source(graph, v) for v in op.inputs]
-    flat = next((graph.value(v).shape for v in flats if v is not None), None)
+    whole = [v for v in op.inputs if not _one_row(graph.value(v).shape)]
+    if any(graph.value(v).shape != shape for v in whole):
+        return 0
+    flats = {v: _flat_source(graph, v) for v in whole}
+    flat = next((graph.value(v).shape for v in flats.values() if v is not None), None)
     if flat is None or flat == shape:
         return 0
-    operands = [
-        source if source is not None else emit(graph, op, "reshape", [v], {"shape": flat})
-        for v, source in zip(op.inputs, flats, strict=True)
-    ]
+    for v, source in flats.items():
+        flats[v] = source or emit(graph, op, "reshape", [v], {"shape": flat})
+    operands = [flats.get(v) or v for v in op.inputs]
     value = graph.value(op.outputs[0])
     result = graph.add_value(Value(graph.fresh_id(f"{value.id}_flat"), flat, value.dtype, ValueKind.ACTIVATION))
     graph.remove_op(op.id)
     graph.add_op(replace(op, inputs=tuple(operands), outputs=(result.id,)), at=op.id)
     emit(graph, op, "reshape", [result.id], {"shape": shape}, output=value.id)
     return 1
+
+
+def _one_row(shape: tuple[int, ...]) -> bool:
+    """Whether a tensor is one number per channel, or one in all: the same for every row."""
+    return math.prod(shape[:-1]) == 1
 
 
 def _flat_source(graph: Graph, value_id: str) -> str | None:

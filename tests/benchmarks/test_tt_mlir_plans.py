@@ -179,6 +179,51 @@ def test_residuals_stay_flat_and_rows_are_reshaped_before_they_are_tiled(plans: 
     assert result.layouts[rows.outputs[0]].page_layout is PageLayout.ROW_MAJOR
 
 
+@pytest.mark.parametrize(
+    ("op", "channels", "attrs"),
+    [
+        ("ttnn.multiply", [(1, 1, 1, 128)], {}),
+        ("ttnn.subtract", [(128,)], {}),
+        ("ttnn.layer_norm", [(128,), (128,)], {"epsilon": 1e-5, "operandSegmentSizes": [1, 1, 1]}),
+    ],
+)
+def test_what_works_row_by_row_stays_flat(
+    tmp_path: Path, op: str, channels: list[tuple[int, ...]], attrs: dict[str, Any]
+) -> None:
+    """x as an image, worked upon, and flat again."""
+    image = (1, 8, 8, 128)
+    operands = [tensor(X, role="input"), *(tensor(shape, role="parameter") for shape in channels)]
+    record = plan_record(op, operands, [tensor(image)], attrs)
+    main = record["functions"]["main"]
+    main["tensors"] |= {"%image": tensor(image), "%flat": tensor(X)}
+    main["ops"][0]["in"] = ["%image", *main["args"][1:]]
+    main["ops"].insert(0, {"op": "ttnn.reshape", "in": ["%arg0"], "out": ["%image"]})
+    main["ops"].append({"op": "ttnn.reshape", "in": ["%0"], "out": ["%flat"]})
+    main["returns"] = ["%flat"]
+
+    tidy, rewrites = cleaned(stripped(program(written(tmp_path, record))))
+
+    (only,) = tidy.ops()
+    assert (only.op, tidy.value(only.outputs[0]).shape) == (op, X)
+    assert [tidy.value(v).shape for v in only.inputs] == [X, *channels]
+    assert rewrites["flat-residuals"] == 1
+
+
+def test_what_differs_from_image_to_image_does_not_become_flat(tmp_path: Path) -> None:
+    """Two images, each times its own numbers per channel."""
+    images, own = (2, 4, 8, 128), (2, 1, 1, 128)
+    record = plan_record("ttnn.multiply", [tensor(X, role="input"), tensor(own, role="input")], [tensor(images)])
+    main = record["functions"]["main"]
+    main["tensors"]["%image"] = tensor(images)
+    main["ops"][0]["in"] = ["%image", "%arg1"]
+    main["ops"].insert(0, {"op": "ttnn.reshape", "in": ["%arg0"], "out": ["%image"]})
+
+    tidy, rewrites = cleaned(stripped(program(written(tmp_path, record))))
+
+    assert [op.op for op in tidy.ops()] == ["ttnn.reshape", "ttnn.multiply"]
+    assert rewrites == {}
+
+
 def test_a_decomposed_norm_is_one_again(tmp_path: Path) -> None:
     """x * rsqrt(sum(x ^ 2) / 128 + eps), the numbers in tensors of one element."""
     steps = [
