@@ -35,6 +35,14 @@ N150 = DeviceSpec.preset("n150")
 COPIES = ("ttnn.to_memory_config", "ttnn.to_layout")
 BLOCKS = {"buffer": "l1", "memory": "block_sharded", "grid": [2, 4], "shard": [32, 32], "cores": [[0, 0, 3, 1]]}
 X = (1, 1, 64, 128)
+NETWORKS = (
+    "bert_2_layers", "llama_2_layers", "mobilenet_blocks", "unet_group_norm", "unet_transposed", "vit_2_blocks"
+)  # fmt: skip
+CALLED_ALIKE = (
+    "conv2d", "conv_transpose2d", "max_pool2d", "linear", "matmul", "softmax", "layer_norm", "rms_norm", "group_norm",
+    "rotary_embedding", "concatenate_heads", "gelu", "silu", "multiply", "concat", "upsample", "permute",
+)  # fmt: skip
+"""Ops of the dialect that are one op of ours of the same name."""
 
 
 @pytest.fixture
@@ -69,6 +77,40 @@ def test_a_plan_is_an_annotated_graph_that_verifies(plans: Path, model: OpModel,
     assert roles == {Role.COMPUTE: 6, Role.LAYOUT: 1, Role.LOAD: 1, Role.SPILL: 1}
     assert answer["verified"]
     assert price_record(read_result(tmp_path)) == answer
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_plans_of_networks_verify(plans: Path, model: OpModel, name: str) -> None:
+    path = plans / f"{name}_O2.ops.json.gz"
+    stated = Counter(op["op"] for op in json.loads(gzip.decompress(path.read_bytes()))["functions"]["main"]["ops"])
+
+    result = peer(path, model)
+
+    found = Counter(op.op for op in result.graph.ops())
+    named = {op for op in stated if op.removeprefix("ttnn.") in CALLED_ALIKE}
+    assert len(named) >= 2
+    assert {op: found[op] for op in named} == {op: stated[op] for op in named}
+    assert price_record(result)["verified"] is (name != "vit_2_blocks")
+
+
+def test_an_op_of_the_peers_that_does_not_fit_is_named(plans: Path, model: OpModel) -> None:
+    """Its convolution over patches; tt-metal's allocator refuses it as well."""
+    result = peer(plans / "vit_2_blocks_O2.ops.json.gz", model)
+
+    answer = judged(result, model, replay=False)
+
+    assert [error["op"] for error in answer["errors"]] == ["conv2d_47"]
+    assert "Out of Memory" in answer["errors"][0]["message"]
+    assert answer["priced_from_dram"] == ["conv2d_47"]
+
+
+@pytest.mark.parametrize("name", ["unet_transposed", "mobilenet_blocks"])
+def test_ours_is_faster_on_the_same_ops(plans: Path, model: OpModel, name: str) -> None:
+    theirs = price_record(peer(plans / f"{name}_O2.ops.json.gz", model))["predicted_time_ns"]
+
+    ours = optimize(stripped(program(plans / f"{name}_O2.ops.json.gz")), N150, Options(policy="global"))
+
+    assert ours.summary["predicted_time_ns"] < theirs
 
 
 def test_shards_that_stay_where_they_are_are_views(model: OpModel, tmp_path: Path) -> None:
