@@ -69,7 +69,7 @@ def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searc
         if number == 0 and _is_worth_restricting(searches[0], incumbent):
             problem.say("nothing in place")
             restricted = replace(problem, options=replace(problem.options, in_place_ops=False))
-            apart = GlobalSearch(restricted, schedule, seeds, incumbent)
+            apart = GlobalSearch(restricted, schedule, seeds, incumbent, searches[0].unproven_options)
             apart.find()
             apart.improve()
 

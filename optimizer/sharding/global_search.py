@@ -14,6 +14,7 @@ are counts of rounds, never seconds, so the same input ends in the same plan on 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -64,6 +65,8 @@ TRIED_OPTIONS = 20_000
 """in one of which a gap that is not good enough is worth a try,"""
 HOPED_OPTIONS = 30_000
 """and in one of which a large gap is, once nothing else helps."""
+WORTH_ANOTHER = 0.8
+"""Share of the options that CP-SAT did not get done with before, from which less it is given another try."""
 PROOF_WORK_PER_OP = 0.02
 """Deterministic seconds of that; one of them takes one to two on the clock."""
 WINDOW_OPS = 6
@@ -73,7 +76,14 @@ WINDOW_PASSES = 2
 class GlobalSearch:
     """Searches one schedule; plans go to the incumbent, the bound stays here."""
 
-    def __init__(self, problem: PolicyInput, schedule: Sequence[str], seeds: Seeds, incumbent: Incumbent) -> None:
+    def __init__(
+        self,
+        problem: PolicyInput,
+        schedule: Sequence[str],
+        seeds: Seeds,
+        incumbent: Incumbent,
+        unproven_options: float = math.inf,
+    ) -> None:
         self._problem = problem
         self._incumbent = incumbent
         self.schedule = tuple(schedule)
@@ -89,6 +99,8 @@ class GlobalSearch:
         """Of the bound, those that promise most first."""
         self._prices: tuple[float, ...] = ()
         """Per step of the memory, where L1 is short."""
+        self.unproven_options = unproven_options
+        """Of the smallest problem in this order that CP-SAT did not get done with."""
         self._best: tuple[int, Choice] | None = None
         """Time and choice of the fastest plan of this search."""
         self.bound_ns = 0
@@ -291,8 +303,10 @@ class GlobalSearch:
         if len(self._integers.costs) > most_options:
             return  # every node keeps an option
         pruned = self._pruned()
-        if self._closed(0.0) or sum(pruned.problem.sizes) > most_options:
+        options = sum(pruned.problem.sizes)
+        if self._closed(0.0) or options > min(most_options, WORTH_ANOTHER * self.unproven_options):
             return
+        self.unproven_options = options
         self._problem.poll()
         work, below = PROOF_WORK_PER_OP * len(self.schedule), self._incumbent.time_ns
         solution = solve_cpsat(pruned.problem, None, work, upper_bound=below, stop=self._problem.time_is_up)
