@@ -77,7 +77,6 @@ class Neighbourhoods:
         return tuple(result)
 
     def part(self, chosen: Sequence[int], free: Sequence[int], left: Table) -> GraphProblem:
-        """The problem of the free nodes alone: what fixed neighbours cost in the nodes, and `left` of the memory."""
         """The problem of the free nodes alone: costs with fixed neighbours in the nodes, `left` of the memory."""
         index = {v: n for n, v in enumerate(free)}
         costs, pairs = [], []
