@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -33,11 +34,27 @@ def test_random_problems_with_tight_memory(exactness: ModuleType, kind: str) -> 
     assert counts[f"{kind}_impossible"] < 22
 
 
-@pytest.mark.parametrize("seed", ["test graph", "copies made in turn 6", "0 graph 2"])
+@pytest.mark.parametrize("seed", ["test graph", "0 graph 2", "0 graph 4"])
 def test_a_network_through_options_and_integers(exactness: ModuleType, seed: str) -> None:
     counts: Counter[str] = Counter()
     assert exactness.compare_graph(0, random.Random(seed), counts) == []
     assert counts["graph_tight"] >= 4
+
+
+def test_the_replay_contradicts_sums_that_charge_too_much(
+    exactness: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if all copies for an op had to lie beside all their sources."""
+    evaluate = exactness.Decisions._evaluate
+
+    def charged_in_full(self: Any, options: Any) -> Any:
+        self._may_be_in_l1 = set()
+        return evaluate(self, options)
+
+    monkeypatch.setattr(exactness.Decisions, "_evaluate", charged_in_full)
+    found = exactness.compare_graph(0, random.Random("0 graph 4"), Counter())
+    assert any("replayed" in line for line in found)
+    assert any("optimum" in line for line in found)
 
 
 def test_the_witness_sees_wrong_answers(exactness: ModuleType) -> None:
