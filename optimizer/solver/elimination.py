@@ -60,8 +60,8 @@ def eliminate(
     """The best choice when capacity is ignored; it is proven if `lower_bound` equals `value`.
 
     `costs` replaces the node costs (prices, exclusions). A `memo` kept over solves saves work and changes nothing.
-    `start` is a choice known from elsewhere: where tables are split, the one read off may contradict itself, and this
-    one is then improved instead.
+    `start` is a choice known from elsewhere: where tables are split, the one read off may contradict itself, and if
+    passes over it do not help, this one is improved instead.
     `stop` is asked before every node; TimeLimitError if it says so. `chosen` is None if there is no choice
     (`lower_bound` FORBIDDEN) or none was found. Deterministic: ties go to the lowest option.
     """
@@ -75,10 +75,23 @@ def eliminate(
     bound = min(run.bound, FORBIDDEN)
     if bound == FORBIDDEN:
         return GraphSolution(None, FORBIDDEN, FORBIDDEN)
-    chosen = run.read_off()
-    value = _value(problem, costs, chosen)
-    if start is not None and value >= FORBIDDEN:
-        chosen, value = list(start), _value(problem, costs, start)
+    chosen, value = _improved(problem, costs, table_limit, stop, memo, run.read_off(), bound)
+    if value >= FORBIDDEN and start is not None:
+        chosen, value = _improved(problem, costs, table_limit, stop, memo, start, bound)
+    return GraphSolution(None if value >= FORBIDDEN else tuple(chosen), min(value, FORBIDDEN), bound)
+
+
+def _improved(
+    problem: GraphProblem,
+    costs: Sequence[Table],
+    table_limit: int,
+    stop: Stop | None,
+    memo: EliminationMemo,
+    start: Sequence[int],
+    bound: int,
+) -> tuple[Sequence[int], int]:
+    """The choice and its value after some passes over it, unless it is at the bound already."""
+    chosen, value = start, _value(problem, costs, start)
     fixed: frozenset[int] = frozenset()
     for _ in range(IMPROVEMENTS if value > bound else 0):
         again = _Elimination(problem, costs, table_limit, stop, memo, chosen, fixed)
@@ -91,7 +104,7 @@ def eliminate(
         if found >= value:
             break
         chosen, value = better, found
-    return GraphSolution(None if value >= FORBIDDEN else tuple(chosen), min(value, FORBIDDEN), bound)
+    return chosen, value
 
 
 def _value(problem: GraphProblem, costs: Sequence[Table], chosen: Sequence[int]) -> int:
