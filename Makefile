@@ -9,7 +9,7 @@ BOARD   ?= n150
 OP      ?= /m/resnet/encoder/stages.0/layers.1/layer/layer.0/convolution/Conv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format schema pins serve bench check-long clean
+.PHONY: help setup demo test check format schema pins serve bench fuzz check-long clean
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -52,6 +52,13 @@ bench: $(READY) ## every fixture graph on n150 and p150: table of results, secon
 	$(BIN)/python benchmarks/opmodel_agreement.py fixtures/opmodel/sample.jsonl
 	$(BIN)/python benchmarks/ttmetal_backend.py speed
 	$(BIN)/python benchmarks/tt_mlir_plans.py fixtures/tt_mlir_plans/*.gz
+
+fuzz: $(READY) ## random and mutated input of every kind, each case under limits of time and memory
+	$(BIN)/python benchmarks/fuzz.py json --cases $(or $(CASES),10000)
+	$(BIN)/python benchmarks/fuzz.py onnx --cases $(or $(CASES),5000)
+	$(BIN)/python benchmarks/fuzz.py plans --cases $(or $(CASES),2000)
+	$(BIN)/python benchmarks/fuzz.py http --cases $(or $(CASES),2000)
+	$(BIN)/python benchmarks/fuzz.py kernel asm --cases $(or $(CASES),1500)
 
 check-long: $(READY) ## slow checks: container steps, every graph on every board, every chain by three solvers, meaning, replays, kernels
 	$(BIN)/python scripts/container_steps.py

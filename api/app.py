@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from api import problems
-from api.body_limit import BodyLimit
+from api.connections import STATE_KEY, Connections, OneLength
 from api.routes import health, optimize
 from api.settings import Settings
+from api.spool import Spool
 from api.workers import WorkerPool
 from optimizer import __version__
 
@@ -25,24 +27,28 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     chosen = Settings.from_environment() if settings is None else settings
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        pool = WorkerPool(chosen.workers, chosen.queue_limit)
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        pool = WorkerPool(chosen.workers, chosen.queue_limit, chosen.memory_of_a_worker)
         app.state.pool = pool
+        app.state.spool = Spool(chosen)
         pool.start()
         try:
-            yield
+            yield {STATE_KEY: Connections(chosen)}
         finally:
             pool.close()
+            app.state.spool.close()
 
     app = FastAPI(
         title="ttopt",
         version=__version__,
         description="Chooses tensor layouts, shardings and op configs for TTNN graphs on Tenstorrent boards.",
         lifespan=lifespan,
+        # They would answer with an address made of what the client says the host is.
+        redirect_slashes=False,
     )
     app.state.settings = chosen
     app.add_middleware(GZipMiddleware, minimum_size=GZIP_MIN_BYTES, compresslevel=GZIP_LEVEL)
-    app.add_middleware(BodyLimit, max_bytes=chosen.max_body_bytes)
+    app.add_middleware(OneLength)
     problems.install(app)
     app.include_router(health.router)
     app.include_router(optimize.router)

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import http
+import json
 import logging
+import math
+import traceback
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from optimizer.batch.executor import JobFailure, WorkerDied
 from optimizer.errors import TtoptError
+from optimizer.files import encoded
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:ttopt:problem:"
+RETRY_SECONDS = 5
+RETRY = {"Retry-After": str(RETRY_SECONDS)}
+SHOWN_CHARACTERS = 1000
+"""Of a request's path."""
 
 
 CLIENT_CLOSED_REQUEST = 499
@@ -43,11 +51,55 @@ class EncodingError(TtoptError):
     http_status = 415
 
 
+class TooSlowError(TtoptError):
+    """The body does not arrive at the pace that the service asks for."""
+
+    code = "too-slow"
+    http_status = 408
+
+
+class SpoolError(TtoptError):
+    """The folder for bodies and answers cannot be written; this is the operator's to mend."""
+
+    code = "no-room"
+    http_status = 503
+
+
 class WorkerLostError(TtoptError):
     """The process that worked on the request ended; another takes its place."""
 
     code = "worker-lost"
     http_status = 503
+
+
+def document(status: int, code: str, detail: str, path: str, **members: Any) -> bytes:
+    """One problem as JSON. `type` is a URN of the code, whose meaning docs/formats.md gives.
+
+    Whatever text the request brought can be written: what no UTF-8 holds appears as its escape.
+    """
+    content = {
+        "type": TYPE_PREFIX + code,
+        "title": http.HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "instance": quote(path[:SHOWN_CHARACTERS], errors="replace"),
+        "code": code,
+        **members,
+    }
+    return json.dumps(_writable(content), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _writable(value: Any) -> Any:
+    """The same with text that every JSON reader takes, and no number that JSON lacks."""
+    if isinstance(value, str):
+        return encoded(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, list):
+        return [_writable(entry) for entry in value]
+    if isinstance(value, dict):
+        return {key: _writable(entry) for key, entry in value.items()}
+    return value
 
 
 def problem(
@@ -57,18 +109,10 @@ def problem(
     detail: str,
     headers: Mapping[str, str] | None = None,
     **members: Any,
-) -> JSONResponse:
-    """One problem document. `type` is a URN of the code, whose meaning docs/formats.md gives."""
-    content = {
-        "type": TYPE_PREFIX + code,
-        "title": http.HTTPStatus(status).phrase,
-        "status": status,
-        "detail": detail,
-        "instance": request.url.path,
-        "code": code,
-        **members,
-    }
-    return JSONResponse(content, status, media_type=MEDIA_TYPE, headers=dict(headers or {}))
+) -> Response:
+    """One problem as the answer to a request."""
+    content = document(status, code, detail, request.scope["path"], **members)
+    return Response(content, status, media_type=MEDIA_TYPE, headers=dict(headers or {}))
 
 
 def install(app: FastAPI) -> None:
@@ -81,9 +125,9 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _defect)
 
 
-async def _deliberate(request: Request, error: Exception) -> JSONResponse:
+async def _deliberate(request: Request, error: Exception) -> Response:
     assert isinstance(error, TtoptError)
-    headers = {"Retry-After": "5"} if error.http_status in (429, 503) else {}
+    headers = RETRY if error.http_status in (429, 503) else {}
     return problem(
         request,
         error.http_status,
@@ -96,7 +140,7 @@ async def _deliberate(request: Request, error: Exception) -> JSONResponse:
     )
 
 
-async def _routing(request: Request, error: Exception) -> JSONResponse:
+async def _routing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
     return problem(request, error.status_code, code, str(error.detail), error.headers)
@@ -106,19 +150,25 @@ async def _left(request: Request, error: Exception) -> Response:
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
-async def _failed_job(request: Request, error: Exception) -> JSONResponse:
+async def _failed_job(request: Request, error: Exception) -> Response:
     assert isinstance(error, JobFailure)
-    log.error("defect in a worker while answering %s\n%s", request.url.path, error.traceback)
+    log.error("defect in a worker while answering %a\n%s", request.scope["path"], quoted(error.traceback))
     return _internal(request)
 
 
-async def _defect(request: Request, error: Exception) -> JSONResponse:
-    log.error("defect while answering %s", request.url.path, exc_info=error)
+async def _defect(request: Request, error: Exception) -> Response:
+    trace = "".join(traceback.format_exception(error))
+    log.error("defect while answering %a\n%s", request.scope["path"], quoted(trace))
     return _internal(request)
 
 
-def _internal(request: Request) -> JSONResponse:
+def _internal(request: Request) -> Response:
     return problem(request, 500, "internal", "a defect of the service; its log tells more")
+
+
+def quoted(text: str) -> str:
+    """Text that a request may have a part in, for a log: no line of it can pass for one of the log's own."""
+    return "\n".join("  | " + encoded(line).decode() for line in text.splitlines())
 
 
 def lost(error: WorkerDied) -> WorkerLostError:

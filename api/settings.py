@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from optimizer.errors import OptionError
 
 PREFIX = "TTOPT_"
+MEMORY_SHARE = 0.75
+"""Of the machine's memory, what all workers together may take unless a setting says otherwise."""
+LEAST_WORKER_BYTES = 2 * 1024**3
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 class Settings(BaseModel):
@@ -22,6 +28,47 @@ class Settings(BaseModel):
     max_body_bytes: int = Field(default=512 * 1024**2, ge=1, description="largest request body")
     max_nodes: int = Field(default=20_000, ge=1, description="largest graph, in nodes")
     request_seconds: float = Field(default=300.0, gt=0, description="longest a request may take once it runs")
+    worker_memory_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        description="memory one worker may take for its data; 0: no limit (default: its part of 3/4 of the machine's)",
+    )
+    max_uploads: int = Field(default=256, ge=1, description="bodies that may be on their way at once")
+    spool_bytes: int = Field(
+        default=2 * 1024**3, ge=1, description="bytes of bodies and answers that may lie in the spool folder at once"
+    )
+    spool_folder: str = Field(
+        default="", description="folder for bodies and answers in work (default: the one for temporary files)"
+    )
+    max_connections: int = Field(default=1024, ge=1, description="connections that may be open at once")
+    max_peer_connections: int = Field(
+        default=128, ge=1, description="of these, from one address; raise it behind a proxy"
+    )
+    header_seconds: float = Field(default=10.0, gt=0, description="longest the head of a request may take to arrive")
+    body_seconds: float = Field(
+        default=900.0, gt=0, description="longest a body may take to arrive, and an answer to be read"
+    )
+    stall_seconds: float = Field(
+        default=10.0, gt=0, description="span over which a body must keep its rate, and an answer must be read on"
+    )
+    min_body_rate: float = Field(default=4096.0, ge=0, description="least bytes of body per second")
+    idle_seconds: float = Field(
+        default=5.0, gt=0, description="how long an idle connection is kept, and one whose end is awaited"
+    )
+    allow_ttmetal: bool = Field(
+        default=False, description="whether clients may choose backends that run programs on this machine"
+    )
+
+    @property
+    def memory_of_a_worker(self) -> int:
+        """Bytes of data one worker may hold; 0: no limit."""
+        if self.worker_memory_bytes is not None:
+            return self.worker_memory_bytes
+        return max(LEAST_WORKER_BYTES, int(machine_bytes() * MEMORY_SHARE) // self.workers)
+
+    @property
+    def spool_place(self) -> str:
+        return self.spool_folder or tempfile.gettempdir()
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -33,6 +80,16 @@ class Settings(BaseModel):
             fault = error.errors()[0]
             variable = PREFIX + str(fault["loc"][0]).upper()
             raise OptionError(f"{fault['msg']}, got '{fault['input']}'", node=variable) from error
+
+
+def machine_bytes(cgroup_limit: Path = CGROUP_LIMIT) -> int:
+    """Memory of this machine, or of the container if that has less."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        text = cgroup_limit.read_text(encoding="ascii").strip()
+    except OSError:
+        return physical  # no such control group: nothing narrower is known
+    return min(physical, int(text)) if text.isdecimal() else physical
 
 
 def _names() -> list[str]:

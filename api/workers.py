@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from api.problems import BusyError, ClientGone, lost
-from optimizer.batch.executor import Job, JobFailure, WorkerDied
+from optimizer.batch.executor import Job, JobFailure, OutOfMemory, WorkerDied
 from optimizer.batch.worker import Worker
 from optimizer.errors import TimeLimitError, TtoptError
 
@@ -18,8 +19,12 @@ PRELOADED = "api.solve"
 class WorkerPool:
     """`size` processes; further requests wait, up to `queue_limit` of them, then BusyError."""
 
-    def __init__(self, size: int, queue_limit: int) -> None:
+    def __init__(self, size: int, queue_limit: int, memory_bytes: int = 0) -> None:
+        """`memory_bytes`: what each may take for its data; 0: no limit."""
         self._size = size
+        self._memory_bytes = memory_bytes
+        # One waits for each worker's answer, one more for the end of a process.
+        self._threads = ThreadPoolExecutor(size + 1, thread_name_prefix="worker")
         self._queue_limit = queue_limit
         self._free: asyncio.Queue[Worker] = asyncio.Queue()
         self._workers: set[Worker] = set()
@@ -33,6 +38,7 @@ class WorkerPool:
         for worker in self._workers:
             worker.kill()
         self._workers.clear()
+        self._threads.shutdown(wait=False)
 
     @property
     def has_room(self) -> bool:
@@ -44,17 +50,24 @@ class WorkerPool:
         if not self.has_room:
             raise BusyError("every worker is busy and the queue is full", limit=self._queue_limit)
 
-    async def run(self, job: Job, seconds: float, gone: Callable[[], Coroutine[Any, Any, None]]) -> Any:
-        """The job's value.
+    async def run(
+        self,
+        job: Job,
+        seconds: float,
+        gone: Callable[[], Coroutine[Any, Any, None]],
+        descriptors: Sequence[int] = (),
+    ) -> Any:
+        """The job's value. The job is called with the descriptors, which stay open here until it ended.
 
         Raises what the job raises; TimeLimitError after `seconds`; WorkerLostError if its process ends;
-        ClientGone as soon as `gone()` returns. In the last three cases a fresh process takes over.
+        ClientGone as soon as `gone()` returns. In the last three cases, and after an
+        OutOfMemory, a fresh process takes over.
         """
         self.check_room()
         departure = asyncio.ensure_future(gone())
         try:
             worker = await self._take(departure)
-            return await self._run_on(worker, job, seconds, departure)
+            return await self._run_on(worker, job, seconds, departure, descriptors)
         finally:
             departure.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -82,8 +95,15 @@ class WorkerPool:
             return await self._take(departure)
         return worker
 
-    async def _run_on(self, worker: Worker, job: Job, seconds: float, departure: asyncio.Future[None]) -> Any:
-        answer = asyncio.ensure_future(asyncio.to_thread(_call, worker, job))
+    async def _run_on(
+        self,
+        worker: Worker,
+        job: Job,
+        seconds: float,
+        departure: asyncio.Future[None],
+        descriptors: Sequence[int],
+    ) -> Any:
+        answer = asyncio.get_running_loop().run_in_executor(self._threads, _call, worker, job, descriptors)
         try:
             await asyncio.wait({answer, departure}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -99,6 +119,9 @@ class WorkerPool:
             if stopped:
                 raise TimeLimitError(f"stopped after {seconds:g} s", limit=seconds) from error
             raise lost(error) from error
+        except OutOfMemory:
+            self._replace(worker)
+            raise
         except (TtoptError, JobFailure):
             self._free.put_nowait(worker)
             raise
@@ -106,16 +129,17 @@ class WorkerPool:
         return value
 
     def _add(self) -> None:
-        worker = Worker(PRELOADED)
+        worker = Worker(PRELOADED, self._memory_bytes)
         self._workers.add(worker)
         self._free.put_nowait(worker)
 
     def _replace(self, worker: Worker) -> None:
         self._workers.discard(worker)
-        worker.close()
+        # The end of a process that held much memory takes a while.
+        self._threads.submit(worker.close)
         self._add()
 
 
-def _call(worker: Worker, job: Job) -> Any:
-    worker.send(job)
+def _call(worker: Worker, job: Job, descriptors: Sequence[int]) -> Any:
+    worker.send(job, descriptors)
     return worker.receive()

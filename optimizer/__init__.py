@@ -9,10 +9,10 @@ Names are resolved on first use, so importing the package loads no third-party l
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as `typing` has it; loading that takes longer than all the rest of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from optimizer.device import DeviceSpec
     from optimizer.errors import TtoptError
     from optimizer.importers import load
@@ -41,4 +41,6 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'optimizer' has no attribute '{name}'")
+    from importlib import import_module
+
     return getattr(import_module(_HOMES[name]), name)

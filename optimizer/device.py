@@ -177,6 +177,12 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(p.name.removesuffix(".json") for p in folder.iterdir() if p.name.endswith(".json")))
 
 
+def board_option(device: DeviceSpec) -> str:
+    """What the option `board` says of a board: the preset's name, or a file's if it is none of them."""
+    known = device.name in preset_names() and _preset(device.name) == device
+    return device.name if known else f"{device.name}.json"
+
+
 @cache
 def _preset(name: str) -> DeviceSpec:
     if name not in preset_names():

@@ -14,12 +14,14 @@
     |-- VerificationError          a finished plan failed its re-check  exit 1
     |-- TimeLimitError             time limit hit with nothing found    exit 3
     |-- OpModelError               the OpModel backend itself failed    exit 1
+    |-- OutputError                a file cannot be written            exit 2
     `-- StateError                 illegal use of one of our own objects
 
 `optimizer.kernels.amdgpu.errors` and `optimizer.kernels.amdgpu.witness.errors` hang their own leaves into it.
 
 Every message names the place (`node`), the limit that was hit (`limit`) and what would have been
-accepted (`alternatives`) where these exist; entrances print `str(error)` and nothing else.
+accepted (`alternatives`) where these exist; entrances print `str(error)` and nothing else. Text that is very long,
+since it repeats the input, is cut.
 """
 
 from __future__ import annotations
@@ -27,6 +29,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from typing import ClassVar
+
+LONGEST_MESSAGE = 4000
+LONGEST_NAME = 500
+"""Characters that an error shows of its message, and of each name in it."""
+
+
+def shortened(text: str, longest: int = LONGEST_NAME) -> str:
+    """The text, without its middle if it is longer than that."""
+    if len(text) <= longest:
+        return text
+    left_out = f" ... {len(text) - longest} characters ... "
+    return text[: longest // 2] + left_out + text[len(text) - longest // 2 :]
 
 
 class TtoptError(Exception):
@@ -44,10 +58,10 @@ class TtoptError(Exception):
         limit: int | float | str | None = None,
         alternatives: Iterable[str] = (),
     ) -> None:
-        self.message = message
-        self.node = node
+        self.message = shortened(message, LONGEST_MESSAGE)
+        self.node = None if node is None else shortened(node)
         self.limit = limit
-        self.alternatives = tuple(alternatives)
+        self.alternatives = tuple(shortened(name) for name in alternatives)
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -133,7 +147,7 @@ class UnknownNameError(InputError):
     code = "unknown-name"
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, node: str | None = None) -> None:
-        names = sorted(known)
+        names, name = sorted(known), shortened(name)
         near = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
         shown = near + [n for n in names if n not in near]
         if len(shown) > 12:
@@ -166,6 +180,13 @@ class OpModelError(TtoptError):
     """An OpModel backend failed to answer (not: answered 'invalid')."""
 
     code = "opmodel-failed"
+
+
+class OutputError(TtoptError):
+    """A file or folder cannot be written: no room, no permission, or something else lies there."""
+
+    code = "cannot-write"
+    exit_code = 2
 
 
 class StateError(TtoptError):

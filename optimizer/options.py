@@ -17,6 +17,7 @@ from typing import Any
 from optimizer.errors import OptionError, UnknownNameError
 
 DTYPE_CHOICES = ("f32", "bf16", "bfp8_b", "bfp4_b")
+MATH_FIDELITIES = ("lofi", "hifi2", "hifi3", "hifi4")
 POLICY_DEFAULT = "global"
 LARGEST_INTEGER = 2**53
 """Largest whole number any option takes: beyond it doubles, and so most JSON readers, are not exact."""
@@ -56,7 +57,7 @@ class Options:
         "bf16", "element type of float activations; null keeps the file's", DTYPE_CHOICES
     )
     weights_dtype: str | None = _option(None, "element type of float weights; null: as activations", DTYPE_CHOICES)
-    math_fidelity: str | None = _option(None, "math fidelity of matmuls and convs", ("lofi", "hifi2", "hifi3", "hifi4"))
+    math_fidelity: str | None = _option(None, "math fidelity of matmuls and convs", MATH_FIDELITIES)
     override_output_layout: str = _option("", "op=grid:mem:memory_layout:layout:dtype,... (any subset of the parts)")
     override_conv2d_config: str = _option("", "conv=field#value:field#value,...")
     insert_memreconfig: str = _option("", "op=operand:operand,... reshards these operands to the op's output layout")

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optimizer.device import DeviceSpec
-from optimizer.errors import OptionError, TimeLimitError, UnsupportedOpError, VerificationError
+from optimizer.device import DeviceSpec, board_option
+from optimizer.errors import OpModelError, OptionError, TimeLimitError, UnsupportedOpError, VerificationError
 from optimizer.garbage import rare_collections
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
@@ -31,15 +31,16 @@ from optimizer.layouts.scalar_dtypes import ScalarDataTypeAnalysis, apply_dtype_
 from optimizer.layouts.weight_dtypes import apply_block_weights
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
+from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.options import Options
-from optimizer.result import OptimizedGraph, Reservation
+from optimizer.result import OptimizedGraph, Reservation, Role
 from optimizer.sharding.base import INTERRUPTED, Plan, PolicyInput
 from optimizer.sharding.fallbacks import note_fallbacks
 from optimizer.sharding.overriding import LegalOf, decide_overridden, note_overrides
 from optimizer.sharding.pricing import OpPricer
 from optimizer.sharding.registry import create_policy
 from optimizer.summary import Predictor, Totals, predict, summarise
-from optimizer.transform.apply import AppliedPlan, ApplyPlan
+from optimizer.transform.apply import COPY, AppliedPlan, ApplyPlan
 from optimizer.verify import VerifyReport, verify
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ STAGES = (
     "replay",
 )
 SHOWN_ERRORS = 5
+CLOSING_PER_BASELINE = 2.5
+"""The stages after the policy, in terms of the stage that plans everything in DRAM (1.5 to 2.4 on graphs of 100 to
+20,000 ops)."""
+MOST_CLOSING = 0.4
+"""Share of a time limit that is kept for them at most."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ def optimize_file(
     stages = Stages(progress, options.time_limit, interrupted)
     device = DeviceSpec.load(options.board)
     with stages.run("import"):
-        model = import_model(source, options, name)
+        model = import_model(source, options, name, stages.poll)
     return _optimize(model, device, options, stages)
 
 
@@ -107,8 +113,13 @@ def optimize(
     return _optimize(model, device, options, Stages(progress, options.time_limit, interrupted))
 
 
-def import_model(source: Path | bytes, options: Options, name: str | None = None) -> ImportedModel:
-    """Read a model as the options say (input shapes, element types, limits)."""
+def import_model(
+    source: Path | bytes, options: Options, name: str | None = None, checkpoint: Callable[[], None] = lambda: None
+) -> ImportedModel:
+    """Read a model as the options say (input shapes, element types, limits).
+
+    `checkpoint` is called all the time; what it raises ends the import.
+    """
     from optimizer.importers import load
     from optimizer.importers.model import KEEP, ImportLimits
 
@@ -123,13 +134,14 @@ def import_model(source: Path | bytes, options: Options, name: str | None = None
         activations_dtype=KEEP if activations is None else DType(activations),
         weights_dtype=KEEP if weights is None else DType(weights),
         name=name,
+        checkpoint=checkpoint,
     )
 
 
 @rare_collections()
 def _optimize(model: ImportedModel | Graph, device: DeviceSpec, options: Options, stages: Stages) -> OptimizedGraph:
     """One solve; with `check`, solved and replayed in turn until the backend takes the whole program."""
-    options = _effective(options)
+    options = _effective(device, options)
     _check_l1_small(device, options)
     _check_supported(model, options)
     opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes))
@@ -153,13 +165,15 @@ def _solve(
 ) -> tuple[OptimizedGraph, VerifyReport]:
     """The whole data flow on one screen."""
     problem = prepare(model, opmodel, options, stages)
+    check_calls(problem)
     pages = problem.pricer.pages
     with stages.run("baseline"), opmodel.stage("baseline"):
-        baseline = _baseline(problem, opmodel)
+        baseline = dram_baseline(problem, opmodel)
     with stages.run("policy"), opmodel.stage("policy"):
         plan = note_fallbacks(problem, note_overrides(problem, create_policy(options.policy).run(problem)))
-        if stages.interrupted():
-            plan = replace(plan, warnings=(*plan.warnings, f"{INTERRUPTED}: this is the best plan found until then"))
+        if stages.search_is_over():
+            why = stages.stopped_because()
+            plan = replace(plan, warnings=(*plan.warnings, f"{why}: this is the best plan found until then"))
     with stages.run("transform"):
         applied = ApplyPlan(problem.graph, pages, plan).apply()
         result = _result(model, applied, plan, opmodel.device, options)
@@ -186,7 +200,7 @@ def prepare(
             graph, options.override_output_layout, options.override_conv2d_config, options.insert_memreconfig
         )
         graph = apply_dtype_overrides(graph, overrides)
-        conv_weights = apply_block_weights(graph, _block_dtype(options))
+        conv_weights = apply_block_weights(graph, block_dtype(options))
         pages = _assign_pages(opmodel, options, overrides).apply(graph)
         if options.math_fidelity is not None:
             set_math_fidelity(graph, options.math_fidelity)
@@ -199,14 +213,14 @@ def prepare(
         legal_of = legal_analyses(graph, pages, pools, pricer, options, conv_weights)
         problem = PolicyInput(
             graph,
-            legal_configs(graph, pricer, overrides, conv_weights, legal_of),
+            legal_configs(graph, pricer, overrides, conv_weights, legal_of, stages.poll),
             pools,
             pricer,
             options,
             dtypes,
             overrides.memreconfigs,
             stages.say,
-            stages.time_is_up,
+            stages.search_is_over,
             stages.interrupted,
         )
         return replace(problem, overridden=decide_overridden(problem, overrides, legal_of))
@@ -236,9 +250,27 @@ def _check_supported(model: ImportedModel | Graph, options: Options) -> None:
         )
 
 
-def _effective(options: Options) -> Options:
-    """Below optimization level 2 nothing is sharded, so the policy is `dram`."""
-    return options if options.optimization_level == 2 else replace(options, policy="dram")
+def check_calls(problem: PolicyInput) -> None:
+    """Every op can be said as a TTNN call with its attributes; else UnsupportedOpError, before anything is solved."""
+    said: set[Hashable] = set()
+    for op in problem.graph.run_ops():
+        signature = problem.pricer.signature(op)
+        if opdef(op.op).opaque or signature in said:
+            continue
+        said.add(signature)
+        way = problem.legal[op.id].dram[0]
+        query = problem.pricer.query(op, problem.pricer.default_operands(op), way.config, way.request)
+        try:
+            call_text(query, [f"operand_{k}" for k in range(len(op.inputs))])
+        except OpModelError as error:
+            raise UnsupportedOpError(f"'{op.id}' ({op.op}) has no TTNN call: {error.message}", node=op.id) from error
+
+
+def _effective(device: DeviceSpec, options: Options) -> Options:
+    """The options that hold: of the board given, and below level 2, where nothing is sharded, of policy `dram`."""
+    board = options.board if options.board.endswith(".json") else board_option(device)
+    policy = options.policy if options.optimization_level == 2 else "dram"
+    return replace(options, board=board, policy=policy)
 
 
 def _assign_pages(opmodel: CachedOpModel, options: Options, overrides: Overrides) -> AssignPageLayouts:
@@ -258,7 +290,7 @@ def _assign_pages(opmodel: CachedOpModel, options: Options, overrides: Overrides
     )
 
 
-def _block_dtype(options: Options) -> DType | None:
+def block_dtype(options: Options) -> DType | None:
     """The block-float type that matmul and conv weights shall have, if any."""
     wanted = options.weights_dtype or options.activations_dtype
     return DType(wanted) if wanted is not None and DType(wanted).is_block_float else None
@@ -272,13 +304,22 @@ def set_math_fidelity(graph: Graph, math_fidelity: str) -> None:
 
 
 def legal_configs(
-    graph: Graph, pricer: OpPricer, overrides: Overrides, conv_weights: Mapping[str, str], legal_of: LegalOf
+    graph: Graph,
+    pricer: OpPricer,
+    overrides: Overrides,
+    conv_weights: Mapping[str, str],
+    legal_of: LegalOf,
+    poll: Callable[[], None] = lambda: None,
 ) -> Mapping[str, LegalConfigs]:
-    """LegalOpLayoutAnalysis and LegalOpConfigAnalysis for every op of a run; equal ops share theirs."""
+    """LegalOpLayoutAnalysis and LegalOpConfigAnalysis for every op of a run; equal ops share theirs.
+
+    `poll` is called for every op and may end the run.
+    """
     overridden = set(overrides.op_ids)
     result: dict[str, LegalConfigs] = {}
     shared: dict[Hashable, LegalConfigs] = {}
     for op in graph.run_ops():
+        poll()
         key = op.id if op.id in overridden else (_legal_key(graph, pricer, op), conv_weights.get(op.id))
         if key not in shared:
             shared[key] = legal_of(op, overrides)
@@ -324,7 +365,7 @@ def checked(result: OptimizedGraph, opmodel: CachedOpModel) -> VerifyReport:
     return report
 
 
-def _baseline(problem: PolicyInput, opmodel: CachedOpModel) -> Totals:
+def dram_baseline(problem: PolicyInput, opmodel: CachedOpModel) -> Totals:
     """What the same graph takes with everything in DRAM."""
     plan = create_policy("dram").run(problem)
     applied = ApplyPlan(problem.graph, problem.pricer.pages, plan).apply()
@@ -347,17 +388,30 @@ def _result(
 
 
 def _placed(plan: Plan, applied: AppliedPlan) -> tuple[Reservation, ...]:
-    """The plan's reservations with values and positions of the written program, copies counted."""
+    """The plan's reservations with values and positions of the written program, copies counted.
+
+    What an op on the host gives comes back to DRAM, so that nothing is reserved for it.
+    """
     position = {op.id: n for n, op in enumerate(applied.graph.ops())}
     at = [position[op_id] for op_id in plan.schedule]
-    placed = []
+    placed: dict[str, Reservation] = {}
     for r in plan.reservations:
-        value = r.value
-        if not applied.layouts[value].is_l1:  # a graph output: the name belongs to its copy in DRAM
-            copy = applied.graph.producer(value)
-            value = r.value if copy is None else copy.inputs[0]
-        placed.append(Reservation(value, at[r.start], at[r.end], r.bytes))
-    return tuple(placed)
+        forms = [v for v in _in_l1(applied, r.value) if v not in placed]
+        if forms:
+            placed[forms[0]] = Reservation(forms[0], at[r.start], at[r.end], r.bytes)
+    return tuple(placed.values())
+
+
+def _in_l1(applied: AppliedPlan, value: str) -> Iterator[str]:
+    """What holds a value in L1: itself, what a graph output is spilled from, or a weight's further forms there."""
+    if applied.layouts[value].is_l1:
+        yield value
+    maker = applied.graph.producer(value)
+    if maker is not None and applied.records[maker.id].role is Role.SPILL:
+        yield maker.inputs[0]
+    for op in applied.graph.consumers(value):
+        if op.op == COPY and applied.records[op.id].role is Role.HOST and applied.layouts[op.outputs[0]].is_l1:
+            yield op.outputs[0]
 
 
 def _model_record(model: ImportedModel | Graph) -> dict[str, Any]:
@@ -367,13 +421,7 @@ def _model_record(model: ImportedModel | Graph) -> dict[str, Any]:
     return {
         "name": model.graph.name,
         "sha256": model.sha256,
-        "import": {
-            "foreign_ops": dict(sorted(report.foreign_ops.items())),
-            "fused": dict(sorted(report.fused.items())),
-            "parameter_count": report.parameter_count,
-            "parameter_bytes": report.parameter_bytes,
-            "dtype_conversions": dict(sorted(report.dtype_conversions.items())),
-        },
+        "import": report.to_json(),
     }
 
 
@@ -400,18 +448,33 @@ class Stages:
 
     @contextmanager
     def run(self, stage: str) -> Iterator[None]:
-        if stage in MUST_FINISH and self.time_is_up():
-            why = INTERRUPTED if self.interrupted() else f"time limit of {self.time_limit:g} s reached"
-            raise TimeLimitError(f"{why} before stage '{stage}': nothing to return")
         self._current = stage
+        if stage in MUST_FINISH:
+            self.poll()
         self.say("")
         start = time.perf_counter()
         yield
         self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - start
 
-    def time_is_up(self) -> bool:
-        late = self.time_limit is not None and time.monotonic() - self._begun > self.time_limit
-        return late or self.interrupted()
+    def poll(self) -> None:
+        """TimeLimitError, in stages that a run cannot do without, once it shall end."""
+        if self._is_late(0.0) or self.interrupted():
+            raise TimeLimitError(f"{self.stopped_because()} in stage '{self._current}': nothing to return")
+
+    def search_is_over(self) -> bool:
+        """Whether the policy shall return what it has, which is still to be applied, verified and predicted."""
+        return self._is_late(self._closing_s()) or self.interrupted()
+
+    def stopped_because(self) -> str:
+        """Why the run shall end, for people."""
+        return INTERRUPTED if self.interrupted() else f"time limit of {self.time_limit:g} s reached"
+
+    def _closing_s(self) -> float:
+        """Seconds that the stages after the policy take, by what the plan in DRAM took."""
+        return min(CLOSING_PER_BASELINE * self._seconds.get("baseline", 0.0), MOST_CLOSING * (self.time_limit or 0.0))
+
+    def _is_late(self, reserved_s: float) -> bool:
+        return self.time_limit is not None and time.monotonic() - self._begun > self.time_limit - reserved_s
 
     def say(self, detail: str) -> None:
         if self.progress is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import UnknownNameError
+from optimizer.ir.digest import graph_sha256
 from optimizer.ir.graph import Attr, Graph
 from optimizer.layouts.memory_config import MemoryConfig, TensorLayout
 from optimizer.layouts.op_config import OpConfig
@@ -117,7 +118,7 @@ class OptimizedGraph:
     device: DeviceSpec
     options: Options
     model: dict[str, Any]
-    """Name, sha256, and the import report of the model this came from."""
+    """Name, sha256, and the import report of the model this came from; `graph_sha256` of one that was read back."""
     chains: tuple[ChainRecord, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     fused_kernels: tuple[Mapping[str, Any], ...] = ()
@@ -130,7 +131,12 @@ class OptimizedGraph:
         """The `graph.json` document (see `docs/formats.md`)."""
         return {
             "schema": SCHEMA,
-            "model": {**self.model, "inputs": list(self.graph.inputs), "outputs": list(self.graph.outputs)},
+            "model": {
+                **self.model,
+                "graph_sha256": graph_sha256(self.graph),
+                "inputs": list(self.graph.inputs),
+                "outputs": list(self.graph.outputs),
+            },
             "device": self.device.to_json(),
             "options": self.options.to_json(),
             "values": {v: self._value_json(v) for v in self.graph.values},
@@ -189,7 +195,7 @@ class OptimizedGraph:
             "memory_config_argument": None if record.request is None else _request_json(record.request),
             "role": record.role.value,
             "chain": record.chain,
-            "predicted": None if predicted is None else _prediction_json(predicted),
+            "predicted": None if predicted is None else prediction_json(predicted),
             "reason": dict(record.reason),
         }
 
@@ -214,7 +220,8 @@ def _request_json(memory: MemoryConfig) -> dict[str, Any]:
     }
 
 
-def _prediction_json(p: Prediction) -> dict[str, Any]:
+def prediction_json(p: Prediction) -> dict[str, Any]:
+    """The `predicted` object of `graph.json`."""
     return {
         "time_ns": p.time_ns,
         "cb_bytes": p.cb_bytes,

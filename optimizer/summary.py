@@ -51,6 +51,21 @@ class Predictor:
         query = self._pricer.query(op, [self._layouts[v] for v in op.inputs], record.config, record.request)
         return self._model.constraints(query), self._model.cost(query)
 
+    def prediction(self, step: StepMemory, record: OpRecord) -> Prediction:
+        """What the OpModel says of one op, beside what is in L1 then."""
+        answer, cost = self.answers(step.op, record)
+        return Prediction(
+            time_ns=cost.time_ns,
+            cb_bytes=answer.cb_bytes,
+            peak_l1_bytes=step.total_bytes,
+            cores=answer.cores,
+            bound=cost.bound.value,
+            dram_read_bytes=cost.dram_read_bytes,
+            dram_write_bytes=cost.dram_write_bytes,
+            utilisation=cost.utilisation,
+            parts=cost.parts,
+        )
+
     def totals(self, records: Mapping[str, OpRecord]) -> Totals:
         """Sums over every op that is not on the host."""
         read = write = 0
@@ -76,19 +91,7 @@ def predict(result: OptimizedGraph, model: OpModel, steps: Iterable[StepMemory])
     predictor = Predictor(result.graph, result.layouts, model)
     for step in steps:
         record = result.records[step.op]
-        answer, cost = predictor.answers(step.op, record)
-        prediction = Prediction(
-            time_ns=cost.time_ns,
-            cb_bytes=answer.cb_bytes,
-            peak_l1_bytes=step.total_bytes,
-            cores=answer.cores,
-            bound=cost.bound.value,
-            dram_read_bytes=cost.dram_read_bytes,
-            dram_write_bytes=cost.dram_write_bytes,
-            utilisation=cost.utilisation,
-            parts=cost.parts,
-        )
-        result.records[step.op] = replace(record, predicted=prediction)
+        result.records[step.op] = replace(record, predicted=predictor.prediction(step, record))
 
 
 def summarise(
@@ -107,12 +110,9 @@ def summarise(
     roles = Counter(record.role for record in result.records.values())
     options, device = result.options, result.device
     unsupported = [[op.op, op.id] for op in result.graph.ops() if opdef(op.op).opaque]
-    unpriced = (
-        [f"{len(unsupported)} op(s) run on the host: their transfers are priced, their own time is not"]
-        if unsupported
-        else []
-    )
     failed = [c for c in result.chains if c.state == "failed"]
+    if status == "optimal" and not reaches(lower_bound_ns, totals.time_ns, result.records.values()):
+        status = "feasible"
     return {
         "status": status,
         "policy": options.policy,
@@ -145,8 +145,20 @@ def summarise(
         "fallbacks": [],
         "unsupported": unsupported,
         "check": None,
-        "warnings": [*warnings, *unpriced],
+        "warnings": [*warnings, *unpriced(result.graph)],
     }
+
+
+def reaches(lower_bound_ns: int | None, time_ns: int, records: Iterable[OpRecord]) -> bool:
+    """Whether a plan takes no longer than its lower bound, which transfers around ops on the host are no part of."""
+    moved = sum(r.predicted.time_ns for r in records if r.role is Role.TRANSFER and r.predicted is not None)
+    return lower_bound_ns is not None and time_ns - moved <= lower_bound_ns
+
+
+def unpriced(graph: Graph) -> list[str]:
+    """The warning of ops whose time is not part of the sum, if there are any."""
+    count = sum(opdef(op.op).opaque for op in graph.ops())
+    return [f"{count} op(s) run on the host: their transfers are priced, their own time is not"] if count else []
 
 
 def launch_figures(totals: Totals, device: DeviceSpec) -> dict[str, int | None]:

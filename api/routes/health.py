@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from api.problems import problem
+from api.problems import RETRY, problem
 from optimizer import __version__
 
 router = APIRouter(tags=["health"])
@@ -19,10 +19,13 @@ async def healthz() -> dict[str, str]:
     "/readyz",
     summary="A request would be taken now",
     response_model=dict[str, str],
-    responses={503: {"description": "every worker is busy and the queue is full"}},
+    responses={503: {"description": "no worker, no place in the queue, or no room for another body"}},
 )
 async def readyz(request: Request) -> Response | dict[str, str]:
-    if request.app.state.pool.has_room:
+    if not request.app.state.pool.has_room:
+        detail = "every worker is busy and the queue is full"
+    elif not request.app.state.spool.has_room:
+        detail = "as many bodies are on their way as are taken at once"
+    else:
         return {"status": "ready"}
-    detail = "every worker is busy and the queue is full"
-    return problem(request, 503, "busy", detail, {"Retry-After": "5"})
+    return problem(request, 503, "busy", detail, RETRY)

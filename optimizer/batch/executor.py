@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-Job = Callable[[], Any]
-"""A picklable call without arguments (`functools.partial` of a module's function) with a picklable result."""
+from optimizer.errors import LimitError
+
+Job = Callable[..., Any]
+"""A picklable call (`functools.partial` of a module's function) with a picklable result. Its arguments are the
+descriptors that are handed over with it, mostly none."""
 
 
 class JobFailure(Exception):
@@ -33,6 +36,10 @@ class WorkerDied(Exception):
         if self.exit_code is not None and self.exit_code < 0:
             return f"the worker process was killed by signal {-self.exit_code} (out of memory?)"
         return f"the worker process ended with status {self.exit_code}"
+
+
+class OutOfMemory(LimitError):
+    """A job needed more memory than its process may take, or than the machine has."""
 
 
 class DeadlineExceeded(Exception):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 
-from optimizer.batch.executor import DeadlineExceeded, Job, JobFailure, Outcome, WorkerDied
+from optimizer.batch.executor import DeadlineExceeded, Job, JobFailure, Outcome, OutOfMemory, WorkerDied
 from optimizer.batch.worker import PRELOADED, Worker
 from optimizer.errors import StateError, TtoptError
 
@@ -100,6 +100,10 @@ class LocalExecutor:
                 self._queue.append((running.key, running.job, running.attempt + 1))
             else:
                 yield Outcome(running.key, error=error, seconds=seconds)
+            return
+        except OutOfMemory as error:
+            worker.close()
+            yield Outcome(running.key, error=error, seconds=seconds)
             return
         except (TtoptError, JobFailure) as error:
             outcome = Outcome(running.key, error=error, seconds=seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import logging
 from collections.abc import Callable, Iterable
@@ -13,8 +14,10 @@ from typing import Any
 from optimizer.batch.executor import Executor, JobFailure, Outcome
 from optimizer.batch.plan import BatchJob
 from optimizer.batch.store import ResultStore
+from optimizer.deadline import hard_deadline
 from optimizer.errors import TtoptError
 from optimizer.export.annotated_json import FILE_NAME
+from optimizer.files import make_folder, write_text
 from optimizer.result import OptimizedGraph
 
 log = logging.getLogger(__name__)
@@ -46,7 +49,8 @@ def optimize_job(job: BatchJob, folder: Path) -> Record:
     """Runs in a worker: optimize one model, write its artifacts, return its figures."""
     from optimizer.pipeline import optimize_file
 
-    result = optimize_file(job.source, job.options)
+    with hard_deadline(job.options.time_limit):
+        result = optimize_file(job.source, job.options)
     for emitter in ("json", *job.emit):
         result.emit(emitter, folder)
     return figures(result)
@@ -120,12 +124,13 @@ def _record(job: BatchJob, outcome: Outcome) -> Record:
 
 def write_results(records: list[Record], folder: Path) -> None:
     """`results.json` and `results.csv` (one row per job, `error` as text)."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.json").write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
+    make_folder(folder)
+    write_text(folder / "results.json", json.dumps(records, indent=1) + "\n")
     columns = list(dict.fromkeys(key for record in records for key in record))
-    with (folder / "results.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, restval="")
-        writer.writeheader()
-        for record in records:
-            error = record.get("error")
-            writer.writerow({**record, **({"error": error["message"]} if error else {})})
+    rows = io.StringIO(newline="")
+    writer = csv.DictWriter(rows, columns, restval="")
+    writer.writeheader()
+    for record in records:
+        error = record.get("error")
+        writer.writerow({**record, **({"error": error["message"]} if error else {})})
+    write_text(folder / "results.csv", rows.getvalue())

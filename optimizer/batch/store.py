@@ -7,7 +7,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import FormatError
+from optimizer.errors import FormatError, OutputError
+from optimizer.files import encoded, make_folder, refuse_links
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS results (
@@ -24,19 +25,27 @@ class ResultStore:
     """Result records by job key in one SQLite file; every `put` is durable when it returns."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
+        refuse_links(path)
+        self._path = path
         try:
             self._db = sqlite3.connect(path)
             self._db.execute(_SCHEMA)
+        except sqlite3.OperationalError as error:
+            raise OutputError(f"cannot write: {error}", node=str(path)) from error
         except sqlite3.DatabaseError as error:
             raise FormatError(f"not a result store: {error}", node=str(path)) from error
 
     def put(self, key: str, name: str, ok: bool, record: dict[str, Any]) -> None:
-        with self._db:
-            self._db.execute(
-                "INSERT OR REPLACE INTO results (key, name, ok, record) VALUES (?, ?, ?, ?)",
-                (key, name, ok, json.dumps(record)),
-            )
+        """Raises OutputError if the file takes no more."""
+        try:
+            with self._db:
+                self._db.execute(
+                    "INSERT OR REPLACE INTO results (key, name, ok, record) VALUES (?, ?, ?, ?)",
+                    (key, encoded(name).decode(), ok, json.dumps(record)),
+                )
+        except sqlite3.OperationalError as error:
+            raise OutputError(f"cannot write: {error}", node=str(self._path)) from error
 
     def succeeded(self, key: str) -> dict[str, Any] | None:
         """The record of a job that succeeded; None if it failed or never ran."""

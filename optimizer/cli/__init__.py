@@ -2,64 +2,42 @@
 
 stdout carries data, stderr carries progress and messages. Exit codes: 0 done; 1 finished, but a check
 failed or no plan exists; 2 bad input or usage; 3 time limit with nothing to return; 130 interrupted.
+
+Until `main` runs, Ctrl-C is Python's own, which shows a traceback. So nothing is imported here that Python has not
+loaded already; even `signal` and `typing` would double the time until then.
 """
 
 from __future__ import annotations
 
-import errno
+import _signal  # type: ignore[import-not-found]  # built in; `signal` adds the names of the numbers
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
-from optimizer.cli.interruption import INTERRUPTED
-from optimizer.cli.parser import build_parser, parse
-from optimizer.errors import TtoptError
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C ended."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
-    if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays until the process ends
-    if sys.stdout is None:
-        # Whatever file came first would take its descriptor, and its place.
-        print("ttopt: error: stdout is closed", file=sys.stderr)
-        return 2
+    """Run one command; returns the exit code. Without arguments: this process's command, with Ctrl-C its own too."""
+    if argv is not None or _signal.getsignal(_signal.SIGINT) is not _signal.default_int_handler:
+        from optimizer.cli.command import run
+
+        return run(sys.argv[1:] if argv is None else argv)
+    # While modules load and while Python ends, there is nothing to put in order.
+    _signal.signal(_signal.SIGINT, end_interrupted)
+    from optimizer.cli.command import run
+    from optimizer.cli.interruption import run_interruptibly
+
+    return run_interruptibly(lambda: run(sys.argv[1:]))
+
+
+def end_interrupted(*_: object) -> None:
+    """End the process at once, as one that Ctrl-C ended. May be a signal's handler."""
     try:
-        status = _run(sys.argv[1:] if argv is None else argv)
-        sys.stdout.flush()
-        return status
-    except TtoptError as error:
-        # Names in messages come from files and may hold line breaks; an error stays one line.
-        print("ttopt: error:", " ".join(str(error).splitlines()), file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("ttopt: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of stdout has had enough (`ttopt ... | head`).
-        _abandon_stdout()
-        return 0
-    except OSError as error:
-        if error.filename is not None:
-            print(f"ttopt: error: {error.filename}: {error.strerror}", file=sys.stderr)
-        elif error.errno == errno.ENOSPC:
-            print(f"ttopt: error: {error.strerror}", file=sys.stderr)
-            _abandon_stdout()
-        else:
-            raise
-        return 2
-    except Exception as error:
-        error.add_note("This is a defect of ttopt, not of your input: please report it with the lines above.")
-        raise
-
-
-def _run(argv: Sequence[str]) -> int:
-    args = parse(build_parser(), argv)
-    status: int = args.run(args)
-    return status
-
-
-def _abandon_stdout() -> None:
-    """Let the interpreter's last flush go nowhere instead of failing once more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.write(2, b"ttopt: interrupted\n")
+    finally:
+        os._exit(INTERRUPTED)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.cli import asm_run
 from optimizer.cli.arguments import Commands, path_argument
-from optimizer.errors import FormatError, OptionError, TtoptError, UnknownNameError
+from optimizer.errors import FormatError, InfeasibleError, InputError, OptionError, TtoptError, UnknownNameError
+from optimizer.files import write_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +60,7 @@ def run_alloc(args: argparse.Namespace) -> int:
     for case in cases:
         try:
             record = _allocated(case, options)
-        except TtoptError as error:
+        except (InputError, InfeasibleError) as error:
             failures.append(error)
             record = _refused(case, error)
         print(json.dumps(record), flush=True)
@@ -80,7 +81,7 @@ def run_build(args: argparse.Namespace) -> int:
     if args.output is None:
         print(assembly.text, end="")
         return 0
-    args.output.write_text(assembly.text, encoding="utf-8")
+    write_text(args.output, assembly.text)
     counts = wait_counts(assembly.program)
     record = {
         "kernel": assembly.program.name,
@@ -101,19 +102,12 @@ def run_build(args: argparse.Namespace) -> int:
 def _textual(source: Path, encodable: bool) -> Program:
     """The program of a file in the textual form. FormatError, OpcodeError, OperandError name the line."""
     from optimizer.kernels.amdgpu.text import parse
+    from optimizer.kernels.json_document import read_text
 
     program = parse(read_text(source), encodable)
     if not program.body:
         raise FormatError("no instructions", node=str(source))
     return program
-
-
-def read_text(source: Path) -> str:
-    """FormatError if it is no text."""
-    try:
-        return source.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"no text: {error}", node=str(source)) from None
 
 
 def one_program(source: Path, case_id: str | None) -> Program:
@@ -163,18 +157,16 @@ def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
 
 def _cases(source: Path, case_id: str | None, encodable: bool = False) -> tuple[ProgramCase, ...]:
     from optimizer.kernels.amdgpu.program_json import ProgramCase, read_cases
+    from optimizer.kernels.json_document import Node, read
 
     if source.suffix == TEXT_SUFFIX:
         return (ProgramCase(source.stem, "alloc", _textual(source, encodable)),)
-    try:
-        document = json.loads(source.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        found = f"not JSON: {error} (the textual form is read from files that end in {TEXT_SUFFIX})"
-        raise FormatError(found, node=str(source)) from None
-    if isinstance(document, dict) and "instructions" in document:
+    document = read(source, f" (the textual form is read from files that end in {TEXT_SUFFIX})")
+    fields = document.value if isinstance(document.value, dict) else {}
+    if "instructions" in fields:
         cases: tuple[ProgramCase, ...] = (ProgramCase(source.stem, "alloc", document),)
     else:
-        cases = read_cases([document] if isinstance(document, dict) and "program" in document else document)
+        cases = read_cases(Node([fields], "cases") if "program" in fields else document)
     if not cases:
         raise FormatError("no programs: no case has a field 'program'", node=str(source))
     if case_id is None:

@@ -7,11 +7,13 @@ import dataclasses
 import hashlib
 import json
 import re
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import path_argument
-from optimizer.errors import FormatError, OptionError
+from optimizer.errors import FormatError, LimitError, OptionError
+from optimizer.files import make_folder, replacing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +25,9 @@ DTYPES = {"f32": "float32", "f16": "float16", "i32": "int32", "u32": "uint32", "
           "u8": "uint8", "u64": "uint64"}  # fmt: skip
 FILLS = ("random", "range", "zeros")
 SHOWN = 8
-_ARRAY = re.compile(r"(\w+):(\d+(?:x\d+)*)(?::(\w+))?")
+MAX_BYTES = 1 << 28
+"""Of one array."""
+_ARRAY = re.compile(r"(\w+):([0-9]{1,12}(?:x[0-9]{1,12}){0,7})(?::(\w+))?")
 _SCALAR = re.compile(r"(\w+)=(\S+)")
 
 
@@ -50,6 +54,8 @@ def run_run(args: argparse.Namespace) -> int:
     """JSON: what every array holds after the run, and what was executed."""
     from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
 
+    if args.seed < 0:
+        raise OptionError(f"--seed {args.seed} is negative", node="--seed", limit=0)
     arguments = _arguments(args.argument, args.seed)
     text, kernel, workgroup = _kernel(args, tuple(arguments))
     done = run_kernel(text, kernel, _sizes(args.grid, "--grid"), workgroup, arguments)
@@ -68,8 +74,9 @@ def run_run(args: argparse.Namespace) -> int:
 
 def _kernel(args: argparse.Namespace, names: tuple[str, ...]) -> tuple[str, str, tuple[int, ...]]:
     """Assembly, name of the kernel, threads of a workgroup."""
-    from optimizer.cli.asm import one_program, read_text
+    from optimizer.cli.asm import one_program
     from optimizer.kernels.amdgpu.pipeline import build
+    from optimizer.kernels.json_document import read_text
 
     given = _sizes(args.workgroup, "--workgroup") if args.workgroup else None
     if args.source.suffix != ".s":
@@ -90,7 +97,7 @@ def _kernel(args: argparse.Namespace, names: tuple[str, ...]) -> tuple[str, str,
 
 
 def _sizes(text: str, flag: str) -> tuple[int, ...]:
-    if not re.fullmatch(r"\d+(,\d+){0,2}", text):
+    if not re.fullmatch(r"[0-9]{1,12}(,[0-9]{1,12}){0,2}", text):
         raise OptionError(f"{flag} takes one to three numbers, not '{text}'", alternatives=("64", "16,16"))
     return tuple(map(int, text.split(",")))
 
@@ -113,10 +120,16 @@ def _argument(value: str, text: str, random: np.random.Generator) -> Array | np.
 
     if value.endswith(".npy"):
         try:
-            array: Array = np.load(value, allow_pickle=False)
-        except (ValueError, EOFError) as error:
+            # Mapped first: a header may claim any size, the file is what there is.
+            mapped = np.load(value, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
             raise FormatError(f"no NumPy array: {error}", node=value) from None
-        return array
+        if not isinstance(mapped, np.ndarray):
+            raise FormatError("no NumPy array but several", node=value)
+        if mapped.dtype.kind not in "biufc":
+            raise FormatError(f"elements of {mapped.dtype} are none that a kernel takes", node=value)
+        _check_bytes(mapped.nbytes, text)
+        return np.array(mapped)
     if match := _SCALAR.fullmatch(value):
         dtype = _dtype(match[1], text)
         return _scalar(match[2], dtype, text)
@@ -126,6 +139,7 @@ def _argument(value: str, text: str, random: np.random.Generator) -> Array | np.
     dtype, shape, fill = _dtype(match[1], text), tuple(map(int, match[2].split("x"))), match[3] or "random"
     if fill not in FILLS:
         raise OptionError(f"--argument '{text}': no fill '{fill}'", alternatives=FILLS)
+    _check_bytes(prod(shape) * dtype.itemsize, text)
     if fill == "zeros":
         return np.zeros(shape, dtype)
     if fill == "range":
@@ -134,6 +148,11 @@ def _argument(value: str, text: str, random: np.random.Generator) -> Array | np.
         return random.standard_normal(shape).astype(dtype)
     limits = np.iinfo(dtype)
     return random.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+
+def _check_bytes(count: int, text: str) -> None:
+    if count > MAX_BYTES:
+        raise LimitError(f"--argument '{text}': {count} bytes", node="--argument", limit=MAX_BYTES)
 
 
 def _scalar(value: str, dtype: np.dtype[Any], text: str) -> np.generic:
@@ -174,5 +193,6 @@ def _write(folder: Path, name: str, array: Array) -> None:
 
     if not re.fullmatch(r"[\w.-]+", name):
         raise FormatError(f"'{name}' cannot name a file", node=name)
-    folder.mkdir(parents=True, exist_ok=True)
-    np.save(folder / f"{name}.npy", array, allow_pickle=False)
+    make_folder(folder)
+    with replacing(folder / f"{name}.npy") as file:
+        np.save(file, array, allow_pickle=False)

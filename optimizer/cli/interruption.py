@@ -1,4 +1,4 @@
-"""Ctrl-C while a model is optimised: the first ends the search, the second everything.
+"""Ctrl-C: it ends the command; while a model is optimised the first ends the search only, the second everything.
 
 A search has a plan almost from its beginning, and it is worth keeping; before and after it there is nothing to wait
 for, and Ctrl-C ends the command at once.
@@ -9,10 +9,17 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import TYPE_CHECKING
 
-INTERRUPTED = 130
-"""Exit code of a command that Ctrl-C ended."""
+from optimizer.cli import INTERRUPTED, end_interrupted
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+__all__ = ["INTERRUPTED", "Interruption", "run_interruptibly"]
+
 SEARCH_STAGE = "policy"
 
 
@@ -50,3 +57,34 @@ class Interruption:
             raise KeyboardInterrupt
         self._asked = True
         print("\nttopt: ending the search; Ctrl-C once more gives up the result too", file=sys.stderr)
+
+
+def run_interruptibly(command: Callable[[], int]) -> int:
+    """The command's exit code, INTERRUPTED if Ctrl-C was pressed. For a process's main thread, once.
+
+    Inside the command Ctrl-C raises KeyboardInterrupt, so that what is half done is put in order. Code that Python
+    calls by itself, and modules while they load, may lose such an exception or turn it into another; that the key was
+    pressed counts all the same. Afterwards Ctrl-C ends the process at once.
+    """
+    pressed = False
+
+    def press(_signum: int, _frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        raise KeyboardInterrupt
+
+    def lost(unraisable: UnraisableHookArgs) -> None:
+        if isinstance(unraisable.exc_value, KeyboardInterrupt):
+            end_interrupted()
+        sys.__unraisablehook__(unraisable)
+
+    sys.unraisablehook = lost
+    try:
+        signal.signal(signal.SIGINT, press)
+        status = command()
+        signal.signal(signal.SIGINT, end_interrupted)
+    except BaseException:
+        if pressed:
+            end_interrupted()
+        raise
+    return INTERRUPTED if pressed else status

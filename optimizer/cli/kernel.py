@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, path_argument
-from optimizer.errors import FormatError, TtoptError, UnknownNameError
+from optimizer.errors import InfeasibleError, InputError, OptionError, UnknownNameError, VerificationError
+from optimizer.files import make_folder, write_text
+from optimizer.identifiers import FILE_NAMES, Identifiers
 
 if TYPE_CHECKING:
     from optimizer.kernels.tensix.cases import TileCase
@@ -51,11 +53,12 @@ def run_compile(args: argparse.Namespace) -> int:
 
     options = _options(args)
     failed = False
+    folders = Identifiers(FILE_NAMES)
     if _is_program(args.source):
         program = _program(args.source)
         kernels = compile_program(program, options)
         name = program.string("sym_name")
-        _write(args.output, name, {k.kind: k.text for k in kernels})
+        _write(args.output, folders.fresh(name), {k.kind: k.text for k in kernels})
         record = {
             "id": name,
             "kernels": [k.kind for k in kernels],
@@ -67,7 +70,7 @@ def run_compile(args: argparse.Namespace) -> int:
     for case in _cases(args):
         result = compile_case(case, options)
         failed = failed or result.record["error"] is not None
-        _write(args.output, case.id, {k.kind: k.text for k in result.kernels})
+        _write(args.output, folders.fresh(case.id), {k.kind: k.text for k in result.kernels})
         print(json.dumps(result.record), flush=True)
     return 1 if failed else 0
 
@@ -87,7 +90,7 @@ def run_print(args: argparse.Namespace) -> int:
         if args.stages or stage in args.print_after:
             print(f"// -- {stage}\n{text_of(program)}")
 
-    for program in _programs(args):
+    for _, program in _programs(args):
         lowered = lower(program, options, show)
         if args.stages or not args.print_after:
             for kernel in emit_program(lowered, options.api):
@@ -99,11 +102,13 @@ def run_run(args: argparse.Namespace) -> int:
     from optimizer.kernels.tensix.witness import witness
 
     failed = False
-    for program in _programs(args):
-        record: dict[str, Any] = {"id": program.string("sym_name")}
+    if args.seed < 0:
+        raise OptionError(f"--seed {args.seed} is negative", node="--seed", limit=0)
+    for name, program in _programs(args):
+        record: dict[str, Any] = {"id": name}
         try:
             record |= {**witness(program, _options(args), args.seed).to_json(), "error": None}
-        except TtoptError as error:
+        except (InputError, InfeasibleError, VerificationError) as error:
             record["error"] = str(error)
         failed = failed or record["error"] is not None or not record.get("agrees", False)
         print(json.dumps(record), flush=True)
@@ -113,7 +118,7 @@ def run_run(args: argparse.Namespace) -> int:
 def _options(args: argparse.Namespace) -> KernelOptions:
     from optimizer.kernels.tensix.pipeline import KernelOptions
 
-    return KernelOptions(args.api, None, args.allocator, not args.no_fuse)
+    return KernelOptions(api=args.api, allocator=args.allocator, fuse=not args.no_fuse)
 
 
 def _is_program(path: Path) -> bool:
@@ -121,27 +126,30 @@ def _is_program(path: Path) -> bool:
 
 
 def _program(path: Path) -> Op:
+    from optimizer.kernels.json_document import read_text
+    from optimizer.kernels.tensix.source_rules import check_source
     from optimizer.kernels.tensix.text import parse
 
-    return parse(path.read_text(encoding="utf-8"))
+    program = parse(read_text(path))
+    check_source(program)
+    return program
 
 
-def _programs(args: argparse.Namespace) -> list[Op]:
+def _programs(args: argparse.Namespace) -> list[tuple[str, Op]]:
+    """Id and program of each."""
     from optimizer.kernels.tensix.cases import case_program
 
     if _is_program(args.source):
-        return [_program(args.source)]
-    return [case_program(case) for case in _cases(args)]
+        program = _program(args.source)
+        return [(program.string("sym_name"), program)]
+    return [(case.id, case_program(case)) for case in _cases(args)]
 
 
 def _cases(args: argparse.Namespace) -> tuple[TileCase, ...]:
+    from optimizer.kernels.json_document import read
     from optimizer.kernels.tensix.cases import read_cases
 
-    try:
-        document = json.loads(args.source.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise FormatError(f"not JSON: {error}", node=str(args.source)) from None
-    cases = read_cases(document)
+    cases = read_cases(read(args.source))
     if args.case_id is None:
         return cases
     chosen = tuple(case for case in cases if case.id == args.case_id)
@@ -154,9 +162,7 @@ def _write(folder: Path | None, name: str, texts: dict[str, str]) -> None:
     if folder is None or not texts:
         return
     target = folder / name
-    if ".." in Path(name).parts or Path(name).is_absolute():
-        raise FormatError(f"'{name}' cannot name a folder", node=name)
-    target.mkdir(parents=True, exist_ok=True)
+    make_folder(target)
     for kind, text in texts.items():
-        (target / f"{kind}.cpp").write_text(text, encoding="utf-8")
+        write_text(target / f"{kind}.cpp", text)
     print(f"wrote {target}", file=sys.stderr)

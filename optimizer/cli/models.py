@@ -14,6 +14,7 @@ from optimizer.cli.interruption import INTERRUPTED, Interruption
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.summary import summary_text
 from optimizer.cli.tables import as_json, bytes_text, pairs, table
+from optimizer.deadline import hard_deadline
 from optimizer.errors import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def run_optimize(args: argparse.Namespace) -> int:
             interrupted.enter_stage(event.stage)
             progress(event)
 
-        result = optimize_file(args.model, options, show, interrupted=interrupted)
+        with hard_deadline(options.time_limit):
+            result = optimize_file(args.model, options, show, interrupted=interrupted)
         written = [result.emit(name, folder) for name in ("json", *emitters)]
     if args.format == "json":
         print(as_json({"model": args.model.stem, **result.summary, "files": [str(p) for p in written]}))

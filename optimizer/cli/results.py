@@ -13,6 +13,9 @@ from optimizer.cli.values import RESULT_HELP, flat
 def add(commands: Commands) -> None:
     check = commands.add_parser("check", help="verify a result again, from scratch", allow_abbrev=False)
     check.add_argument("result", type=path_argument, metavar="RESULT", help=RESULT_HELP)
+    check.add_argument(
+        "--model", type=path_argument, metavar="MODEL", help="the model's file: also show that the result computes it"
+    )
     check.add_argument("--opmodel", metavar="NAME", help="backend to ask (default: the result's own)")
     add_format(check)
     check.set_defaults(run=run_check)
@@ -27,7 +30,7 @@ def run_check(args: argparse.Namespace) -> int:
     from optimizer.export.reader import read_result
     from optimizer.recheck import check_record
 
-    return _print_check(check_record(read_result(args.result), args.opmodel), args.format)
+    return _print_check(check_record(read_result(args.result), args.opmodel, args.model), args.format)
 
 
 def run_price(args: argparse.Namespace) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 import socket
+from importlib import import_module
 
 from optimizer.cli.arguments import Commands
 from optimizer.errors import OptionError
@@ -22,12 +22,8 @@ def run(args: argparse.Namespace) -> int:
     if not 0 < args.port < 65536:
         raise OptionError(f"'--port' must be between 1 and 65535, got {args.port}")
     check_address(args.host, args.port)
-    import uvicorn
-
-    if args.workers is not None:
-        os.environ["TTOPT_WORKERS"] = str(args.workers)
-    # By name, as the service is above this room.
-    uvicorn.run("api.app:create_app", factory=True, host=args.host, port=args.port, log_level="info")
+    # By name, as the service is no room below this one.
+    import_module("api.serving").serve(args.host, args.port, args.workers)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from optimizer.files import make_folder, write_text
 from optimizer.result import OptimizedGraph
 
 FILE_NAME = "graph.json"
@@ -16,7 +17,7 @@ def dumps(result: OptimizedGraph) -> str:
 
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / FILE_NAME
-    path.write_text(dumps(result), encoding="utf-8")
+    write_text(path, dumps(result))
     return path

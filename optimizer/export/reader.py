@@ -5,11 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from optimizer.device import DeviceSpec
+from optimizer.device import DeviceSpec, board_option
 from optimizer.errors import FormatError
-from optimizer.export.schema import MemoryConfigArgument, PlacedGraph, PlacedOp, Value, read_placed
+from optimizer.export.schema import (
+    Chain,
+    Layout,
+    MemoryConfigArgument,
+    PlacedGraph,
+    PlacedOp,
+    Prediction,
+    ProgramTime,
+    Value,
+    read_placed,
+)
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.ir.graph import Attr, Graph, Op, ValueKind
 from optimizer.ir.graph import Value as GraphValue
 from optimizer.layouts.memory_config import (
     BufferType,
@@ -20,24 +30,39 @@ from optimizer.layouts.memory_config import (
     TensorMemoryLayout,
 )
 from optimizer.layouts.op_config import op_config_from_json
+from optimizer.opmodel.base import Bound, CostPart
 from optimizer.options import Options
-from optimizer.result import OpRecord, OptimizedGraph, Role, attr_from_json
+from optimizer.result import ChainRecord, OpRecord, OptimizedGraph, Reservation, Role, attr_from_json
+from optimizer.result import Prediction as OpPrediction
 
 
 def read_result(path: Path) -> OptimizedGraph:
-    """The result in a `graph.json` (or its folder), ours or foreign, without predictions and chains.
+    """The result in a `graph.json` (or its folder), ours or foreign, with all that it states of itself.
 
-    Ops keep the order of the file, which is the schedule. Raises InputError naming what is wrong where.
+    What a foreign one does not state is empty here. Ops keep the order of the file, which is the schedule. Raises
+    InputError naming what is wrong where.
     """
     document = read_placed(path)
-    graph = _graph(document)
+    device = DeviceSpec.from_json(document.device)
+    options = Options.from_mapping({"board": board_option(device), **document.options})
+    summary = document.summary
     return OptimizedGraph(
-        graph=graph,
+        graph=_graph(document),
         layouts={v: _layout(v, value) for v, value in document.values.items() if value.layout is not None},
         records={op.id: _record(op) for op in document.ops},
-        device=DeviceSpec.from_json(document.device),
-        options=Options.from_mapping(document.options),
-        model={"name": document.model.name, "sha256": document.model.sha256},
+        device=device,
+        options=options,
+        model=document.model.model_dump(by_alias=True, exclude_unset=True, exclude={"inputs", "outputs"}),
+        chains=tuple(_chain(chain) for chain in document.chains),
+        reservations=tuple(Reservation(r.value, r.start, r.end, r.bytes) for r in document.reservations),
+        fused_kernels=tuple(kernel.model_dump() for kernel in document.fused_kernels),
+        summary={} if summary is None else summary.model_dump(exclude_unset=True),
+    )
+
+
+def _chain(chain: Chain) -> ChainRecord:
+    return ChainRecord(
+        chain.id, tuple(chain.ops), chain.state, chain.spill_location, chain.reason, dict(chain.statistics)
     )
 
 
@@ -48,12 +73,24 @@ def _graph(document: PlacedGraph) -> Graph:
         shape, kind = tuple(value.shape), ValueKind(value.kind)
         graph.add_value(GraphValue(value_id, shape, DType(value.dtype), kind, data))
     for op in document.ops:
-        attrs = {k: attr_from_json(v) for k, v in op.attrs.items()}
+        attrs = {k: _attr(v, f"{op.id}.attrs.{k}") for k, v in op.attrs.items()}
         graph.add_op(Op(op.id, op.op, tuple(op.inputs), tuple(op.outputs), attrs, op.name, tuple(op.origin)))
     return graph
 
 
+def _attr(value: Any, place: str) -> Attr:
+    if not _is_attr(value):
+        raise FormatError("objects are no attribute values", node=place)
+    return attr_from_json(value)
+
+
+def _is_attr(value: Any) -> bool:
+    return all(map(_is_attr, value)) if isinstance(value, list) else not isinstance(value, dict)
+
+
 def _layout(value_id: str, value: Value) -> TensorLayout:
+    if value.layout is not None:
+        _whole_or_none(value.layout, f"layout of {value_id}")
     record: Any = None if value.layout is None else value.layout.model_dump()
     return TensorLayout.from_json(record, f"layout of {value_id}")
 
@@ -64,10 +101,36 @@ def _record(op: PlacedOp) -> OpRecord:
         role=Role(op.role),
         config=op_config_from_json(op.config, f"config of {op.id}"),
         request=None if request is None else _memory_config(request, op.id),
+        chain=op.chain,
+        predicted=None if op.predicted is None else _prediction(op.predicted, op.id),
+        reason=op.reason,
     )
 
 
+def _prediction(stated: Prediction, op_id: str) -> OpPrediction:
+    fields = stated.model_dump(exclude={"parts"})
+    return OpPrediction(**fields, parts=tuple(_part(part, op_id) for part in stated.parts))
+
+
+def _part(part: ProgramTime, op_id: str) -> CostPart:
+    try:
+        terms = tuple((Bound(bound), ns) for bound, ns in part.terms_ns.items())
+    except ValueError as error:
+        raise FormatError(f"not a program's time: {error}", node=op_id) from error
+    return CostPart(part.program, part.time_ns, part.start_ns, terms, part.tail_ns)
+
+
+def _whole_or_none(record: Layout | MemoryConfigArgument, place: str) -> None:
+    """Shards are described whole or not at all."""
+    stated = [record.grid_yx, record.core_ranges, record.orientation]
+    if (record.shard_shape is None and any(x is not None for x in stated)) or (
+        record.shard_shape is not None and (record.grid_yx is None or record.core_ranges is None)
+    ):
+        raise FormatError("shards need 'shard_shape', 'grid_yx' and 'core_ranges', or none of them", node=place)
+
+
 def _memory_config(record: MemoryConfigArgument, op_id: str) -> MemoryConfig:
+    _whole_or_none(record, op_id)
     try:
         spec = None
         if record.shard_shape is not None and record.grid_yx is not None:

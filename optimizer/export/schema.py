@@ -6,14 +6,18 @@ Fields may be added to the documents; readers ignore what they do not know.
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from optimizer.errors import FormatError, GraphError
+from optimizer.errors import FormatError, GraphError, LimitError
 from optimizer.export.annotated_json import FILE_NAME
+from optimizer.files import make_folder, write_text
 from optimizer.importers.json_graph import GraphDocument
 
 DTypeName = Literal["f32", "bf16", "bfp8_b", "bfp4_b", "u32", "i32", "u16", "u8"]
@@ -28,6 +32,11 @@ MAX_DEPTH = 100
 """Deepest nesting of a document that is read back; ours have about ten levels."""
 MAX_DIGITS = 30
 """Longest whole number of a document that is read back."""
+MAX_BYTES = 1 << 29
+"""Size of the largest document that is read back; that of a graph of 1000 ops has about 1.5 MB."""
+_LONG_NUMBER, _LONG_EXPONENT = re.compile(rb"\d{%d}" % (MAX_DIGITS + 1)), re.compile(rb"[eE]\+?\d{3}|\d{300}")
+"""Without these every number can be read as it is, which is faster."""
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class Record(BaseModel):
@@ -94,7 +103,7 @@ class MemoryConfigArgument(Record):
 
 
 class PlacedOp(Record):
-    """One operation with its decision: what verifying and pricing need."""
+    """One operation with its decision: what verifying and pricing need, and what is stated of it."""
 
     id: str
     op: str = Field(description="TTNN name, e.g. `ttnn.matmul`; a name without meaning to ttopt stays in DRAM")
@@ -110,6 +119,9 @@ class PlacedOp(Record):
     )
     memory_config_argument: MemoryConfigArgument | None = Field(None, description="null: the argument is not passed")
     role: Literal["compute", "reshard", "spill", "load", "layout", "view", "transfer", "host"] = "compute"
+    chain: str | None = None
+    predicted: Prediction | None = None
+    reason: dict[str, Any] = Field(default_factory=dict)
 
 
 class AnnotatedOp(PlacedOp):
@@ -193,7 +205,10 @@ class Summary(Record):
     programs: int = Field(0, description="device programs launched, where the backend says")
     traced_ns: int | None = Field(None, description="kernels and the gaps between them when run from a trace")
     untraced_ns: int | None = Field(None, description="kernels, each no faster than the host dispatches one")
-    ops: int
+    ops: int = Field(description="that run on the device")
+    ops_by_role: dict[str, int] = Field(default_factory=dict)
+    chains: int = Field(0, description="that did not fail")
+    chains_failed: int = 0
     reshards: int = Field(description="copies from one L1 layout to another")
     loads: int = Field(0, description="copies from DRAM to L1; absent from documents of older versions")
     spills: int = Field(description="copies from L1 to DRAM")
@@ -216,19 +231,37 @@ class ResultModel(Record):
     """The model the result came from."""
 
     name: str = "graph"
-    sha256: str | None = None
+    sha256: str | None = Field(None, description="of the model's file")
+    import_: dict[str, Any] | None = Field(None, alias="import", description="what the importer did")
+    graph_sha256: str | None = Field(
+        None, description="of what the graph computes: interface, values, ops; absent from documents of older versions"
+    )
     inputs: list[str] = Field(description="ids of the values fed by the caller, in call order")
     outputs: list[str] = Field(description="ids of the values returned, in return order")
 
 
 class PlacedGraph(Record):
-    """A scheduled graph with a layout on every value, whoever made it: what `ttopt price` reads."""
+    """A scheduled graph with a layout on every value, whoever made it: what `ttopt price` reads.
 
+    What it states of itself besides (predictions, chains, summary) may be absent; what is there is checked.
+    """
+
+    schema_: Literal["ttopt.annotated-graph/1"] | None = Field(None, alias="schema")
     model: ResultModel
     device: dict[str, Any]
     options: dict[str, Any] = Field(default_factory=dict)
     values: dict[str, Value]
     ops: Sequence[PlacedOp] = Field(description="in schedule order")
+    chains: list[Chain] = Field(default_factory=list)
+    reservations: list[Reservation] = Field(default_factory=list)
+    fused_kernels: list[FusedRegion] = Field(default_factory=list)
+    summary: Summary | None = None
+
+    @field_validator("summary", mode="before")
+    @classmethod
+    def _nothing_stated(cls, given: Any) -> Any:
+        """An empty summary is none: a plan that nobody priced."""
+        return None if given == {} and cls is PlacedGraph else given
 
 
 class AnnotatedGraph(PlacedGraph):
@@ -258,11 +291,11 @@ def schema_text(model: type[BaseModel]) -> str:
 
 def write_schemas(folder: Path) -> list[Path]:
     """Write every schema into a folder; returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     paths = []
     for name, model in SCHEMAS.items():
         path = folder / name
-        path.write_text(schema_text(model), encoding="utf-8")
+        write_text(path, schema_text(model))
         paths.append(path)
     return paths
 
@@ -279,19 +312,51 @@ def read_placed(path: Path) -> PlacedGraph:
 
 def _read[Model: PlacedGraph](path: Path, model: type[Model]) -> Model:
     file = path / FILE_NAME if path.is_dir() else path
-    try:
-        record = json.loads(file.read_bytes(), parse_int=_whole, parse_constant=_no_number)
-    except OSError as error:
-        raise FormatError(f"cannot read a result: {error.strerror}", node=str(file)) from error
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"not a JSON document: {error}", node=str(file)) from error
+    record = _decoded(_bytes(file), str(file))
     _check_depth(record, str(file))
     try:
-        document = model.model_validate(record)
+        document = model.model_validate(record, strict=True)
     except ValidationError as error:
         raise FormatError(f"not an annotated graph: {first_fault(error)}", node=str(file)) from error
     _check_references(document)
     return document
+
+
+def _bytes(file: Path) -> bytes:
+    """The document's bytes, as far as it may be long; a device has no size to ask for."""
+    try:
+        with file.open("rb") as source:
+            data = source.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise FormatError(f"cannot read a result: {error.strerror}", node=str(file)) from error
+    if len(data) > MAX_BYTES:
+        raise LimitError(f"a result has at most {MAX_BYTES} bytes", node=str(file), limit=MAX_BYTES)
+    return data
+
+
+def _decoded(data: bytes, place: str) -> Any:
+    """JSON without what other programs would read otherwise: a key twice, numbers without end, half characters."""
+    try:
+        record = json.loads(
+            data,
+            parse_int=_whole if _LONG_NUMBER.search(data) else None,
+            parse_float=_finite if _LONG_EXPONENT.search(data) else None,
+            parse_constant=_no_number,
+            object_pairs_hook=_unique,
+        )
+        if _SURROGATE.search(data):
+            json.dumps(record, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"not a JSON document: {error}", node=place) from error
+    return record
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"the name {twice[:80]!r} appears twice in one object")
+    return record
 
 
 def _whole(text: str) -> int:
@@ -300,15 +365,23 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text[:MAX_DIGITS]} is no finite number")
+    return number
+
+
 def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no JSON number")
 
 
 def _check_depth(record: Any, place: str) -> None:
-    level = [record]
+    nests = {dict, list}
+    level = [record] if type(record) in nests else []
     for _ in range(MAX_DEPTH):
-        children = (item.values() if isinstance(item, dict) else item for item in level)
-        level = [child for items in children for child in items if isinstance(child, dict | list)]
+        children = (item.values() if type(item) is dict else item for item in level)
+        level = [child for items in children for child in items if type(child) in nests]
         if not level:
             return
     raise FormatError(f"nested more than {MAX_DEPTH} levels deep", node=place, limit=MAX_DEPTH)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from optimizer.errors import GraphError
+from optimizer.errors import GraphError, UnknownNameError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
 from optimizer.ir.opdef import REQUIRED, OpDef
-from optimizer.ir.vocabulary import OPERAND_ACTIVATIONS
+from optimizer.ir.vocabulary import OPERAND_ACTIVATIONS, UNARY
+from optimizer.options import MATH_FIDELITIES
 
 Test = Callable[[Attr], bool]
 INT_LIMIT = 1 << 40
@@ -48,7 +49,7 @@ _KINDS: Mapping[str, tuple[str, Test]] = MappingProxyType(
         "int or ints": ("an integer or a list of integers", lambda v: _is_int(v) or _are_ints(v)),
         "page": ("'tile' or 'row_major'", lambda v: v in ("tile", "row_major")),
         "dtype": (f"one of {', '.join(DType)}", lambda v: isinstance(v, str) and v in {str(d) for d in DType}),
-        "list": ("a list", lambda v: isinstance(v, tuple)),
+        "words": ("a list of names", lambda v: isinstance(v, tuple) and all(isinstance(w, str) for w in v)),
     }
 )
 _BY_NAME = {
@@ -60,7 +61,7 @@ _BY_NAME = {
     **dict.fromkeys(("activation", "math_fidelity"), "str"),
     "layout": "page",
     "dtype": "dtype",
-    **dict.fromkeys(("activations", *OPERAND_ACTIVATIONS), "list"),
+    **dict.fromkeys(("activations", *OPERAND_ACTIVATIONS), "words"),
     "cur_pos": "int or ints",
     "scale_factor": "numbers",
 }
@@ -89,8 +90,23 @@ def kind_of(row: OpDef, name: str) -> str | None:
     return None if default is None or default is REQUIRED else _BY_DEFAULT.get(type(default))
 
 
+def _known_words(row: OpDef, name: str) -> tuple[str, ...] | None:
+    """The names that an attribute may hold; None where it holds none, or any."""
+    if name == "activation":
+        return row.activations
+    return {**dict.fromkeys(("activations", *OPERAND_ACTIVATIONS), UNARY), "math_fidelity": MATH_FIDELITIES}.get(name)
+
+
+def _check_words(row: OpDef, op: Op, name: str, value: Attr) -> None:
+    known = _known_words(row, name)
+    for word in value if isinstance(value, tuple) else (value,):
+        if known is not None and word not in known:
+            raise UnknownNameError(f"{name} of {row.name}", str(word), known, node=op.id)
+
+
 def check_kinds(row: OpDef, op: Op) -> None:
-    """GraphError when an attribute of a known op has a value of the wrong kind; null stands for a null default."""
+    """GraphError when an attribute of a known op has a value of the wrong kind, UnknownNameError for a name that it
+    does not know; null stands for a null default."""
     if row.opaque:
         return
     for name, value in op.attrs.items():
@@ -100,3 +116,4 @@ def check_kinds(row: OpDef, op: Op) -> None:
         wanted, test = _KINDS[kind]
         if not test(value):
             raise GraphError(f"attribute '{name}' of {row.name} must be {wanted}, not {value!r}", node=op.id)
+        _check_words(row, op, name, value)

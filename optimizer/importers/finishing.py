@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from optimizer.errors import GraphError, ShapeError
+from optimizer.errors import GraphError, ShapeError, UnsupportedOpError
 from optimizer.importers.model import ImportedModel, ImportReport
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
+from optimizer.ir.opdef import Page
 from optimizer.ir.vocabulary import opdef
 
 
@@ -61,6 +62,14 @@ def check(graph: Graph) -> None:
         row.check_attrs(op)
         if row.opaque:
             continue
+        for index, value_id in enumerate(op.inputs):
+            computed = graph.value(value_id).kind in (ValueKind.INPUT, ValueKind.ACTIVATION)
+            if computed and row.required_page(op, index) is Page.HOST and not graph.is_const_eval(op):
+                raise UnsupportedOpError(
+                    f"operand {index} '{value_id}' of {op.op} must be a parameter or computed from parameters: "
+                    "TTNN prepares it once, on the host",
+                    node=op.name or op.id,
+                )
         if not row.min_inputs <= len(op.inputs) <= row.max_inputs:
             raise GraphError(f"{op.op} takes {row.min_inputs} to {row.max_inputs} operands", node=op.name)
         stated = tuple(graph.value(v).shape for v in op.outputs)
@@ -89,7 +98,8 @@ def _unsupported(graph: Graph) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 def _compute_outputs(graph: Graph, names: Sequence[str]) -> None:
     """A model may return an input or a weight as it is; every returned value gets an op that computes it."""
-    for position, (value_id, name) in enumerate(zip(list(graph.outputs), names, strict=True)):
+    returned = list(graph.outputs)
+    for position, (value_id, name) in enumerate(zip(graph.outputs, names, strict=True)):
         if graph.producer(value_id) is not None:
             continue
         source = graph.value(value_id)
@@ -99,7 +109,8 @@ def _compute_outputs(graph: Graph, names: Sequence[str]) -> None:
         result = replace(source, id=graph.fresh_id(name), kind=kind, data=None)
         graph.add_value(result)
         graph.add_op(Op(op_id, "ttnn.identity", (value_id,), (result.id,), {}, op_id))
-        graph.outputs[position] = result.id
+        returned[position] = result.id
+    graph.outputs = returned
 
 
 def _name_outputs(graph: Graph, names: Sequence[str]) -> None:

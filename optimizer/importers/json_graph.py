@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from optimizer.errors import FormatError, GraphError, LimitError, ShapeError, UnknownNameError
+from optimizer.errors import DTypeError, FormatError, GraphError, LimitError, ShapeError, UnknownNameError
 from optimizer.importers.attribute_kinds import check_kinds
 from optimizer.importers.finishing import finish
 from optimizer.importers.model import ImportedModel, ImportLimits, ImportOptions
@@ -298,7 +298,13 @@ def _add_op(graph: Graph, section: OpSection, document: GraphDocument, limits: I
     for value_id, shape, dtype, given in zip(op.outputs, shapes, dtypes, stated, strict=True):
         if given.shape is not None and tuple(given.shape or (1,)) != shape:
             raise ShapeError(f"'{value_id}' states {given.shape}, {section.op} gives {list(shape)}", node=section.id)
-        graph.add_value(Value(value_id, shape, given.dtype or dtype, kind))
+        if given.dtype not in (None, dtype):
+            raise DTypeError(
+                f"'{value_id}' states {given.dtype}, {section.op} gives {dtype}; ttnn.typecast changes element types",
+                node=section.id,
+                alternatives=[dtype],
+            )
+        graph.add_value(Value(value_id, shape, dtype, kind))
     graph.add_op(op)
 
 

@@ -12,6 +12,8 @@ from optimizer.errors import FormatError, LimitError, UnknownNameError
 from optimizer.importers.model import KEEP, ImportedModel, ImportLimits, ImportOptions
 from optimizer.ir.dtype import DType
 
+READ_BYTES = 1 << 24
+"""Read at once; asking for all that the limit allows would take that much memory for any file."""
 Reader = Callable[[bytes, ImportOptions], ImportedModel]
 
 
@@ -47,25 +49,31 @@ def load(
     weights_dtype: DType | str | None = None,
     name: str | None = None,
     fuse: bool = True,
+    checkpoint: Callable[[], None] = lambda: None,
 ) -> ImportedModel:
     """Import a model from a path or from its bytes.
 
     `activations_dtype` (default bf16) is the type of every float activation, `weights_dtype` (default the
     same) that of every float parameter; `"keep"` leaves f32 and bf16 as the file has them. The graph's name is
-    `name` or the one in the file, never the file's own, so that bytes and path give the same graph. Raises
-    FormatError, GraphError, ShapeError, DTypeError, LimitError or UnknownNameError, naming the node.
+    `name` or the one in the file, never the file's own, so that bytes and path give the same graph. One thing only
+    a path gives: elements of small tensors that lie in another file of the model's folder. From bytes alone these
+    are weights without data, and where elements are needed (a shape operand) the import says so. `checkpoint` is
+    called all the time; what it raises ends the import. Raises FormatError, GraphError, ShapeError, DTypeError,
+    LimitError or UnknownNameError, naming the node.
     """
     limits = limits or ImportLimits()
     activations = _dtype(activations_dtype or DType.BF16)
     weights = _dtype(weights_dtype) if weights_dtype else activations
+    folder: Path | None = None
     if isinstance(source, bytes):
         data, suffix = source, ""
     else:
         path = Path(source)
+        folder = path.parent
         data, suffix = _read_file(path, limits), path.suffix.lower()
     if len(data) > limits.max_bytes:
         raise LimitError(f"{len(data)} bytes exceed the limit of {limits.max_bytes}", limit=limits.max_bytes)
-    options = ImportOptions(input_shapes or {}, limits, activations, weights, name, fuse)
+    options = ImportOptions(input_shapes or {}, limits, activations, weights, name, fuse, folder, checkpoint)
     return _format(data, suffix).reader()(data, options)
 
 
@@ -83,13 +91,15 @@ def _read_file(path: Path, limits: ImportLimits) -> bytes:
         size = path.stat().st_size
         if size > limits.max_bytes:
             raise LimitError(f"{path} has {size} bytes, the limit is {limits.max_bytes}", limit=limits.max_bytes)
+        data = bytearray()
         with path.open("rb") as file:  # devices and pipes have the size 0
-            data = file.read(limits.max_bytes + 1)
+            while len(data) <= limits.max_bytes and (part := file.read(READ_BYTES)):
+                data += part
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror or error}") from error
     if len(data) > limits.max_bytes:
         raise LimitError(f"{path} has more than {limits.max_bytes} bytes", limit=limits.max_bytes)
-    return data
+    return bytes(data)
 
 
 def _format(data: bytes, suffix: str) -> Format:

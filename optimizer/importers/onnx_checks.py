@@ -59,8 +59,12 @@ def walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
             stack.pop()
             continue
         yield node
-        for attribute in node.attribute:
-            stack += [iter(g.node) for g in ([attribute.g] if attribute.HasField("g") else [*attribute.graphs])]
+        stack += [iter(graph.node) for graph in subgraphs(node)]
+
+
+def subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """The graphs that a node's attributes hold."""
+    return [g for a in node.attribute for g in ([a.g] if a.HasField("g") else [*a.graphs])]
 
 
 # -- local functions -------------------------------------------------------------------------------
@@ -71,9 +75,12 @@ def check_functions(proto: onnx.ModelProto, limits: ImportLimits) -> None:
     }
     calls = {key: [_key(n) for n in body if _key(n) in bodies] for key, body in bodies.items()}
     size: dict[Key, int] = {}
+    held: dict[Key, int] = {}
     depth: dict[Key, int] = {}
     for key in _callees_first(calls):
         size[key] = len(bodies[key]) - len(calls[key]) + sum(size[c] for c in calls[key])
+        # subgraphs count again in the node around them, which errs on the safe side
+        held[key] = sum(n.ByteSize() for n in bodies[key]) + sum(held[c] for c in calls[key])
         depth[key] = 1 + max((depth[c] for c in calls[key]), default=0)
         if depth[key] > MAX_CALL_DEPTH:
             raise LimitError(
@@ -83,6 +90,12 @@ def check_functions(proto: onnx.ModelProto, limits: ImportLimits) -> None:
     if total > limits.max_nodes:
         raise LimitError(
             f"{total} nodes with all functions inlined exceed the limit of {limits.max_nodes}", limit=limits.max_nodes
+        )
+    size_bytes = sum(held.get(_key(n), 0) for n in walk(proto.graph.node))
+    if size_bytes > limits.max_inlined_bytes:
+        raise LimitError(
+            f"{size_bytes} bytes with all functions inlined exceed the limit of {limits.max_inlined_bytes}",
+            limit=limits.max_inlined_bytes,
         )
 
 
@@ -127,10 +140,17 @@ def absent_from_opset(op_type: str, domain: str, versions: dict[str, int]) -> st
     return f"{op_type} is not in opset {version} that the model states"
 
 
-def check_nodes(proto: onnx.ModelProto) -> None:
+def check_nodes(proto: onnx.ModelProto, limits: ImportLimits) -> None:
     """Attribute types and operand counts against the schemas; GraphError names node and attribute."""
     versions = opset_versions(proto)
     for node in walk(proto.graph.node):
+        if max(len(node.input), len(node.output)) > limits.max_operands:
+            raise LimitError(
+                f"{node_label(node)} has {len(node.input)} inputs and {len(node.output)} outputs, "
+                f"the limit is {limits.max_operands}",
+                node=node.name or None,
+                limit=limits.max_operands,
+            )
         schema = _schema(node.op_type, versions.get(_domain(node.domain), 1), _domain(node.domain))
         for attribute in node.attribute:
             if attribute.ref_attr_name:
@@ -144,6 +164,11 @@ def check_nodes(proto: onnx.ModelProto) -> None:
             ):
                 raise GraphError(
                     f"{node_label(node)}: attribute 'perm' {list(attribute.ints)} is no permutation",
+                    node=node.name or None,
+                )
+            if attribute.name == "num_outputs" and node.op_type == "Split" and attribute.i != len(node.output):
+                raise GraphError(
+                    f"{node_label(node)}: attribute 'num_outputs' {attribute.i} for {len(node.output)} outputs",
                     node=node.name or None,
                 )
         if schema is not None:
@@ -190,31 +215,22 @@ def _check_operands(node: onnx.NodeProto, schema: onnx.defs.OpSchema) -> None:
 
 
 # -- tensors ---------------------------------------------------------------------------------------
-def check_tensors(graph: onnx.GraphProto) -> None:
+def check_data(tensor: onnx.TensorProto, name: str) -> None:
     """FormatError when a tensor's data in the file do not have the length that its dims give."""
-    for tensor in graph.initializer:
-        _check_data(tensor, tensor.name)
-    for node in walk(graph.node):
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                _check_data(attribute.t, attribute.t.name or next(iter(node.output), node.name))
-            if attribute.HasField("g"):
-                for tensor in attribute.g.initializer:
-                    _check_data(tensor, tensor.name)
-
-
-def _check_data(tensor: onnx.TensorProto, name: str) -> None:
-    if tensor.data_location == onnx.TensorProto.EXTERNAL or any(d < 0 for d in tensor.dims):
+    if any(d < 0 for d in tensor.dims):
         return
     count, kind = prod(tensor.dims), _kind(tensor)
-    if tensor.HasField("raw_data") and kind in _BITS:
-        wanted = -(-count * _BITS[kind] // 8)
+    wanted = data_bytes(tensor)
+    if tensor.HasField("raw_data") and wanted is not None:
         if len(tensor.raw_data) != wanted:
             raise FormatError(
                 f"tensor '{name}' of shape {list(tensor.dims)} has {len(tensor.raw_data)} bytes of data, not {wanted}",
                 node=name,
             )
         return
+    if not kind or kind == "UNDEFINED" or tensor.HasField("raw_data"):  # strings are in no other field than their own
+        shown = kind.lower() or f"number {tensor.data_type}"
+        raise FormatError(f"tensor '{name}' of element type {shown} has data that are none of it", node=name)
     numbers = count * (2 if kind.startswith("COMPLEX") else 1)
     for field in DATA_FIELDS[1:]:
         found = len(getattr(tensor, field))
@@ -222,6 +238,12 @@ def _check_data(tensor: onnx.TensorProto, name: str) -> None:
             raise FormatError(
                 f"tensor '{name}' of shape {list(tensor.dims)} has {found} elements of data, not {numbers}", node=name
             )
+
+
+def data_bytes(tensor: onnx.TensorProto) -> int | None:
+    """Bytes of a tensor's elements as `raw_data`; None for strings and unknown element types."""
+    bits = _BITS.get(_kind(tensor))
+    return None if bits is None else -(-prod(tensor.dims) * bits // 8)
 
 
 def _kind(tensor: onnx.TensorProto) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 from optimizer.importers import onnx_front_end
+from optimizer.importers.budget import Budget
 from optimizer.importers.finishing import finish
 from optimizer.importers.model import ImportedModel, ImportOptions
 from optimizer.importers.onnx_lowering import Lowering
@@ -20,14 +21,15 @@ from optimizer.ir.graph import Graph, ValueKind
 
 def read(data: bytes, options: ImportOptions) -> ImportedModel:
     """Import ONNX bytes; any error is an InputError that names the node."""
+    budget = Budget(options.limits, len(data), options.checkpoint)
     proto = onnx_front_end.parse(data)
+    front = onnx_front_end.fold(proto, options, budget)
     name = options.name or proto.graph.name or "model"
-    front = onnx_front_end.fold(proto, options.input_shapes, options.limits)
-    lowering = Lowering(front, options, name, TABLE, reason)
+    lowering = Lowering(front, options, budget, name, TABLE, reason)
     graph = lowering.run()
     outputs = [v.name or "" for v in front.model.graph.outputs]
-    fused = run_passes(graph, causal=frozenset(lowering.causal), fuse=options.fuse)
-    warnings = [*lowering.warnings, *_approximations(graph, fused, lowering.foreign_ops)]
+    fused = run_passes(graph, causal=frozenset(lowering.causal), fuse=options.fuse, checkpoint=options.checkpoint)
+    warnings = [*front.notes, *lowering.warnings, *_approximations(graph, fused, lowering.foreign_ops)]
     _forget_weights(graph, front.weights)
     return finish(
         graph,

@@ -18,6 +18,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optimizer.errors import DTypeError, GraphError, LimitError, ShapeError
+from optimizer.importers.budget import Budget
 from optimizer.importers.model import ImportOptions
 from optimizer.importers.onnx_front_end import FrontEndModel
 from optimizer.importers.onnx_node import BF16_MAX, I32_MAX, I32_MIN, NodeReader, NotMappedError, Shape
@@ -27,6 +28,8 @@ from optimizer.ir.vocabulary import opdef
 
 __all__ = ["Lowering", "NodeMapping", "NotMappedError", "Shape", "clean_id"]
 
+STEPS_OF_AN_OP = 8
+"""What making an op costs in the import's budget; the passes visit each many times."""
 NodeMapping = Callable[["Lowering"], "str | Sequence[str | None]"]
 """Reads the current node, emits ops, returns the value id of each output (one id for the first only)."""
 
@@ -44,11 +47,13 @@ class Lowering(NodeReader):
         self,
         front: FrontEndModel,
         options: ImportOptions,
+        budget: Budget,
         name: str,
         table: Mapping[str, NodeMapping],
         lacking: Callable[[str], str],
     ) -> None:
         super().__init__(front, options)
+        self.budget = budget
         self.graph = Graph(name)
         self.table = table
         self.lacking = lacking
@@ -87,6 +92,7 @@ class Lowering(NodeReader):
 
     def _lower(self, node: ir.Node) -> None:
         self.node = node
+        self.budget.work(self.label, 1 + len(node.inputs) + len(node.outputs))
         domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
         key = f"{domain}{node.op_type}"
         self.foreign_ops[key] += 1
@@ -129,6 +135,7 @@ class Lowering(NodeReader):
         wanted = list(self.node.outputs)
         if len(ids) != len(wanted):
             wanted = [v for v in wanted if self._is_needed(v)]
+        bound: dict[str, str] = {}
         for value, value_id in zip(wanted, ids, strict=False):
             name = value.name or ""
             if not name or value_id is None:
@@ -143,22 +150,24 @@ class Lowering(NodeReader):
                         f"{self.label}: shape {list(found)} found, {list(expected)} inferred", node=self.node.name
                     )
                 value_id = self.reshape(value_id, expected)
-            self._ids[name] = self._rename(value_id, name)
+            bound[name] = value_id
+        self._rename(bound)
 
-    def _rename(self, value_id: str, name: str) -> str:
-        """Call a value that the current node computes by its foreign name; aliases keep theirs."""
-        for index, op in enumerate(self._buffer):
-            if value_id in op.outputs and name not in self.graph.values and value_id not in self._reserved:
+    def _rename(self, bound: Mapping[str, str]) -> None:
+        """Call the values that the current node computes by their foreign names; aliases keep theirs."""
+        computed = {value_id for op in self._buffer for value_id in op.outputs}
+        renamed: dict[str, str] = {}
+        for name, value_id in bound.items():
+            new = value_id in computed and name not in self.graph.values and value_id not in self._reserved
+            if new and value_id not in renamed:
                 value = self.graph.values.pop(value_id)
                 self.graph.values[name] = replace(value, id=name)
-                for k, other in enumerate(self._buffer):
-                    if k == index or value_id in other.inputs:
-                        swap = {value_id: name}
-                        inputs = tuple(swap.get(v, v) for v in other.inputs)
-                        outputs = tuple(swap.get(v, v) for v in other.outputs)
-                        self._buffer[k] = replace(other, inputs=inputs, outputs=outputs)
-                return name
-        return value_id
+                renamed[value_id] = name
+            self._ids[name] = renamed.get(value_id, value_id)
+        for index, op in enumerate(self._buffer):
+            inputs = tuple(renamed.get(v, v) for v in op.inputs)
+            outputs = tuple(renamed.get(v, v) for v in op.outputs)
+            self._buffer[index] = replace(op, inputs=inputs, outputs=outputs)
 
     def _flush(self, main: str | None) -> None:
         """Name the ops of the current node and add them to the graph; `main` is the value of its first output."""
@@ -264,7 +273,8 @@ class Lowering(NodeReader):
         self, op: str, inputs: Sequence[str], attrs: Mapping[str, Attr], results: Sequence[tuple[Shape, DType]]
     ) -> list[str]:
         """Emit an op whose result shapes and types the caller states."""
-        static = all(self.is_static(v) for v in inputs)
+        self.budget.work(self.label, STEPS_OF_AN_OP + len(inputs) + len(results))
+        static = all(self.is_static(v) for v in inputs) and not opdef(op).opaque
         kind = ValueKind.PARAMETER if static else ValueKind.ACTIVATION
         stem = clean_id(self.node.name or self.node.outputs[0].name or self.node.op_type)
         ids: list[str] = []

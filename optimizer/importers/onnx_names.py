@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 import onnx
 
 from optimizer.errors import GraphError
-from optimizer.importers.onnx_checks import node_label
+from optimizer.importers.onnx_checks import node_label, subgraphs
 
 
 def check_names(graph: onnx.GraphProto) -> None:
@@ -42,15 +42,18 @@ def check_names(graph: onnx.GraphProto) -> None:
 
 def captured(node: onnx.NodeProto) -> list[str]:
     """Names that a node's subgraphs read from outside."""
-    names: list[str] = []
-    stack = [a.g for a in node.attribute if a.HasField("g")] + [g for a in node.attribute for g in a.graphs]
+    read: list[str] = []
+    defined: set[str] = set()
+    stack = subgraphs(node)
     while stack:
         graph = stack.pop()
+        defined.update(v.name for v in [*graph.input, *graph.initializer])
         for inner in graph.node:
-            names.extend(inner.input)
-            stack += [a.g for a in inner.attribute if a.HasField("g")] + [g for a in inner.attribute for g in a.graphs]
-        names.extend(o.name for o in graph.output)
-    return names
+            read.extend(inner.input)
+            defined.update(inner.output)
+            stack += subgraphs(inner)
+        read.extend(o.name for o in graph.output)
+    return [name for name in read if name not in defined]
 
 
 def _order(graph: onnx.GraphProto, producer: Mapping[str, int]) -> None:

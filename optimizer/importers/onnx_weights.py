@@ -1,48 +1,106 @@
-"""Which tensors of an ONNX file are weights: those that are large, external or without data; nobody reads them."""
+"""Which tensors of an ONNX file are weights: those that are large or without data; nobody reads them."""
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import count
 from math import prod
 from typing import Any
 
 import numpy as np
 import onnx
 
-from optimizer.importers.onnx_checks import DATA_FIELDS, has_no_data
+from optimizer.importers.onnx_checks import DATA_FIELDS, has_no_data, subgraphs, walk
 
 FOLD_LIMIT = 8192
 """Elements; larger constants are treated as weights and never folded."""
 MASK_LIMIT = 1 << 22
 """Elements up to which a large inline square constant is looked at to see whether it is a causal mask."""
 
-
-def strip_weights(graph: onnx.GraphProto) -> list[str]:
-    """Drop the elements of large inline tensors, which nobody reads; returns which were causal masks."""
-    causal: list[str] = []
-    tensors = [(t.name, t) for t in graph.initializer]
-    tensors += [(n.output[0], t) for n in graph.node if (t := _constant(n)) is not None]
-    for name, tensor in tensors:
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            continue
-        if has_no_data(tensor):
-            tensor.data_location = onnx.TensorProto.EXTERNAL
-        if prod(tensor.dims) <= FOLD_LIMIT or has_no_data(tensor):
-            continue
-        if _is_causal(tensor):
-            causal.append(name)
-        for field in DATA_FIELDS:
-            tensor.ClearField(field)
-        tensor.data_location = onnx.TensorProto.EXTERNAL
-    return causal
+CAUSAL = "causal mask"
+"""The mark of a tensor without data that was a causal mask."""
 
 
-def promote_weights(graph: onnx.GraphProto) -> list[str]:
-    """Missing, external or large tensors (Constant nodes too) become graph inputs; returns their names."""
+def strip_weights(proto: onnx.ModelProto) -> None:
+    """Drop the elements of large tensors, which nobody reads, in the graph, its branches and functions.
+
+    A tensor without elements is a weight from then on. One that was a causal mask says so in its `doc_string`, which
+    goes with it into branches and through inlining; nothing else in a tensor's text is of any use.
+    """
+    for graph in [proto.graph, *(g for node in walk(proto.graph.node) for g in subgraphs(node))]:
+        for tensor in graph.initializer:
+            _strip(tensor)
+    for node in [*walk(proto.graph.node), *(n for function in proto.functions for n in walk(function.node))]:
+        given = _value(node)
+        if given is not None:
+            _strip(given)
+
+
+def _strip(tensor: onnx.TensorProto) -> None:
+    tensor.ClearField("doc_string")
+    if prod(tensor.dims) <= FOLD_LIMIT or has_no_data(tensor):
+        return
+    if _is_causal(tensor):
+        tensor.doc_string = CAUSAL
+    for field in DATA_FIELDS:
+        tensor.ClearField(field)
+
+
+def hoist_weights(graph: onnx.GraphProto) -> None:
+    """Weights of branches become initializers of the graph around them; a name that is in use gets a number."""
+    inner = [g for node in walk(graph.node) for g in subgraphs(node)]
+    if not inner:
+        return
+    taken = Counter(v.name for g in [graph, *inner] for v in [*g.initializer, *g.input])
+    taken.update(name for node in walk(graph.node) for name in node.output)
+    for branch in inner:
+        for tensor in _take_weights(branch):
+            old = tensor.name
+            if taken[old] > 1:  # branches side by side may use a name twice
+                tensor.name = next(n for k in count(1) if (n := f"{old}.{k}") not in taken)
+                taken[tensor.name] += 1
+                _rename(branch, old, tensor.name)
+            graph.initializer.append(tensor)
+
+
+def _take_weights(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
+    """Remove the weights of one branch, initializers and Constants, and return copies of them."""
+    found = [onnx.TensorProto.FromString(t.SerializeToString()) for t in graph.initializer if _is_weight(t)]
+    for index in reversed([i for i, t in enumerate(graph.initializer) if _is_weight(t)]):
+        del graph.initializer[index]
+    for index in reversed([i for i, n in enumerate(graph.node) if _constant(n) is not None]):
+        tensor = onnx.TensorProto.FromString(graph.node[index].attribute[0].t.SerializeToString())
+        tensor.name = graph.node[index].output[0]
+        found.append(tensor)
+        del graph.node[index]
+    return found
+
+
+def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
+    """Every reading of a value in a branch, and in what is inside of it, goes to another name."""
+    for node in walk(graph.node):
+        for position, name in enumerate(node.input):
+            if name == old:
+                node.input[position] = new
+    for inner in [graph, *(g for node in walk(graph.node) for g in subgraphs(node))]:
+        for output in inner.output:
+            if output.name == old:
+                output.name = new
+
+
+def promote_weights(graph: onnx.GraphProto) -> tuple[list[str], list[str]]:
+    """Tensors without data and large ones (Constant nodes too) become graph inputs.
+
+    Returns their names, and the names of those that are causal masks.
+    """
     names: list[str] = []
+    causal: list[str] = []
     known = {i.name for i in graph.input}
 
     def promote(name: str, tensor: onnx.TensorProto) -> None:
         names.append(name)
+        if tensor.doc_string == CAUSAL:
+            causal.append(name)
         if name not in known:
             info = onnx.helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
             graph.input.append(info)
@@ -64,19 +122,25 @@ def promote_weights(graph: onnx.GraphProto) -> list[str]:
             promote(graph.node[index].output[0], tensor)
         for index in reversed(large):
             del graph.node[index]
-    return names
+    return names, causal
 
 
 def _is_weight(tensor: onnx.TensorProto) -> bool:
-    return tensor.data_location == onnx.TensorProto.EXTERNAL or prod(tensor.dims) > FOLD_LIMIT
+    return has_no_data(tensor) or prod(tensor.dims) > FOLD_LIMIT
+
+
+def _value(node: onnx.NodeProto) -> onnx.TensorProto | None:
+    """The tensor that a Constant node gives."""
+    if node.op_type != "Constant" or not node.output or not node.attribute or not node.attribute[0].HasField("t"):
+        return None
+    tensor: onnx.TensorProto = node.attribute[0].t
+    return tensor
 
 
 def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
     """The tensor of a Constant node, when it is a weight."""
-    if node.op_type != "Constant" or not node.attribute or not node.attribute[0].HasField("t"):
-        return None
-    tensor: onnx.TensorProto = node.attribute[0].t
-    return tensor if _is_weight(tensor) else None
+    tensor = _value(node)
+    return tensor if tensor is not None and _is_weight(tensor) else None
 
 
 def _is_causal(tensor: onnx.TensorProto) -> bool:

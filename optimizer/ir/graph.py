@@ -8,6 +8,7 @@ in an order in which every producer precedes its consumers (passes that add ops 
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -88,15 +89,27 @@ class Graph:
         self.name = name
         self.inputs: list[str] = list(inputs)
         """Ids of the values fed by the caller, in call order."""
-        self.outputs: list[str] = list(outputs)
-        """Ids of the values returned, in return order (a value may be returned twice)."""
+        self._outputs: tuple[str, ...] = ()
+        self._returned: dict[str, int] = {}
         self.values: dict[str, Value] = {}
         self._ops: dict[str, Op] = {}
         self._producer: dict[str, str] = {}
-        self._consumers: dict[str, dict[str, None]] = {}
+        self._consumers: dict[str, dict[str, int]] = {}
+        """Value -> op that reads it -> at how many operand positions."""
         self._rank: dict[str, tuple[int, ...]] = {}
         self._serial = 0
         self._fresh: dict[str, int] = {}
+        self.outputs = tuple(outputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Ids of the values returned, in return order (a value may be returned twice)."""
+        return self._outputs
+
+    @outputs.setter
+    def outputs(self, value_ids: Iterable[str]) -> None:
+        self._outputs = tuple(value_ids)
+        self._returned = dict(Counter(self._outputs))
 
     # -- reading -----------------------------------------------------------------------------------
     def __len__(self) -> int:
@@ -133,8 +146,12 @@ class Graph:
 
     def use_count(self, value_id: str) -> int:
         """Number of operand positions plus graph outputs that read a value."""
-        reads = sum(op.inputs.count(value_id) for op in self.consumers(value_id))
-        return reads + self.outputs.count(value_id)
+        reads = sum(self._consumers.get(value_id, {}).values())
+        return reads + self._returned.get(value_id, 0)
+
+    def is_output(self, value_id: str) -> bool:
+        """Whether the graph returns a value, in constant time."""
+        return value_id in self._returned
 
     def is_const_eval(self, op: Op) -> bool:
         """Whether an op depends on weights and constants only, so that it runs once, not on every run."""
@@ -193,7 +210,8 @@ class Graph:
         """Make every consumer and graph output that reads `old` read `new` instead."""
         for op in self.consumers(old):
             self.replace_op(replace(op, inputs=tuple(new if v == old else v for v in op.inputs)))
-        self.outputs = [new if v == old else v for v in self.outputs]
+        if old in self._returned:
+            self.outputs = tuple(new if v == old else v for v in self.outputs)
 
     def prune(self) -> int:
         """Drop ops and values that no graph output depends on; returns the number of ops dropped."""
@@ -263,7 +281,8 @@ class Graph:
 
     def _index(self, op: Op) -> None:
         for v in op.inputs:
-            self._consumers.setdefault(v, {})[op.id] = None
+            readers = self._consumers.setdefault(v, {})
+            readers[op.id] = readers.get(op.id, 0) + 1
         for v in op.outputs:
             other = self._producer.get(v)
             if other is not None and other != op.id:

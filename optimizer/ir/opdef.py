@@ -56,11 +56,13 @@ class DTypeRule(StrEnum):
     FIRST = "first"
     """Result type of operand 0."""
     SECOND = "second"
-    """Result type of operand 1 (embedding: that of the table)."""
+    """Result type of operand 1, if there is one (embedding: that of the table; where: that of what is chosen)."""
+    UNPACKED = "unpacked"
+    """Result type of operand 0, bf16 for block floats, which have no rows (pools)."""
     U32 = "u32"
     """Indices."""
-    FIRST_U16 = "first_u16"
-    """Two results: values of operand 0's type, u16 indices (topk, sort)."""
+    FIRST_INDEX = "first_index"
+    """Two results: values of operand 0's type, indices (topk, sort): u16, or u32 beside f32 and u16 values."""
     ATTR = "attr"
     """Named by attribute `dtype`."""
 
@@ -150,11 +152,18 @@ class OpDef:
             raise ShapeError(f"{self.name} of {shown}: {error.message}", node=op.id) from None
 
     def infer_dtypes(self, op: Op, inputs: tuple[DType, ...], count: int) -> tuple[DType, ...]:
-        """Element types of `count` results."""
+        """Element types of `count` results of an op."""
+        return self.result_dtypes(self.attr(op, "dtype") if self.dtype is DTypeRule.ATTR else None, inputs, count)
+
+    def result_dtypes(self, named: Attr, inputs: tuple[DType, ...], count: int) -> tuple[DType, ...]:
+        """Element types of `count` results, `named` being attribute `dtype`."""
         if self.dtype is DTypeRule.U32:
             return (DType.U32,) * count
-        if self.dtype is DTypeRule.FIRST_U16:
-            return (inputs[0], DType.U16)[:count]
+        if self.dtype is DTypeRule.FIRST_INDEX:
+            return (inputs[0], DType.U32 if inputs[0] in (DType.F32, DType.U16) else DType.U16)[:count]
         if self.dtype is DTypeRule.ATTR:
-            return (DType(str(self.attr(op, "dtype"))),) * count
-        return (inputs[1 if self.dtype is DTypeRule.SECOND else 0],) * count
+            return (DType(str(named)),) * count
+        if self.dtype is DTypeRule.UNPACKED:
+            return (DType.BF16 if inputs[0].is_block_float else inputs[0],) * count
+        second = self.dtype is DTypeRule.SECOND and len(inputs) > 1
+        return (inputs[1 if second else 0],) * count

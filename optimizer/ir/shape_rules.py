@@ -50,6 +50,19 @@ def eltwise(attrs: Attrs, inputs: Shapes) -> Shapes:
     return (broadcast(*inputs),)
 
 
+def binary(attrs: Attrs, inputs: Shapes) -> Shapes:
+    """Two operands, or one and attribute `scalar`."""
+    _need((len(inputs) == 2) is (attrs["scalar"] is None), "takes either a second operand or attribute 'scalar'")
+    return eltwise(attrs, inputs)
+
+
+def where(attrs: Attrs, inputs: Shapes) -> Shapes:
+    """A condition and two to choose from, each an operand or a number (attributes `x` and `y`)."""
+    numbers = sum(attrs[name] is not None for name in ("x", "y"))
+    _need(len(inputs) + numbers == 3, "takes a condition and two to choose from: operands, or attributes 'x' and 'y'")
+    return eltwise(attrs, inputs)
+
+
 def matmul(attrs: Attrs, inputs: Shapes) -> Shapes:
     a, b = inputs[0], inputs[1]
     _need(len(a) >= 2 and len(b) >= 2, "matmul operands need rank 2 or more")

@@ -82,16 +82,16 @@ def _eltwise_rows() -> None:
             attrs.update(dict.fromkeys(OPERAND_ACTIVATIONS, ()))
         fields: dict[str, Any] = {"min_inputs": 1, "max_inputs": 2, "attrs": attrs, "activations": fuses}
         fields["in_place"] = name not in _NOT_IN_PLACE
-        _row(name, CostClass.ELTWISE, rule.eltwise, shardable=True, sharded_operands=(0, 1), **fields)
+        _row(name, CostClass.ELTWISE, rule.binary, shardable=True, sharded_operands=(0, 1), **fields)
     where = {"x": None, "y": None}
     _row(
         "where",
         CostClass.ELTWISE,
-        rule.eltwise,
+        rule.where,
         min_inputs=1,
         max_inputs=3,
         attrs=where,
-        dtype=DTypeRule.FIRST,
+        dtype=DTypeRule.SECOND,
         shardable=True,
         sharded_operands=(0, 1, 2),
     )
@@ -171,6 +171,7 @@ def _matmul_and_conv_rows() -> None:
         CostClass.POOL,
         rule.pool2d,
         attrs=pool,
+        dtype=DTypeRule.UNPACKED,
         operand_pages=(Page.ANY,),
         output_page=Page.ROW_MAJOR,
         **_SHARDS,
@@ -180,6 +181,7 @@ def _matmul_and_conv_rows() -> None:
         CostClass.POOL,
         rule.pool2d,
         attrs={**pool, "count_include_pad": True},
+        dtype=DTypeRule.UNPACKED,
         operand_pages=(Page.ANY,),
         output_page=Page.ROW_MAJOR,
         **_SHARDS,
@@ -226,7 +228,7 @@ def _norm_and_reduction_rows() -> None:
         rule.topk,
         num_outputs=2,
         attrs={"k": REQUIRED, "dim": -1, "largest": True},
-        dtype=DTypeRule.FIRST_U16,
+        dtype=DTypeRule.FIRST_INDEX,
     )
     _row(
         "sort",
@@ -234,7 +236,7 @@ def _norm_and_reduction_rows() -> None:
         rule.sort,
         num_outputs=2,
         attrs={"dim": -1, "descending": False},
-        dtype=DTypeRule.FIRST_U16,
+        dtype=DTypeRule.FIRST_INDEX,
     )
     _row("cumsum", CostClass.REDUCE, rule.same, attrs={"dim": -1, "reverse_order": False})
 

@@ -38,6 +38,8 @@ class LegalOpLayoutAnalysis:
         value = graph.value(op.outputs[0])
         page = pages[value.id]
         pool = pools.pool(value.shape, page)
+        if opdef(op.op).opaque:  # computed on the host, and sent back to DRAM
+            return tuple(layout for layout in pool.interleaved if layout.is_dram)
         asked = override is not None and override.places
         shards = len(op.outputs) == 1 and (asked or (self.sharding and opdef(op.op).shardable))
         sharded = pool.sharded if shards else ()

@@ -13,6 +13,9 @@ from functools import cache
 from typing import Any, ClassVar
 
 from optimizer.errors import FormatError, UnknownNameError
+from optimizer.ir.dtype import DType
+from optimizer.ir.vocabulary import FUSED_ACTIVATIONS
+from optimizer.layouts.memory_config import PageLayout, TensorMemoryLayout
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,15 @@ _LARGEST = 2**31 - 1
 _LARGEST_GRID = 64
 """Rows or columns of cores, as for a board."""
 _ZERO_ALLOWED = frozenset({"act_block_h_override", "operand"})
+_WORDS: dict[str, tuple[str, ...]] = {
+    "weights_dtype": tuple(dtype.value for dtype in DType),
+    "shard_layout": tuple(m.value for m in TensorMemoryLayout if m.is_sharded),
+    "output_layout": tuple(PageLayout),
+    "slice": ("auto", "l1"),
+    "activation": FUSED_ACTIVATIONS,
+    "fused_activation": FUSED_ACTIVATIONS,
+}
+"""Words that a field of text may be."""
 
 
 @cache
@@ -211,8 +223,11 @@ def _checked(key: str, hint: Any, value: Any, place: str) -> Any:
             return value
         wanted = f"a whole number from {least} to {_LARGEST}"
     else:
-        if type(value) in members:
+        words = _WORDS.get(key)
+        if type(value) in members and (not isinstance(value, str) or words is None or value in words):
             return value
+        if isinstance(value, str) and words is not None:
+            raise UnknownNameError(f"{key} of a config", value, words, node=place)
         wanted = " or ".join("null" if m is type(None) else m.__name__ for m in members)
     raise FormatError(f"config field '{key}' must be {wanted}", node=place)
 

@@ -58,7 +58,7 @@ def _is_cast(graph: Graph, value_id: str, dtype: DType) -> bool:
     """Whether everything that reads a value is a cast to the element type, as in a result that is solved again."""
     readers = graph.consumers(value_id)
     casts = all(op.op == "ttnn.typecast" and op.attrs.get("dtype") == dtype.value for op in readers)
-    return bool(readers) and casts and value_id not in graph.outputs
+    return bool(readers) and casts and not graph.is_output(value_id)
 
 
 def _propagate(graph: Graph, changed: set[str]) -> None:

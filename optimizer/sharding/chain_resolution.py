@@ -118,14 +118,14 @@ def decision_in_dram(chain: L1Chain, decision: OpDecision) -> OpDecision:
 def failures(chains: Sequence[L1Chain]) -> list[str]:
     """One line for all chains that share a general reason, one for every other failure, naming its ops."""
     lines = []
-    general: list[L1Chain] = []
+    general: set[str] = set()
     for text in (NO_FASTER, TIME_IS_UP):
         alike = [c for c in chains if c.reason is not None and c.reason.startswith(text)]
-        general += alike
+        general.update(c.id for c in alike)
         if alike:
             lines.append(f"{len(alike)} chain(s) stay in DRAM: {text} ({alike[0].id}, ...; see `chains`)")
     for chain in chains:
-        if chain.reason is not None and chain not in general:
+        if chain.reason is not None and chain.id not in general:
             shown = ", ".join(chain.ops[:3]) + (", ..." if len(chain.ops) > 3 else "")
             lines.append(f"{chain.id} ({shown}) is cut or stays in DRAM: {chain.reason}")
     return lines

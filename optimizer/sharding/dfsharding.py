@@ -44,14 +44,15 @@ def isolated_chains(problem: PolicyInput, resolution: Resolution) -> Plan:
         else:
             take_in(state, chain, resolver)
     _explain_failures(chains, state.decisions)
+    fallback = L1InterleavedFallback(state, [c for c in chains if c.state is ChainState.RESOLVED])
     if problem.options.l1_interleaved_fallback:
-        L1InterleavedFallback(state, [c for c in chains if c.state is ChainState.RESOLVED]).apply()
+        fallback.apply()
     decisions = dict(state.decisions)
     for chain in chains:
         if chain.state is ChainState.RESOLVED:
             chain.complete(SpillLocation.DRAM)
     separate_copies(problem, resolution.schedule, decisions)
-    status = "fallback" if resolution.cut_off else "feasible"
+    status = "fallback" if resolution.cut_off or fallback.cut_off else "feasible"
     records = tuple(c.record() for c in chains)
     return Plan(resolution.schedule, decisions, records, (), tuple(failures(chains)), status)
 

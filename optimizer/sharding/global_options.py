@@ -94,6 +94,7 @@ class OptionTable:
         self._seeds = seeds
         self._known: dict[Hashable, tuple[OpOption, ...]] = {}
         self._widest_known: dict[int, set[TensorLayout]] = {}
+        self._reads_known: dict[str, Layouts] = {}
         self._giving_known: dict[int, dict[TensorLayout, list[OpCandidate]]] = {}
         self.asked: dict[str, str] = {}
         """Op -> the op that was asked about for it: itself, or one of equal questions."""
@@ -245,7 +246,12 @@ class OptionTable:
 
     # -- layouts of operands -------------------------------------------------------------------------
     def _reads(self, value_id: str) -> Layouts:
-        """Layouts in which a value may be read, DRAM first."""
+        """Layouts in which a value may be read, DRAM first. Its producer's options are known."""
+        if value_id not in self._reads_known:
+            self._reads_known[value_id] = self._readable(value_id)
+        return self._reads_known[value_id]
+
+    def _readable(self, value_id: str) -> Layouts:
         page = self._pricer.pages[value_id]
         value = self._problem.graph.value(value_id)
         pool = self._problem.pools.pool(value.shape, page)

@@ -9,7 +9,7 @@ for every plan over the options in the orders that were searched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from optimizer.errors import TimeLimitError
@@ -56,6 +56,7 @@ class GlobalPolicy:
 
 def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searches: list[GlobalSearch]) -> None:
     """Search the orders as far as they promise something; `searches` gets each as soon as it has a bound."""
+    problem.poll()
     seeds = [plan.decisions for plan in plans]
     orders = schedules(problem.pricer)
     for number, schedule in enumerate(orders):
@@ -85,22 +86,29 @@ def _is_worth_restricting(search: GlobalSearch, incumbent: Incumbent) -> bool:
 
 
 def _other_plans(problem: PolicyInput, incumbent: Incumbent) -> tuple[list[Plan], Mapping[str, int]]:
-    """Plans of the other policies, everything in DRAM first, and what they take."""
+    """Plans of the other policies, everything in DRAM first, and what they take; the first alone once time is up."""
     plans, times = [], {}
-    for name, plan in [("dram", DramPolicy().run(problem)), *_chain_plans(replace(problem, report=None))]:
-        plans.append(plan)
-        time_ns = incumbent.offer_unproven(plan)
-        if time_ns is not None and plan.status != UNFINISHED:
-            times[f"{name}_ns"] = time_ns
-            problem.say(f"{name}: {time_ns} ns")
+    try:
+        for name, plan in _each_plan(problem):
+            plans.append(plan)
+            time_ns = incumbent.offer_unproven(plan)
+            if time_ns is not None and plan.status != UNFINISHED:
+                times[f"{name}_ns"] = time_ns
+                problem.say(f"{name}: {time_ns} ns")
+    except TimeLimitError:
+        problem.say(f"stopped: {problem.stopped_because()}")
     return plans, times
 
 
-def _chain_plans(problem: PolicyInput) -> list[tuple[str, Plan]]:
-    """Plans of dfsharding and dfsharding2, from one resolution of the chains."""
-    resolution = resolve_chains(problem, prepare=set_concat_chain_preferences)
-    isolated = isolated_chains(problem, resolution)
-    return [("dfsharding", isolated), ("dfsharding2", merged_chains(problem, resolution))]
+def _each_plan(problem: PolicyInput) -> Iterator[tuple[str, Plan]]:
+    """Plans of dram, dfsharding and dfsharding2, the last two from one resolution of the chains."""
+    yield "dram", DramPolicy().run(problem)
+    problem.poll()
+    silent = replace(problem, report=None)
+    resolution = resolve_chains(silent, prepare=set_concat_chain_preferences)
+    yield "dfsharding", isolated_chains(silent, resolution)
+    problem.poll()
+    yield "dfsharding2", merged_chains(silent, resolution)
 
 
 def _finished(

@@ -22,12 +22,19 @@ class L1InterleavedFallback:
 
     def __init__(self, state: PlanState, chains: Sequence[L1Chain]) -> None:
         self._state = state
+        self.cut_off = False
+        """Whether the run was to end before all values were looked at."""
         self._inside = {op_id for chain in chains for op_id in chain.ops[1:]}
 
     def apply(self) -> int:
-        """Number of values moved from DRAM to L1 interleaved."""
-        schedule = self._state.schedule
-        return sum(self._upgrade(a, b) for a, b in pairwise(schedule))
+        """Number of values moved from DRAM to L1 interleaved; as far as it got once the run shall end."""
+        moved = 0
+        for producer_id, reader_id in pairwise(self._state.schedule):
+            if self._state.problem.time_is_up():
+                self.cut_off = True
+                break
+            moved += self._upgrade(producer_id, reader_id)
+        return moved
 
     def _upgrade(self, producer_id: str, reader_id: str) -> bool:
         state = self._state

@@ -120,7 +120,9 @@ class OpPricer:
         """The OpModel's answer, with the plan's L1 limit applied to operands plus the op's own peak."""
         answer = self.model.constraints(self.query(op, operands, config, request))
         if answer.valid and opdef(op.op).opaque:
-            answer = replace(answer, outputs=self._opaque_results(op))
+            answer = self._sent_back(replace(answer, outputs=self._opaque_results(op)))
+        if answer.valid and (other := self._other_result(op, answer)) is not None:
+            answer = OpConstraints.rejected(Rejection.VALIDATION, other)
         if answer.valid:
             need = self.operand_bytes(op, operands) + answer.peak_bytes
             if need > self.l1_limit_bytes:
@@ -128,6 +130,27 @@ class OpPricer:
                 answer = OpConstraints.rejected(Rejection.OOM_L1, message)
         if not answer.valid:
             self.rejections.setdefault(op.id, Counter())[answer.error or "refused"] += 1
+        return answer
+
+    def _other_result(self, op: Op, answer: OpConstraints) -> str | None:
+        """How a result differs from what the graph says of it, which later ops rely on; None: not at all."""
+        for value_id, given in zip(op.outputs, answer.outputs, strict=False):
+            value = self.graph.values[value_id]
+            if value.shape != given.shape or value.dtype is not given.dtype:
+                return (
+                    f"TTNN gives '{value_id}' as {list(given.shape)} {given.dtype.value}, "
+                    f"the graph has it as {list(value.shape)} {value.dtype.value}"
+                )
+        return None
+
+    def _sent_back(self, answer: OpConstraints) -> OpConstraints:
+        """The answer for an op on the host, or why one of its results does not go to the device."""
+        for result in answer.outputs:
+            on_host = TensorLayout(result.layout.page_layout, HOST_ROW_MAJOR.memory)
+            spec = TensorSpec(result.shape, result.dtype, on_host)
+            sent = self.model.constraints(OpQuery("ttnn.to_device", (spec,), output=result.layout.memory))
+            if not sent.valid:
+                return sent
         return answer
 
     def _opaque_results(self, op: Op) -> tuple[TensorSpec, ...]:

@@ -99,7 +99,7 @@ class ApplyPlan:
         found = next((layout for layout in wanted if not layout.is_l1), None)
         if found is not None:
             return found
-        if opaque:
+        if opaque and value_id not in self.source.outputs:
             return _on_host(self.pages[value_id])
         return wanted[0] if wanted and not elsewhere else interleaved(BufferType.DRAM, self.pages[value_id])
 

@@ -18,7 +18,7 @@ from starlette.types import Message
 from api.app import create_app
 from api.problems import BusyError
 from api.routes.optimize import optimize
-from api.settings import Settings
+from api.settings import Settings, machine_bytes
 from api.workers import WorkerPool
 from optimizer.cli import main
 from optimizer.errors import OptionError
@@ -222,6 +222,61 @@ def test_routing_errors_are_problems(client: TestClient) -> None:
     assert response.headers["allow"] == "POST"
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        '{"board": "\\ud800"}',
+        '{"\\udfff": 1}',
+        '{"input_shapes": {"\\ud800": "x"}}',
+        '{"override_output_layout": "\\ud800=dram"}',
+        '{"check": "\\ud800"}',
+        '{"seed": NaN}',
+        '{"time_limit": -Infinity}',
+        '{"seed": ' + "9" * 4000 + "}",
+    ],
+)
+def test_whatever_an_option_holds_the_answer_can_be_written(client: TestClient, options: str) -> None:
+    """Also one that no UTF-8 can hold, or that JSON lacks."""
+    text = f'{{"graph": {json.dumps(JSON_GRAPH)}, "options": {options}}}'
+    response = client.post("/v1/optimize", content=text, headers={"content-type": "application/json"})
+    assert response.status_code == 422
+    assert response.headers["content-type"] == "application/problem+json"
+    json.dumps(json.loads(response.content), ensure_ascii=False, allow_nan=False).encode()
+
+
+def test_a_long_text_is_repeated_in_part(client: TestClient) -> None:
+    record = {"graph": JSON_GRAPH, "options": {"x" * 1_000_000: 1}}
+    problem = assert_problem(client.post("/v1/optimize", json=record), 422, "unknown-name")
+    assert len(json.dumps(problem)) < 10_000
+
+
+def test_programs_of_the_server_are_off(client: TestClient, mlp_onnx: Path) -> None:
+    for query in ("opmodel=ttmetal", "check=ttmetal"):
+        response = client.post(f"/v1/optimize?{query}", content=mlp_onnx.read_bytes())
+        assert "TTOPT_ALLOW_TTMETAL" in assert_problem(response, 403, "not-permitted")["detail"]
+
+
+@pytest.mark.parametrize("charset", ["idna", "unicode_escape", "hex", "utf-16"])
+def test_a_form_in_another_charset_is_a_400(client: TestClient, charset: str) -> None:
+    headers = {"content-type": f"multipart/form-data; boundary=b; charset={charset}"}
+    body = b'--b\r\nContent-Disposition: form-data; name="\\ud800"\r\n\r\n\xff\r\n--b--\r\n'
+    assert_problem(client.post("/v1/optimize", content=body, headers=headers), 400, "bad-format")
+
+
+def test_a_path_cannot_forge_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(Settings(workers=1))
+
+    @app.get("/broken/{name}")
+    async def broken(name: str) -> None:
+        raise ValueError(f"{name}\nERROR forged")
+
+    with TestClient(app, raise_server_exceptions=False) as connected:
+        assert_problem(connected.get("/broken/a%0AERROR%20forged"), 500, "internal")
+    message = caplog.records[-1].getMessage()
+    assert "forged" in message
+    assert not any(line.startswith("ERROR") for line in message.splitlines())
+
+
 # -- the rest --------------------------------------------------------------------------------------------
 def test_health_and_readiness(client: TestClient) -> None:
     assert client.get("/healthz").json()["status"] == "ok"
@@ -243,6 +298,15 @@ def test_the_openapi_document_names_every_option_and_body(client: TestClient) ->
 def test_settings_come_from_the_environment() -> None:
     settings = Settings.from_environment({"TTOPT_WORKERS": "3", "TTOPT_REQUEST_SECONDS": "1.5", "OTHER": "x"})
     assert (settings.workers, settings.request_seconds, settings.max_nodes) == (3, 1.5, Settings().max_nodes)
+
+
+def test_the_memory_of_a_worker_is_its_part_of_the_machines(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("8000000000\n")
+    assert machine_bytes(tmp_path / "memory.max") <= 8_000_000_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert machine_bytes(tmp_path / "memory.max") == machine_bytes(tmp_path / "missing")
+    assert Settings(worker_memory_bytes=7).memory_of_a_worker == 7
+    assert Settings(workers=1000).memory_of_a_worker == 2 * 1024**3
 
 
 def test_a_wrong_setting_names_its_variable() -> None:

@@ -421,7 +421,7 @@ def test_a_computed_bias_is_added(tmp_path: Path, page: str, conversions: int) -
     assert (len(conv.inputs), conv.attrs["activation"], read.configs[conv.id]) == (2, None, Conv2dConfig(slice="auto"))
     assert add.inputs == (conv.outputs[0], tiled[0].outputs[0] if tiled else "arg2")
     assert add.attrs == {"activations": ("relu",)}
-    assert read.graph.outputs == list(add.outputs)
+    assert read.graph.outputs == add.outputs
     assert "its bias is computed" in read.notes[0]
 
 

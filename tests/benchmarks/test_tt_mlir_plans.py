@@ -163,7 +163,7 @@ def test_what_is_written_into_a_cache_is_a_result(tmp_path: Path) -> None:
     read = program(written(tmp_path, record))
 
     assert [op.op for op in read.graph.ops()] == ["ttnn.relu"]
-    assert read.graph.outputs == ["v0"]
+    assert list(read.graph.outputs) == ["v0"]
     assert read.notes == ["ttnn.fill_cache of %0 counts as a result in DRAM"]
 
 

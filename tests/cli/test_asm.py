@@ -60,8 +60,8 @@ def test_a_case_that_cannot_be_read_does_not_stop_the_others(
     ("text", "said"),
     [
         ("", "not JSON"),
-        ("[3]", "a case is an object"),
-        ('{"cases": 3}', "has a list 'cases'"),
+        ("[3]", "cases[0]: an object is due, not 3"),
+        ('{"cases": 3}', "cases: a list is due, not 3"),
         ('{"cases": []}', "no programs"),
         ('{"cases": [{"id": "x01", "kind": "expr"}]}', "no programs"),
     ],

@@ -102,11 +102,11 @@ def test_build_says_what_is_wrong(run: Run, arguments: tuple[object, ...], said:
         ("k.kir", b".kernel k\nl:\ns_branch m\n", "line 3, instruction 1 (s_branch)"),
         ("k.kir", b"l:\n\nl:\ns_branch l\n", "line 3, item 1: label 'l' stands at line 1 and again"),
         ("k.json", b"", "not JSON"),
-        ("k.json", bytes(range(256)), "not JSON"),
+        ("k.json", bytes(range(256)), "no text"),
         (
             "k.json",
             b'{"instructions": [{"name": "s_endpgm"}], "launch": {"arguments": [3]}}',
-            "an argument is an object",
+            "launch.arguments[0]: an object is due, not 3",
         ),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
 import subprocess
 import sys
@@ -169,3 +171,28 @@ def test_serve_on_a_host_that_does_not_exist(run: Run, host: str) -> None:
     assert (status, out) == (2, "")
     assert err.startswith(f"ttopt: error: {host}: ")
     assert err.count("\n") == 1
+
+
+def test_names_that_are_no_text_are_shown_and_obey_nobody(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8, a line break, and what would steer the terminal."""
+    name = os.fsencode(tmp_path) + b"/\xff\nttopt: done\x1b[2J.json"
+    command = [sys.executable, "-m", "optimizer.cli", "inspect", name]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
+    assert b"\\udcff" in done.stderr
+    assert b"\x1b" not in done.stderr
+
+
+def test_files_whose_names_are_no_text_are_read_and_told(project_root: Path, tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path)
+    model, board = folder + b"/\xff.json", folder + b"/\xfe.json"
+    Path(os.fsdecode(model)).write_bytes((project_root / "fixtures" / "graphs" / "mlp.json").read_bytes())
+    Path(os.fsdecode(board)).write_bytes((project_root / "optimizer" / "boards" / "n150.json").read_bytes())
+    command = [sys.executable, "-m", "optimizer.cli", "optimize", model, "--policy", "dram", "--board", board]
+    for form in ("table", "json"):
+        done = subprocess.run([*command, "--format", form], capture_output=True, check=False)
+        assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+        done.stdout.decode()
+    result = Path(os.fsdecode(folder + b"/\xff.ttopt")) / "graph.json"
+    assert json.loads(result.read_bytes().decode())["options"]["board"] == os.fsdecode(board)

@@ -22,8 +22,9 @@ from optimizer.export.registry import emitter_names
 from optimizer.export.ttnn_py import ProgramStep, TTNNProgram, placeholder_text, render, ttnn_program
 from optimizer.export.ttnn_py.formatting import LINE_LENGTH, comment, laid_out
 from optimizer.export.ttnn_py.lifetimes import Alias, Event, deallocations
-from optimizer.export.ttnn_py.names import LONGEST, RESERVED, Names, identifier
+from optimizer.export.ttnn_py.names import RESERVED, Names
 from optimizer.export.ttnn_py.preparation import prepared_text
+from optimizer.identifiers import LONGEST, resembling
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
@@ -125,7 +126,7 @@ def test_program_contains_exactly_the_calls_that_were_asked(policy: str) -> None
     for op_id, step in by_op.items():
         op, record = result.graph.op(op_id), result.records[op_id]
         query = op_query(result.graph, op, [result.layouts[v] for v in op.inputs], record.config, record.request)
-        operands = [variables.get(v, identifier(v)) for v in op.inputs]
+        operands = [variables.get(v, resembling(v)) for v in op.inputs]
         if op.op == "ttnn.conv2d":  # its weights are prepared once, in variables of their own
             operands[1:] = ["features_conv_weight", "features_conv_bias"]
         assign = ast.parse(step.code).body[0]
@@ -456,13 +457,13 @@ def test_variables_are_valid_unique_and_not_the_modules_own(texts: list[str]) ->
     made = [names.fresh(text) for text in texts]
     assert len(set(made)) == len(made)
     assert all(name.isidentifier() and name not in RESERVED for name in made)
-    assert all(len(identifier(text)) <= LONGEST for text in texts)
+    assert all(len(resembling(text)) <= LONGEST for text in texts)
 
 
 def test_variables_resemble_the_model() -> None:
-    assert identifier("/m/layer.1/conv/Conv") == "m_layer_1_conv_Conv"
-    assert identifier("onnx::Conv_497") == "onnx_Conv_497"
-    assert identifier("1495") == "v_1495"
+    assert resembling("/m/layer.1/conv/Conv") == "m_layer_1_conv_Conv"
+    assert resembling("onnx::Conv_497") == "onnx_Conv_497"
+    assert resembling("1495") == "v_1495"
     names = Names()
     assert [names.fresh(n) for n in ("run", "a", "a", "A")] == ["run_1", "a", "a_1", "A"]
 
@@ -493,6 +494,38 @@ def test_names_of_files_cannot_carry_code(monkeypatch: pytest.MonkeyPatch) -> No
     names, _ = module_of(program, monkeypatch)
     assert names["INPUTS"][0]["name"] == evil + "in"
     assert len(names["run"]("device", names["make_inputs"]("device"), names["make_parameters"]("device"))) == 1
+
+
+HOSTILE = (
+    "", "0", "__x__", "a\nb", '"""\nraise SystemExit\n# \\', "'", "\\", "{x}", "%s", "\u2028import os",
+    "\x0cimport os", "\x00",
+    "\ud800", "\ufb01", "\uff41", "class", "ttnn", "device", "print", "run", "tensors", "make_inputs", "match",
+    "x" * 10_000,
+)  # fmt: skip
+
+
+def skeleton(names: list[str]) -> str:
+    """The syntax tree of a program, without what its variables and strings are."""
+    model, value, weight, op = names
+    b = GraphBuilder(model)
+    x = b.input(f"{value}", (1, 1, 64, 64))
+    y = b.op("ttnn.add", x, b.parameter(f"w{weight}", (1, 1, 64, 64)), name=op)
+    tree = ast.parse(render(ttnn_program(optimized(b.finish(y)))))
+    known: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = str(known.setdefault(node.id, len(known)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node.value = ""
+    return ast.dump(tree)
+
+
+@pytest.mark.parametrize("place", range(4), ids=["model", "input", "weight", "op"])
+@pytest.mark.parametrize("name", HOSTILE, ids=lambda word: ascii(word[:20]))
+def test_hostile_names_give_the_program_of_tame_ones(name: str, place: int) -> None:
+    names = ["model", "x", "y", "sum"]
+    names[place] = name
+    assert skeleton(names) == skeleton(["model", "x", "y", "sum"])
 
 
 def test_thousands_of_ops(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import FormatError, GraphError
+from optimizer.errors import DTypeError, FormatError, GraphError, ShapeError, UnknownNameError
 from optimizer.importers import load
 from optimizer.importers.attribute_kinds import check_kinds, kind_of
 from optimizer.ir.vocabulary import op_names, opdef
@@ -72,3 +72,26 @@ def test_half_a_surrogate_pair_is_refused() -> None:
 
 def test_a_whole_surrogate_pair_is_a_character() -> None:
     assert load(one_op("relu", {}, name="\U0001f600")).graph.name == "\U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [("multiply", {"scalar": 2.0, "activations": ["rm"]}), ("add", {"scalar": 1, "activations": [1]})],
+)
+def test_activations_are_those_that_the_op_applies(op: str, attrs: dict[str, Any]) -> None:
+    with pytest.raises((GraphError, UnknownNameError), match=r"activations'? of ttnn"):
+        load(one_op(op, attrs))
+
+
+@pytest.mark.parametrize("op", ["eq", "bitwise_and", "add", "where"])
+def test_one_operand_needs_a_number_beside_it(op: str) -> None:
+    with pytest.raises(ShapeError, match=r"takes (either a second operand|a condition and two)"):
+        load(one_op(op, {}))
+
+
+def test_a_result_states_the_element_type_that_its_op_gives() -> None:
+    document = json.loads(one_op("relu", {}))
+    document["values"]["y"] = {"dtype": "i32"}
+
+    with pytest.raises(DTypeError, match=r"'y' states i32, ttnn.relu gives bf16; ttnn.typecast"):
+        load(json.dumps(document).encode())

@@ -118,7 +118,7 @@ def test_outputs_keep_their_names_and_order(make_model: Model) -> None:
 
     graph = load(model.SerializeToString()).graph
 
-    assert graph.outputs == ["first", "second", "h"]
+    assert list(graph.outputs) == ["first", "second", "h"]
     assert all(graph.producer(v) is not None for v in graph.outputs)
 
 
@@ -180,7 +180,7 @@ def test_decided_branch_is_inlined(make_model: Model) -> None:
     graph = load(make_model(nodes, {"x": (2, 4)}, ["y"], {"eight": np.asarray(8)}).SerializeToString()).graph
 
     assert [op.op for op in graph.ops()] == ["ttnn.relu"]
-    assert graph.outputs == ["y"]
+    assert list(graph.outputs) == ["y"]
 
 
 def test_infinite_constants_become_finite(make_model: Model) -> None:

@@ -19,7 +19,6 @@ CASES = [
     # -- convolutions -----------------------------------------------------------------------------
     Case("Conv", (X, weight(4, 3, 3, 3)), {"auto_pad": "SAME_LOWER", "strides": [2, 2]}, label="same-lower"),
     Case("Conv", (X, weight(4, 3, 3, 3)), {"auto_pad": "VALID"}, label="valid"),
-    Case("Conv", (X, (4, 3, 3, 3)), label="run-time"),
     Case("Conv", ((2, 4, 9), weight(4, 1, 3)), {"group": 4, "dilations": [2]}, label="1d-depthwise"),
     Case("Conv", ((1, 2, 4, 6, 6), weight(3, 2, 1, 3, 3), weight(3)), {"pads": [0, 1, 1, 0, 1, 1]}, label="3d-flat"),
     Case("Conv", ((2, 2, 4, 6, 6), weight(3, 2, 3, 1, 1), weight(3)), {"pads": [1, 0, 0, 1, 0, 0]}, label="3d-depth"),

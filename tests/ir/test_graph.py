@@ -35,7 +35,7 @@ def test_producer_and_consumers_follow_edits() -> None:
 def test_replace_uses_covers_graph_outputs() -> None:
     graph = chain("a", "b")
     graph.replace_uses("vb", "va")
-    assert graph.outputs == ["va"]
+    assert list(graph.outputs) == ["va"]
     assert graph.prune() == 1
     assert [op.id for op in graph.ops()] == ["a"]
     assert "vb" not in graph.values

@@ -419,3 +419,38 @@ def test_ttnn_accepts_every_example(needs_ttnn: None) -> None:
     ]
     answers = [(text(each), model.constraints(each)) for each in asked]
     assert {call: answer.error for call, answer in answers if not answer.valid} == {}
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"kwargs": (("x=__import__('os').system('id'), y", 1),)},
+        {"kwargs": (("a b", 1),)},
+        {"kwargs": (("class", 1),)},
+        {"kwargs": (("\ufb01x", 1),)},
+    ],
+)
+def test_names_of_arguments_are_names(attrs: dict[str, Attr]) -> None:
+    with pytest.raises(OpModelError, match="no name of an argument"):
+        call_text(OpQuery("ttnn.relu", (t(32, 32),), tuple(attrs.items())), ["x"])
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("ttnn.transpose", {"dim0": math.inf, "dim1": 1}),
+        ("ttnn.arange", {"start": 0.5, "end": 3, "step": 0}),
+        ("ttnn.reshape", {"shape": (math.nan, 2)}),
+        ("ttnn.reshape", {"shape": "x"}),
+    ],
+)
+def test_numbers_that_are_none_cannot_be_written(op: str, attrs: dict[str, Attr]) -> None:
+    with pytest.raises(OpModelError):
+        call_text(OpQuery(op, (t(32, 32),), tuple(attrs.items())), ["x"])
+
+
+def test_core_ranges_are_numbers() -> None:
+    spec = ShardSpec((2, 1), (32, 64), (("0, 0)); print(1", 0, 1, 0),))  # type: ignore[arg-type]
+    memory = MemoryConfig(TensorMemoryLayout.HEIGHT_SHARDED, BufferType.L1, spec)
+    with pytest.raises((OpModelError, ValueError)):
+        memory_config_text(memory)

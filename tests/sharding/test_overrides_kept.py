@@ -18,7 +18,7 @@ from optimizer.options import Options
 from optimizer.pipeline import optimize, optimize_file
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.registry import policy_names
-from optimizer.verify_overrides import broken_overrides
+from optimizer.verify.override_rules import broken_overrides
 
 
 def run(graph: Graph, policy: str, **options: object) -> OptimizedGraph:

@@ -60,7 +60,7 @@ def test_equal_layouts_need_no_copy_and_the_output_keeps_its_name() -> None:
         "compute: a_out -> b_out_l1",
         "spill: b_out_l1 -> b_out",
     ]
-    assert applied.graph.outputs == ["b_out"]
+    assert list(applied.graph.outputs) == ["b_out"]
     assert applied.layouts["b_out"] == DRAM_TILE
 
 
@@ -86,7 +86,7 @@ def test_one_spill_serves_all_readers_and_the_caller() -> None:
         "compute: a_out_l1 -> b_out",
         "compute: a_out -> c_out",
     ]
-    assert applied.graph.outputs == ["b_out", "c_out", "a_out"]
+    assert list(applied.graph.outputs) == ["b_out", "c_out", "a_out"]
 
 
 def test_the_schedule_is_the_plans() -> None:

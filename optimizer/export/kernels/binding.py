@@ -77,7 +77,7 @@ def _name(result: OptimizedGraph, region: Region) -> str:
 
 def _word(result: OptimizedGraph, op: GraphOp) -> str:
     word = result.records[op.id].role.value if op.op == MOVE else op.op.removeprefix("ttnn.")
-    return re.sub(r"\W", "_", word)
+    return re.sub(r"\W", "_", word, flags=re.ASCII)
 
 
 def _fresh(name: str, used: set[str]) -> str:

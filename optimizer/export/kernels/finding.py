@@ -101,7 +101,7 @@ class _Finder:
 
     def _read_outside(self, value: str, members: Sequence[str]) -> bool:
         readers = {op.id for op in self.graph.consumers(value)}
-        return value in self.graph.outputs or not readers <= set(members)
+        return self.graph.is_output(value) or not readers <= set(members)
 
     def _fits(self, region: Region) -> bool:
         """Whether the kernel compiles, and its circular buffers fit beside what is in L1."""

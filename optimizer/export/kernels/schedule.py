@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from optimizer.export.aliases import frees_operand
 from optimizer.export.kernels.regions import Region
 from optimizer.ir.graph import Op as GraphOp
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.types import CircularBufferType
+from optimizer.layouts.aliases import frees_operand
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core, round_up
 from optimizer.result import OptimizedGraph, Role
@@ -65,7 +65,8 @@ class FusedSchedule:
         """Whether what lies in a buffer is gone after an op: freed, or written over."""
         into = self._overwritten(op)
         written = into is not None and self._buffer.get(op.inputs[into], op.inputs[into]) == buffer
-        return written or frees_operand(self.result, op)
+        frees = bool(op.inputs) and frees_operand(self.result.records[op.id].config, self.result.layouts[op.inputs[0]])
+        return written or frees
 
     def _freed(self, values: Iterable[str], inside: set[str]) -> list[int]:
         """Positions of ops outside that free one of these values' buffers, or write into it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from optimizer.export.aliases import frees_operand, may_alias
 from optimizer.export.kernels.binding import FOLDER, FusedKernel, fused_kernels
 from optimizer.export.kernels.regions import Region
 from optimizer.export.ttnn_py.formatting import INDENT, laid_out, plain
@@ -18,6 +17,7 @@ from optimizer.export.ttnn_py.program import ProgramStep, TensorEntry, TTNNProgr
 from optimizer.ir.graph import Op
 from optimizer.ir.opdef import Page
 from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.aliases import frees_operand, may_alias
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.opmodel.base import OpQuery, TensorSpec
@@ -258,7 +258,8 @@ class _Builder:
             text = call_text(query, operands)
         targets = self._targets(op)
         reads = tuple(name for name, v in zip(operands, op.inputs, strict=True) if not self._layout(v).is_host)
-        frees = (operands[0],) if frees_operand(self.result, op) else ()
+        freed = bool(op.inputs) and frees_operand(record.config, self._layout(op.inputs[0]))
+        frees = (operands[0],) if freed else ()
         self.run.add(
             ProgramStep(op.id, code(*self._assigned(targets, text)), self._results(op), comment=self._remark(op)),
             Event(op.id, reads, self._on_device(op.outputs), self._alias(op, self._layout), frees),

@@ -6,8 +6,7 @@ import builtins
 import keyword
 import re
 
-LONGEST = 50
-"""Characters of a variable name; longer model names keep their end, which tells them apart."""
+from optimizer.identifiers import Identifiers, Spelling
 
 RESERVED = frozenset(
     {
@@ -20,31 +19,12 @@ RESERVED = frozenset(
     | set(keyword.softkwlist)
     | set(dir(builtins))
 )  # fmt: skip
+_NOTHING = re.compile(r"(?!)")
+_SPELLING = Spelling(kept=_NOTHING, taken=RESERVED.__contains__)
 
 
-def identifier(text: str) -> str:
-    """A valid, not too long Python name that resembles the text: `/layer1/conv1/Conv` -> `layer1_conv1_Conv`."""
-    name = re.sub(r"_+", "_", re.sub(r"[^0-9A-Za-z_]", "_", text)).strip("_")
-    if len(name) > LONGEST:
-        name = name[-LONGEST:].partition("_")[2] or name[-LONGEST:]
-    if not name or name[0].isdigit():
-        name = f"v_{name}".rstrip("_")
-    return name
-
-
-class Names:
-    """Hands out variable names."""
+class Names(Identifiers):
+    """Hands out variable names: all are made to resemble the text, with single underscores and none around."""
 
     def __init__(self) -> None:
-        self._used: set[str] = set(RESERVED)
-        self._next: dict[str, int] = {}
-
-    def fresh(self, text: str) -> str:
-        """A name not handed out before: the text's own, else with `_1`, `_2`, ..."""
-        stem = identifier(text)
-        name = stem
-        while name in self._used:
-            self._next[stem] = self._next.get(stem, 0) + 1
-            name = f"{stem}_{self._next[stem]}"
-        self._used.add(name)
-        return name
+        super().__init__(_SPELLING)

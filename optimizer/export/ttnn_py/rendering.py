@@ -8,6 +8,8 @@ from pathlib import Path
 from optimizer.export.ttnn_py.building import FILE_NAME, code, ttnn_program
 from optimizer.export.ttnn_py.formatting import comment, indented
 from optimizer.export.ttnn_py.program import ProgramStep, TTNNProgram
+from optimizer.files import make_folder, write_text
+from optimizer.opmodel.ttnn_calls.text import literal
 from optimizer.result import OptimizedGraph
 
 _MAKE_PARAMETERS = '''
@@ -53,7 +55,7 @@ def render(program: TTNNProgram) -> str:
     parts.append(_RUN.rstrip("\n"))
     parts += _body(program.run_steps)
     parts.append(indented(code(f"return [{', '.join(program.outputs)}]")))
-    parts.append(_MAIN.format(l1_small_bytes=program.l1_small_bytes).rstrip("\n"))
+    parts.append(_MAIN.format(l1_small_bytes=literal(int(program.l1_small_bytes))).rstrip("\n"))
     return "\n".join(parts) + "\n"
 
 
@@ -81,5 +83,5 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
     """Texts by path below a folder, which is made where it is missing."""
     for name, text in files.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        make_folder(path.parent)
+        write_text(path, text)

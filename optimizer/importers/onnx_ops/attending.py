@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from optimizer.importers.onnx_lowering import Lowering, NotMappedError
+from optimizer.importers.onnx_ops.computed import counting, filled
 from optimizer.importers.onnx_ops.selecting import broadcast_to, full
 from optimizer.ir.dtype import DType
 
@@ -159,8 +158,8 @@ def rotate_half(ctx: Lowering, x: str, cos: str, sin: str) -> str:
 def _rotate_pairs(ctx: Lowering, x: str, cos: str, sin: str) -> str:
     """Neighbours are turned together; a matrix of zeros and ones swaps them, as TTNN's own decoders do."""
     d = ctx.vshape(x)[-1]
-    swap = np.zeros((d, d))
-    even = np.arange(0, d, 2)
+    swap = filled(ctx, (d, d), 0.0)
+    even = 2 * counting(ctx, d // 2)
     swap[even + 1, even], swap[even, even + 1] = -1.0, 1.0
     turned = ctx.emit("matmul", x, ctx.constant(swap, ctx.vdtype(x), "swap"))
     return ctx.emit("add", ctx.emit("multiply", x, cos), ctx.emit("multiply", turned, sin))

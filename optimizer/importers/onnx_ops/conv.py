@@ -63,6 +63,7 @@ def conv(ctx: Lowering) -> str:
 
 def convolve(ctx: Lowering, operands: list[str]) -> str:
     """The current node's convolution of input, weight and perhaps bias."""
+    _check_weights(ctx, operands[1:])
     if len(ctx.vshape(operands[0])) == 5:
         return _volume(ctx, operands)
     rank = spatial(ctx)
@@ -113,7 +114,13 @@ def _volume(ctx: Lowering, operands: list[str]) -> str:
     return ctx.permute(join_frames(ctx, result, n), (0, 2, 1, 3, 4))
 
 
+def _check_weights(ctx: Lowering, weights: list[str]) -> None:
+    if not all(ctx.is_static(v) for v in weights):
+        raise NotMappedError("weights that are computed at run time; TTNN prepares them once, on the host")
+
+
 def conv_transpose(ctx: Lowering) -> str:
+    _check_weights(ctx, [ctx.x(i) for i in (1, 2) if ctx.has(i)])
     if len(ctx.shape(0)) == 5:
         return _flat_volume_transpose(ctx)
     rank = spatial(ctx)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from optimizer.importers.onnx_lowering import Lowering, NotMappedError
+from optimizer.errors import ShapeError
+from optimizer.importers.onnx_lowering import STEPS_OF_AN_OP, Lowering, NotMappedError
+from optimizer.importers.onnx_ops.computed import Array, places
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Depth:
             raise NotMappedError("three-dimensional window with automatic padding")
         given = ctx.attr("pads") or (0,) * 6
         one = (1, 1, 1)
-        return cls(
+        depth = cls(
             size=ctx.shape(0)[2],
             kernel=kernel or int(ctx.attr("kernel_shape", one)[0]),
             stride=int((ctx.attr("strides") or one)[0]),
@@ -36,16 +37,23 @@ class Depth:
             before=int(given[0]),
             after=int(given[3]),
         )
+        if min(depth.kernel, depth.stride, depth.dilation) < 1 or min(depth.before, depth.after) < 0 or depth.out < 1:
+            raise ShapeError(
+                f"a window of {depth.kernel} in steps of {depth.stride}, {depth.dilation} apart, does not fit into "
+                f"{depth.size} frames with {depth.before} before and {depth.after} after them"
+            )
+        ctx.budget.work(ctx.label, STEPS_OF_AN_OP * depth.kernel)
+        return depth
 
     @property
     def out(self) -> int:
         span = self.size + self.before + self.after - self.dilation * (self.kernel - 1) - 1
         return span // self.stride + 1
 
-    def counts(self) -> np.ndarray[Any, Any]:
+    def counts(self, ctx: Lowering) -> Array:
         """Frames of the input in each window."""
-        starts = np.arange(self.out) * self.stride - self.before
-        seen = starts[:, None] + np.arange(self.kernel)[None] * self.dilation
+        window, frame = places(ctx, (self.out, self.kernel)).reshape(2, self.out, self.kernel)
+        seen = window * self.stride - self.before + frame * self.dilation
         return np.asarray(((seen >= 0) & (seen < self.size)).sum(axis=1))
 
 

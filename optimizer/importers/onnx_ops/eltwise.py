@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
 import onnx_ir as ir
 
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping
+from optimizer.importers.onnx_ops.computed import filled
 from optimizer.importers.onnx_ops.selecting import full
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
@@ -322,8 +322,8 @@ def identity(ctx: Lowering) -> list[str | None]:
     outputs: list[str | None] = [ctx.x(0)]
     if len(ctx.node.outputs) > 1:
         mask = ctx.node.outputs[1]
-        ones = np.ones(ctx.shape(0)) if mask.uses() or mask.is_graph_output() else None
-        outputs.append(None if ones is None else ctx.constant(ones, ctx.float_dtype, "mask"))
+        wanted = mask.uses() or mask.is_graph_output()
+        outputs.append(ctx.constant(filled(ctx, ctx.shape(0), 1.0), ctx.float_dtype, "mask") if wanted else None)
     return outputs
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from optimizer.errors import GraphError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping
+from optimizer.importers.onnx_ops.computed import counting, places
 from optimizer.importers.onnx_ops.selecting import Array, select, table_rows, take
 from optimizer.ir.dtype import DType
 
@@ -63,8 +64,10 @@ def row_numbers(ctx: Lowering, position: int, sizes: tuple[int, ...], batch: int
     strides = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
     depth = index_shape[-1]
     count = prod(index_shape[:-1])
-    places = np.indices(index_shape[:-1]).reshape(len(index_shape) - 1, -1)[:batch]
-    offset = sum((p * s for p, s in zip(places, strides, strict=False)), start=np.zeros(count, dtype=np.int64))
+    offset = 0 * counting(ctx, count)
+    if batch:
+        at = places(ctx, index_shape[:-1])[:batch]
+        offset = sum((p * s for p, s in zip(at, strides, strict=False)), start=offset)
     index = known_index(ctx, position, list(sizes[batch:]))
     if index is not None:
         return np.asarray((index.reshape(-1, depth) * np.asarray(strides[batch:])).sum(axis=1) + offset)
@@ -104,7 +107,7 @@ def reverse_sequence(ctx: Lowering) -> str:
     """The first elements of each sequence in reverse, by constant lengths."""
     shape = ctx.shape(0)
     time, batch = (ctx.axis(ctx.attr(name, d), 2) for name, d in (("time_axis", 0), ("batch_axis", 1)))
-    order = np.arange(prod(shape[:2])).reshape(shape[:2])
+    order = counting(ctx, prod(shape[:2])).reshape(shape[:2])
     order = order if time == 0 else order.T
     for column, length in enumerate(ctx.need_const(1, "sequence lengths").reshape(-1).tolist()):
         order[: int(length), column] = order[: int(length), column][::-1].copy()
@@ -119,7 +122,7 @@ def one_hot(ctx: Lowering) -> str:
     index_shape = ctx.shape(0)
     axis = ctx.axis(ctx.attr("axis", -1), len(index_shape) + 1)
     ids = ctx.reshape(ctx.x(0), (*index_shape[:axis], 1, *index_shape[axis:]))
-    steps = np.arange(depth).reshape((depth,) + (1,) * (len(index_shape) - axis))
+    steps = counting(ctx, depth).reshape((depth,) + (1,) * (len(index_shape) - axis))
     hit = ctx.emit("eq", ids, ctx.constant(steps, ctx.vdtype(ids), "classes"))
     hit = ctx.typecast(hit, ctx.dtype(ctx.node.outputs[0]))
     if on - off != 1.0:

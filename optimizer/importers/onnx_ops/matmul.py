@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from optimizer.errors import GraphError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+from optimizer.importers.onnx_ops.computed import diagonal
 from optimizer.importers.onnx_ops.selecting import broadcast_to
 from optimizer.ir.shape_rules import broadcast
 
@@ -109,7 +108,7 @@ def _diagonal(ctx: Lowering, x: str, letters: str) -> tuple[str, str]:
         size = shape[first]
         if shape[second] != size:
             raise NotMappedError(f"a diagonal of {size} x {shape[second]}")
-        eye = np.eye(size).reshape([size if i in (first, second) else 1 for i in range(len(shape))])
+        eye = diagonal(ctx, size, size).reshape([size if i in (first, second) else 1 for i in range(len(shape))])
         x = ctx.emit("multiply", x, ctx.constant(eye, ctx.vdtype(x), "diagonal"))
         x = ctx.emit("sum", x, dim=(second,), keepdim=False)
         letters = letters[:second] + letters[second + 1 :]

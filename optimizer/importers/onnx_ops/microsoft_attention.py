@@ -15,6 +15,7 @@ from optimizer.importers.onnx_ops.attending import (
     split_heads,
     table_of,
 )
+from optimizer.importers.onnx_ops.computed import counting
 from optimizer.ir.dtype import DType
 
 
@@ -149,7 +150,7 @@ def rotary_embedding(ctx: Lowering) -> str:
     positions: str | None = ctx.x(1)
     if ctx.shape(1) == (1,):
         start = ctx.const(1)
-        steps = np.arange(length)
+        steps = counting(ctx, length)
         if start is None:
             offsets = ctx.constant(steps, ctx.vdtype(ctx.x(1)), "steps")
             positions = ctx.reshape(ctx.emit("add", offsets, ctx.x(1)), (1, length))

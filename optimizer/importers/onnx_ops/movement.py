@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
+from optimizer.errors import GraphError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+from optimizer.importers.onnx_ops.computed import bordered, counting, diagonal, triangle
 from optimizer.importers.onnx_ops.selecting import MAX_CONSTANT, broadcast_to, full, select
 from optimizer.ir.graph import Attr
 
@@ -73,7 +77,7 @@ def _reversed(ctx: Lowering, begins: list[int], ends: list[int], steps: list[int
     """A slice with negative steps: the forward slice, then each axis turned."""
     x = ctx.emit("slice", ctx.x(0), begins=tuple(begins), ends=tuple(ends), steps=tuple(steps))
     for axis in axes:
-        x = select(ctx, x, axis, np.arange(ctx.vshape(x)[axis])[::-1])
+        x = select(ctx, x, axis, counting(ctx, ctx.vshape(x)[axis])[::-1])
     return x
 
 
@@ -106,7 +110,9 @@ def pad(ctx: Lowering) -> str:
     if all(p == (0, 0) for p in pairs):
         return x
     if mode != "constant":
-        return _mirror(ctx, x, pairs, str(mode))
+        if mode not in ("reflect", "edge", "wrap"):
+            raise GraphError(f"attribute 'mode' must be constant, reflect, edge or wrap, not '{mode}'")
+        return _mirror(ctx, x, pairs, mode)
     if value is None:
         return _pad_with(ctx, x, pairs, ctx.x(2))
     return ctx.emit("pad", x, padding=tuple(pairs), value=value)
@@ -130,13 +136,13 @@ def _pad_with(ctx: Lowering, x: str, pairs: list[tuple[int, int]], value: str) -
     return x
 
 
-def _mirror(ctx: Lowering, x: str, pairs: list[tuple[int, int]], mode: str) -> str:
+def _mirror(ctx: Lowering, x: str, pairs: list[tuple[int, int]], mode: Literal["reflect", "edge", "wrap"]) -> str:
     """Padding by reflection, edge or wrap: slices of the axis around it, or all of it as chosen rows."""
     for axis, (lo, hi) in enumerate(pairs):
         if lo + hi == 0:
             continue
         size = ctx.vshape(x)[axis]
-        index = np.pad(np.arange(size), (lo, hi), mode=mode)  # type: ignore[call-overload]
+        index = bordered(ctx, size, lo, hi, mode)
         if lo + hi > MAX_MIRRORED:
             x = select(ctx, x, axis, index)
             continue
@@ -180,7 +186,7 @@ def trilu(ctx: Lowering) -> str:
     upper = bool(ctx.attr("upper", 1))
     if rows * columns > MAX_CONSTANT:
         return ctx.emit("triu" if upper else "tril", ctx.x(0), diagonal=k)
-    mask = np.tri(rows, columns, k=k - 1 if upper else k, dtype=bool) != upper
+    mask = triangle(ctx, rows, columns, k - 1 if upper else k) != upper
     dtype = ctx.vdtype(ctx.x(0))
     condition = ctx.constant(mask.reshape((1,) * (len(shape) - 2) + mask.shape), dtype, "triangle")
     return ctx.emit("where", condition, ctx.x(0), y=0.0)
@@ -190,7 +196,7 @@ def eye_like(ctx: Lowering) -> str:
     rows, columns = ctx.out_shape()
     dtype, k = ctx.dtype(ctx.node.outputs[0]), int(ctx.attr("k", 0))
     if rows * columns <= MAX_CONSTANT:
-        return ctx.constant(np.eye(rows, columns, k=k), dtype, "eye")
+        return ctx.constant(diagonal(ctx, rows, columns, k), dtype, "eye")
     ones = full(ctx, (rows, columns), 1.0, dtype)
     return ctx.emit("tril", ctx.emit("triu", ones, diagonal=k), diagonal=k)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-import numpy as np
-
 from optimizer.errors import GraphError, ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+from optimizer.importers.onnx_ops.computed import counting, filled
 from optimizer.ir.dtype import DType
 
 MAX_WINDOW = 64
@@ -46,7 +45,7 @@ def hardmax(ctx: Lowering) -> str:
     def first(x: str, axis: int) -> str:
         shape = ctx.vshape(x)
         index = ctx.typecast(ctx.emit("argmax", x, dim=axis, keepdim=True), DType.I32)
-        steps = np.arange(shape[axis]).reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
+        steps = counting(ctx, shape[axis]).reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
         hit = ctx.emit("eq", index, ctx.constant(steps, DType.I32, "places"))
         return ctx.typecast(hit, ctx.vdtype(x))
 
@@ -103,23 +102,35 @@ def batch_norm(ctx: Lowering) -> list[str | None]:
     outputs = list(ctx.node.outputs)
     if ctx.attr("training_mode", 0) or any(v.uses() or v.is_graph_output() for v in outputs[1:]):
         raise NotMappedError("BatchNormalization in training mode")
-    operands = [ctx.x(i) for i in range(5)]
+    shape = _with_channels(ctx)
+    x = ctx.reshape(ctx.x(0), (*shape, *(1,) * (4 - len(shape))))
+    operands = [x, *(ctx.x(i) for i in range(1, 5))]
     attrs = {"epsilon": float(ctx.attr("epsilon", 1e-5))}
-    result = ctx.emit_raw("nchw.batch_norm", operands, attrs, [(ctx.vshape(operands[0]), ctx.vdtype(operands[0]))])
-    return [result[0]] + [None] * (len(outputs) - 1)
+    result = ctx.emit_raw("nchw.batch_norm", operands, attrs, [(ctx.vshape(x), ctx.vdtype(x))])
+    return [ctx.reshape(result[0], shape)] + [None] * (len(outputs) - 1)
+
+
+def _with_channels(ctx: Lowering) -> tuple[int, ...]:
+    """The shape of operand 0, whose dim 1 are channels."""
+    shape = ctx.vshape(ctx.x(0))
+    if len(shape) < 2:
+        raise ShapeError(f"input of shape {list(shape)} has no channels")
+    return shape
 
 
 def instance_norm(ctx: Lowering) -> str:
+    shape = _with_channels(ctx)
     operands = [ctx.x(i) for i in range(3)]
-    shape = ctx.vshape(operands[0])
     attrs = {"epsilon": float(ctx.attr("epsilon", 1e-5)), "num_groups": shape[1]}
     return ctx.emit_raw("nchw.group_norm", operands, attrs, [(shape, ctx.vdtype(operands[0]))])[0]
 
 
 def group_norm(ctx: Lowering) -> str:
     x = ctx.x(0)
-    shape = ctx.vshape(x)
+    shape = _with_channels(ctx)
     groups = int(ctx.attr("num_groups"))
+    if groups < 1 or shape[1] % groups:
+        raise GraphError(f"attribute 'num_groups' {groups} does not divide {shape[1]} channels")
     scales = [ctx.x(1), ctx.x(2)]
     if prod(ctx.vshape(scales[0])) != shape[1]:  # opset 18 has one scale per group
         size = shape[1] // groups
@@ -172,7 +183,7 @@ def mean_variance_normalization(ctx: Lowering) -> str:
 
 def ones(ctx: Lowering, count: int) -> str:
     """A constant of ones, the scale of a norm without one."""
-    return ctx.constant(np.ones(count), ctx.float_dtype, "ones")
+    return ctx.constant(filled(ctx, (count,), 1.0), ctx.float_dtype, "ones")
 
 
 OPS: dict[str, NodeMapping] = {

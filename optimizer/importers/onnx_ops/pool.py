@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
-
 from optimizer.errors import ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.importers.onnx_node import BF16_MAX
+from optimizer.importers.onnx_ops.computed import filled
 from optimizer.importers.onnx_ops.conv import Pads, lift, pads, spatial, two
 from optimizer.importers.onnx_ops.depth import Depth, join_frames, split_frames, taps
 from optimizer.ir.graph import Attr
@@ -50,7 +49,7 @@ def _spread_average(ctx: Lowering, x: str, attrs: dict[str, Attr], shape: tuple[
     if attrs["ceil_mode"] or (not attrs["count_include_pad"] and padding != (0, 0, 0, 0)):
         raise NotMappedError("an average with dilation whose windows differ in size")
     kernel: Sequence[int] = attrs["kernel_size"]  # type: ignore[assignment]
-    weights = np.full((shape[1], 1, *kernel), 1 / prod(kernel))
+    weights = filled(ctx, (shape[1], 1, *kernel), 1 / prod(kernel))
     names = ("kernel_size", "stride", "padding", "dilation")
     operands = [x, ctx.constant(weights, ctx.vdtype(x), "weights")]
     return ctx.emit_raw(
@@ -99,7 +98,10 @@ def _volume(ctx: Lowering, op: str) -> str:
     for part in parts[1:]:
         total = ctx.emit("add" if average else "maximum", total, part)
     if average:
-        share = 1.0 / (np.full(depth.out, depth.kernel) if counts_pad else depth.counts())
+        counts = filled(ctx, (depth.out,), depth.kernel) if counts_pad else depth.counts(ctx)
+        if not counts.all():
+            raise NotMappedError("an average over a window of padding only")
+        share = 1.0 / counts
         if len(set(share.tolist())) == 1:
             total = ctx.emit("multiply", total, scalar=float(share[0])) if share[0] != 1 else total
         else:

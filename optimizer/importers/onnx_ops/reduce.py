@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping
+from optimizer.importers.onnx_ops.computed import counting
 from optimizer.importers.onnx_ops.selecting import full
 from optimizer.ir.dtype import DType
 
@@ -79,7 +78,7 @@ def _last_maximum(ctx: Lowering, x: str, axis: int, keep: bool) -> str:
     """The largest index among those of the maxima, in integers."""
     shape = ctx.vshape(x)
     hits = ctx.emit("eq", x, ctx.emit("max", x, dim=(axis,), keepdim=True))
-    steps = np.arange(shape[axis]).reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
+    steps = counting(ctx, shape[axis]).reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
     places = ctx.emit("multiply", ctx.typecast(hits, DType.I32), ctx.constant(steps, DType.I32, "places"))
     return ctx.emit("max", places, dim=(axis,), keepdim=keep)
 

@@ -8,7 +8,8 @@ from math import floor
 import numpy as np
 
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError, Shape
-from optimizer.importers.onnx_ops.selecting import MAX_CONSTANT, Array, along, mix, runs
+from optimizer.importers.onnx_ops.computed import counting, filled, one_hot_rows
+from optimizer.importers.onnx_ops.selecting import MAX_CONSTANT, MAX_MATRIX, Array, along, mix, runs
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 
@@ -27,9 +28,11 @@ class Sampling:
     exclude_outside: bool
     antialias: bool
 
-    def positions(self, size: int, target: int, scale: float, region: tuple[float, float]) -> Array:
+    def positions(
+        self, ctx: Lowering, size: int, target: int, scale: float, region: tuple[float, float] = (0.0, 1.0)
+    ) -> Array:
         """Where each of `target` samples lies among `size` elements; f32, as onnxruntime computes them."""
-        x, factor = np.arange(target, dtype=np.float32), np.float32(scale)
+        x, factor = counting(ctx, target).astype(np.float32), np.float32(scale)
         if self.coordinates == "asymmetric":
             return np.asarray(x / factor)
         if self.coordinates == "align_corners":
@@ -54,16 +57,16 @@ class Sampling:
         whole = np.ceil if self.rounding in ("ceil", "round_prefer_floor") else np.floor
         return np.asarray(np.clip(whole(positions + shift), 0, size - 1).astype(np.int64))
 
-    def matrix(self, positions: Array, size: int, scale: float) -> Array:
+    def matrix(self, ctx: Lowering, positions: Array, size: int, scale: float) -> Array:
         """Weights [samples, elements] of a linear or cubic interpolation; rows add up to one."""
         linear = self.mode != "cubic"
         step = min(scale, 1.0) if self.antialias else 1.0
         centres = np.clip(positions, 0, size - 1) if linear and step == 1.0 else positions
-        result = np.zeros((len(centres), size))
+        result = filled(ctx, (len(centres), size), 0.0)
         reach = (1.0 if linear else 2.0) / step
         for row, centre in enumerate(centres):
             low = floor(centre - reach)
-            taps = np.arange(low, floor(centre + reach) + 2)
+            taps = low + counting(ctx, floor(centre + reach) + 2 - low)
             distance = np.abs(taps - centre) * step
             weights = np.maximum(0, 1 - distance) if linear else _cubic(distance, self.cubic)
             inside = (taps >= 0) & (taps < size)
@@ -123,7 +126,7 @@ def resize(ctx: Lowering) -> str:
         size, scale = source[axis], scales[axis]
         if size == target[axis] and scale == 1.0 and axis not in region:
             continue
-        positions = how.positions(size, target[axis], scale, region.get(axis, (0.0, 1.0)))
+        positions = how.positions(ctx, size, target[axis], scale, region.get(axis, (0.0, 1.0)))
         if cropped and bool(np.any((positions < 0) | (positions > size - 1))):
             raise NotMappedError("a crop that reaches outside of the image")
         x = _resample(ctx, x, axis, how, positions, scale)
@@ -139,7 +142,7 @@ def _whole_factors(ctx: Lowering, how: Sampling, source: Shape, target: Shape, s
         return None
     if how.mode == "nearest":
         same = all(
-            np.array_equal(how.nearest(how.positions(s, t, f, (0.0, 1.0)), s), np.arange(t) // (t // s))
+            np.array_equal(how.nearest(how.positions(ctx, s, t, f), s), counting(ctx, t) // (t // s))
             for s, t, f in zip(source[2:], target[2:], scales[2:], strict=True)
         )
     else:
@@ -169,19 +172,21 @@ def _resample(ctx: Lowering, x: str, axis: int, how: Sampling, positions: Array,
             first, last, step = parts[0]
             return ctx.slice(x, axis, first, last + 1, step)
         factor = len(index) // size
-        if np.array_equal(index, np.arange(len(index)) // max(factor, 1)):
+        if np.array_equal(index, counting(ctx, len(index)) // max(factor, 1)):
             return ctx.emit("repeat_interleave", x, repeats=factor, dim=axis)
         if len(index) * size > MAX_CONSTANT:
             return _hat(ctx, x, axis, index.astype(np.float64))
-        return along(ctx, x, axis, np.eye(size)[index])
+        return along(ctx, x, axis, one_hot_rows(ctx, index, size))
     if how.mode == "linear" and not (how.antialias and scale < 1) and len(positions) * size > MAX_CONSTANT:
         return _hat(ctx, x, axis, np.clip(positions, 0, size - 1))
-    return along(ctx, x, axis, how.matrix(positions, size, scale))
+    if len(positions) * size > MAX_MATRIX:
+        raise NotMappedError(f"an interpolation matrix of {len(positions)} x {size}")
+    return along(ctx, x, axis, how.matrix(ctx, positions, size, scale))
 
 
 def _hat(ctx: Lowering, x: str, axis: int, positions: Array) -> str:
     """Linear interpolation by a large matrix, which is computed once: max(0, 1 - |position - element|)."""
-    rows = ctx.constant(np.arange(ctx.vshape(x)[axis]).reshape(-1, 1).astype(np.float32), DType.F32, "elements")
+    rows = ctx.constant(counting(ctx, ctx.vshape(x)[axis]).reshape(-1, 1).astype(np.float32), DType.F32, "elements")
     columns = ctx.constant(positions.reshape(1, -1).astype(np.float32), DType.F32, "positions")
     distance = ctx.emit("abs", ctx.emit("subtract", rows, columns))
     weights = ctx.emit("relu", ctx.emit("rsub", distance, scalar=1.0))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
+from optimizer.importers.onnx_ops.computed import counting
 from optimizer.importers.onnx_ops.indexing import ids_of, known_index, row_numbers
 from optimizer.importers.onnx_ops.selecting import MAX_PARTS, Array, runs, select
 from optimizer.ir.dtype import DType
@@ -53,8 +52,8 @@ def scatter_nd(ctx: Lowering) -> str:
 def _merged(ctx: Lowering, x: str, source: str, rows: Array) -> str | None:
     """Old and new rows in their order, when few blocks of either make it up."""
     height = ctx.vshape(x)[0]
-    order = np.arange(height)
-    order[rows] = height + np.arange(len(rows))
+    order = counting(ctx, height)
+    order[rows] = height + counting(ctx, len(rows))
     parts = runs([int(i) for i in order])
     if len(parts) > MAX_PARTS:
         return None

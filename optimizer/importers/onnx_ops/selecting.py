@@ -22,7 +22,7 @@ MAX_MATRIX = 1 << 18
 
 def select(ctx: Lowering, x: str, axis: int, index: Array) -> str:
     """`x.take(index, axis)` for constant indices >= 0: a slice, a concat of few slices, else rows of a table."""
-    parts = runs([int(i) for i in index])
+    parts = runs(index.tolist())
     if len(parts) <= MAX_PARTS:
         pieces = [ctx.slice(x, axis, first, last + 1, step) for first, last, step in parts]
         return pieces[0] if len(pieces) == 1 else ctx.emit("concat", *pieces, dim=axis)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from optimizer.importers.passes.activation_patterns import Gelu, GeluTanh, HardSwish, QuickGelu, Silu
@@ -80,10 +81,20 @@ REQUIRED = ("spell-out-group-norm", "channels-last")
 """Passes that run even when fusion is off: without them the graph holds ops that TTNN lacks."""
 
 
-def run_passes(graph: Graph, *, causal: frozenset[str] = frozenset(), fuse: bool = True) -> dict[str, int]:
-    """Run the passes (only the required ones without `fuse`); returns rewrites by pass name, zeros left out."""
+def run_passes(
+    graph: Graph,
+    *,
+    causal: frozenset[str] = frozenset(),
+    fuse: bool = True,
+    checkpoint: Callable[[], None] = lambda: None,
+) -> dict[str, int]:
+    """Run the passes (only the required ones without `fuse`); returns rewrites by pass name, zeros left out.
+
+    `checkpoint` is called before each pass; what it raises ends the run.
+    """
     counts: dict[str, int] = {}
     for step in passes(causal):
+        checkpoint()
         if fuse or step.name in REQUIRED:
             done = step.apply(graph)
             if done:

@@ -123,7 +123,7 @@ class UnbindHeads:
 def _thirds(graph: Graph, value_id: str, axis: int) -> list[str]:
     """The three cuts of a value along an axis, in order; empty if it is read in any other way."""
     shape, readers = graph.value(value_id).shape, graph.consumers(value_id)
-    if value_id in graph.outputs or any(op.op not in _CUTS for op in readers):
+    if graph.is_output(value_id) or any(op.op not in _CUTS for op in readers):
         return []
     if len(readers) == 1 and readers[0].op == "ttnn.split":
         along = int(readers[0].attr("dim")) % len(shape) == axis

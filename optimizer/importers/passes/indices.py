@@ -32,7 +32,7 @@ class IndexTypes:
         while stack:
             value_id = stack.pop()
             moved.append(value_id)
-            if value_id in graph.outputs:
+            if graph.is_output(value_id):
                 return 0
             for op in graph.consumers(value_id):
                 if op.op == "ttnn.typecast" and op.attr("dtype") == DType.U32.value:

@@ -238,7 +238,7 @@ def _replace(graph: Graph, source: str, chain: Sequence[Op], steps: Sequence[Ste
     last = chain[-1]
     out = last.outputs[0]
     if not steps:
-        if out in graph.outputs and graph.producer(source) is None:
+        if graph.is_output(out) and graph.producer(source) is None:
             return 0  # a returned value needs an op that computes it
         graph.replace_uses(out, source)
         drop_dead(graph, [last.id])

@@ -32,7 +32,7 @@ def is_scalar_op(op: Op, *names: str) -> bool:
 
 def only_use(graph: Graph, value_id: str) -> Op | None:
     """The op that reads a value, if it is read exactly once and is no graph output."""
-    if graph.consumer_count(value_id) != 1 or value_id in graph.outputs:
+    if graph.consumer_count(value_id) != 1 or graph.is_output(value_id):
         return None
     op = graph.consumers(value_id)[0]
     return op if op.inputs.count(value_id) == 1 else None
@@ -40,7 +40,7 @@ def only_use(graph: Graph, value_id: str) -> Op | None:
 
 def is_read(graph: Graph, value_id: str) -> bool:
     """Whether any op reads a value or the graph returns it."""
-    return graph.consumer_count(value_id) > 0 or value_id in graph.outputs
+    return graph.consumer_count(value_id) > 0 or graph.is_output(value_id)
 
 
 def close(a: float, b: float, tolerance: float = 1e-3) -> bool:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from optimizer.errors import UnknownNameError
+from optimizer.identifiers import printable
 from optimizer.kernels.amdgpu.errors import ControlFlowError, OperandError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import FILE_SIZES, PhysicalReg, VirtualReg
-from optimizer.kernels.amdgpu.text import instruction_text
+from optimizer.kernels.amdgpu.text import LABEL, instruction_text
 from optimizer.kernels.amdgpu.validate import check_operands
 
 TARGETS = ("gfx942",)
@@ -28,7 +29,7 @@ SIMDS = 4
 VGPRS_PER_SIMD = 512
 VGPR_GRANULE = 8
 KERNARG_ALIGNMENT = 8
-_IDENTIFIER = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
+_ARGUMENT = re.compile(r"[\w.$-]{1,200}", re.ASCII)
 _NO_LABEL = re.compile(
     r"(?:v|s|a|acc|ttmp)\d+|(?:vcc|exec|xnack_mask|flat_scratch|tba|tma)(?:_lo|_hi)?|m0|null"
     r"|(?:src_)?(?:vccz|execz|scc|lds_direct|shared_base|private_base|shared_limit|private_limit|pops_exiting_wave_id)"
@@ -80,7 +81,7 @@ def _lines(item: Item, place: int) -> Iterator[str]:
     if isinstance(item, Label):
         yield f"{item.name}:"
     elif item.name == "_comment":
-        yield from (f"; {line}" for line in item.comment.splitlines())
+        yield from (f"; {printable(line)}" for line in item.comment.splitlines())
     else:
         yield instruction_line(item, f"instruction {place} ({item.name})")
 
@@ -104,7 +105,7 @@ def instruction_line(instruction: Instruction, where: str = "instruction") -> st
     if known.name.endswith("_lds") and "lds" not in modifiers:
         modifiers = (*modifiers, "lds")
     uses = tuple(o for n, o in enumerate(instruction.uses) if n not in tied)
-    comment = " ".join(instruction.comment.split())
+    comment = printable(instruction.comment)
     text = instruction_text(replace(instruction, uses=uses, modifiers=modifiers, comment=comment))
     return text.replace(known.name, known.mnemonic, 1)
 
@@ -115,9 +116,10 @@ def kernel_text(program: Program, mcpu: str = "gfx942") -> str:
         raise UnknownNameError("processor", mcpu, TARGETS)
     name, launch = program.name, program.launch
     taken = footprint(program)
-    _check_launch(launch, name, taken)
     _check_names(program)
-    code = [line if line.endswith(":") else f"    {line}" for line in code_lines(program.body)]
+    _check_launch(launch, name, taken)
+    items = [(item, line) for place, item in enumerate(program.body) for line in _lines(item, place)]
+    code = [line if isinstance(item, Label) else f"    {line}" for item, line in items]
     lines = [
         f'.amdgcn_target "amdgcn-amd-amdhsa--{mcpu}"',
         ".text",
@@ -202,6 +204,11 @@ def _check_launch(launch: Launch, name: str, taken: Footprint) -> None:
         if argument.size not in (1, 2, 4, 8) or (argument.pointer and argument.size != 8):
             found = f"argument '{argument.name}' has {argument.size} bytes"
             raise OperandError(found, node=name, alternatives=("1", "2", "4", "8, which pointers have"))
+        if not _ARGUMENT.fullmatch(argument.name):
+            raise OperandError(
+                f"{ascii(argument.name)[:80]} cannot be an argument's name: letters, digits, '_', '.', '-' and '$'",
+                node=name,
+            )
     names = sorted(a.name for a in launch.arguments)
     for one, other in pairwise(names):
         if one == other:
@@ -211,13 +218,15 @@ def _check_launch(launch: Launch, name: str, taken: Footprint) -> None:
 def _check_names(program: Program) -> None:
     """OperandError for a kernel's name, ControlFlowError for a label, that the assembler would not take as one."""
     name = program.name
-    if not _IDENTIFIER.fullmatch(name):
-        raise OperandError(f"'{name}' cannot be a kernel's name: letters, digits, '_', '.' and '$'", node="kernel")
+    if not LABEL.fullmatch(name):
+        raise OperandError(
+            f"{ascii(name)[:80]} cannot be a kernel's name: letters, digits, '_', '.' and '$'", node="kernel"
+        )
     for place, item in enumerate(program.body):
         if not isinstance(item, Label):
             continue
-        if not _IDENTIFIER.fullmatch(item.name) or _NO_LABEL.fullmatch(item.name):
-            raise ControlFlowError(f"'{item.name}' cannot be a label", node=program.where(place))
+        if not LABEL.fullmatch(item.name) or _NO_LABEL.fullmatch(item.name):
+            raise ControlFlowError(f"{ascii(item.name)[:80]} cannot be a label", node=program.where(place))
         if item.name in (name, f".L{name}_end"):
             raise ControlFlowError(f"label '{item.name}' is a name of the kernel itself", node=program.where(place))
 

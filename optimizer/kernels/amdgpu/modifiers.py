@@ -23,9 +23,10 @@ from optimizer.kernels.amdgpu.operands import VCC, registers
 _CACHE = ("sc0", "sc1", "nt")
 _MOVEMENT = re.compile(
     r"quad_perm:\[[0-3],[0-3],[0-3],[0-3]\]|row_(?:shl|shr|ror):(?:[1-9]|1[0-5])|row_newbcast:(?:\d|1[0-5])"
-    r"|row_bcast:(?:15|31)|row_mirror|row_half_mirror"
+    r"|row_bcast:(?:15|31)|row_mirror|row_half_mirror",
+    re.ASCII,
 )
-_MASK = re.compile(r"(?:row|bank)_mask:(?:0x[0-9a-f]|\d|1[0-5])")
+_MASK = re.compile(r"(?:row|bank)_mask:(?:0x[0-9a-f]|\d|1[0-5])", re.ASCII)
 _BOUND = re.compile(r"bound_ctrl:[01]")
 _FULL = re.compile(r"(?:row|bank)_mask:(?:0xf|15)")
 _DPP_NAMES = frozenset((

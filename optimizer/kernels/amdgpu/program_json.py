@@ -12,14 +12,15 @@ are assumed. `max_agprs` and `accumulator_aregs` are the same for accumulation V
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.errors import FormatError, InputError
+from optimizer.errors import InputError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.operands import Immediate, Operand, VirtualReg
-from optimizer.kernels.amdgpu.text import parse_operand
+from optimizer.kernels.amdgpu.text import MAX_ITEMS, MAX_NUMBER, MAX_REGISTERS, parse_operand
+from optimizer.kernels.json_document import Node
 
 _LOG = logging.getLogger(__name__)
 _PROGRAM_KEYS = frozenset((
@@ -28,6 +29,8 @@ _PROGRAM_KEYS = frozenset((
 ))  # fmt: skip
 UNKNOWN_LAUNCH = Launch((256, 1, 1))
 """Of a program that does not say: several waves, so that barriers keep their meaning."""
+_LAUNCH_KEYS = frozenset(("workgroup", "arguments", "workgroup_ids", "lds_bytes", "scratch_bytes"))
+MAX_OPERANDS, MAX_ARGUMENTS = 64, 256
 _INSTRUCTION_KEYS = frozenset(("name", "defs", "uses", "target", "modifiers", "comment"))
 
 
@@ -48,44 +51,45 @@ class ProgramCase:
 
 
 def read_cases(document: Any) -> tuple[ProgramCase, ...]:
-    """Every case that has a program. FormatError if it is no document of cases."""
-    cases = document.get("cases") if isinstance(document, Mapping) else document
-    if not isinstance(cases, Sequence) or isinstance(cases, str):
-        raise FormatError("a document of programs has a list 'cases'", node="cases")
-    found = []
-    for number, record in enumerate(cases):
-        if not isinstance(record, Mapping):
-            raise FormatError("a case is an object", node=f"cases[{number}]")
-        if "program" in record:
-            place = str(record.get("id", f"cases[{number}]"))
-            found.append(ProgramCase(place, str(record.get("kind", "alloc")), record["program"]))
-    return tuple(found)
+    """Every case that has a program. FormatError if it is no document of cases, or two have the same id."""
+    node = document if isinstance(document, Node) else Node(document, "")
+    records = node.any_fields(("cases",))["cases"] if isinstance(node.value, Mapping) else Node(node.value, "cases")
+    found: dict[str, ProgramCase] = {}
+    for record in records.items():
+        fields = record.any_fields()
+        if "program" not in fields:
+            continue
+        name = fields["id"].text() if "id" in fields else record.place
+        kind = fields["kind"].text() if "kind" in fields else "alloc"
+        if name in found:
+            raise record.error(f"the id '{name}' is that of another case, too")
+        found[name] = ProgramCase(name, kind, fields["program"])
+    return tuple(found.values())
 
 
 def read_program(document: Any, place: str = "program") -> Program:
-    """A decoded program. FormatError and OperandError name the place."""
-    if not isinstance(document, Mapping):
-        raise FormatError("a program is an object", node=place)
-    if unknown := sorted(set(document) - _PROGRAM_KEYS):
-        _LOG.warning("%s: fields of the program that nothing reads: %s", place, ", ".join(unknown))
-    items = document.get("instructions")
-    if not isinstance(items, Sequence) or isinstance(items, str):
-        raise FormatError("a program has a list 'instructions'", node=place)
-    redefinable = [VirtualReg("s", n) for n in _numbers(document, "loop_control_sregs", place)]
-    redefinable += [VirtualReg("v", n) for n in _numbers(document, "accumulator_vregs", place)]
-    redefinable += [VirtualReg("a", n) for n in _numbers(document, "accumulator_aregs", place)]
+    """A decoded program. FormatError, LimitError and OperandError name the place."""
+    node = document if isinstance(document, Node) else Node(document, place)
+    fields = node.any_fields(("instructions",))
+    if unknown := sorted(set(fields) - _PROGRAM_KEYS):
+        _LOG.warning("%s: fields of the program that nothing reads: %s", node.place, ", ".join(unknown))
     default = Program(())
+    redefinable = [
+        VirtualReg(file, n)
+        for file, key in (("s", "loop_control_sregs"), ("v", "accumulator_vregs"), ("a", "accumulator_aregs"))
+        for n in _numbers(fields, key, MAX_NUMBER)
+    ]
     return Program(
-        tuple(_item(item, f"{place}: instruction {n}") for n, item in enumerate(items)),
-        str(document.get("name", default.name)),
-        _number(document, "max_vgprs", default.max_vgprs, place),
-        _number(document, "max_sgprs", default.max_sgprs, place),
-        _number(document, "max_agprs", default.max_agprs, place),
-        reserved_vgprs=frozenset(_numbers(document, "reserved_vgprs", place)),
-        reserved_sgprs=frozenset(_numbers(document, "reserved_sgprs", place)),
-        precolored=_precolored(document.get("precolored", {}), place),
+        tuple(_item(item) for item in fields["instructions"].items(MAX_ITEMS)),
+        fields["name"].text() if "name" in fields else default.name,
+        _number(fields, "max_vgprs", default.max_vgprs, MAX_REGISTERS),
+        _number(fields, "max_sgprs", default.max_sgprs, MAX_REGISTERS),
+        _number(fields, "max_agprs", default.max_agprs, MAX_REGISTERS),
+        reserved_vgprs=frozenset(_numbers(fields, "reserved_vgprs", MAX_REGISTERS)),
+        reserved_sgprs=frozenset(_numbers(fields, "reserved_sgprs", MAX_REGISTERS)),
+        precolored=_precolored(fields["precolored"]) if "precolored" in fields else (),
         redefinable=frozenset(redefinable),
-        launch=_launch(document["launch"], place) if "launch" in document else UNKNOWN_LAUNCH,
+        launch=_launch(fields["launch"]) if "launch" in fields else UNKNOWN_LAUNCH,
     )
 
 
@@ -110,32 +114,39 @@ def program_json(program: Program) -> dict[str, Any]:
     return document
 
 
-def _item(record: Any, place: str) -> Item:
-    if not isinstance(record, Mapping):
-        raise FormatError("an instruction is an object", node=place)
-    if "label" in record:
-        return Label(str(record["label"]))
-    if record.get("name") == "_label":
-        return Label(str(record.get("target") or record.get("comment")))
-    if not isinstance(record.get("name"), str):
-        raise FormatError("an instruction has a 'name' or a 'label'", node=place)
-    if unknown := sorted(set(record) - _INSTRUCTION_KEYS):
-        raise FormatError(f"unknown field '{unknown[0]}'", node=place, alternatives=sorted(_INSTRUCTION_KEYS))
-    uses, target = [], record.get("target")
-    for word in _strings(record, "uses", place):
-        if word.startswith("@"):
-            target = word[1:]
+def _item(node: Node) -> Item:
+    fields = node.any_fields()
+    if "label" in fields:
+        return Label(node.fields(("label", "comment"))["label"].text())
+    if "name" not in fields:
+        raise node.error("an instruction has a 'name' or a 'label'")
+    fields = node.fields(_INSTRUCTION_KEYS)
+    name = fields["name"].text()
+    given = fields.get("target")
+    target = None if given is None or given.is_null else given.text()
+    comment = _comment(fields)
+    if name == "_label":
+        return Label(target or comment)
+    uses = []
+    for word in _words(fields, "uses"):
+        if word.text().startswith("@"):
+            target = word.text()[1:]
         else:
-            uses.append(_operand(word, place))
+            uses.append(_operand(word))
     return Instruction(
-        record["name"],
-        tuple(_operand(word, place) for word in _strings(record, "defs", place)),
+        name,
+        tuple(_operand(word) for word in _words(fields, "defs")),
         tuple(uses),
-        None if target is None else str(target).removeprefix("@"),
+        None if target is None else target.removeprefix("@"),
         # As in the text: `offen` follows from the address.
-        tuple(word for word in _strings(record, "modifiers", place) if word != "offen"),
-        str(record.get("comment") or ""),
+        tuple(word.text() for word in _words(fields, "modifiers") if word.text() != "offen"),
+        comment,
     )
+
+
+def _comment(fields: Mapping[str, Node]) -> str:
+    given = fields.get("comment")
+    return "" if given is None or given.is_null else given.text()
 
 
 def _item_json(item: Item) -> dict[str, Any]:
@@ -159,40 +170,37 @@ def _operand_json(operand: Operand) -> str:
     return f"#{operand}" if isinstance(operand, Immediate) else str(operand)
 
 
-def _operand(text: str, place: str) -> Operand:
+def _operand(node: Node) -> Operand:
     try:
-        return parse_operand(text)
+        return parse_operand(node.text())
     except InputError as error:
-        raise type(error)(error.message, node=place, alternatives=error.alternatives) from None
+        where = node.place
+        raise type(error)(error.message, node=where, limit=error.limit, alternatives=error.alternatives) from None
 
 
-def _launch(record: Any, place: str) -> Launch:
-    if not isinstance(record, Mapping):
-        raise FormatError("'launch' is an object", node=place)
+def _launch(node: Node) -> Launch:
+    fields = node.fields(_LAUNCH_KEYS)
     default = Launch()
-    group = tuple(_numbers(record, "workgroup", place)) or default.workgroup
+    group = _numbers(fields, "workgroup", MAX_NUMBER) or list(default.workgroup)
     if len(group) != 3:
-        raise FormatError("'workgroup' has threads in x, y and z", node=place)
-    given = record.get("arguments", ())
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise FormatError("'arguments' is a list", node=place)
-    arguments = tuple(_argument(a, n, place) for n, a in enumerate(given))
+        raise fields["workgroup"].error("threads in x, y and z are due")
+    given = fields["arguments"].items(MAX_ARGUMENTS) if "arguments" in fields else ()
     return Launch(
         (group[0], group[1], group[2]),
-        arguments,
-        _number(record, "workgroup_ids", default.workgroup_ids, place),
-        _number(record, "lds_bytes", 0, place),
-        _number(record, "scratch_bytes", 0, place),
+        tuple(_argument(a, n) for n, a in enumerate(given)),
+        _number(fields, "workgroup_ids", default.workgroup_ids, 3),
+        _number(fields, "lds_bytes", 0, MAX_NUMBER),
+        _number(fields, "scratch_bytes", 0, MAX_NUMBER),
     )
 
 
-def _argument(record: Any, number: int, place: str) -> Argument:
-    if not isinstance(record, Mapping):
-        raise FormatError("an argument is an object with 'name', 'size' and 'pointer'", node=place)
-    pointer = record.get("pointer", True)
-    if not isinstance(pointer, bool):
-        raise FormatError("'pointer' is true or false", node=place)
-    return Argument(str(record.get("name", f"arg{number}")), _number(record, "size", 8, place), pointer)
+def _argument(node: Node, number: int) -> Argument:
+    fields = node.fields(("name", "size", "pointer"))
+    return Argument(
+        fields["name"].text() if "name" in fields else f"arg{number}",
+        _number(fields, "size", 8, 8),
+        fields["pointer"].boolean() if "pointer" in fields else True,
+    )
 
 
 def _launch_json(launch: Launch) -> dict[str, Any]:
@@ -205,34 +213,25 @@ def _launch_json(launch: Launch) -> dict[str, Any]:
     }
 
 
-def _precolored(record: Any, place: str) -> tuple[tuple[VirtualReg, int], ...]:
-    if not isinstance(record, Mapping):
-        raise FormatError("'precolored' maps virtual registers to numbers", node=place)
+def _precolored(node: Node) -> tuple[tuple[VirtualReg, int], ...]:
     found = []
-    for name, number in record.items():
-        register = _operand(str(name), place)
-        if not isinstance(register, VirtualReg) or not isinstance(number, int):
-            raise FormatError(f"'precolored' maps virtual registers to numbers, not {name} to {number}", node=place)
-        found.append((register, number))
+    for name, number in node.any_fields().items():
+        register = _operand(Node(name, number.place))
+        if not isinstance(register, VirtualReg):
+            raise number.error(f"{register} is no virtual register, which 'precolored' maps to numbers")
+        found.append((register, number.integer(0, MAX_REGISTERS)))
+    if len({register for register, _ in found}) < len(found):
+        raise node.error("names a register twice")
     return tuple(sorted(found))
 
 
-def _strings(record: Mapping[str, Any], key: str, place: str) -> list[str]:
-    values = record.get(key, ())
-    if isinstance(values, str) or not isinstance(values, Sequence) or not all(isinstance(v, str) for v in values):
-        raise FormatError(f"'{key}' is a list of strings", node=place)
-    return list(values)
+def _words(fields: Mapping[str, Node], key: str) -> list[Node]:
+    return fields[key].items(MAX_OPERANDS) if key in fields else []
 
 
-def _numbers(record: Mapping[str, Any], key: str, place: str) -> list[int]:
-    values = record.get(key, ())
-    if not isinstance(values, Sequence) or not all(isinstance(v, int) and v >= 0 for v in values):
-        raise FormatError(f"'{key}' is a list of numbers", node=place)
-    return list(values)
+def _numbers(fields: Mapping[str, Node], key: str, most: int) -> list[int]:
+    return [n.integer(0, most) for n in fields[key].items(MAX_ITEMS)] if key in fields else []
 
 
-def _number(record: Mapping[str, Any], key: str, default: int, place: str) -> int:
-    value = record.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise FormatError(f"'{key}' is a number", node=place)
-    return value
+def _number(fields: Mapping[str, Node], key: str, default: int, most: int) -> int:
+    return fields[key].integer(0, most) if key in fields else default

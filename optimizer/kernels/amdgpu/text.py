@@ -16,7 +16,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from optimizer.errors import FormatError, InputError
+from optimizer.errors import FormatError, InputError, LimitError
+from optimizer.kernels.amdgpu.errors import OperandError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import (
@@ -31,17 +32,26 @@ from optimizer.kernels.amdgpu.operands import (
     WaitCount,
 )
 from optimizer.kernels.amdgpu.validate import check_operands
+from optimizer.kernels.json_document import FLOAT32_MAX
 
-_VIRTUAL = re.compile(r"k([vsa])(\d+)(?:\.\.\+(\d+)(?:@(\d+))?)?")
-_PHYSICAL = re.compile(r"([vsa])(?:(\d+)|\[(\d+):(\d+)\])")
-_NUMBER = re.compile(r"#?(-?)(?:0x([0-9a-fA-F]+)|(\d+))")
-_FLOAT = re.compile(r"#?(-?\d+\.\d*(?:e-?\d+)?)")
-_OFFSET = re.compile(r"offset:(-?\d+)")
-_WAIT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
-_LABEL = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
+MAX_REGISTERS = 1024
+"""Of a file, and of one range: as many as no hardware has."""
+MAX_ITEMS = 100_000
+"""Instructions and labels of a program."""
+MAX_NUMBER = (1 << 31) - 1
+"""Of virtual registers, bytes, threads."""
+_VIRTUAL = re.compile(r"k([vsa])([0-9]{1,10})(?:\.\.\+([0-9]{1,10})(?:@([0-9]{1,10}))?)?")
+_PHYSICAL = re.compile(r"([vsa])(?:([0-9]{1,10})|\[([0-9]{1,10}):([0-9]{1,10})\])")
+_NUMBER = re.compile(r"#?(-?)(?:0x([0-9a-fA-F]{1,20})|([0-9]{1,20}))")
+_FLOAT = re.compile(r"#?(-?[0-9]{1,40}\.[0-9]{0,40}(?:e-?[0-9]{1,4})?)")
+_OFFSET = re.compile(r"offset:(-?[0-9]{1,20})")
+_WAIT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\(([0-9]{1,10})\)")
+_MODIFIER = re.compile(r"[\w:,\[\]-]+", re.ASCII)
+LABEL = re.compile(r"[A-Za-z_.$][\w.$]{0,199}", re.ASCII)
+"""Labels and names of kernels."""
 _COMMA = re.compile(r",(?![^\[]*\])")
 """Between operands, not within `quad_perm:[0,1,2,3]`."""
-_LOOPS = ("_loop_begin", "_loop_end")
+LOOPS = ("_loop_begin", "_loop_end")
 """Their last word is the name of the loop."""
 _HEADER = ("max_vgprs", "max_sgprs", "max_agprs")
 
@@ -50,26 +60,48 @@ def parse_operand(text: str) -> Operand:
     """One operand; a number may have `#` in front. FormatError quotes what it is not."""
     if match := _VIRTUAL.fullmatch(text):
         file, number, count, alignment = match.groups()
-        base = VirtualReg(file, int(number))
-        return base if count is None else RegRange(base, int(count), int(alignment or 1))
+        base = VirtualReg(file, _at_most(int(number), MAX_NUMBER, text))
+        if count is None:
+            return base
+        sizes = (_at_most(int(n), MAX_REGISTERS, text) for n in (count, alignment or 1))
+        return RegRange(base, *sizes)
     if match := _PHYSICAL.fullmatch(text):
         file, single, first, last = match.groups()
         if single is not None:
-            return PhysicalReg(file, int(single))
-        return RegRange(PhysicalReg(file, int(first)), int(last) - int(first) + 1)
+            return PhysicalReg(file, _at_most(int(single), MAX_REGISTERS, text))
+        low, high = (_at_most(int(n), MAX_REGISTERS, text) for n in (first, last))
+        return RegRange(PhysicalReg(file, low), high - low + 1)
     if match := _NUMBER.fullmatch(text):
         sign, hexadecimal, decimal = match.groups()
         value = int(hexadecimal, 16) if hexadecimal else int(decimal)
         return Immediate(-value if sign else value)
     if match := _FLOAT.fullmatch(text):
-        return Immediate.f32(float(match[1]))
+        return Immediate.f32(_single(float(match[1]), text))
     if match := _OFFSET.fullmatch(text):
         return MemOffset(int(match[1]))
     if match := _WAIT.fullmatch(text):
         return WaitCount(match[1], int(match[2]))
     if text in SPECIAL_WIDTHS:
         return Special(text)
-    raise FormatError(f"'{text}' is no operand: expected kv0, kv0..+4@2, v0, s[0:1], #42, offset:16, vmcnt(0) or vcc")
+    raise FormatError(
+        f"{_shown(text)} is no operand: expected kv0, kv0..+4@2, v0, s[0:1], #42, offset:16, vmcnt(0) or vcc"
+    )
+
+
+def _shown(text: str) -> str:
+    return f"'{text[:60]}'" if text.isprintable() else ascii(text[:60])
+
+
+def _at_most(number: int, limit: int, text: str) -> int:
+    if number > limit:
+        raise LimitError(f"'{text}' has a number above {limit}", limit=limit)
+    return number
+
+
+def _single(value: float, text: str) -> float:
+    if abs(value) > FLOAT32_MAX:
+        raise LimitError(f"'{text}' is beyond float32", limit=FLOAT32_MAX)
+    return value
 
 
 def instruction_text(instruction: Instruction) -> str:
@@ -81,19 +113,27 @@ def instruction_text(instruction: Instruction) -> str:
         tail.insert(0, "offen")
     main = [str(o) for o in operands if not isinstance(o, MemOffset | WaitCount)]
     if instruction.target is not None:
+        if not LABEL.fullmatch(instruction.target) or not (known.is_branch or known.name in LOOPS):
+            raise OperandError(f"{known.name} cannot have the target {_shown(instruction.target)}")
         main.append(instruction.target)
+    if wrong := [word for word in instruction.modifiers if not _MODIFIER.fullmatch(word)]:
+        raise OperandError(f"{known.name} cannot have the modifier {_shown(wrong[0])}")
     words = [instruction.name, ", ".join(main), *tail, *instruction.modifiers]
     comment = f" ; {_one_line(instruction.comment)}" if instruction.comment else ""
     return " ".join(filter(None, words)) + comment
 
 
 def _one_line(comment: str) -> str:
-    """Raw text has several lines."""
-    return comment.replace("\\", "\\\\").replace("\n", "\\n")
+    """Raw text has several lines; nothing but what is printable stands as it is."""
+    return "".join(c if c != "\\" and c.isprintable() else _ESCAPES.get(c, f"\\u{{{ord(c):x}}}") for c in comment)
+
+
+_ESCAPES = {"\\": "\\\\", "\n": "\\n"}
+_ESCAPED = re.compile(r"\\(?:u\{((?:10|[0-9a-f])?[0-9a-f]{1,4})\}|(.))")
 
 
 def _several_lines(text: str) -> str:
-    return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], text)
+    return _ESCAPED.sub(lambda m: chr(int(m[1], 16)) if m[1] else "\n" if m[2] == "n" else m[2], text)
 
 
 def _has_address(instruction: Instruction) -> bool:
@@ -133,7 +173,7 @@ def parse_instruction(line: str) -> Instruction:
     pieces = [p.strip() for p in _COMMA.split(rest)] if rest.strip() else []
     words = pieces[:-1] + (pieces[-1].split() if pieces else [])
     target = words.pop(0) if known.is_branch and words else None
-    if name in _LOOPS and len(words) > 2:
+    if name in LOOPS and len(words) > 2:
         target = words.pop()
     operands: list[Operand] = []
     modifiers: list[str] = []
@@ -160,8 +200,11 @@ def parse(text: str, encodable: bool = False) -> Program:
     `encodable`: operands, too, are checked line by line, as `build` will ask for it; literals may stand where a pass
     moves them from.
     """
-    program, body = Program(()), []
+    program = Program(())
+    body: list[Item] = []
     for number, line in enumerate(text.splitlines(), 1):
+        if len(body) > MAX_ITEMS:
+            raise LimitError("too many instructions", node=f"line {number}", limit=MAX_ITEMS)
         words = line.partition(";")[0].split()
         if not words:
             continue
@@ -181,7 +224,7 @@ def parse(text: str, encodable: bool = False) -> Program:
 
 
 def _item(line: str, words: list[str], encodable: bool) -> Item:
-    if len(words) == 1 and words[0].endswith(":") and _LABEL.fullmatch(words[0][:-1]):
+    if len(words) == 1 and words[0].endswith(":") and LABEL.fullmatch(words[0][:-1]):
         return Label(words[0][:-1])
     instruction = parse_instruction(line)
     if encodable:
@@ -194,22 +237,38 @@ def _directive(program: Program, name: str, words: list[str]) -> Program:
     if name == "kernel":
         return replace(program, name=words[0])
     if name in _HEADER:
-        return replace(program, **{name: int(words[0])})  # type: ignore[arg-type]
+        return replace(program, **{name: _whole(words[0], MAX_REGISTERS)})  # type: ignore[arg-type]
     if name in ("reserved_vgprs", "reserved_sgprs"):
-        return replace(program, **{name: frozenset(map(int, words))})  # type: ignore[arg-type]
+        numbers = frozenset(_whole(word, MAX_REGISTERS) for word in words)
+        return replace(program, **{name: numbers})  # type: ignore[arg-type]
     if name == "precolored":
         pairs = [word.partition("=") for word in words]
-        return replace(program, precolored=tuple(sorted((_virtual(r), int(n)) for r, _, n in pairs)))
+        found = {_virtual(r): _whole(n, MAX_REGISTERS) for r, _, n in pairs}
+        if len(found) < len(pairs):
+            raise FormatError("a register has two numbers")
+        return replace(program, precolored=tuple(sorted(found.items())))
     if name == "redefinable":
         return replace(program, redefinable=frozenset(map(_virtual, words)))
     if name == "workgroup":
-        return replace(program, launch=replace(launch, workgroup=(int(words[0]), int(words[1]), int(words[2]))))
+        x, y, z = (_whole(word, MAX_NUMBER, signed=True) for word in words)
+        return replace(program, launch=replace(launch, workgroup=(x, y, z)))
     if name == "argument":
-        argument = Argument(words[0], int(words[1]), words[2] == "pointer")
+        if words[2] not in ("pointer", "value"):
+            raise FormatError(f"an argument is no {_shown(words[2])}", alternatives=("pointer", "value"))
+        argument = Argument(words[0], _whole(words[1], 8), words[2] == "pointer")
         return replace(program, launch=replace(launch, arguments=(*launch.arguments, argument)))
     if name in ("workgroup_ids", "lds_bytes", "scratch_bytes"):
-        return replace(program, launch=replace(launch, **{name: int(words[0])}))  # type: ignore[arg-type]
-    raise FormatError(f"no directive '.{name}'")
+        number = _whole(words[0], MAX_NUMBER, signed=True)
+        return replace(program, launch=replace(launch, **{name: number}))  # type: ignore[arg-type]
+    raise FormatError(f"no directive {_shown('.' + name)}")
+
+
+def _whole(word: str, most: int, signed: bool = False) -> int:
+    """A decimal number. ValueError if it is none, LimitError if it is too large. What a launch may not have is told
+    where it is checked: those may be `signed`."""
+    if not re.fullmatch(r"-?[0-9]{1,19}" if signed else r"[0-9]{1,19}", word):
+        raise ValueError(word)
+    return _at_most(int(word), most, word)
 
 
 def _virtual(text: str) -> VirtualReg:

@@ -258,7 +258,9 @@ def _check_constants(known: Opcode, instruction: Instruction, place: str) -> Non
 
 def constant_problem(known: Opcode, instruction: Instruction) -> str | None:
     """Why a vector instruction cannot be encoded with these constants and scalar registers; None if it can."""
-    sources = [(n, o) for n, o in enumerate(instruction.uses) if n >= len(known.uses) or known.uses[n].tied is None]
+    if len(instruction.uses) < len(known.uses):
+        return None  # which is refused for what it lacks
+    sources = [(n, o) for n, o in enumerate(instruction.uses[: len(known.uses)]) if known.uses[n].tied is None]
     scalars = {str(o) for _, o in sources if _is_scalar(o)}
     literals = [(n, o) for n, o in sources if isinstance(o, Immediate) and not o.is_inline(_bits(known, n))]
     if len(scalars) > 1:

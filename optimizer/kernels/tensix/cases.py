@@ -9,12 +9,16 @@ one of every output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.errors import FormatError, TtoptError, UnknownNameError
+from optimizer.errors import InfeasibleError, InputError, LimitError, UnknownNameError
+from optimizer.identifiers import Identifiers
 from optimizer.ir.dtype import DType
+from optimizer.kernels.json_document import Node
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
@@ -22,8 +26,13 @@ from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_plan
 from optimizer.kernels.tensix.emit_cpp import KernelSource
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
 from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program
+from optimizer.kernels.tensix.source_rules import MAX_OPS, MAX_TILES
+from optimizer.kernels.tensix.text import IR_NAMES
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
-from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType, Type
+from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS, MAX_SLOTS
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -51,123 +60,156 @@ class TileCase:
         return TileDag(len(self.inputs), tuple(node for _, node in self.ops), yields, self.dtype.value)
 
 
+_CASE_KEYS = frozenset(("id", "inputs", "outputs", "ops", "yield", "block", "dtype", "capacity"))
+_IGNORED_KEYS = frozenset(("source", "note", "expect", "ref", "kind"))
+"""What documents say about a case besides."""
+_OP_KEYS = frozenset(("name", "op", "args", "attrs"))
+_SLOTS = {"bf16": 8, "f32": 4}
+"""Of DST, by element type, where a case does not say."""
+
+
 def read_cases(document: Any) -> tuple[TileCase, ...]:
-    """Cases of a decoded document. FormatError names the case and the field."""
-    cases = document.get("cases") if isinstance(document, Mapping) else document
-    if not isinstance(cases, Sequence) or isinstance(cases, str):
-        raise FormatError("a document of tile cases has a list 'cases'", node="cases")
-    return tuple(_case(record, k) for k, record in enumerate(cases))
+    """Cases of a decoded document. FormatError, LimitError and UnknownNameError name the field: `cases[3].ops[2]`."""
+    node = document if isinstance(document, Node) else Node(document, "")
+    records = node.any_fields(("cases",))["cases"] if isinstance(node.value, Mapping) else Node(node.value, "cases")
+    cases: list[TileCase] = []
+    known: dict[str, str] = {}
+    for record in records.items():
+        case = _case(record)
+        if case.id in known:
+            raise record.error(f"the id '{case.id}' is that of {known[case.id]}, too")
+        known[case.id] = record.place
+        cases.append(case)
+    return tuple(cases)
 
 
-def _case(record: Any, number: int) -> TileCase:
-    place = f"cases[{number}]"
-    if not isinstance(record, Mapping):
-        raise FormatError("a case is an object", node=place)
-    place = str(record.get("id", place))
-    inputs, outputs = _names(record, "inputs", place), _names(record, "outputs", place)
-    known = {name: k for k, name in enumerate(inputs)}
+def _case(record: Node) -> TileCase:
+    fields = record.any_fields(("inputs", "outputs", "yield"))
+    if unknown := sorted(set(fields) - _CASE_KEYS - _IGNORED_KEYS):
+        _LOG.warning("%s: fields that nothing reads: %s", record.place, ", ".join(unknown))
+    place = record.place
+    name = fields["id"].text() if "id" in fields else place
+    inputs, outputs = (_names(fields[key], MAX_CIRCULAR_BUFFERS) for key in ("inputs", "outputs"))
+    for key, names in (("inputs", inputs), ("outputs", outputs)):
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise fields[key].error(f"names '{twice[0]}' twice")
+    known = {name: n for n, name in enumerate(inputs)}
     ops: list[tuple[str, TileNode]] = []
-    for op in record.get("ops", ()):
-        node = _node(op, known, place)
-        known[str(op["name"])] = len(known)
-        ops.append((str(op["name"]), node))
-    yields = _names(record, "yield", place)
-    for name in yields:
-        if name not in known:
-            raise UnknownNameError("value in 'yield'", name, known, node=place)
+    for op in fields["ops"].items(MAX_OPS) if "ops" in fields else ():
+        made, node = _node(op, known)
+        known[made] = len(known)
+        ops.append((made, node))
+    yields = _names(fields["yield"], MAX_CIRCULAR_BUFFERS)
+    for y in yields:
+        if y not in known:
+            raise UnknownNameError("value in 'yield'", y, known, node=fields["yield"].place)
     if len(yields) != len(outputs):
-        raise FormatError(f"{len(outputs)} outputs, but {len(yields)} values are yielded", node=place)
-    block = record.get("block", (1, 1))
-    if not isinstance(block, Sequence) or len(block) != 2 or not all(type(b) is int and b > 0 for b in block):
-        raise FormatError(f"'block' is rows and columns of tiles, got {block!r}", node=place)
-    dtype = record.get("dtype", "bf16")
-    if dtype not in ("bf16", "f32"):
-        raise FormatError(f"'dtype' is bf16 or f32, got {dtype!r}", node=place)
-    capacity = record.get("capacity", 8 if dtype == "bf16" else 4)
-    if type(capacity) is not int or not 1 <= capacity <= 16:
-        raise FormatError(f"'capacity' is 1 to 16 slots, got {capacity!r}", node=place, limit=16)
-    return TileCase(place, inputs, outputs, tuple(ops), yields, (block[0], block[1]), DType(dtype), capacity)
+        raise record.error(f"{len(outputs)} outputs, but {len(yields)} values are yielded")
+    if not outputs:
+        raise fields["outputs"].error("a case has at least one output")
+    dtype = fields["dtype"].text(tuple(_SLOTS)) if "dtype" in fields else "bf16"
+    capacity = fields["capacity"].integer(1, MAX_SLOTS) if "capacity" in fields else _SLOTS[dtype]
+    block = _block(fields["block"]) if "block" in fields else (1, 1)
+    return TileCase(name, inputs, outputs, tuple(ops), yields, block, DType(dtype), capacity)
 
 
-def _names(record: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
-    names = record.get(key)
-    if not isinstance(names, Sequence) or isinstance(names, str) or not all(isinstance(n, str) for n in names):
-        raise FormatError(f"'{key}' is a list of names, got {names!r}", node=place)
-    if key == "inputs" and len(set(names)) != len(names):
-        raise FormatError(f"'{key}' names a value twice", node=place)
-    return tuple(names)
+def _block(node: Node) -> tuple[int, int]:
+    sides = node.items(2)
+    if len(sides) != 2:
+        raise node.error("rows and columns of tiles are due")
+    rows, columns = (side.integer(1, MAX_TILES) for side in sides)
+    if rows * columns > MAX_TILES:
+        raise LimitError(f"a block of {rows} x {columns} tiles", node=node.place, limit=MAX_TILES)
+    return rows, columns
 
 
-def _node(op: Any, known: Mapping[str, int], place: str) -> TileNode:
-    if not isinstance(op, Mapping) or not {"name", "op", "args"} <= set(op):
-        raise FormatError(f"an op has 'name', 'op' and 'args', got {op!r}", node=place)
-    name, kind, args = str(op["name"]), str(op["op"]), op["args"]
+def _names(node: Node, most: int) -> tuple[str, ...]:
+    return tuple(item.text() for item in node.items(most))
+
+
+def _node(record: Node, known: Mapping[str, int]) -> tuple[str, TileNode]:
+    fields = record.fields(_OP_KEYS, ("name", "op", "args"))
+    name, kind = fields["name"].text(), fields["op"].text()
     if name in known:
-        raise FormatError(f"value '{name}' is defined twice", node=place)
+        raise fields["name"].error(f"value '{name}' is defined twice")
     if kind not in TILE_OPS:
-        raise UnknownNameError("tile op", kind, TILE_OPS, node=f"{place}: {name}")
-    if len(args) != TILE_OPS[kind].arity:
-        raise FormatError(f"'{kind}' takes {TILE_OPS[kind].arity} operands, got {len(args)}", node=f"{place}: {name}")
+        raise UnknownNameError("tile op", kind, TILE_OPS, node=fields["op"].place)
+    op = TILE_OPS[kind]
+    args = _names(fields["args"], MAX_OPS)
+    if len(args) != op.arity:
+        raise fields["args"].error(f"'{kind}' takes {op.arity} operands, got {len(args)}")
     for a in args:
         if a not in known:
-            raise UnknownNameError("operand", str(a), known, node=f"{place}: {name}")
-    given = op.get("attrs", {})
-    missing = [a for a in TILE_OPS[kind].attrs if a not in given]
+            raise UnknownNameError("operand", a, known, node=fields["args"].place)
+    attrs = fields["attrs"].fields(op.attrs) if "attrs" in fields else {}
+    missing = [a for a in op.attrs if a not in attrs]
     if missing:
-        raise FormatError(f"'{kind}' needs 'attrs' with {', '.join(missing)}", node=f"{place}: {name}")
-    attrs = tuple((a, float(given[a])) for a in TILE_OPS[kind].attrs)
-    return TileNode(kind, tuple(known[a] for a in args), attrs)
+        raise record.error(f"'{kind}' needs 'attrs' with {', '.join(missing)}")
+    numbers = tuple((a, attrs[a].number()) for a in op.attrs)
+    return name, TileNode(kind, tuple(known[a] for a in args), numbers)
 
 
 # -- programs ---------------------------------------------------------------------------------------------
 def case_program(case: TileCase) -> Op:
-    """Reader, compute and writer threads for one block."""
-    block = BlockType(case.block, case.dtype)
-    names = (*case.inputs, *case.outputs)
-    tensors = [Value(f"{name}_t", TensorType(case.block, case.dtype)) for name in names]
-    buffers = [Value(f"{name}_cb", CircularBufferType(case.block, case.dtype, 2)) for name in names]
-    binds = [Op("ttl.bind_cb", (), (cb,), attributes({"index": k})) for k, cb in enumerate(buffers)]
-    count = len(case.inputs)
-    reader = _movement("reader", tensors[:count], buffers[:count], block)
-    writer = _movement("writer", tensors[count:], buffers[count:], block)
-    compute = _compute(case, block, buffers)
-    wide = case.dtype is DType.F32
-    config: dict[str, Attr] = {"fp32_dest_acc_en": wide, "dst_capacity": case.capacity}
-    attrs = attributes({"sym_name": case.id, "grid": (1, 1), **config})
-    return Op("ttl.program", (), (), attrs, (Region(tuple(tensors), (*binds, reader, compute, writer)),))
+    """Reader, compute and writer threads for one block. Names of the case become names of the IR."""
+    return _Programmer(case).program()
 
 
-def _compute(case: TileCase, block: BlockType, buffers: list[Value]) -> Op:
-    count = len(case.inputs)
-    values = [Value(name, block) for name in case.names]
-    ops = [Op("ttl.cb_wait", (cb,), (v,)) for cb, v in zip(buffers[:count], values[:count], strict=True)]
-    rooms = [Value(f"{name}_room", block) for name in case.outputs]
-    ops += [Op("ttl.cb_reserve", (cb,), (room,)) for cb, room in zip(buffers[count:], rooms, strict=True)]
-    for v, (_, node) in zip(values[count:], case.ops, strict=True):
-        attrs = attributes(dict(node.attrs))
-        ops.append(Op(f"ttl.{node.op}", tuple(values[a] for a in node.args), (v,), attrs))
-    by_name = {v.name: v for v in values}
-    ops += [Op("ttl.store", (by_name[y], room)) for y, room in zip(case.yields, rooms, strict=True)]
-    ops += [Op("ttl.cb_pop", (cb,)) for cb in buffers[:count]]
-    ops += [Op("ttl.cb_push", (cb,)) for cb in buffers[count:]]
-    return Op(COMPUTE, (), (), attributes({"sym_name": "compute"}), (Region((), tuple(ops)),))
+class _Programmer:
+    def __init__(self, case: TileCase) -> None:
+        self._case = case
+        self._names = Identifiers(IR_NAMES)
+        self._block = BlockType(case.block, case.dtype)
+        self._values = [self._value(name, self._block) for name in case.names]
+        names = (*case.inputs, *case.outputs)
+        self._tensors = [self._value(f"{name}_t", TensorType(case.block, case.dtype)) for name in names]
+        self._buffers = [self._value(f"{name}_cb", CircularBufferType(case.block, case.dtype, 2)) for name in names]
+        self._count = len(case.inputs)
 
+    def _value(self, name: str, type_: Type) -> Value:
+        return Value(self._names.fresh(name), type_)
 
-def _movement(kind: str, tensors: list[Value], buffers: list[Value], block: BlockType) -> Op:
-    """One block of every tensor, in order."""
-    reads = kind == "reader"
-    zero = Value(f"{kind}_zero", IndexType())
-    ops = [Op("ttl.constant", (), (zero,), attributes({"value": 0}))]
-    for tensor, cb in zip(tensors, buffers, strict=True):
-        at = Value(f"{cb.name}_{kind}", block)
-        moved = Value(f"{cb.name}_{kind}_moved", TransferType())
-        ops.append(Op("ttl.cb_reserve" if reads else "ttl.cb_wait", (cb,), (at,)))
-        operands = (tensor, zero, zero, at) if reads else (at, tensor, zero, zero)
-        ops.append(Op("ttl.copy_in" if reads else "ttl.copy_out", operands, (moved,)))
-        ops.append(Op("ttl.transfer_wait", (moved,)))
-        ops.append(Op("ttl.cb_push" if reads else "ttl.cb_pop", (cb,)))
-    attrs = attributes({"sym_name": kind, "processor": kind})
-    return Op(DATA_MOVEMENT, (), (), attrs, (Region((), tuple(ops)),))
+    def program(self) -> Op:
+        count, tensors, buffers = self._count, self._tensors, self._buffers
+        binds = [Op("ttl.bind_cb", (), (cb,), attributes({"index": k})) for k, cb in enumerate(buffers)]
+        reader = self._movement("reader", tensors[:count], buffers[:count])
+        writer = self._movement("writer", tensors[count:], buffers[count:])
+        wide = self._case.dtype is DType.F32
+        config: dict[str, Attr] = {"fp32_dest_acc_en": wide, "dst_capacity": self._case.capacity}
+        name = Identifiers(IR_NAMES).of(self._case.id)
+        attrs = attributes({"sym_name": name, "grid": (1, 1), **config})
+        threads = (reader, self._compute(), writer)
+        return Op("ttl.program", (), (), attrs, (Region(tuple(tensors), (*binds, *threads)),))
+
+    def _compute(self) -> Op:
+        case, count, buffers, values = self._case, self._count, self._buffers, self._values
+        ops = [Op("ttl.cb_wait", (cb,), (v,)) for cb, v in zip(buffers[:count], values[:count], strict=True)]
+        rooms = [self._value(f"{name}_room", self._block) for name in case.outputs]
+        ops += [Op("ttl.cb_reserve", (cb,), (room,)) for cb, room in zip(buffers[count:], rooms, strict=True)]
+        for v, (_, node) in zip(values[count:], case.ops, strict=True):
+            attrs = attributes(dict(node.attrs))
+            ops.append(Op(f"ttl.{node.op}", tuple(values[a] for a in node.args), (v,), attrs))
+        by_name = dict(zip(case.names, values, strict=True))
+        ops += [Op("ttl.store", (by_name[y], room)) for y, room in zip(case.yields, rooms, strict=True)]
+        ops += [Op("ttl.cb_pop", (cb,)) for cb in buffers[:count]]
+        ops += [Op("ttl.cb_push", (cb,)) for cb in buffers[count:]]
+        return Op(COMPUTE, (), (), attributes({"sym_name": "compute"}), (Region((), tuple(ops)),))
+
+    def _movement(self, kind: str, tensors: list[Value], buffers: list[Value]) -> Op:
+        """One block of every tensor, in order."""
+        reads = kind == "reader"
+        zero = self._value(f"{kind}_zero", IndexType())
+        ops = [Op("ttl.constant", (), (zero,), attributes({"value": 0}))]
+        for tensor, cb in zip(tensors, buffers, strict=True):
+            at = self._value(f"{cb.name}_{kind}", self._block)
+            moved = self._value(f"{cb.name}_{kind}_moved", TransferType())
+            ops.append(Op("ttl.cb_reserve" if reads else "ttl.cb_wait", (cb,), (at,)))
+            operands = (tensor, zero, zero, at) if reads else (at, tensor, zero, zero)
+            ops.append(Op("ttl.copy_in" if reads else "ttl.copy_out", operands, (moved,)))
+            ops.append(Op("ttl.transfer_wait", (moved,)))
+            ops.append(Op("ttl.cb_push" if reads else "ttl.cb_pop", (cb,)))
+        attrs = attributes({"sym_name": kind, "processor": kind})
+        return Op(DATA_MOVEMENT, (), (), attrs, (Region((), tuple(ops)),))
 
 
 # -- results -----------------------------------------------------------------------------------------------
@@ -188,7 +230,7 @@ def compile_case(case: TileCase, options: KernelOptions) -> CaseResult:
             record = _seed_record(case, seed_plan(case.dag, tiles, case.capacity), tiles)
         else:
             record = _record(case, plan_body(case.dag, tiles, case.capacity))
-    except TtoptError as error:
+    except (InputError, InfeasibleError) as error:
         empty = dict.fromkeys(
             ("dst", "loads", "footprint", "copies", "unroll", "sections", "max_dst", "spills", "relief")
         )

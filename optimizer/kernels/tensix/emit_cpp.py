@@ -1,20 +1,29 @@
 """C++ of a program's threads, one file each, from TTKernel calls.
 
 Circular buffers are constants by index; tensors are `TensorAccessor`s whose addresses are common run-time arguments in
-the order of the program's arguments. Index arithmetic is written where it is used.
+the order of the program's arguments. Index arithmetic is written where it is used. Names and values become text in
+`cpp_text` only.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from optimizer.errors import StateError
+from optimizer.identifiers import Identifiers
+from optimizer.kernels.tensix import cpp_text
 from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
+from optimizer.kernels.tensix.cpp_text import integer
 from optimizer.kernels.tensix.dialect import BOTH, CALL_PREFIX, COMPUTE
 from optimizer.kernels.tensix.index_expr import IndexMap, const, dim
 from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.types import CircularBufferType, TensorType
+
+KINDS = ("compute", "reader", "writer")
+_COORDINATES = ("get_absolute_logical_x()", "get_absolute_logical_y()")
+_OPERAND = re.compile(r"#(\d+)")
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,7 @@ class _Thread:
     _text: dict[str, str] = field(default_factory=dict)
     """Value -> how it is written."""
     _constant: dict[str, int] = field(default_factory=dict)
+    _names: Identifiers = field(default_factory=cpp_text.names)
 
     def source(self) -> KernelSource:
         used = {v.name for inner in walk(self.op) for v in inner.operands}
@@ -54,6 +64,10 @@ class _Thread:
         tensors = [v for v in self.arguments if v.name in used]
         compute = self.op.name == COMPUTE
         kind = "compute" if compute else self.op.string("processor")
+        if kind not in KINDS:
+            raise StateError(f"'{kind}' is no kind of kernel")
+        for v in tensors:  # before everything else, so that tensors keep their names
+            self._text[v.name] = self._names.of(v.name)
         lines = [*self._includes(compute), ""]
         lines += self._constants(buffers)
         lines += ["void kernel_main() {", *self._accessors(tensors)]
@@ -74,15 +88,18 @@ class _Thread:
 
     def _constants(self, buffers: list[Op]) -> Iterator[str]:
         for op in buffers:
-            name = f"cb_{op.integer('index')}"
+            index = integer(op.integer("index"))
+            name = f"cb_{index}"
             self._text[op.result.name] = name
             assert isinstance(op.result.type, CircularBufferType)
-            shape = "x".join(map(str, op.result.type.shape))
+            shape = "x".join(map(integer, op.result.type.shape))
             blocks = op.result.type.block_count
-            comment = f"{blocks} block{'s' if blocks > 1 else ''} of {shape} tiles, {op.result.type.dtype.value}"
+            comment = (
+                f"{integer(blocks)} block{'s' if blocks > 1 else ''} of {shape} tiles, {op.result.type.dtype.value}"
+            )
             if op.has_attr("tensor"):
-                comment += f", the shard of {_identifier(op.string('tensor'))}"
-            yield f"constexpr uint32_t {name} = {op.integer('index')};  // {comment}"
+                comment += f", the shard of {self._names.of(op.string('tensor'))}"
+            yield f"constexpr uint32_t {name} = {index};  // {comment}"
         if buffers:
             yield ""
 
@@ -90,10 +107,9 @@ class _Thread:
         previous = ""
         for k, v in enumerate(tensors):
             assert isinstance(v.type, TensorType)
-            name = _identifier(v.name)
-            self._text[v.name] = name
+            name = self._text[v.name]
             offset = f"{previous}.next_compile_time_args_offset()" if previous else "0"
-            previous = f"{name}_args"
+            previous = self._names.fresh(f"{name}_args")
             yield f"    constexpr auto {previous} = TensorAccessorArgs<{offset}>();"
             address = f"get_common_arg_val<uint32_t>({k})"
             yield f"    const auto {name} = TensorAccessor({previous}, {address}, {v.type.dtype.tile_bytes});"
@@ -102,9 +118,9 @@ class _Thread:
         for op in ops:
             if op.name == "ttl.constant":
                 self._constant[op.result.name] = op.integer("value")
-                self._text[op.result.name] = str(op.integer("value"))
+                self._text[op.result.name] = integer(op.integer("value"))
             elif op.name == "ttl.core_coordinate":
-                self._text[op.result.name] = f"get_absolute_logical_{'xy'[op.integer('axis')]}()"
+                self._text[op.result.name] = _COORDINATES[op.integer("axis")]
             elif op.name == "ttl.index":
                 self._text[op.result.name] = self._index(op)
             elif op.name == "ttl.for":
@@ -123,11 +139,11 @@ class _Thread:
         return index_map.results[0].substitute(dims).text(names, "/", "%")
 
     def _loop(self, op: Op) -> Iterator[str]:
-        counter = _identifier(op.body.args[0].name)
+        counter = self._names.of(op.body.args[0].name)
         self._text[op.body.args[0].name] = counter
-        step = op.integer("step")
-        advance = f"++{counter}" if step == 1 else f"{counter} += {step}"
-        yield f"for (uint32_t {counter} = {op.integer('lower')}; {counter} < {op.integer('upper')}; {advance}) {{"
+        lower, upper, step = (integer(op.integer(name)) for name in ("lower", "upper", "step"))
+        advance = f"++{counter}" if step == "1" else f"{counter} += {step}"
+        yield f"for (uint32_t {counter} = {lower}; {counter} < {upper}; {advance}) {{"
         yield from (f"    {line}" for line in self._ops(op.body.ops))
         yield "}"
 
@@ -135,17 +151,15 @@ class _Thread:
         args, template = op.attr("args"), op.attr("template", ())
         assert isinstance(args, tuple)
         assert isinstance(template, tuple)
-        written = [self._argument(str(a), op.operands) for a in args]
-        typed = f"<{', '.join(map(str, template))}>" if template else ""
-        return f"{op.name.removeprefix(CALL_PREFIX)}{typed}({', '.join(written)});"
+        written = [self._argument(cpp_text.tokens(a), op.operands) for a in args]
+        typed = f"<{', '.join(map(cpp_text.tokens, template))}>" if template else ""
+        return f"{cpp_text.function(op.name.removeprefix(CALL_PREFIX))}{typed}({', '.join(written)});"
 
     def _argument(self, text: str, operands: tuple[Value, ...]) -> str:
         alone = text.startswith("#") and text[1:].isdigit()
-        for k in reversed(range(len(operands))):
-            value = self._text[operands[k].name]
-            text = text.replace(f"#{k}", value if alone or " " not in value else f"({value})")
-        return text
 
+        def written(match: re.Match[str]) -> str:
+            value = self._text[operands[int(match[1])].name]
+            return value if alone or " " not in value else f"({value})"
 
-def _identifier(name: str) -> str:
-    return name if name[0].isalpha() or name[0] == "_" else f"v{name}"
+        return _OPERAND.sub(written, text)

@@ -64,6 +64,13 @@ class Op:
             raise StateError(f"attribute '{name}' of {self.name} is no integer: {value!r}")
         return value
 
+    def number(self, name: str) -> float:
+        """An attribute that is a number."""
+        value = self.attr(name)
+        if not isinstance(value, int | float):
+            raise StateError(f"attribute '{name}' of {self.name} is no number: {value!r}")
+        return float(value)
+
     def string(self, name: str, default: str | None = None) -> str:
         """An attribute that is text."""
         value = self.attr(name, default)

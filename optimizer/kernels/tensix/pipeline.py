@@ -25,6 +25,7 @@ from optimizer.kernels.tensix.passes.insert_inits import InsertInits
 from optimizer.kernels.tensix.passes.lower_to_loops import LowerToLoops
 from optimizer.kernels.tensix.passes.place_results import PlaceResults, StoreValues
 from optimizer.kernels.tensix.passes.split_broadcasts import SplitBroadcasts
+from optimizer.kernels.tensix.source_rules import check_source
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType
 from optimizer.kernels.tensix.verify import check
@@ -72,7 +73,8 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
 
 
 def lower(program: Op, options: KernelOptions = KernelOptions(), observe: Observer | None = None) -> Op:
-    """The program as TTKernel calls. GraphError for an ill-formed program; it is verified after every pass."""
+    """The program as TTKernel calls. GraphError or LimitError if it is ill-formed; it is verified after every pass."""
+    check_source(program)
     check(program)
     if observe is not None:
         observe("initial", program)

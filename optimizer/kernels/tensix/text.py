@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from optimizer.errors import FormatError
+from optimizer.errors import FormatError, LimitError
+from optimizer.identifiers import Spelling
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
@@ -73,10 +75,28 @@ def _attr_text(value: Attr) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+            return _quoted(value)
         case tuple():
             return f"[{', '.join(map(_attr_text, value))}]"
     return str(value)
+
+
+def _quoted(text: str) -> str:
+    """A string on one line, of printable ASCII."""
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    return char if " " <= char <= "~" else f"\\u{{{ord(char):x}}}"
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] else match[2]
+
+
+_ESCAPE = re.compile(r"\\(?:u\{((?:10|[0-9a-f])?[0-9a-f]{1,4})\}|(.))")
 
 
 # -- parsing --------------------------------------------------------------------------------------------
@@ -94,14 +114,22 @@ _TOKENS = re.compile(
       | (?P<arrow>->)
       | (?P<value>%[A-Za-z0-9_.$]+)
       | (?P<symbol>@[A-Za-z0-9_.$]+)
-      | (?P<number>-?(?:inf|nan|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?))
-      | (?P<string>"(?:[^"\\]|\\.)*")
+      | (?P<number>-?(?:inf|nan|[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?))
+      | (?P<string>"(?:[^"\\\n]|\\.)*")
       | (?P<name>[A-Za-z_][A-Za-z0-9_.$]*)
       | (?P<mark>[(){}\[\]^:,=+*])
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
-_SHAPED = re.compile(r"(block|cb|tensor)<(\d+)x(\d+)x([a-z0-9_]+)(?:,\s*(\d+))?>")
+IR_NAMES = Spelling(re.compile(r"[0-9A-Za-z_.$]+"), lambda _: False)
+"""Names of values and symbols, without `%` and `@`."""
+MAX_DEPTH = 50
+"""Of regions, lists and parentheses within each other."""
+MAX_TERMS = 500
+"""Operators of one index map."""
+MAX_DIGITS = 19
+"""Of whole numbers."""
+_SHAPED = re.compile(r"(block|cb|tensor)<([0-9]{1,9})x([0-9]{1,9})x([a-z0-9_]+)(?:,\s*([0-9]{1,9}))?>", re.ASCII)
 _TILE = re.compile(r"tile<([a-z0-9_]+)>")
 
 
@@ -115,8 +143,10 @@ class _Token:
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = list(self._split())
+        self._tokens = [*self._split(), _Token("end", "", len(text))]
         self._next = 0
+        self._depth = 0
+        self._terms = 0
 
     def _split(self) -> Iterator[_Token]:
         at = 0
@@ -127,7 +157,6 @@ class _Parser:
             if found.lastgroup != "space":
                 yield _Token(str(found.lastgroup), found.group(), at)
             at = found.end()
-        yield _Token("end", "", at)
 
     def _error(self, message: str, at: int) -> FormatError:
         before = self._text[:at]
@@ -143,8 +172,18 @@ class _Parser:
 
     def _take(self) -> _Token:
         token = self._token
-        self._next += 1
+        if token.kind != "end":
+            self._next += 1
         return token
+
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
+        """Around what may hold itself."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise LimitError("nested too deeply", node=self._error("", self._token.at).node, limit=MAX_DEPTH)
+        yield
+        self._depth -= 1
 
     def _accept(self, text: str) -> bool:
         if self._at(text):
@@ -177,7 +216,8 @@ class _Parser:
         results = tuple(Value(n, t) for n, t in zip(names, types, strict=True))
         regions = []
         while self._at("{"):
-            regions.append(self._region(dict(known)))
+            with self._deeper():
+                regions.append(self._region(dict(known)))
         known |= {v.name: v for v in results}
         return Op(name, operands, results, attributes(attrs), tuple(regions))
 
@@ -203,8 +243,8 @@ class _Parser:
         return tuple(found)
 
     def _starts_attributes(self) -> bool:
-        first, second = self._tokens[self._next + 1 : self._next + 3]
-        return first.kind == "name" and second.text == "="
+        following = self._tokens[self._next + 1 : self._next + 3]
+        return len(following) == 2 and following[0].kind == "name" and following[1].text == "="
 
     def _region(self, known: dict[str, Value]) -> Region:
         self.expect("mark", "{")
@@ -261,10 +301,10 @@ class _Parser:
     def _attr(self) -> Attr:
         token = self._token
         if token.kind == "string":
-            return re.sub(r"\\(.)", r"\1", self._take().text[1:-1])
+            return _ESCAPE.sub(_unescaped, self._take().text[1:-1])
         if token.kind == "number":
-            number = self._take().text
-            return int(number) if re.fullmatch(r"-?\d+", number) else float(number)
+            number = self._token.text
+            return self._integer() if re.fullmatch(r"-?[0-9]+", number) else float(self._take().text)
         if token.text in ("true", "false"):
             return self._take().text == "true"
         if token.text in ("inf", "nan"):
@@ -272,14 +312,27 @@ class _Parser:
         if self._accept("["):
             items: list[Attr] = []
             while not self._accept("]"):
-                items.append(self._attr())
+                with self._deeper():
+                    items.append(self._attr())
                 if not self._at("]"):
                     self.expect("mark", ",")
             return tuple(items)
         return self._map()
 
+    def _integer(self) -> int:
+        """A whole number of at most 64 bits, with its sign."""
+        token = self.expect("number")
+        if not re.fullmatch(r"-?[0-9]+", token.text):
+            raise self._error(f"expected a whole number, found '{token.text}'", token.at)
+        if len(token.text) > MAX_DIGITS:
+            raise LimitError(
+                f"a number of {len(token.text)} digits", node=self._error("", token.at).node, limit=MAX_DIGITS
+            )
+        return int(token.text)
+
     def _map(self) -> IndexMap:
         self.expect("mark", "(")
+        self._terms = 0
         dims: list[str] = []
         while not self._accept(")"):
             dims.append(self.expect("name").text)
@@ -294,17 +347,26 @@ class _Parser:
                 self.expect("mark", ",")
         return IndexMap(len(dims), tuple(results))
 
+    def _count_term(self) -> None:
+        self._terms += 1
+        if self._terms > MAX_TERMS:
+            raise LimitError(
+                "an index map of too many terms", node=self._error("", self._token.at).node, limit=MAX_TERMS
+            )
+
     def _sum(self, dims: list[str]) -> IndexExpr:
         total = self._product(dims)
         while self._accept("+"):
+            self._count_term()
             total = IndexExpr("add", 0, (total, self._product(dims)))
         return total
 
     def _product(self, dims: list[str]) -> IndexExpr:
         value = self._atom(dims)
         while self._at("*", "floordiv", "mod"):
+            self._count_term()
             sign = self._take().text
-            constant = const(int(self.expect("number").text))
+            constant = const(self._integer())
             kind = "mul" if sign == "*" else "floordiv" if sign == "floordiv" else "mod"
             value = IndexExpr(kind, 0, (value, constant))  # type: ignore[arg-type]
         return value
@@ -312,11 +374,12 @@ class _Parser:
     def _atom(self, dims: list[str]) -> IndexExpr:
         token = self._token
         if self._accept("("):
-            inner = self._sum(dims)
+            with self._deeper():
+                inner = self._sum(dims)
             self.expect("mark", ")")
             return inner
         if token.kind == "number":
-            return const(int(self._take().text))
+            return const(self._integer())
         if token.text not in dims:
             raise self._error(f"'{token.text}' is no dimension of this map", token.at)
         return dim(dims.index(self._take().text))

@@ -19,6 +19,8 @@ from optimizer.kernels.tensix.types import BlockType, CircularBufferType, Tensor
 _PAIRS = {"ttl.cb_wait": "ttl.cb_pop", "ttl.cb_reserve": "ttl.cb_push"}
 MAX_CIRCULAR_BUFFERS = 32
 """Indices that the hardware has (tt-metal `NUM_CIRCULAR_BUFFERS`)."""
+MAX_SLOTS = 16
+"""Slots of DST."""
 
 
 @dataclass(frozen=True)

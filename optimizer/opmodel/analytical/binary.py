@@ -234,6 +234,7 @@ def ternary(case: Case) -> Usage:
         need(
             tensor.layout.is_tile or tensor.layout.is_sharded, "Ternary operation requires tensor to be in Tile layout"
         )
+    _check_ternary_types(case)
     shape = _broadcast_shape(case)
     memory = _ternary_memory(case, shape)
     out = case.result(shape, case.query.output_dtype or case.inputs[1].dtype, memory, case.x.layout.page_layout)
@@ -242,6 +243,13 @@ def ternary(case: Case) -> Usage:
     if len(case.inputs) == 3 and _row_broadcast(case.inputs):
         cb += sum(2 * t.dtype.tile_bytes for t in case.inputs)
     return Usage((out,), cb=cb, cores=case.device.num_cores)
+
+
+def _check_ternary_types(case: Case) -> None:
+    """`where` takes any condition; what it chooses from, and what the others compute with, is of one type."""
+    chosen = case.inputs if case.query.op != "ttnn.where" or len(case.inputs) == 2 else case.inputs[1:2]
+    alike = len({t.dtype for t in chosen}) == 1
+    need(alike, f"Mixed dtype is not supported: {', '.join(t.dtype.value for t in case.inputs)}")
 
 
 def _ternary_memory(case: Case, shape: tuple[int, ...]) -> MemoryConfig:

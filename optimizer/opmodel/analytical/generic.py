@@ -8,7 +8,7 @@ from functools import lru_cache
 from optimizer.errors import TtoptError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
-from optimizer.ir.opdef import DTypeRule, OpDef, Page
+from optimizer.ir.opdef import OpDef, Page
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import HOST_ROW_MAJOR, PageLayout, TensorLayout
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
@@ -40,14 +40,7 @@ def result_dtypes(case: Case, row: OpDef, count: int) -> tuple[DType, ...]:
     """Element types by the vocabulary's rule; a requested type wins for single results."""
     if case.query.output_dtype is not None and count == 1:
         return (case.query.output_dtype,)
-    if row.dtype is DTypeRule.ATTR:
-        return (DType(str(case.attrs.get("dtype", "bf16"))),) * count
-    if row.dtype is DTypeRule.U32:
-        return (DType.U32,) * count
-    if row.dtype is DTypeRule.FIRST_U16:
-        return (case.x.dtype, DType.U16)[:count]
-    index = 1 if row.dtype is DTypeRule.SECOND else 0
-    return (case.inputs[index].dtype,) * count
+    return row.result_dtypes(case.attrs.get("dtype", "bf16"), tuple(t.dtype for t in case.inputs), count)
 
 
 def result_page(case: Case, row: OpDef) -> PageLayout:

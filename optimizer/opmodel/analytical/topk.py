@@ -1,4 +1,4 @@
-"""The k largest values of the last dim and where they are (`ttnn.topk`).
+"""The k largest values along a dim and where they are (`ttnn.topk`).
 
 Sources: tt-metal `reduction/topk` (`topk.cpp`, single core, multi core and large-index programs); when which program
 runs, how many cores share a row and the buffers were measured on mock devices (both boards, up to 65,536 columns).
@@ -17,7 +17,9 @@ from optimizer.opmodel.analytical.device_run.padding import pad
 from optimizer.opmodel.analytical.device_run.reducing import four_dims
 from optimizer.opmodel.analytical.device_run.session import Held, Session
 from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
+from optimizer.opmodel.analytical.device_run.transposing import transpose
 
+VALUES = (DType.BF16, DType.BFP8_B, DType.F32)
 LEAST_COLUMNS = 64
 """Narrower rows are padded."""
 LEAST_SHARED, ALWAYS_SHARED, LONGEST_U16 = 1024, 8192, 65536
@@ -30,12 +32,15 @@ LEAST_INDEXED = 4096
 def topk(case: Case) -> Usage:
     x = case.x
     need(x.layout.is_tile, "Input tensor must be tiled")
-    shape, k = x.shape, int(case.attrs["k"])
+    need(x.dtype in VALUES, f"Input tensor must be BFLOAT16, BFLOAT8_B, or FLOAT32, got: {x.dtype.name}")
+    axis = int(case.attrs["dim"]) % len(x.shape)
+    last = len(x.shape) - 1
+    shape, k = _swapped(x.shape, axis), int(case.attrs["k"])
     need(0 < k <= shape[-1], f"K cannot be larger than the dimension size! K={k}, dimension size={shape[-1]}")
     memory = case.output or x.layout.memory
     need(not memory.is_sharded, "Sharded implementation not supported yet")
     session = Session(case)
-    given = session.inputs[0]
+    given = session.inputs[0] if axis == last else transpose(session, session.inputs[0], axis, last)
     held = fill_padding(session, four_dims(given))
     if held.padded[-1] < LEAST_COLUMNS:
         added = LEAST_COLUMNS - held.shape[-1]
@@ -46,8 +51,19 @@ def topk(case: Case) -> Usage:
         indices = _cut(session, indices, k)
     result = (*shape[:-1], k)
     out = Held(result, values.padded, values.dtype, values.page, values.memory, values.buffer)
-    where = Held(result, indices.padded, DType.U16, indices.page, indices.memory, indices.buffer)
-    return session.usage(out, where)
+    index = DType.U32 if x.dtype is DType.F32 else DType.U16
+    where = Held(result, indices.padded, index, indices.page, indices.memory, indices.buffer)
+    if axis == last:
+        return session.usage(out, where)
+    out = transpose(session, out, axis, last, memory)
+    return session.usage(out, transpose(session, where, axis, last, memory))
+
+
+def _swapped(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """The shape with one dim and the last one exchanged, as tt-metal transposes it."""
+    found = list(shape)
+    found[axis], found[-1] = found[-1], found[axis]
+    return tuple(found)
 
 
 def _cut(session: Session, held: Held, k: int) -> Held:

@@ -59,5 +59,5 @@ def call_text(query: OpQuery, operands: Sequence[str], device: str = "device") -
         return write(Site(query, tuple(operands), device))
     except TtoptError:
         raise
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
         raise OpModelError(f"{query.op} cannot be written as a TTNN call: {error}", node=query.op) from error

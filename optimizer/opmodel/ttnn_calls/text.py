@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from keyword import iskeyword
 from typing import Any
 
 from optimizer.errors import OpModelError
@@ -28,6 +29,7 @@ from optimizer.layouts.op_config import InPlaceConfig
 from optimizer.opmodel.base import OpQuery
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_DOTTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 _DTYPES = {
     DType.F32: "ttnn.float32",
@@ -99,7 +101,12 @@ def integer_tuple(values: Any) -> str:
 
 
 def call(function: str, *positional: str, **keywords: str | None) -> str:
-    """The text of a call; a keyword whose text is None is left out."""
+    """The text of a call; a keyword whose text is None is left out. OpModelError for names that are none."""
+    if _DOTTED.fullmatch(function) is None:
+        raise OpModelError(f"{function!r} is no name of a function")
+    for name in keywords:
+        if _IDENTIFIER.fullmatch(name) is None or iskeyword(name):
+            raise OpModelError(f"{name!r} is no name of an argument")
     named = [f"{name}={text}" for name, text in keywords.items() if text is not None]
     return f"{function}({', '.join([*positional, *named])})"
 
@@ -120,12 +127,13 @@ def memory_layout_text(memory_layout: TensorMemoryLayout) -> str:
     return f"ttnn.TensorMemoryLayout.{memory_layout.name}"
 
 
+def _core_text(x: int, y: int) -> str:
+    return call("ttnn.CoreCoord", literal(int(x)), literal(int(y)))
+
+
 def core_ranges_text(ranges: Sequence[CoreRange]) -> str:
     """A `ttnn.CoreRangeSet` of inclusive rectangles (x0, y0, x1, y1)."""
-    shown = [
-        call("ttnn.CoreRange", f"ttnn.CoreCoord({x0}, {y0})", f"ttnn.CoreCoord({x1}, {y1})")
-        for x0, y0, x1, y1 in ranges
-    ]
+    shown = [call("ttnn.CoreRange", _core_text(x0, y0), _core_text(x1, y1)) for x0, y0, x1, y1 in ranges]
     return call("ttnn.CoreRangeSet", f"[{', '.join(shown)}]")
 
 
@@ -145,7 +153,7 @@ def memory_config_text(memory: MemoryConfig) -> str:
 
 def core_coord_text(grid_yx: tuple[int, int]) -> str:
     """A grid of (rows, columns) as TTNN's (x, y)."""
-    return f"ttnn.CoreCoord({int(grid_yx[1])}, {int(grid_yx[0])})"
+    return _core_text(grid_yx[1], grid_yx[0])
 
 
 _ACTIVATION_TYPES = {

@@ -117,9 +117,10 @@ def _case(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"block": [0, 2]}, FormatError, "rows and columns"),
-        ({"capacity": 17}, FormatError, "1 to 16 slots"),
-        ({"dtype": "f16"}, FormatError, "bf16 or f32"),
+        ({"block": [0, 2]}, FormatError, r"cases\[0\].block\[0\]: a number from 1 to"),
+        ({"block": [2]}, FormatError, "rows and columns"),
+        ({"capacity": 17}, FormatError, "a number from 1 to 16"),
+        ({"dtype": "f16"}, FormatError, '"bf16" or "f32"'),
         ({"yield": ["w"]}, UnknownNameError, "unknown value in 'yield' 'w'"),
         ({"ops": [{"name": "v", "op": "ad", "args": ["a", "b"]}]}, UnknownNameError, "unknown tile op 'ad'"),
         ({"ops": [{"name": "v", "op": "add", "args": ["a"]}]}, FormatError, "takes 2 operands, got 1"),

@@ -48,14 +48,22 @@ class Address:
     offset: int
 
 
+def _number(value: Expr) -> Expr:
+    """An expression or a number of Python's. ExpressionError for anything else: SymPy would evaluate text as code."""
+    try:
+        return sympy.sympify(value, strict=True)
+    except sympy.SympifyError:
+        raise ExpressionError(f"a {type(value).__name__} is no expression") from None
+
+
 def floor_div(numerator: Expr, denominator: int) -> Expr:
     """The greatest integer not above the quotient."""
-    return sympy.floor(sympy.sympify(numerator) / denominator)
+    return sympy.floor(_number(numerator) / denominator)
 
 
 def mod(value: Expr, modulus: int) -> Expr:
     """What `floor_div` leaves: from 0 to `modulus - 1`."""
-    return sympy.Mod(value, modulus)
+    return sympy.Mod(_number(value), modulus)
 
 
 class ExpressionEmitter:
@@ -184,7 +192,7 @@ class ExpressionEmitter:
 
     def simplified(self, expression: Expr) -> Expr:
         """The expression that is computed. ExpressionError if its value may not fit 32 bits."""
-        given = sympy.sympify(expression)
+        given = _number(expression)
         bound = {str(symbol): symbol for symbol in self.scopes.bounds()}
         names = {symbol: bound[str(symbol)] for symbol in given.free_symbols if str(symbol) in bound}
         simple = self.simplifier.simplify(given.xreplace(names))

@@ -64,7 +64,7 @@ def _of_line(item: Instruction, made: Iterable[Item]) -> Iterable[Item]:
 
 
 def _stem(item: Instruction, where: str) -> str:
-    if item.target is None or len(item.uses) != 2:
+    if not item.target or len(item.uses) != 2:
         raise OperandError(f"{item.name} has two operands and, as target, the name of its loop", node=where)
     return item.target
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from optimizer.errors import StateError
+from optimizer.errors import InfeasibleError
 from optimizer.kernels.tensix.dst.dag import TileDag, usable_forms
 from optimizer.kernels.tensix.tile_ops import Form, Place, Unit
 
@@ -81,7 +81,7 @@ class LiveSets:
         self.yielded = self._mask(v for v in dag.yields if not dag.is_input(v))
         for v, forms in zip(dag.values, self.forms, strict=True):
             if not forms:
-                raise StateError(_no_form(dag, v))
+                raise InfeasibleError(_no_form(dag, v), node=dag.node(v).op)
         self.demands = [{f: self._demand(n, f) for f in forms} for n, forms in enumerate(self.forms)]
 
     def _mask(self, values: Iterator[int] | Sequence[int]) -> int:

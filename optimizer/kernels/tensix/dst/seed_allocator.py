@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from optimizer.errors import InfeasibleError
 from optimizer.kernels.tensix.dst.dag import TileDag
+from optimizer.kernels.tensix.tile_ops import Place
 from optimizer.regalloc.union_find import UnionFind
 
 
@@ -46,7 +47,11 @@ class SeedPlan:
 
 
 def seed_plan(dag: TileDag, tiles: int, capacity: int) -> SeedPlan:
-    """InfeasibleError where the document says "insufficient DST registers"."""
+    """InfeasibleError where the document says "insufficient DST registers", and for ops that read circular buffers:
+    it loads everything into DST."""
+    for v in dag.values:
+        if any(place is not Place.DST for place in dag.node(v).definition.forms[-1].places):
+            raise InfeasibleError(f"node {v} ({dag.node(v).op}) has no form for operands in DST", node=dag.node(v).op)
     ops, copies = _insert_copies(dag)
     intervals, merged = _intervals(dag, ops)
     yielded = {merged.find(v) for v in dag.yields}

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
+from optimizer.kernels.tensix.cpp_text import float_bits, floating
 from optimizer.kernels.tensix.dialect import CALL_PREFIX, DST_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
 from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
@@ -134,10 +134,10 @@ class _Calls:
         if name == "data_format":
             return _FORMATS[self._dst]
         if kind == "format":
-            number = int(float(str(op.attr(name))))
+            number = int(op.number(name))
             return f"static_cast<uint32_t>({_FORMATS[_BY_NUMBER[number]]})"
-        value = float(str(op.attr(name)))
-        return f"{value!r}f" if kind == "float" else f"0x{struct.unpack('<I', struct.pack('<f', value))[0]:08x}u"
+        value = op.attr(name)
+        return floating(value) if kind == "float" else float_bits(value)
 
     def _pack(self, op: Op) -> Op:
         """Tiles are packed in order, so the packer's own position is the right one."""

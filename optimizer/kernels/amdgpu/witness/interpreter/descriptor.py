@@ -65,6 +65,11 @@ _USER_SGPRS = (
     ("user_sgpr_dispatch_id", 2),
     ("user_sgpr_private_segment_size", 1),
 )
+_LIMITS = {
+    **{name: 1 for name, _ in _USER_SGPRS}, **{f"system_sgpr_workgroup_id_{letter}": 1 for letter in "xyz"},
+    "user_sgpr_count": 16, "system_vgpr_workitem_id": 2, "kernarg_size": 65536, "enable_private_segment": 1,
+    "private_segment_fixed_size": 1 << 20, "reserve_vcc": 1, "float_denorm_mode_32": 3,
+}  # fmt: skip
 _UNSUPPORTED = ("user_sgpr_kernarg_preload_length", "system_sgpr_workgroup_info", "float_round_mode_32")
 
 
@@ -148,5 +153,9 @@ def _check(values: Mapping[str, int], seen: set[str], line: int) -> None:
         raise TextError(f".amdhsa_next_free_vgpr {values['next_free_vgpr']}: at most 512", line)
     if not 0 <= values["next_free_sgpr"] <= 102:
         raise TextError(f".amdhsa_next_free_sgpr {values['next_free_sgpr']}: at most 102", line)
+    for directive, most in _LIMITS.items():
+        low = -1 if directive == "user_sgpr_count" else 0
+        if not low <= values[directive] <= most:
+            raise TextError(f".amdhsa_{directive} {values[directive]}: 0 to {most}", line)
     if not 0 <= values["group_segment_fixed_size"] <= 65536:
         raise TextError(f".amdhsa_group_segment_fixed_size {values['group_segment_fixed_size']}: at most 65536", line)

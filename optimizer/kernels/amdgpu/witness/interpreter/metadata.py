@@ -39,8 +39,24 @@ class Passed:
     is_buffer: bool
 
 
+MAX_DEPTH = 50
+"""Of lists and maps within each other."""
+
+
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """YAML with LLVM's tag `!str`."""
+    """YAML with LLVM's tag `!str`; without aliases, which LLVM does not write, and not nested without end."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()
+        if self.check_event(yaml.AliasEvent) or self.depth >= MAX_DEPTH:
+            found = "an alias" if self.check_event(yaml.AliasEvent) else f"more than {MAX_DEPTH} levels"
+            raise yaml.composer.ComposerError(None, None, found, event.start_mark)
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 _Loader.add_constructor("!str", lambda loader, node: loader.construct_scalar(node))
@@ -54,6 +70,8 @@ def parse_metadata(body: Sequence[tuple[int, str]], line: int) -> list[Metadata]
         mark = getattr(error, "problem_mark", None)
         place = body[min(mark.line, len(body) - 1)][0] if mark is not None and body else line
         raise TextError(f"metadata is no YAML: {getattr(error, 'problem', error)}", place) from None
+    except ValueError as error:  # of what looks like a date or a number and is none
+        raise TextError(f"metadata holds no value: {error}", line) from None
     kernels = document.get("amdhsa.kernels") if isinstance(document, dict) else None
     if not isinstance(kernels, list) or not all(isinstance(k, dict) and ".name" in k for k in kernels):
         raise TextError("metadata has no list 'amdhsa.kernels' of named kernels", line)

@@ -75,11 +75,19 @@ def parse_program(text: str) -> Program:
 
 def strip_comments(text: str) -> Iterator[tuple[int, str]]:
     """Lines numbered from 1, without `//`, `;` and `/* */` comments; empty ones are left out."""
-    blanked = re.sub(r"/\*.*?\*/", lambda match: re.sub(r"[^\n]", " ", match[0]), text, flags=re.DOTALL)
-    for number, line in enumerate(blanked.splitlines(), start=1):
+    for number, line in enumerate(_blanked(text).splitlines(), start=1):
         kept = re.split(r"//|;", line, maxsplit=1)[0].rstrip()
         if kept.strip():
             yield number, kept
+
+
+def _blanked(text: str) -> str:
+    """The text with blanks for `/* */` comments; line breaks in them stay."""
+    parts, at = [], 0
+    while (start := text.find("/*", at)) >= 0 and (end := text.find("*/", start + 2)) >= 0:
+        parts += [text[at:start], re.sub(r"[^\n]", " ", text[start : end + 2])]
+        at = end + 2
+    return "".join((*parts, text[at:]))
 
 
 def _directive(text: str, number: int, lines: Iterator[tuple[int, str]], reader: _Reader) -> None:
@@ -177,7 +185,10 @@ def parse_waits(text: str, line: int) -> dict[str, str]:
         return {name: str(value) for name, value in fields.items() if value < COUNTER_LIMITS[name]}
     found: dict[str, str] = {}
     for match in _COUNTER.finditer(text):
-        value = int(match[2], 0)
+        try:
+            value = int(match[2], 0)
+        except ValueError:
+            raise TextError(f"'{match[0]}' counts to no number", line) from None
         if value > COUNTER_LIMITS[match[1]]:
             raise TextError(f"{match[1]}({value}) exceeds the counter's {COUNTER_LIMITS[match[1]]}", line)
         found[match[1]] = str(value)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from optimizer.errors import OptionError, UnknownNameError
+from optimizer.errors import LimitError, OptionError, UnknownNameError
 
 from ..errors import ExecutionError
 from .descriptor import Descriptor
@@ -26,6 +27,8 @@ from .step_table import decode_program
 Scalar = np.generic
 Argument = npt.NDArray[Any] | Scalar
 DEFAULT_STEPS = 2_000_000
+MAX_WAVES = 1 << 16
+"""Of a launch: each takes a millisecond."""
 
 
 @dataclass
@@ -142,7 +145,10 @@ class _Launch:
             raise OptionError(f"a workgroup of {x * y * z} threads: at most 1024", limit=1024)
         self.steps = decode_program(self.program, self.descriptor)
         self.waves_per_group = -(-x * y * z // 64)
-        for number in range(int(np.prod(self.grid))):
+        groups = prod(self.grid)
+        if groups * self.waves_per_group > MAX_WAVES:
+            raise LimitError(f"a grid of {groups} workgroups, {self.waves_per_group} waves each", limit=MAX_WAVES)
+        for number in range(groups):
             place = np.unravel_index(number, self.grid[::-1])[::-1]
             identifier = int(place[0]), int(place[1]), int(place[2])
             lds_bytes = self.descriptor["group_segment_fixed_size"]

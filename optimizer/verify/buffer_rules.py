@@ -1,34 +1,35 @@
-"""The verifier's look at ops that write their result into an operand: whether anything still needs what was there.
+"""Ops that write their result into an operand, or free it: whether anything still needs what was there.
 
 Read off the finished graph alone, in the order of its ops. Every value is noted with the buffer that it may lie in and
-how often that had been written over when it came to be; a reader that comes after another writing reads something else.
+how often that had been written over when it came to be; a reader that comes after another writing reads something else,
+one that comes after a freeing nothing at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from optimizer.export.aliases import may_alias
 from optimizer.ir.graph import Op, ValueKind
+from optimizer.layouts.aliases import frees_operand, may_alias
 from optimizer.layouts.op_config import overwritten_operand
-from optimizer.result import OptimizedGraph, Role
-
-Error = tuple[str, str]
-"""(op or value id, message)."""
+from optimizer.result import Role
+from optimizer.verify.subject import Error, Subject
 
 
-def broken_overwrites(result: OptimizedGraph) -> Iterator[Error]:
-    """Every op that overwrites what it may not, and every later read of what is overwritten."""
-    yield from _Overwrites(result).errors()
+def reads_what_is_there(subject: Subject) -> Iterator[Error]:
+    """An op writes over, or frees, only what nothing reads afterwards and the next run does not need."""
+    yield from _Losses(subject).errors()
 
 
-class _Overwrites:
-    def __init__(self, result: OptimizedGraph) -> None:
-        self.result, self.graph = result, result.graph
+class _Losses:
+    def __init__(self, subject: Subject) -> None:
+        self.result, self.graph = subject.result, subject.graph
         self.place: dict[str, tuple[str, int]] = {}
         """Value -> its buffer, and how often that had been written over."""
         self.writers: dict[str, list[str]] = {}
         """Buffer -> ops that wrote over it."""
+        self.freed: dict[str, str] = {}
+        """Buffer -> the op that freed it."""
 
     def errors(self) -> Iterator[Error]:
         for op in self.graph.ops():
@@ -39,6 +40,8 @@ class _Overwrites:
                 yield from self._write(op, into)
             elif op.inputs and self._may_share(op):
                 self.place[op.outputs[0]] = self._place(op.inputs[0])
+            if op.inputs and frees_operand(self.result.records[op.id].config, self.result.layouts[op.inputs[0]]):
+                yield from self._free(op)
         for v in self.graph.outputs:
             yield from self._read(v, v)
 
@@ -50,6 +53,8 @@ class _Overwrites:
         since = self.writers.get(buffer, [])[before:]
         if since:
             yield reader, f"reads '{value_id}', which '{since[0]}' has written over"
+        if buffer in self.freed:
+            yield reader, f"reads '{value_id}', which '{self.freed[buffer]}' has freed"
 
     def _write(self, op: Op, position: int) -> Iterator[Error]:
         if position >= len(op.inputs) or len(op.outputs) != 1:
@@ -68,6 +73,13 @@ class _Overwrites:
             yield op.id, f"writes its result into '{source}', which is there for every run"
         self.writers.setdefault(buffer, []).append(op.id)
         self.place[target] = buffer, len(self.writers[buffer])
+
+    def _free(self, op: Op) -> Iterator[Error]:
+        source = op.inputs[0]
+        buffer, _ = self._place(source)
+        if any(self.graph.value(v).kind is not ValueKind.ACTIVATION for v in (source, buffer)):
+            yield op.id, f"frees '{source}', which is there for every run"
+        self.freed[buffer] = op.id
 
     def _same(self, source: str, target: str) -> bool:
         x, y, layouts = self.graph.value(source), self.graph.value(target), self.result.layouts

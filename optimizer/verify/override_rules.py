@@ -1,4 +1,4 @@
-"""The verifier's look at overrides: whether a finished graph has what the user fixed, read off the graph alone."""
+"""Overrides: whether a finished graph has what the user fixed, read off the graph alone."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from optimizer.errors import TtoptError
 from optimizer.ir.graph import Op
 from optimizer.layouts.overrides import LayoutOverride, Overrides, parse_overrides
 from optimizer.result import OptimizedGraph, Role
+from optimizer.verify.subject import Error, Subject
 
-Error = tuple[str, str]
-"""(op id, message)."""
+
+def keeps_overrides(subject: Subject) -> Iterator[Error]:
+    """Every override of the options is kept."""
+    yield from broken_overrides(subject.result)
 
 
 def broken_overrides(result: OptimizedGraph) -> Iterator[Error]:

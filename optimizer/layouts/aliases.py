@@ -5,8 +5,7 @@ from __future__ import annotations
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout
-from optimizer.layouts.op_config import Conv2dConfig
-from optimizer.result import OptimizedGraph
+from optimizer.layouts.op_config import Conv2dConfig, OpConfig
 
 _UNCHANGED = frozenset(
     {
@@ -34,9 +33,6 @@ def may_alias(graph: Graph, op: Op, source: TensorLayout, target: TensorLayout) 
     return op.op in _UNCHANGED and x.shape == y.shape
 
 
-def frees_operand(result: OptimizedGraph, op: Op) -> bool:
+def frees_operand(config: OpConfig | None, source: TensorLayout) -> bool:
     """Whether a conv frees its input: with `deallocate_activation`, wherever in L1 it lies (not in DRAM)."""
-    config = result.records[op.id].config
-    if not isinstance(config, Conv2dConfig) or not config.deallocate_activation:
-        return False
-    return result.layouts[op.inputs[0]].is_l1
+    return isinstance(config, Conv2dConfig) and config.deallocate_activation and source.is_l1

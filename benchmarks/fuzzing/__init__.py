@@ -1,0 +1,1 @@
+"""Fuzz targets, one module each, and the harness that runs their cases in forked workers with limits."""

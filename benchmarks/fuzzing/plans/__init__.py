@@ -1,0 +1,1 @@
+"""Corruptions of finished plans: what `ttopt check` has to see."""

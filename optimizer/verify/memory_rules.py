@@ -1,0 +1,100 @@
+"""L1 replayed step by step: what is resident, what each op takes, and where the runtime's allocator puts it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from optimizer.ir.graph import Op
+from optimizer.layouts.op_config import overwritten_operand
+from optimizer.layouts.tiling import l1_bytes_per_core, round_up
+from optimizer.result import OptimizedGraph, Role
+from optimizer.verify.subject import WEIGHTS, Error, StepMemory, Subject
+
+
+def fits_the_limit(subject: Subject) -> Iterator[Error]:
+    """Residents and the op's own peak stay within the plan's L1 limit at every step."""
+    for step in subject.steps:
+        if step.total_bytes > subject.limit_bytes:
+            yield (
+                step.op,
+                f"L1 holds {step.resident_bytes} B and the op takes {step.own_peak_bytes} B more: "
+                f"{step.total_bytes} B of {subject.limit_bytes} B",
+            )
+
+
+def fits_the_bank(subject: Subject) -> Iterator[Error]:
+    """The first-fit, top-down placement of tensors leaves room for the circular buffers at every step."""
+    for step in subject.steps:
+        if step.extent_bytes > subject.bank_bytes:
+            yield (
+                step.op,
+                f"tensors, holes and circular buffers take {step.extent_bytes} B of the {subject.bank_bytes} B of L1",
+            )
+
+
+def replay(subject: Subject) -> list[StepMemory]:
+    """The schedule step by step: weights first, then allocate top-down first-fit, free after the last read."""
+    unit = subject.device.l1_buffer_alignment_bytes
+    ops = list(subject.run_ops())
+    buffer_of = _buffers(subject, ops)
+    last_read = {buffer_of[v]: step for step, op in enumerate(ops) for v in op.inputs if v in buffer_of}
+    live: dict[str, tuple[int, int]] = {}
+    for v in weights_in_l1(subject.result):
+        live[v] = place_buffer(live, round_up(_bytes(subject, v), unit))
+        last_read[v] = len(ops)
+    steps = []
+    for step, op in enumerate(ops):
+        answer = subject.answers[op.id]
+        resident = sum(end - start for start, end in live.values())
+        outputs = {v: _bytes(subject, v) for v in op.outputs if buffer_of.get(v) == v}
+        before = max((end for _, end in live.values()), default=0)
+        for v, size in outputs.items():
+            live[v] = place_buffer(live, round_up(size, unit))
+        after = max((end for _, end in live.values()), default=0)
+        inside = max(0, answer.peak_bytes - sum(outputs.values()))
+        extent = max(before + answer.cb_bytes, after + inside)
+        steps.append(StepMemory(op.id, resident, answer.peak_bytes, answer.cb_bytes, extent))
+        for v in [v for v in live if last_read.get(v, -1) <= step]:
+            del live[v]
+    return steps
+
+
+def _buffers(subject: Subject, ops: list[Op]) -> dict[str, str]:
+    """L1 value -> the value whose buffer it lives in: itself, the source of a view, what it is written into."""
+    buffers: dict[str, str] = {}
+    for op in ops:
+        record = subject.records[op.id]
+        shared = 0 if record.role is Role.VIEW else overwritten_operand(record.config)
+        for v in op.outputs:
+            if subject.layouts[v].is_l1:
+                buffers[v] = v if shared is None else buffers.get(op.inputs[shared], v)
+    return buffers
+
+
+def _bytes(subject: Subject, value_id: str) -> int:
+    value = subject.graph.value(value_id)
+    return l1_bytes_per_core(value.shape, value.dtype, subject.layouts[value_id], subject.device)
+
+
+def weights_in_l1(result: OptimizedGraph) -> list[str]:
+    """Weights that the ops of a run read from L1, in the order of their first readers.
+
+    They are put there once and stay: no op of a run computes them.
+    """
+    found: dict[str, None] = {}
+    for op in result.graph.ops():
+        if result.records[op.id].role is not Role.HOST:
+            for v in op.inputs:
+                if result.layouts[v].is_l1 and result.graph.value(v).kind in WEIGHTS:
+                    found[v] = None
+    return list(found)
+
+
+def place_buffer(live: dict[str, tuple[int, int]], size: int) -> tuple[int, int]:
+    """(start, end) distance from the top of L1 of the first hole that takes `size` bytes."""
+    start = 0
+    for used_start, used_end in sorted(live.values()):
+        if used_start - start >= size:
+            break
+        start = max(start, used_end)
+    return (start, start + size)

@@ -1,0 +1,68 @@
+"""The rules in one list, and `verify`, which goes through it."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from optimizer.opmodel.base import OpModel
+from optimizer.result import OptimizedGraph
+from optimizer.verify import (
+    buffer_rules,
+    graph_rules,
+    layout_rules,
+    memory_rules,
+    op_rules,
+    override_rules,
+    role_rules,
+)
+from optimizer.verify.subject import Rule, Stage, Subject, VerifyReport
+
+RULES: tuple[Rule, ...] = (
+    Rule("inputs", Stage.GRAPH, graph_rules.has_inputs),
+    Rule("outputs", Stage.GRAPH, graph_rules.has_outputs),
+    Rule("records", Stage.GRAPH, graph_rules.has_records),
+    Rule("schedule", Stage.GRAPH, graph_rules.is_in_order),
+    Rule("value kinds", Stage.GRAPH, graph_rules.has_kinds),
+    Rule("constants", Stage.GRAPH, graph_rules.has_elements),
+    Rule("uses", Stage.GRAPH, graph_rules.has_uses),
+    Rule("sizes", Stage.GRAPH, graph_rules.has_sizes),
+    Rule("shapes", Stage.GRAPH, graph_rules.has_shapes),
+    Rule("layouts", Stage.GRAPH, layout_rules.has_layouts),
+    Rule("shards", Stage.GRAPH, layout_rules.has_shards),
+    Rule("shards asked for", Stage.GRAPH, layout_rules.asks_for_shards),
+    Rule("outputs in DRAM", Stage.GRAPH, layout_rules.returns_from_dram),
+    Rule("inputs in DRAM", Stage.GRAPH, layout_rules.takes_from_dram),
+    Rule("roles", Stage.PLAN, role_rules.is_called_so),
+    Rule("types", Stage.PLAN, graph_rules.has_types),
+    Rule("prepared weights", Stage.PLAN, role_rules.prepares_weights),
+    Rule("weights in L1", Stage.PLAN, layout_rules.keeps_in_l1_what_a_run_reads),
+    Rule("ops on the host", Stage.PLAN, layout_rules.computes_on_the_host),
+    Rule("operands on the host", Stage.PLAN, layout_rules.reads_from_the_host),
+    Rule("transfers", Stage.PLAN, role_rules.serves_the_host),
+    Rule("copies", Stage.PLAN, role_rules.copies_something),
+    Rule("configs", Stage.PLAN, op_rules.has_its_own_config),
+    Rule("activations", Stage.PLAN, op_rules.applies_its_activation),
+    Rule("convolutions", Stage.PLAN, op_rules.convolves_as_configured),
+    Rule("overrides", Stage.PLAN, override_rules.keeps_overrides),
+    Rule("lost values", Stage.PLAN, buffer_rules.reads_what_is_there),
+    Rule("views", Stage.OPS, role_rules.shares_its_operand),
+    Rule("memory asked for", Stage.OPS, op_rules.gives_what_is_asked),
+    Rule("ops", Stage.OPS, op_rules.runs),
+    Rule("L1 limit", Stage.MEMORY, memory_rules.fits_the_limit),
+    Rule("L1 placement", Stage.MEMORY, memory_rules.fits_the_bank),
+)
+"""In the order in which they are looked at."""
+
+
+def verify(result: OptimizedGraph, model: OpModel) -> VerifyReport:
+    """Check a result against an OpModel; never raises for a wrong result, only reports."""
+    report = VerifyReport()
+    subject = Subject(result, model)
+    for stage, rules in groupby(RULES, key=lambda rule: rule.stage):
+        if not report.ok:
+            break
+        if stage is Stage.MEMORY:
+            report.steps = subject.steps = memory_rules.replay(subject)
+        for rule in rules:
+            report.errors += rule.find(subject)
+    return report

@@ -1,0 +1,119 @@
+"""Whether a finished graph computes what another one does, by a walk over both.
+
+The reference is the model as imported. Ops of the plan that have the id of one of the reference have to be that op, on
+operands that stand for the reference's operands; every other op has to be one that a plan inserts and that changes no
+element: a copy, a conversion between tiles and rows, a transfer. What such an op makes stands for what it reads.
+Nothing of how plans are written into graphs is used here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from optimizer.ir.graph import Graph, Op, Value
+from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.result import OptimizedGraph, Role
+from optimizer.verify.op_rules import CONVS
+from optimizer.verify.subject import Error
+
+_INSERTED = {
+    "ttnn.to_memory_config": (Role.RESHARD, Role.SPILL, Role.LOAD, Role.HOST),
+    "ttnn.to_layout": (Role.LAYOUT, Role.HOST),
+    "ttnn.from_device": (Role.TRANSFER,),
+    "ttnn.to_device": (Role.TRANSFER,),
+}
+"""Ops that a plan inserts -> their roles."""
+
+
+def differences(
+    result: OptimizedGraph, model: Graph, prepared: Mapping[str, str], fixed: Mapping[str, Mapping[str, object]]
+) -> Iterator[Error]:
+    """Everything in which a result computes something else than a model.
+
+    `prepared` maps convs to the element type that their weights are prepared into, `fixed` to the fields of their
+    configs that the user fixed.
+    """
+    yield from _Walk(result, model).errors()
+    for op_id, wanted in prepared.items():
+        record = result.records.get(op_id)
+        config = None if record is None else record.config
+        if isinstance(config, Conv2dConfig) and "weights_dtype" not in fixed.get(op_id, {}):
+            found = config.weights_dtype or wanted
+            if found != wanted and result.graph.op(op_id).op in CONVS:
+                yield op_id, f"prepares its weights as {found}, the model's are {wanted}"
+
+
+class _Walk:
+    def __init__(self, result: OptimizedGraph, model: Graph) -> None:
+        self.result, self.graph, self.model = result, result.graph, model
+        self.stands_for: dict[str, str] = {}
+        """Value of the result -> the model's value that it holds."""
+
+    def errors(self) -> Iterator[Error]:
+        yield from self._sources()
+        for op in self.graph.ops():
+            if self.model.has_op(op.id):
+                yield from self._op(op, self.model.op(op.id))
+            else:
+                yield from self._inserted(op)
+        for op in self.model.ops():
+            if not self.graph.has_op(op.id):
+                yield op.id, f"{op.op} of the model is missing"
+        if list(self.graph.inputs) != list(self.model.inputs):
+            yield "model", f"takes {self.graph.inputs}, the model {self.model.inputs}"
+        returned = [self.stands_for.get(v, v) for v in self.graph.outputs]
+        if returned != list(self.model.outputs):
+            yield "model", f"returns {returned}, the model {self.model.outputs}"
+
+    def _sources(self) -> Iterator[Error]:
+        """What no op computes is in both, and the same."""
+        given = {v for v in self.graph.values if self.graph.producer(v) is None}
+        wanted = {v for v in self.model.values if self.model.producer(v) is None}
+        for v in sorted(given ^ wanted):
+            yield v, "is given to the plan, but not to the model" if v in given else "of the model is missing"
+        for v in sorted(given & wanted):
+            self.stands_for[v] = v
+            yield from _same_value(self.graph.value(v), self.model.value(v))
+
+    def _op(self, op: Op, wanted: Op) -> Iterator[Error]:
+        if op.op != wanted.op:
+            yield op.id, f"is {op.op}, in the model {wanted.op}"
+        if dict(op.attrs) != dict(wanted.attrs):
+            names = sorted(k for k in {*op.attrs, *wanted.attrs} if op.attrs.get(k) != wanted.attrs.get(k))
+            yield op.id, f"has other attributes than in the model: {', '.join(names)}"
+        if (op.name, op.origin) != (wanted.name, wanted.origin):
+            given = f"'{op.name}' of {list(op.origin)}"
+            yield op.id, f"is called {given}, in the model '{wanted.name}' of {list(wanted.origin)}"
+        read = tuple(self.stands_for.get(v, v) for v in op.inputs)
+        if read != wanted.inputs:
+            yield op.id, f"reads {list(read)}, in the model {list(wanted.inputs)}"
+        if len(op.outputs) != len(wanted.outputs):
+            yield op.id, f"has {len(op.outputs)} results, in the model {len(wanted.outputs)}"
+        for v, w in zip(op.outputs, wanted.outputs, strict=False):
+            self.stands_for[v] = w
+            yield from _same_value(self.graph.value(v), self.model.value(w))
+
+    def _inserted(self, op: Op) -> Iterator[Error]:
+        """An op that the model lacks hands on what it reads."""
+        role = self.result.records[op.id].role
+        if role not in _INSERTED.get(op.op, ()) or len(op.inputs) != 1 or len(op.outputs) != 1:
+            yield op.id, f"{op.op} as {role.value} is not in the model"
+            return
+        source, copy = self.graph.value(op.inputs[0]), self.graph.value(op.outputs[0])
+        if (source.shape, source.dtype) != (copy.shape, copy.dtype):
+            yield op.id, f"makes {list(copy.shape)} {copy.dtype.value} of {list(source.shape)} {source.dtype.value}"
+        self.stands_for[copy.id] = self.stands_for.get(source.id, source.id)
+
+
+def _same_value(found: Value, wanted: Value) -> Iterator[Error]:
+    for name in ("shape", "dtype", "kind", "data"):
+        given, right = getattr(found, name), getattr(wanted, name)
+        if given != right and not (name == "data" and _same_elements(given, right)):
+            yield found.id, f"has another {name} than in the model"
+
+
+def _same_elements(given: tuple[float, ...] | None, right: tuple[float, ...] | None) -> bool:
+    """Whether elements are equal; what is no number equals itself here."""
+    if given is None or right is None or len(given) != len(right):
+        return False
+    return all(a == b or (a != a and b != b) for a, b in zip(given, right, strict=True))

@@ -1,0 +1,113 @@
+"""`ttopt kernel` on files of strangers, and what its flags do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from optimizer.cli import main
+
+CASES = Path("fixtures/kernels/tile_cases.json")
+
+
+def case(name: str = "c", **changes: Any) -> dict[str, Any]:
+    ops = [{"name": "v", "op": "exp", "args": ["a"]}, {"name": "w", "op": "abs", "args": ["v"]}]
+    return {"id": name, "inputs": ["a"], "outputs": ["o"], "ops": ops, "yield": ["w"], **changes}
+
+
+def written(tmp_path: Path, *cases: Any) -> Path:
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps({"cases": cases}), encoding="utf-8")
+    return path
+
+
+def sections(text: str) -> int:
+    return text.count("tile_regs_acquire()")
+
+
+def test_no_fuse_takes_every_block_through_l1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, case())
+    assert main(["kernel", "print", str(path)]) == 0
+    fused = capsys.readouterr().out
+    assert main(["kernel", "print", str(path), "--no-fuse"]) == 0
+    assert (sections(fused), sections(capsys.readouterr().out)) == (1, 2)
+
+
+@pytest.mark.parametrize("flags", [[], ["--no-fuse"]])
+def test_what_is_handed_on_finds_room_in_l1(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """L1 is as large as the program says, whatever is fused."""
+    ops = [{"name": f"e{k}", "op": "exp", "args": [f"e{k - 1}" if k else "a"]} for k in range(12)]
+    ops += [
+        {"name": f"m{k}", "op": "max", "args": [f"m{k + 1}" if k < 10 else "e11", f"e{k}"]} for k in range(10, -1, -1)
+    ]
+    path = written(tmp_path, case(ops=ops, **{"yield": ["m0"]}, block=[2, 2], dtype="f32", capacity=4))
+    assert main(["kernel", "compile", str(path), *flags]) == 0
+    assert json.loads(capsys.readouterr().out)["error"] is None
+
+
+def test_folders_stay_within_the_output_and_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ids = ["../up", "/etc/x", "a/b", "a_b", "A_B", "", "..", "con", "x\n\x1b[31m", "z" * 300]
+    out = tmp_path / "in" / "out"
+    assert main(["kernel", "compile", str(written(tmp_path, *map(case, ids))), "-o", str(out)]) == 0
+    assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == ids
+    folders = sorted(p.name.lower() for p in out.iterdir())
+    assert len(set(folders)) == len(ids)
+    assert all(name.isascii() and name.isprintable() for name in folders)
+    assert [p.name for p in tmp_path.iterdir() if p.name != "cases.json"] == ["in"]
+    assert sum(1 for _ in tmp_path.rglob("*.cpp")) == 3 * len(ids)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\xff", "no text"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"cases": 3}', "cases: a list is due, not 3"),
+        (b"[3]", "cases[0]: an object is due, not 3"),
+        (b'[{"inputs": [], "outputs": [1], "yield": []}]', "cases[0].outputs[0]: a string is due, not 1"),
+        (b'[{"inputs": [], "outputs": ["a"], "yield": [], "block": NaN}]', "NaN is no JSON number"),
+    ],
+)
+@pytest.mark.parametrize("command", ["compile", "print", "run"])
+def test_documents_that_are_none_end_with_2(
+    command: str, content: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cases.json"
+    path.write_bytes(content)
+    assert main(["kernel", command, str(path)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+
+
+def test_a_folder_is_no_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kernel", "compile", str(tmp_path)]) == 2
+    assert "Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "argument", ["x:f32:999999999999", "x:f32:9999x9999x9999", "x:FOLDER/liar.npy", "x:FOLDER/strings.npy"]
+)
+def test_arrays_have_a_limit(argument: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "strings.npy", np.array(["a"]))
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999,), }"
+    padded = header.ljust(118 - 1) + b"\n"
+    (tmp_path / "liar.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded)
+    source = tmp_path / "k.kir"
+    source.write_text(".argument x 8 pointer\ns_endpgm\n")
+    given = argument.replace("FOLDER", str(tmp_path))
+    assert main(["asm", "run", str(source), "--argument", given]) == 2
+    assert "ttopt: error:" in capsys.readouterr().err
+
+
+def test_grids_have_a_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "k.kir"
+    source.write_text("s_endpgm\n")
+    assert main(["asm", "run", str(source), "--grid", "999999999,99999"]) == 2
+    assert "a grid of" in capsys.readouterr().err
