@@ -84,6 +84,11 @@ def test_the_best_plan_so_far_is_written(
     assert run("check", tmp_path)[0] == 0
 
 
+def _hear_interrupts() -> None:
+    """A shell starts what runs in the background deaf to Ctrl-C, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.mark.parametrize(
     "module",
     [
@@ -102,7 +107,7 @@ def test_while_modules_load_one_ends_the_command_without_a_traceback(module: str
     model = ROOT / "fixtures" / "graphs" / "mlp.json"
     code = HOLD.format(finder=str(tmp_path), module=module)
     command = [sys.executable, "-c", code, "optimize", str(model), "--policy", "dram", "-o", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, preexec_fn=_hear_interrupts)
     assert (done.returncode, done.stderr) == (INTERRUPTED, "ttopt: interrupted\n")
 
 

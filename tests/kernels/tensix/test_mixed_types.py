@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.errors import GraphError, StateError, VerificationError
+from optimizer.errors import GraphError, InfeasibleError, VerificationError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix import frontend as ttl
 from optimizer.kernels.tensix.cases import case_program, read_cases
@@ -187,7 +187,7 @@ def test_the_fpu_broadcasts_bf16_beside_f32() -> None:
 def test_a_body_that_would_round_f32_is_refused() -> None:
     dag = TileDag(2, (TileNode("add_bcast_row", (0, 1)),), (2,), "f32", ("bf16", "f32"))
     with pytest.raises(
-        StateError, match=r"add_bcast_row.* takes bf16, bfp4_b, bfp8_b, .* round its operands: bf16, f32"
+        InfeasibleError, match=r"add_bcast_row.* takes bf16, bfp4_b, bfp8_b, .* round its operands: bf16, f32"
     ):
         plan_body(dag, 4, 4)
 
