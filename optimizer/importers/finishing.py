@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from optimizer.errors import GraphError, ShapeError, UnsupportedOpError
+from optimizer.importers.attribute_kinds import check_kinds
 from optimizer.importers.model import ImportedModel, ImportReport
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page
@@ -50,7 +51,7 @@ def finish(
 
 
 def check(graph: Graph) -> None:
-    """Every op is of the vocabulary or opaque, every operand exists, every shape is that of the op's rule."""
+    """Every op is opaque, or of the vocabulary with attributes of its kinds and shapes of its rule; operands exist."""
     for op in graph.ops():
         if op.op.startswith("nchw."):
             raise GraphError(f"{op.op} was not lowered", node=op.name)
@@ -62,6 +63,7 @@ def check(graph: Graph) -> None:
         row.check_attrs(op)
         if row.opaque:
             continue
+        check_kinds(row, op)
         for index, value_id in enumerate(op.inputs):
             computed = graph.value(value_id).kind in (ValueKind.INPUT, ValueKind.ACTIVATION)
             if computed and row.required_page(op, index) is Page.HOST and not graph.is_const_eval(op):

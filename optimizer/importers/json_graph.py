@@ -235,6 +235,8 @@ def _add_source(
         )
     if kind is ValueKind.ACTIVATION:
         raise GraphError(f"'{value_id}' is an activation that no op computes", node=value_id)
+    if kind is ValueKind.CONSTANT and section.data is None:
+        raise GraphError(f"'{value_id}' is a constant without 'data'; a weight is of kind parameter", node=value_id)
     shape = _shape(value_id, section.shape, limits)
     data = None
     if section.data is not None:

@@ -13,6 +13,7 @@ REFUSED = {
     "activation_that_is_no_name": "bad-graph",
     "another_element_type_than_the_op_gives": "bad-dtype",
     "comparison_with_nothing": "bad-shape",
+    "constant_without_elements": "bad-graph",
     "average_pool_with_dilation": "unsupported-op",
     "surrogate_in_an_option": "unknown-name",
     "three_element_types": "infeasible",

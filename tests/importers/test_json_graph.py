@@ -198,3 +198,14 @@ def test_limits() -> None:
 def test_input_shapes_must_agree() -> None:
     assert len(read(document(), input_shapes={"x": (64, 32)}).graph) == 2
     raises(document(), ShapeError, "x", "static", input_shapes={"x": (1, 32)})
+
+
+def test_a_constant_has_elements() -> None:
+    document = {
+        "model": {"inputs": ["x"], "outputs": ["y"]},
+        "values": {"x": {"shape": [32, 32]}, "w": {"shape": [32, 32], "kind": "constant"}},
+        "ops": [{"id": "a", "op": "ttnn.add", "inputs": ["x", "w"], "outputs": ["y"]}],
+    }
+
+    with pytest.raises(GraphError, match="'w' is a constant without 'data'; a weight is of kind parameter"):
+        load(json.dumps(document).encode())

@@ -52,6 +52,11 @@ class _Reader:
     metadata: dict[str, Metadata] = field(default_factory=dict)
 
 
+MAX_DIGITS = 64
+"""Of a number, which 64 bits written in binary have."""
+_ENDLESS = re.compile(rf"\d{{{MAX_DIGITS + 1}}}")
+
+
 def parse_program(text: str) -> Program:
     """Read a whole file. Errors: `TextError` with the line of what cannot be read."""
     reader = _Reader()
@@ -77,6 +82,8 @@ def strip_comments(text: str) -> Iterator[tuple[int, str]]:
     """Lines numbered from 1, without `//`, `;` and `/* */` comments; empty ones are left out."""
     for number, line in enumerate(_blanked(text).splitlines(), start=1):
         kept = re.split(r"//|;", line, maxsplit=1)[0].rstrip()
+        if _ENDLESS.search(kept) is not None:
+            raise TextError(f"a number of more than {MAX_DIGITS} digits", number)
         if kept.strip():
             yield number, kept
 
