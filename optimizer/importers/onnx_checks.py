@@ -14,10 +14,14 @@ import onnx
 import onnx.defs
 
 from optimizer.errors import FormatError, GraphError, LimitError
+from optimizer.importers.budget import Budget
 from optimizer.importers.model import ImportLimits
 
 MAX_CALL_DEPTH = 256
 """Local functions that call one another; inlining recurses once per level."""
+WIDE, WIDE_SHARE = 1024, 64
+"""Operands from which a node's squared count is charged, and how many of the libraries' steps make one of work: taking
+a node out of the graph, they copy its operands once for each of them."""
 DATA_FIELDS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 _MAY_BE_INFINITE = frozenset({"Clip", "Pad"})
 _BITS = {
@@ -140,8 +144,9 @@ def absent_from_opset(op_type: str, domain: str, versions: dict[str, int]) -> st
     return f"{op_type} is not in opset {version} that the model states"
 
 
-def check_nodes(proto: onnx.ModelProto, limits: ImportLimits) -> None:
+def check_nodes(proto: onnx.ModelProto, budget: Budget) -> None:
     """Attribute types and operand counts against the schemas; GraphError names node and attribute."""
+    limits = budget.limits
     versions = opset_versions(proto)
     for node in walk(proto.graph.node):
         if max(len(node.input), len(node.output)) > limits.max_operands:
@@ -151,6 +156,8 @@ def check_nodes(proto: onnx.ModelProto, limits: ImportLimits) -> None:
                 node=node.name or None,
                 limit=limits.max_operands,
             )
+        if len(node.input) > WIDE:
+            budget.work(node_label(node), len(node.input) ** 2 // WIDE_SHARE)
         schema = _schema(node.op_type, versions.get(_domain(node.domain), 1), _domain(node.domain))
         for attribute in node.attribute:
             if attribute.ref_attr_name:

@@ -89,7 +89,7 @@ def fold(proto: onnx.ModelProto, options: ImportOptions, budget: Budget) -> Fron
         raise LimitError(
             f"{len(proto.graph.node)} nodes exceed the limit of {limits.max_nodes}", limit=limits.max_nodes
         )
-    check_nodes(proto, limits)
+    check_nodes(proto, budget)
     check_names(proto.graph)
     drop_default_inputs(proto.graph)
     _drop_stated_shapes(proto)

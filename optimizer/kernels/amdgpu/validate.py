@@ -60,6 +60,12 @@ def validate_ssa(program: Program) -> ControlFlowGraph:
                         node=program.where(place),
                         alternatives=("a new register", "naming it in `redefinable`"),
                     )
+                if register in instruction.used and opcode(instruction.name).early_clobber:
+                    raise SsaError(
+                        f"{instruction.name} reads {register}, which it defines before it has read everything",
+                        node=program.where(place),
+                        alternatives=("a new register",),
+                    )
                 defs.setdefault(register, []).append(place)
     _check_uses(program, cfg, defs)
     return cfg
