@@ -39,6 +39,13 @@ def validate(program: Program) -> None:
 
 
 # -- SSA --------------------------------------------------------------------------------------------------------
+def _overwrites_an_operand(instruction: Instruction, register: Register) -> bool:
+    """Whether a result written before all is read takes a register of an operand other than the very same one."""
+    if not opcode(instruction.name).early_clobber:
+        return False
+    return any(register in registers(use) for use in instruction.uses if use not in instruction.defs)
+
+
 def validate_ssa(program: Program) -> ControlFlowGraph:
     """One definition per virtual register, and it dominates every use (in what control can reach).
 
@@ -60,7 +67,7 @@ def validate_ssa(program: Program) -> ControlFlowGraph:
                         node=program.where(place),
                         alternatives=("a new register", "naming it in `redefinable`"),
                     )
-                if register in instruction.used and opcode(instruction.name).early_clobber:
+                if _overwrites_an_operand(instruction, register):
                     raise SsaError(
                         f"{instruction.name} reads {register}, which it defines before it has read everything",
                         node=program.where(place),
