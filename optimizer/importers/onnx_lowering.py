@@ -215,6 +215,7 @@ class Lowering(NodeReader):
         if name in self._ids:
             return self._ids[name]
         array = self.array(value)
+        self._check_elements(value)
         is_weight = name in self.front.parameters or name in self.front.weights
         dtype = self.dtype(value, parameter=is_weight)
         shape = self.ir_shape(value)
@@ -230,6 +231,15 @@ class Lowering(NodeReader):
             self.causal.add(name)
         self._ids[name] = name
         return name
+
+    def _check_elements(self, value: ir.Value) -> None:
+        """DTypeError where the file states another element type than the elements have."""
+        held = value.const_value
+        if held is not None and value.dtype is not None and held.dtype != value.dtype:
+            raise DTypeError(
+                f"'{value.name}' states element type {value.dtype.name.lower()}, it holds {held.dtype.name.lower()}",
+                node=value.name,
+            )
 
     def _data(self, array: np.ndarray[Any, Any]) -> tuple[float, ...]:
         if array.size > self.options.limits.max_elements:
