@@ -70,7 +70,7 @@ def load(
     else:
         path = Path(source)
         folder = path.parent
-        data, suffix = _read_file(path, limits), path.suffix.lower()
+        data, suffix = read_model_file(path, limits), path.suffix.lower()
     if len(data) > limits.max_bytes:
         raise LimitError(f"{len(data)} bytes exceed the limit of {limits.max_bytes}", limit=limits.max_bytes)
     options = ImportOptions(input_shapes or {}, limits, activations, weights, name, fuse, folder, checkpoint)
@@ -86,7 +86,8 @@ def _dtype(given: DType | str) -> DType | str:
         raise UnknownNameError("element type", str(given), [*DType, KEEP]) from None
 
 
-def _read_file(path: Path, limits: ImportLimits) -> bytes:
+def read_model_file(path: Path, limits: ImportLimits) -> bytes:
+    """A file's bytes; FormatError when it cannot be read, LimitError when it is larger than a model may be."""
     try:
         size = path.stat().st_size
         if size > limits.max_bytes:

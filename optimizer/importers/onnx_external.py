@@ -65,6 +65,14 @@ def read_elements(tensor: onnx.TensorProto, reference: Reference, folder: Path, 
     if any(size < 0 for size in tensor.dims) or prod(tensor.dims) > FOLD_LIMIT:
         return f"tensors of more than {FOLD_LIMIT} elements are not read"
     wanted = data_bytes(tensor)
+    if wanted is not None:
+        budget.elements(f"tensor '{reference.tensor}'", wanted)
+    return read_data(tensor, reference, folder)
+
+
+def read_data(tensor: onnx.TensorProto, reference: Reference, folder: Path) -> str:
+    """Give a tensor of any size its elements, as `read_elements` does."""
+    wanted = data_bytes(tensor)
     if wanted is None:
         return "their element type has no size"
     parts = reference.parts()
@@ -75,7 +83,6 @@ def read_elements(tensor: onnx.TensorProto, reference: Reference, folder: Path, 
             f"the length is {length} bytes, not {wanted}",
             node=reference.tensor,
         )
-    budget.elements(f"tensor '{reference.tensor}'", wanted)
     try:
         data = _read(folder, parts, offset, wanted)
     except FileNotFoundError:
@@ -109,7 +116,18 @@ def _read(folder: Path, parts: tuple[str, ...], offset: int, count: int) -> byte
         held.append(os.open(parts[-1], flags, dir_fd=held[-1]))
         if not stat.S_ISREG(os.fstat(held[-1]).st_mode):
             raise OSError(errno.EINVAL, "no regular file")
-        return os.pread(held[-1], count, offset)
+        return _pread(held[-1], count, offset)
     finally:
         for descriptor in held:
             os.close(descriptor)
+
+
+def _pread(descriptor: int, count: int, offset: int) -> bytes:
+    """As `os.pread`, which gives less than 2 GiB at a time; short only at the end of the file."""
+    first = os.pread(descriptor, count, offset)
+    if len(first) in (0, count):
+        return first
+    data = bytearray(first)
+    while len(data) < count and (part := os.pread(descriptor, count - len(data), offset + len(data))):
+        data += part
+    return bytes(data)

@@ -22,7 +22,7 @@ from optimizer.importers.onnx_inputs import bind_inputs, check_sizes, drop_defau
 from optimizer.importers.onnx_libraries import CONTROL_FLOW, LIBRARY_ERRORS
 from optimizer.importers.onnx_names import check_names
 from optimizer.importers.onnx_tensors import settle
-from optimizer.importers.onnx_weights import hoist_weights, promote_weights, strip_weights
+from optimizer.importers.onnx_weights import Keep, hoist_weights, promote_weights, strip_weights
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -73,12 +73,23 @@ def _check_opset(proto: onnx.ModelProto) -> None:
         raise FormatError("the model does not say which ONNX opset it uses (no opset_import)")
 
 
-def fold(proto: onnx.ModelProto, options: ImportOptions, budget: Budget) -> FrontEndModel:
-    """Make every shape static and fold what is constant; raises FormatError, GraphError, ShapeError or LimitError."""
+@dataclass(frozen=True)
+class NamedModel:
+    """A model without functions, whose weights are initializers and Constants of its one graph, without elements."""
+
+    proto: onnx.ModelProto
+    left_out: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def name_weights(
+    proto: onnx.ModelProto, options: ImportOptions, budget: Budget, keep: Keep = lambda number, tensor: None
+) -> NamedModel:
+    """Everything that decides what the weights of a model are called; `keep` is given those that the file holds."""
     limits = options.limits
     notes = settle(proto, options.folder, budget)
     _check_opset(proto)
-    strip_weights(proto)
+    strip_weights(proto, keep)
     if proto.functions:
         check_functions(proto, limits)
         try:
@@ -95,7 +106,14 @@ def fold(proto: onnx.ModelProto, options: ImportOptions, budget: Budget) -> Fron
     _drop_stated_shapes(proto)
     left_out = bind_inputs(proto.graph, options.input_shapes)
     hoist_weights(proto.graph)
-    check_sizes(proto.graph, limits)
+    return NamedModel(proto, left_out, tuple(notes))
+
+
+def fold(proto: onnx.ModelProto, options: ImportOptions, budget: Budget) -> FrontEndModel:
+    """Make every shape static and fold what is constant; raises FormatError, GraphError, ShapeError or LimitError."""
+    named = name_weights(proto, options, budget)
+    proto = named.proto
+    check_sizes(proto.graph, options.limits)
     for node in proto.graph.node:
         if node.op_type in CONTROL_FLOW and node.op_type != "If":  # an If on a constant folds away
             raise _control_flow(node.op_type, node.name or next(iter(node.output), "?"))
@@ -104,7 +122,7 @@ def fold(proto: onnx.ModelProto, options: ImportOptions, budget: Budget) -> Fron
     _restate_sources(proto.graph)
     model = _folded(proto, budget)
     _check_resolved(model, frozenset(parameters), opset_versions(proto))
-    return FrontEndModel(model, frozenset(parameters), frozenset(causal), initializers, left_out, tuple(notes))
+    return FrontEndModel(model, frozenset(parameters), frozenset(causal), initializers, named.left_out, named.notes)
 
 
 def _folded(proto: onnx.ModelProto, budget: Budget) -> ir.Model:

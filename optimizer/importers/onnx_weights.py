@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Callable, Iterator
 from itertools import count
 from math import prod
 from typing import Any
@@ -19,31 +21,52 @@ MASK_LIMIT = 1 << 22
 
 CAUSAL = "causal mask"
 """The mark of a tensor without data that was a causal mask."""
+_MARK = re.compile(rf"weight ([0-9]+)(?:, ({CAUSAL}))?")
+"""`doc_string` of a weight: which of the file's tensors it is, and whether it was a causal mask."""
+Keep = Callable[[int, onnx.TensorProto], None]
+"""Takes the number of a tensor and the tensor, which loses its elements afterwards."""
 
 
-def strip_weights(proto: onnx.ModelProto) -> None:
-    """Drop the elements of large tensors, which nobody reads, in the graph, its branches and functions.
+def weight_places(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor that stands where a weight may: initializers and what Constants give, in a fixed order.
 
-    A tensor without elements is a weight from then on. One that was a causal mask says so in its `doc_string`, which
-    goes with it into branches and through inlining; nothing else in a tensor's text is of any use.
+    Of the graph, its branches and its functions. The place in this order is the number of a tensor.
     """
     for graph in [proto.graph, *(g for node in walk(proto.graph.node) for g in subgraphs(node))]:
-        for tensor in graph.initializer:
-            _strip(tensor)
+        yield from graph.initializer
     for node in [*walk(proto.graph.node), *(n for function in proto.functions for n in walk(function.node))]:
         given = _value(node)
         if given is not None:
-            _strip(given)
+            yield given
 
 
-def _strip(tensor: onnx.TensorProto) -> None:
-    tensor.ClearField("doc_string")
-    if prod(tensor.dims) <= FOLD_LIMIT or has_no_data(tensor):
-        return
-    if _is_causal(tensor):
-        tensor.doc_string = CAUSAL
-    for field in DATA_FIELDS:
-        tensor.ClearField(field)
+def strip_weights(proto: onnx.ModelProto, keep: Keep = lambda number, tensor: None) -> None:
+    """Drop the elements of large tensors, which the import does not read, after handing them to `keep`.
+
+    A tensor without elements is a weight from then on. Its `doc_string` names its number, which so goes with it into
+    branches and through inlining, and says whether it was a causal mask; a tensor's own text is of no use.
+    """
+    for number, tensor in enumerate(weight_places(proto)):
+        tensor.ClearField("doc_string")
+        if not _is_weight(tensor):
+            continue
+        causal = False
+        if not has_no_data(tensor):
+            causal = _is_causal(tensor)
+            keep(number, tensor)
+            for field in DATA_FIELDS:
+                tensor.ClearField(field)
+        tensor.doc_string = f"weight {number}, {CAUSAL}" if causal else f"weight {number}"
+
+
+def weight_numbers(graph: onnx.GraphProto) -> dict[str, int]:
+    """Name of each weight of a graph without functions, whose branches have given theirs up -> its number."""
+    found = {t.name: _MARK.fullmatch(t.doc_string) for t in graph.initializer if _is_weight(t)}
+    for node in graph.node:
+        tensor = _constant(node)
+        if tensor is not None:
+            found[node.output[0]] = _MARK.fullmatch(tensor.doc_string)
+    return {name: int(mark[1]) for name, mark in found.items() if mark is not None}
 
 
 def hoist_weights(graph: onnx.GraphProto) -> None:
@@ -99,7 +122,8 @@ def promote_weights(graph: onnx.GraphProto) -> tuple[list[str], list[str]]:
 
     def promote(name: str, tensor: onnx.TensorProto) -> None:
         names.append(name)
-        if tensor.doc_string == CAUSAL:
+        mark = _MARK.fullmatch(tensor.doc_string)
+        if mark is not None and mark[2]:
             causal.append(name)
         if name not in known:
             info = onnx.helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
