@@ -94,7 +94,9 @@ def optimize_file(
     device = DeviceSpec.load(options.board)
     with stages.run("import"):
         model = import_model(source, options, name, stages.poll)
-    return _optimize(model, device, options, stages)
+    result = _optimize(model, device, options, stages)
+    result.source = source if isinstance(source, Path) else None
+    return result
 
 
 def optimize(

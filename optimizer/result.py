@@ -126,6 +126,8 @@ class OptimizedGraph:
     summary: dict[str, Any] = field(default_factory=dict)
     timings: dict[str, Any] = field(default_factory=dict)
     """The only part that differs between two runs of the same input."""
+    source: Path | None = None
+    """The model's file, for emitters that need its weights; no part of the document."""
 
     def to_json(self) -> dict[str, Any]:
         """The `graph.json` document (see `docs/formats.md`)."""

@@ -21,6 +21,7 @@ Emitter = Callable[[OptimizedGraph, Path], Path]
 _BUILT_IN = {
     "json": "optimizer.export.annotated_json:write",
     "ttnn-py": "optimizer.export.ttnn_py:write",
+    "weights": "optimizer.export.weights:write",
 }
 
 

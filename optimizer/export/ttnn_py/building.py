@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from optimizer.export.kernels.binding import FOLDER, FusedKernel, fused_kernels
 from optimizer.export.kernels.regions import Region
+from optimizer.export.ttnn_py.configs import repeated_configs, shortened
 from optimizer.export.ttnn_py.formatting import INDENT, laid_out, plain
 from optimizer.export.ttnn_py.fused import NAMES, fused_call, fused_text
+from optimizer.export.ttnn_py.index_bounds import index_bounds
 from optimizer.export.ttnn_py.lifetimes import Alias, Event, deallocations
 from optimizer.export.ttnn_py.names import Names
 from optimizer.export.ttnn_py.prelude import host_dtype, prelude_text
@@ -62,11 +64,19 @@ class _Section:
         ]
 
 
+def _laid_out(steps: Sequence[ProgramStep], configs: Mapping[str, str]) -> tuple[ProgramStep, ...]:
+    """The steps as they stand in the file, with names for repeated configs; before, each statement is one line."""
+    return tuple(
+        replace(step, code=code(*(shortened(line, configs) for line in step.code.split("\n")))) for step in steps
+    )
+
+
 class _Builder:
     def __init__(self, result: OptimizedGraph) -> None:
         self.result = result
         self.graph = result.graph
         self.names = Names()
+        self.below = index_bounds(result.graph)
         self.once, self.run = _Section(), _Section()
         self.variables: dict[str, str] = {}
         """Value -> variable; a weight has the same name in both functions."""
@@ -106,16 +116,21 @@ class _Builder:
         name = str(self.result.model.get("name") or graph.name)
         hosted = any(opdef(op.op).opaque for op in ops)
         functions = fused_text(self.result, self.kernels)
+        once, run = self._parameter_steps(), self._run_steps(inputs, outputs)
+        configs = repeated_configs([line for step in (*once, *run) for line in step.code.split("\n")], self.names)
         return TTNNProgram(
             name=plain(name),
             board=plain(device.name),
             l1_small_bytes=self.result.options.l1_small_bytes,
             inputs=inputs,
             parameters=parameters,
-            prelude=prelude_text(name, device.name, FILE_NAME, inputs, parameters, hosted, functions),
-            parameter_steps=tuple(self._parameter_steps()),
-            run_steps=tuple(self._run_steps(inputs, outputs)),
+            prelude=prelude_text(
+                name, device.name, FILE_NAME, inputs, parameters, graph.outputs, hosted, functions, configs
+            ),
+            parameter_steps=_laid_out(once, configs),
+            run_steps=_laid_out(run, configs),
             outputs=outputs,
+            configs={name: text for text, name in configs.items()},
             files={f"{FOLDER}/{path}": text for k in self.kernels for path, text in k.files().items()},
         )
 
@@ -144,7 +159,8 @@ class _Builder:
 
     def _entry(self, value_id: str) -> TensorEntry:
         data = self.graph.value(value_id).data if self._is_source(value_id) else None
-        return TensorEntry(value_id, self._spec(value_id), data)
+        below = self.below.get(value_id) if value_id in self.graph.inputs else None
+        return TensorEntry(value_id, self._spec(value_id), data, below)
 
     def _variable(self, value_id: str, name: str | None = None) -> str:
         """The variable of a value, named after the op that computes it where there is one."""
@@ -164,7 +180,7 @@ class _Builder:
             self.loaded.add(value_id)
             writes = self._on_device((value_id,))
             self.once.add(
-                ProgramStep(None, code(f"{name} = tensors[{quoted(value_id)}]"), ((name, value_id),)),
+                ProgramStep(None, f"{name} = tensors[{quoted(value_id)}]", ((name, value_id),)),
                 Event(value_id, writes=writes),
             )
         return name
@@ -200,7 +216,7 @@ class _Builder:
         reads = self._on_device(op.inputs)
         settled = tuple((name, v) for name, v in self._results(op) if not self._layout(v).is_l1)
         self.once.add(
-            ProgramStep(op.id, code(*statements), settled, comment=f"{op.name or op.id} ({op.op})"),
+            ProgramStep(op.id, "\n".join(statements), settled, comment=f"{op.name or op.id} ({op.op})"),
             Event(op.id, reads, self._on_device(op.outputs), self._alias(op, self._made_layout)),
         )
 
@@ -220,7 +236,7 @@ class _Builder:
             copy = self.copied.get(v)
             source = v if copy is None else copy.inputs[0]
             raw = self.passed[name] if copy is None else self.variables[source]
-            statement = code(f"{name} = {moved_text(raw, self._made_layout(source), self._layout(v))}")
+            statement = f"{name} = {moved_text(raw, self._made_layout(source), self._layout(v))}"
             if copy is None:
                 self.once.add(ProgramStep(None, statement), Event(v, writes=(name,)))
                 self.passed[name] = name
@@ -232,8 +248,8 @@ class _Builder:
         self._bring_to_l1()
         steps = self.once.finished(set(self.passed))
         entries = ", ".join(f"{quoted(name)}: {text}" for name, text in self.passed.items())
-        start = ProgramStep(None, "tensors = make_tensors(device, PARAMETERS)", printed=False)
-        return [start, *steps, ProgramStep(None, code(f"parameters = {{{entries}}}"))]
+        start = ProgramStep(None, "tensors = make_tensors(device, PARAMETERS, placeholders=True)", printed=False)
+        return [start, *steps, ProgramStep(None, f"parameters = {{{entries}}}")]
 
     # -- run -----------------------------------------------------------------------------------------
     def _operand(self, value_id: str) -> str:
@@ -261,7 +277,7 @@ class _Builder:
         freed = bool(op.inputs) and frees_operand(record.config, self._layout(op.inputs[0]))
         frees = (operands[0],) if freed else ()
         self.run.add(
-            ProgramStep(op.id, code(*self._assigned(targets, text)), self._results(op), comment=self._remark(op)),
+            ProgramStep(op.id, "\n".join(self._assigned(targets, text)), self._results(op), comment=self._remark(op)),
             Event(op.id, reads, self._on_device(op.outputs), self._alias(op, self._layout), frees),
         )
 
@@ -280,7 +296,7 @@ class _Builder:
         self.run.add(
             ProgramStep(
                 op.id,
-                code(*self._assigned(targets, fused_call(kernel, operands))),
+                "\n".join(self._assigned(targets, fused_call(kernel, operands))),
                 results,
                 comment=f"{made} (fused, {FOLDER}/{kernel.name})",
                 fused=region.op_ids,
@@ -307,20 +323,20 @@ class _Builder:
         self.passed[name] = name
         reads = self._on_device((value_id,))
         alias = Alias(name, reads[0], certain=False) if reads else None
-        self.once.add(ProgramStep(None, code(f"{name} = {text}")), Event(name, reads, (name,), alias))
+        self.once.add(ProgramStep(None, f"{name} = {text}"), Event(name, reads, (name,), alias))
         return name
 
     def _run_steps(self, inputs: tuple[TensorEntry, ...], outputs: tuple[str, ...]) -> list[ProgramStep]:
         kept = {*self.passed, *outputs, *(self.variables[entry.name] for entry in inputs)}
         steps = self.run.finished(kept)
         used = set(outputs).union(*(event.reads for event in self.run.events))
-        start = [ProgramStep(None, "inputs = make_inputs(device)", printed=False)]
+        start = [ProgramStep(None, "inputs = make_inputs(device, placeholders=True)", printed=False)]
         for entry in inputs:
             name = self.variables[entry.name]
             if name in used:
-                text = code(f"{name} = inputs[{quoted(entry.name)}]")
+                text = f"{name} = inputs[{quoted(entry.name)}]"
                 start.append(ProgramStep(None, text, ((name, entry.name),)))
-        start += [ProgramStep(None, code(f"{name} = parameters[{quoted(name)}]")) for name in self.passed]
+        start += [ProgramStep(None, f"{name} = parameters[{quoted(name)}]") for name in self.passed]
         return [*start, *steps]
 
     # -- statements ----------------------------------------------------------------------------------

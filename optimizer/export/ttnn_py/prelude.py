@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from optimizer.export.ttnn_py.formatting import INDENT, docstring_text, laid_out
 from optimizer.export.ttnn_py.program import TensorEntry
@@ -20,9 +20,23 @@ _BASE64_COLUMNS = 100
 _DOCSTRING = '''"""{title}
 
 Written by ttopt for board {board}. `run` executes the schedule that was planned: every memory config, program config
-and deallocation is spelled out. `make_inputs` and `make_parameters` take a mapping from the names in INPUTS and
-PARAMETERS to arrays (numpy, torch) and make placeholders of what it lacks. `python {file}` runs it on device 0.
+and deallocation is spelled out. How to run it, from the folder of this file:
+
+    ttopt run . --weights MODEL.onnx --compare      weights of the model, outputs compared with onnxruntime
+    python run_model.py WEIGHTS [--inputs X.npz]    without ttopt; WEIGHTS: weights.safetensors or an .npz file
+    python {file}                            once without values, on placeholders
+
+`make_parameters` and `make_inputs` take mappings from the names in PARAMETERS and INPUTS to arrays (numpy of any
+element type, torch). What is missing is an error unless placeholders are asked for.
 """'''
+
+_TENSOR = '''
+
+def tensor(name, shape, dtype, layout=ttnn.TILE_LAYOUT, memory_config=ttnn.DRAM_MEMORY_CONFIG, below=None):
+    """An entry of INPUTS or PARAMETERS. Memory config None: stays on the host. `below`: indices are less than that."""
+    entry = {"name": name, "shape": shape, "dtype": dtype, "layout": layout, "memory_config": memory_config}
+    return entry if below is None else {**entry, "below": below}
+'''
 
 _NUMBERS = '''
 
@@ -33,14 +47,28 @@ def numbers(code, text):
 
 _MAKE = '''
 
+def elements(entry, array):
+    """An array as TTNN takes it for an entry: f32 or the entry's integers, writable. Torch tensors stay as they are."""
+    name, shape, found = entry["name"], entry["shape"], tuple(array.shape)
+    if found != shape and (found, shape) != ((), (1,)):
+        raise ValueError(f"{name} has shape {found}, {shape} is needed")
+    if not hasattr(array, "astype"):
+        return array
+    integers = {ttnn.int32: "int32", ttnn.uint32: "uint32", ttnn.uint16: "uint16", ttnn.uint8: "uint8"}
+    wanted = integers.get(entry["dtype"])
+    converted = array.astype(wanted or "float32", order="C").reshape(shape)
+    if wanted and (converted != array.reshape(shape)).any():
+        raise ValueError(f"{name} has elements that {wanted} does not hold")
+    return converted
+
+
 def make_tensor(device, entry, array=None):
     """The tensor of an entry of INPUTS or PARAMETERS: an array, an embedded constant, or a placeholder."""
     shape, dtype, layout, memory_config = entry["shape"], entry["dtype"], entry["layout"], entry["memory_config"]
     if isinstance(array, ttnn.Tensor):
         return array
     if array is not None:
-        if tuple(array.shape) != shape:
-            raise ValueError(f"{entry['name']} has shape {tuple(array.shape)}, {shape} is needed")
+        array = elements(entry, array)
         if memory_config is None:
             return ttnn.Tensor(array, dtype, layout=layout)
         return ttnn.Tensor(array, dtype, device, layout, memory_config)
@@ -54,18 +82,25 @@ def make_tensor(device, entry, array=None):
     return ttnn.empty(shape, dtype=dtype, layout=layout, device=device, memory_config=memory_config)
 
 
-def make_tensors(device, entries, arrays=None):
-    """A tensor per entry, by name. ValueError for an array that no entry asks for."""
+def make_tensors(device, entries, arrays=None, placeholders=False):
+    """A tensor per entry, by name. ValueError for arrays that no entry asks for, and for those that are missing.
+
+    With `placeholders`, tensors of no particular elements (also uninitialised memory) stand for those.
+    """
     arrays = arrays or {}
-    unknown = sorted(set(arrays) - {entry["name"] for entry in entries})
+    names = {entry["name"] for entry in entries}
+    unknown = sorted(set(arrays) - names)
     if unknown:
         raise ValueError(f"no such tensors: {', '.join(unknown)}")
+    missing = sorted(names - set(arrays) - set(CONSTANTS))
+    if missing and not placeholders:
+        raise ValueError(f"no arrays for {len(missing)} of {len(names)} tensors: {', '.join(missing[:10])}")
     return {entry["name"]: make_tensor(device, entry, arrays.get(entry["name"])) for entry in entries}
 
 
-def make_inputs(device, arrays=None):
+def make_inputs(device, arrays=None, placeholders=False):
     """What `run` takes as inputs, by name."""
-    return make_tensors(device, INPUTS, arrays)
+    return make_tensors(device, INPUTS, arrays, placeholders)
 '''
 
 _HOST = '''
@@ -95,27 +130,34 @@ def prelude_text(
     file: str,
     inputs: Sequence[TensorEntry],
     parameters: Sequence[TensorEntry],
+    outputs: Sequence[str],
     host_ops: bool,
     fused: str = "",
+    configs: Mapping[str, str] | None = None,
 ) -> str:
-    """Docstring, imports, tables, the functions that make tensors, and those of fused kernels."""
+    """Docstring, imports, tables, the functions that make tensors, and those of fused kernels.
+
+    `configs`: text of a config -> name under which the steps take it.
+    """
     tables = [_constant_text(e) for e in (*inputs, *parameters) if e.data is not None]
     packed = any("numbers(" in text for text in tables)
     asked = {"base64": packed, "os": bool(fused), "struct": packed, "sys": host_ops}
     modules = [module for module, needed in asked.items() if needed]
     imports = "".join(f"import {module}\n" for module in modules) + ("\n" if modules else "") + "import ttnn"
+    constants = "\n".join(laid_out(f"{n} = {text}") for text, n in (configs or {}).items())
     blocks = [
         _DOCSTRING.format(title=docstring_text(name) or "A model", board=docstring_text(board), file=file),
-        imports,
+        imports + "\n",
+        _TENSOR.strip("\n") + "\n",
         *([_NUMBERS.strip("\n") + "\n"] if packed else []),
         _table("INPUTS", "[", [_entry_text(e) for e in inputs], "]") + '\n"""What `run` takes on every call."""',
         _table("PARAMETERS", "[", [_entry_text(e) for e in parameters], "]")
         + '\n"""Weights and constants of the model; a memory config of None: stays on the host."""',
+        laid_out(f"OUTPUTS = {literal(list(outputs))}") + '\n"""Names of what `run` returns, in order."""',
         _table("CONSTANTS", "{", tables, "}")
         + '\n"""Elements of the parameters that are part of the model\'s graph, in row-major order."""',
+        *([constants] if constants else []),
     ]
-    if packed:
-        blocks[1] += "\n"
     return "\n\n".join(blocks) + "\n" + _MAKE + (_HOST if host_ops else "") + fused
 
 
@@ -127,15 +169,14 @@ def _table(name: str, opening: str, rows: Sequence[str], closing: str) -> str:
 
 def _entry_text(entry: TensorEntry) -> str:
     spec = entry.spec
-    fields = {
-        "name": quoted(entry.name),
-        "shape": literal(tuple(spec.shape)),
-        "dtype": dtype_text(host_dtype(spec)),
-        "layout": layout_text(spec.layout.page_layout),
-        "memory_config": "None" if spec.layout.is_host else memory_config_text(spec.layout.memory),
-    }
-    text = ", ".join(f'"{key}": {value}' for key, value in fields.items())
-    return laid_out("{" + text + "}", 1, ",")
+    name, shape, dtype = quoted(entry.name), literal(tuple(spec.shape)), dtype_text(host_dtype(spec))
+    row = [name, shape, dtype]
+    memory = "None" if spec.layout.is_host else memory_config_text(spec.layout.memory)
+    if not spec.layout.is_tile or memory != "ttnn.DRAM_MEMORY_CONFIG":
+        row.append(layout_text(spec.layout.page_layout))
+    if memory != "ttnn.DRAM_MEMORY_CONFIG":
+        row.append(memory)
+    return laid_out(call("tensor", *row, below=None if entry.below is None else literal(entry.below)), 1, ",")
 
 
 def host_dtype(spec: TensorSpec) -> DType:

@@ -17,6 +17,8 @@ class TensorEntry:
     spec: TensorSpec
     data: tuple[float, ...] | None = field(default=None, repr=False)
     """Elements of a constant in row-major order; None: the caller's, or a placeholder."""
+    below: int | None = None
+    """Of an integer input: how many values it may take, from 0 on, where it chooses rows of a table; else None."""
 
 
 @dataclass(frozen=True)
@@ -59,5 +61,7 @@ class TTNNProgram:
     run_steps: tuple[ProgramStep, ...]
     outputs: tuple[str, ...]
     """Variables that `run` returns, in order."""
+    configs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Name of a config that several statements take -> its text, as the prelude defines it."""
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Path beside the program's file -> text, of the kernels that it runs."""

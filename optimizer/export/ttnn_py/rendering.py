@@ -12,11 +12,14 @@ from optimizer.files import make_folder, write_text
 from optimizer.opmodel.ttnn_calls.text import literal
 from optimizer.result import OptimizedGraph
 
+RUNNER = Path(__file__).with_name("run_model.py")
+"""The script that lies beside every program, as it is."""
+
 _MAKE_PARAMETERS = '''
 
-def make_parameters(device, arrays=None):
+def make_parameters(device, arrays=None, placeholders=False):
     """What `run` takes as parameters, made once: weights in the form that their ops take."""
-    return prepare_parameters(device, make_tensors(device, PARAMETERS, arrays))
+    return prepare_parameters(device, make_tensors(device, PARAMETERS, arrays, placeholders))
 
 
 def prepare_parameters(device, tensors):
@@ -31,13 +34,17 @@ def run(device, inputs, parameters):
 
 _MAIN = '''
 
+L1_SMALL_SIZE = {l1_small_bytes}
+"""With which the device is to be opened."""
+
+
 def main():
     """Open device 0, run once with placeholders, close it."""
-    device = ttnn.open_device(device_id=0, l1_small_size={l1_small_bytes})
+    device = ttnn.open_device(device_id=0, l1_small_size=L1_SMALL_SIZE)
     try:
-        parameters = make_parameters(device)
-        for tensor in run(device, make_inputs(device), parameters):
-            print(tensor.shape, tensor.dtype)
+        parameters = make_parameters(device, placeholders=True)
+        for output in run(device, make_inputs(device, placeholders=True), parameters):
+            print(output.shape, output.dtype)
     finally:
         ttnn.close_device(device)
 
@@ -72,10 +79,10 @@ def _body(steps: Iterable[ProgramStep]) -> list[str]:
 
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
-    """Write `model_ttnn.py`, and the kernels that it runs, into a folder; returns the program's path."""
+    """Write `model_ttnn.py`, `run_model.py` and the kernels into a folder; returns the program's path."""
     program = ttnn_program(result)
     path = folder / FILE_NAME
-    write_files(folder, {FILE_NAME: render(program), **program.files})
+    write_files(folder, {RUNNER.name: RUNNER.read_text("utf-8"), **program.files, FILE_NAME: render(program)})
     return path
 
 

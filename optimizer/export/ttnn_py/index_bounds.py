@@ -1,0 +1,33 @@
+"""Which values an integer input may take: below the size of what it chooses from."""
+
+from __future__ import annotations
+
+from optimizer.ir.graph import Graph
+
+_MOVES = frozenset(
+    {"ttnn.reshape", "ttnn.permute", "ttnn.transpose", "ttnn.slice", "ttnn.split", "ttnn.repeat", "ttnn.concat"}
+    | {"ttnn.typecast", "ttnn.to_layout", "ttnn.to_memory_config", "ttnn.identity"}
+)
+"""Ops that hand the elements of an index on as they are."""
+
+
+def index_bounds(graph: Graph) -> dict[str, int]:
+    """Integer input -> the least number of rows of all tables that it indexes; inputs that index none are left out."""
+    found = {v: _bound(graph, v) for v in dict.fromkeys(graph.inputs) if not graph.value(v).dtype.is_float}
+    return {value_id: bound for value_id, bound in found.items() if bound is not None}
+
+
+def _bound(graph: Graph, start: str) -> int | None:
+    sizes: list[int] = []
+    seen, stack = {start}, [start]
+    while stack:
+        value_id = stack.pop()
+        for op in graph.consumers(value_id):
+            if op.op == "ttnn.embedding" and op.inputs[0] == value_id:
+                sizes.append(graph.value(op.inputs[1]).shape[-2])
+            elif op.op == "ttnn.gather" and op.inputs[1] == value_id:
+                sizes.append(graph.value(op.inputs[0]).shape[int(op.attr("dim"))])  # type: ignore[arg-type]
+            elif op.op in _MOVES:
+                stack += [v for v in op.outputs if v not in seen]
+                seen.update(op.outputs)
+    return min(sizes, default=None)

@@ -1,0 +1,241 @@
+"""Run model_ttnn.py, the program beside this file, with weights and inputs. Needs ttnn and numpy, nothing of ttopt.
+
+    python run_model.py weights.safetensors --inputs x.npz --output y.npz
+
+`ttopt optimize MODEL.onnx --emit weights` writes weights.safetensors; an .npz file with the names of PARAMETERS does as
+well. Inputs that are not given are drawn at random from a seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import struct
+import sys
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+TYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "|i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "|u1",
+    "BOOL": "|b1",
+}
+"""Element type in a safetensors file -> its bytes."""
+LARGEST_HEADER = 100_000_000
+"""Bytes of a safetensors header that its reference implementation accepts."""
+
+
+# -- files of arrays -----------------------------------------------------------------------------------------
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """Arrays of a .safetensors or .npz file by name; bfloat16 becomes f32. ValueError when it is neither."""
+    if str(path).endswith(".safetensors"):
+        return read_safetensors(path)
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            if isinstance(found, np.ndarray):
+                raise ValueError("a single array, not several by name")
+            return {name: widened(found[name]) for name in found.files}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is no .npz file of plain arrays: {error}") from error
+
+
+def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """Arrays of a safetensors file: a length, a JSON header of that length, the elements."""
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            prefix = file.read(8)
+            length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size
+            if length > min(size - 8, LARGEST_HEADER):
+                raise ValueError(f"a header of {length} bytes")
+            header = json.loads(file.read(length))
+            if not isinstance(header, dict):
+                raise ValueError("the header is no JSON object")
+            header.pop("__metadata__", None)
+            return {name: _read(file, 8 + length, size, name, entry) for name, entry in header.items()}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is no safetensors file: {error}") from error
+
+
+def _read(file: IO[bytes], start: int, size: int, name: str, entry: Any) -> Array:
+    kind, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if kind not in TYPES:
+        raise ValueError(f"{name} has element type {kind}; known are {', '.join(TYPES)}")
+    dtype = np.dtype(TYPES[kind])
+    if not all(type(n) is int and n >= 0 for n in (*shape, begin, end)):
+        raise ValueError(f"{name} has sizes that are no whole numbers")
+    if end - begin != math.prod(shape) * dtype.itemsize or start + end > size:
+        raise ValueError(f"{name} has {end - begin} bytes from {begin} on, which do not fit its shape or the file")
+    file.seek(start + begin)
+    array = np.frombuffer(file.read(end - begin), dtype).reshape(shape)
+    return from_bfloat16(array) if kind == "BF16" else array
+
+
+def widened(array: Array) -> Array:
+    """An array as it is, but bfloat16, which .npz files hold as two bytes without a type, as f32."""
+    if array.dtype.kind != "V":
+        return array
+    if array.dtype.itemsize != 2 or array.dtype.names is not None:
+        raise ValueError(f"an array of elements {array.dtype}")
+    return from_bfloat16(array.view("<u2"))
+
+
+def from_bfloat16(bits: Array) -> Array:
+    """f32 values of bfloat16 bits."""
+    wide: Array = (bits.astype(np.uint32) << 16).view(np.float32)
+    return wide
+
+
+def to_bfloat16(array: Array) -> Array:
+    """Bits of the nearest bfloat16 values, ties to even. NaN stays NaN."""
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    rounded = (bits + (((bits >> 16) & 1) + 0x7FFF)) >> 16
+    chosen: Array = np.where(np.isnan(array), 0x7FC0, rounded).astype(np.uint16)
+    return chosen
+
+
+def write_arrays(file: Any, arrays: Mapping[str, Array]) -> None:
+    """An .npz file of these arrays, whatever their names; the same arrays give the same bytes."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as part:
+                np.lib.format.write_array(part, np.ascontiguousarray(array), allow_pickle=False)
+
+
+# -- inputs ----------------------------------------------------------------------------------------------------
+def random_array(shape: Sequence[int], whole: bool, below: int | None, seed: int, position: int) -> Array:
+    """The input at a position: normal values that bfloat16 holds, or whole numbers from 0 to `below` (else 0 and 1)."""
+    random = np.random.default_rng([seed, position])
+    if whole:
+        return np.asarray(random.integers(0, below or 2, tuple(shape)))
+    return from_bfloat16(to_bfloat16(random.standard_normal(tuple(shape), np.float32)))
+
+
+# -- comparison ------------------------------------------------------------------------------------------------
+def agreement(found: Array, expected: Array) -> dict[str, float]:
+    """How far one tensor is another, in f64.
+
+    `pcc` is Pearson's correlation, `relative_error` the L2 norm of the difference against that of what is expected,
+    `ratio` the factor that fits best (a gain that the correlation does not see), `largest_error` the largest absolute
+    difference. Not finite values make `pcc` NaN.
+    """
+    a, b = (np.asarray(x, np.float64).reshape(-1) for x in (found, expected))
+    with np.errstate(all="ignore"):
+        error, size = float(np.linalg.norm(a - b)), float(np.linalg.norm(b))
+        return {
+            "pcc": _correlation(a, b),
+            "relative_error": error / size if size else (0.0 if error == 0 else math.inf),
+            "ratio": float(a @ b) / size**2 if size else (1.0 if error == 0 else math.inf),
+            "largest_error": float(np.abs(a - b).max(initial=0.0)),
+        }
+
+
+def _correlation(a: Array, b: Array) -> float:
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return math.nan
+    a, b = a - a.mean() if a.size else a, b - b.mean() if b.size else b
+    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
+    if scale == 0.0:  # at least one of them is constant, where correlation says nothing
+        return 1.0 if np.allclose(a, b, rtol=0, atol=0) else 0.0
+    return float(a @ b) / scale
+
+
+# -- the program -----------------------------------------------------------------------------------------------
+def main() -> None:
+    """Open device 0, run the program with the weights and inputs, write or show its outputs."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("weights", help="weights.safetensors or an .npz file: arrays by the names in PARAMETERS")
+    parser.add_argument("--inputs", help=".npz file: arrays by the names in INPUTS (default: random)")
+    parser.add_argument("--seed", type=int, default=0, help="of random inputs")
+    parser.add_argument("--output", help=".npz file to write the outputs to")
+    parser.add_argument("--expected", help=".npz file of outputs to compare with")
+    parser.add_argument("--iterations", type=int, default=0, help="runs to time after the first one")
+    args = parser.parse_args()
+    import model_ttnn  # type: ignore[import-not-found]
+    import ttnn
+
+    try:
+        weights, inputs = _read_files(args, model_ttnn, ttnn)
+        expected = read_arrays(args.expected) if args.expected else {}
+        device = ttnn.open_device(device_id=0, l1_small_size=model_ttnn.L1_SMALL_SIZE)
+        try:
+            found, seconds = _execute(model_ttnn, ttnn, device, weights, inputs, args.iterations)
+        finally:
+            ttnn.close_device(device)
+    except (ValueError, OSError) as error:
+        sys.exit(f"run_model.py: {error}")
+    if args.output:
+        part = Path(f"{args.output}.part")
+        write_arrays(part, found)
+        part.replace(args.output)
+    for name, array in found.items():
+        measured = agreement(array, expected[name]) if name in expected else {}
+        print(name, array.shape, " ".join(f"{key} {value:.6g}" for key, value in measured.items()))
+    if seconds:
+        print(f"{min(seconds) * 1e3:.3f} ms at best, {sorted(seconds)[len(seconds) // 2] * 1e3:.3f} ms in the middle")
+
+
+def _read_files(args: argparse.Namespace, program: Any, ttnn: Any) -> tuple[dict[str, Array], dict[str, Array]]:
+    wanted = {entry["name"] for entry in program.PARAMETERS}
+    weights = {name: array for name, array in read_arrays(args.weights).items() if name in wanted}
+    if args.inputs:
+        return weights, read_arrays(args.inputs)
+    whole = (ttnn.int32, ttnn.uint32, ttnn.uint16, ttnn.uint8)
+    drawn = {
+        entry["name"]: random_array(entry["shape"], entry["dtype"] in whole, entry.get("below"), args.seed, position)
+        for position, entry in enumerate(program.INPUTS)
+    }
+    return weights, drawn
+
+
+def _execute(
+    program: Any, ttnn: Any, device: Any, weights: Mapping[str, Array], inputs: Mapping[str, Array], iterations: int
+) -> tuple[dict[str, Array], list[float]]:
+    """Outputs by name, and the seconds of each further run."""
+    parameters = program.make_parameters(device, weights)
+    given = program.make_inputs(device, inputs)
+    outputs = program.run(device, given, parameters)
+    found = {name: host_array(ttnn, tensor) for name, tensor in zip(program.OUTPUTS, outputs, strict=True)}
+    seconds = []
+    for _ in range(iterations):
+        outputs = None  # its tensors go, so that every run finds the same room
+        ttnn.synchronize_device(device)
+        start = time.perf_counter()
+        outputs = program.run(device, given, parameters)
+        ttnn.synchronize_device(device)
+        seconds.append(time.perf_counter() - start)
+    return found, seconds
+
+
+def host_array(ttnn: Any, tensor: Any) -> Array:
+    """A tensor's elements: integers as they are, all else in f32."""
+    if tensor.storage_type() == ttnn.StorageType.DEVICE:
+        tensor = ttnn.from_device(tensor)
+    if tensor.layout != ttnn.ROW_MAJOR_LAYOUT:
+        tensor = ttnn.to_layout(tensor, ttnn.ROW_MAJOR_LAYOUT)
+    if tensor.dtype in (ttnn.bfloat16, ttnn.bfloat8_b, ttnn.bfloat4_b):
+        tensor = ttnn.to_dtype(tensor, ttnn.float32)
+    return np.asarray(tensor.to_numpy())
+
+
+if __name__ == "__main__":
+    main()
