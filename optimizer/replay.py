@@ -115,19 +115,19 @@ def replay(result: OptimizedGraph, backend: OpModel, predicted: Mapping[str, Ste
     if not isinstance(backend, ProgramRunner):
         raise OptionError(f"backend '{backend.name}' runs no programs", node="opmodel", alternatives=("ttmetal",))
     program = ttnn_program(result)
-    with _source(program) as source, backend.program(source) as session:
+    with module_source(program, program.prelude) as source, backend.program(source) as session:
         return _Replay(result, program, backend, session, predicted).run()
 
 
 @contextmanager
-def _source(program: TTNNProgram) -> Iterator[str]:
-    """The prelude as a module that lies beside the program's files."""
+def module_source(program: TTNNProgram, text: str) -> Iterator[str]:
+    """The text of a program's module, whole or its prelude, as that of one that lies beside the program's files."""
     if not program.files:
-        yield program.prelude
+        yield text
         return
     with tempfile.TemporaryDirectory(prefix="ttopt-program-") as folder:
         write_files(Path(folder), program.files)
-        yield f"__file__ = {str(Path(folder) / FILE_NAME)!r}\n{program.prelude}"
+        yield f"__file__ = {str(Path(folder) / FILE_NAME)!r}\n{text}"
 
 
 class _Replay:

@@ -38,7 +38,7 @@ def _fields(kind: Descriptor) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple
     return tuple(text), tuple(parts)
 
 
-def _messages(root: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+def messages(root: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """All messages of a protobuf tree, each with the chain of messages around it, the innermost first."""
     stack: list[tuple[Any, tuple[Any, ...]]] = [(root, ())]
     while stack:
@@ -62,7 +62,7 @@ def settle(proto: onnx.ModelProto, folder: Path | None, budget: Budget) -> list[
     proto.ClearField("training_info")
     read: dict[str, int] = {}
     unread: dict[str, str] = {}
-    for message, around in _messages(proto):
+    for message, around in messages(proto):
         _check_text(message, around)
         if not isinstance(message, onnx.TensorProto):
             continue

@@ -292,7 +292,7 @@ class Queries:
 class Session:
     """A program run statement by statement, everything it holds staying in L1 as on a device.
 
-    `step` runs its statements twice, unless `measure` is false: first under NO_DISPATCH on stand-ins of the
+    `step` runs its statements twice, unless `measure` is false (then nothing is captured either): first under NO_DISPATCH on stand-ins of the
     tensors they name (which take no memory), as only that capture reports dataflow buffers, then for real. So a
     step should hold nothing but assignments of calls, and deallocations.
     """
@@ -310,13 +310,16 @@ class Session:
             raise BadRequestError(f"not a statement: {code}: {error}") from error
         measured = self._measured(compiled) if measure else None
         before, kept = board.l1_in_use(), dict(self.names)
-        _, nodes, problem = board.captured(board.normal, lambda: exec(compiled, self.names))
+        mode = board.normal if measure else None
+        _, nodes, problem = board.captured(mode, lambda: exec(compiled, self.names))
         if problem is not None:  # a refused step changes nothing; what C++ has leaked shows in l1_after
             self.names.clear()
             self.names.update(kept)
             problem.__traceback__ = None if not own_mistake(problem) else problem.__traceback__
         answer = {"valid": problem is None, "l1_before": before, "l1_after": board.l1_in_use()}
-        answer.update(measured or {**board.usage(nodes), "programs": traces.programs_of(nodes), "measured": "normal"})
+        if measure:
+            usage = {**board.usage(nodes), "programs": traces.programs_of(nodes), "measured": "normal"}
+            answer.update(measured or usage)
         if problem is not None:
             if own_mistake(problem):
                 raise BadRequestError(f"{code}: {problem!r}") from problem

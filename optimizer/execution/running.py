@@ -1,0 +1,238 @@
+"""One run of a result's program in a child process, on a mock device, a simulator or a board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from optimizer.errors import OptionError, UnsupportedOpError
+from optimizer.execution.arrays import Array, as_fed, inputs_of, require
+from optimizer.execution.comparing import Bounds, OpComparison, outputs_compared, tapped_values
+from optimizer.execution.reference import Reference
+from optimizer.export.ttnn_py import ProgramStep, TensorEntry, TTNNProgram, render, ttnn_program
+from optimizer.ir.vocabulary import opdef
+from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
+from optimizer.replay import module_source
+from optimizer.result import OptimizedGraph
+
+Record = dict[str, Any]
+Report = Callable[[int, int, str], None]
+"""Called before every step with its number, how many there are, and the op."""
+
+_WEIGHTS, _INPUTS = "given_weights", "given_inputs"
+_TIMING = """\
+import time
+device.enable_program_cache()
+seconds = []
+for _ in range({runs}):
+    outputs = None
+    ttnn.synchronize_device(device)
+    start = time.perf_counter()
+    outputs = run(device, inputs, parameters)
+    ttnn.synchronize_device(device)
+    seconds.append(time.perf_counter() - start)
+outputs = None
+measured_seconds = ttnn.Tensor(seconds[1:], [1, {runs} - 1], ttnn.float32, ttnn.ROW_MAJOR_LAYOUT)
+"""
+"""The first run compiles the kernels and is not counted."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What to run on, and what to find out."""
+
+    device: str = "mock"
+    """`mock`: shapes, types and places, no values; `sim`; `real`."""
+    seed: int = 0
+    """Of inputs that are not given."""
+    iterations: int = 0
+    """Runs to time, on a real device."""
+    bounds: Bounds = Bounds()
+    step_seconds: float | None = None
+    """How long one step may take; None: as the device needs."""
+
+    def __post_init__(self) -> None:
+        if self.iterations and self.device != "real":
+            raise OptionError(f"a {self.device} device has no times to measure", node="iterations")
+
+
+@dataclass
+class Outcome:
+    """What a run gave."""
+
+    record: Record
+    outputs: dict[str, Array] = field(default_factory=dict)
+    """By name; empty on a mock device."""
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.record["ok"])
+
+
+def run_result(
+    result: OptimizedGraph,
+    weights: Mapping[str, Array],
+    inputs: Mapping[str, Array] | None = None,
+    options: RunOptions | None = None,
+    *,
+    reference: Reference | None = None,
+    expected: Mapping[str, Array] | None = None,
+    per_op: bool = False,
+    report: Report = lambda number, count, op: None,
+) -> Outcome:
+    """Run a result's program once with these weights and inputs (None: random ones), and compare what it computes.
+
+    With a `reference`, outputs are compared with the model's, and with `per_op` results of ops too; `expected` holds
+    outputs by name instead. All arrays are checked before a device is opened. Raises InputError for arrays that do not
+    fit, ExecutionError when the device refuses a step, dies or hangs.
+    """
+    options = options or RunOptions()
+    if options.device == "mock" and (reference is not None or expected is not None):
+        raise OptionError("a mock device computes no values to compare", node="device", alternatives=("sim", "real"))
+    program = ttnn_program(result)
+    _refuse_host_ops(result, options)
+    given = inputs_of(program.inputs, inputs, options.seed)
+    fed_inputs = {e.name: as_fed(e, given[e.name], "input") for e in program.inputs}
+    wanted = [entry for entry in program.parameters if entry.data is None]
+    require([entry.name for entry in wanted], weights, "weights")
+    values = reference.run(given) if reference is not None else {}
+    comparison = OpComparison(options.bounds, values) if per_op else None
+    expected_outputs = _expected_outputs(result, reference, values, expected)
+    run = _Run(result, program, options, comparison, report)
+    found, seconds = run.execute(wanted, weights, fed_inputs)
+    record: Record = {
+        "model": program.name,
+        "board": result.device.name,
+        "device": options.device,
+        "inputs": "given" if inputs is not None else f"random, seed {options.seed}",
+        "steps": run.done,
+        "weights": len(wanted),
+        "outputs": [{"name": name, "shape": list(array.shape)} for name, array in found.items()],
+        "per_op": None,
+        "time": None if not seconds else _times(result, seconds),
+    }
+    if expected_outputs is not None:
+        names = list(result.graph.outputs)
+        record["outputs"] = outputs_compared(names, [found[n] for n in names], expected_outputs, options.bounds)
+    if comparison is not None:
+        record["per_op"] = comparison.record()
+    record["ok"] = all(entry.get("ok", True) for entry in record["outputs"])
+    return Outcome(record, found if options.device != "mock" else {})
+
+
+def taps(result: OptimizedGraph, names: frozenset[str]) -> tuple[str, ...]:
+    """Values that a reference has to give besides its outputs for a comparison op by op."""
+    return tapped_values(result.graph, names)
+
+
+def _refuse_host_ops(result: OptimizedGraph, options: RunOptions) -> None:
+    names = [op.name or op.id for op in result.graph.ops() if opdef(op.op).opaque]
+    if names and options.device != "mock":
+        raise UnsupportedOpError(
+            f"{len(names)} ops of the result run on the host, in functions of yours (HOST_OPS in model_ttnn.py); "
+            f"the first is '{names[0]}'",
+            node=names[0],
+        )
+
+
+def _expected_outputs(
+    result: OptimizedGraph,
+    reference: Reference | None,
+    values: Mapping[str, Array],
+    expected: Mapping[str, Array] | None,
+) -> list[Array] | None:
+    if reference is not None:
+        return [values[name] for name in reference.outputs]
+    if expected is None:
+        return None
+    require(result.graph.outputs, expected, "expected outputs")
+    return [expected[name] for name in result.graph.outputs]
+
+
+def _times(result: OptimizedGraph, seconds: Sequence[float]) -> Record:
+    predicted = result.summary.get("predicted_time_ns")
+    best = min(seconds) * 1e9
+    return {
+        "iterations": len(seconds),
+        "predicted_ns": predicted,
+        "best_ns": round(best),
+        "median_ns": round(sorted(seconds)[len(seconds) // 2] * 1e9),
+        "best_to_predicted": None if not predicted else best / predicted,
+    }
+
+
+class _Run:
+    def __init__(
+        self,
+        result: OptimizedGraph,
+        program: TTNNProgram,
+        options: RunOptions,
+        comparison: OpComparison | None,
+        report: Report,
+    ) -> None:
+        self.result, self.program, self.options = result, program, options
+        self.comparison, self.report = comparison, report
+        self.done = 0
+
+    def execute(
+        self, wanted: Sequence[TensorEntry], weights: Mapping[str, Array], inputs: Mapping[str, Array]
+    ) -> tuple[dict[str, Array], list[float]]:
+        """Outputs by name, and seconds of the runs that were timed."""
+        result, program, options = self.result, self.program, self.options
+        fed = {entry.name: as_fed(entry, weights[entry.name], "weight") for entry in wanted}
+        with (
+            module_source(program, render(program)) as source,
+            open_execution(
+                result.device, result.options.l1_small_bytes, options.device, options.step_seconds
+            ) as session,
+        ):
+            session.load(source)
+            self._feed(session, _WEIGHTS, fed)
+            del fed
+            session.run(f"tensors = make_tensors(device, PARAMETERS, {_WEIGHTS})", "loading the weights")
+            session.run(f"del {_WEIGHTS}")
+            self._steps(session, program.parameter_steps, "preparing the weights")
+            self._feed(session, _INPUTS, inputs)
+            session.run(f"inputs = make_inputs(device, {_INPUTS})", "loading the inputs")
+            self._steps(session, program.run_steps, "the program")
+            fetched = session.fetch(list(dict.fromkeys(program.outputs)))
+            outputs = {
+                name: fetched[variable] for name, variable in zip(result.graph.outputs, program.outputs, strict=True)
+            }
+            return outputs, self._timed(session)
+
+    def _feed(self, session: ExecutionSession, name: str, arrays: Mapping[str, Array]) -> None:
+        """Arrays under their own names, which may be such as no archive takes."""
+        session.feed(name, {str(k): array for k, array in enumerate(arrays.values())})
+        session.run(f"{name} = dict(zip({list(arrays)!r}, {name}.values(), strict=True))", name)
+
+    def _steps(self, session: ExecutionSession, steps: Sequence[ProgramStep], where: str) -> None:
+        for step in steps:
+            if step.printed:  # the others make placeholders in the place of what was fed
+                self._step(session, step, where)
+
+    def _step(self, session: ExecutionSession, step: ProgramStep, where: str) -> None:
+        place = where
+        if step.op is not None:
+            op = self.result.graph.op(step.op)
+            place = f"op '{op.name or op.id}' ({op.op})"
+            self.done += 1
+            self.report(self.done, len(self.result.graph), op.name or op.id)
+        session.run(step.code, place)
+        if step.op is not None and self.comparison is not None and not self.result.graph.is_const_eval(op):
+            for variable, value in step.results:
+                if value in self.comparison.expected:
+                    self.comparison.take(op.name or op.id, op.op, value, session.fetch([variable])[variable])
+                else:
+                    self.comparison.skipped += 1
+        for line in step.frees:
+            session.run(line, place)
+
+    def _timed(self, session: ExecutionSession) -> list[float]:
+        if not self.options.iterations:
+            return []
+        session.run(_TIMING.format(runs=self.options.iterations + 1), "the timed runs")
+        return [float(s) for s in np.asarray(session.fetch(["measured_seconds"])["measured_seconds"]).reshape(-1)]
