@@ -24,10 +24,15 @@ _UNITS = {DType.BF16: 2.0**-8, DType.F32: 2.0**-10, DType.BFP8_B: 2.0**-6, DType
 """One unit in the last place, relative: f32 results come through 19-bit source registers and SFPU polynomials. Block
 floats share an exponent among 16 elements: relative to the largest of them."""
 _PRODUCTS = {"lofi": 2.0**-4 + 2.0**-6, "hifi2": 2.0**-6, "hifi3": 2.0**-7, "hifi4": 2.0**-9}
-"""Relative error of one product: LoFi reads 5 bits of one significand and 7 of the other, HiFi2 the whole of the first,
-HiFi3 the second's rest with it, HiFi4 all (Tensix ISA documentation, MVMUL)."""
-_SUMMED = 2.0**-8
-"""Of one addition in a 16-bit destination register."""
+"""Largest relative error of one product: LoFi reads 5 bits of one significand and 7 of the other, HiFi2 the whole of
+the first, HiFi3 the second's rest with it, HiFi4 all (Tensix ISA documentation, MVMUL)."""
+_USUAL_PRODUCTS = {"lofi": 2.0**-5, "hifi2": 2.0**-7, "hifi3": 2.0**-8, "hifi4": 2.0**-10}
+"""The same as a root mean square."""
+_SUMMED, _USUAL_SUMMED = 2.0**-8, 2.0**-9
+"""Of one addition in a 16-bit destination register, at most and as a root mean square."""
+_TILE_TERMS = 32
+"""Products that one pass of the matrix unit adds up before it rounds."""
+_MARGIN = 1.25
 _COARSE = ("gelu", "erf", "erfc", "erfinv", "mish", "tan", "sinh", "cosh", "atan2", "softplus")
 _COARSER = ("asin", "acos", "asinh", "acosh", "atanh", "pow", "pow_scalar", "log1p", "expm1")
 _TOLERANCE = {**dict.fromkeys(_COARSE, 2.0**-5), **dict.fromkeys(_COARSER, 2.0**-4)}
@@ -41,8 +46,6 @@ _EXACT = frozenset(
     "minimum", "split_query_key_value_and_split_heads")
 )  # fmt: skip
 """Ops that give elements of their operands (or their negative): nothing but the result's rounding may differ."""
-_SOFTENED = 4.0
-"""How many standard errors the L2 limit leaves room for."""
 
 
 @dataclass(frozen=True)
@@ -97,15 +100,13 @@ def _limits(query: OpQuery, dtype: DType, computed: Computed) -> tuple[Array, Ar
         return size, size
     name = query.op.removeprefix("ttnn.")
     if computed.terms > 1:
-        product = _PRODUCTS[_fidelity(query)]
-        sums = np.log2(computed.terms) + 2
+        fidelity, sums = _fidelity(query), max(1.0, computed.terms / _TILE_TERMS)
         slack = _tolerance_of_activation(query) * np.maximum(1.0, np.abs(computed.value))
-        return (
-            size + slack + (product + sums * _SUMMED) * computed.most,
-            size + slack / 2 + _SOFTENED * (product + np.sqrt(sums) * _SUMMED) * computed.usual,
-        )
+        most = _PRODUCTS[fidelity] + (np.log2(computed.terms) + 2) * _SUMMED
+        usual = _MARGIN * (_USUAL_PRODUCTS[fidelity] + np.sqrt(sums) * _USUAL_SUMMED)
+        return size + slack + most * computed.most, size / 2 + slack / 2 + usual * computed.usual
     slack = _TOLERANCE.get(name, _PLAIN) * np.maximum(1.0, computed.most)
-    return size + slack + _tolerance_of_activation(query), size + slack / 2
+    return size + slack + _tolerance_of_activation(query), size / 2 + slack / 2
 
 
 def _fidelity(query: OpQuery) -> str:

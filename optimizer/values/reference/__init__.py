@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from optimizer.errors import ExecutionError
 from optimizer.opmodel.base import OpQuery
 from optimizer.values.reference import attention, contraction, eltwise, movement, norms, pooling, reductions
-from optimizer.values.reference.kinds import Array, Computed, Rule
+from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule
 
 RULES: dict[str, Rule] = {
     name: rule
@@ -23,11 +23,15 @@ RULES: dict[str, Rule] = {
 
 def reference(query: OpQuery, operands: Sequence[Array]) -> list[Computed]:
     """The results of a query for these operands. ExecutionError when there is no reference for the op."""
-    rule = RULES.get(query.op)
+    return computed(query.op, query.attr, operands)
+
+
+def computed(op: str, attrs: Attrs, operands: Sequence[Array]) -> list[Computed]:
+    """The results of an op with all its attributes, defaults included."""
+    rule = RULES.get(op)
     if rule is None:
-        raise ExecutionError(f"there is no reference for the values of {query.op}", node=query.op)
-    with_attrs = query.attr
-    results = rule(with_attrs, [_as_numbers(x) for x in operands])
+        raise ExecutionError(f"there is no reference for the values of {op}", node=op)
+    results = rule(attrs, [_as_numbers(x) for x in operands])
     return [r if isinstance(r, Computed) else Computed.exactly(r) for r in results]
 
 
