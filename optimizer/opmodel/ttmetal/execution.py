@@ -12,11 +12,15 @@ import numpy as np
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError
+from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.ttmetal import location
+from optimizer.opmodel.ttmetal.answers import input_record
 from optimizer.opmodel.ttmetal.child import Child, ChildDiedError, ChildKey, Message, OverdueError
 from optimizer.opmodel.ttmetal.pool import START_SECONDS
+from optimizer.opmodel.ttnn_calls import asked_inputs, call_text
 
-Arrays = Mapping[str, np.ndarray[Any, Any]]
+Array = np.ndarray[Any, Any]
+Arrays = Mapping[str, Array]
 
 STEP_SECONDS = {"mock": 60, "sim": 900, "real": 300}
 """How long one step may take: a simulator compiles the step's kernels first."""
@@ -63,7 +67,7 @@ class ExecutionSession:
         self._ask({"kind": "feed", "name": name, "path": str(path)}, name)
         path.unlink()
 
-    def fetch(self, names: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
+    def fetch(self, names: Sequence[str]) -> dict[str, Array]:
         """Values of tensors: by `NAME`, or by `NAME.0`, `NAME.1`, ... of a list. Integers stay, all else is f32."""
         path = self._file()
         self._ask({"kind": "fetch", "names": list(names), "path": str(path)}, ", ".join(names))
@@ -71,6 +75,24 @@ class ExecutionSession:
             values = {name: found[name] for name in found.files}
         path.unlink()
         return values
+
+    def evaluate(self, query: OpQuery, operands: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+        """One op on these operands: what the device holds of them, and the results. Needs no program."""
+        inputs = asked_inputs(query)
+        given, made = self._file(), self._file()
+        np.savez(given, **{f"x{k}": array for k, array in enumerate(operands)})
+        call = call_text(query, [f"x{k}" for k in range(len(inputs))])
+        records = [input_record(spec) for spec in inputs]
+        message = {"kind": "evaluate", "inputs": records, "call": call, "path": str(given), "into": str(made)}
+        answer = self._ask(message, query.op)
+        given.unlink()
+        if not answer["valid"]:
+            raise ExecutionError(f"{query.op}: the device refuses it: {answer['error']}")
+        with np.load(made, allow_pickle=False) as found:
+            held = [found[f"x{k}"] for k in range(len(inputs))]
+            results = [found[f"y{k}"] for k in range(len(answer["outputs"]))]
+        made.unlink()
+        return held, results
 
     def _file(self) -> Path:
         self._files += 1

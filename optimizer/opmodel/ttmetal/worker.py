@@ -16,6 +16,7 @@ Requests, each answered by one message with the same `id`:
   that capture alone.
 * `begin`, `step`, `end`: a program statement by statement in one L1, see `Session`. `feed` binds the arrays of an
   `.npz` file to a name of the program, `fetch` writes tensors of it to one.
+* `evaluate`: one call on operands with values, see `evaluation`.
 
 BOARD is the architecture when the device is `sim`.
 """
@@ -51,9 +52,10 @@ def beside(name: str) -> ModuleType:
 
 
 if TYPE_CHECKING:
-    from optimizer.opmodel.ttmetal import environment, simulator, traces
+    from optimizer.opmodel.ttmetal import environment, evaluation, simulator, traces
 else:
     environment, simulator, traces = beside("environment"), beside("simulator"), beside("traces")
+    evaluation = beside("evaluation")
 
 Message = dict[str, Any]
 COMPILED_CALLS = 20_000
@@ -164,17 +166,6 @@ class Board:
         if isinstance(value, list | tuple):
             return [tensor for part in value for tensor in self.tensors_in(part)]
         return []
-
-    def values(self, tensor: Any) -> Any:
-        """The elements of a tensor as an array of its shape: integers as they are, all else in f32."""
-        ttnn = self.ttnn
-        if self.on_device(tensor):
-            tensor = ttnn.from_device(tensor)
-        if tensor.layout != ttnn.ROW_MAJOR_LAYOUT:
-            tensor = ttnn.to_layout(tensor, ttnn.ROW_MAJOR_LAYOUT)
-        if self.dtype_names[str(tensor.dtype)] in ("bf16", "bfp8_b", "bfp4_b"):
-            tensor = ttnn.to_dtype(tensor, ttnn.float32)
-        return tensor.to_numpy()
 
     # -- L1 --------------------------------------------------------------------------------------------------
     def l1_in_use(self) -> int:
@@ -364,19 +355,11 @@ class Session:
 
     def feed(self, name: str, path: str) -> Message:
         """Bind `name` to the arrays of an `.npz` file, a mapping from names to arrays."""
-        import numpy as np
-
-        with np.load(path, allow_pickle=False) as arrays:
-            self.names[name] = {key: arrays[key] for key in arrays.files}
+        self.names[name] = evaluation.read(path)
         return {"valid": True}
 
     def fetch(self, names: list[str], path: str) -> Message:
-        """Write the values of tensors to an `.npz` file: `NAME`, or `NAME.0`, `NAME.1`, ... of a list.
-
-        Integers stay what they are, all else becomes f32.
-        """
-        import numpy as np
-
+        """Write the values of tensors to an `.npz` file: `NAME`, or `NAME.0`, `NAME.1`, ... of a list."""
         missing = [name for name in names if name not in self.names]
         if missing:
             raise BadRequestError(f"the program gives no {', '.join(missing)}")
@@ -384,10 +367,11 @@ class Session:
         for name in names:
             value = self.names[name]
             if self.board.is_tensor(value):
-                found[name] = self.board.values(value)
+                found[name] = evaluation.values_of(self.board, value)
             else:
-                found |= {f"{name}.{k}": self.board.values(v) for k, v in enumerate(self.board.tensors_in(value))}
-        np.savez(path, **found)
+                tensors = enumerate(self.board.tensors_in(value))
+                found |= {f"{name}.{k}": evaluation.values_of(self.board, tensor) for k, tensor in tensors}
+        evaluation.write(path, found)
         return {"valid": True, "names": list(found)}
 
     def end(self) -> None:
@@ -413,6 +397,8 @@ class Service:
             return self.queries.answer(request)
         if kind == "hello":
             return self.board.hello()
+        if kind == "evaluate":
+            return self._evaluate(request)
         if kind == "begin":
             return self._begin(request["source"])
         if self.session is None:
@@ -428,6 +414,12 @@ class Service:
             self.session = None
             return {"l1_after": self.board.l1_in_use()}
         raise BadRequestError(f"unknown request {kind!r}")
+
+    def _evaluate(self, request: Message) -> Message:
+        try:
+            return evaluation.evaluate(self.board, request)
+        except Exception as error:  # noqa: BLE001 - whatever tt-metal throws is the answer
+            return {"valid": False, **traces.explain(error)}
 
     def _begin(self, source: str) -> Message:
         if self.session is not None:

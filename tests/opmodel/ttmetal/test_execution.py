@@ -94,7 +94,7 @@ class TestSimulator:
             monkeypatch.delenv(name, raising=False)
 
     def test_none_is_named(self) -> None:
-        with pytest.raises(EnvironmentProblem, match="no simulator: name .* TTOPT_SIMULATOR"):
+        with pytest.raises(EnvironmentProblem, match=r"no simulator: name .* TTOPT_SIMULATOR"):
             simulator.library_path()
 
     def test_a_folder_stands_for_its_library(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,13 +106,13 @@ class TestSimulator:
     def test_one_that_is_not_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(simulator.LIBRARY_VARIABLE, str(tmp_path / "none.so"))
 
-        with pytest.raises(EnvironmentProblem, match="there is no simulator at .*none.so"):
+        with pytest.raises(EnvironmentProblem, match=r"there is no simulator at .*none.so"):
             simulator.library_path()
 
     def test_a_library_that_is_no_simulator(self, tmp_path: Path) -> None:
         (tmp_path / "other.so").write_bytes(b"not a library")
 
-        with pytest.raises(EnvironmentProblem, match="other.so is no simulator"):
+        with pytest.raises(EnvironmentProblem, match=r"other.so is no simulator"):
             simulator.architecture(tmp_path / "other.so")
 
     def test_no_compiler(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,8 @@ class TestSimulator:
         with pytest.raises(EnvironmentProblem, match="no compiler for tt-metal's kernels"):
             simulator.compiler_folder(tmp_path)
 
-    def test_what_is_missing_is_said_where_it_opens(self, needs_ttnn: None, n150: DeviceSpec) -> None:
+    @pytest.mark.usefixtures("needs_ttnn")
+    def test_what_is_missing_is_said_where_it_opens(self, n150: DeviceSpec) -> None:
         with (
             pytest.raises(ExecutionError, match="does not open: no simulator"),
             open_execution(n150, 32768, "sim"),

@@ -1,0 +1,57 @@
+"""A whole graph in float64, op by op with the references: what a program should give for these inputs and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from optimizer.errors import ExecutionError
+from optimizer.ir.graph import Graph, Op, Value, ValueKind
+from optimizer.ir.vocabulary import opdef
+from optimizer.values.reference import computed
+from optimizer.values.reference.kinds import Array
+
+Seen = Callable[[Op, list[Array]], None]
+
+
+def graph_values(graph: Graph, given: Mapping[str, Array], seen: Seen | None = None) -> list[Array]:
+    """The outputs. `given` holds inputs and parameters by id; `seen` is told every op's results.
+
+    ExecutionError when an array is missing, has another shape, or an op has no reference. Values are forgotten after
+    their last reader.
+    """
+    store: dict[str, Array] = {}
+    ops = list(graph.ops())
+    last = {v: index for index, op in enumerate(ops) for v in op.inputs} | dict.fromkeys(graph.outputs, len(ops))
+
+    def read(value_id: str) -> Array:
+        return store[value_id] if value_id in store else _source(graph.value(value_id), given)
+
+    for index, op in enumerate(ops):
+        with np.errstate(all="ignore"):
+            results = [r.value for r in computed(op.op, opdef(op.op).full_attrs(op), [read(v) for v in op.inputs])]
+        if [r.shape for r in results] != [graph.value(v).shape for v in op.outputs]:
+            raise ExecutionError(f"the reference of {op.op} gives other shapes than the graph states", node=op.id)
+        store.update((v, _typed(graph.value(v), r)) for v, r in zip(op.outputs, results, strict=True))
+        if seen is not None:
+            seen(op, [store[v] for v in op.outputs])
+        for v in op.inputs:
+            if last[v] == index:
+                store.pop(v, None)
+    return [read(v) for v in graph.outputs]
+
+
+def _source(value: Value, given: Mapping[str, Array]) -> Array:
+    if value.kind is ValueKind.CONSTANT and value.data is not None:
+        return _typed(value, np.asarray(value.data).reshape(value.shape))
+    if value.id not in given:
+        raise ExecutionError(f"no array is given for '{value.id}'", node=value.id)
+    array = np.asarray(given[value.id])
+    if array.size != np.prod(value.shape, dtype=np.int64):
+        raise ExecutionError(f"'{value.id}' has shape {list(value.shape)}, not {list(array.shape)}", node=value.id)
+    return _typed(value, array.reshape(value.shape))
+
+
+def _typed(value: Value, array: Array) -> Array:
+    return array.astype(np.float64 if value.dtype.is_float else np.int64, copy=False)

@@ -1,0 +1,80 @@
+"""Random operands under which an op's result says something: its domain, indices in range, activations of unit size."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.opmodel.base import OpQuery, TensorSpec
+
+Array = NDArray[Any]
+_POSITIVE = frozenset({"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "reciprocal", "rdiv", "cbrt"})
+_WITHIN_ONE = frozenset({"asin", "acos", "atanh", "erfinv"})
+_FROM_ONE = frozenset({"acosh"})
+_COMPARES = frozenset({"eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_xor", "where"})
+_CONTRACTIONS = {"matmul", "linear", "conv2d", "conv_transpose2d"}
+TOKENS = 256
+"""Integers are below this where nothing says what they count."""
+
+
+def random_operands(query: OpQuery, seed: int) -> list[Array]:
+    """One array an operand: the same for the same query and seed."""
+    rng = np.random.default_rng(seed)
+    op = query.op.removeprefix("ttnn.")
+    return [_operand(rng, op, query, k, spec) for k, spec in enumerate(query.inputs)]
+
+
+def _operand(rng: np.random.Generator, op: str, query: OpQuery, index: int, spec: TensorSpec) -> Any:
+    if not spec.dtype.is_float:
+        return _integers(rng, op, query, index, spec)
+    x = rng.standard_normal(spec.shape)
+    if op in _POSITIVE or (op in ("divide", "pow", "atan2", "fmod", "remainder") and index == (op != "pow")):
+        return np.abs(x) + 0.25
+    if op == "pow_scalar" and _number(query, "exponent") % 1:
+        return np.abs(x) + 0.25
+    if op in _WITHIN_ONE:
+        return np.clip(x / 4, -0.95, 0.95)
+    if op in _FROM_ONE:
+        return np.abs(x) + 1.25
+    if op in _COMPARES and (index == 0 or op != "where"):
+        return np.round(x)
+    if op == "batch_norm" and index == 2:
+        return np.abs(x) + 0.5
+    if op == "prod":
+        return 1 + x / 16
+    if op in _CONTRACTIONS and index == 1:
+        return np.asarray(x / np.sqrt(max(1, _fan_in(op, query))))
+    return np.asarray(x)
+
+
+def _number(query: OpQuery, name: str) -> float:
+    value: Any = query.attr[name]
+    return float(value)
+
+
+def _fan_in(op: str, query: OpQuery) -> int:
+    x, weight = query.inputs[0].shape, query.inputs[1].shape
+    if op in ("matmul", "linear"):
+        return x[-2 if query.attr.get("transpose_a") else -1]
+    if op == "conv2d":
+        return prod(weight[1:])
+    return weight[0] * prod(weight[2:]) // int(_number(query, "groups"))
+
+
+def _integers(rng: np.random.Generator, op: str, query: OpQuery, index: int, spec: TensorSpec) -> Array:
+    most = TOKENS
+    if op == "embedding":
+        most = query.inputs[1].shape[0]
+    elif op in ("gather", "scatter", "scatter_add") and index == 1:
+        axis = int(_number(query, "dim")) % len(spec.shape)
+        most = query.inputs[0].shape[axis]
+        if op != "gather":  # torch leaves open which of several sources stays
+            order = rng.random((*query.inputs[0].shape[:axis], most, *spec.shape[axis + 1 :]))
+            picked: Array = np.argsort(order, axis=axis).take(range(spec.shape[axis]), axis)
+            return picked[tuple(slice(0, n) for n in spec.shape)]
+    if op in ("bitwise_left_shift", "logical_right_shift") and index == 1:
+        most = 8
+    return rng.integers(0, most, spec.shape)

@@ -1,0 +1,39 @@
+"""What every op of the vocabulary computes, in float64 on plain arrays: one function an op, by family.
+
+Written from the ops' mathematical definitions and TTNN's documented conventions (channels-last convolutions on
+[1, 1, N*H*W, C], `torch.gather`, ...); nothing is shared with what prices, places or emits them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optimizer.errors import ExecutionError
+from optimizer.opmodel.base import OpQuery
+from optimizer.values.reference import attention, contraction, eltwise, movement, norms, pooling, reductions
+from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule
+
+RULES: dict[str, Rule] = {
+    name: rule
+    for family in (eltwise, contraction, pooling, norms, reductions, movement, attention)
+    for name, rule in family.RULES.items()
+}
+"""Vocabulary name -> its rule."""
+
+
+def reference(query: OpQuery, operands: Sequence[Array]) -> list[Computed]:
+    """The results of a query for these operands. ExecutionError when there is no reference for the op."""
+    return computed(query.op, query.attr, operands)
+
+
+def computed(op: str, attrs: Attrs, operands: Sequence[Array]) -> list[Computed]:
+    """The results of an op with all its attributes, defaults included."""
+    rule = RULES.get(op)
+    if rule is None:
+        raise ExecutionError(f"there is no reference for the values of {op}", node=op)
+    results = rule(attrs, [_as_numbers(x) for x in operands])
+    return [r if isinstance(r, Computed) else Computed.exactly(r) for r in results]
+
+
+def _as_numbers(x: Array) -> Array:
+    return x.astype("float64") if x.dtype.kind == "f" else x

@@ -1,0 +1,89 @@
+"""The attention family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_one
+from optimizer.values.reference.norms import softmax
+
+
+def _attended(q: Array, k: Array, v: Array, bias: Array | None, scale: float) -> Computed:
+    """softmax(q k^T * scale + bias) v, heads of keys shared where there are fewer."""
+    shared = q.shape[1] // k.shape[1]
+    k, v = k.repeat(shared, axis=1), v.repeat(shared, axis=1)
+    scores = q @ k.swapaxes(-1, -2) * scale
+    weights = softmax(scores if bias is None else scores + bias, -1)
+    return Computed(weights @ v, weights @ np.abs(v), np.sqrt(weights @ (v * v)), k.shape[-2])
+
+
+def _scale(attrs: Attrs, size: int) -> float:
+    scale = attrs.get("scale")
+    return 1 / math.sqrt(size) if scale is None else float(scale)
+
+
+def _sdpa(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    q, k, v = operands[:3]
+    bias = operands[3] if len(operands) > 3 else None
+    if attrs.get("is_causal"):
+        bias = np.triu(np.full((q.shape[-2], k.shape[-2]), -np.inf), 1)
+    return [_attended(q, k, v, bias, _scale(attrs, q.shape[-1]))]
+
+
+def _sdpa_decode(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    """Q [1, B, H, D]: one position each, caches [B, Hkv, S, D] valid up to and including `cur_pos`."""
+    q, k, v = operands[:3]
+    positions: Any = attrs["cur_pos"]
+    bias = operands[3].swapaxes(1, 2) if len(operands) > 3 else None
+    if attrs.get("is_causal", True):
+        last = np.broadcast_to(np.asarray(positions), (q.shape[1],))
+        bias = np.where(np.arange(k.shape[2])[None, :] <= last[:, None], 0.0, -np.inf)[:, None, None, :]
+    found = _attended(q.transpose(1, 2, 0, 3), k, v, bias, _scale(attrs, q.shape[-1]))
+    value, most, usual = (part.transpose(2, 0, 1, 3) for part in (found.value, found.most, found.usual))
+    return [Computed(value, most, usual, found.terms)]
+
+
+def _split_heads(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
+    """[B, S, (H + 2*Hkv)*D]: all query heads, then all key heads, then all value heads."""
+    x = operands[0].reshape(operands[0].shape[0], -1, operands[0].shape[-1])
+    heads = attrs["num_heads"]
+    given = attrs.get("num_kv_heads")
+    kv = heads if given is None else given
+    b, s, width = x.shape
+    size = width // (heads + 2 * kv)
+    parts = np.split(x, [heads * size, (heads + kv) * size], axis=-1)
+    made = [p.reshape(b, s, -1, size).transpose(0, 2, 1, 3) for p in parts if p.shape[-1]]
+    if attrs.get("transpose_key") and len(made) > 1:
+        made[1] = made[1].swapaxes(-1, -2)
+    return made
+
+
+def _joined(x: Array) -> Array:
+    b, h, s, d = x.shape
+    return x.transpose(0, 2, 1, 3).reshape(b, s, h * d)
+
+
+def _rotary(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    """x * cos + rotate_half(x) * sin over the first positions of the tables."""
+    assert not attrs
+    x, cos, sin = operands
+    cos, sin = cos[..., : x.shape[-2], :], sin[..., : x.shape[-2], :]
+    half = x.shape[-1] // 2
+    turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
+    size = np.abs(x * cos) + np.abs(turned * sin)
+    return [Computed(x * cos + turned * sin, size, size, 2)]
+
+
+RULES: Mapping[str, Rule] = {
+    "ttnn.scaled_dot_product_attention": _sdpa,
+    "ttnn.scaled_dot_product_attention_decode": _sdpa_decode,
+    "ttnn.split_query_key_value_and_split_heads": _split_heads,
+    "ttnn.nlp_create_qkv_heads": _split_heads,
+    "ttnn.concatenate_heads": of_one(lambda x, _: _joined(x)),
+    "ttnn.nlp_concat_heads": of_one(lambda x, _: _joined(x)[:, None]),
+    "ttnn.rotary_embedding": _rotary,
+}

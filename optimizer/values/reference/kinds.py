@@ -1,0 +1,66 @@
+"""What rules take and give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Attrs = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Computed:
+    """One result, and how large the terms are that it is the sum of: what rounding inside of the op is relative to."""
+
+    value: Array
+    most: Array
+    """Sum of the terms' magnitudes; the result's own where it is no sum."""
+    usual: Array
+    """Root of the sum of their squares: how far errors of random sign add up."""
+    terms: int = 1
+    """How many are added up."""
+
+    @staticmethod
+    def exactly(value: Array) -> Computed:
+        """A result that is no sum."""
+        size = np.abs(value.astype(np.float64)) if value.dtype.kind == "f" else np.zeros(value.shape)
+        return Computed(value, size, size)
+
+
+Rule = Callable[[Attrs, Sequence[Array]], Sequence[Array | Computed]]
+"""Attributes (defaults included) and operands -> results."""
+Bilinear = Callable[[Array, Array], Array]
+
+
+def of_products(product: Bilinear, a: Array, b: Array, terms: int) -> Computed:
+    """A bilinear op with what bounds its terms."""
+    return Computed(product(a, b), product(np.abs(a), np.abs(b)), np.sqrt(product(a * a, b * b)), terms)
+
+
+def of_sum(total: Callable[[Array], Array], x: Array, terms: int, share: float = 1.0) -> Computed:
+    """`share` times a sum over elements of x."""
+    return Computed(share * total(x), share * total(np.abs(x)), share * np.sqrt(total(x * x)), terms)
+
+
+def plus(computed: Computed, added: Array) -> Computed:
+    """One more term."""
+    size = np.abs(added)
+    return Computed(
+        computed.value + added, computed.most + size, np.sqrt(computed.usual**2 + size**2), computed.terms + 1
+    )
+
+
+def of_one(function: Callable[[Array, Attrs], Any]) -> Rule:
+    """An op with one operand and one result that is no sum."""
+    return lambda attrs, operands: [np.asarray(function(operands[0], attrs))]
+
+
+def unchanged(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
+    """An op that moves its operand as a whole."""
+    del attrs
+    return [operands[0]]

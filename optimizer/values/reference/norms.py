@@ -1,0 +1,69 @@
+"""Softmax and the norms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_one
+
+
+def softmax(x: Array, axis: int) -> Array:
+    """Over one dim, with the maximum taken off first."""
+    shifted: Array = np.exp(x - x.max(axis=axis, keepdims=True))
+    total: Array = shifted.sum(axis=axis, keepdims=True)
+    return np.divide(shifted, total)
+
+
+def _scaled(x: Array, rest: Sequence[Array], shape: tuple[int, ...] | None = None) -> Computed:
+    """Normalised values, scaled and shifted; errors are relative to values of unit size before the shift."""
+    weight = rest[0].reshape(shape or -1) if rest else np.ones(1)
+    value = x * weight
+    size = np.broadcast_to(np.maximum(np.abs(x), 1.0) * np.abs(weight), value.shape)
+    if len(rest) > 1:
+        shift = rest[1].reshape(shape or -1)
+        value = value + shift
+        size = size + np.abs(shift)
+    return Computed(value, size, size)
+
+
+def _layer_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    x = operands[0]
+    centred = x - x.mean(axis=-1, keepdims=True)
+    variance = (centred**2).mean(axis=-1, keepdims=True)
+    return [_scaled(centred / np.sqrt(variance + attrs["epsilon"]), operands[1:3])]
+
+
+def _rms_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    x = operands[0]
+    return [_scaled(x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + attrs["epsilon"]), operands[1:2])]
+
+
+def _group_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    """Input [N, 1, H*W, C]; scale and shift [C], or rows of them."""
+    x = operands[0]
+    n, _, rows, channels = x.shape
+    groups = attrs["num_groups"]
+    parts = x.reshape(n, rows, groups, channels // groups)
+    centred = parts - parts.mean(axis=(1, 3), keepdims=True)
+    variance = (centred**2).mean(axis=(1, 3), keepdims=True)
+    return [_scaled((centred / np.sqrt(variance + attrs["epsilon"])).reshape(x.shape), operands[1:3])]
+
+
+def _batch_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    """Input [N, C, ...]: mean, variance, and scale and shift, one per channel."""
+    x, mean, variance = operands[:3]
+    shape = (1, -1, *(1,) * (x.ndim - 2))
+    centred = x - mean.reshape(shape)
+    found = centred / np.sqrt(variance.reshape(shape) + attrs["epsilon"])
+    return [_scaled(found, operands[3:5], shape)]
+
+
+RULES: Mapping[str, Rule] = {
+    "ttnn.softmax": of_one(lambda x, attrs: softmax(x, attrs["dim"])),
+    "ttnn.layer_norm": _layer_norm,
+    "ttnn.rms_norm": _rms_norm,
+    "ttnn.group_norm": _group_norm,
+    "ttnn.batch_norm": _batch_norm,
+}

@@ -1,0 +1,94 @@
+"""Pooling and upsampling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from optimizer.errors import ExecutionError
+from optimizer.values.reference.contraction import flat, image, windows
+from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_sum
+
+
+def _count(size: int, kernel: int, stride: int, pads: Sequence[int], dilation: int, ceil: bool) -> int:
+    """Windows along one dim; with `ceil` the last one may end outside, but begins within the input or its front pad."""
+    span = size + sum(pads) - dilation * (kernel - 1) - 1
+    if not ceil:
+        return span // stride + 1
+    count = -(-span // stride) + 1
+    return count - 1 if (count - 1) * stride >= size + pads[0] else count
+
+
+def _framed(attrs: Attrs, x: Array, fill: float) -> Array:
+    """The image with its padding, cut or grown to what the windows read."""
+    frame = []
+    dilation, ceil = attrs.get("dilation") or (1, 1), bool(attrs.get("ceil_mode"))
+    for axis, pads in ((0, attrs["padding"][:2]), (1, attrs["padding"][2:])):
+        size, kernel, stride = x.shape[axis + 1], attrs["kernel_size"][axis], attrs["stride"][axis]
+        count = _count(size, kernel, stride, pads, dilation[axis], ceil)
+        frame.append((pads[0], max(pads[1], (count - 1) * stride + dilation[axis] * (kernel - 1) + 1 - size - pads[0])))
+    return np.pad(x, ((0, 0), *frame, (0, 0)), constant_values=fill)
+
+
+def _windows(attrs: Attrs, x: Array) -> Array:
+    return windows(x, attrs["kernel_size"], attrs["stride"], attrs.get("dilation") or (1, 1))
+
+
+def _max_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
+    x = _framed(attrs, image(attrs, operands[0]), -np.inf)
+    return [flat(_windows(attrs, x).max(axis=(3, 4)))]
+
+
+def _avg_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    """Divided by the elements under the window that count: those of the input, and of the padding as it is stated."""
+    source = image(attrs, operands[0])
+    top, bottom, left, right = attrs["padding"]
+    stated = np.ones((1, source.shape[1], source.shape[2], 1))
+    if attrs.get("count_include_pad", True):
+        within = np.pad(stated, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=1.0)
+        bare = {**attrs, "padding": (0, 0, 0, 0)}
+        counted = _framed(bare, within, 0.0)
+    else:
+        counted = _framed(attrs, stated, 0.0)
+    x = _framed(attrs, source, 0.0)
+    taken = [min(a, b) for a, b in zip(x.shape[1:3], counted.shape[1:3], strict=True)]
+    share = 1 / _windows(attrs, np.ascontiguousarray(counted[:, : taken[0], : taken[1]])).sum(axis=(3, 4))
+    terms = int(np.prod(attrs["kernel_size"]))
+    summed = of_sum(lambda v: _windows(attrs, v).sum(axis=(3, 4)), x, terms)
+    return [Computed(flat(summed.value * share), flat(summed.most * share), flat(summed.usual * share), terms)]
+
+
+def _global_avg_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    x = operands[0]
+    terms = x.shape[1] * x.shape[2]
+    return [of_sum(lambda v: v.sum(axis=(1, 2), keepdims=True), x, terms, 1 / terms)]
+
+
+def _upsample(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
+    x = operands[0]
+    high, wide = attrs["scale_factor"]
+    mode = str(attrs.get("mode", "nearest"))
+    if mode == "nearest":
+        return [x.repeat(high, axis=1).repeat(wide, axis=2)]
+    if mode == "bilinear":
+        return [_between(_between(x, 1, high), 2, wide)]
+    raise ExecutionError(f"there is no reference for upsampling by {mode!r}")
+
+
+def _between(x: Array, axis: int, scale: int) -> Array:
+    """Linear interpolation with half-pixel centres; at the border the edge's value."""
+    size = x.shape[axis]
+    at = np.clip((np.arange(size * scale) + 0.5) / scale - 0.5, 0, size - 1)
+    low = np.floor(at).astype(int)
+    share = (at - low).reshape([-1 if k == axis else 1 for k in range(x.ndim)])
+    found: Array = x.take(low, axis) * (1 - share) + x.take(np.minimum(low + 1, size - 1), axis) * share
+    return found
+
+
+RULES: Mapping[str, Rule] = {
+    "ttnn.max_pool2d": _max_pool2d,
+    "ttnn.avg_pool2d": _avg_pool2d,
+    "ttnn.global_avg_pool2d": _global_avg_pool2d,
+    "ttnn.upsample": _upsample,
+}

@@ -1,0 +1,56 @@
+"""Figures of agreement."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from optimizer.errors import ShapeError
+from optimizer.values.compare import compare
+
+X = np.linspace(-2, 3, 101)
+
+
+def test_equal_values_agree() -> None:
+    found = compare(X, X)
+
+    assert (found.pcc, found.relative_error, found.ratio, found.largest_error) == (1.0, 0.0, 1.0, 0.0)
+
+
+def test_a_gain_shows_in_the_ratio_and_not_in_the_pcc() -> None:
+    found = compare(1.54 * X, X)
+
+    assert found.pcc == pytest.approx(1.0)
+    assert found.ratio == pytest.approx(1.54)
+    assert found.relative_error == pytest.approx(0.54)
+    assert not found.acceptable(0.99, 0.1)
+
+
+def test_an_offset_shows_in_the_error() -> None:
+    found = compare(X + 1, X)
+
+    assert found.pcc == pytest.approx(1.0)
+    assert found.largest_error == pytest.approx(1.0)
+
+
+def test_what_is_not_a_number_is_never_acceptable() -> None:
+    broken = X.copy()
+    broken[3] = np.nan
+
+    assert not compare(broken, X).acceptable(0.0, np.inf)
+
+
+def test_constants_have_no_correlation() -> None:
+    assert compare(np.ones(4), np.ones(4)).pcc == 1.0
+    assert compare(np.ones(4), np.zeros(4)).pcc == 0.0
+
+
+def test_equal_infinities_agree() -> None:
+    masked = np.where(X > 0, X, -np.inf)
+
+    assert compare(masked, masked).acceptable(1.0, 0.0)
+
+
+def test_shapes_must_be_equal() -> None:
+    with pytest.raises(ShapeError, match="101"):
+        compare(X, X[None])
