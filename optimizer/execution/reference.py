@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import ExecutionError, OptionError
-from optimizer.execution.arrays import Array
+from optimizer.export.ttnn_py.run_model import Array
 from optimizer.importers.model import ImportLimits
 from optimizer.importers.onnx_reference import ReferenceModel, fitted, reference_model
 
@@ -44,7 +44,7 @@ class Reference:
         names = [output.name for output in self._session.get_outputs()]
         try:
             found = self._session.run(names, fitted(inputs, wanted))
-        except Exception as error:  # noqa: BLE001 - its exceptions have no common class
+        except Exception as error:
             raise ExecutionError(f"onnxruntime fails to run the model: {_first_line(error)}") from error
         return dict(zip(names, found, strict=True))
 
@@ -64,7 +64,7 @@ def _session(runtime: Any, model: ReferenceModel, path: Path) -> Any:
     options.use_deterministic_compute = True
     try:
         return runtime.InferenceSession(model.data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # noqa: BLE001 - its exceptions have no common class
+    except Exception as error:
         raise ExecutionError(f"onnxruntime does not take {path.name}: {_first_line(error)}") from error
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from optimizer.errors import OptionError, UnsupportedOpError
-from optimizer.execution.arrays import Array, as_fed, inputs_of, require
+from optimizer.execution.arrays import as_fed, inputs_of, require
 from optimizer.execution.comparing import Bounds, OpComparison, outputs_compared, tapped_values
 from optimizer.execution.reference import Reference
 from optimizer.export.ttnn_py import ProgramStep, TensorEntry, TTNNProgram, render, ttnn_program
+from optimizer.export.ttnn_py.run_model import Array
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
 from optimizer.replay import module_source
@@ -40,6 +41,10 @@ measured_seconds = ttnn.Tensor(seconds[1:], [1, {runs} - 1], ttnn.float32, ttnn.
 """The first run compiles the kernels and is not counted."""
 
 
+def _quiet(number: int, count: int, op: str) -> None:
+    """Report nothing."""
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """What to run on, and what to find out."""
@@ -50,7 +55,7 @@ class RunOptions:
     """Of inputs that are not given."""
     iterations: int = 0
     """Runs to time, on a real device."""
-    bounds: Bounds = Bounds()
+    bounds: Bounds = field(default_factory=Bounds)
     step_seconds: float | None = None
     """How long one step may take; None: as the device needs."""
 
@@ -81,7 +86,7 @@ def run_result(
     reference: Reference | None = None,
     expected: Mapping[str, Array] | None = None,
     per_op: bool = False,
-    report: Report = lambda number, count, op: None,
+    report: Report | None = None,
 ) -> Outcome:
     """Run a result's program once with these weights and inputs (None: random ones), and compare what it computes.
 
@@ -101,7 +106,7 @@ def run_result(
     values = reference.run(given) if reference is not None else {}
     comparison = OpComparison(options.bounds, values) if per_op else None
     expected_outputs = _expected_outputs(result, reference, values, expected)
-    run = _Run(result, program, options, comparison, report)
+    run = _Run(result, program, options, comparison, report or _quiet)
     found, seconds = run.execute(wanted, weights, fed_inputs)
     record: Record = {
         "model": program.name,

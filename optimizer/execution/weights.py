@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from optimizer.execution.arrays import Array, read_file, require
+from optimizer.execution.arrays import read_file, require
+from optimizer.export.ttnn_py.run_model import Array
 from optimizer.importers.loading import read_model_file
 from optimizer.importers.model import ImportLimits
 from optimizer.importers.onnx_arrays import open_weights, weights_of

@@ -1,7 +1,7 @@
 """`weights.safetensors`: the weights of a model as its program takes them, by the names in PARAMETERS.
 
-A safetensors file is a length, a JSON header of that length and the elements (github.com/huggingface/safetensors). It is
-written tensor by tensor, so that no more than one is in memory.
+A safetensors file is a length, a JSON header of that length and the elements (github.com/huggingface/safetensors).
+It is written tensor by tensor, so that no more than one is in memory.
 """
 
 from __future__ import annotations

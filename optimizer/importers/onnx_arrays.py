@@ -21,11 +21,13 @@ from optimizer.importers.model import ImportLimits, ImportOptions
 from optimizer.importers.onnx_checks import has_no_data
 from optimizer.importers.onnx_external import Reference, read_data
 from optimizer.importers.onnx_front_end import name_weights, parse
-from optimizer.importers.onnx_node import BF16_MAX
-from optimizer.importers.onnx_weights import weight_numbers, weight_places
+from optimizer.importers.onnx_node import BF16_MAX, I32_MAX, I32_MIN
+from optimizer.importers.onnx_weights import named_tensors, weight_number, weight_places
+from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Value
 
 Array = np.ndarray[Any, Any]
+_BOUNDS = {DType.I32: (I32_MIN, I32_MAX), DType.U32: (0, 2**32 - 1), DType.U16: (0, 2**16 - 1), DType.U8: (0, 255)}
 
 
 class ModelWeights(Mapping[str, Array]):
@@ -39,9 +41,9 @@ class ModelWeights(Mapping[str, Array]):
         data = read_model_file(path, limits)
         proto = parse(data)
         external: dict[int, Reference] = {}
-        for number, tensor in enumerate(weight_places(proto)):
+        for place, tensor in enumerate(weight_places(proto)):
             if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                external[number] = Reference(tensor.name, {e.key: e.value for e in tensor.external_data})
+                external[place] = Reference(tensor.name, {e.key: e.value for e in tensor.external_data})
         held: dict[int, onnx.TensorProto] = {}
 
         def keep(number: int, tensor: onnx.TensorProto) -> None:
@@ -50,15 +52,14 @@ class ModelWeights(Mapping[str, Array]):
 
         options = ImportOptions(input_shapes, limits, folder=self._folder)
         graph = name_weights(proto, options, Budget(limits, len(data)), keep).proto.graph
-        self._tensors: dict[str, onnx.TensorProto] = {t.name: t for t in graph.initializer}
+        self._tensors = named_tensors(graph)
         self._references: dict[str, Reference] = {}
-        for name, number in weight_numbers(graph).items():
-            if number in held:
+        for name, tensor in self._tensors.items():
+            number = weight_number(tensor)
+            if number is not None and number in held:
                 self._tensors[name] = held[number]
-            elif number in external:
+            elif number is not None and number in external:
                 self._references[name] = external[number]
-        self._tensors |= {node.output[0]: a.t for node in graph.node for a in node.attribute
-                          if node.op_type == "Constant" and a.name == "value" and node.output[0] not in self._tensors}  # fmt: skip
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -109,7 +110,7 @@ class GraphWeights(Mapping[str, Array]):
         array = self._model[name]
         if (array.shape or (1,)) != value.shape:
             raise GraphError(f"weight has the shape {list(array.shape)}, the graph says {list(value.shape)}", node=name)
-        return bounded(array).reshape(value.shape)
+        return bounded(array, value.dtype).reshape(value.shape)
 
 
 def weights_of(
@@ -139,8 +140,15 @@ def open_weights(graph: Graph) -> dict[str, Value]:
     }
 
 
-def bounded(array: Array) -> Array:
-    """Float elements as the importer takes them into constants: infinite ones become the largest bf16, NaN zero."""
+def bounded(array: Array, dtype: DType) -> Array:
+    """Elements as the importer takes them into constants: infinite ones become the largest bf16, NaN zero.
+
+    Integers stay within those of their element type on the device.
+    """
+    if array.dtype.kind in "iu" and dtype in _BOUNDS:
+        held, (low, high) = np.iinfo(array.dtype), _BOUNDS[dtype]
+        narrow: Array = np.clip(array, max(low, held.min), min(high, held.max))
+        return narrow
     if array.dtype.kind not in "fV" or bool(np.isfinite(array).all()):
         return array
     wide = np.nan_to_num(array.astype(np.float64), nan=0.0, posinf=BF16_MAX, neginf=-BF16_MAX)

@@ -22,7 +22,7 @@ from optimizer.importers.onnx_inputs import bind_inputs, check_sizes, drop_defau
 from optimizer.importers.onnx_libraries import CONTROL_FLOW, LIBRARY_ERRORS
 from optimizer.importers.onnx_names import check_names
 from optimizer.importers.onnx_tensors import settle
-from optimizer.importers.onnx_weights import Keep, hoist_weights, promote_weights, strip_weights
+from optimizer.importers.onnx_weights import Keep, hoist_weights, keep_nothing, promote_weights, strip_weights
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -83,7 +83,7 @@ class NamedModel:
 
 
 def name_weights(
-    proto: onnx.ModelProto, options: ImportOptions, budget: Budget, keep: Keep = lambda number, tensor: None
+    proto: onnx.ModelProto, options: ImportOptions, budget: Budget, keep: Keep = keep_nothing
 ) -> NamedModel:
     """Everything that decides what the weights of a model are called; `keep` is given those that the file holds."""
     limits = options.limits

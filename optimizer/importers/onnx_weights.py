@@ -40,7 +40,11 @@ def weight_places(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
             yield given
 
 
-def strip_weights(proto: onnx.ModelProto, keep: Keep = lambda number, tensor: None) -> None:
+def keep_nothing(number: int, tensor: onnx.TensorProto) -> None:
+    """As `Keep`: the elements are of no use to anybody."""
+
+
+def strip_weights(proto: onnx.ModelProto, keep: Keep = keep_nothing) -> None:
     """Drop the elements of large tensors, which the import does not read, after handing them to `keep`.
 
     A tensor without elements is a weight from then on. Its `doc_string` names its number, which so goes with it into
@@ -59,14 +63,20 @@ def strip_weights(proto: onnx.ModelProto, keep: Keep = lambda number, tensor: No
         tensor.doc_string = f"weight {number}, {CAUSAL}" if causal else f"weight {number}"
 
 
-def weight_numbers(graph: onnx.GraphProto) -> dict[str, int]:
-    """Name of each weight of a graph without functions, whose branches have given theirs up -> its number."""
-    found = {t.name: _MARK.fullmatch(t.doc_string) for t in graph.initializer if _is_weight(t)}
+def named_tensors(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
+    """Name -> tensor of what a graph's weights are: initializers of any size, and Constants that are weights."""
+    found = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         tensor = _constant(node)
         if tensor is not None:
-            found[node.output[0]] = _MARK.fullmatch(tensor.doc_string)
-    return {name: int(mark[1]) for name, mark in found.items() if mark is not None}
+            found[node.output[0]] = tensor
+    return found
+
+
+def weight_number(tensor: onnx.TensorProto) -> int | None:
+    """The number of a stripped weight among the file's tensors; None for one that kept its elements."""
+    mark = _MARK.fullmatch(tensor.doc_string)
+    return None if mark is None else int(mark[1])
 
 
 def hoist_weights(graph: onnx.GraphProto) -> None:

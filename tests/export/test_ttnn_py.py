@@ -20,6 +20,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
 from optimizer.export.registry import emitter_names
 from optimizer.export.ttnn_py import ProgramStep, TTNNProgram, placeholder_text, render, ttnn_program
+from optimizer.export.ttnn_py.configs import expanded
 from optimizer.export.ttnn_py.formatting import LINE_LENGTH, comment, laid_out
 from optimizer.export.ttnn_py.lifetimes import Alias, Event, deallocations
 from optimizer.export.ttnn_py.names import RESERVED, Names
@@ -131,7 +132,9 @@ def test_program_contains_exactly_the_calls_that_were_asked(policy: str) -> None
             operands[1:] = ["features_conv_weight", "features_conv_bias"]
         assign = ast.parse(step.code).body[0]
         assert isinstance(assign, ast.Assign)
-        assert ast.unparse(assign.value) == ast.unparse(ast.parse(call_text(query, operands)))
+        assert expanded(ast.unparse(assign.value), program.configs) == ast.unparse(
+            ast.parse(call_text(query, operands))
+        )
 
 
 # -- running it against a stand-in for ttnn ------------------------------------------------------------------
@@ -176,11 +179,11 @@ def module_of(program: TTNNProgram, monkeypatch: pytest.MonkeyPatch) -> tuple[di
 
 def test_run_returns_the_outputs_and_parameters_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     names, recorder = module_of(ttnn_program(optimized(small_cnn())), monkeypatch)
-    parameters = names["make_parameters"]("device")
+    parameters = names["make_parameters"]("device", placeholders=True)
     assert recorder.calls.count("prepare_conv_weights") == 1
     assert recorder.calls.count("prepare_conv_bias") == 1
     recorder.calls.clear()
-    outputs = names["run"]("device", names["make_inputs"]("device"), parameters)
+    outputs = names["run"]("device", names["make_inputs"]("device", placeholders=True), parameters)
     assert len(outputs) == 1
     assert "prepare_conv_weights" not in recorder.calls
     assert {"conv2d", "linear", "deallocate"} <= set(recorder.calls)
@@ -196,7 +199,7 @@ def test_weights_come_to_l1_after_everything_else_is_prepared() -> None:
     assert result.summary["l1_weights_bytes_total"] == 2 * 1024 * 1024 * 2
     program = ttnn_program(result)
     assert all("DRAM" in str(entry.spec.layout.memory) for entry in program.parameters)
-    codes = [step.code for step in program.parameter_steps]
+    codes = [expanded(step.code, program.configs) for step in program.parameter_steps]
     moves = [code for code in codes if "L1" in code]
     assert len(moves) == 2
     assert codes[-3:-1] == moves
@@ -231,7 +234,7 @@ def test_constants_are_embedded(data: tuple[float, ...], dtype: DType, monkeypat
     wide = (1e300, -math.inf, -0.0) == data[:3]
     wanted = [struct.unpack("<f", struct.pack("<f", math.inf if v == 1e300 else v))[0] for v in data] if wide else data
     assert [*map(repr, names["CONSTANTS"]["c"])] == [*map(repr, wanted)]
-    assert list(names["make_parameters"]("device")["c"].args[0]) == names["CONSTANTS"]["c"]
+    assert list(names["make_parameters"]("device", placeholders=True)["c"].args[0]) == names["CONSTANTS"]["c"]
 
 
 def test_an_op_that_ttnn_lacks_runs_in_a_function_of_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +247,11 @@ def test_an_op_that_ttnn_lacks_runs_in_a_function_of_the_callers(monkeypatch: py
         return [recorder.Tensor() for _ in results]
 
     names["HOST_OPS"]["onnx.NonZero"] = non_zero
-    names["run"]("device", names["make_inputs"]("device"), names["make_parameters"]("device"))
+    names["run"](
+        "device",
+        names["make_inputs"]("device", placeholders=True),
+        names["make_parameters"]("device", placeholders=True),
+    )
     assert [(name, count) for name, count, _ in seen] == [("onnx.NonZero", 1)]
 
 
@@ -264,7 +271,7 @@ def freed_by(step: ProgramStep) -> list[str]:
 
 def check_lifetimes(result: OptimizedGraph, program: TTNNProgram) -> None:
     """No name is read before it is defined or after its buffer is freed; nothing is freed twice or forgotten."""
-    defined: set[str] = set(GIVEN)
+    defined: set[str] = {*GIVEN, *program.configs}
     buffer_of: dict[str, str] = {}
     freed: set[str] = set()
     for step in steps_of(program):
@@ -493,7 +500,16 @@ def test_names_of_files_cannot_carry_code(monkeypatch: pytest.MonkeyPatch) -> No
     program = ttnn_program(optimized(b.finish(y)))
     names, _ = module_of(program, monkeypatch)
     assert names["INPUTS"][0]["name"] == evil + "in"
-    assert len(names["run"]("device", names["make_inputs"]("device"), names["make_parameters"]("device"))) == 1
+    assert (
+        len(
+            names["run"](
+                "device",
+                names["make_inputs"]("device", placeholders=True),
+                names["make_parameters"]("device", placeholders=True),
+            )
+        )
+        == 1
+    )
 
 
 HOSTILE = (
@@ -535,7 +551,11 @@ def test_thousands_of_ops(monkeypatch: pytest.MonkeyPatch) -> None:
         x = b.op("ttnn.relu", x)
     program = ttnn_program(optimized(b.finish(x), "dram"))
     names, recorder = module_of(program, monkeypatch)
-    names["run"]("device", names["make_inputs"]("device"), names["make_parameters"]("device"))
+    names["run"](
+        "device",
+        names["make_inputs"]("device", placeholders=True),
+        names["make_parameters"]("device", placeholders=True),
+    )
     assert recorder.calls.count("relu") == 5000
     assert recorder.calls.count("deallocate") == 4999
 

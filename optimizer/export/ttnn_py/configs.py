@@ -1,4 +1,4 @@
-"""Memory configs and compute kernel configs that several statements of a program take, as named constants of its module.
+"""Memory configs and compute kernel configs that several statements of a program take, as constants of its module.
 
 A statement that names one is still the text of its op's query: `expanded` gives that text back.
 """

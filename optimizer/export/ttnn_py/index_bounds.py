@@ -26,7 +26,7 @@ def _bound(graph: Graph, start: str) -> int | None:
             if op.op == "ttnn.embedding" and op.inputs[0] == value_id:
                 sizes.append(graph.value(op.inputs[1]).shape[-2])
             elif op.op == "ttnn.gather" and op.inputs[1] == value_id:
-                sizes.append(graph.value(op.inputs[0]).shape[int(op.attr("dim"))])  # type: ignore[arg-type]
+                sizes.append(graph.value(op.inputs[0]).shape[int(op.attr("dim"))])
             elif op.op in _MOVES:
                 stack += [v for v in op.outputs if v not in seen]
                 seen.update(op.outputs)

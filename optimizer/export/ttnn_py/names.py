@@ -12,7 +12,8 @@ RESERVED = frozenset(
     {
         "ttnn", "device", "arrays", "inputs", "parameters", "tensors", "base64", "struct", "sys",
         "INPUTS", "PARAMETERS", "CONSTANTS", "OUTPUTS", "HOST_OPS", "BOARD", "L1_SMALL_SIZE",
-        "numbers", "tensor", "elements", "make_tensor", "make_tensors", "make_inputs", "make_parameters", "prepare_parameters",
+        "numbers", "tensor", "elements",
+        "make_tensor", "make_tensors", "make_inputs", "make_parameters", "prepare_parameters",
         "placeholder", "host_op", "run", "main", "self",
     }
     | set(keyword.kwlist)

@@ -22,9 +22,9 @@ _DOCSTRING = '''"""{title}
 Written by ttopt for board {board}. `run` executes the schedule that was planned: every memory config, program config
 and deallocation is spelled out. How to run it, from the folder of this file:
 
-    ttopt run . --weights MODEL.onnx --compare      weights of the model, outputs compared with onnxruntime
-    python run_model.py WEIGHTS [--inputs X.npz]    without ttopt; WEIGHTS: weights.safetensors or an .npz file
-    python {file}                            once without values, on placeholders
+    ttopt run . --device real --weights MODEL.onnx --compare    with the model's weights, compared with onnxruntime
+    python run_model.py WEIGHTS [--inputs X.npz]                without ttopt, of weights.safetensors or an .npz file
+    python {file}                                        once without values, on placeholders
 
 `make_parameters` and `make_inputs` take mappings from the names in PARAMETERS and INPUTS to arrays (numpy of any
 element type, torch). What is missing is an error unless placeholders are asked for.

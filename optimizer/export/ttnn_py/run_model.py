@@ -118,7 +118,7 @@ def write_arrays(file: Any, arrays: Mapping[str, Array]) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as part:
-                np.lib.format.write_array(part, np.ascontiguousarray(array), allow_pickle=False)
+                np.lib.format.write_array(part, np.asarray(array, order="C"), allow_pickle=False)  # type: ignore[no-untyped-call]
 
 
 # -- inputs ----------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def _correlation(a: Array, b: Array) -> float:
 # -- the program -----------------------------------------------------------------------------------------------
 def main() -> None:
     """Open device 0, run the program with the weights and inputs, write or show its outputs."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("weights", help="weights.safetensors or an .npz file: arrays by the names in PARAMETERS")
     parser.add_argument("--inputs", help=".npz file: arrays by the names in INPUTS (default: random)")
     parser.add_argument("--seed", type=int, default=0, help="of random inputs")
@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--expected", help=".npz file of outputs to compare with")
     parser.add_argument("--iterations", type=int, default=0, help="runs to time after the first one")
     args = parser.parse_args()
-    import model_ttnn  # type: ignore[import-not-found]
+    import model_ttnn
     import ttnn
 
     try:

@@ -283,9 +283,9 @@ class Queries:
 class Session:
     """A program run statement by statement, everything it holds staying in L1 as on a device.
 
-    `step` runs its statements twice, unless `measure` is false (then nothing is captured either): first under NO_DISPATCH on stand-ins of the
-    tensors they name (which take no memory), as only that capture reports dataflow buffers, then for real. So a
-    step should hold nothing but assignments of calls, and deallocations.
+    `step` runs its statements twice: first under NO_DISPATCH on stand-ins of the tensors they name (which take no
+    memory), as only that capture reports dataflow buffers, then for real. So a step should hold nothing but
+    assignments of calls, and deallocations. Where `measure` is false they run once and nothing is captured.
     """
 
     def __init__(self, board: Board, source: str) -> None:
