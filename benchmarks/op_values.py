@@ -2,10 +2,10 @@
 
     python benchmarks/op_values.py RESULT... [--sample N] [--device sim|real] [--seed S] [-o FILE]
 
-RESULT are graphs laid out for one board (`ttopt batch MODELS... -o DIR`). `--sample` takes at most N queries of every op
-and layout class over all of them, without it every one is run. `-o` appends one JSON line a query, and goes on where the
-file ends: kernels that were never compiled cost seconds each. Prints a table by op and by layout class, what is wrong
-and what could not run, and exits 1 if anything is wrong.
+RESULT are graphs laid out for one board (`ttopt batch MODELS... -o DIR`). `--sample` takes at most N queries of every
+op and layout class over all of them, without it every one is run. `-o` appends one JSON line a query, and goes on where
+the file ends: kernels that were never compiled cost seconds each. Prints a table by op, what is wrong and what could
+not run, and exits 1 if anything is wrong.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("sim", "real"), default="sim")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="one JSON line a query; what is there is kept"
+        "-o", "--output", type=Path, metavar="FILE", help="JSON lines; what is there is kept"
     )
     args = parser.parse_args()
     plans = [read_result(path) for path in args.results]
