@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, add_format, path_argument
-from optimizer.cli.tables import as_json, pairs
+from optimizer.cli.tables import as_json, pairs, table
 from optimizer.cli.values import RESULT_HELP, flat
+from optimizer.errors import OptionError
+
+if TYPE_CHECKING:
+    from optimizer.result import OptimizedGraph
+    from optimizer.values.check import Checked
 
 
 def add(commands: Commands) -> None:
@@ -17,6 +23,14 @@ def add(commands: Commands) -> None:
         "--model", type=path_argument, metavar="MODEL", help="the model's file: also show that the result computes it"
     )
     check.add_argument("--opmodel", metavar="NAME", help="backend to ask (default: the result's own)")
+    check.add_argument(
+        "--values",
+        choices=("sim", "real"),
+        metavar="DEVICE",
+        help="also run every distinct op with random operands on a simulator (sim) or this machine's board (real), and "
+        "judge what it gives (docs/values.md)",
+    )
+    check.add_argument("--seed", type=int, default=0, help="of the operands of --values (default: 0)")
     add_format(check)
     check.set_defaults(run=run_check)
 
@@ -30,7 +44,35 @@ def run_check(args: argparse.Namespace) -> int:
     from optimizer.export.reader import read_result
     from optimizer.recheck import check_record
 
-    return _print_check(check_record(read_result(args.result), args.opmodel, args.model), args.format)
+    if args.seed < 0:
+        raise OptionError(f"--seed {args.seed} is negative", node="--seed", limit=0)
+    result = read_result(args.result)
+    record = check_record(result, args.opmodel, args.model)
+    if args.values:
+        _add_values(record, result, args)
+    return _print_check(record, args.format)
+
+
+def _add_values(record: dict[str, Any], result: OptimizedGraph, args: argparse.Namespace) -> None:
+    """What the ops give on a device, and every op that gives something wrong as an error."""
+    from optimizer.values.check import check_values
+
+    found = check_values(
+        result, source=args.values, seed=args.seed, report=_line_of if args.format == "table" else None
+    )
+    values = found.record()
+    record["values"] = values
+    record["errors"] += [
+        {"op": c.ops[0], "message": f"{c.query.op} gives wrong values on the device: {c.worst:.3g} times the limit"}
+        for c in found.wrong
+    ]
+    record["not_checked"] += [f"values of {c.ops[0]}: {c.problem}" for c in found.not_run]
+    record["ok"] = record["ok"] and found.ok
+
+
+def _line_of(checked: Checked) -> None:
+    verdict = checked.problem or f"{'right' if checked.ok else 'WRONG'}, {checked.worst:.3g} of the limit"
+    print(f"{checked.ops[0]} ({checked.query.op}): {verdict}", file=sys.stderr, flush=True)
 
 
 def run_price(args: argparse.Namespace) -> int:
@@ -46,7 +88,13 @@ def _print_check(record: dict[str, Any], form: str) -> int:
     if form == "json":
         print(as_json(record))
     else:
-        print(pairs((k, flat(v)) for k, v in record.items() if k != "errors"))
+        values = record.get("values")
+        print(pairs((k, flat(v)) for k, v in record.items() if k not in ("errors", "values")))
+        if values is not None:
+            header = ("op", "queries", "wrong", "not run", "worst", "gain")
+            rows = [(op, *(row[k] for k in ("queries", "wrong", "not_run", "worst", "gain")))
+                    for op, row in values["by_op"].items()]  # fmt: skip
+            print(table(header, rows))
         for error in record["errors"]:
             print(f"{error['op']}: {error['message']}")
     return 0 if record["ok"] else 1

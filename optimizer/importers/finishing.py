@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from optimizer.errors import GraphError, ShapeError, UnsupportedOpError
+from optimizer.errors import DTypeError, GraphError, ShapeError, UnsupportedOpError
 from optimizer.importers.attribute_kinds import check_kinds
 from optimizer.importers.model import ImportedModel, ImportReport
+from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page
 from optimizer.ir.vocabulary import opdef
@@ -65,6 +66,13 @@ def check(graph: Graph) -> None:
             continue
         check_kinds(row, op)
         for index, value_id in enumerate(op.inputs):
+            if row.required_page(op, index) is Page.HOST and not graph.value(value_id).dtype.is_float:
+                raise DTypeError(
+                    f"operand {index} '{value_id}' of {op.op} is {graph.value(value_id).dtype}: TTNN prepares weights "
+                    "of floating-point types only",
+                    node=op.name or op.id,
+                    alternatives=[str(dtype) for dtype in DType if dtype.is_float],
+                )
             computed = graph.value(value_id).kind in (ValueKind.INPUT, ValueKind.ACTIVATION)
             if computed and row.required_page(op, index) is Page.HOST and not graph.is_const_eval(op):
                 raise UnsupportedOpError(

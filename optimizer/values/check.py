@@ -78,6 +78,18 @@ class ValueReport:
         """Whether everything that ran is right; what could not run is named beside."""
         return not self.wrong
 
+    def record(self) -> dict[str, Any]:
+        """`{queries, right, wrong, not_run, worst, by_op, findings}`; `findings` are those that are not right."""
+        return {
+            "queries": len(self.checked),
+            "right": len(self.checked) - len(self.wrong) - len(self.not_run),
+            "wrong": len(self.wrong),
+            "not_run": len(self.not_run),
+            "worst": max((float(f"{c.worst:.4g}") for c in self.checked), default=0.0),
+            "by_op": self.by_op(),
+            "findings": [c.record() for c in (*self.wrong, *self.not_run)],
+        }
+
     def by_op(self) -> dict[str, dict[str, Any]]:
         """Per op: how many queries, how many could not run, and the worst ratio of an error to its limit."""
         table: dict[str, dict[str, Any]] = {}

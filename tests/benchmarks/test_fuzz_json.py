@@ -17,6 +17,7 @@ REFUSED = {
     "average_pool_with_dilation": "unsupported-op",
     "surrogate_in_an_option": "unknown-name",
     "three_element_types": "infeasible",
+    "weights_of_integers": "bad-dtype",
 }
 
 
