@@ -1,0 +1,105 @@
+"""Emitted programs executed by the stand-in of ttnn, against onnxruntime on the same model and the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from ttnn_standin import Array, Standin
+from ttnn_standin.module import Observer, Run
+from witness import random_inputs, random_weights, run_onnx, to_float32
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with data, and what onnxruntime makes of it."""
+
+    weights: Mapping[str, Array]
+    """Initializers and elements of Constant nodes, by name."""
+    inputs: Mapping[str, Array]
+    expected: list[Array]
+
+
+def case(
+    proto: onnx.ModelProto,
+    *,
+    seed: int = 0,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    inputs: Mapping[str, Array] | None = None,
+) -> Case:
+    """Random data for a model: initializers without data get weights that keep activations near unit variance."""
+    generator = np.random.default_rng(seed)
+    original = to_float32(proto)
+    made = random_weights(original.graph, generator)
+    feeds = {**random_inputs(original.graph, generator, shapes), **(inputs or {})}
+    expected = run_onnx(original, made, feeds)
+    held = {t.name: numpy_helper.to_array(t) for t in original.graph.initializer if t.name not in made}
+    for node in original.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].HasField("t"):
+            held[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+    return Case({**held, **made}, feeds, expected)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One output against what it should be."""
+
+    pcc: float
+    """Pearson correlation; does not see a gain or an offset."""
+    error: float
+    """Length of the difference relative to the length of the expected output."""
+    ratio: float
+    """Factor that fits the output to the expected one best: does not see what is not proportional."""
+
+    @property
+    def good(self) -> bool:
+        """Whether float32 arithmetic in another order explains the difference."""
+        return self.pcc >= 0.999 and self.error <= 1e-2 and abs(self.ratio - 1) <= 1e-3
+
+    def __str__(self) -> str:
+        return f"PCC {self.pcc:.6f}, relative error {self.error:.2e}, ratio {self.ratio:.5f}"
+
+
+def agreement(expected: Array, found: Array) -> Agreement:
+    """How an output agrees with what it should be; of another shape, or with NaN, not at all."""
+    if expected.shape != found.shape:
+        return Agreement(0.0, float("inf"), 0.0)
+    want, got = (values.astype(np.float64).reshape(-1) for values in (expected, found))
+    if np.array_equal(want, got):
+        return Agreement(1.0, 0.0, 1.0)
+    length = float(want @ want)
+    error = float(np.linalg.norm(got - want)) / max(length**0.5, 1e-30)
+    a, b = want - want.mean(), got - got.mean()
+    spread = float(np.linalg.norm(a) * np.linalg.norm(b))
+    pcc = float(a @ b) / spread if spread > 0 else float(error < 1e-6)
+    return Agreement(pcc, error, float(want @ got) / max(length, 1e-30))
+
+
+@dataclass(frozen=True)
+class Execution:
+    """A program's run, compared."""
+
+    run: Run
+    outputs: list[Agreement]
+    calls: Mapping[str, int]
+
+    @property
+    def good(self) -> bool:
+        """Whether every output is right and no buffer leaked."""
+        return all(output.good for output in self.outputs) and not self.run.leaks
+
+    def __str__(self) -> str:
+        worst = min(self.outputs, key=lambda a: (a.pcc, -a.error))
+        return f"{worst}, {len(self.run.leaks)} leaks"
+
+
+def execute(text: str, given: Case, board: str = "n150", observer: Observer | None = None, **how: Any) -> Execution:
+    """The text of a program on a case's data; `how`: the stand-in's arithmetic and aliasing."""
+    standin = Standin(board, **how)
+    run = standin.load(text, observer).run(given.inputs, given.weights)
+    outputs = [agreement(want, got) for want, got in zip(given.expected, run.outputs, strict=True)]
+    return Execution(run, outputs, standin.calls)
