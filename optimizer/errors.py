@@ -182,6 +182,12 @@ class OpModelError(TtoptError):
     code = "opmodel-failed"
 
 
+class ExecutionError(OpModelError):
+    """A program or op that was to be executed with values could not be: the device refused it, died or hung."""
+
+    code = "execution-failed"
+
+
 class OutputError(TtoptError):
     """A file or folder cannot be written: no room, no permission, or something else lies there."""
 

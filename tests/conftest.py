@@ -11,6 +11,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from optimizer.opmodel.ttmetal import environment, simulator
+
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN_LINES = 30
 """Of the difference from a golden file."""
@@ -43,6 +45,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def needs_ttnn() -> None:
     """Tests that ask for this are skipped without ttnn."""
+
+
+@pytest.fixture(scope="session")
+def needs_simulator(needs_ttnn: None) -> None:
+    """Skip unless the user names a simulator for Wormhole and tt-metal's kernel compiler (docs/values.md)."""
+    try:
+        found = simulator.architecture(simulator.library_path())
+        simulator.compiler_folder(environment.wheel_folder())
+    except environment.EnvironmentProblem as problem:
+        pytest.skip(str(problem))
+    if found != "wormhole_b0":
+        pytest.skip(f"the simulator named is for {found}")
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ class ChildKey:
 
     location: Location
     board: str
+    """Its name, or the architecture where a simulator is opened."""
     l1_small_bytes: int
 
 
@@ -72,7 +73,7 @@ class Child:
     def __init__(self, key: ChildKey) -> None:
         self.key = key
         # MPI, which tt-metal starts, leaves folders in the place for temporary files
-        self._scratch = tempfile.mkdtemp(prefix="ttopt-") if key.location.source == "mock" else None
+        self._scratch = None if key.location.source == "real" else tempfile.mkdtemp(prefix="ttopt-")
         scratch = {} if self._scratch is None else {"TMPDIR": self._scratch}
         request_read, request_write = os.pipe()
         answer_read, answer_write = os.pipe()
@@ -80,8 +81,8 @@ class Child:
             self._process = subprocess.Popen(
                 self._command(request_read, answer_write),
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
+                stdout=subprocess.PIPE if key.location.source == "sim" else subprocess.DEVNULL,
+                stderr=subprocess.STDOUT if key.location.source == "sim" else subprocess.PIPE,
                 pass_fds=(request_read, answer_write),
                 env={**os.environ, **scratch},
             )
@@ -102,7 +103,7 @@ class Child:
 
     def _command(self, request_fd: int, answer_fd: int) -> list[str]:
         location = self.key.location
-        isolated = ["-I"] if location.source == "mock" else []
+        isolated = [] if location.source == "real" else ["-I"]
         fds = [str(request_fd), str(answer_fd)]
         return [
             location.python,
@@ -115,7 +116,7 @@ class Child:
         ]
 
     def _keep_stderr(self) -> None:
-        stream = self._process.stderr
+        stream = self._process.stderr or self._process.stdout  # a simulator reports on standard output
         assert stream is not None
         with stream:
             for line in stream:

@@ -1,4 +1,4 @@
-"""What tt-metal needs around it to open a *mock* device: no hardware, no root, no compiler.
+"""What tt-metal needs around it to open a device without hardware, and all of it for a *mock* one.
 
 Standard library only and no import of `optimizer`: the child process loads this file by its path, possibly
 under another interpreter. tt-metal reads its environment once, so everything here happens before the first
@@ -114,18 +114,22 @@ def prepare_mock(board: str, version: str) -> Path:
         kernels.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentProblem(f"cannot write {root}: {error}") from error
-    for name in [n for n in os.environ if n.startswith(("TT_METAL", "TTNN_", "TT_LOGGER", "ARCH_NAME"))]:
-        del os.environ[name]
-    os.environ.update(_variables(overlay, kernels, root, cluster))
+    set_variables(overlay, kernels, root, TT_METAL_MOCK_CLUSTER_DESC_PATH=str(cluster))
     return root
 
 
-def _variables(overlay: Path, kernels: Path, root: Path, cluster: Path) -> dict[str, str]:
+def set_variables(overlay: Path, kernels: Path, root: Path, **others: str) -> None:
+    """Make this process's environment that of a device without hardware; the caller's own for tt-metal is dropped."""
+    for name in [n for n in os.environ if n.startswith(("TT_METAL", "TTNN_", "TT_LOGGER", "ARCH_NAME"))]:
+        del os.environ[name]
+    os.environ.update(_variables(overlay, kernels, root), **others)
+
+
+def _variables(overlay: Path, kernels: Path, root: Path) -> dict[str, str]:
     return {
         "TT_METAL_RUNTIME_ROOT": str(overlay),
         "TT_METAL_HOME": str(overlay),
         "TT_METAL_CACHE": str(kernels),
-        "TT_METAL_MOCK_CLUSTER_DESC_PATH": str(cluster),
         "TT_METAL_LOGS_PATH": str(root),  # else a folder `generated` appears where the user is
         "HOME": str(root),  # tt-metal dies without one, and has nothing to look for in the user's
         "TT_METAL_INSPECTOR": "0",
@@ -143,12 +147,19 @@ def make_overlay(overlay: Path, wheel: Path) -> Path:
     """A runtime root: symlinks to the wheel's entries, and `runtime/sfpi` of our own. Several processes may run it."""
     compiler = overlay / "runtime" / "sfpi" / "compiler" / "bin"
     compiler.mkdir(parents=True, exist_ok=True)
-    _link_entries(wheel, overlay, ("runtime", "__pycache__"))
-    if (wheel / "runtime").is_dir():
-        _link_entries(wheel / "runtime", overlay / "runtime", ("sfpi",))
+    link_wheel(overlay, wheel)
     _replace(compiler / "version.txt", version_text(wheel).encode("ascii"))
     _replace(compiler / "smallest.elf", smallest_elf())
     _replace(compiler / "riscv-tt-elf-g++", COMPILER.encode("ascii"))
+    return overlay
+
+
+def link_wheel(overlay: Path, wheel: Path) -> Path:
+    """Symlinks to the wheel's entries, all but its compiler."""
+    (overlay / "runtime").mkdir(parents=True, exist_ok=True)
+    _link_entries(wheel, overlay, ("runtime", "__pycache__"))
+    if (wheel / "runtime").is_dir():
+        _link_entries(wheel / "runtime", overlay / "runtime", ("sfpi",))
     return overlay
 
 

@@ -1,4 +1,4 @@
-"""Which ttnn answers: interpreter, version, mock or real device - from `TTOPT_TTMETAL_*` and what is installed."""
+"""Which ttnn answers: interpreter, version, kind of device - from `TTOPT_TTMETAL_*` and what is installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ PYTHON_VARIABLE = "TTOPT_TTMETAL_PYTHON"
 DEVICE_VARIABLE = "TTOPT_TTMETAL_DEVICE"
 JOBS_VARIABLE = "TTOPT_TTMETAL_JOBS"
 TIMEOUT_VARIABLE = "TTOPT_TTMETAL_TIMEOUT"
-SOURCES = ("mock", "real")
+SOURCES = ("mock", "sim", "real")
+DESCRIPTIONS = {"mock": "mock device", "sim": "simulated device", "real": "real device"}
 HOW_TO_INSTALL = (
     "install it with `pip install 'ttnn-graph-optimizer[ttmetal]'`, "
     f"or name a Python that has it in the environment variable {PYTHON_VARIABLE}"
@@ -32,30 +33,31 @@ class Location:
     version: str
     """Version of ttnn."""
     source: str
-    """`mock` or `real`."""
+    """One of `SOURCES`."""
 
     def describe(self) -> str:
-        return f"ttnn {self.version} on a {self.source} device"
+        return f"ttnn {self.version} on a {DESCRIPTIONS[self.source]}"
 
 
 def device_source() -> str:
-    """`mock` unless `TTOPT_TTMETAL_DEVICE` says `real`."""
+    """`mock` unless `TTOPT_TTMETAL_DEVICE` says otherwise."""
     source = os.environ.get(DEVICE_VARIABLE) or "mock"
     if source not in SOURCES:
         raise OptionError(f"{DEVICE_VARIABLE} must be one of {', '.join(SOURCES)}, got {source!r}")
     return source
 
 
-def find() -> Location:
-    """The interpreter to use; OpModelError says how to get one."""
+def find(source: str | None = None) -> Location:
+    """The interpreter to use, for the device named or the environment's; OpModelError says how to get one."""
+    source = source or device_source()
     other = os.environ.get(PYTHON_VARIABLE)
     if other:
-        return Location(other, _version_under(other), device_source())
+        return Location(other, _version_under(other), source)
     try:
         version = importlib.metadata.version("ttnn")
     except importlib.metadata.PackageNotFoundError as error:
         raise OpModelError(f"the 'ttmetal' backend needs the package ttnn: {HOW_TO_INSTALL}") from error
-    return Location(sys.executable, version, device_source())
+    return Location(sys.executable, version, source)
 
 
 @cache

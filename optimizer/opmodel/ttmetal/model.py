@@ -165,9 +165,14 @@ class TTMetalOpModel:
         return max(fitting, key=lambda c: [int(part) if part.isdigit() else -1 for part in c.version.split(".")])
 
     def _check_board(self) -> None:
-        """A mock device needs a cluster description, and a board by that name must have that board's figures."""
+        """Not a simulator; a mock device needs a cluster description, and a known board's name that board's figures."""
         if self.context.source == "real":
             return
+        if self.context.source == "sim":
+            raise OpModelError(
+                "a simulated device executes programs; what tt-metal accepts is asked of the mock device, as the "
+                "simulator has more cores than the board"
+            )
         if self.device.name not in environment.boards():
             raise OpModelError(
                 f"tt-metal has no mock device for board '{self.device.name}'", alternatives=environment.boards()

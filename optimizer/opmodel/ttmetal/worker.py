@@ -1,6 +1,6 @@
 """The child process: opens one board with `ttnn` and answers questions about it.
 
-    python worker.py IN_FD OUT_FD BOARD L1_SMALL_BYTES mock|real
+    python worker.py IN_FD OUT_FD BOARD L1_SMALL_BYTES mock|sim|real
 
 Standard library and ttnn only; it is started by its path, possibly under another interpreter, so nothing of
 `optimizer` is imported. Messages are 4 bytes of length (big endian) and that many bytes of JSON, on two pipes
@@ -14,7 +14,10 @@ Requests, each answered by one message with the same `id`:
   a NO_DISPATCH graph capture, as only that one reports dataflow buffers; where NO_DISPATCH cannot run the call
   (pools of L1 tensors: its buffers all have address 0) they are a NORMAL capture's. `mode: no_dispatch` asks for
   that capture alone.
-* `begin`, `step`, `end`: a program statement by statement in one L1, see `Session`.
+* `begin`, `step`, `end`: a program statement by statement in one L1, see `Session`. `feed` binds the arrays of an
+  `.npz` file to a name of the program, `fetch` writes tensors of it to one.
+
+BOARD is the architecture when the device is `sim`.
 """
 
 from __future__ import annotations
@@ -48,9 +51,9 @@ def beside(name: str) -> ModuleType:
 
 
 if TYPE_CHECKING:
-    from optimizer.opmodel.ttmetal import environment, traces
+    from optimizer.opmodel.ttmetal import environment, simulator, traces
 else:
-    environment, traces = beside("environment"), beside("traces")
+    environment, simulator, traces = beside("environment"), beside("simulator"), beside("traces")
 
 Message = dict[str, Any]
 COMPILED_CALLS = 20_000
@@ -161,6 +164,17 @@ class Board:
         if isinstance(value, list | tuple):
             return [tensor for part in value for tensor in self.tensors_in(part)]
         return []
+
+    def values(self, tensor: Any) -> Any:
+        """The elements of a tensor as an array of its shape: integers as they are, all else in f32."""
+        ttnn = self.ttnn
+        if self.on_device(tensor):
+            tensor = ttnn.from_device(tensor)
+        if tensor.layout != ttnn.ROW_MAJOR_LAYOUT:
+            tensor = ttnn.to_layout(tensor, ttnn.ROW_MAJOR_LAYOUT)
+        if self.dtype_names[str(tensor.dtype)] in ("bf16", "bfp8_b", "bfp4_b"):
+            tensor = ttnn.to_dtype(tensor, ttnn.float32)
+        return tensor.to_numpy()
 
     # -- L1 --------------------------------------------------------------------------------------------------
     def l1_in_use(self) -> int:
@@ -345,6 +359,34 @@ class Session:
             return value
         return ttnn.allocate_tensor_on_device(value.spec, board.device)
 
+    def feed(self, name: str, path: str) -> Message:
+        """Bind `name` to the arrays of an `.npz` file, a mapping from names to arrays."""
+        import numpy as np
+
+        with np.load(path, allow_pickle=False) as arrays:
+            self.names[name] = {key: arrays[key] for key in arrays.files}
+        return {"valid": True}
+
+    def fetch(self, names: list[str], path: str) -> Message:
+        """Write the values of tensors to an `.npz` file: `NAME`, or `NAME.0`, `NAME.1`, ... of a list.
+
+        Integers stay what they are, all else becomes f32.
+        """
+        import numpy as np
+
+        missing = [name for name in names if name not in self.names]
+        if missing:
+            raise BadRequestError(f"the program gives no {', '.join(missing)}")
+        found: dict[str, Any] = {}
+        for name in names:
+            value = self.names[name]
+            if self.board.is_tensor(value):
+                found[name] = self.board.values(value)
+            else:
+                found |= {f"{name}.{k}": self.board.values(v) for k, v in enumerate(self.board.tensors_in(value))}
+        np.savez(path, **found)
+        return {"valid": True, "names": list(found)}
+
     def end(self) -> None:
         self.names.clear()
         gc.collect()
@@ -374,6 +416,10 @@ class Service:
             raise BadRequestError(f"no program session is open for {kind!r}")
         if kind == "step":
             return self.session.step(request["code"], request.get("results", []), request.get("measure", True))
+        if kind == "feed":
+            return self.session.feed(request["name"], request["path"])
+        if kind == "fetch":
+            return self.session.fetch(request["names"], request["path"])
         if kind == "end":
             self.session.end()
             self.session = None
@@ -418,6 +464,8 @@ def open_board(name: str, l1_small: int, source: str) -> Board:
     if source == "mock":
         root = environment.prepare_mock(name, importlib.metadata.version("ttnn"))
         os.chdir(root)
+    elif source == "sim":
+        os.chdir(simulator.prepare(name, importlib.metadata.version("ttnn")))
     import ttnn
 
     device = ttnn.open_device(device_id=0, l1_small_size=l1_small)
@@ -449,6 +497,9 @@ def main() -> None:
     pipe = Pipe(int(source_fd), int(target_fd))
     try:
         opened = open_board(board, int(l1_small), source)
+    except environment.EnvironmentProblem as problem:
+        pipe.send({"id": "start", "failed": str(problem)})
+        os._exit(1)
     except Exception as error:  # noqa: BLE001 - reported to the parent as the reason
         pipe.send({"id": "start", "failed": f"{type(error).__name__}: {traces.explain(error)['error']}"})
         os._exit(1)

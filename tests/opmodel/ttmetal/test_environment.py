@@ -166,9 +166,9 @@ class TestLocation:
         with pytest.raises(Exception, match=f"{python} {message}"):
             location.find()
 
-    def test_the_kind_of_device_is_one_of_two(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_kind_of_device_is_one_of_three(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(location.DEVICE_VARIABLE, "imaginary")
-        with pytest.raises(Exception, match="one of mock, real"):
+        with pytest.raises(Exception, match="one of mock, sim, real"):
             location.device_source()
 
 
