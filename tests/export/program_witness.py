@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from ttnn_standin import Array, Standin
-from ttnn_standin.module import Observer, Run
+from ttnn_standin import Array, Refused, Standin, Tensor
+from ttnn_standin.module import Run
+from ttnn_standin.placement import check_placement
+from ttnn_standin.values import is_chosen
 from witness import random_inputs, random_weights, run_onnx, to_float32
+
+from optimizer.export.ttnn_py import TTNNProgram, render, ttnn_program
+from optimizer.opmodel.ttnn_calls import dtype_text, layout_text, memory_config_text
+from optimizer.result import OptimizedGraph
 
 
 @dataclass(frozen=True)
@@ -97,9 +104,51 @@ class Execution:
         return f"{worst}, {len(self.run.leaks)} leaks"
 
 
-def execute(text: str, given: Case, board: str = "n150", observer: Observer | None = None, **how: Any) -> Execution:
+@dataclass(frozen=True)
+class Planned:
+    """Where a plan says that the program's variables lie."""
+
+    result: OptimizedGraph
+    values: Mapping[str, str]
+    """Variable of `run` -> value."""
+
+    @classmethod
+    def of(cls, result: OptimizedGraph, program: TTNNProgram) -> Planned:
+        """The variables of a program of this result."""
+        return cls(result, {name: value for step in program.run_steps for name, value in step.results})
+
+    def watch(self, standin: Standin, function: str, variable: str, tensor: object) -> None:
+        """Refused where an assigned tensor is not what and where it was planned.
+
+        Shards that an op chose by itself are taken to be the planned ones, if those are such as it may choose.
+        """
+        if function != "run" or variable not in self.values or not isinstance(tensor, Tensor):
+            return
+        name = self.values[variable]
+        value, layout = self.result.graph.value(name), self.result.layouts[name]
+        shown = f"'{variable}' is {tensor.dtype} {list(tensor.shape)} {tensor.layout} in {tensor.memory}"
+        at = {"ttnn": standin.ttnn}
+        memory = None if layout.is_host else eval(memory_config_text(layout.memory), at)
+        kind, page = eval(dtype_text(value.dtype), at), eval(layout_text(layout.page_layout), at)
+        if (tensor.shape, tensor.dtype, tensor.layout, tensor.memory) != (tuple(value.shape), kind, page, memory):
+            raise Refused(f"{shown}; planned: {kind} {list(value.shape)} {page} in {memory}")
+        if is_chosen(tensor.memory):
+            check_placement(tensor.shape, tensor.layout, memory, standin.machine.grid_xy)
+            tensor.memory = memory
+
+
+def execute(text: str, given: Case, board: str = "n150", planned: Planned | None = None, **how: Any) -> Execution:
     """The text of a program on a case's data; `how`: the stand-in's arithmetic and aliasing."""
     standin = Standin(board, **how)
+    observer = None if planned is None else partial(planned.watch, standin)
     run = standin.load(text, observer).run(given.inputs, given.weights)
     outputs = [agreement(want, got) for want, got in zip(given.expected, run.outputs, strict=True)]
     return Execution(run, outputs, standin.calls)
+
+
+def executed(
+    result: OptimizedGraph, given: Case, change: Callable[[str], str] = lambda text: text, **how: Any
+) -> Execution:
+    """The program of a result, watched against its plan; `change` is what is done to its text."""
+    program = ttnn_program(result)
+    return execute(change(render(program)), given, result.options.board, Planned.of(result, program), **how)

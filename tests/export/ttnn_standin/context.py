@@ -11,7 +11,7 @@ import numpy as np
 from ttnn_standin.errors import Refused
 from ttnn_standin.signatures import Arguments
 from ttnn_standin.tensor import Array, Machine, Maker, Tensor
-from ttnn_standin.values import TILE, Member, Value
+from ttnn_standin.values import CHOSEN, TILE, Member, Value, is_chosen, memory_config
 
 INERT = frozenset(
     {"memory_config", "program_config", "compute_kernel_config", "compute_config", "core_grid", "device", "force",
@@ -50,11 +50,18 @@ class Context:
 
     def unchanged(self, a: Arguments, x: Tensor, memory: Value | None) -> Tensor | None:
         """The operand itself, where an op has nothing to do and hands it back; None where it makes a copy."""
-        same = memory is None or memory == x.memory
+        same = memory is None or (memory == x.memory and is_chosen(memory) == is_chosen(x.memory))
         return x.view(x.shape) if self.machine.aliasing and same else None
 
 
 Op = Callable[[Context, Arguments], Any]
+
+
+def with_shards(memory: Value) -> Value:
+    """A memory config as an op takes it that chooses shards by itself where none are given."""
+    if memory.memory_layout.name == "INTERLEAVED" or memory.shard_spec is not None:
+        return memory
+    return memory_config(memory.memory_layout, memory.buffer_type, CHOSEN)
 
 
 def on_device(a: Arguments, *tensors: Any) -> None:

@@ -13,7 +13,7 @@ from ttnn_standin.eltwise import activation
 from ttnn_standin.errors import Refused, Unmodelled
 from ttnn_standin.signatures import RECORD, Arguments, bound
 from ttnn_standin.tensor import Array, Tensor
-from ttnn_standin.values import DRAM, ROW_MAJOR, TILE, BufferType, Value
+from ttnn_standin.values import CHOSEN, DRAM, ROW_MAJOR, TILE, BufferType, Member, Value, is_sharded, memory_config
 
 _GEOMETRY = ("in_channels", "out_channels", "batch_size", "input_height", "input_width", "groups")
 _PAIRS = ("kernel_size", "stride", "dilation", "output_padding")
@@ -164,9 +164,23 @@ def _conv(c: Context, a: Arguments) -> Tensor:
     made = activation(config["activation"])(made).reshape(1, 1, -1, a["out_channels"])
     if config["deallocate_activation"] and x.in_l1:
         x.buffer.freed_by = a.function
-    if a["memory_config"] is None:
-        raise Unmodelled(f"ttnn.{a.function} without a memory config")
-    return c.result(a, made, a["dtype"] or x.dtype, config["output_layout"], None)
+    memory = a["memory_config"] or _own_memory(a, x, config["shard_layout"])
+    return c.make(made, a["dtype"] or x.dtype, config["output_layout"], memory)
+
+
+def _own_memory(a: Arguments, x: Tensor, shards: Member | None) -> Value:
+    """Where a convolution leaves its result when nobody says: in shards of its own, if it works on all of L1 at once.
+
+    One that slices DRAM, or may do so, gives DRAM for DRAM.
+    """
+    slices = next(a[name] for name in _SLICES if name in a)
+    whole = slices is not None and slices.slice_type.name == "L1Full"
+    if not whole and not x.in_l1:
+        return DRAM
+    layout = shards or (x.memory_config().memory_layout if is_sharded(x.memory_config()) else None)
+    if layout is None:
+        raise Unmodelled(f"ttnn.{a.function} without a memory config or a shard layout")
+    return memory_config(layout, BufferType.L1, CHOSEN)
 
 
 def _check_config(a: Arguments, transposed: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ttnn_standin.context import Context, Op, broadcast, tiled
+from ttnn_standin.context import Context, Op, broadcast, tiled, with_shards
 from ttnn_standin.eltwise import activation
 from ttnn_standin.errors import Refused
 from ttnn_standin.signatures import Arguments
@@ -38,7 +38,7 @@ def _matmul(c: Context, a: Arguments) -> Tensor:
     if fused is not None and a["activation"] is not None:
         raise Refused(f"ttnn.{a.function}: an activation and one fused into the program config")
     made = activation(a["activation"] if fused is None else fused)(made)
-    return c.result(a, made, a["dtype"] or a["input_tensor_a"].dtype, TILE, DRAM)
+    return c.make(made, a["dtype"] or a["input_tensor_a"].dtype, TILE, with_shards(a["memory_config"] or DRAM))
 
 
 OPS: dict[str, Op] = {"matmul": _matmul, "linear": _matmul}

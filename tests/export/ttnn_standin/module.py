@@ -28,7 +28,8 @@ OPS: dict[str, Op] = {
 _DTYPES = ("bfloat16", "float32", "uint32", "int32", "uint16", "uint8", "bfloat8_b", "bfloat4_b")
 GRIDS = {"n150": (8, 8), "n300": (8, 8), "p100": (11, 10), "p150": (11, 10)}
 """Board -> its grid of cores (x, y)."""
-Observer = Callable[[str, Any], None]
+Observer = Callable[[str, str, Any], None]
+"""Told function, variable and what was assigned."""
 
 
 class Standin:
@@ -192,7 +193,7 @@ class _Observed(ast.NodeTransformer):
                 for target in (n for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)):
                     told = ast.Call(
                         ast.Name("__observe__", ast.Load()),
-                        [ast.Constant(target.id), ast.Name(target.id, ast.Load())],
+                        [ast.Constant(node.name), ast.Constant(target.id), ast.Name(target.id, ast.Load())],
                         [],
                     )
                     body.append(ast.Expr(told))

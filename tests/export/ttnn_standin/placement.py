@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from ttnn_standin.errors import Refused
-from ttnn_standin.values import TILE, BufferType, Member, TensorMemoryLayout, Value, is_sharded
+from ttnn_standin.values import TILE, BufferType, Member, TensorMemoryLayout, Value, is_chosen, is_sharded
 
 EDGE = 32
 """Rows and columns of a tile."""
@@ -48,7 +48,9 @@ def check_placement(shape: tuple[int, ...], layout: Member, memory: Value, grid_
     if memory.buffer_type != BufferType.L1:
         raise Refused(f"shards in {memory.buffer_type}")
     if spec is None:
-        return  # the op chose the shards
+        raise Refused("shards without a shard spec")
+    if is_chosen(memory):
+        return
     if len(spec.shard_shape) != 2:
         raise Refused(f"a shard of shape {spec.shard_shape}")
     used = cores(spec)

@@ -63,7 +63,9 @@ class Value:
         return self.fields[name]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Value) and (self.kind, self.fields) == (other.kind, other.fields)
+        if not isinstance(other, Value):
+            return NotImplemented
+        return (self.kind, self.fields) == (other.kind, other.fields)
 
     def __hash__(self) -> int:
         return hash((self.kind, repr(self.fields)))
@@ -83,13 +85,34 @@ class Type:
         return Value(self.kind, {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()})
 
 
-def memory_config(layout: Member, buffer: Member, spec: Value | None = None) -> Value:
+class Chosen:
+    """The shard spec of a result whose shards the op chose by itself: equal to any."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chosen) or (isinstance(other, Value) and other.kind == "ShardSpec")
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "<chosen by the op>"
+
+
+CHOSEN = Chosen()
+
+
+def memory_config(layout: Member, buffer: Member, spec: Value | Chosen | None = None) -> Value:
     """A `MemoryConfig`."""
     return Value("MemoryConfig", {"memory_layout": layout, "buffer_type": buffer, "shard_spec": spec})
 
 
 DRAM = memory_config(TensorMemoryLayout.INTERLEAVED, BufferType.DRAM)
 L1 = memory_config(TensorMemoryLayout.INTERLEAVED, BufferType.L1)
+
+
+def is_chosen(memory: Value | None) -> bool:
+    """Whether the shards of a memory config are some that an op chose by itself."""
+    return memory is not None and isinstance(memory.shard_spec, Chosen)
 
 
 def is_sharded(memory: Value) -> bool:
