@@ -15,7 +15,7 @@ from ttnn_standin import attention, conv_pool, creation, eltwise, matmul, moveme
 from ttnn_standin.context import INERT, Context, Op
 from ttnn_standin.errors import Refused, Unmodelled
 from ttnn_standin.signatures import RECORD, bound, unmodelled
-from ttnn_standin.tensor import Buffer, Device, Machine, Tensor, maker
+from ttnn_standin.tensor import Array, Buffer, Device, Machine, Tensor, maker
 from ttnn_standin.values import DRAM, ENUMS, L1, BufferType, DataType, Layout, Type, Value
 
 OPS: dict[str, Op] = {
@@ -135,8 +135,8 @@ class Program:
         """Entries of PARAMETERS by name."""
         return {entry["name"]: entry for entry in self.names["PARAMETERS"]}
 
-    def run(self, inputs: Mapping[str, Any], weights: Mapping[str, Any], times: int = 1) -> Run:
-        """The outputs of the last of some runs, and what they left behind. Weights may hold more than is asked for."""
+    def run(self, inputs: Mapping[str, Any], weights: Mapping[str, Any]) -> Run:
+        """The outputs of a run, and what it left behind. Weights may hold more than is asked for."""
         missing = sorted(set(self.parameters) - set(self.names["CONSTANTS"]) - set(weights))
         if missing or set(inputs) != set(self.inputs):
             raise Refused(f"no arrays for {', '.join(missing) or sorted(set(self.inputs) ^ set(inputs))}")
@@ -144,15 +144,15 @@ class Program:
         fed = {name: _fed(weights[name], e) for name, e in self.parameters.items() if name in weights}
         parameters = self.names["make_parameters"](device, fed)
         given = self.names["make_inputs"](device, {name: _fed(inputs[name], e) for name, e in self.inputs.items()})
-        before = self.standin.machine.live()
-        outputs: list[Tensor] = []
-        leaks: list[Buffer] = []
-        for _ in range(times):
-            outputs = self.names["run"](device, given, parameters)
-            kept = {id(tensor.buffer) for tensor in (*outputs, *given.values())}
-            leaks = [b for b in self.standin.machine.live() if id(b) not in kept and not any(b is o for o in before)]
-            for tensor in (*given.values(), *parameters.values()):
-                tensor.raw()  # a run leaves inputs and parameters as they are
+        kept = {**parameters, **given}
+        before = {name: tensor.raw() for name, tensor in kept.items()}
+        alive = {id(buffer) for buffer in self.standin.machine.live()}
+        outputs: list[Tensor] = self.names["run"](device, given, parameters)
+        lost = [name for name, tensor in kept.items() if not _unchanged(tensor, before[name])]
+        if lost:
+            raise Refused(f"run freed or changed {', '.join(lost)}, which is there for every run")
+        alive |= {id(tensor.buffer) for tensor in outputs}
+        leaks = [buffer for buffer in self.standin.machine.live() if id(buffer) not in alive]
         return Run([tensor.read() for tensor in outputs], outputs, leaks)
 
 
@@ -165,6 +165,11 @@ class Run:
     tensors: list[Tensor]
     leaks: list[Buffer]
     """Device buffers that the last run made, and neither returned nor freed."""
+
+
+def _unchanged(tensor: Tensor, before: Array) -> bool:
+    """Whether a tensor still has these very elements: nothing freed it or wrote into its buffer."""
+    return tensor.buffer.freed_by is None and np.shares_memory(tensor.raw(), before)
 
 
 def _fed(array: Any, entry: Mapping[str, Any]) -> Any:
