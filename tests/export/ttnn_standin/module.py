@@ -22,7 +22,6 @@ OPS: dict[str, Op] = {
     name: op
     for family in (eltwise, matmul, conv_pool, norm, reduction, movement, creation, attention)
     for name, op in family.OPS.items()
-    if name in RECORD["functions"]
 }
 """Function of `ttnn`, dotted below a package of its own -> what it does."""
 _DTYPES = ("bfloat16", "float32", "uint32", "int32", "uint16", "uint8", "bfloat8_b", "bfloat4_b")
