@@ -66,6 +66,7 @@ check-long: $(READY) ## slow checks: container steps, every graph on every board
 	$(BIN)/python benchmarks/chain_agreement.py fixtures/onnx/*.onnx --boards n150 p150
 	$(BIN)/python benchmarks/exactness.py
 	$(BIN)/python benchmarks/meaning.py fixtures/onnx/*.onnx
+	$(BIN)/python benchmarks/program_values.py
 	$(BIN)/python benchmarks/ttmetal_backend.py
 	$(BIN)/python benchmarks/allocator_replay.py
 	$(BIN)/python benchmarks/replay.py
