@@ -35,9 +35,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="at most so many of every op and layout class")
     parser.add_argument("--device", choices=("sim", "real"), default="sim")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="JSON lines; what is there is kept"
-    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="JSON lines; what is there is kept")
     args = parser.parse_args()
     plans = [read_result(path) for path in args.results]
     boards = {(plan.device.name, plan.options.l1_small_bytes) for plan in plans}

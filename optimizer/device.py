@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import FormatError, OptionError, UnknownNameError
+from optimizer.errors import FormatError, OptionError, TtoptError, UnknownNameError
 
 ARCHITECTURES = ("wormhole_b0", "blackhole")
 
@@ -177,10 +177,20 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(p.name.removesuffix(".json") for p in folder.iterdir() if p.name.endswith(".json")))
 
 
-def board_option(device: DeviceSpec) -> str:
-    """What the option `board` says of a board: the preset's name, or a file's if it is none of them."""
+def board_option(device: DeviceSpec, asked: str = "") -> str:
+    """What the option `board` says of a board: the file that was asked for, if it is that one; else a preset's name."""
     known = device.name in preset_names() and _preset(device.name) == device
+    if asked.endswith(".json") and (not known or _describes(asked, device)):
+        return asked
     return device.name if known else f"{device.name}.json"
+
+
+def _describes(file: str, device: DeviceSpec) -> bool:
+    """Whether a board file, if it can still be read, is of this device."""
+    try:
+        return DeviceSpec.load(file) == device
+    except TtoptError:
+        return False
 
 
 @cache

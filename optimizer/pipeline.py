@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.device import DeviceSpec, board_option
-from optimizer.errors import OpModelError, OptionError, TimeLimitError, UnsupportedOpError, VerificationError
+from optimizer.errors import (
+    InfeasibleError,
+    OpModelError,
+    OptionError,
+    TimeLimitError,
+    UnsupportedOpError,
+    VerificationError,
+)
 from optimizer.garbage import rare_collections
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
@@ -33,14 +40,17 @@ from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.options import Options
-from optimizer.result import OptimizedGraph, Reservation, Role
+from optimizer.result import OptimizedGraph
+from optimizer.runnable import refused_convolutions, rewritten
+from optimizer.runnable import warnings as rewriting_warnings
 from optimizer.sharding.base import INTERRUPTED, Plan, PolicyInput
 from optimizer.sharding.fallbacks import note_fallbacks
 from optimizer.sharding.overriding import LegalOf, decide_overridden, note_overrides
 from optimizer.sharding.pricing import OpPricer
 from optimizer.sharding.registry import create_policy
 from optimizer.summary import Predictor, Totals, predict, summarise
-from optimizer.transform.apply import COPY, AppliedPlan, ApplyPlan
+from optimizer.transform.apply import AppliedPlan, ApplyPlan
+from optimizer.transform.reservations import placed_reservations
 from optimizer.verify import VerifyReport, verify
 
 if TYPE_CHECKING:
@@ -59,6 +69,8 @@ STAGES = (
     "replay",
 )
 SHOWN_ERRORS = 5
+DRAM_ALTERNATIVES = ("a board with more DRAM", "weights_dtype bf16 or bfp8_b", "a smaller batch or sequence")
+"""What may help where DRAM is too small."""
 CLOSING_PER_BASELINE = 2.5
 """The stages after the policy, in terms of the stage that plans everything in DRAM (1.5 to 2.4 on graphs of 100 to
 20,000 ops)."""
@@ -183,8 +195,10 @@ def _solve(
         report = checked(result, opmodel)
     with stages.run("predict"), opmodel.stage("predict"):
         predict(result, opmodel, report.steps)
-        result.summary = summarise(result, opmodel, baseline, plan.status, _warnings(model, plan), plan.lower_bound_ns)
+        warnings = (*_warnings(model, plan), *rewriting_warnings(problem.rewritten))
+        result.summary = summarise(result, opmodel, report, baseline, plan.status, warnings, plan.lower_bound_ns)
         result.summary["baselines"].update(plan.baselines)
+        result.summary["rewritten"] = [dict(note) for note in problem.rewritten]
         result.summary["fallbacks"] = [{"cause": f.cause, "ops": list(f.ops)} for f in plan.fallbacks]
     result.timings = {"layout_pools": problem.pools.pool_count}
     return result, report
@@ -195,7 +209,26 @@ def prepare(
 ) -> PolicyInput:
     """Everything a policy needs: the graph with its page layouts, and every op's legal configs."""
     stages = Stages(None) if stages is None else stages
-    graph = (model if isinstance(model, Graph) else model.graph).copy()
+    graph = model if isinstance(model, Graph) else model.graph
+    problem = _problem(graph, opmodel, options, stages)
+    refused = refused_convolutions(problem)
+    if not refused:
+        return problem
+    graph, notes = runnable(graph, refused, opmodel, options)
+    return replace(_problem(graph, opmodel, options, stages), rewritten=tuple(notes))
+
+
+def runnable(
+    graph: Graph, refused: Mapping[str, str], opmodel: CachedOpModel, options: Options
+) -> tuple[Graph, list[dict[str, Any]]]:
+    """The graph with refused convolutions run in another way, and what was done."""
+    free = replace(options, override_output_layout="", override_conv2d_config="", insert_memreconfig="")
+    return rewritten(graph, refused, lambda small: _problem(small, opmodel, free, Stages(None)))
+
+
+def _problem(graph: Graph, opmodel: CachedOpModel, options: Options, stages: Stages) -> PolicyInput:
+    """A graph with page layouts and legal configs. The graph itself is not changed."""
+    graph = graph.copy()
     graph.prune()
     with stages.run("page-layouts"):
         overrides = parse_overrides(
@@ -270,7 +303,7 @@ def check_calls(problem: PolicyInput) -> None:
 
 def _effective(device: DeviceSpec, options: Options) -> Options:
     """The options that hold: of the board given, and below level 2, where nothing is sharded, of policy `dram`."""
-    board = options.board if options.board.endswith(".json") else board_option(device)
+    board = board_option(device, options.board)
     policy = options.policy if options.optimization_level == 2 else "dram"
     return replace(options, board=board, policy=policy)
 
@@ -355,8 +388,16 @@ def _legal_key(graph: Graph, pricer: OpPricer, op: Op) -> Hashable:
 
 
 def checked(result: OptimizedGraph, opmodel: CachedOpModel) -> VerifyReport:
-    """The verifier's report; VerificationError if it found anything."""
+    """The verifier's report; VerificationError if it found anything, InfeasibleError where DRAM is too small."""
     report = verify(result, opmodel)
+    if report.peak_dram_bank_bytes > result.device.dram_bank_bytes:
+        place, message = report.errors[-1]
+        raise InfeasibleError(
+            f"'{place}': {message}",
+            node=place,
+            limit=result.device.dram_bank_bytes * result.device.dram_banks,
+            alternatives=DRAM_ALTERNATIVES,
+        )
     if not report.ok:
         shown = "; ".join(f"{place}: {message}" for place, message in report.errors[:SHOWN_ERRORS])
         more = len(report.errors) - SHOWN_ERRORS
@@ -385,35 +426,8 @@ def _result(
         options=options,
         model=_model_record(model),
         chains=plan.chains,
-        reservations=_placed(plan, applied),
+        reservations=placed_reservations(plan, applied),
     )
-
-
-def _placed(plan: Plan, applied: AppliedPlan) -> tuple[Reservation, ...]:
-    """The plan's reservations with values and positions of the written program, copies counted.
-
-    What an op on the host gives comes back to DRAM, so that nothing is reserved for it.
-    """
-    position = {op.id: n for n, op in enumerate(applied.graph.ops())}
-    at = [position[op_id] for op_id in plan.schedule]
-    placed: dict[str, Reservation] = {}
-    for r in plan.reservations:
-        forms = [v for v in _in_l1(applied, r.value) if v not in placed]
-        if forms:
-            placed[forms[0]] = Reservation(forms[0], at[r.start], at[r.end], r.bytes)
-    return tuple(placed.values())
-
-
-def _in_l1(applied: AppliedPlan, value: str) -> Iterator[str]:
-    """What holds a value in L1: itself, what a graph output is spilled from, or a weight's further forms there."""
-    if applied.layouts[value].is_l1:
-        yield value
-    maker = applied.graph.producer(value)
-    if maker is not None and applied.records[maker.id].role is Role.SPILL:
-        yield maker.inputs[0]
-    for op in applied.graph.consumers(value):
-        if op.op == COPY and applied.records[op.id].role is Role.HOST and applied.layouts[op.outputs[0]].is_l1:
-            yield op.outputs[0]
 
 
 def _model_record(model: ImportedModel | Graph) -> dict[str, Any]:

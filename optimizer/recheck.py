@@ -18,7 +18,8 @@ def check_record(
 ) -> dict[str, Any]:
     """A result verified from scratch, and all it states of itself compared with what is recomputed.
 
-    `{ok, steps, errors, peak_l1_bytes, peak_cb_bytes, board, custom_board, opmodel, model, not_checked}`. The OpModel
+    `{ok, steps, errors, peak_l1_bytes, peak_cb_bytes,
+    peak_dram_bank_bytes, board, custom_board, opmodel, model, not_checked}`. The OpModel
     defaults to the result's. With `model`, the file that the result came from or its bytes, the graph is also compared
     with that model, imported anew; `model` in the record says whether they agree, null if none was given.
 
@@ -40,6 +41,7 @@ def check_record(
             "errors": _errors(own),
             "peak_l1_bytes": report.peak_l1_bytes,
             "peak_cb_bytes": max((step.cb_bytes for step in report.steps), default=0),
+            "peak_dram_bank_bytes": report.peak_dram_bank_bytes,
             "board": result.device.name,
             "opmodel": name,
         }
@@ -100,6 +102,7 @@ def _replay_record(result: OptimizedGraph, model: OpModel) -> dict[str, Any]:
         "errors": errors,
         "peak_l1_bytes": report.peak_l1_bytes,
         "peak_cb_bytes": report.peak_cb_bytes,
+        "peak_dram_bank_bytes": own.peak_dram_bank_bytes,
         "board": result.device.name,
         "opmodel": model.name,
         "l1": report.l1_record(),

@@ -1,8 +1,12 @@
 """`optimize --check`: solve, replay the program on the judge, solve again without what it refused.
 
-What the judge says of an op by itself replaces the OpModel's answer for that very query (op, layouts, config).
-An op that it accepts by itself and refuses inside the program (holes in L1, buffers that reach a tensor) is
-refused outright in the next solve. Every solve only loses queries, so this ends; `MAX_ROUNDS` bounds it.
+What a refusal is taken for (`optimizer.refusals`):
+
+    round  the judge refuses the op by itself           it refuses it only inside the program
+    1      its answer; it is asked the whole class      no shards of that shape and class
+    2      class and shape stay out of L1               the same; for want of room the shape only
+
+A model thus needs at most `MAX_ROUNDS` replays; what is still refused in the last one is reported.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.errors import InfeasibleError, TimeLimitError
 from optimizer.opmodel.base import OpConstraints, OpModel, OpQuery, Rejection
 from optimizer.opmodel.cached import CachedOpModel
+from optimizer.refusals import Refusals
 from optimizer.replay import ReplayedStep, ReplayReport, replay
 from optimizer.result import OptimizedGraph
 from optimizer.verify import VerifyReport
@@ -21,9 +26,11 @@ from optimizer.verify import VerifyReport
 if TYPE_CHECKING:
     from optimizer.pipeline import Stages
 
-MAX_ROUNDS = 12
+MAX_ROUNDS = 3
 """Replays of one model; the graphs in `fixtures/` need one or two."""
 
+WANT_OF_ROOM = (Rejection.OOM_L1, Rejection.CB_CLASH, Rejection.CB_TOO_BIG)
+"""Refusals that say something of what lies in L1 then, nothing of other ops of their class."""
 Solve = Callable[[], tuple[OptimizedGraph, VerifyReport]]
 
 
@@ -31,16 +38,25 @@ Solve = Callable[[], tuple[OptimizedGraph, VerifyReport]]
 class _Repairs:
     """What was refused so far, in the order it was found."""
 
+    refusals: Refusals
     records: list[dict[str, Any]] = field(default_factory=list)
     known: set[OpQuery] = field(default_factory=set)
 
     def add(self, round_number: int, step: ReplayedStep, opmodel: CachedOpModel) -> bool:
-        """Turn one failure into a constraint of the next solve; False if it is none or has been one already."""
+        """Turn one failure into constraints of the next solve; False if it is none or has been one already."""
         if step.query is None or step.query in self.known:
             return False
         self.known.add(step.query)
         answer = correction(step)
         opmodel.correct(step.query, answer)
+        if round_number > 1:
+            self.refusals.refuse_shape(step.query, step.message)
+            if answer.kind not in WANT_OF_ROOM:
+                self.refusals.refuse_class(step.query, step.message)
+        elif answer is step.alone:
+            self.refusals.suspect(step.query)
+        else:
+            self.refusals.refuse_case(step.query, step.message)
         kind = "layout" if answer.valid or answer.kind is None else answer.kind.value
         self.records.append({"round": round_number, "op": step.op, "kind": kind, "message": step.message})
         return True
@@ -59,12 +75,16 @@ def solve_checked(solve: Solve, opmodel: CachedOpModel, judge: OpModel, stages: 
 
     `summary["check"]` says which, after how many replays, and what was repaired on the way.
     """
-    repairs = _Repairs()
+    refusals = Refusals(judge)
+    opmodel.correct_by(refusals.answer)
+    repairs = _Repairs(refusals)
     given_up: str | None = None
     for number in range(1, MAX_ROUNDS + 1):
         try:
             result, verified = solve()
         except InfeasibleError as error:
+            if number == 1:
+                raise
             given_up = f"without what was refused no plan is left: {error}"
             break
         except TimeLimitError as error:
@@ -77,12 +97,13 @@ def solve_checked(solve: Solve, opmodel: CachedOpModel, judge: OpModel, stages: 
             report = replay(result, judge, {step.op: step for step in verified.steps})
         if report.ok:
             break
+        if number == MAX_ROUNDS:
+            given_up = f"still refused after {MAX_ROUNDS} rounds"
+            break
         added = [repairs.add(number, step, opmodel) for step in report.failures]
         if not any(added):
             given_up = "no decision is left that could be made otherwise"
             break
-    else:
-        given_up = f"still refused after {MAX_ROUNDS} rounds"
     result.summary["check"] = check_summary(report, judge, number, repairs.records, given_up)
     return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -166,7 +166,7 @@ class OptimizedGraph:
             **self._op_json(chosen.id),
             "operands": [{"value": v, **self._value_json(v)} for v in chosen.inputs],
             "results": [{"value": v, **self._value_json(v)} for v in chosen.outputs],
-            "chain_record": next((c.to_json() for c in self.chains if chosen.id in c.ops), None),
+            "chain_record": own_chain(chosen.id, self.records[chosen.id].chain, [c.to_json() for c in self.chains]),
         }
 
     def _value_json(self, value_id: str) -> dict[str, Any]:
@@ -178,6 +178,8 @@ class OptimizedGraph:
             "kind": value.kind.value,
             "layout": None if layout is None else layout.to_json(),
         }
+        if value.stands_for is not None:
+            record["stands_for"] = value.stands_for.to_json()
         if value.data is not None:
             record["data"] = list(value.data)
         return record
@@ -200,6 +202,13 @@ class OptimizedGraph:
             "predicted": None if predicted is None else prediction_json(predicted),
             "reason": dict(record.reason),
         }
+
+
+def own_chain(op_id: str, chain: str | None, chains: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The record of the chain that an op says it is part of; of an op in none, of the last that held it and failed."""
+    if chain is not None:
+        return next((c for c in chains if c["id"] == chain), None)
+    return next((c for c in reversed(chains) if op_id in c["ops"] and c["state"] == "failed"), None)
 
 
 def attr_to_json(value: Attr) -> Any:

@@ -89,6 +89,12 @@ def test_what_tt_metal_refuses_is_solved_again() -> None:
     assert (before.memory_layout, after.memory_layout) == ("height_sharded", "interleaved")
 
 
+def test_a_class_of_refusals_is_learnt_at_once() -> None:
+    with registered(TrustingOpModel) as name:
+        check = run(norms(), opmodel=name, check="ttmetal").summary["check"]
+    assert (check["ok"], check["rounds"], len(check["repaired"])) == (True, 2, 1)
+
+
 def test_repairs_are_deterministic() -> None:
     with registered(TrustingOpModel) as name:
         first, second = (run(norms(), opmodel=name, check="ttmetal") for _ in range(2))

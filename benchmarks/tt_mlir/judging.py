@@ -88,4 +88,4 @@ def complete(result: OptimizedGraph, model: OpModel, baseline: Totals) -> None:
     report = verify(result, model)
     if report.ok:
         predict(result, model, report.steps)
-        result.summary = summarise(result, model, baseline, "feasible", ())
+        result.summary = summarise(result, model, report, baseline, "feasible", ())

@@ -35,6 +35,7 @@ FIGURES = (
     "dram_write_bytes_total",
     "l1_peak_bytes",
     "l1_limit_bytes",
+    "dram_peak_bank_bytes",
     "l1_resident_fraction",
     "gap",
 )

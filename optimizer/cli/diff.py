@@ -16,6 +16,7 @@ FIGURES = (
     ("dram_write_bytes_total", bytes_text),
     ("l1_peak_bytes", bytes_text),
     ("l1_weights_bytes", bytes_text),
+    ("dram_peak_bank_bytes", bytes_text),
     ("l1_resident_fraction", percent_text),
     ("ops", str),
     ("reshards", str),

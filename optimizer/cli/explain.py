@@ -11,6 +11,7 @@ from optimizer.cli.summary import Document
 from optimizer.cli.tables import as_json, bytes_text, pairs, percent_text, table, time_text
 from optimizer.cli.values import RESULT_HELP, config_text, flat, read_document, value_text
 from optimizer.errors import UnknownNameError
+from optimizer.result import own_chain
 
 SHOWN_NODES = 4
 """Foreign nodes of one op that are listed."""
@@ -54,7 +55,7 @@ def explanation(document: Document, op: str) -> dict[str, Any]:
         **chosen,
         "operands": described(chosen["inputs"]),
         "results": described(chosen["outputs"]),
-        "chain_record": next((c for c in document["chains"] if chosen["id"] in c["ops"]), None),
+        "chain_record": own_chain(chosen["id"], chosen["chain"], document["chains"]),
         "fallback": next((f["cause"] for f in document["summary"]["fallbacks"] if chosen["id"] in f["ops"]), None),
     }
 

@@ -127,10 +127,7 @@ def _reference(args: argparse.Namespace, result: OptimizedGraph) -> Reference | 
     model: Path = args.model or args.weights
     if holds_arrays(model):
         raise OptionError(f"{model.name} holds no model to compare with: name one by --model", node="run")
-    reference = Reference(model, limits_of(result))
-    if not args.per_op:
-        return reference
-    return Reference(model, limits_of(result), taps(result, reference.values))
+    return Reference(model, limits_of(result), taps(result) if args.per_op else ())
 
 
 def _warnings(args: argparse.Namespace, result: OptimizedGraph) -> list[str]:

@@ -10,6 +10,11 @@ from optimizer.cli.tables import bytes_text, pairs, percent_text, table, time_te
 SHOWN_CHAINS = 5
 """Failed chains that the summary lists one by one."""
 
+SHOWN_RISKS = 5
+"""Places of numeric risk that the summary names."""
+SHOWN_PARTS = 3
+"""Parts of a fused kernel, likewise."""
+
 Document = dict[str, Any]
 """A decoded `graph.json`."""
 
@@ -48,11 +53,20 @@ def change_text(before: float | None, after: float | None) -> str:
     return f"{100 * (after - before) / before:+.1f} %"
 
 
+def _dram_facts(summary: Document) -> list[tuple[str, object]]:
+    """The fullest DRAM bank; documents of older versions do not state it."""
+    peak, limit = summary.get("dram_peak_bank_bytes"), summary.get("dram_bank_bytes")
+    if peak is None or limit is None:
+        return []
+    return [("DRAM peak per bank", f"{bytes_text(peak)} of {bytes_text(limit)} ({percent_text(peak / limit)})")]
+
+
 def _facts(document: Document) -> list[tuple[str, object]]:
     summary = document["summary"]
     peak, limit = summary["l1_peak_bytes"], summary["l1_limit_bytes"]
     facts: list[tuple[str, object]] = [
         ("L1 peak per core", f"{bytes_text(peak)} of {bytes_text(limit)} ({percent_text(peak / limit)})"),
+        *_dram_facts(summary),
         ("weights in L1 per core", bytes_text(summary.get("l1_weights_bytes", 0))),
         ("L1-resident share", percent_text(summary["l1_resident_fraction"])),
         *_time_facts(summary),
@@ -72,6 +86,10 @@ def _facts(document: Document) -> list[tuple[str, object]]:
     if summary.get("check") is not None:
         facts += check_facts(summary["check"])
     facts += [("warning", warning) for warning in summary["warnings"]]
+    risks = summary.get("numeric_risks", [])
+    facts += [("numeric risk", risk["because"]) for risk in risks[:SHOWN_RISKS]]
+    if len(risks) > SHOWN_RISKS:
+        facts.append(("numeric risk", f"and {len(risks) - SHOWN_RISKS} more: `numeric_risks` in graph.json"))
     facts.append(("seconds", f"{sum(document['timings']['stages_s'].values()):.1f}"))
     return facts
 
@@ -84,9 +102,21 @@ def _fused_facts(document: Document) -> list[tuple[str, object]]:
     kernels = len({r["kernel"] for r in regions})
     saved = {key: sum(r[key] for r in regions) for key in ("round_trips_saved", "dram_bytes_saved_total")}
     trips, dram = saved["round_trips_saved"], bytes_text(saved["dram_bytes_saved_total"])
-    return [
+    facts: list[tuple[str, object]] = [
         ("fused kernels", f"{len(regions)} regions, {kernels} kernels: {trips} round trips and {dram} of DRAM saved")
     ]
+    return facts + [("  values", text) for text in _judged_texts(regions)]
+
+
+def _judged_texts(regions: list[Document]) -> list[str]:
+    """Whose values have been seen to be right, by kernel; documents of older versions do not tell."""
+    missing = {r["kernel"]: r["unjudged"] for r in regions if r.get("unjudged")}
+    by = next((r["judged_by"] for r in regions if r.get("judged_by")), None)
+    texts = [f"all that the kernels are made of was right by {by}"] if regions and by and not missing else []
+    for kernel, parts in sorted(missing.items()):
+        shown = ", ".join(parts[:SHOWN_PARTS]) + (", ..." if len(parts) > SHOWN_PARTS else "")
+        texts.append(f"NOT JUDGED: {kernel} has {len(parts)} part(s) nobody has seen give right values: {shown}")
+    return texts
 
 
 def _time_facts(summary: Document) -> list[tuple[str, object]]:

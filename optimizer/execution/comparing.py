@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 from optimizer.errors import ExecutionError
-from optimizer.export.ttnn_py.run_model import Array, agreement
-from optimizer.ir.graph import Graph
+from optimizer.export.ttnn_py.run_model import Array
+from optimizer.ir.graph import ForeignTensor, Graph
+from optimizer.values.compare import compare
 
 Record = dict[str, Any]
 
@@ -23,59 +23,57 @@ class Bounds:
     most_error: float = 0.1
     """Relative L2 error."""
 
-    def hold(self, measured: Mapping[str, float]) -> bool:
-        """Whether measured agreement is enough; never for values that are not finite."""
-        return measured["pcc"] >= self.least_pcc and measured["relative_error"] <= self.most_error
-
 
 def compared(name: str, found: Array, expected: Array, bounds: Bounds) -> Record:
-    """One tensor beside what is expected: `{name, shape, pcc, relative_error, ratio, largest_error, ok}`."""
-    aligned = in_shape_of(found, expected)
-    if aligned is None:
-        raise ExecutionError(f"'{name}' has the shape {list(found.shape)}, the model gives {list(expected.shape)}")
-    measured = agreement(aligned, expected)
-    return {"name": name, "shape": list(expected.shape), **measured, "ok": bounds.hold(measured)}
+    """One tensor beside what is expected: `{name, shape, pcc, relative_error, ratio, largest_error, ok}`.
 
-
-def in_shape_of(found: Array, expected: Array) -> Array | None:
-    """A tensor in the order and shape of an ONNX value: as it is, reshaped, or its channels moved to dim 1.
-
-    None where neither can be, as the number of elements differs.
+    Shapes may differ in dims of one element, as a program has no tensors without dims.
     """
-    if found.shape == expected.shape:
-        return found
-    if prod(found.shape) != prod(expected.shape):
-        return None
-    channels = expected.shape[1] if expected.ndim > 2 else 0
-    if channels and found.shape[-1] == channels and expected.shape[-1] != channels:
-        rest = (expected.shape[0], *expected.shape[2:])
-        order = (0, expected.ndim - 1, *range(1, expected.ndim - 1))
-        return found.reshape((*rest, channels)).transpose(order)
-    return found.reshape(expected.shape)
+    if found.size != expected.size:
+        raise ExecutionError(f"'{name}' has the shape {list(found.shape)}, the model gives {list(expected.shape)}")
+    measured = compare(found.reshape(expected.shape), expected)
+    ok = measured.acceptable(bounds.least_pcc, bounds.most_error)
+    return {"name": name, "shape": list(expected.shape), **measured.record(), "ok": ok}
 
 
-def tapped_values(graph: Graph, known: frozenset[str]) -> tuple[str, ...]:
-    """Values of a result that its model computes too, under the same name, in the order of the schedule."""
-    return tuple(v for op in graph.ops() if not graph.is_const_eval(op) for v in op.outputs if v in known)
+def as_in_model(found: Array, held: ForeignTensor) -> Array:
+    """A value's elements in the order and shape of the model's tensor that it holds."""
+    permuted = found.reshape([held.shape[d] for d in held.dims])
+    return permuted.transpose([held.dims.index(d) for d in range(len(held.dims))])
+
+
+def standing_values(graph: Graph) -> dict[str, ForeignTensor]:
+    """Results of a graph's ops that equal a tensor of the model, in the order of the schedule.
+
+    The importer says so of each value (`Value.stands_for`); others have lost or changed their meaning on the way.
+    """
+    found: dict[str, ForeignTensor] = {}
+    for op in graph.ops():
+        for v in () if graph.is_const_eval(op) else op.outputs:
+            held = graph.value(v).stands_for
+            if held is not None:
+                found[v] = held
+    return found
 
 
 @dataclass
 class OpComparison:
-    """Results of ops as they come, each beside the model's value of that name."""
+    """Results of ops as they come, each beside the model's tensor that it stands for."""
 
     bounds: Bounds
+    standing: Mapping[str, ForeignTensor]
+    """Value of the result -> the model's tensor."""
     expected: Mapping[str, Array]
+    """The model's tensors by name."""
     ops: list[Record] = field(default_factory=list)
     skipped: int = 0
-    """Results for which the model has no value."""
+    """Results that stand for none."""
 
     def take(self, op: str, kind: str, value: str, found: Array) -> None:
         """Compare the result of an op."""
-        wanted = self.expected.get(value)
-        if wanted is None or in_shape_of(found, wanted) is None:
-            self.skipped += 1
-            return
-        self.ops.append({"op": op, "kind": kind, **compared(value, found, wanted, self.bounds)})
+        held = self.standing[value]
+        measured = compared(held.name, as_in_model(found, held), self.expected[held.name], self.bounds)
+        self.ops.append({"op": op, "kind": kind, **measured})
 
     def record(self) -> Record:
         """`{compared, skipped, first_bad, worst, ops}`."""

@@ -32,10 +32,10 @@ class Reference:
     """A model loaded into onnxruntime. ExecutionError when it does not take the model."""
 
     def __init__(self, path: Path, limits: ImportLimits | None = None, taps: Sequence[str] = ()) -> None:
+        """`taps`: tensors to give beside the outputs, as far as nodes of the model compute them."""
         runtime = _runtime()
         model = reference_model(path, limits, taps)
         self.outputs = model.outputs
-        self.values: frozenset[str] = model.values
         self._session = _session(runtime, model, path)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.errors import OptionError, UnsupportedOpError
 from optimizer.execution.arrays import as_fed, inputs_of, require
-from optimizer.execution.comparing import Bounds, OpComparison, outputs_compared, tapped_values
+from optimizer.execution.comparing import Bounds, OpComparison, outputs_compared, standing_values
 from optimizer.execution.reference import Reference
 from optimizer.export.ttnn_py import ProgramStep, TensorEntry, TTNNProgram, render, ttnn_program
 from optimizer.export.ttnn_py.run_model import Array
@@ -104,7 +104,12 @@ def run_result(
     wanted = [entry for entry in program.parameters if entry.data is None]
     require([entry.name for entry in wanted], weights, "weights")
     values = reference.run(given) if reference is not None else {}
-    comparison = OpComparison(options.bounds, values) if per_op else None
+    comparison = None
+    if per_op:
+        if reference is None:
+            raise OptionError("results of ops are compared with a reference, which is not given", node="per_op")
+        standing = {v: held for v, held in standing_values(result.graph).items() if held.name in values}
+        comparison = OpComparison(options.bounds, standing, values)
     expected_outputs = _expected_outputs(result, reference, values, expected)
     run = _Run(result, program, options, comparison, report or _quiet)
     found, seconds = run.execute(wanted, weights, fed_inputs)
@@ -128,9 +133,9 @@ def run_result(
     return Outcome(record, found if options.device != "mock" else {})
 
 
-def taps(result: OptimizedGraph, names: frozenset[str]) -> tuple[str, ...]:
-    """Values that a reference has to give besides its outputs for a comparison op by op."""
-    return tapped_values(result.graph, names)
+def taps(result: OptimizedGraph) -> tuple[str, ...]:
+    """Tensors of the model that a reference has to give besides its outputs for a comparison op by op."""
+    return tuple(dict.fromkeys(held.name for held in standing_values(result.graph).values()))
 
 
 def _refuse_host_ops(result: OptimizedGraph, options: RunOptions) -> None:
@@ -229,7 +234,7 @@ class _Run:
         session.run(step.code, place)
         if step.op is not None and self.comparison is not None and not self.result.graph.is_const_eval(op):
             for variable, value in step.results:
-                if value in self.comparison.expected:
+                if value in self.comparison.standing:
                     self.comparison.take(op.name or op.id, op.op, value, session.fetch([variable])[variable])
                 else:
                     self.comparison.skipped += 1

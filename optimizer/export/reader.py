@@ -19,7 +19,7 @@ from optimizer.export.schema import (
     read_placed,
 )
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Attr, Graph, Op, ValueKind
+from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, ValueKind
 from optimizer.ir.graph import Value as GraphValue
 from optimizer.layouts.memory_config import (
     BufferType,
@@ -55,7 +55,7 @@ def read_result(path: Path) -> OptimizedGraph:
         model=document.model.model_dump(by_alias=True, exclude_unset=True, exclude={"inputs", "outputs"}),
         chains=tuple(_chain(chain) for chain in document.chains),
         reservations=tuple(Reservation(r.value, r.start, r.end, r.bytes) for r in document.reservations),
-        fused_kernels=tuple(kernel.model_dump() for kernel in document.fused_kernels),
+        fused_kernels=tuple(kernel.model_dump(exclude_unset=True) for kernel in document.fused_kernels),
         summary={} if summary is None else summary.model_dump(exclude_unset=True),
     )
 
@@ -71,7 +71,9 @@ def _graph(document: PlacedGraph) -> Graph:
     for value_id, value in document.values.items():
         data = None if value.data is None else tuple(value.data)
         shape, kind = tuple(value.shape), ValueKind(value.kind)
-        graph.add_value(GraphValue(value_id, shape, DType(value.dtype), kind, data))
+        held = None if value.stands_for is None else value.stands_for.model_dump()
+        stands_for = None if held is None else ForeignTensor.from_json(held, f"stands_for of {value_id}", shape)
+        graph.add_value(GraphValue(value_id, shape, DType(value.dtype), kind, data, stands_for))
     for op in document.ops:
         attrs = {k: _attr(v, f"{op.id}.attrs.{k}") for k, v in op.attrs.items()}
         graph.add_op(Op(op.id, op.op, tuple(op.inputs), tuple(op.outputs), attrs, op.name, tuple(op.origin)))

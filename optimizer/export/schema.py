@@ -57,6 +57,14 @@ class Layout(Record):
     orientation: Literal["row_major", "col_major"] | None = None
 
 
+class StandsFor(Record):
+    """A tensor of the model's file; the value is it with its dims in this order, then reshaped."""
+
+    name: str
+    shape: list[int] = Field(description="as in the model")
+    dims: list[int] = Field(description="a permutation of the tensor's dims")
+
+
 class Value(Record):
     """One tensor and its layout."""
 
@@ -64,6 +72,9 @@ class Value(Record):
     dtype: DTypeName
     kind: Kind = Field(description="`input`: fed on every run; `parameter`: a weight; `constant`: has `data`")
     data: list[Number] | None = Field(None, description="elements of a constant in row-major order")
+    stands_for: StandsFor | None = Field(
+        None, description="the tensor of the model that it equals up to rounding; absent: none has its elements"
+    )
     layout: Layout | None
 
 
@@ -170,6 +181,13 @@ class FusedRegion(Record):
     circular_buffers: int
     circular_buffers_saved: int = Field(description="fewer than kernels of ours would have for the ops one by one")
     circular_buffer_bytes: int = Field(description="of those that lie in no tensor")
+    judged_by: str | None = Field(
+        None, description="what has judged values of such kernels on this chip (versions); null: nothing has"
+    )
+    unjudged: list[str] = Field(
+        default_factory=list,
+        description="calls of the kernel, and ways its tensors come and go, that nobody has seen give right values",
+    )
 
 
 class Baselines(Record):
@@ -183,11 +201,27 @@ class Baselines(Record):
     dram_write_bytes_total: int | None = None
 
 
+class Rewritten(Record):
+    """A convolution of the model that runs in another way, since no config runs it."""
+
+    op: str
+    pass_: str = Field(alias="pass", description="the rewrite: unfold-convolution or split-channels")
+    because: str
+
+
 class Fallback(Record):
     """Ops that are not in L1 for one reason."""
 
     cause: str
     ops: list[str]
+
+
+class NumericRisk(Record):
+    """A pattern that bf16 cannot carry, at the op where it shows."""
+
+    kind: str
+    op: str
+    because: str
 
 
 class Summary(Record):
@@ -216,13 +250,21 @@ class Summary(Record):
     dram_write_bytes_total: int
     l1_peak_bytes: int = Field(description="per core, over the whole schedule")
     l1_limit_bytes: int = Field(description="per core: what the allocator gives, times the usage cap")
+    dram_peak_bank_bytes: int | None = Field(
+        None, description="fullest DRAM bank at any step, while weights are prepared too; absent from older documents"
+    )
+    dram_bank_bytes: int | None = Field(None, description="what a DRAM bank of the board holds")
     l1_weights_bytes: int = Field(0, description="per core: of weights kept in L1 between runs")
     l1_weights_bytes_total: int = Field(0, description="size of the weights kept in L1 between runs")
     l1_resident_fraction: float
+    rewritten: list[Rewritten] = Field(
+        default_factory=list, description="convolutions that no config runs, computed in another way"
+    )
     fallbacks: list[Fallback] = Field(
         default_factory=list, description="ops that no sharded config runs, or whose chain failed, by cause"
     )
     unsupported: list[Any]
+    numeric_risks: list[NumericRisk] = Field([], description="patterns that bf16 cannot carry, by op")
     check: dict[str, Any] | None = Field(None, description="what the replay found, and what it led to; null: not asked")
     warnings: list[str]
 

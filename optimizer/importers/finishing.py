@@ -8,10 +8,12 @@ from dataclasses import replace
 
 from optimizer.errors import DTypeError, GraphError, ShapeError, UnsupportedOpError
 from optimizer.importers.attribute_kinds import check_kinds
+from optimizer.importers.foreign import follow_movement
 from optimizer.importers.model import ImportedModel, ImportReport
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page
+from optimizer.ir.positions import check_positions
 from optimizer.ir.vocabulary import opdef
 
 
@@ -31,6 +33,7 @@ def finish(
     _compute_outputs(graph, output_names)
     _name_outputs(graph, output_names)
     graph.sort()
+    follow_movement(graph)
     _drop_unused_data(graph)
     check(graph)
     notes = list(dict.fromkeys(warnings))
@@ -63,6 +66,7 @@ def check(graph: Graph) -> None:
         row = opdef(op.op)
         row.check_attrs(op)
         if row.opaque:
+            check_positions(op)
             continue
         check_kinds(row, op)
         for index, value_id in enumerate(op.inputs):

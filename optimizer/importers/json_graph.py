@@ -19,7 +19,7 @@ from optimizer.importers.attribute_kinds import check_kinds
 from optimizer.importers.finishing import finish
 from optimizer.importers.model import ImportedModel, ImportLimits, ImportOptions
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import op_names, opdef
 
 SCHEMAS = ("ttopt.graph/1", "ttopt.annotated-graph/1")
@@ -42,6 +42,14 @@ class ModelSection(_Strict):
     outputs: list[str] = Field(description="ids of the values returned, in return order")
 
 
+class StandsForSection(_Strict):
+    """A tensor of another file, which an annotated graph says that a value equals."""
+
+    name: str
+    shape: list[int]
+    dims: list[int]
+
+
 class ValueSection(_Strict):
     """One tensor. The shape of a value computed by a known op may be left out."""
 
@@ -50,6 +58,9 @@ class ValueSection(_Strict):
     kind: ValueKind | None = None
     data: list[float | bool] | None = Field(default=None, description="elements of a constant, row-major")
     layout: Any = Field(default=None, description="ignored on import")
+    stands_for: StandsForSection | None = Field(
+        default=None, description="kept: the value is this tensor, its dims in this order, reshaped"
+    )
 
 
 class OpSection(_Strict):
@@ -245,7 +256,13 @@ def _add_source(
                 f"'{value_id}': {len(section.data)} elements for a {kind} of shape {list(shape)}", node=value_id
             )
         data = tuple(section.data)
-    graph.add_value(Value(value_id, shape, section.dtype or DType.BF16, kind, data))
+    stands_for = _stands_for(value_id, section, shape)
+    graph.add_value(Value(value_id, shape, section.dtype or DType.BF16, kind, data, stands_for))
+
+
+def _stands_for(value_id: str, section: ValueSection, held: tuple[int, ...]) -> ForeignTensor | None:
+    stated = section.stands_for
+    return None if stated is None else ForeignTensor.from_json(stated.model_dump(), f"stands_for of {value_id}", held)
 
 
 def _shape(value_id: str, shape: list[int] | tuple[int, ...], limits: ImportLimits) -> tuple[int, ...]:
@@ -306,7 +323,7 @@ def _add_op(graph: Graph, section: OpSection, document: GraphDocument, limits: I
                 node=section.id,
                 alternatives=[dtype],
             )
-        graph.add_value(Value(value_id, shape, dtype, kind))
+        graph.add_value(Value(value_id, shape, dtype, kind, stands_for=_stands_for(value_id, given, shape)))
     graph.add_op(op)
 
 

@@ -10,10 +10,10 @@ from hashlib import sha256
 from optimizer.importers import onnx_front_end
 from optimizer.importers.budget import Budget
 from optimizer.importers.finishing import finish
+from optimizer.importers.foreign import name_outputs
 from optimizer.importers.model import ImportedModel, ImportOptions
 from optimizer.importers.onnx_lowering import Lowering
 from optimizer.importers.onnx_ops import TABLE
-from optimizer.importers.onnx_ops.eltwise import TANH_GELU
 from optimizer.importers.onnx_ops.lacking import reason
 from optimizer.importers.passes import run_passes
 from optimizer.ir.graph import Graph, ValueKind
@@ -31,7 +31,7 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
     fused = run_passes(graph, causal=frozenset(lowering.causal), fuse=options.fuse, checkpoint=options.checkpoint)
     warnings = [*front.notes, *lowering.warnings, *_approximations(graph, fused, lowering.foreign_ops)]
     _forget_weights(graph, front.weights)
-    return finish(
+    imported = finish(
         graph,
         outputs,
         sha256=sha256(data).hexdigest(),
@@ -41,11 +41,15 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
         warnings=warnings,
         reasons=lowering.reasons,
     )
+    name_outputs(imported.graph, outputs)
+    return imported
 
 
 def _approximations(graph: Graph, fused: Mapping[str, int], foreign_ops: Mapping[str, int]) -> list[str]:
     """What the fused graph computes a little differently from the file."""
-    notes = [TANH_GELU] if fused.get("gelu-tanh") else []
+    notes = []
+    if rewritten := fused.get("centred-variance"):
+        notes.append(f"{rewritten} variance(s) written as mean(x^2) - mean(x)^2 are computed as mean((x - mean(x))^2)")
     if fused.get("attention") and foreign_ops.get("IsNaN") and not any(op.op == "ttnn.isnan" for op in graph.ops()):
         notes.append("attention rows whose keys are all masked give the mean of the values instead of zero")
     return notes

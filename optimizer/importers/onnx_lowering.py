@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from math import prod
 from typing import Any
 
@@ -23,7 +24,8 @@ from optimizer.importers.model import ImportOptions
 from optimizer.importers.onnx_front_end import FrontEndModel
 from optimizer.importers.onnx_node import BF16_MAX, I32_MAX, I32_MIN, NodeReader, NotMappedError, Shape
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
+from optimizer.ir.positions import position_attrs
 from optimizer.ir.vocabulary import opdef
 
 __all__ = ["Lowering", "NodeMapping", "NotMappedError", "Shape", "clean_id"]
@@ -87,7 +89,9 @@ class Lowering(NodeReader):
     def _add_input(self, value: ir.Value) -> None:
         name = value.name or "input"
         self._ids[name] = name
-        self.graph.add_value(Value(name, self.ir_shape(value), self.dtype(value), ValueKind.INPUT))
+        shape = self.ir_shape(value)
+        whole = ForeignTensor.whole(name, shape)
+        self.graph.add_value(Value(name, shape, self.dtype(value), ValueKind.INPUT, stands_for=whole))
         self.graph.inputs.append(name)
 
     def _lower(self, node: ir.Node) -> None:
@@ -124,7 +128,9 @@ class Lowering(NodeReader):
                 attrs[name] = value
             elif isinstance(value, list | tuple) and all(isinstance(v, int | float | str) for v in value):
                 attrs[name] = tuple(value)
-        shapes = [(self.ir_shape(v), self.dtype(v)) for v in self.node.outputs if self._is_needed(v)]
+        needed = [self._is_needed(v) for v in self.node.outputs]
+        attrs |= position_attrs([v is not None for v in self.node.inputs], needed)
+        shapes = [(self.ir_shape(v), self.dtype(v)) for v in compress(self.node.outputs, needed)]
         return self.emit_raw(f"onnx.{key}", inputs, attrs, shapes)
 
     def _is_needed(self, value: ir.Value) -> bool:
@@ -161,7 +167,7 @@ class Lowering(NodeReader):
             new = value_id in computed and name not in self.graph.values and value_id not in self._reserved
             if new and value_id not in renamed:
                 value = self.graph.values.pop(value_id)
-                self.graph.values[name] = replace(value, id=name)
+                self.graph.values[name] = replace(value, id=name, stands_for=ForeignTensor.whole(name, value.shape))
                 renamed[value_id] = name
             self._ids[name] = renamed.get(value_id, value_id)
         for index, op in enumerate(self._buffer):
@@ -226,7 +232,7 @@ class Lowering(NodeReader):
         else:
             raise GraphError(f"{self.label} reads '{name}', which nothing defines", node=name)
         self.count_conversion(value, dtype)
-        self.graph.add_value(Value(name, shape, dtype, kind, data))
+        self.graph.add_value(Value(name, shape, dtype, kind, data, ForeignTensor.whole(name, shape)))
         if name in self.front.causal:
             self.causal.add(name)
         self._ids[name] = name

@@ -40,17 +40,15 @@ _TYPE_ATTRIBUTES = frozenset(
 
 @dataclass(frozen=True)
 class ReferenceModel:
-    """A serialized model and what its values are called."""
+    """A serialized model and what it gives."""
 
     data: bytes
     outputs: tuple[str, ...]
     """Of the file, in order."""
-    values: frozenset[str]
-    """Names of all values that nodes of its graph compute, functions inlined."""
 
 
 def reference_model(path: Path, limits: ImportLimits | None = None, taps: Iterable[str] = ()) -> ReferenceModel:
-    """The model in a file; `taps` are values that it returns beside its own outputs.
+    """The model in a file; `taps` are values that it returns too, if nodes compute them.
 
     FormatError or GraphError where elements are missing or no runtime could take the model, LimitError where it is too
     large for one message.
@@ -68,14 +66,14 @@ def reference_model(path: Path, limits: ImportLimits | None = None, taps: Iterab
     drop_default_inputs(proto.graph)
     _drop_unread_inputs(proto.graph)
     outputs = tuple(o.name for o in proto.graph.output)
-    computed = frozenset(name for node in proto.graph.node for name in node.output if name)
+    computed = {name for node in proto.graph.node for name in node.output if name}
     del proto.graph.value_info[:]
     for name in taps:
         if name in computed and name not in outputs:
             proto.graph.output.add().name = name
     if proto.ByteSize() > MOST_BYTES:
         raise LimitError(f"in f32 the model takes {proto.ByteSize()} bytes", node=path.name, limit=MOST_BYTES)
-    return ReferenceModel(proto.SerializeToString(), outputs, computed)
+    return ReferenceModel(proto.SerializeToString(), outputs)
 
 
 def _take_in(proto: onnx.ModelProto, folder: Path, budget: Budget) -> None:

@@ -36,6 +36,41 @@ class ValueKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignTensor:
+    """A tensor of the model as its file has it, and how a value holds it: dims in this order, then reshaped.
+
+    `value == tensor.transpose(dims).reshape(value.shape)`.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    @staticmethod
+    def whole(name: str, shape: tuple[int, ...]) -> ForeignTensor:
+        """The tensor with its dims in order."""
+        return ForeignTensor(name, shape, tuple(range(len(shape))))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "shape": list(self.shape), "dims": list(self.dims)}
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any], place: str, held: tuple[int, ...]) -> ForeignTensor:
+        """Read back for a value of shape `held`; GraphError naming the place where that cannot hold the tensor."""
+        shape, dims = tuple(record["shape"]), tuple(record["dims"])
+        if sorted(dims) != list(range(len(shape))) or prod(shape) != prod(held):
+            raise GraphError(f"{list(shape)} with dims {list(dims)} is not held by {list(held)}", node=place)
+        return ForeignTensor(str(record["name"]), shape, dims)
+
+    def permuted(self, held: tuple[int, ...], dims: tuple[int, ...]) -> ForeignTensor | None:
+        """Of a value of shape `held` that is permuted; None where that is no order of the tensor's own dims."""
+        if tuple(self.shape[d] for d in self.dims) == held:
+            return replace(self, dims=tuple(self.dims[d] for d in dims))
+        long = [d for d in dims if held[d] != 1]
+        return self if long == sorted(long) else None
+
+
+@dataclass(frozen=True, slots=True)
 class Value:
     """One tensor: a static shape and an element type."""
 
@@ -45,6 +80,8 @@ class Value:
     kind: ValueKind
     data: tuple[float, ...] | None = field(default=None, repr=False)
     """Elements in row-major order; only for constants."""
+    stands_for: ForeignTensor | None = None
+    """The tensor of the model that this value equals up to rounding; None: no tensor of the model has its elements."""
 
     @property
     def volume(self) -> int:

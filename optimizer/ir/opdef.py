@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from optimizer.errors import GraphError, ShapeError, UnknownNameError
+from optimizer.ir.compute_config import ComputeRule
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
 
@@ -102,6 +103,8 @@ class OpDef:
     """Whether one device program computes it tile by tile, so that it may write its result into an operand."""
     activations: tuple[str, ...] = ()
     """Activations that the op applies to its result in place (attribute `activation` or `activations`)."""
+    compute: ComputeRule | None = None
+    """Fidelity and accumulation that the op's calls state; None for ops whose calls take no compute config."""
     opaque: bool = False
 
     def operand_page(self, index: int) -> Page:

@@ -351,17 +351,18 @@ def arange(attrs: Attrs, inputs: Shapes) -> Shapes:
 
 
 def reshape_is_view(attrs: Attrs, x: Shape, y: Shape) -> bool:
-    """tt-mlir #9054: last dim equal and, tiled, second-last equal or both multiples of 32."""
-    if not x or not y or x[-1] != y[-1]:
+    """tt-mlir #9054: last dim equal and, tiled, second-last equal or both multiples of 32; a number is a row of one."""
+    x, y = x or (1,), y or (1,)
+    if x[-1] != y[-1]:
         return False
     a, b = (x[-2] if len(x) > 1 else 1), (y[-2] if len(y) > 1 else 1)
     return a == b or (a % 32 == 0 and b % 32 == 0)
 
 
 def permute_is_view(attrs: Attrs, x: Shape, y: Shape) -> bool:
-    """Only size-1 dims move, and not the last two."""
+    """Only size-1 dims move, not the last two, and the shape stays: TTNN 0.81.1 copies into any other shape."""
     dims = [d % len(x) for d in attrs["dims"]]
-    if dims[-2:] != list(range(len(x)))[-2:]:
+    if x != y or dims[-2:] != list(range(len(x)))[-2:]:
         return False
     kept = [d for d in dims if x[d] != 1]
     return kept == sorted(kept)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.errors import GraphError
+from optimizer.ir import compute_config as compute
 from optimizer.ir import shape_rules as rule
 from optimizer.ir.opdef import REQUIRED, CostClass, DTypeRule, OpDef, Page, ShapeRule
 
@@ -20,9 +21,9 @@ UNARY = (
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "erf", "erfc", "erfinv", "softsign", "mish",
     "relu6", "hardswish", "hardsigmoid", "hardtanh", "selu", "floor", "ceil", "round", "trunc", "frac", "sign",
     "log1p", "log2", "log10", "expm1", "exp2", "cbrt", "isnan", "isinf", "logical_not", "gtz", "ltz", "eqz", "nez",
-    "bitwise_not", "identity", "asinh", "acosh", "atanh", "isposinf", "isneginf",
+    "bitwise_not", "identity", "asinh", "acosh", "atanh", "isposinf", "isneginf", "gelu_tanh",
 )  # fmt: skip
-"""Unary ops without parameters."""
+"""Unary ops without parameters. `gelu` is the erf form, `gelu_tanh` TTNN's `gelu(variant=ttnn.GeluVariant.Tanh)`."""
 
 UNARY_PARAMS: dict[str, dict[str, object]] = {
     "leaky_relu": {"negative_slope": 0.01},
@@ -48,9 +49,12 @@ BINARY = (
 
 REDUCTIONS = ("sum", "mean", "max", "min", "prod", "std", "var")
 
-MATMUL_ACTIVATIONS = ("relu", "relu6", "gelu", "silu", "sigmoid", "tanh")
-FUSED_ACTIVATIONS = (*MATMUL_ACTIVATIONS, "hardswish")
-"""Activations that conv and binary kernels apply in place; matmuls refuse hardswish (tt-metal 0.81, mock device)."""
+FUSED_ACTIVATIONS = ("relu", "relu6", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
+"""Activations that matmul, conv and binary kernels apply in place; none has parameters of the model's.
+
+No hardswish: matmuls refuse it (tt-metal 0.81, mock device), and what binary and conv kernels give for it is not
+hardswish (ttnn 0.81.1's kernels on Tenstorrent's simulator, Wormhole: off by 8 at -8; `docs/activations.md`).
+"""
 OPERAND_ACTIVATIONS = ("input_tensor_a_activations", "input_tensor_b_activations")
 """Attributes of binary ops: activations applied to an operand before the op."""
 _FUSES_NOTHING = ("pow", "atan2", "fmod", "prelu")
@@ -118,7 +122,8 @@ def _matmul_and_conv_rows() -> None:
         min_inputs=2,
         max_inputs=2,
         attrs=transposes,
-        activations=MATMUL_ACTIVATIONS,
+        activations=FUSED_ACTIVATIONS,
+        compute=compute.matmul,
         **_SHARDS,
     )
     _row(
@@ -128,7 +133,8 @@ def _matmul_and_conv_rows() -> None:
         min_inputs=2,
         max_inputs=3,
         attrs=transposes,
-        activations=MATMUL_ACTIVATIONS,
+        activations=FUSED_ACTIVATIONS,
+        compute=compute.matmul,
         **_SHARDS,
     )
     window = {
@@ -151,6 +157,7 @@ def _matmul_and_conv_rows() -> None:
         max_inputs=3,
         attrs=conv,
         activations=FUSED_ACTIVATIONS,
+        compute=compute.conv,
         operand_pages=pages,
         **_SHARDS,
     )
@@ -161,6 +168,7 @@ def _matmul_and_conv_rows() -> None:
         min_inputs=2,
         max_inputs=3,
         activations=FUSED_ACTIVATIONS,
+        compute=compute.conv,
         attrs={**conv, "output_padding": (0, 0)},
         operand_pages=pages,
         **_SHARDS,
@@ -181,6 +189,7 @@ def _matmul_and_conv_rows() -> None:
         CostClass.POOL,
         rule.pool2d,
         attrs={**pool, "count_include_pad": True},
+        compute=compute.exact,
         dtype=DTypeRule.UNPACKED,
         operand_pages=(Page.ANY,),
         output_page=Page.ROW_MAJOR,
@@ -192,6 +201,7 @@ def _matmul_and_conv_rows() -> None:
         CostClass.UPSAMPLE,
         rule.upsample,
         attrs={"scale_factor": REQUIRED, "mode": "nearest"},
+        compute=compute.exact,
         operand_pages=(Page.ROW_MAJOR,),
         output_page=Page.ROW_MAJOR,
         **_SHARDS,
@@ -199,20 +209,30 @@ def _matmul_and_conv_rows() -> None:
 
 
 def _norm_and_reduction_rows() -> None:
-    _row("softmax", CostClass.SOFTMAX, rule.same, attrs={"dim": -1, "numeric_stable": True}, **_SHARDS)
-    _row("layer_norm", CostClass.NORM, rule.norm, max_inputs=3, attrs={"epsilon": 1e-5}, **_SHARDS)
-    _row("rms_norm", CostClass.NORM, rule.norm, max_inputs=2, attrs={"epsilon": 1e-5}, **_SHARDS)
+    _row(
+        "softmax",
+        CostClass.SOFTMAX,
+        rule.same,
+        attrs={"dim": -1, "numeric_stable": True},
+        compute=compute.exact,
+        **_SHARDS,
+    )
+    epsilon = {"epsilon": 1e-5}
+    _row("layer_norm", CostClass.NORM, rule.norm, max_inputs=3, attrs=epsilon, compute=compute.exact, **_SHARDS)
+    _row("rms_norm", CostClass.NORM, rule.norm, max_inputs=2, attrs=epsilon, compute=compute.rms_norm, **_SHARDS)
     _row(
         "group_norm",
         CostClass.NORM,
         rule.group_norm,
         max_inputs=3,
-        attrs={"num_groups": REQUIRED, "epsilon": 1e-5},
+        attrs={"num_groups": REQUIRED, **epsilon},
+        compute=compute.exact,
         **_SHARDS,
     )
-    _row("batch_norm", CostClass.NORM, rule.same, min_inputs=3, max_inputs=5, attrs={"epsilon": 1e-5})
+    _row("batch_norm", CostClass.NORM, rule.same, min_inputs=3, max_inputs=5, attrs=epsilon, compute=compute.exact)
     for name in REDUCTIONS:
-        _row(name, CostClass.REDUCE, rule.reduce, attrs={"dim": None, "keepdim": True}, **_SHARDS)
+        states = None if name == "prod" else compute.exact
+        _row(name, CostClass.REDUCE, rule.reduce, attrs={"dim": None, "keepdim": True}, compute=states, **_SHARDS)
     _row(
         "argmax",
         CostClass.REDUCE,
@@ -347,6 +367,7 @@ def _attention_rows() -> None:
         min_inputs=3,
         max_inputs=4,
         attrs={"is_causal": False, "scale": None},
+        compute=compute.sdpa,
     )
     _row(
         "scaled_dot_product_attention_decode",
@@ -355,6 +376,7 @@ def _attention_rows() -> None:
         min_inputs=3,
         max_inputs=4,
         attrs={"cur_pos": REQUIRED, "is_causal": True, "scale": None},
+        compute=compute.sdpa,
         sharded_operands=(0,),
     )
     _row(
@@ -377,6 +399,7 @@ def _attention_rows() -> None:
         "rotary_embedding",
         CostClass.ELTWISE,
         rule.rotary_embedding,
+        compute=compute.exact,
         min_inputs=3,
         max_inputs=3,
         sharded_operands=(0,),

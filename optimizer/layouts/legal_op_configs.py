@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from optimizer.errors import OptionError
-from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, ValueKind
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
@@ -24,6 +24,7 @@ from optimizer.layouts.memory_config import interleaved as interleaved_in
 from optimizer.layouts.nearest import nearest
 from optimizer.layouts.op_config import Conv2dConfig, LayerNormShardedMultiCoreProgramConfig, OpConfig
 from optimizer.layouts.overrides import CONVS, LayoutOverride, spelled
+from optimizer.layouts.stated_compute import sums_in_f32
 from optimizer.layouts.tiling import TILE, ceil_div, physical_shape
 
 ACT_BLOCK_H_OVERRIDES = (0, 64, 32)
@@ -193,8 +194,7 @@ def _matmul(
     transposed = bool(op.attrs.get("transpose_a"))
     k = a.shape[-2] if transposed else a.shape[-1]
     activation = op.attrs.get("activation") or None
-    stated: dict[str, Any] = dict(op.attrs.get("compute") or ())  # type: ignore[arg-type]
-    fp32 = graph.value(op.outputs[0]).dtype is DType.F32 or bool(stated.get("fp32"))
+    fp32 = partial(sums_in_f32, graph, op)
     for layout in layouts:
         if not layout.is_sharded:
             if layout.is_dram or not any(other.is_dram for other in layouts):
@@ -211,8 +211,7 @@ def _matmul_programs(graph: Graph, op: Op, page: PageLayout, accept: OpAcceptanc
     a, b, result = (graph.value(v) for v in (op.inputs[0], op.inputs[1], op.outputs[0]))
     if any(d != 1 for d in b.shape[:-2]) or op.attrs.get("transpose_a"):
         return
-    stated: dict[str, Any] = dict(op.attrs.get("compute") or ())  # type: ignore[arg-type]
-    fp32 = result.dtype is DType.F32 or bool(stated.get("fp32"))
+    fp32 = partial(sums_in_f32, graph, op)
     rows, columns = physical_shape(result.shape, PageLayout.TILE)
     tiles = (rows // TILE, ceil_div(a.shape[-1], TILE), columns // TILE)
     activation = op.attrs.get("activation") or None

@@ -3,7 +3,8 @@
 Rules (tt-mlir `LegalTensorLayoutAnalysis`): interleaved in DRAM and L1; block sharding over every grid of
 the worker grid, height and width sharding over every core count; grids ascend and a layout whose shard
 shape was already seen is dropped, so the smallest grid of each shard shape stays and no core is empty;
-no grid may have more rows or columns than the tensor has tiles.
+no grid may have more rows or columns than the tensor has tiles. Of ours: a row of a row-major tensor is only cut into
+pieces of multiples of `PIECE` elements.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ from optimizer.layouts.memory_config import (
 from optimizer.layouts.tiling import TILE, physical_shape, sharded_layout
 
 Shape = tuple[int, ...]
+PIECE = 8
+"""16 bytes of bf16, what addresses in L1 and on the NoC are aligned to. tt-metal pads every piece to that and accepts
+any, but some of its kernels then read 0 bytes, or write from addresses that are not aligned (run on the simulator,
+which stops at both: a pool's block shards into shards of 1, 2 and 4 columns, a row-major silu into 2 and 6), and a
+convolution that spreads such shards anew computes with other channels (37 columns a shard: 13 % of the values wrong).
+"""
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,8 @@ class LegalTensorLayoutAnalysis:
             for grid_yx in self._grids(memory_layout, shape, page):
                 layout = sharded_layout(shape, memory_layout, grid_yx, self.device, page)
                 assert layout.shard_spec is not None
+                if _cuts_rows_unaligned(shape, layout):
+                    continue
                 if layout.shard_spec.shape not in seen:
                     seen.add(layout.shard_spec.shape)
                     found.append(layout)
@@ -88,3 +97,11 @@ class LegalTensorLayoutAnalysis:
         else:
             for n in range(1, min(self.device.num_cores, width) + 1):
                 yield (1, n)
+
+
+def _cuts_rows_unaligned(shape: Shape, layout: TensorLayout) -> bool:
+    spec = layout.shard_spec
+    if spec is None or layout.is_tile:
+        return False
+    width = spec.shape[1]
+    return bool(width % PIECE) and width < physical_shape(shape, layout.page_layout)[1]

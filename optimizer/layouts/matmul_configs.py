@@ -7,6 +7,9 @@ does itself when `fuse_batch` is set.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
 from optimizer.layouts.op_config import (
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
@@ -35,33 +38,38 @@ def matmul_program_configs(
     layout: TensorLayout,
     k_tiles: int,
     device_grid_yx: tuple[int, int],
-    fp32_accumulation: bool,
+    fp32_accumulation: Callable[[int], bool],
     fused_activation: str | None,
 ) -> tuple[OpConfig, ...]:
     """Program configs whose result has the given sharded layout; empty for interleaved layouts.
 
     A 1D config names the whole worker grid: its operand may be sharded over more cores than its result.
+    `fp32_accumulation` says of a width of in0 blocks whether sums are 32 bits wide.
     """
     spec = layout.shard_spec
     if spec is None:
         return ()
     per_core_m, per_core_n = ceil_div(spec.shape[0], TILE), ceil_div(spec.shape[1], TILE)
-    limit = MAX_SUBBLOCK_TILES // 2 if fp32_accumulation else MAX_SUBBLOCK_TILES
-    subblock_w = largest_divisor(per_core_n, limit)
-    subblock_h = largest_divisor(per_core_m, limit // subblock_w) if subblock_w == per_core_n else 1
     max_x = max(r[2] for r in spec.core_ranges) + 1
     max_y = max(r[3] for r in spec.core_ranges) + 1
-    shared = {
-        "out_subblock_h": subblock_h,
-        "out_subblock_w": subblock_w,
-        "per_core_M": per_core_m,
-        "per_core_N": per_core_n,
-        "fused_activation": fused_activation,
-        "fuse_batch": True,
-    }
+
+    def fields(block_w: int) -> dict[str, Any]:
+        limit = _subblock_limit(fp32_accumulation(block_w))
+        subblock_w = largest_divisor(per_core_n, limit)
+        subblock_h = largest_divisor(per_core_m, limit // subblock_w) if subblock_w == per_core_n else 1
+        return {
+            "in0_block_w": block_w,
+            "out_subblock_h": subblock_h,
+            "out_subblock_w": subblock_w,
+            "per_core_M": per_core_m,
+            "per_core_N": per_core_n,
+            "fused_activation": fused_activation,
+            "fuse_batch": True,
+        }
+
     if layout.memory_layout is TensorMemoryLayout.BLOCK_SHARDED and max_x > 1 and max_y > 1:
         return tuple(
-            MatmulMultiCoreReuseMultiCastProgramConfig((max_y, max_x), w, transpose_mcast=False, **shared)  # type: ignore[arg-type]
+            MatmulMultiCoreReuseMultiCastProgramConfig((max_y, max_x), transpose_mcast=False, **fields(w))
             for w in in0_block_widths(k_tiles)
         )
     mcast_in0 = spec.grid_yx[0] == 1 and layout.memory_layout is not TensorMemoryLayout.HEIGHT_SHARDED
@@ -69,15 +77,14 @@ def matmul_program_configs(
     if not mcast_in0 and k_tiles not in widths:
         widths = (k_tiles, *widths)
     return tuple(
-        MatmulMultiCoreReuseMultiCast1DProgramConfig(device_grid_yx, w, mcast_in0=mcast_in0, **shared)  # type: ignore[arg-type]
-        for w in widths
+        MatmulMultiCoreReuseMultiCast1DProgramConfig(device_grid_yx, mcast_in0=mcast_in0, **fields(w)) for w in widths
     )
 
 
 def interleaved_matmul_configs(
     tiles: tuple[int, int, int],
     device_grid_yx: tuple[int, int],
-    fp32_accumulation: bool,
+    fp32_accumulation: Callable[[int], bool],
     fused_activation: str | None,
 ) -> tuple[OpConfig, ...]:
     """Program configs with an interleaved result over the whole grid, for M, K and N in tiles (batches within M).
@@ -89,18 +96,19 @@ def interleaved_matmul_configs(
     rows, columns = device_grid_yx
     found: list[OpConfig] = []
     for w in in0_block_widths(k):
+        limit = _subblock_limit(fp32_accumulation(w))
         for per_core_m, per_core_n, mcast_in0 in (
             (m, ceil_div(n, rows * columns), True),
             (ceil_div(m, rows * columns), n, False),
         ):
-            h, v = _subblock(per_core_m, per_core_n, fp32_accumulation)
+            h, v = _subblock(per_core_m, per_core_n, limit)
             found.append(
                 MatmulMultiCoreReuseMultiCast1DProgramConfig(
                     device_grid_yx, w, h, v, per_core_m, per_core_n, mcast_in0, fused_activation
                 )
             )
         per_core_m, per_core_n = ceil_div(m, rows), ceil_div(n, columns)
-        h, v = _subblock(per_core_m, per_core_n, fp32_accumulation)
+        h, v = _subblock(per_core_m, per_core_n, limit)
         found.append(
             MatmulMultiCoreReuseMultiCastProgramConfig(
                 device_grid_yx, w, h, v, per_core_m, per_core_n, fused_activation=fused_activation
@@ -109,9 +117,12 @@ def interleaved_matmul_configs(
     return tuple(found)
 
 
-def _subblock(rows: int, columns: int, fp32_accumulation: bool) -> tuple[int, int]:
+def _subblock_limit(fp32_accumulation: bool) -> int:
+    return MAX_SUBBLOCK_TILES // 2 if fp32_accumulation else MAX_SUBBLOCK_TILES
+
+
+def _subblock(rows: int, columns: int, limit: int) -> tuple[int, int]:
     """The largest output subblock that divides a block and fits the destination registers; of equal ones the widest."""
-    limit = MAX_SUBBLOCK_TILES // 2 if fp32_accumulation else MAX_SUBBLOCK_TILES
     heights = (h for h in range(1, limit + 1) if rows % h == 0)
     pairs = ((h, largest_divisor(columns, limit // h)) for h in heights)
     return max(pairs, key=lambda pair: (pair[0] * pair[1], pair[1]))

@@ -13,6 +13,7 @@ from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import CostClass, OpDef, Page
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import PageLayout
+from optimizer.layouts.weight_forms import reshapes_on_host
 
 _FIXED = {Page.TILE: PageLayout.TILE, Page.ROW_MAJOR: PageLayout.ROW_MAJOR}
 _OTHER = {PageLayout.TILE: PageLayout.ROW_MAJOR, PageLayout.ROW_MAJOR: PageLayout.TILE}
@@ -44,6 +45,7 @@ class AssignPageLayouts:
         for op in list(graph.ops()):
             row = opdef(op.op)
             row_major = self._turns_row_major(graph, op) or self._stays_row_major(graph, pages, op, row)
+            row_major = row_major or reshapes_on_host(graph, op)
             wanted = [self._wanted(op, row, k, row_major) for k in range(len(op.inputs))]
             inputs = tuple(self._operand(graph, pages, copies, op, k, page) for k, page in enumerate(wanted))
             if inputs != op.inputs:
@@ -87,7 +89,7 @@ class AssignPageLayouts:
             return converted
         for consumer in graph.consumers(value.id):
             wanted = opdef(consumer.op).required_page(consumer, consumer.inputs.index(value.id))
-            if wanted is Page.HOST:
+            if wanted is Page.HOST or reshapes_on_host(graph, consumer):
                 return PageLayout.ROW_MAJOR
             if wanted in _FIXED:
                 return _FIXED[wanted]

@@ -86,6 +86,8 @@ class Rejection(StrEnum):
     """Circular buffers alone exceed L1."""
     CB_CLASH = "cb_clash"
     """Circular buffers reach a tensor."""
+    WRONG_VALUES = "wrong_values"
+    """tt-metal takes it, and its kernels give wrong values or write beyond their result (`known_faults`)."""
     ABORT = "abort"
     """The backend process dies on this query."""
     TIMEOUT = "timeout"

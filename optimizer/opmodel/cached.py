@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,8 @@ from optimizer.errors import OptionError
 from optimizer.opmodel.base import OpConstraints, OpCost, OpModel, OpQuery
 
 DEFAULT_ENTRIES = 500_000
+Corrector = Callable[[OpQuery], OpConstraints | None]
+"""What is known better of a query; None: nothing."""
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class CachedOpModel:
         self._constraints: OrderedDict[OpQuery, OpConstraints] = OrderedDict()
         self._costs: OrderedDict[OpQuery, OpCost] = OrderedDict()
         self._corrections: dict[OpQuery, OpConstraints] = {}
+        self._correctors: list[Corrector] = []
         self._stages: dict[str, StageStatistics] = {}
         self._current = self._stage("other")
 
@@ -80,12 +83,20 @@ class CachedOpModel:
         """From now on answer this query so, whatever the backend says (a better-informed backend said it)."""
         self._corrections[query] = answer
 
+    def correct_by(self, corrector: Corrector) -> None:
+        """From now on answer as `corrector` says wherever it says something; the one given last goes first."""
+        self._correctors.insert(0, corrector)
+
     def constraints(self, query: OpQuery) -> OpConstraints:
         stage = self._current
         stage.calls += 1
         corrected = self._corrections.get(query)
         if corrected is not None:
             return corrected
+        for corrector in self._correctors:
+            corrected = corrector(query)
+            if corrected is not None:
+                return corrected
         found = self._constraints.get(query)
         if found is not None:
             self._constraints.move_to_end(query)

@@ -45,6 +45,8 @@ class PolicyInput:
     """Whether the user asked for that."""
     overridden: Mapping[str, OpDecision] = field(default_factory=dict)
     """Op id -> a way to run it that honours its override, whatever its neighbours do (`overriding`)."""
+    rewritten: tuple[Mapping[str, Any], ...] = ()
+    """Convolutions of the model that run in another way, since no config runs them (`runnable`)."""
 
     acceptance: dict[Hashable, dict[TensorLayout, int]] = field(default_factory=dict, compare=False)
     """Answers shared by ops with equal signatures and candidates: operand-0 layout -> accepted candidates."""

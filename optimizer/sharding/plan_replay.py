@@ -117,9 +117,11 @@ class ProgramSteps:
         self._in_dram = in_dram
 
     def of(self, op_id: str, decision: OpDecision) -> Iterator[Step]:
-        """Copies of the operands, the op, copies of its results to DRAM; nothing for an op that runs on the host."""
+        """Copies of the operands, the op, copies of its results to DRAM; for an op on the host only its transfers."""
         op = self._pricer.graph.op(op_id)
         if opdef(op.op).opaque:
+            for query in self._pricer.transfers(op):
+                yield Step(op.id, query, (), (), is_copy=True)
             return
         reads = []
         for k, (v, wanted) in enumerate(zip(op.inputs, decision.operands, strict=True)):

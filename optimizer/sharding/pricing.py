@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page
 from optimizer.ir.vocabulary import opdef
@@ -22,8 +23,9 @@ from optimizer.layouts.memory_config import (
     interleaved,
 )
 from optimizer.layouts.op_config import OpConfig
+from optimizer.layouts.stated_compute import in0_block_w, stated_compute
 from optimizer.layouts.tiling import l1_bytes_per_core
-from optimizer.opmodel.base import OpConstraints, OpCost, OpModel, OpQuery, Rejection, TensorSpec
+from optimizer.opmodel.base import Bound, OpConstraints, OpCost, OpModel, OpQuery, Rejection, TensorSpec
 
 _COPY = "ttnn.to_memory_config"
 
@@ -33,11 +35,17 @@ def fuses_activation(config: OpConfig | None) -> bool:
     return getattr(config, "fused_activation", None) is not None
 
 
-def query_attributes(op: Op, fused: bool) -> tuple[tuple[str, Attr], ...]:
-    """All attributes, defaults included; an activation that the program config fuses is not the op's too."""
+def query_attributes(graph: Graph, op: Op, config: OpConfig | None) -> tuple[tuple[str, Attr], ...]:
+    """All attributes, defaults included, and the compute config that the op's calls state.
+
+    An activation that the program config fuses is not the op's too.
+    """
     full = opdef(op.op).full_attrs(op)
-    if fused:
+    if fuses_activation(config):
         full["activation"] = None
+    stated = stated_compute(graph, op, in0_block_w(config))
+    if stated is not None:
+        full[COMPUTE] = stated
     return tuple(sorted(full.items()))
 
 
@@ -55,7 +63,7 @@ def op_query(
         TensorSpec(values[v].shape, values[v].dtype, layout) for v, layout in zip(op.inputs, operands, strict=True)
     )
     if attrs is None:
-        attrs = query_attributes(op, fuses_activation(config))
+        attrs = query_attributes(graph, op, config)
     return OpQuery(op.op, inputs, attrs, config, request)
 
 
@@ -70,7 +78,7 @@ class OpPricer:
         """Bytes per core that an op with its operands may take."""
         self.rejections: dict[str, Counter[str]] = {}
         """Op id -> how often the OpModel refused it, by message."""
-        self._attrs: dict[tuple[str, bool], tuple[tuple[str, Attr], ...]] = {}
+        self._attrs: dict[tuple[str, bool, int], tuple[tuple[str, Attr], ...]] = {}
 
     @property
     def grid_yx(self) -> tuple[int, int]:
@@ -97,7 +105,7 @@ class OpPricer:
         self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
     ) -> OpQuery:
         """The OpModel question for an op with these operand layouts."""
-        attrs = self._attributes(op, fused=fuses_activation(config))
+        attrs = self._attributes(op, config)
         return op_query(self.graph, op, operands, config, request, attrs)
 
     def signature(self, op: Op) -> Hashable:
@@ -105,13 +113,13 @@ class OpPricer:
         values = self.graph.values
         operands = tuple((values[v].shape, values[v].dtype, self.pages[v]) for v in op.inputs)
         repeats = tuple(op.inputs.index(v) for v in op.inputs)
-        return (op.op, self._attributes(op, fused=False), operands, repeats)
+        return (op.op, self._attributes(op, None), operands, repeats)
 
-    def _attributes(self, op: Op, fused: bool) -> tuple[tuple[str, Attr], ...]:
-        """All attributes, defaults included; an activation that the program config fuses is not the op's too."""
-        key = (op.id, fused)
+    def _attributes(self, op: Op, config: OpConfig | None) -> tuple[tuple[str, Attr], ...]:
+        """`query_attributes`, which depend on little of the config."""
+        key = (op.id, fuses_activation(config), in0_block_w(config))
         if key not in self._attrs:
-            self._attrs[key] = query_attributes(op, fused)
+            self._attrs[key] = query_attributes(self.graph, op, config)
         return self._attrs[key]
 
     def constraints(
@@ -120,7 +128,7 @@ class OpPricer:
         """The OpModel's answer, with the plan's L1 limit applied to operands plus the op's own peak."""
         answer = self.model.constraints(self.query(op, operands, config, request))
         if answer.valid and opdef(op.op).opaque:
-            answer = self._sent_back(replace(answer, outputs=self._opaque_results(op)))
+            answer = self._moved(op, replace(answer, outputs=self._opaque_results(op)))
         if answer.valid and (other := self._other_result(op, answer)) is not None:
             answer = OpConstraints.rejected(Rejection.VALIDATION, other)
         if answer.valid:
@@ -143,20 +151,31 @@ class OpPricer:
                 )
         return None
 
-    def _sent_back(self, answer: OpConstraints) -> OpConstraints:
-        """The answer for an op on the host, or why one of its results does not go to the device."""
-        for result in answer.outputs:
-            on_host = TensorLayout(result.layout.page_layout, HOST_ROW_MAJOR.memory)
-            spec = TensorSpec(result.shape, result.dtype, on_host)
-            sent = self.model.constraints(OpQuery("ttnn.to_device", (spec,), output=result.layout.memory))
-            if not sent.valid:
-                return sent
-        return answer
+    def _moved(self, op: Op, answer: OpConstraints) -> OpConstraints:
+        """The answer for an op on the host, or why one of its transfers is refused."""
+        refused = (self.model.constraints(query) for query in self.transfers(op))
+        return next((moved for moved in refused if not moved.valid), answer)
+
+    def transfers(self, op: Op) -> tuple[OpQuery, ...]:
+        """The transfers around an op on the host, as the transform inserts them: DRAM to host per operand that is no
+        weight (those have a form on the host), host to DRAM per result. None around any other op."""
+        if not opdef(op.op).opaque:
+            return ()
+        fetched = (self._spec(v, BufferType.DRAM) for v in dict.fromkeys(op.inputs) if not self.is_weight(v))
+        sent = (self._spec(v, BufferType.HOST) for v in op.outputs)
+        dram = interleaved(BufferType.DRAM).memory
+        return (
+            *(OpQuery("ttnn.from_device", (spec,)) for spec in fetched),
+            *(OpQuery("ttnn.to_device", (spec,), output=dram) for spec in sent),
+        )
 
     def _opaque_results(self, op: Op) -> tuple[TensorSpec, ...]:
         """Results of an op the vocabulary lacks: as its values state them, in DRAM."""
-        values = (self.graph.value(v) for v in op.outputs)
-        return tuple(TensorSpec(v.shape, v.dtype, self.default_layout(v)) for v in values)
+        return tuple(self._spec(v, BufferType.DRAM) for v in op.outputs)
+
+    def _spec(self, value_id: str, place: BufferType) -> TensorSpec:
+        value = self.graph.value(value_id)
+        return TensorSpec(value.shape, value.dtype, interleaved(place, self.pages[value_id]))
 
     def produced(
         self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
@@ -176,6 +195,11 @@ class OpPricer:
     def cost(
         self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
     ) -> OpCost:
+        """Predicted time and traffic; of an op on the host those of its transfers, as nobody knows its own time."""
+        if opdef(op.op).opaque:
+            moved = [self.model.cost(query) for query in self.transfers(op)]
+            read, written = (sum(getattr(c, f"dram_{way}_bytes") for c in moved) for way in ("read", "write"))
+            return OpCost(sum(c.time_ns for c in moved), Bound.PCIE, read, written)
         return self.model.cost(self.query(op, operands, config, request))
 
     def operand_bytes(self, op: Op, operands: Sequence[TensorLayout]) -> int:

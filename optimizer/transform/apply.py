@@ -7,7 +7,8 @@ Copies are explicit `ttnn.to_memory_config` ops:
     load      DRAM -> L1, right before the reader
     reshard   L1 -> another L1 layout, right before the reader
 
-An op that TTNN lacks runs on the host, between a `ttnn.from_device` per operand and a `ttnn.to_device` per result.
+An op that TTNN lacks runs on the host, between a `ttnn.from_device` per operand and a `ttnn.to_device` per result;
+weights that it reads have a form on the host, made once.
 
 Graph outputs are returned DRAM interleaved. Ops on weights only come first, with role `host`. A weight lies where its
 readers want it, in L1 too; one that is wanted in several places gets a further form per place, made once.
@@ -20,7 +21,8 @@ from dataclasses import dataclass, field, replace
 from optimizer.errors import StateError
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.memory_config import HOST_ROW_MAJOR, BufferType, PageLayout, TensorLayout, interleaved
+from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
+from optimizer.layouts.weight_forms import reshapes_on_host
 from optimizer.result import OpRecord, Role
 from optimizer.sharding.base import OpDecision, Plan
 
@@ -86,6 +88,8 @@ class ApplyPlan:
 
         Ops on weights run before those that stay in L1 are brought there, so they read them in DRAM.
         """
+        if self._is_reshaped_on_host(value_id):
+            return _on_host(self.pages[value_id])
         wanted: list[TensorLayout] = []
         elsewhere = value_id in self.source.outputs
         opaque = False
@@ -102,6 +106,15 @@ class ApplyPlan:
         if opaque and value_id not in self.source.outputs:
             return _on_host(self.pages[value_id])
         return wanted[0] if wanted and not elsewhere else interleaved(BufferType.DRAM, self.pages[value_id])
+
+    def _is_reshaped_on_host(self, value_id: str) -> bool:
+        """Whether a weight is read by ops on weights only, and reshaped on the host before or after."""
+        readers = self.source.consumers(value_id)
+        maker = self.source.producer(value_id)
+        if value_id in self.source.outputs or any(op.id in self.plan.decisions for op in readers):
+            return False
+        around = [*readers, *([maker] if maker is not None else [])]
+        return any(reshapes_on_host(self.source, op) for op in around)
 
     def _add_host_op(self, op: Op) -> None:
         self._result.graph.add_op(op)
@@ -151,9 +164,8 @@ class ApplyPlan:
         graph = self._result.graph
         inputs = []
         for v in dict.fromkeys(op.inputs):
-            have = self._result.layouts.get(v)
-            if have is not None and have.is_host:
-                inputs.append((v, v))
+            if self.source.value(v).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT):
+                inputs.append((v, self._operand(op, v, _on_host(self.pages[v]), decision)))
                 continue
             source = self._operand(op, v, interleaved(BufferType.DRAM, self.pages[v]), decision)
             inputs.append((v, self._transfer(FROM_DEVICE, source, self._fresh(f"{v}_host"), op)))
@@ -268,7 +280,7 @@ class ApplyPlan:
 
 def _on_host(page: PageLayout) -> TensorLayout:
     """A host tensor in the page layout it had or will have on the device."""
-    return TensorLayout(page, HOST_ROW_MAJOR.memory)
+    return interleaved(BufferType.HOST, page)
 
 
 def result_layout(op: Op, value_id: str, decision: OpDecision, pages: dict[str, PageLayout]) -> TensorLayout:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
 from optimizer.opmodel.base import OpQuery
 from optimizer.values.reference.kinds import Computed
@@ -28,12 +29,12 @@ _PRODUCTS = {"lofi": 2.0**-4 + 2.0**-6, "hifi2": 2.0**-6, "hifi3": 2.0**-7, "hif
 the first, HiFi3 the second's rest with it, HiFi4 all (Tensix ISA documentation, MVMUL)."""
 _USUAL_PRODUCTS = {"lofi": 2.0**-5, "hifi2": 2.0**-7, "hifi3": 2.0**-8, "hifi4": 2.0**-10}
 """The same as a root mean square."""
-_SUMMED, _USUAL_SUMMED = 2.0**-8, 2.0**-9
-"""Of one addition in a 16-bit destination register, at most and as a root mean square."""
+_SUMMED = {False: (2.0**-8, 2.0**-9), True: (2.0**-12, 2.0**-13)}
+"""Of one addition in a destination register of 16 or of 32 bits, at most and as a root mean square."""
 _TILE_TERMS = 32
 """Products that one pass of the matrix unit adds up before it rounds."""
 _MARGIN = 1.25
-_COARSE = ("gelu", "erf", "erfc", "erfinv", "mish", "tan", "sinh", "cosh", "atan2", "softplus")
+_COARSE = ("gelu", "gelu_tanh", "erf", "erfc", "erfinv", "mish", "tan", "sinh", "cosh", "atan2", "softplus")
 _COARSER = ("asin", "acos", "asinh", "acosh", "atanh", "pow", "pow_scalar", "log1p", "expm1")
 _TOLERANCE = {**dict.fromkeys(_COARSE, 2.0**-5), **dict.fromkeys(_COARSER, 2.0**-4)}
 """Of SFPU polynomials and tables, in units of max(1, |result|), where they are coarser than the rest's 2^-6."""
@@ -100,18 +101,31 @@ def _limits(query: OpQuery, dtype: DType, computed: Computed) -> tuple[Array, Ar
         return size, size
     name = query.op.removeprefix("ttnn.")
     if computed.terms > 1:
-        fidelity, sums = _fidelity(query), max(1.0, computed.terms / _TILE_TERMS)
+        stated, sums = _stated(query), max(1.0, computed.terms / _TILE_TERMS)
+        each, rms = _SUMMED[stated.in_f32]
         slack = _tolerance_of_activation(query) * np.maximum(1.0, np.abs(computed.value))
-        most = _PRODUCTS[fidelity] + (np.log2(computed.terms) + 2) * _SUMMED
-        usual = _MARGIN * (_USUAL_PRODUCTS[fidelity] + np.sqrt(sums) * _USUAL_SUMMED)
+        most = _PRODUCTS[stated.fidelity] + (np.log2(computed.terms) + 2) * each
+        usual = _MARGIN * (_USUAL_PRODUCTS[stated.fidelity] + np.sqrt(sums) * rms)
         return size + slack + most * computed.most, size / 2 + slack / 2 + usual * computed.usual
     slack = _TOLERANCE.get(name, _PLAIN) * np.maximum(1.0, computed.most)
     return size + slack + _tolerance_of_activation(query), size / 2 + slack / 2
 
 
-def _fidelity(query: OpQuery) -> str:
-    given = query.attr.get("math_fidelity")
-    return str(given or "hifi2").lower()
+@dataclass(frozen=True)
+class _Stated:
+    """What a query says of the math engine."""
+
+    fidelity: str
+    in_f32: bool
+
+
+def _stated(query: OpQuery) -> _Stated:
+    """Its compute config, else TTNN's usual one for a matmul with a fidelity."""
+    given: Any = query.attr.get(COMPUTE)
+    if given:
+        compute = dict(given)
+        return _Stated(str(compute.get("fid", "HiFi4")).lower(), bool(compute.get("fp32")))
+    return _Stated(str(query.attr.get("math_fidelity") or "hifi2").lower(), in_f32=False)
 
 
 def _tolerance_of_activation(query: OpQuery) -> float:

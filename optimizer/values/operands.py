@@ -40,7 +40,7 @@ def _operand(rng: np.random.Generator, op: str, query: OpQuery, index: int, spec
     if op in _FROM_ONE:
         return np.abs(x) + 1.25
     if op in _COMPARES and (index == 0 or op != "where"):
-        return np.round(x)
+        return np.round(x) + 0.0  # no -0.0, which some of TTNN's comparisons take for true
     if op == "batch_norm" and index == 2:
         return np.abs(x) + 0.5
     if op == "prod":

@@ -8,6 +8,7 @@ from optimizer.opmodel.base import OpModel
 from optimizer.result import OptimizedGraph
 from optimizer.verify import (
     buffer_rules,
+    dram_rules,
     graph_rules,
     layout_rules,
     memory_rules,
@@ -50,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     Rule("ops", Stage.OPS, op_rules.runs),
     Rule("L1 limit", Stage.MEMORY, memory_rules.fits_the_limit),
     Rule("L1 placement", Stage.MEMORY, memory_rules.fits_the_bank),
+    Rule("DRAM", Stage.MEMORY, dram_rules.fits_the_banks),
 )
 """In the order in which they are looked at."""
 
@@ -63,6 +65,7 @@ def verify(result: OptimizedGraph, model: OpModel) -> VerifyReport:
             break
         if stage is Stage.MEMORY:
             report.steps = subject.steps = memory_rules.replay(subject)
+            report.dram_steps = subject.dram_steps = dram_rules.replay(subject)
         for rule in rules:
             report.errors += rule.find(subject)
     return report

@@ -106,7 +106,7 @@ class _Walk:
 
 
 def _same_value(found: Value, wanted: Value) -> Iterator[Error]:
-    for name in ("shape", "dtype", "kind", "data"):
+    for name in ("shape", "dtype", "kind", "data", "stands_for"):
         given, right = getattr(found, name), getattr(wanted, name)
         if given != right and not (name == "data" and _same_elements(given, right)):
             yield found.id, f"has another {name} than in the model"

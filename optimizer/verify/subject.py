@@ -9,7 +9,7 @@ from functools import cached_property
 
 from optimizer.ir.graph import Op, ValueKind
 from optimizer.layouts.memory_config import TensorLayout
-from optimizer.opmodel.base import OpConstraints, OpModel
+from optimizer.opmodel.base import OpConstraints, OpModel, OpQuery
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.pricing import OpPricer
 
@@ -52,12 +52,31 @@ class StepMemory:
         return self.resident_bytes + self.own_peak_bytes
 
 
+@dataclass(frozen=True)
+class DramStep:
+    """DRAM while one op runs, in bytes of the fullest bank."""
+
+    phase: str
+    """`prepare` (weights, once) or `run`."""
+    op: str
+    total_bytes: int
+    """Tensors that are there, the op's results and what it copies on the way included."""
+    largest: tuple[tuple[str, int], ...]
+    """The largest tensors among them, largest first."""
+
+
 @dataclass
 class VerifyReport:
     """What `verify` found."""
 
     errors: list[Error] = field(default_factory=list)
     steps: list[StepMemory] = field(default_factory=list)
+    dram_steps: list[DramStep] = field(default_factory=list)
+
+    @property
+    def peak_dram_bank_bytes(self) -> int:
+        """Most bytes in the fullest DRAM bank at any step."""
+        return max((s.total_bytes for s in self.dram_steps), default=0)
 
     @property
     def ok(self) -> bool:
@@ -83,6 +102,8 @@ class Subject:
         self.bank_bytes = self.device.l1_bank_bytes(options.l1_small_bytes)
         self.steps: list[StepMemory] = []
         """L1 while each op of a run runs, in order; known from stage `MEMORY` on."""
+        self.dram_steps: list[DramStep] = []
+        """DRAM while weights are prepared and while each op of a run runs; known from stage `MEMORY` on."""
 
     @property
     def is_ours(self) -> bool:
@@ -102,14 +123,17 @@ class Subject:
     @cached_property
     def answers(self) -> dict[str, OpConstraints]:
         """What the OpModel says of every op of a run, refusals included, with the layouts its operands have."""
+        return {op.id: self.model.constraints(self.query(op)) for op in self.run_ops()}
+
+    def query(self, op: Op) -> OpQuery:
+        """The question of an op to an OpModel, with the layouts its operands have."""
+        record = self.records[op.id]
+        return self._pricer.query(op, [self.layouts[v] for v in op.inputs], record.config, record.request)
+
+    @cached_property
+    def _pricer(self) -> OpPricer:
         pages = {v: layout.page_layout for v, layout in self.layouts.items()}
-        pricer = OpPricer(self.graph, pages, self.model, self.limit_bytes)
-        found = {}
-        for op in self.run_ops():
-            record = self.records[op.id]
-            operands = [self.layouts[v] for v in op.inputs]
-            found[op.id] = self.model.constraints(pricer.query(op, operands, record.config, record.request))
-        return found
+        return OpPricer(self.graph, pages, self.model, self.limit_bytes)
 
 
 @dataclass(frozen=True)

@@ -111,3 +111,21 @@ def test_explain_names_the_cause_of_a_fallback(run: Run, tmp_path: Path) -> None
     assert "fell back" in run("explain", tmp_path, "mm", "--recorded")[1]
     record = json.loads(run("explain", tmp_path, "mm", "--recorded", "--format", "json")[1])
     assert record["fallback"] == "no sharded config of ttnn.matmul exists for these operands"
+
+
+def test_explain_names_the_ops_own_chain_only(run: Run, two_results: tuple[Path, Path], tmp_path: Path) -> None:
+    document = json.loads((two_results[1] / "graph.json").read_text(encoding="utf-8"))
+    own = {"id": "chain_1", "ops": ["fc1"], "state": "completed", "spill_location": "none", "reason": None}
+    other = {**own, "id": "chain_0"}
+    failed = {**own, "id": "chain_2", "ops": ["fc2"], "state": "failed", "reason": "no room"}
+    document["chains"] = [{**c, "statistics": {}} for c in (other, own, failed, {**failed, "id": "chain_3"})]
+    for op in document["ops"]:
+        op["chain"] = "chain_1" if op["id"] == "fc1" else None
+    (tmp_path / "graph.json").write_text(json.dumps(document), encoding="utf-8")
+
+    chains = [
+        json.loads(run("explain", tmp_path, op, "--recorded", "--format", "json")[1])["chain_record"]["id"]
+        for op in ("fc1", "fc2")
+    ]
+
+    assert chains == ["chain_1", "chain_3"]

@@ -19,7 +19,7 @@ from optimizer.export.kernels.operations import MOVE
 from optimizer.export.kernels.placement import Kind, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.kernels.tensix.emit_cpp import emit_program
-from optimizer.kernels.tensix.error_bound import Bounded, bounds
+from optimizer.kernels.tensix.error_bound import FLOAT64, Bounded, bounds
 from optimizer.kernels.tensix.executor.execute import execute
 from optimizer.kernels.tensix.index_expr import const
 from optimizer.kernels.tensix.interpreter import run_blocks
@@ -116,9 +116,11 @@ def _interpreted(region: Region, core: tuple[int, int], given: Mapping[str, Arra
     return [_assembled(made[f"y{k}_cb"], region)[:, : _width(o, region)] for k, o in enumerate(region.outputs)]
 
 
-def _near(region: Region, core: tuple[int, int], given: Mapping[str, Array]) -> list[Exact]:
+def _near(
+    region: Region, core: tuple[int, int], given: Mapping[str, Array], sum_unit: float = TILE * FLOAT64
+) -> list[Exact]:
     """How far from its exact value every element of the core's part of every result may be."""
-    made = bounds(program_of(region), _given_blocks(region, core, given))
+    made = bounds(program_of(region), _given_blocks(region, core, given), sum_unit)
     return [
         _assembled([block.error for block in made[f"y{k}_cb"]], region)[:, : _width(o, region)]
         for k, o in enumerate(region.outputs)

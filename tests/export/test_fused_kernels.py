@@ -18,6 +18,7 @@ from region_witness import interpret_region, run_region
 from optimizer.cli import main
 from optimizer.export.kernels.binding import FusedKernel, fused_kernels, savings
 from optimizer.export.kernels.finding import find_regions
+from optimizer.export.kernels.judged import judged_by
 from optimizer.export.kernels.lowering import blocks_of, program_of
 from optimizer.export.kernels.placement import Kind
 from optimizer.export.kernels.regions import Region
@@ -337,6 +338,8 @@ def test_savings_of_gated() -> None:
         "circular_buffers": 3,
         "circular_buffers_saved": 2 + 2 + 3 + 2 - 3,
         "circular_buffer_bytes": 3 * 2 * 2048,
+        "judged_by": judged_by(N150.arch),
+        "unjudged": [],
     }
 
 

@@ -5,6 +5,7 @@ A sample that is quick to plan; `benchmarks/program_values.py` runs every fixtur
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,50 @@ def test_agreement_of_outputs_of_one_value() -> None:
     ones = np.ones(5, np.float32)
     assert agreement(ones, ones) == Agreement(1.0, 0.0, 1.0)
     assert not agreement(ones, 2 * ones).good
+
+
+def turned_square(net: Net) -> tuple[int, ...]:
+    """Its result has the operand's shape, and is a copy all the same: to be freed."""
+    net("Relu", net("Transpose", net("Exp", net("Transpose", "x", perm=[0, 2, 1])), perm=[0, 2, 1]), out="y")
+    return (2, 40, 40)
+
+
+def sum_of_all(net: Net) -> tuple[int, ...]:
+    """A number becomes [1] without a copy."""
+    net("Reshape", net("ReduceSum", "x", keepdims=0), ints(1), out="y")
+    return (2, 12, 40)
+
+
+def rows_padded_in_front(net: Net) -> tuple[int, ...]:
+    """Padding in front is of row-major tensors; within a tile's width it is a copy there."""
+    part = net("Slice", "x", ints(1), ints(6), ints(2))
+    net("Pad", part, ints(0, 0, 0, 1, 0, 0, 0, 2), out="y")
+    return (2, 3, 8, 6)
+
+
+def tiles_padded(net: Net) -> tuple[int, ...]:
+    """Padding within the tiles is in place; the source goes with the result."""
+    net("Exp", net("Pad", net("Relu", "x"), ints(0, 0, 0, 0, 0, 3)), out="y")
+    return (2, 5, 6)
+
+
+def transposed_convolution(net: Net) -> tuple[int, ...]:
+    weight = np.random.default_rng(0).standard_normal((32, 32, 2, 2)).astype(np.float32) / 11
+    net("ConvTranspose", net("Relu", "x"), weight, strides=[2, 2], out="y")
+    return (1, 32, 8, 8)
+
+
+SHARED = (turned_square, sum_of_all, rows_padded_in_front, tiles_padded, transposed_convolution)
+
+
+@pytest.mark.parametrize("policy", ["dram", "global"])
+@pytest.mark.parametrize("build", SHARED, ids=lambda build: build.__name__)
+def test_what_shares_memory_is_freed_once_and_in_time(build: Callable[[Net], tuple[int, ...]], policy: str) -> None:
+    net = Net()
+    proto = model_of(net, {"x": build(net)}, "y")
+    result = optimize_file(proto.SerializeToString(), Options(policy=policy, board="n150"), name="shared")
+    found = executed(result, case(proto))
+    assert found.good, str(found)
 
 
 def test_slices_of_one_row_keep_their_rows() -> None:

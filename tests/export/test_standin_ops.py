@@ -3,6 +3,7 @@
 The golden functions of the wheel need torch, which is no dependency here; onnxruntime is the judge instead.
 """
 
+# ruff: noqa: ARG005
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -124,7 +125,9 @@ FORMULAS: dict[str, tuple[Call, Nodes, list[Array]]] = {
     "rsub": (lambda t, d, x: t.rsub(x, 2.0), lambda n, x: n("Sub", np.float32(2), x), [normal(3, 7)]),
     "rdiv": (lambda t, d, x: t.rdiv(x, 2.0), lambda n, x: n("Div", np.float32(2), x), [positive(3, 7)]),
     "pow of a number": (lambda t, d, x: t.pow(x, 3.0), lambda n, x: n("Pow", x, np.float32(3)), [normal(3, 7)]),
-    "rows broadcast": (lambda t, d, x, y: t.subtract(x, y), lambda n, x, y: n("Sub", x, y), [normal(2, 5, 7), normal(7)]),
+    "rows broadcast": (
+        lambda t, d, x, y: t.subtract(x, y), lambda n, x, y: n("Sub", x, y), [normal(2, 5, 7), normal(7)]
+    ),
     "columns broadcast": (
         lambda t, d, x, y: t.divide(x, y), lambda n, x, y: n("Div", x, y), [normal(2, 5, 7), positive(5, 1)]
     ),
@@ -269,15 +272,17 @@ def heads(which: int) -> Nodes:
 
 def split_heads(which: int) -> Call:
     def call(t: Any, d: Any, x: Tensor) -> Any:
-        return t.transformer.split_query_key_value_and_split_heads(
-            x, num_heads=4, num_kv_heads=2, transpose_key=False
-        )[which]
+        return t.transformer.split_query_key_value_and_split_heads(x, num_heads=4, num_kv_heads=2, transpose_key=False)[
+            which
+        ]
 
     return call
 
 
 COMPUTED: dict[str, tuple[Call, Nodes, list[Array]]] = {
-    "matmul": (lambda t, d, x, y: t.matmul(x, y), lambda n, x, y: n("MatMul", x, y), [normal(2, 3, 5, 7), normal(7, 4)]),
+    "matmul": (
+        lambda t, d, x, y: t.matmul(x, y), lambda n, x, y: n("MatMul", x, y), [normal(2, 3, 5, 7), normal(7, 4)]
+    ),
     "matmul transposed": (
         lambda t, d, x, y: t.matmul(x, y, transpose_a=True, transpose_b=True),
         lambda n, x, y: n("MatMul", n("Transpose", x, perm=[1, 0]), n("Transpose", y, perm=[1, 0])),
@@ -412,8 +417,9 @@ def test_convolutions(name: str, prepared: bool) -> None:
 
     def nodes(n: Net, x: str) -> Any:
         top, bottom, left, right = geometry["padding"]
-        return n("Relu", n("Conv", x, weight, bias.reshape(-1), pads=[top, left, bottom, right], group=groups,
-                           strides=geometry.get("stride", (1, 1)), dilations=geometry.get("dilation", (1, 1))))  # fmt: skip
+        steps = {"strides": geometry.get("stride", (1, 1)), "dilations": geometry.get("dilation", (1, 1))}
+        pads = [top, left, bottom, right]
+        return n("Relu", n("Conv", x, weight, bias.reshape(-1), pads=pads, group=groups, **steps))
 
     want = reference(nodes, [image])
 

@@ -29,6 +29,7 @@ from optimizer.identifiers import LONGEST, resembling
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
+from optimizer.ir.positions import ABSENT_OPERANDS, ABSENT_RESULTS
 from optimizer.layouts.memory_config import (
     DRAM_ROW_MAJOR,
     DRAM_TILE,
@@ -138,6 +139,9 @@ def test_program_contains_exactly_the_calls_that_were_asked(policy: str) -> None
 
 
 # -- running it against a stand-in for ttnn ------------------------------------------------------------------
+DEVICE = types.SimpleNamespace(arch=lambda: "wormhole_b0")
+
+
 class Recorder(types.ModuleType):
     """A module whose every function notes its calls and returns a fresh object."""
 
@@ -179,11 +183,11 @@ def module_of(program: TTNNProgram, monkeypatch: pytest.MonkeyPatch) -> tuple[di
 
 def test_run_returns_the_outputs_and_parameters_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     names, recorder = module_of(ttnn_program(optimized(small_cnn())), monkeypatch)
-    parameters = names["make_parameters"]("device", placeholders=True)
+    parameters = names["make_parameters"](DEVICE, placeholders=True)
     assert recorder.calls.count("prepare_conv_weights") == 1
     assert recorder.calls.count("prepare_conv_bias") == 1
     recorder.calls.clear()
-    outputs = names["run"]("device", names["make_inputs"]("device", placeholders=True), parameters)
+    outputs = names["run"](DEVICE, names["make_inputs"](DEVICE, placeholders=True), parameters)
     assert len(outputs) == 1
     assert "prepare_conv_weights" not in recorder.calls
     assert {"conv2d", "linear", "deallocate"} <= set(recorder.calls)
@@ -208,11 +212,11 @@ def test_weights_come_to_l1_after_everything_else_is_prepared() -> None:
 def test_arrays_are_checked_by_name_and_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     names, _ = module_of(ttnn_program(optimized(small_cnn())), monkeypatch)
     array = types.SimpleNamespace(shape=(1, 1, 1024, 64))
-    assert names["make_inputs"]("device", {"images": array})["images"].args[0] is array
+    assert names["make_inputs"](DEVICE, {"images": array})["images"].args[0] is array
     with pytest.raises(ValueError, match=r"no such tensors: image$"):
-        names["make_inputs"]("device", {"image": array})
+        names["make_inputs"](DEVICE, {"image": array})
     with pytest.raises(ValueError, match=r"images has shape \(3,\)"):
-        names["make_inputs"]("device", {"images": types.SimpleNamespace(shape=(3,))})
+        names["make_inputs"](DEVICE, {"images": types.SimpleNamespace(shape=(3,))})
 
 
 @pytest.mark.parametrize(
@@ -234,7 +238,7 @@ def test_constants_are_embedded(data: tuple[float, ...], dtype: DType, monkeypat
     wide = (1e300, -math.inf, -0.0) == data[:3]
     wanted = [struct.unpack("<f", struct.pack("<f", math.inf if v == 1e300 else v))[0] for v in data] if wide else data
     assert [*map(repr, names["CONSTANTS"]["c"])] == [*map(repr, wanted)]
-    assert list(names["make_parameters"]("device", placeholders=True)["c"].args[0]) == names["CONSTANTS"]["c"]
+    assert list(names["make_parameters"](DEVICE, placeholders=True)["c"].args[0]) == names["CONSTANTS"]["c"]
 
 
 def test_an_op_that_ttnn_lacks_runs_in_a_function_of_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,11 +252,42 @@ def test_an_op_that_ttnn_lacks_runs_in_a_function_of_the_callers(monkeypatch: py
 
     names["HOST_OPS"]["onnx.NonZero"] = non_zero
     names["run"](
+        DEVICE,
+        names["make_inputs"](DEVICE, placeholders=True),
+        names["make_parameters"](DEVICE, placeholders=True),
+    )
+    assert [(name, count) for name, count, _ in seen] == [("onnx.NonZero", 1)]
+
+
+def test_a_host_op_gets_none_where_an_operand_or_a_result_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = GraphBuilder("recurrent")
+    x, state = b.input("x", (1, 5, 32)), b.input("state", (1, 1, 32))
+    y = b.op("ttnn.add", x, state, name="lstm")
+    graph = b.finish(b.op("ttnn.relu", y))
+    add, absent = graph.op("lstm"), {ABSENT_OPERANDS: (1, 2), ABSENT_RESULTS: (0,)}
+    graph.replace_op(Op(add.id, "onnx.LSTM", add.inputs, add.outputs, {"hidden_size": 32, **absent}, add.name))
+    result = optimize(graph, DeviceSpec.preset("n150"), Options(allow_host_ops=True))
+    names, recorder = module_of(ttnn_program(result), monkeypatch)
+    seen: list[Any] = []
+
+    def lstm(name: str, operands: list[Any], attributes: dict[str, Any], results: list[Any]) -> list[Any]:
+        seen.append(([o is None for o in operands], attributes, [r and r[0] for r in results]))
+        return [None, recorder.Tensor()]
+
+    names["HOST_OPS"]["onnx.LSTM"] = lstm
+    names["run"](
         "device",
         names["make_inputs"]("device", placeholders=True),
         names["make_parameters"]("device", placeholders=True),
     )
-    assert [(name, count) for name, count, _ in seen] == [("onnx.NonZero", 1)]
+    assert seen == [([False, True, True, False], {"hidden_size": 32}, [None, (1, 5, 32)])]
+    names["HOST_OPS"]["onnx.LSTM"] = lambda *_: []
+    with pytest.raises(ValueError, match=r"onnx\.LSTM has 2 results, its function in HOST_OPS gave 0"):
+        names["run"](
+            "device",
+            names["make_inputs"]("device", placeholders=True),
+            names["make_parameters"]("device", placeholders=True),
+        )
 
 
 def test_placeholders() -> None:
@@ -405,6 +440,7 @@ def test_an_op_that_frees_a_buffer_still_needed_is_refused() -> None:
 
 
 # -- weights ---------------------------------------------------------------------------------------------------
+N150 = DeviceSpec.preset("n150")
 BLOCK = sharded_layout((1, 1, 1024, 64), TensorMemoryLayout.BLOCK_SHARDED, (8, 2), DeviceSpec.preset("n150"))
 UNEVEN = sharded_layout((1, 1, 1024, 96), TensorMemoryLayout.BLOCK_SHARDED, (8, 2), DeviceSpec.preset("n150"))
 
@@ -416,7 +452,7 @@ UNEVEN = sharded_layout((1, 1, 1024, 96), TensorMemoryLayout.BLOCK_SHARDED, (8, 
         ("ttnn.conv2d", DRAM_TILE, 64, 3, Conv2dConfig(weights_dtype="bfp8_b"), (False, False)),
         ("ttnn.conv2d", DRAM_TILE, 64, 3, Conv2dConfig(weights_dtype="bfp8_b", slice="l1"), (True, False)),
         ("ttnn.conv2d", BLOCK, 64, 1, Conv2dConfig(slice="l1"), (True, True)),
-        ("ttnn.conv2d", UNEVEN, 96, 1, Conv2dConfig(slice="l1"), (False, False)),
+        ("ttnn.conv2d", UNEVEN, 96, 1, Conv2dConfig(slice="l1", shard_layout="block_sharded"), (True, True)),
         ("ttnn.conv2d", UNEVEN, 96, 3, Conv2dConfig(slice="l1"), (True, True)),
         ("ttnn.conv_transpose2d", DRAM_TILE, 64, 2, None, (False, False)),
         ("ttnn.conv_transpose2d", BLOCK, 64, 2, None, (True, True)),
@@ -437,11 +473,11 @@ def test_weights_are_prepared_where_that_gives_what_the_conv_makes(
     inputs = tuple(TensorSpec(s, DType.BF16, at) for s, at in zip(shapes, layouts, strict=True))
     query = OpQuery(op, inputs, tuple(sorted(attrs.items())), config)
     node = Op("conv", op, ("x", "w", "b"), ("y",))
-    texts = [prepared_text(node, query, index, "raw") for index in (1, 2)]
+    texts = [prepared_text(node, query, index, "raw", N150, 32768) for index in (1, 2)]
     assert tuple(text is not None for text in texts) == prepared
     for text in texts:
         assert text is None or "conv_config=ttnn.Conv2dConfig(weights_dtype=ttnn.bf" in text
-    assert prepared_text(node, query, 0, "raw") is None
+    assert prepared_text(node, query, 0, "raw", N150, 32768) is None
 
 
 def test_group_norm_weights_become_rows_of_a_tile() -> None:
@@ -450,7 +486,7 @@ def test_group_norm_weights_become_rows_of_a_tile() -> None:
 
     def text(shape: tuple[int, ...], layout: TensorLayout) -> str | None:
         query = OpQuery(node.op, (x, TensorSpec(shape, DType.BF16, layout)), (("num_groups", 32),))
-        return prepared_text(node, query, 1, "w")
+        return prepared_text(node, query, 1, "w", N150, 32768)
 
     assert text((320,), DRAM_TILE) == "ttnn.reshape(ttnn.to_layout(w, ttnn.ROW_MAJOR_LAYOUT), (1, 1, 10, 32))"
     assert text((320,), DRAM_ROW_MAJOR) == "ttnn.reshape(w, (1, 1, 10, 32))"
@@ -503,9 +539,9 @@ def test_names_of_files_cannot_carry_code(monkeypatch: pytest.MonkeyPatch) -> No
     assert (
         len(
             names["run"](
-                "device",
-                names["make_inputs"]("device", placeholders=True),
-                names["make_parameters"]("device", placeholders=True),
+                DEVICE,
+                names["make_inputs"](DEVICE, placeholders=True),
+                names["make_parameters"](DEVICE, placeholders=True),
             )
         )
         == 1
@@ -552,9 +588,9 @@ def test_thousands_of_ops(monkeypatch: pytest.MonkeyPatch) -> None:
     program = ttnn_program(optimized(b.finish(x), "dram"))
     names, recorder = module_of(program, monkeypatch)
     names["run"](
-        "device",
-        names["make_inputs"]("device", placeholders=True),
-        names["make_parameters"]("device", placeholders=True),
+        DEVICE,
+        names["make_inputs"](DEVICE, placeholders=True),
+        names["make_parameters"](DEVICE, placeholders=True),
     )
     assert recorder.calls.count("relu") == 5000
     assert recorder.calls.count("deallocate") == 4999

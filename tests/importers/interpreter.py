@@ -68,6 +68,7 @@ def softplus(x: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
 UNARY: dict[str, Callable[[Array], Array]] = {
     "relu": lambda x: np.maximum(x, 0),
     "gelu": gelu,
+    "gelu_tanh": lambda x: 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))),
     "silu": lambda x: x * sigmoid(x),
     "sigmoid": sigmoid,
     "tanh": np.tanh,

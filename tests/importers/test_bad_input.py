@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 
 from optimizer.errors import DTypeError, FormatError, GraphError, InputError, LimitError, ShapeError, UnknownNameError
 from optimizer.importers import ImportLimits, load
+from optimizer.ir.positions import ABSENT_OPERANDS, ABSENT_RESULTS, at_their_positions
 
 Model = Callable[..., onnx.ModelProto]
 
@@ -299,6 +300,16 @@ def test_recurrent_net_becomes_opaque(make_model: Model) -> None:
 
     assert model.report.unsupported == (("onnx.LSTM", ("lstm",)),)
     assert model.graph.value("h").shape == (1, 2, 8)
+
+
+def test_operands_that_are_absent_leave_a_gap(make_model: Model) -> None:
+    node = helper.make_node("LSTM", ["x", "w", "r", "", "", "h0"], ["", "h"], name="lstm", hidden_size=8)
+    weights = {n: np.ones(s, np.float32) for n, s in (("w", (1, 32, 4)), ("r", (1, 32, 8)), ("h0", (1, 2, 8)))}
+
+    op = load(make_model([node], {"x": (5, 2, 4)}, ["h"], weights).SerializeToString()).graph.op("lstm")
+
+    assert at_their_positions(op, ABSENT_OPERANDS, op.inputs) == ["x", "w", "r", None, None, "h0"]
+    assert at_their_positions(op, ABSENT_RESULTS, op.outputs) == [None, "h"]
 
 
 def test_op_of_an_unknown_domain_with_stated_shape(make_model: Model) -> None:

@@ -39,6 +39,10 @@ def _sibling(name: str) -> Any:
 
 
 interpreter = _sibling("interpreter")
+BF16_MAX = 3.38e38
+"""Infinities of the file are finite in the graph."""
+MOST_UNLIKE = 5e-3
+"""Of the largest magnitude: room for the clipped infinities and for tanh GELUs."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,18 @@ class Witness:
     model: ImportedModel
     expected: list[Array]
     found: list[Array]
+    others: list[tuple[str, Array, Array]]
+    """Every further computed value that stands for a tensor of the model: its id, the tensor held so, and its own."""
+
+    @property
+    def unlike(self) -> list[tuple[str, float]]:
+        """Values that are not what they stand for, with the largest difference relative to the tensor's magnitude."""
+        found = []
+        for value_id, want, got in self.others:
+            want, got = (np.clip(np.nan_to_num(x.astype(np.float64)), -BF16_MAX, BF16_MAX) for x in (want, got))
+            error = float(np.max(np.abs(want - got))) / max(float(np.max(np.abs(want))), 1e-6)
+            found += [(value_id, error)] if error > MOST_UNLIKE else []
+        return found
 
     @property
     def error(self) -> float:
@@ -159,21 +175,46 @@ def compare(
     inputs: Mapping[str, Array] | None = None,
     fuse: bool = True,
 ) -> Witness:
-    """Import a model, run it and the original on the same random data."""
+    """Import a model, run it and the original on the same random data; every value is what it stands for."""
     rng = np.random.default_rng(seed)
     imported = load(proto.SerializeToString(), activations_dtype=DType.F32, input_shapes=shapes, fuse=fuse)
     original = to_float32(proto)
     weights = random_weights(original.graph, rng)
     feeds = {**random_inputs(original.graph, rng, shapes), **(inputs or {})}
-    expected = run_onnx(original, weights, feeds)
+    graph = imported.graph
+    standing = [v for v in graph.values.values() if graph.producer(v.id) and v.stands_for and not graph.is_output(v.id)]
+    returned = len(original.graph.output)
+    watched = _watch(original, [v.stands_for.name for v in standing if v.stands_for])
+    answers = run_onnx(original, weights, feeds)
+    expected, tensors = answers[:returned], dict(zip(watched, answers, strict=True))
     data = {t.name: numpy_helper.to_array(t) for t in original.graph.initializer if t.name not in weights}
     data |= {n.output[0]: numpy_helper.to_array(n.attribute[0].t) for n in original.graph.node
              if n.op_type == "Constant" and n.attribute[0].HasField("t")}  # fmt: skip
+    graph.outputs = (*graph.outputs, *(v.id for v in standing))
     arrays = {**data, **weights, **feeds}
-    found = interpreter.run(imported.graph, arrays)
-    if sum(prod(v.shape) for v in imported.graph.values.values()) <= JUDGED_ELEMENTS:
-        _judge_references(imported.graph, arrays, found)
-    return Witness(imported, expected, found)
+    found = interpreter.run(graph, arrays)
+    graph.outputs = graph.outputs[:returned]
+    if sum(prod(v.shape) for v in graph.values.values()) <= JUDGED_ELEMENTS:
+        _judge_references(graph, arrays, found[:returned])
+    others = []
+    for value, got in zip(standing, found[returned:], strict=True):
+        held = value.stands_for
+        assert held is not None
+        want = tensors[held.name].reshape(held.shape).transpose(held.dims).reshape(value.shape)
+        others.append((value.id, want, got))
+    result = Witness(imported, expected, found[:returned], others)
+    unlike = result.unlike
+    assert not unlike, f"values that are not what they stand for: {unlike}"
+    return result
+
+
+def _watch(proto: onnx.ModelProto, names: list[str]) -> list[str]:
+    """Let a model return these tensors too; names of all it returns, in order."""
+    known = [info.name for info in proto.graph.output]
+    for name in dict.fromkeys(names):
+        if name not in known:
+            proto.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
+    return [info.name for info in proto.graph.output]
 
 
 def _judge_references(graph: Graph, arrays: Mapping[str, Array], found: list[Array]) -> None:

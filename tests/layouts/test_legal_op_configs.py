@@ -21,20 +21,22 @@ N150 = DeviceSpec.preset("n150")
 
 
 @pytest.mark.parametrize(
-    ("dtype", "compute", "tiles"),
+    ("dtype", "attrs", "narrow", "wide"),
     [
-        (DType.BF16, None, 8),
-        (DType.F32, None, 4),
-        (DType.BF16, (("fid", "HiFi4"), ("fp32", True), ("l1acc", True)), 4),
+        (DType.BF16, {}, 8, 4),
+        (DType.F32, {}, 4, 4),
+        (DType.BF16, {"math_fidelity": "hifi4"}, 4, 4),
+        (DType.BF16, {"compute": (("fid", "HiFi4"), ("fp32", True), ("l1acc", True))}, 4, 4),
+        (DType.BF16, {"compute": (("fid", "HiFi2"), ("fp32", False), ("l1acc", True))}, 8, 8),
     ],
 )
-def test_subblocks_fit_the_destination_registers(dtype: DType, compute: Attr, tiles: int) -> None:
-    """Half as many output tiles where they are summed in 32 bits, by their type or by the op's compute config."""
+def test_subblocks_fit_the_destination_registers(dtype: DType, attrs: dict[str, Attr], narrow: int, wide: int) -> None:
+    """Half as many output tiles where they are summed in 32 bits: long sums, 32-bit operands, the op's own config."""
     b = GraphBuilder("g")
-    attrs = {} if compute is None else {"compute": compute}
-    graph = b.finish(b.op("ttnn.matmul", b.input("x", (1, 1, 512, 512), dtype), b.parameter("w", (512, 512), dtype)))
-    op = next(graph.ops())
-    graph.replace_op(op.with_attrs(**attrs))
+    operands = b.input("x", (1, 1, 512, 512), dtype), b.parameter("w", (512, 512), dtype)
+    graph = b.finish(b.op("ttnn.matmul", *operands))
+    op = next(graph.ops()).with_attrs(**attrs)
+    graph.replace_op(op)
     model = CachedOpModel(create("analytical", N150, Options().l1_small_bytes))
 
     legal = prepare(graph, model, Options(activations_dtype=None)).legal[op.id]
@@ -46,7 +48,11 @@ def test_subblocks_fit_the_destination_registers(dtype: DType, compute: Attr, ti
             c.config, MatmulMultiCoreReuseMultiCast1DProgramConfig | MatmulMultiCoreReuseMultiCastProgramConfig
         )
     ]
-    assert max(c.out_subblock_h * c.out_subblock_w for c in configs) == tiles
+    for limit, some in (
+        (narrow, [c for c in configs if c.in0_block_w <= 4]),
+        (wide, [c for c in configs if c.in0_block_w > 4]),
+    ):
+        assert max(c.out_subblock_h * c.out_subblock_w for c in some) == limit
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 512, 512), (2, 3, 77, 96), (1, 1, 32, 4096)])

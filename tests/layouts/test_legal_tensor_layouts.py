@@ -74,3 +74,10 @@ def test_row_major_shards_are_in_elements(page: PageLayout) -> None:
     layouts = LegalTensorLayoutAnalysis(N150).pool((1, 1, 70, 64), page).sharded
     heights = {layout.shard_spec.shape[0] for layout in layouts if layout.shard_spec is not None}
     assert (35 in heights) == (page is PageLayout.ROW_MAJOR)
+
+
+@pytest.mark.parametrize(("columns", "widths"), [(24, {8, 24}), (40, {8, 40}), (37, {8, 37}), (6, {6})])
+def test_rows_are_only_cut_into_pieces_of_the_alignment_of_l1(columns: int, widths: set[int]) -> None:
+    layouts = LegalTensorLayoutAnalysis(N150).pool((1, 1, 40, columns), PageLayout.ROW_MAJOR).sharded
+
+    assert {x.shard_spec.shape[1] for x in layouts if x.shard_spec is not None} == widths

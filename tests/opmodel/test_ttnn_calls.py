@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import ast
+import json
 import math
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +20,7 @@ from hypothesis import strategies as st
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import OpModelError
+from optimizer.ir.compute_config import COMPUTE, Computation
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 from optimizer.ir.opdef import REQUIRED
@@ -194,6 +202,16 @@ def query(op: str, **changes: Any) -> OpQuery:
 
 def text(asked: OpQuery) -> str:
     return call_text(asked, [f"x{k}" for k in range(len(asked.inputs))])
+
+
+def stating(op: str) -> OpQuery:
+    """The example of an op with the compute config that its calls in a program state."""
+    asked = query(op)
+    rule = opdef(op).compute
+    if rule is None:
+        return asked
+    config = rule(Computation(tuple(x.dtype for x in asked.inputs)))
+    return replace(asked, attrs=tuple(sorted((*asked.attrs, (COMPUTE, config.attr)))))
 
 
 def names(expression: str) -> Iterator[str]:
@@ -419,6 +437,58 @@ def test_ttnn_accepts_every_example(needs_ttnn: None) -> None:
     ]
     answers = [(text(each), model.constraints(each)) for each in asked]
     assert {call: answer.error for call, answer in answers if not answer.valid} == {}
+
+
+SIGNATURES = """
+import functools, json, sys
+import ttnn
+found = {}
+for name in sys.argv[1:]:
+    function = functools.reduce(getattr, name.split(".")[1:], ttnn)
+    found[name] = type(getattr(function, "function", function)).__call__.__doc__ or ""
+print(json.dumps(found))
+"""
+CONFIGURES = re.compile(
+    r"(\w+): [^,()]*ComputeKernelConfig|\b(math_fidelity|fp32_dest_acc_en|packer_l1_acc|math_approx_mode):"
+)
+
+
+def test_every_compute_config_that_ttnn_takes_is_stated(needs_ttnn: None, tmp_path: Path) -> None:
+    """Where the wheel's own signature of a function has such an argument, every call in a program passes it."""
+    texts = {op: text(stating(op)) for op in op_names()}
+    calls = [node for shown in texts.values() for node in ast.walk(ast.parse(shown)) if isinstance(node, ast.Call)]
+    passed: dict[str, set[str]] = {}
+    for node in calls:
+        named = {k.arg or "" for k in node.keywords}
+        passed[ast.unparse(node.func)] = named & passed.get(ast.unparse(node.func), named)
+    functions = [f for f in sorted(passed) if f.rpartition(".")[2].islower() and f.startswith("ttnn.")]
+
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNATURES, *functions],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+        env={**os.environ, "TT_METAL_LOGS_PATH": str(tmp_path)},
+    )
+
+    signatures = json.loads(done.stdout.splitlines()[-1])
+    taken = {f: {a or b for a, b in CONFIGURES.findall(signatures[f])} for f in functions if "init_device" not in f}
+    assert taken["ttnn.conv2d"] == {"compute_config"}
+    assert taken["ttnn.matmul"] == taken["ttnn.softmax"] == {"compute_kernel_config"}
+    assert {f: arguments - passed[f] for f, arguments in taken.items() if arguments - passed[f]} == {}
+
+
+def test_ttnn_accepts_what_is_stated_and_takes_the_buffers_we_say(needs_ttnn: None) -> None:
+    """Wide sums and exact functions need other buffers than TTNN's own choice: by as much as our formulas say."""
+    device = DeviceSpec.preset("n150")
+    real, ours = create("ttmetal", device), create("analytical", device)
+
+    for op in (op for op in op_names() if opdef(op).compute is not None):
+        answers = [[model.constraints(asked) for asked in (query(op), stating(op))] for model in (real, ours)]
+        assert all(a.valid for each in answers for a in each), op
+        by_real, by_ours = (stated.cb_bytes - left.cb_bytes for left, stated in answers)
+        assert by_real == by_ours, op
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,17 @@ def test_a_lower_fidelity_than_stated_is_noticed() -> None:
     assert verdict(stated, in_type(lofi, DType.BF16), given).ok
 
 
+def test_sums_in_32_bits_have_narrower_limits() -> None:
+    """A gain that 16-bit sums are known to give is an error where the op states 32 bits."""
+    given = operands(MATMUL)
+    got = in_type(given[0] @ given[1] * 1.012, DType.BF16)
+    wide = query("ttnn.matmul", (1, 256, 512), (512, 256), transpose_a=False, transpose_b=False,
+                 compute=(("fid", "HiFi3"), ("fp32", True)))  # fmt: skip
+
+    assert verdict(MATMUL, got, given).ok
+    assert not verdict(wide, got, given).ok
+
+
 def test_one_wrong_element_is_noticed_and_counted() -> None:
     given = operands(RELU)
     got = np.maximum(given[0], 0)

@@ -93,6 +93,10 @@ def test_a_board_of_ones_own_is_said_to_be_one() -> None:
 
 def test_the_option_board_is_that_of_the_device() -> None:
     assert planned(DeviceSpec.preset("p150")).options.board == "p150"
+    b = GraphBuilder("one")
+    graph = b.finish(b.op("ttnn.relu", b.input("x", (1, 1, 32, 32))))
+    result = optimize(graph, DeviceSpec.preset("p150"), Options(board="mine.json"))
+    assert result.options.board == "p150"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def _baselines(document: Document) -> list[Document]:
 for _name in (
     "predicted_time_ns", "programs", "traced_ns", "untraced_ns", "ops", "chains", "chains_failed", "reshards", "loads",
     "spills", "dram_read_bytes_total", "dram_write_bytes_total", "l1_peak_bytes", "l1_limit_bytes", "l1_weights_bytes",
-    "l1_weights_bytes_total", "l1_resident_fraction",
+    "l1_weights_bytes_total", "l1_resident_fraction", "dram_peak_bank_bytes", "dram_bank_bytes",
 ):  # fmt: skip
     add(f"summary {_name}", change(_summary, _name, more))
 for _name in ("time_by_class_ns", "time_by_bound_ns", "ops_by_role"):

@@ -246,12 +246,7 @@ def _left_out(name: str, kind: str, seen: Seen = Seen.CHECK, why: str = "") -> N
 
 _left_out("config of a convolution", "conv2d")
 _left_out("config of a result in place", "in_place")
-_left_out(
-    "config of a matmul",
-    "matmul",
-    Seen.NEVER,
-    "where TTNN chooses as well by itself the plan is as good, else it is seen",
-)
+_left_out("config of a matmul", "matmul")
 
 
 def _requests(document: Document) -> list[Document]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from optimizer.export.kernels.finding import find_regions
+from optimizer.export.kernels.judged import judged_by, kinds_of, unjudged
 from optimizer.export.kernels.lowering import API, lowered, program_of
 from optimizer.export.kernels.operations import MOVE
 from optimizer.export.kernels.placement import CoreMap, Operand
@@ -104,6 +105,7 @@ def _record(result: OptimizedGraph, kernel: FusedKernel, region: Region) -> dict
     sizes = {v: graph.value(v) for v in region.made}
     in_dram = [v for v in region.made if result.layouts[v].is_dram]
     buffers = _buffers(kernel.lowered)
+    kinds, arch = kinds_of(region, kernel.lowered, result.layouts), result.device.arch
     return {
         "kernel": kernel.name,
         "ops": list(region.op_ids),
@@ -124,6 +126,8 @@ def _record(result: OptimizedGraph, kernel: FusedKernel, region: Region) -> dict
         "circular_buffers": buffers,
         "circular_buffers_saved": sum(_buffers_alone(region, op) for op in region.ops) - buffers,
         "circular_buffer_bytes": buffer_bytes(kernel.lowered),
+        "judged_by": judged_by(arch),
+        "unjudged": list(unjudged(kinds, arch)),
     }
 
 

@@ -18,10 +18,12 @@ from optimizer.export.ttnn_py.preparation import moved_text, prepared_text
 from optimizer.export.ttnn_py.program import ProgramStep, TensorEntry, TTNNProgram
 from optimizer.ir.graph import Op
 from optimizer.ir.opdef import Page
+from optimizer.ir.positions import ABSENT_OPERANDS, ABSENT_RESULTS, at_their_positions
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.aliases import frees_operand, may_alias
-from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
+from optimizer.layouts.memory_config import HOST_ROW_MAJOR, BufferType, PageLayout, TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
+from optimizer.layouts.weight_forms import reshapes_on_host
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.opmodel.ttnn_calls.text import call, dtype_text, layout_text, literal, quoted
@@ -194,16 +196,20 @@ class _Builder:
             self._load(op.inputs[0])
             self.copied[op.outputs[0]] = op
             return
+        on_host = reshapes_on_host(self.graph, op)
         for k, v in enumerate(op.inputs):
             have = self._made_layout(v)
             page = row.required_page(op, k)
             tiled = page is Page.TILE or (page is Page.ANY and have.is_tile)
             here = interleaved(BufferType.DRAM, PageLayout.TILE if tiled else PageLayout.ROW_MAJOR)
             at = have if row.opaque or not have.is_host else here
+            at = HOST_ROW_MAJOR if on_host else at
             operands.append(moved_text(self._load(v), have, at))
             layouts.append(at)
         if row.opaque:
             text = self._host_call(op, operands)
+        elif on_host:
+            text = call("ttnn.reshape", operands[0], literal(self.graph.value(op.outputs[0]).shape))
         else:
             request = interleaved(BufferType.DRAM).memory
             text = call_text(op_query(self.graph, op, layouts, None, request), operands)
@@ -221,7 +227,10 @@ class _Builder:
         )
 
     def _made(self, op: Op, operands: list[TensorLayout]) -> TensorLayout:
-        """Where an op on weights leaves its result: DRAM, in the page layout that the op gives."""
+        """Where an op on weights leaves its result: DRAM, in the page layout that the op gives; reshapes of weights
+        whose tiles would be mostly padding on the host."""
+        if reshapes_on_host(self.graph, op):
+            return HOST_ROW_MAJOR
         page = opdef(op.op).output_page
         if op.op == "ttnn.to_layout":
             tiled = op.attrs["layout"] == PageLayout.TILE.value
@@ -309,11 +318,12 @@ class _Builder:
         value_id = op.inputs[index]
         if not self._is_weight(value_id):
             return None
-        wanted = prepared_text(op, query, index, "x")
+        board, l1_small_bytes = self.result.device, self.result.options.l1_small_bytes
+        wanted = prepared_text(op, query, index, "x", board, l1_small_bytes)
         if wanted is None:
             return None
         raw = self._load(value_id)
-        text = prepared_text(op, query, index, raw)
+        text = prepared_text(op, query, index, raw, board, l1_small_bytes)
         assert text is not None
         known = self.prepared.get((raw, text))
         if known is not None:
@@ -359,13 +369,16 @@ class _Builder:
         return [f"{parts} = {text}", *(f"{name} = {parts}[{k}]" for k, name in enumerate(targets))]
 
     def _host_call(self, op: Op, operands: list[str]) -> str:
-        attributes = ", ".join(f"{quoted(k)}: {literal(v)}" for k, v in sorted(op.attrs.items()))
-        results = []
+        kept = {k: v for k, v in op.attrs.items() if k not in (ABSENT_OPERANDS, ABSENT_RESULTS)}
+        attributes = ", ".join(f"{quoted(k)}: {literal(v)}" for k, v in sorted(kept.items()))
+        placed = [name or "None" for name in at_their_positions(op, ABSENT_OPERANDS, operands)]
+        results: list[str] = []
         for v in op.outputs:
             spec = self._spec(v)
             page = layout_text(spec.layout.page_layout)
             results.append(f"({literal(spec.shape)}, {dtype_text(host_dtype(spec))}, {page})")
-        lists = [f"[{', '.join(operands)}]", f"{{{attributes}}}", f"[{', '.join(results)}]"]
+        wanted = [text or "None" for text in at_their_positions(op, ABSENT_RESULTS, results)]
+        lists = [f"[{', '.join(placed)}]", f"{{{attributes}}}", f"[{', '.join(wanted)}]"]
         return call("host_op", quoted(op.op), *lists)
 
     def _alias(self, op: Op, layout: Callable[[str], TensorLayout]) -> Alias | None:

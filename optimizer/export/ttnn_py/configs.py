@@ -1,4 +1,4 @@
-"""Memory configs and compute kernel configs that several statements of a program take, as constants of its module.
+"""Memory configs that several statements of a program take, as constants of its module.
 
 A statement that names one is still the text of its op's query: `expanded` gives that text back.
 """
@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from optimizer.export.ttnn_py.names import Names
 
-_CONFIG = re.compile(r"ttnn\.(?:MemoryConfig|[A-Za-z]*ComputeKernelConfig)\(")
+_CONFIG = re.compile(r"ttnn\.MemoryConfig\(")
 _BRACKET = re.compile(r"[()]")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
 _LAYOUT = re.compile(r"TensorMemoryLayout\.([A-Z_]+)")
 _RANGES = re.compile(r"CoreRange\(ttnn\.CoreCoord\((\d+), (\d+)\), ttnn\.CoreCoord\((\d+), (\d+)\)\)")
 _SHARD = re.compile(r", \[(\d+), (\d+)\], ttnn\.ShardOrientation\.")
-_FIDELITY = re.compile(r"MathFidelity\.([A-Za-z0-9]+)")
 
 
 def repeated_configs(statements: Iterable[str], names: Names) -> dict[str, str]:
@@ -55,7 +54,7 @@ def _without_strings(statement: str) -> str:
 
 
 def _spans(statement: str) -> Iterator[tuple[int, int]]:
-    """Where calls of config types begin and end in a statement."""
+    """Where memory configs begin and end in a statement."""
     text = _without_strings(statement)
     at = 0
     while (found := _CONFIG.search(text, at)) is not None:
@@ -69,10 +68,7 @@ def _spans(statement: str) -> Iterator[tuple[int, int]]:
 
 
 def _name(text: str) -> str:
-    """`HEIGHT_SHARDED_256X64_ON_8X7` (columns by rows of cores), `COMPUTE_HIFI2`."""
-    if not text.startswith("ttnn.MemoryConfig("):
-        fidelity = _FIDELITY.search(text)
-        return f"COMPUTE_{fidelity[1].upper()}" if fidelity else "COMPUTE"
+    """`HEIGHT_SHARDED_256X64_ON_8X7` (columns by rows of cores)."""
     layout, shard = _LAYOUT.search(text), _SHARD.search(text)
     name = layout[1] if layout else "MEMORY"
     if shard is not None:

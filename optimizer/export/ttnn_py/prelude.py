@@ -108,19 +108,23 @@ _HOST = '''
 def placeholder(name, operands, attributes, results):
     """Stands for an op that TTNN lacks: zeros of the right shapes."""
     print(f"{name} has no implementation in HOST_OPS: its results are zeros", file=sys.stderr)
-    return [ttnn.zeros(shape, dtype=dtype, layout=layout) for shape, dtype, layout in results]
+    return [entry and ttnn.zeros(entry[0], dtype=entry[1], layout=entry[2]) for entry in results]
 
 
 HOST_OPS = {}
 """Op that TTNN lacks -> function (name, operands, attributes, results) that computes it on host tensors.
 
-`results` holds (shape, dtype, layout) of each; the function returns a list of tensors.
+`operands` and `results` stand at the positions of the model's node: an operand that is absent is None, and so is a
+result that nothing needs. Of the others `results` holds (shape, dtype, layout); the function returns a list of tensors.
 """
 
 
 def host_op(name, operands, attributes, results):
-    """Run an op on the host."""
-    return HOST_OPS.get(name, placeholder)(name, operands, attributes, results)
+    """Run an op on the host; the results that are needed."""
+    made = HOST_OPS.get(name, placeholder)(name, operands, attributes, results)
+    if len(made) != len(results):
+        raise ValueError(f"{name} has {len(results)} results, its function in HOST_OPS gave {len(made)}")
+    return [tensor for tensor, entry in zip(made, results, strict=True) if entry is not None]
 '''
 
 

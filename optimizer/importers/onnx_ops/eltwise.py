@@ -65,8 +65,6 @@ BINARY = {
     "BitwiseXor": "bitwise_xor",
 }
 
-TANH_GELU = "GELU in its tanh form becomes TTNN's erf form (they differ by at most 5e-4)"
-
 _COMMUTES = {"add", "multiply", "logical_and", "logical_or", "logical_xor", "eq", "ne", "maximum", "minimum"}
 _COMMUTES |= {"bitwise_and", "bitwise_or", "bitwise_xor"}
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "subtract": "rsub", "divide": "rdiv"}
@@ -288,9 +286,7 @@ def hard_sigmoid(ctx: Lowering) -> str:
 
 
 def gelu(ctx: Lowering) -> str:
-    if ctx.attr("approximate", "none") == "tanh":
-        ctx.warnings.append(TANH_GELU)
-    return ctx.emit("gelu", ctx.x(0))
+    return ctx.emit("gelu_tanh" if ctx.attr("approximate", "none") == "tanh" else "gelu", ctx.x(0))
 
 
 def swish(ctx: Lowering) -> str:

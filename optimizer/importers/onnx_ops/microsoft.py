@@ -14,8 +14,16 @@ def gelu(ctx: Lowering) -> str:
 
 
 def bias_gelu(ctx: Lowering) -> str:
-    x = ctx.emit("add", ctx.x(0), ctx.x(1)) if ctx.has(1) else ctx.x(0)
-    return ctx.emit("gelu", x)
+    return ctx.emit("gelu", _biased(ctx))
+
+
+def fast_gelu(ctx: Lowering) -> str:
+    """The tanh form, after a bias that may be absent."""
+    return ctx.emit("gelu_tanh", _biased(ctx))
+
+
+def _biased(ctx: Lowering) -> str:
+    return ctx.emit("add", ctx.x(0), ctx.x(1)) if ctx.has(1) else ctx.x(0)
 
 
 def quick_gelu(ctx: Lowering) -> str:
@@ -102,7 +110,7 @@ _MS = "com.microsoft."
 
 OPS: dict[str, NodeMapping] = {
     f"{_MS}Gelu": gelu,
-    f"{_MS}FastGelu": bias_gelu,
+    f"{_MS}FastGelu": fast_gelu,
     f"{_MS}BiasGelu": bias_gelu,
     f"{_MS}QuickGelu": quick_gelu,
     f"{_MS}FusedMatMul": fused_matmul,

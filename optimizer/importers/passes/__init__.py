@@ -20,6 +20,8 @@ from optimizer.importers.passes.projections import LoneHeads, MergeQKV
 from optimizer.importers.passes.scales import ScaleIntoWeights
 from optimizer.importers.passes.simplify import CommonSubexpressions, DropRepeat, Simplify
 from optimizer.importers.passes.stacking import PickColumns, StackRows
+from optimizer.importers.passes.variance import CentredVariance
+from optimizer.importers.passes.weight_rows import WeightRows
 from optimizer.ir.graph import Graph
 
 
@@ -47,6 +49,7 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         HardSwish(),
         Silu(),
         QuickGelu(),
+        CentredVariance(),
         LayerNorm(),
         RmsNorm(),
         GroupNorm(),
@@ -71,14 +74,16 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         SpellOutGroupNorm(),
         ChannelsLast(),
         MergeMovement(),
+        WeightRows(),
         CommonSubexpressions(),
         FuseActivation(),
         IndexTypes(),
     )
 
 
-REQUIRED = ("spell-out-group-norm", "channels-last")
-"""Passes that run even when fusion is off: without them the graph holds ops that TTNN lacks."""
+REQUIRED = ("spell-out-group-norm", "channels-last", "weight-rows")
+"""Passes that run even when fusion is off: without them the graph holds ops that TTNN lacks, or weights that take more
+than a board's DRAM."""
 
 
 def run_passes(

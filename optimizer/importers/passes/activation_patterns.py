@@ -78,8 +78,8 @@ Argument = Callable[[Graph, Op], tuple[str, list[Op]] | None]
 """From the inner function of a GELU to (x, ops between)."""
 
 
-def _gelu(graph: Graph, inner: str, argument: Argument) -> int:
-    """0.5*x*(1 + inner(argument(x))) -> gelu(x)."""
+def _gelu(graph: Graph, inner: str, argument: Argument, name: str) -> int:
+    """0.5*x*(1 + inner(argument(x))) -> one op."""
     rewrites = 0
     for op in graph.ops():
         if op.op != inner or not graph.has_op(op.id):
@@ -90,7 +90,7 @@ def _gelu(graph: Graph, inner: str, argument: Argument) -> int:
         found = argument(graph, op)
         if found is not None:
             x, ops = found
-            rewrites += _replace(graph, shifted.outputs[0], x, 0.5, "gelu", [*ops, op, shifted])
+            rewrites += _replace(graph, shifted.outputs[0], x, 0.5, name, [*ops, op, shifted])
     return finish(graph, rewrites)
 
 
@@ -101,7 +101,7 @@ class Gelu:
     name: ClassVar[str] = "gelu"
 
     def apply(self, graph: Graph) -> int:
-        return _gelu(graph, "ttnn.erf", self._erf)
+        return _gelu(graph, "ttnn.erf", self._erf, "gelu")
 
     def _erf(self, graph: Graph, op: Op) -> tuple[str, list[Op]] | None:
         x, factor, ops = _scaled(graph, op.inputs[0])
@@ -110,15 +110,12 @@ class Gelu:
 
 @dataclass(frozen=True)
 class GeluTanh:
-    """0.5*x*(1 + tanh(sqrt(2/pi)*(x + 0.044715*x^3))) -> gelu.
-
-    TTNN's gelu is the erf form; the tanh form differs from it by at most 5e-4.
-    """
+    """0.5*x*(1 + tanh(sqrt(2/pi)*(x + 0.044715*x^3))) -> gelu_tanh."""
 
     name: ClassVar[str] = "gelu-tanh"
 
     def apply(self, graph: Graph) -> int:
-        return _gelu(graph, "ttnn.tanh", self._tanh)
+        return _gelu(graph, "ttnn.tanh", self._tanh, "gelu_tanh")
 
     def _tanh(self, graph: Graph, op: Op) -> tuple[str, list[Op]] | None:
         total, factor, ops = _scaled(graph, op.inputs[0])

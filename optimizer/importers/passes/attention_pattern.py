@@ -11,6 +11,7 @@ import numpy as np
 
 from optimizer.importers.passes.rewriting import (
     Shape,
+    computes_otherwise,
     drop_dead,
     emit,
     finish,
@@ -315,8 +316,11 @@ def _causal_data(graph: Graph, value_id: str, *, boolean: bool) -> bool:
 
 
 def _strip_scale(graph: Graph, value_id: str, reader: Op) -> float:
-    """Take scalar multiplications out of the private path to a value; returns their product."""
-    scale = 1.0
+    """Take scalar multiplications out of the private path to a value; returns their product.
+
+    What only moves elements between them and the reader is no longer scaled.
+    """
+    scale, moved = 1.0, list[str]()
     for _ in range(10):
         op = graph.producer(value_id)
         if op is None or only_use(graph, value_id) is None:
@@ -325,8 +329,13 @@ def _strip_scale(graph: Graph, value_id: str, reader: Op) -> float:
             scale *= float(op.attrs["scalar"])  # type: ignore[arg-type]
             graph.replace_uses(value_id, op.inputs[0])
             drop_dead(graph, [op.id])
+            for above in moved:
+                computes_otherwise(graph, above)
+            moved.clear()
         elif op.op not in ("ttnn.reshape", "ttnn.permute", "ttnn.repeat_interleave"):
             return scale
+        else:
+            moved.append(value_id)
         value_id = op.inputs[0]
     return scale
 

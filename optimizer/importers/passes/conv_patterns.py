@@ -21,6 +21,8 @@ from optimizer.ir.graph import Graph, Op
 
 _WINDOWS = ("nchw.conv2d", "nchw.max_pool2d", "nchw.avg_pool2d")
 _CONVS = ("nchw.conv2d", "nchw.conv_transpose2d")
+_PER_CHANNEL = {"ttnn.multiply": None, "ttnn.add": None, "ttnn.divide": "reciprocal", "ttnn.subtract": "neg"}
+"""Ops that scale or shift channels -> what makes a factor or a summand of their second operand."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class ScaleIntoBatchNorm:
 
 @dataclass(frozen=True)
 class ConvBatchNorm:
-    """conv -> batch norm, or conv -> per-channel Mul / Add: the weights are scaled once, not on every run."""
+    """conv -> batch norm, or conv -> per-channel Mul, Div, Add, Sub: the weights are scaled once, not on every run."""
 
     name: ClassVar[str] = "conv-batch-norm"
 
@@ -115,12 +117,14 @@ class ConvBatchNorm:
         shift: str | None = None
         if following.op == "nchw.batch_norm" and all(is_static(graph, v) for v in following.inputs[1:]):
             scale, shift = batch_norm_factors(graph, following)
-        elif following.op in ("ttnn.multiply", "ttnn.add"):
+        elif following.op in _PER_CHANNEL:
             channel = channel_operand(graph, following, conv.outputs[0])
-            if channel is None:
+            inverse = _PER_CHANNEL[following.op]
+            if channel is None or (inverse is not None and following.inputs[0] != conv.outputs[0]):
                 return None
             row = emit(graph, following, "reshape", [channel], {"shape": (channels,)})
-            scale, shift = (row, None) if following.op == "ttnn.multiply" else (None, row)
+            row = row if inverse is None else emit(graph, following, inverse, [row], {})
+            scale, shift = (row, None) if following.op in ("ttnn.multiply", "ttnn.divide") else (None, row)
         else:
             return None
         operands = self._scaled(graph, following, conv, scale, shift, channels)

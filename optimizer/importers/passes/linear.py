@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from optimizer.importers.passes.rewriting import drop_dead, emit, finish, fuse, is_static, only_use, produced_by
 from optimizer.ir.graph import Graph, Op
-from optimizer.ir.vocabulary import FUSED_ACTIVATIONS, MATMUL_ACTIVATIONS, opdef
+from optimizer.ir.vocabulary import FUSED_ACTIVATIONS, opdef
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,6 @@ class Linear:
         return 1
 
 
-def _is_matmul(op: Op) -> bool:
-    """Whether a conv is computed as a matmul: 1x1, each pixel once. It then fuses what a matmul fuses."""
-    if op.op != "ttnn.conv2d":
-        return False
-    plain = {"kernel_size": (1, 1), "stride": (1, 1), "padding": (0, 0, 0, 0)}
-    return all(opdef(op.op).full_attrs(op)[name] == value for name, value in plain.items())
-
-
 @dataclass(frozen=True)
 class FuseActivation:
     """conv, matmul, linear or binary op followed by an activation that only it feeds."""
@@ -104,7 +96,7 @@ class FuseActivation:
             return 0
         row = opdef(source.op)
         activation = op.op.removeprefix("ttnn.")
-        if activation not in (MATMUL_ACTIVATIONS if _is_matmul(source) else row.activations):
+        if activation not in row.activations:
             return 0
         if "activation" in row.attrs and not source.attrs.get("activation"):
             attrs = {**source.attrs, "activation": activation}

@@ -121,6 +121,21 @@ def drop_dead(graph: Graph, op_ids: Iterable[str]) -> None:
         stack.extend(feeders)
 
 
+def computes_otherwise(graph: Graph, value_id: str) -> str:
+    """From now on a value has other elements than the tensor of the model that it is named after.
+
+    It gets a name of its own, which is returned, and stands for nothing. Values that the graph returns keep theirs.
+    """
+    value, producer = graph.value(value_id), graph.producer(value_id)
+    assert producer is not None
+    assert not graph.is_output(value_id)
+    new = graph.add_value(replace(value, id=graph.fresh_id(f"{value_id}_rewritten"), stands_for=None)).id
+    graph.replace_op(replace(producer, outputs=tuple(new if v == value_id else v for v in producer.outputs)))
+    graph.replace_uses(value_id, new)
+    del graph.values[value_id]
+    return new
+
+
 def reshape(graph: Graph, like: Op, value_id: str, shape: Shape, output: str | None = None) -> str:
     """Reshape unless the shape is right already."""
     if output is None and graph.value(value_id).shape == shape:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from optimizer.importers.passes.rewriting import drop_dead, finish, fuse, is_scalar_op, only_use, origins, produced_by
+from optimizer.importers.passes.rewriting import (
+    computes_otherwise,
+    drop_dead,
+    finish,
+    fuse,
+    is_scalar_op,
+    only_use,
+    origins,
+    produced_by,
+)
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.shape_rules import broadcast
 from optimizer.ir.vocabulary import BINARY
@@ -69,6 +78,7 @@ def _reciprocal_root(graph: Graph, op: Op) -> int:
         return 1
     graph.replace_op(replace(root, op="ttnn.rsqrt"))
     graph.replace_op(replace(op, op="ttnn.multiply"))
+    computes_otherwise(graph, divisor)
     return 1
 
 

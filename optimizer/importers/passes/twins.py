@@ -44,9 +44,15 @@ class Twin:
         return self.shape[1] if self.form is Form.CHANNELS_SECOND else self.shape[-1]
 
     @property
+    def channels_last(self) -> Shape:
+        """The order of dims that moves C from second place to the last."""
+        return (0, *range(2, len(self.shape)), 1)
+
+    @property
     def last_shape(self) -> Shape:
         """Channels-last shape with the other dims apart."""
-        return (self.shape[0], *self.shape[2:], self.shape[1]) if self.form is Form.CHANNELS_SECOND else self.shape
+        second = self.form is Form.CHANNELS_SECOND
+        return tuple(self.shape[d] for d in self.channels_last) if second else self.shape
 
 
 class Twins:
@@ -66,8 +72,15 @@ class Twins:
 
     def add(self, value_id: str, form: Form, source: Op, *, flat: str | None = None, last: str | None = None) -> None:
         """Record the twin of a value that `source` computed."""
-        shape = self.graph.value(value_id).shape
-        self._twins[value_id] = Twin(form, shape, source, flat, last)
+        value = self.graph.value(value_id)
+        shape = value.shape
+        self._twins[value_id] = twin = Twin(form, shape, source, flat, last)
+        if value.stands_for is not None:
+            held = value.stands_for
+            moved = held.permuted(shape, twin.channels_last) if form is Form.CHANNELS_SECOND else held
+            for v in (flat, last):
+                if v is not None and self.graph.value(v).stands_for is None:
+                    self.graph.set_value(replace(self.graph.value(v), stands_for=moved))
         if form is Form.ROWS:
             self._rows.add(shape[:-1])
 

@@ -110,6 +110,14 @@ def float_bits(value: object) -> str:
     return f"0x{struct.unpack('<I', struct.pack('<f', single(float(value))))[0]:08x}u"
 
 
+def reciprocal(value: object) -> float:
+    """One through a float32, as float32: infinite of zero."""
+    if not isinstance(value, float | int) or isinstance(value, bool):
+        raise StateError(f"{value!r} is no number")
+    number: float = struct.unpack("<f", struct.pack("<f", single(float(value))))[0]
+    return math.copysign(math.inf, number) if number == 0 else single(1.0 / number)
+
+
 def single(value: float) -> float:
     """The value, infinite where float32 ends."""
     try:

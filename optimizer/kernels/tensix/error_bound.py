@@ -67,9 +67,15 @@ def exactly(values: NDArray[np.float32]) -> Bounded:
     return Bounded(values.astype(np.float64), np.zeros(values.shape))
 
 
-def bounds(program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]]) -> dict[str, tuple[Bounded, ...]]:
-    """Blocks that the compute threads push, from those that they wait for, by circular buffer."""
-    walker = _Walker(program, blocks)
+def bounds(
+    program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]], sum_unit: float = TILE * FLOAT64
+) -> dict[str, tuple[Bounded, ...]]:
+    """Blocks that the compute threads push, from those that they wait for, by circular buffer.
+
+    `sum_unit`: what a matmul of two tiles loses, relative to the sum of its terms' magnitudes; the witnesses sum up
+    exactly, an FPU does not.
+    """
+    walker = _Walker(program, blocks, sum_unit)
     for thread in InlineRegions().apply(program).body.ops:
         if thread.name == COMPUTE:
             walker.run(thread.body.ops)
@@ -77,7 +83,8 @@ def bounds(program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]]) -> 
 
 
 class _Walker:
-    def __init__(self, program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]]) -> None:
+    def __init__(self, program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]], sum_unit: float) -> None:
+        self._sum_unit = sum_unit
         self._dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
         self._waiting = {name: list(found) for name, found in blocks.items()}
         self._values: dict[str, Bounded] = {}
@@ -134,7 +141,7 @@ class _Walker:
             for x, m in zip(operands, nest.operands, strict=True):
                 where = m.evaluate(point)
                 tiles.append(Bounded(tile_of(x.value, where), tile_of(x.error, where)))
-            found = step(definition, tiles, attrs, self._dst)
+            found = step(definition, tiles, attrs, self._dst, self._sum_unit)
             at.value[...], at.error[...] = found.value, found.error
         narrower = FLOATS.index(result.dtype) < FLOATS.index(self._dst)
         return rounded_to(made, result.dtype) if narrower and not _keeps_numbers(op) else made
@@ -221,11 +228,17 @@ def _keeps_numbers(op: Op) -> bool:
     return known and all(FLOATS.index(d) <= FLOATS.index(dtypes[0]) for d in dtypes)
 
 
-def step(definition: TileOp, tiles: Sequence[Bounded], attrs: Mapping[str, float], dst: DType) -> Bounded:
+def step(
+    definition: TileOp,
+    tiles: Sequence[Bounded],
+    attrs: Mapping[str, float],
+    dst: DType,
+    sum_unit: float = TILE * FLOAT64,
+) -> Bounded:
     """One tile op: its operands' errors carried on, and the result rounded to DST's element type."""
     with np.errstate(all="ignore"):
         if definition.name.startswith("matmul"):
-            return _computed(_product(definition, tiles), dst)
+            return _computed(_product(definition, tiles, sum_unit), dst)
         if definition.name == "typecast":
             wide = int(attrs["target"]) == FORMAT_NUMBERS[DType.F32]
             return tiles[0] if wide else rounded_to(tiles[0], DType.BF16)
@@ -248,7 +261,7 @@ def _carried(definition: TileOp, tiles: Sequence[Bounded], attrs: Mapping[str, f
         return _either(tiles, value)
     if name in _SLOPE_ONE:
         return np.minimum(tiles[0].error, 2.0)
-    as_given = {key: float(np.float32(number)) for key, number in attrs.items()}  # as the kernel's code holds them
+    as_given = {key: float(number) for key, number in definition.held(attrs).items()}
     error = np.zeros(value.shape)
     for corner in _corners(name, tiles):
         end = np.asarray(definition.meaning(*corner, **as_given), np.float64)
@@ -272,7 +285,7 @@ def _either(tiles: Sequence[Bounded], value: Numbers) -> Numbers:
     return np.maximum(first, second)
 
 
-def _product(definition: TileOp, tiles: Sequence[Bounded]) -> Bounded:
+def _product(definition: TileOp, tiles: Sequence[Bounded], sum_unit: float) -> Bounded:
     """total + a @ b: |a| eb + ea |b| + ea eb, and what a sum in another order makes of it in the kernel's precision."""
     total, a, b = tiles
     value, error = b.value, b.error
@@ -280,4 +293,4 @@ def _product(definition: TileOp, tiles: Sequence[Bounded]) -> Bounded:
         value, error = value.T, error.T
     sizes = np.abs(a.value) @ np.abs(value)
     carried = np.abs(a.value) @ error + a.error @ (np.abs(value) + error)
-    return Bounded(total.value + a.value @ value, total.error + carried + TILE * FLOAT64 * sizes)
+    return Bounded(total.value + a.value @ value, total.error + carried + sum_unit * sizes)

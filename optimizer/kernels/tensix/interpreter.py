@@ -208,6 +208,9 @@ class _Machine:
         if read is not None:
             types = dtype_of(read[0]), dtype_of(read[1])
             self._require(self._sources == types, op.name, f"unpacks {types}, the unpacker is set to {self._sources}")
+        if self._dtype is DType.F32:
+            short = [v.name for v in blocks_of(op) if dtype_of(v).value in form.narrow]
+            self._require(not short, op.name, f"writes 16 bits of {', '.join(short)} to a DST of 32 bits")
         operands = list(op.operands)
         tiles: list[Array] = []
         for place in form.places:

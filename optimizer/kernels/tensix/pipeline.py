@@ -1,6 +1,7 @@
 """From a program of block ops to C++: one straight list of passes.
 
-block ops -> loop nests over tiles -> fused -> slots -> results placed -> loops -> inits -> TTKernel calls -> C++
+block ops -> loop nests over tiles -> rows spread -> fused -> slots -> results placed -> loops -> inits
+          -> TTKernel calls -> C++
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from optimizer.kernels.tensix.passes.insert_inits import InsertInits
 from optimizer.kernels.tensix.passes.lower_to_loops import LowerToLoops
 from optimizer.kernels.tensix.passes.place_results import PlaceResults, StoreValues
 from optimizer.kernels.tensix.passes.split_broadcasts import SplitBroadcasts
+from optimizer.kernels.tensix.passes.spread_rows import SpreadRows
 from optimizer.kernels.tensix.source_rules import check_source
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType
@@ -62,6 +64,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
         InlineRegions(),
         SplitBroadcasts(computed=options.fuse),
         ConvertToCompute(),
+        SpreadRows(),
         *fuse,
         StoreValues(),
         AssignDst(options.capacity, options.allocator, options.l1_bytes),

@@ -65,7 +65,8 @@ class Call:
 
     Arguments: `a`, `b`, `c` DST slots of operands, `a_cb`, `a_tile` circular buffer and tile of an operand read from
     one, `d` slot of the result, `out_cb` the buffer it will be packed to, `$name` an attribute (floats as their bits;
-    `:float` as a number, `:format` as a `DataFormat`), `$data_format` the format of DST, anything else literally.
+    `:reciprocal` those of 1 / the number, `:float` as a number, `:format` as a `DataFormat`), `$data_format` the format
+    of DST, anything else literally.
     """
 
     function: str
@@ -88,6 +89,10 @@ class Form:
     """Element types it takes, empty for all. The FPU reads circular buffers at 19 bits: f32 loses precision.
 
     Matmuls and reductions take f32 nevertheless, for there is no other way to do them; `pipeline.read_short` tells.
+    """
+    narrow: tuple[str, ...] = ()
+    """Element types of its circular buffer that it brings right to a DST of 16 bits only; in one of 32 bits it writes
+    to other rows than it should. Source: tenstorrent/tt-llk issue 1680, the LLK of ttnn 0.81.1 (`MOVB2D`), ttsim 1.10.
     """
 
     @property
@@ -114,9 +119,17 @@ class TileOp:
     initial: float = 0.0
     """What an accumulating op finds in a clear slot: the neutral element."""
 
+    def held(self, numbers: Mapping[str, float]) -> dict[str, Any]:
+        """Attributes as the kernel's code holds them: float32, and of a divisor the reciprocal as float32."""
+        given = {token for form in self.forms for token in form.call.args}
+        with np.errstate(all="ignore"):
+            found = {name: EXTENDED(np.float32(numbers[name])) for name in self.attrs}
+            inverted = (name for name in found if f"${name}:reciprocal" in given)
+            return found | {name: 1 / EXTENDED(np.float32(1 / found[name])) for name in inverted}
+
     def evaluate(self, tiles: Sequence[Tile], numbers: Mapping[str, float]) -> Tile:
-        """The meaning in `EXTENDED` precision, rounded once to float32. Numbers are float32, as the API takes them."""
-        attrs = {name: EXTENDED(np.float32(numbers[name])) for name in self.attrs}
+        """The meaning in `EXTENDED` precision, rounded once to float32. Numbers are as the API takes them."""
+        attrs = self.held(numbers)
         with np.errstate(all="ignore"):
             return np.asarray(self.meaning(*(np.asarray(t, EXTENDED) for t in tiles), **attrs), np.float32)
 
@@ -134,10 +147,12 @@ def _unary(name: str, meaning: Meaning, function: str = "", init: str = "", temp
     return TileOp(name, 1, meaning, (form,))
 
 
-def _scalar(name: str, meaning: Meaning, attrs: tuple[str, ...], function: str = "", init: str = "") -> TileOp:
+def _scalar(
+    name: str, meaning: Meaning, attrs: tuple[str, ...], function: str = "", init: str = "", taken_as: str = ""
+) -> TileOp:
     """One operand and numbers, which the API takes as the bits of a float32."""
     function = function or f"{name}_tile"
-    args = ("d", *(f"${attr}" for attr in attrs))
+    args = ("d", *(f"${attr}{taken_as}" for attr in attrs))
     form = Form(Unit.SFPU, (Place.DST,), Call(init or f"{function}_init"), Call(function, args), in_place=0)
     return TileOp(name, 1, meaning, (form,), attrs)
 
@@ -211,7 +226,14 @@ _UNARY = (
     _scalar("add_scalar", lambda x, value: x + value, ("value",), "add_unary_tile", "binop_with_scalar_tile_init"),
     _scalar("sub_scalar", lambda x, value: x - value, ("value",), "sub_unary_tile", "binop_with_scalar_tile_init"),
     _scalar("mul_scalar", lambda x, value: x * value, ("value",), "mul_unary_tile", "binop_with_scalar_tile_init"),
-    _scalar("div_scalar", lambda x, value: x / value, ("value",), "div_unary_tile", "binop_with_scalar_tile_init"),
+    _scalar(
+        "div_scalar",
+        lambda x, value: x / value,
+        ("value",),
+        "div_unary_tile",  # multiplies: `ckernel_sfpu_binop_with_unary.h` leaves the inversion to the caller
+        "binop_with_scalar_tile_init",
+        ":reciprocal",
+    ),
     _scalar("rsub_scalar", lambda x, value: value - x, ("value",), "rsub_unary_tile", "binop_with_scalar_tile_init"),
     _scalar("max_scalar", lambda x, value: _larger(x, value), ("value",), "unary_max_tile"),
     _scalar("min_scalar", lambda x, value: _smaller(x, value), ("value",), "unary_min_tile"),
@@ -292,6 +314,7 @@ def _bcast(which: str) -> TileOp:
         (Place.CB,),
         Call("unary_bcast_init", ("a_cb",), kind),
         Call("unary_bcast", ("a_cb", "a_tile", "d"), kind),
+        narrow=("bf16", "bfp8_b", "bfp4_b") if which == "row" else (),
     )
     return TileOp(f"bcast_{which}", 1, partial(_repeat, which), (form,), elementwise=False)
 

@@ -38,8 +38,18 @@ A 1x1 convolution of shards is a matmul with a program config (all asked of tt-m
 def conv2d(case: Case) -> Usage:
     problem = _problem(case, _window(case, transposed=False))
     shape = _output_shape(case, problem)
-    unfolded = case.attrs.get("enable_kernel_stride_folding") is False
-    return _convolution(case, problem if unfolded else _fold(problem), shape)
+    return _convolution(case, _folded(case, problem), shape)
+
+
+def _folded(case: Case, problem: ConvProblem) -> ConvProblem:
+    return problem if case.attrs.get("enable_kernel_stride_folding") is False else _fold(problem)
+
+
+def folded_problem(case: Case) -> ConvProblem:
+    """The convolution that really runs: folded where TTNN folds it. `Refused` where it would refuse it at once."""
+    if case.query.op == "ttnn.conv_transpose2d":
+        return _problem(case, _window(case, transposed=True))
+    return _folded(case, _problem(case, _window(case, transposed=False)))
 
 
 def conv_transpose2d(case: Case) -> Usage:

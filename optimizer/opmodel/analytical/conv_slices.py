@@ -142,6 +142,14 @@ def _input_shards(case: Case, p: ConvProblem, piece: Slice) -> tuple[TensorMemor
     return kind, source, parallel.input_shard(source, w.in_nhw, p.cin, align, p.row_major)
 
 
+def slice_shards(
+    case: Case, p: ConvProblem, along_height: bool, count: int, tile: bool
+) -> tuple[Parallel, tuple[int, int]]:
+    """Cores and shards of the first slice, which the weights of all slices are prepared for."""
+    _, source, shard = _input_shards(case, p, _pieces(p, along_height, count, tile)[0])
+    return source, shard
+
+
 def _estimate(case: Case, p: ConvProblem, along_height: bool, count: int, tile: bool) -> int:
     """`compute_L1_usage_for_slice_config`: what tt-metal expects the largest of `count` slices to take."""
     most = 0

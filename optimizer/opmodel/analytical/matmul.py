@@ -11,6 +11,7 @@ from functools import lru_cache
 from math import prod
 
 from optimizer.ir.dtype import DType
+from optimizer.ir.vocabulary import FUSED_ACTIVATIONS
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.op_config import (
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
@@ -104,7 +105,7 @@ def _check_bias(case: Case, b: TensorSpec, bias: TensorSpec, nt: int, separate: 
     need(not b.layout.is_sharded or bias.layout.is_sharded, "bad optional access")
 
 
-CONFIG_ACTIVATIONS = frozenset(["relu", "relu6", "gelu", "silu", "sigmoid", "tanh", "hardsigmoid", "hardtanh", "selu"])
+CONFIG_ACTIVATIONS = frozenset([*FUSED_ACTIVATIONS, "hardsigmoid", "hardtanh", "selu"])
 ACTIVATIONS = CONFIG_ACTIVATIONS.union(
     ["exp", "sqrt", "rsqrt", "abs", "log", "log1p", "log2", "log10", "square", "sin", "cos", "sinh", "cosh", "mish"]
 )

@@ -19,6 +19,7 @@ from optimizer.opmodel.analytical.families import family
 from optimizer.opmodel.analytical.in_place import in_place
 from optimizer.opmodel.analytical.tensors import dram_bank_bytes, l1_bytes, spec_problem
 from optimizer.opmodel.base import OpConstraints, OpCost, OpQuery, Rejection
+from optimizer.opmodel.known_faults import fault
 
 _MORE_INPUTS = {"ttnn.layer_norm": 4}
 """Ops that tt-metal gives more operands than the graphs do (a residual to add first)."""
@@ -46,6 +47,9 @@ class AnalyticalOpModel:
 
     def constraints(self, query: OpQuery) -> OpConstraints:
         """Whether tt-metal would run the op on an otherwise empty L1, and what it then takes."""
+        wrong = fault(query)
+        if wrong is not None:
+            return OpConstraints.rejected(Rejection.WRONG_VALUES, wrong)
         try:
             used, in_dram = self._input_bytes(query)
             usage = self._usage(query)

@@ -25,8 +25,10 @@ from optimizer.opmodel.analytical.halo import halo_config, reader_index_bytes
 from optimizer.opmodel.analytical.parallel import ROW, Parallel, Window
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
 from optimizer.opmodel.base import Rejection, TensorSpec
+from optimizer.opmodel.known_faults import writes_beyond
 
 FACE = 16
+"""Columns of a face; a tile has two side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +264,18 @@ def _pooled(
         arena.allocate(case.l1(out))
         arena.run(0, dataflow=True)
         arena.free(block)
-    return _usage(case, out, arena, source)
+    usage = _usage(case, out, arena, source)
+    return _alone(case, usage) if writes_beyond(p.channels, source.channels) else usage
+
+
+def _alone(case: Case, usage: Usage) -> Usage:
+    """The same use of L1, provided that nothing but the operand is there.
+
+    A pool that shards its operand itself and writes beyond its result (`writes_beyond`) hits what is left of those
+    shards, unless other tensors leave a hole for the result elsewhere.
+    """
+    held = sum(case.l1(t) for t in case.inputs)
+    return replace(usage, choice_room=case.device.l1_bank_bytes(case.l1_small_bytes) - held)
 
 
 def _usage(case: Case, out: TensorSpec, arena: Arena, source: Parallel) -> Usage:
@@ -301,5 +314,6 @@ def _sliced(case: Case, p: PoolProblem, shape: tuple[int, ...], asked: str | Non
                 continue
             arena = Arena(0)
             _run(piece, source, _input_shard(piece, source), arena, True, True)
-            return _usage(case, out, arena, source)
+            usage = _usage(case, out, arena, source)
+            return _alone(case, usage) if writes_beyond(p.channels, source.channels) else usage
     raise Refused("DRAM Auto slice could not find valid slice configuration.")

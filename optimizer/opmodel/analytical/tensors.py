@@ -17,7 +17,7 @@ from optimizer.layouts.memory_config import (
     TensorLayout,
     TensorMemoryLayout,
 )
-from optimizer.layouts.tiling import TILE, ceil_div, l1_bytes_per_core, physical_shape, round_up, tensor_bytes
+from optimizer.layouts.tiling import TILE, ceil_div, l1_bytes_per_core, physical_shape, round_up
 from optimizer.opmodel.base import TensorSpec
 
 HEIGHT = TensorMemoryLayout.HEIGHT_SHARDED
@@ -143,7 +143,7 @@ def l1_bytes(tensor: TensorSpec, device: DeviceSpec) -> int:
 
 @lru_cache(maxsize=262144)
 def dram_bank_bytes(tensor: TensorSpec, device: DeviceSpec) -> int:
-    """Bytes of the fullest DRAM bank."""
+    """Bytes of the fullest DRAM bank; rows are pages of whole alignments (tt-metal `Buffer::aligned_page_size`)."""
     layout = tensor.layout
     if not layout.is_dram:
         return 0
@@ -153,10 +153,12 @@ def dram_bank_bytes(tensor: TensorSpec, device: DeviceSpec) -> int:
         if layout.is_tile:
             return ceil_div(height, TILE) * ceil_div(width, TILE) * tensor.dtype.tile_bytes
         return height * width * tensor.dtype.element_bytes
-    total = tensor_bytes(tensor.shape, tensor.dtype, layout.page_layout)
-    columns = physical_shape(tensor.shape, layout.page_layout)[1]
-    page = tensor.dtype.tile_bytes if layout.is_tile else columns * tensor.dtype.element_bytes
-    return ceil_div(total // max(1, page), device.dram_banks) * page
+    rows, columns = physical_shape(tensor.shape, layout.page_layout)
+    if layout.is_tile:
+        pages, page = (rows // TILE) * (columns // TILE), tensor.dtype.tile_bytes
+    else:
+        pages, page = rows, round_up(columns * tensor.dtype.element_bytes, device.dram_alignment_bytes)
+    return ceil_div(pages, device.dram_banks) * page
 
 
 @lru_cache(maxsize=65536)

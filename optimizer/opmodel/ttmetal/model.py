@@ -12,7 +12,8 @@ from optimizer.errors import OpModelError
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.analytical.model import AnalyticalOpModel
 from optimizer.opmodel.answer_cache import AnswerCache, Context, shared_cache
-from optimizer.opmodel.base import OpConstraints, OpCost, OpQuery, ProgramSession
+from optimizer.opmodel.base import OpConstraints, OpCost, OpQuery, ProgramSession, Rejection
+from optimizer.opmodel.known_faults import fault
 from optimizer.opmodel.ttmetal import environment, location
 from optimizer.opmodel.ttmetal.answers import answer_text, constraints_from, question_text, request
 from optimizer.opmodel.ttmetal.child import ChildKey
@@ -90,7 +91,11 @@ class TTMetalOpModel:
 
     # -- answers ---------------------------------------------------------------------------------------------
     def _without_asking(self, query: OpQuery, index: int, asked: dict[str, list[int]]) -> OpConstraints | None:
-        """The kept answer of a query; None after noting it in `asked`."""
+        """The kept answer of a query; None after noting it in `asked`. What tt-metal takes and computes wrongly is not
+        asked."""
+        wrong = fault(query)
+        if wrong is not None:
+            return self._remember(query, OpConstraints.rejected(Rejection.WRONG_VALUES, wrong))
         call = self._call(query)
         if call is None:
             return self._remember(query, self._analytical.constraints(query))

@@ -26,11 +26,9 @@ from __future__ import annotations
 import gc
 import importlib.machinery
 import importlib.metadata
-import json
 import os
 import shutil
 import signal
-import struct
 import sys
 import time
 from collections import OrderedDict
@@ -52,10 +50,10 @@ def beside(name: str) -> ModuleType:
 
 
 if TYPE_CHECKING:
-    from optimizer.opmodel.ttmetal import environment, evaluation, simulator, traces
+    from optimizer.opmodel.ttmetal import environment, evaluation, pipes, simulator, traces
 else:
     environment, simulator, traces = beside("environment"), beside("simulator"), beside("traces")
-    evaluation = beside("evaluation")
+    evaluation, pipes = beside("evaluation"), beside("pipes")
 
 Message = dict[str, Any]
 COMPILED_CALLS = 20_000
@@ -432,28 +430,6 @@ class Service:
         return {"valid": True, "l1_after": self.board.l1_in_use()}
 
 
-class Pipe:
-    """Length-prefixed JSON over two file descriptors."""
-
-    def __init__(self, source: int, target: int) -> None:
-        self.source = os.fdopen(source, "rb", buffering=1 << 16)
-        self.target = os.fdopen(target, "wb", buffering=1 << 16)
-
-    def receive(self) -> Message | None:
-        """The next request; None once the parent has gone."""
-        head = self.source.read(4)
-        if len(head) < 4:
-            return None
-        (length,) = struct.unpack(">I", head)
-        body = self.source.read(length)
-        return json.loads(body) if len(body) == length else None
-
-    def send(self, message: Message) -> None:
-        body = json.dumps(message, separators=(",", ":")).encode()
-        self.target.write(struct.pack(">I", len(body)) + body)
-        self.target.flush()
-
-
 def open_board(name: str, l1_small: int, source: str) -> Board:
     """Set the surroundings up, import ttnn and open the device."""
     if source == "mock":
@@ -468,7 +444,7 @@ def open_board(name: str, l1_small: int, source: str) -> Board:
     return Board(ttnn, device, l1_small, source)
 
 
-def serve(pipe: Pipe, service: Service) -> None:
+def serve(pipe: pipes.Pipe, service: Service) -> None:
     while True:
         request = pipe.receive()
         if request is None:
@@ -489,7 +465,7 @@ def main() -> None:
     if sys.path and os.path.abspath(sys.path[0] or ".") == os.path.dirname(os.path.abspath(__file__)):
         del sys.path[0]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which closes the pipe
-    pipe = Pipe(int(source_fd), int(target_fd))
+    pipe = pipes.Pipe(int(source_fd), int(target_fd))
     try:
         opened = open_board(board, int(l1_small), source)
     except environment.EnvironmentProblem as problem:

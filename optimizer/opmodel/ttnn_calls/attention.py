@@ -89,7 +89,8 @@ def _nlp_concat_heads(site: Site) -> str:
 
 def _rotary(site: Site) -> str:
     tables = [site.operand(k) for k in range(3)]
-    return call("ttnn.experimental.rotary_embedding", *tables, memory_config=site.memory)
+    name = "ttnn.experimental.rotary_embedding"
+    return call(name, *tables, memory_config=site.memory, compute_kernel_config=site.compute)
 
 
 def _attention_softmax(site: Site) -> str:

@@ -8,6 +8,7 @@ from optimizer.errors import OpModelError
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorMemoryLayout
 from optimizer.layouts.op_config import CONV2D_SWITCHES, Conv2dConfig
+from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.ttnn_calls.text import (
     Site,
     activation_text,
@@ -20,6 +21,7 @@ from optimizer.opmodel.ttnn_calls.text import (
     memory_layout_text,
 )
 
+CONVOLUTIONS = ("ttnn.conv2d", "ttnn.conv_transpose2d")
 _DEFAULT = Conv2dConfig()
 _EXTRA_FLAGS = (
     "config_tensors_in_dram",
@@ -98,6 +100,23 @@ def conv_geometry(site: Site) -> dict[str, str]:
     }
 
 
+def prepared_ahead(query: OpQuery, index: int) -> bool:
+    """Whether TTNN prepares a conv's weight (1) or bias (2) ahead exactly as the conv would at every call.
+
+    Where it does not, in tt-metal 0.81, the operand stays on the host and the conv prepares it itself (measured on
+    mock devices by comparing with what `return_weights_and_bias` gives):
+      - weights in a block format: their bias, and the weights of a conv that slices its DRAM input by itself
+        ("Only TILE layout is supported for BFLOAT8_B");
+      - transposed convs of DRAM inputs: the weights come out larger.
+    """
+    x = query.inputs[0]
+    config = query.config if isinstance(query.config, Conv2dConfig) else _DEFAULT
+    blocked = query.inputs[1].dtype.is_block_float or (config.weights_dtype or "").startswith("bfp")
+    if blocked and (index == 2 or (config.slice == "auto" and x.layout.is_dram)):
+        return False
+    return query.op != "ttnn.conv_transpose2d" or not x.layout.is_dram
+
+
 def _conv(site: Site) -> str:
     keywords: dict[str, str | None] = dict(conv_geometry(site))
     if site.query.op == "ttnn.conv_transpose2d":
@@ -144,6 +163,7 @@ def _pool(site: Site) -> str:
         **keywords,
         memory_config=site.memory,
         applied_shard_scheme=None if scheme is None else memory_layout_text(TensorMemoryLayout(scheme)),
+        compute_kernel_config=site.compute,
     )
     source, asked = site.query.inputs[0].layout, site.query.output
     if not source.is_dram or asked is None or asked.buffer_type is not BufferType.DRAM:
@@ -161,7 +181,8 @@ def _upsample(site: Site) -> str:
     high, wide = site.need("scale_factor")
     scale = literal(high) if (high, type(high)) == (wide, type(wide)) else literal([high, wide])
     mode = str(site.attr("mode", "nearest"))
-    return call("ttnn.upsample", site.operand(0), scale, mode=literal(mode), memory_config=site.memory)
+    named = {"mode": literal(mode), "memory_config": site.memory, "compute_kernel_config": site.compute}
+    return call("ttnn.upsample", site.operand(0), scale, **named)
 
 
 CALLS = {

@@ -18,6 +18,13 @@ def _unary(site: Site) -> str:
     return call(site.query.op, site.operand(0), *extra, memory_config=site.memory, output_tensor=into, **named)
 
 
+def _gelu_tanh(site: Site) -> str:
+    """TTNN's `gelu` in the variant that the name of the activation `gelu_tanh` stands for."""
+    into = site.output_tensor
+    variant = "ttnn.GeluVariant.Tanh"
+    return call("ttnn.gelu", site.operand(0), variant=variant, memory_config=site.memory, output_tensor=into)
+
+
 def _positional(*names: str, function: str | None = None) -> Any:
     """A unary op whose scalars follow the tensor; rows that carry `args` instead say them all."""
 
@@ -133,6 +140,7 @@ def _typecast(site: Site) -> str:
 
 CALLS = {
     **{f"ttnn.{name}": _unary for name in UNARY},
+    "ttnn.gelu_tanh": _gelu_tanh,
     **{f"ttnn.{name}": _binary for name in BINARY},
     "ttnn.leaky_relu": _positional("negative_slope"),
     "ttnn.heaviside": _positional("value"),

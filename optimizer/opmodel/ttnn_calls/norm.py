@@ -112,6 +112,7 @@ def _batch_norm(site: Site) -> str:
         training="False",
         eps=_epsilon(site),
         memory_config=site.memory,
+        compute_kernel_config=site.compute,
     )
 
 

@@ -14,7 +14,14 @@ def _dim(site: Site) -> str:
 
 def _reduce(site: Site) -> str:
     keep = literal(bool(site.attr("keepdim", True)))
-    return call(site.query.op, site.operand(0), dim=_dim(site), keepdim=keep, memory_config=site.memory)
+    return call(
+        site.query.op,
+        site.operand(0),
+        dim=_dim(site),
+        keepdim=keep,
+        memory_config=site.memory,
+        compute_kernel_config=site.compute,
+    )
 
 
 def _prod(site: Site) -> str:

@@ -15,6 +15,7 @@ from keyword import iskeyword
 from typing import Any
 
 from optimizer.errors import OpModelError
+from optimizer.ir.compute_config import COMPUTE, FIDELITIES
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 from optimizer.layouts.memory_config import (
@@ -161,13 +162,18 @@ _ACTIVATION_TYPES = {
     "reciprocal": "RECIP",
 }
 """Activations whose `ttnn.UnaryOpType` is not their name in capitals."""
+_ACTIVATION_PARAMETERS = {"gelu": "0.0"}
+"""Parameter that an activation is passed with. Without one conv and binary kernels take GELU's table, off by 0.024;
+0.0 is its accurate form everywhere (ttnn 0.81.1's kernels on Tenstorrent's simulator, Wormhole)."""
 
 
 def activation_text(name: Any) -> str:
     """`ttnn.UnaryWithParam(ttnn.UnaryOpType.RELU)`; OpModelError when it is not a name."""
     if not isinstance(name, str) or _IDENTIFIER.fullmatch(name) is None:
         raise OpModelError(f"{name!r} is no activation")
-    return f"ttnn.UnaryWithParam(ttnn.UnaryOpType.{_ACTIVATION_TYPES.get(name.lower(), name.upper())})"
+    type_name = f"ttnn.UnaryOpType.{_ACTIVATION_TYPES.get(name.lower(), name.upper())}"
+    parameter = _ACTIVATION_PARAMETERS.get(name.lower())
+    return f"ttnn.UnaryWithParam({type_name}{'' if parameter is None else f', {parameter}'})"
 
 
 # -- one call to write -----------------------------------------------------------------------------------
@@ -228,7 +234,7 @@ class Site:
 
     @property
     def compute(self) -> str | None:
-        """A compute kernel config, when the op has attribute `compute` or `math_fidelity`; None: none is passed."""
+        """The compute kernel config that the query states; None: it is left to TTNN, as some recorded calls do."""
         return compute_text(self)
 
     @property
@@ -238,28 +244,26 @@ class Site:
         return None if not grid else f"ttnn.CoreGrid(x={int(grid[0])}, y={int(grid[1])})"
 
 
-_FIDELITIES = {"lofi": "LoFi", "hifi2": "HiFi2", "hifi3": "HiFi3", "hifi4": "HiFi4"}
-
-
 def compute_text(site: Site) -> str | None:
     """`ttnn.init_device_compute_kernel_config(...)`.
 
-    Attribute `compute` holds `fid`, `fp32` and `l1acc`; `math_fidelity` alone keeps what TTNN's matmuls and
-    convolutions otherwise do by themselves: partial sums packed into L1, 32-bit sums for 32-bit operands.
+    Attribute `compute` holds `fid`, `fp32`, `l1acc` and `approx` (every op of a graph has it, by `OpDef.compute`);
+    `math_fidelity` alone, which only recorded calls have, keeps what TTNN's matmuls otherwise do by themselves:
+    partial sums packed into L1, 32-bit sums for 32-bit operands.
     """
-    given = dict(site.attr("compute") or ())
+    given = dict(site.attr(COMPUTE) or ())
     spelled = site.attr("math_fidelity")
     if not given and spelled is None:
         return None
     fidelity = str(given.get("fid", "HiFi4")) if given else str(spelled)
-    if fidelity.lower() not in _FIDELITIES:
-        raise OpModelError(f"{fidelity!r} is no math fidelity", alternatives=_FIDELITIES)
+    if fidelity.lower() not in FIDELITIES:
+        raise OpModelError(f"{fidelity!r} is no math fidelity", alternatives=FIDELITIES)
     wide = not given and site.query.inputs[0].dtype is DType.F32
     return call(
         "ttnn.init_device_compute_kernel_config",
         f"{site.device}.arch()",
-        math_fidelity=f"ttnn.MathFidelity.{_FIDELITIES[fidelity.lower()]}",
-        math_approx_mode="False",
+        math_fidelity=f"ttnn.MathFidelity.{FIDELITIES[fidelity.lower()]}",
+        math_approx_mode=literal(bool(given.get("approx", False))),
         fp32_dest_acc_en=literal(bool(given.get("fp32", wide))),
         packer_l1_acc=literal(bool(given.get("l1acc", True))),
     )

@@ -59,6 +59,7 @@ UNARY: Mapping[str, Function] = {
     "relu": lambda x: np.maximum(x, 0),
     "relu6": lambda x: np.clip(x, 0, 6),
     "gelu": gelu,
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "silu": lambda x: x * _sigmoid(x),
     "sigmoid": _sigmoid,
     "tanh": np.tanh,

@@ -30,10 +30,8 @@ class Context:
     make: Maker
     """Elements, type, page layout, memory config (None: host) -> tensor."""
 
-    def result(
-        self, a: Arguments, values: Array, dtype: Member, layout: Member, default: Value | None
-    ) -> Tensor:
-        """The result of a call: in `output_tensor` where one is given, else where `memory_config` or the default says."""
+    def result(self, a: Arguments, values: Array, dtype: Member, layout: Member, default: Value | None) -> Tensor:
+        """A call's result: in `output_tensor` where one is given, else where `memory_config` or the default says."""
         asked = a.get("memory_config")
         into = a.get("output_tensor")
         if into is None:
@@ -48,7 +46,7 @@ class Context:
         """The result of an op that by default leaves type, page layout and memory config as they are."""
         return self.result(a, values, dtype or x.dtype, x.layout, x.memory)
 
-    def unchanged(self, a: Arguments, x: Tensor, memory: Value | None) -> Tensor | None:
+    def unchanged(self, x: Tensor, memory: Value | None) -> Tensor | None:
         """The operand itself, where an op has nothing to do and hands it back; None where it makes a copy."""
         same = memory is None or (memory == x.memory and is_chosen(memory) == is_chosen(x.memory))
         return x.view(x.shape) if self.machine.aliasing and same else None

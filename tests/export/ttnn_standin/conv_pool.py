@@ -163,7 +163,7 @@ def _conv(c: Context, a: Arguments) -> Tensor:
     config = facts["config"]
     made = activation(config["activation"])(made).reshape(1, 1, -1, a["out_channels"])
     if config["deallocate_activation"] and x.in_l1:
-        x.buffer.freed_by = a.function
+        x.buffer.free(a.function)
     memory = a["memory_config"] or _own_memory(a, x, config["shard_layout"])
     return c.make(made, a["dtype"] or x.dtype, config["output_layout"], memory)
 
@@ -221,9 +221,7 @@ def _transposed(image: Array, weight: Array, facts: Mapping[str, Any]) -> Array:
     """[N, OH, OW, CO]: every input position adds its patch."""
     kernel, stride, dilation, more = (facts[name] for name in _PAIRS)
     batch, height, width, channels = image.shape
-    full = [
-        (n - 1) * stride[k] + dilation[k] * (kernel[k] - 1) + 1 + more[k] for k, n in enumerate((height, width))
-    ]
+    full = [(n - 1) * stride[k] + dilation[k] * (kernel[k] - 1) + 1 + more[k] for k, n in enumerate((height, width))]
     groups, outputs = facts["groups"], weight.shape[1]
     inputs = channels // groups
     made = np.zeros((batch, *full, groups * outputs), image.dtype)
@@ -266,7 +264,7 @@ def _pool(c: Context, a: Arguments) -> Tensor:
     shaped = made if sliced else made.reshape(1, 1, -1, a["channels"])
     result = c.result(a, shaped, a["dtype"], a["output_layout"], None)
     if a["deallocate_input"]:
-        x.buffer.freed_by = a.function
+        x.buffer.free(a.function)
     return result
 
 

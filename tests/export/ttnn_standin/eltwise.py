@@ -22,6 +22,10 @@ ACTIVATIONS = {
 """`ttnn.UnaryOpType` -> function, of those without parameters."""
 
 
+ACCURATE = 0.0
+"""Parameter of a fused GELU that asks for its accurate form."""
+
+
 def activation(given: Value | str | None) -> Callable[[Array], Array]:
     """The function of a `UnaryWithParam`, or of its name; the identity for None."""
     if given is None:
@@ -30,7 +34,9 @@ def activation(given: Value | str | None) -> Callable[[Array], Array]:
         if given not in UNARY:
             raise Refused(f"{given!r} is no activation")
         return UNARY[given]
-    kind = next(iter(given.fields.values()))
+    kind, *parameters = given.fields.values()
+    if isinstance(kind, Member) and kind.name == "GELU" and parameters == [ACCURATE]:
+        return UNARY["gelu"]
     if len(given.fields) != 1 or not isinstance(kind, Member) or kind.name not in ACTIVATIONS:
         raise Unmodelled(f"activation {given}")
     return ACTIVATIONS[kind.name]
@@ -43,6 +49,16 @@ def _unary(function: Callable[[Array], Array]) -> Op:
         return c.alike(a, function(x.read()), x)
 
     return op
+
+
+def _gelu(c: Context, a: Arguments) -> Tensor:
+    """By the error function, or by tanh where the variant says so; the table is not what a program should use."""
+    x, variant = a.first, a.get("variant")
+    on_device(a, x)
+    name = "Accurate" if variant is None else variant.name
+    if a.get("fast_and_approximate_mode") or name not in ("Accurate", "Tanh"):
+        raise Unmodelled(f"ttnn.gelu: {variant or 'fast_and_approximate_mode'}")
+    return c.alike(a, UNARY["gelu_tanh" if name == "Tanh" else "gelu"](x.read()), x)
 
 
 def _with(function: Callable[..., Array], *names: str) -> Op:
@@ -125,7 +141,8 @@ def _clamp(x: Array, least: Any, most: Any) -> Array:
 
 
 OPS: dict[str, Op] = {
-    **{name: _unary(function) for name, function in UNARY.items()},
+    **{name: _unary(function) for name, function in UNARY.items() if name != "gelu_tanh"},
+    "gelu": _gelu,
     **{name: _binary(function) for name, function in BINARY.items() if name != "prelu"},
     "rsub": _binary(lambda x, y: y - x),
     "leaky_relu": _with(lambda x, slope: np.where(x >= 0, x, x * slope), "negative_slope"),

@@ -150,7 +150,7 @@ class Program:
         lost = [name for name, tensor in kept.items() if not _unchanged(tensor, before[name])]
         if lost:
             raise Refused(f"run freed or changed {', '.join(lost)}, which is there for every run")
-        alive |= {id(tensor.buffer) for tensor in outputs}
+        alive |= {id(tensor.buffer.within or tensor.buffer) for tensor in outputs}
         leaks = [buffer for buffer in self.standin.machine.live() if id(buffer) not in alive]
         return Run([tensor.read() for tensor in outputs], outputs, leaks)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ttnn_standin.context import Context, Op, axis_of, on_device
 from ttnn_standin.errors import Refused, Unmodelled
-from ttnn_standin.placement import EDGE
+from ttnn_standin.placement import EDGE, physical
 from ttnn_standin.signatures import Arguments
 from ttnn_standin.tensor import Tensor
 from ttnn_standin.values import DRAM, INTEGERS, ROW_MAJOR, TILE, DataType, Value, is_sharded
@@ -56,15 +56,24 @@ def _permute(c: Context, a: Arguments) -> Tensor:
     dims = [axis_of(a, d, x.rank) for d in a["dims"]]
     if sorted(dims) != list(range(x.rank)):
         raise Refused(f"ttnn.permute: {tuple(a['dims'])} of rank {x.rank}")
-    same = c.unchanged(a, x, a.get("memory_config")) if dims == sorted(dims) else None
+    same = c.unchanged(x, a.get("memory_config")) if _moves_nothing(x, dims) else None
     return same or c.alike(a, x.read().transpose(dims), x)
+
+
+def _moves_nothing(x: Tensor, dims: list[int]) -> bool:
+    """Whether only dimensions of size 1 change places, none of them within tiles, and the shape stays."""
+    kept = [d for d in dims if x.shape[d] != 1]
+    within = x.layout == TILE and dims[-2:] != list(range(x.rank))[-2:]
+    return kept == sorted(kept) and tuple(x.shape[d] for d in dims) == x.shape and not within
 
 
 def _transpose(c: Context, a: Arguments) -> Tensor:
     x = a["input_tensor"]
     one, other = (axis_of(a, a[name], x.rank) for name in ("dim1", "dim2"))
-    same = c.unchanged(a, x, a.get("memory_config")) if one == other else None
-    return same or c.alike(a, np.swapaxes(x.read(), one, other), x)
+    dims = list(range(x.rank))
+    dims[one], dims[other] = dims[other], dims[one]
+    same = c.unchanged(x, a.get("memory_config")) if _moves_nothing(x, dims) else None
+    return same or c.alike(a, x.read().transpose(dims), x)
 
 
 def _concat(c: Context, a: Arguments) -> Tensor:
@@ -82,7 +91,7 @@ def _concat(c: Context, a: Arguments) -> Tensor:
             raise Refused(f"ttnn.concat: {first.dtype} {first.layout} with {part.dtype} {part.layout}")
     if len({is_sharded(part.memory_config()) for part in parts}) > 1:
         raise Refused("ttnn.concat: sharded tensors with interleaved ones")
-    same = c.unchanged(a, first, a["memory_config"]) if len(parts) == 1 else None
+    same = c.unchanged(first, a["memory_config"]) if len(parts) == 1 else None
     return same or c.result(a, np.concatenate([p.read() for p in parts], axis), first.dtype, first.layout, DRAM)
 
 
@@ -97,7 +106,7 @@ def _slice(c: Context, a: Arguments) -> Tensor:
         if not (0 <= start < end <= size and step >= 1):
             raise Refused(f"ttnn.slice: {starts} to {ends} by {steps} of {x.shape}")
     made = x.read()[tuple(slice(*window) for window in zip(starts, ends, steps, strict=True))]
-    same = c.unchanged(a, x, a["memory_config"]) if made.shape == x.shape else None
+    same = c.unchanged(x, a["memory_config"]) if made.shape == x.shape else None
     return same or c.alike(a, made, x)
 
 
@@ -109,7 +118,7 @@ def _split(c: Context, a: Arguments) -> list[Tensor]:
     if bounds[-1] != length or any(before >= after for before, after in pairwise(bounds)):
         raise Refused(f"ttnn.split: {size} of {length}")
     values = x.read()
-    same = c.unchanged(a, x, a["memory_config"]) if len(bounds) == 2 else None
+    same = c.unchanged(x, a["memory_config"]) if len(bounds) == 2 else None
     if same is not None:
         return [same]
     parts = [values.take(np.arange(*window), axis) for window in pairwise(bounds)]
@@ -126,8 +135,15 @@ def _pad(c: Context, a: Arguments) -> Tensor:
     if x.layout == TILE and any(before for before, _ in padding):
         raise Refused("ttnn.pad: no padding in front of tiled tensors")
     made = np.pad(x.read(), padding, constant_values=a["value"])
-    same = c.unchanged(a, x, a["memory_config"]) if made.shape == x.shape else None
+    if x.on_device and a["memory_config"] in (None, x.memory) and _fills_tiles(x, made.shape):
+        return x.inside(made)  # the rest of the tiles is filled where it is
+    same = c.unchanged(x, a["memory_config"]) if made.shape == x.shape else None
     return same or c.alike(a, made, x)
+
+
+def _fills_tiles(x: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether a tiled tensor of this other shape has the very tiles that it has."""
+    return x.layout == TILE and shape != x.shape and physical(shape, TILE) == physical(x.shape, TILE)
 
 
 def _repeat(c: Context, a: Arguments) -> Tensor:
@@ -135,14 +151,14 @@ def _repeat(c: Context, a: Arguments) -> Tensor:
     if len(times) < x.rank or min(times) < 1:
         raise Refused(f"ttnn.repeat: {times} of {x.shape}")
     made = np.tile(x.read(), times)
-    same = c.unchanged(a, x, a["memory_config"]) if made.shape == x.shape else None
+    same = c.unchanged(x, a["memory_config"]) if made.shape == x.shape else None
     return same or c.alike(a, made, x)
 
 
 def _repeat_interleave(c: Context, a: Arguments) -> Tensor:
     x = a["input_tensor"]
     made = np.repeat(x.read(), a["repeats"], axis_of(a, a["dim"], x.rank))
-    same = c.unchanged(a, x, a["memory_config"]) if made.shape == x.shape else None
+    same = c.unchanged(x, a["memory_config"]) if made.shape == x.shape else None
     return same or c.alike(a, made, x)
 
 
@@ -196,7 +212,7 @@ def _to_layout(c: Context, a: Arguments) -> Tensor:
         raise Unmodelled("ttnn.to_layout with padding")
     if not x.on_device:
         return c.make(x.read(), dtype, layout, None)
-    same = c.unchanged(a, x, a["memory_config"]) if (layout, dtype) == (x.layout, x.dtype) else None
+    same = c.unchanged(x, a["memory_config"]) if (layout, dtype) == (x.layout, x.dtype) else None
     return same or c.result(a, x.read(), dtype, layout, x.memory)
 
 
@@ -204,7 +220,7 @@ def _to_memory_config(c: Context, a: Arguments) -> Tensor:
     x = a["tensor"]
     on_device(a, x)
     dtype = a["dtype"] or x.dtype
-    same = c.unchanged(a, x, a["memory_config"]) if dtype == x.dtype else None
+    same = c.unchanged(x, a["memory_config"]) if dtype == x.dtype else None
     return same or c.result(a, x.read(), dtype, x.layout, None)
 
 
@@ -256,8 +272,8 @@ def _clone(c: Context, a: Arguments) -> Tensor:
 
 def _deallocate(c: Context, a: Arguments) -> None:
     buffer = a["tensor"].buffer
-    if buffer.where != "host" and buffer.freed_by is None:
-        buffer.freed_by = "deallocate"
+    if buffer.where != "host":
+        buffer.free(a.function)
         buffer.values = np.empty(0)
 
 

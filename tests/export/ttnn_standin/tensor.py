@@ -35,7 +35,20 @@ class Buffer:
     where: str
     """`dram`, `l1` or `host`."""
     made_by: str
-    freed_by: str | None = None
+    within: Buffer | None = None
+    """The buffer whose memory these elements take, where a result of another size stays in its operand's tiles."""
+    _freed_by: str | None = None
+
+    @property
+    def freed_by(self) -> str | None:
+        """The op that freed the memory; None: nobody did."""
+        return self._freed_by if self.within is None else self.within.freed_by
+
+    def free(self, op: str) -> None:
+        """Give the memory back; a second time does nothing."""
+        owner = self if self.within is None else self.within
+        if owner._freed_by is None:
+            owner._freed_by = op
 
 
 @dataclass(eq=False)
@@ -124,10 +137,10 @@ class Tensor:
             layout = a["layout"] or ROW_MAJOR
         else:
             values, shape, dtype, layout = np.asarray(a["data"]), tuple(a["shape"]), a["data_type"], a["layout"]
-            memory = a["memory_config"] if "memory_config" in a else None
+            memory = a.get("memory_config")
             if values.size != prod(shape):
                 raise Refused(f"ttnn.Tensor: {values.size} elements for {shape}")
-        device = a["device"] if "device" in a else None
+        device = a.get("device")
         if (device is None) != (memory is None):
             raise Refused("ttnn.Tensor: a device and a memory config go together")
         if dtype is None:
@@ -180,6 +193,13 @@ class Tensor:
         self.read()
         return made
 
+    def inside(self, values: Array) -> Tensor:
+        """Other elements of other sizes in the tiles of this tensor, in the same memory."""
+        made = self.view(values.shape)
+        owner = self.buffer if self.buffer.within is None else self.buffer.within
+        made.buffer = Buffer(self.machine.stored(values, self.dtype), owner.where, self.machine.op, owner)
+        return made
+
     def write(self, values: Array) -> Tensor:
         """These elements in the place of the present ones, for all tensors that share the buffer."""
         self.read()
@@ -187,9 +207,7 @@ class Tensor:
         return self.view(self.shape)
 
 
-def _fill(
-    tensor: Tensor, machine: Machine, values: Array, dtype: Member, layout: Member, memory: Value | None
-) -> None:
+def _fill(tensor: Tensor, machine: Machine, values: Array, dtype: Member, layout: Member, memory: Value | None) -> None:
     if dtype in BLOCK_FLOATS and layout != TILE:
         raise Refused(f"ttnn.{machine.op}: {dtype} has no row-major form")
     tensor.shape, tensor.dtype, tensor.layout, tensor.memory = tuple(values.shape), dtype, layout, memory

@@ -90,3 +90,17 @@ def test_swapped_copy_dest_values_are_caught() -> None:
     except VerificationError as error:
         refused = str(error)
     assert "holds nothing" in refused or any((right[name] != wrong[name]).any() for name in ("o_t", "p_t"))
+
+
+def test_a_divisor_is_handed_over_as_its_reciprocal() -> None:
+    """`div_unary_tile` multiplies; given the divisor itself, it would give products."""
+    record = {**RECORD, "ops": [{"name": "q", "op": "div_scalar", "args": ["a"], "attrs": {"value": 0.8}}]}
+    record |= {"inputs": ["a"], "outputs": ["o"], "yield": ["q"]}
+    lowered = lower(case_program(read_cases({"cases": [record]})[0]), KernelOptions())
+    kernels = list(emit_program(lowered, "0.81"))
+    assert any(", 0x3fa00000u)" in kernel.text for kernel in kernels)  # 1.25
+    values = {"a_t": np.full((64, 64), 2.0, np.float32)}
+    right = execute(lowered, kernels, values).tensors["o_t"]
+    old = [replace(k, text=k.text.replace("0x3fa00000u", "0x3f4ccccdu")) for k in kernels]  # 0.8
+    wrong = execute(lowered, old, values).tensors["o_t"]
+    assert (right[0, 0], wrong[0, 0]) == (2.5, np.float32(1.6015625))

@@ -153,13 +153,21 @@ def test_equal_element_types_need_no_reconfiguration() -> None:
     assert "reconfig" not in compile_program(program)[0].text
 
 
-@pytest.mark.parametrize("name", ["f32 + f32 row", "bf16 - f32 column", "exp(f32) + bf16 row"])
+@pytest.mark.parametrize("name", ["f32 + f32 row", "bf16 - f32 column"])
 @pytest.mark.parametrize("fuse", [True, False])
 def test_the_fpu_broadcasts_no_f32(name: str, fuse: bool) -> None:
     """It would read it at 19 bits."""
     text = compile_program(KERNELS[name](), KernelOptions(fuse=fuse))[0].text
     assert "_tiles_bcast" not in text
     assert "unary_bcast<BroadcastType::" in text
+
+
+def test_a_row_of_bf16_comes_to_f32_as_a_sum_with_zeros_of_bf16() -> None:
+    """The FPU reads the row and a tile of zeros, both of 16 bits; the f32 operand stays in DST."""
+    text = compile_program(KERNELS["exp(f32) + bf16 row"]())[0].text
+    assert "add_tiles_bcast_rows(cb_3, cb_1" in text
+    assert "cb_3 = 3;  // 1 block of 1x1 tiles, bf16" in text
+    assert "add_binary_tile(" in text
 
 
 def test_what_the_fpu_reads_at_19_bits_is_told() -> None:

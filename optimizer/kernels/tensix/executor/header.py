@@ -174,6 +174,8 @@ def _call_body(profile: ApiProfile, op: TileOp, form: Form, renamed: Call, found
         )
         lines.append(f"const tensix::Tile tile_{name} = {source};")
     lines += _format_checks(op, form, what, by_token)
+    if form.narrow:
+        lines.append(f"tensix::writes_sixteen_bits({what}, {by_token['a_cb']});")
     target = by_token["d"]
     if form.accumulates and not op.accumulates:
         lines.append(f"tensix::clear_slot({what}, {target});")

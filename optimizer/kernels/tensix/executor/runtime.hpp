@@ -260,6 +260,12 @@ inline void keeps_format(const char* what, bool wide) {
     if (wide == dst.sixteen_bits) fail("%s: its data format is not that of DST", what);
 }
 
+// Moves 16 bits per element to DST: where it has 32, to other rows than it should. Float32 is unpacked straight to DST.
+inline void writes_sixteen_bits(const char* what, uint32_t cb) {
+    if (!dst.sixteen_bits && buffer(what, cb).format != Format::Float32)
+        fail("%s: buffer %u holds %s, of which it writes 16 bits to a DST of 32 bits", what, cb, name_of(buffer(what, cb).format));
+}
+
 inline uint32_t slot(const char* what, uint32_t index) {
     if (index >= uint32_t(dst.capacity)) fail("%s: slot %u of %d", what, index, dst.capacity);
     if (int(index) + 1 > dst.most) dst.most = index + 1;

@@ -1,7 +1,7 @@
 """What every tile op computes, in C++, for the executor: written apart from the numpy meanings, to witness them.
 
-Elementwise ops are expressions of operands `a`, `b`, `c` and attributes, all `long double`, and are rounded once to
-float32; the others name a function of whole tiles.
+Elementwise ops are expressions of operands `a`, `b`, `c` and attributes as the API takes them, all `long double`, and
+are rounded once to float32; the others name a function of whole tiles.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ELEMENTWISE: Mapping[str, str] = MappingProxyType(
         "add_scalar": "a + value",
         "sub_scalar": "a - value",
         "mul_scalar": "a * value",
-        "div_scalar": "a / value",
+        "div_scalar": "a * value",
         "rsub_scalar": "value - a",
         "max_scalar": "tensix::larger(a, value)",
         "min_scalar": "tensix::smaller(a, value)",

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
-from optimizer.kernels.tensix.cpp_text import float_bits, floating
+from optimizer.kernels.tensix.cpp_text import float_bits, floating, reciprocal
 from optimizer.kernels.tensix.dialect import CALL_PREFIX, DST_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
 from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
@@ -127,7 +127,8 @@ class _Calls:
         return call(renamed.function, [operands[k] for k in used], [numbers.get(a, a) for a in args], template)
 
     def _literal(self, token: str, op: Op) -> str:
-        """`$name` as the bits of a float32, `$name:float` as a float, `$data_format` as DST's format."""
+        """`$name` as the bits of a float32 (`:reciprocal`: of one through it), `$name:float` as a float, `$data_format`
+        as DST's format."""
         if not token.startswith("$"):
             return token
         name, _, kind = token[1:].partition(":")
@@ -137,6 +138,8 @@ class _Calls:
             number = int(op.number(name))
             return f"static_cast<uint32_t>({_FORMATS[_BY_NUMBER[number]]})"
         value = op.attr(name)
+        if kind == "reciprocal":
+            return float_bits(reciprocal(value))
         return floating(value) if kind == "float" else float_bits(value)
 
     def _pack(self, op: Op) -> Op:

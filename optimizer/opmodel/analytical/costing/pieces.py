@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from optimizer.device import DeviceSpec
+from optimizer.ir.compute_config import COMPUTE, FIDELITIES
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import TILE, ceil_div
@@ -15,9 +16,6 @@ from optimizer.opmodel.analytical.case import Usage
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH, bounding_box, tiles
 from optimizer.opmodel.analytical.work import Piece, Place
 from optimizer.opmodel.base import OpQuery, TensorSpec
-
-SPELLED = {"lofi": "LoFi", "hifi2": "HiFi2", "hifi3": "HiFi3", "hifi4": "HiFi4"}
-"""Option `math_fidelity` -> tt-metal's spelling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Job:
 
 @lru_cache(maxsize=65536)
 def piece(shape: tuple[int, ...], dtype: DType, layout: TensorLayout) -> Piece:
-    """What moving a whole tensor takes."""
+    """What moving a whole tensor takes; rows of a block format, which only the host has, are kept in bfloat16."""
     rows, columns = tiles(shape)
     place = _place(layout)
     if layout.is_tile:
@@ -52,7 +50,8 @@ def piece(shape: tuple[int, ...], dtype: DType, layout: TensorLayout) -> Piece:
     sticks = count // shape[-1] if shape and shape[-1] else 0
     if shape and layout.is_l1 and layout.memory_layout in (BLOCK, WIDTH) and layout.shard_spec is not None:
         sticks *= max(1, ceil_div(shape[-1], layout.shard_spec.shape[1]))  # every row is cut
-    return Piece(count * dtype.element_bytes, max(1, ceil_div(count, TILE * TILE)), place, sticks)
+    kept = DType.BF16 if dtype.is_block_float else dtype
+    return Piece(count * kept.element_bytes, max(1, ceil_div(count, TILE * TILE)), place, sticks)
 
 
 def of_tensor(tensor: TensorSpec) -> Piece:
@@ -90,7 +89,7 @@ def at_most(part: Piece, writes: tuple[Piece, ...]) -> Piece:
 
 
 def fidelity(attrs: dict[str, Any], default: str) -> tuple[str, bool]:
-    """(math fidelity, 32-bit accumulation)."""
-    given = dict(attrs.get("compute") or ())
-    chosen = SPELLED.get(str(attrs.get("math_fidelity")), default)
+    """(math fidelity, 32-bit accumulation); `default` is TTNN's own, which only recorded calls leave to it."""
+    given = dict(attrs.get(COMPUTE) or ())
+    chosen = FIDELITIES.get(str(attrs.get("math_fidelity")), default)
     return (str(given.get("fid", chosen)), bool(given.get("fp32", False)))

@@ -13,8 +13,7 @@ def view(t: Clock, work: Work, terms: Terms) -> float:
 
 
 def transfer(t: Clock, work: Work, terms: Terms) -> float:
-    """Bytes over PCIe; DRAM is far faster than the link."""
-    to_host = any(p.place is Place.HOST for p in work.writes)
-    gbps = t.k["pcie_read_gbps" if to_host else "pcie_write_gbps"]
-    terms.add(Bound.PCIE, sum(p.size for p in work.reads) / gbps)
+    """What one blocking transfer takes however small, and bytes over PCIe; DRAM is far faster than the link."""
+    way = "pcie_read" if any(p.place is Place.HOST for p in work.writes) else "pcie_write"
+    terms.add(Bound.PCIE, t.k[f"{way}_ns"] + sum(p.size for p in work.reads) / t.k[f"{way}_gbps"])
     return 0.0

@@ -1,0 +1,139 @@
+"""Arithmetic on weights whose tiles would be mostly padding, on rows instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from optimizer.importers.passes.rewriting import Shape, emit, finish, is_static, produced_by, reshape
+from optimizer.ir.graph import Attr, Graph, Op
+from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, UNARY_PARAMS, opdef
+from optimizer.layouts.weight_forms import swells, tile_count
+
+_ELEMENT_WISE = frozenset((*UNARY, *UNARY_PARAMS, *BINARY, "where", "typecast")) - {"prelu"}
+"""Ops that compute every element from those at its place; the factors of prelu are channels, whatever the shape."""
+
+
+@dataclass(frozen=True)
+class WeightRows:
+    """Element-wise ops and reductions of weights [O, I, kh, kw] run on a matrix, mostly [O, I*kh*kw].
+
+    In tiles each [kh, kw] is padded to 32x32. The reshapes around the op are views on the host
+    (`layouts.weight_forms`). An operand that has to be spread within the matrix (the factors [1, O, 1, 1] of a
+    transposed convolution's [I, O, kh, kw]) is repeated first.
+    """
+
+    name: ClassVar[str] = "weight-rows"
+
+    def apply(self, graph: Graph) -> int:
+        rewrites = 0
+        for op_id in [op.id for op in graph.ops()]:
+            op = graph.op(op_id)
+            if graph.is_const_eval(op) and len(op.outputs) == 1 and op.inputs:
+                rewrites += self._visit(graph, op)
+        return finish(graph, rewrites)
+
+    def _visit(self, graph: Graph, op: Op) -> int:
+        shapes = [graph.value(v).shape for v in (*op.inputs, *op.outputs)]
+        if not any(swells(s) for s in shapes) or any(graph.value(v).dtype.is_block_float for v in op.inputs):
+            return 0
+        row = opdef(op.op)
+        if row.opaque or not all(is_static(graph, v) for v in op.inputs):
+            return 0
+        name = op.op.removeprefix("ttnn.")
+        if name in _ELEMENT_WISE:
+            return _elementwise(graph, op, max(shapes, key=lambda s: (prod(s), len(s))))
+        return _reduction(graph, op) if name in REDUCTIONS else 0
+
+
+def _elementwise(graph: Graph, op: Op, full: Shape) -> int:
+    """One op on matrices in place of one on tensors of many small ones; the split of dims that takes fewest tiles."""
+    if graph.value(op.outputs[0]).shape != full:
+        return 0
+    shapes = [_padded(graph.value(v).shape, len(full)) for v in op.inputs]
+    before = sum(tile_count(s) for s in shapes) + tile_count(full)
+    after, split = min((_tiles(shapes, full, k), k) for k in range(1, len(full)))
+    if 2 * after > before:
+        return 0
+    matrix = (prod(full[:split]), prod(full[split:]))
+    operands = [_matrix(graph, op, v, s, full, split) for v, s in zip(op.inputs, shapes, strict=True)]
+    _replace(graph, op, operands, op.attrs, matrix)
+    return 1
+
+
+def _padded(shape: Shape, rank: int) -> Shape:
+    return (*(1,) * (rank - len(shape)), *shape)
+
+
+def _groups(shape: Shape, full: Shape, split: int) -> Iterator[tuple[Shape, Shape]]:
+    """The dims of an operand and of the result that become rows, then those that become columns."""
+    yield shape[:split], full[:split]
+    yield shape[split:], full[split:]
+
+
+def _spread(shape: Shape, full: Shape, split: int) -> Shape:
+    """The operand with every group of dims whole or one: what broadcasts over a matrix."""
+    return tuple(n for own, whole in _groups(shape, full, split) for n in (own if prod(own) == 1 else whole))
+
+
+def _tiles(shapes: list[Shape], full: Shape, split: int) -> int:
+    """Tiles of an op on matrices, with those of operands that are repeated as they are."""
+    total = prod(full[:split]), prod(full[split:])
+    count = tile_count(total)
+    for shape in shapes:
+        spread = _spread(shape, full, split)
+        count += tile_count((prod(spread[:split]), prod(spread[split:])))
+        count += tile_count(spread) if spread != shape else 0
+    return count
+
+
+def _matrix(graph: Graph, op: Op, value_id: str, shape: Shape, full: Shape, split: int) -> str:
+    """An operand as the matrix that broadcasts over the result's."""
+    spread = _spread(shape, full, split)
+    if spread != shape:
+        value_id = reshape(graph, op, value_id, shape)
+        repeats = tuple(b // a for a, b in zip(shape, spread, strict=True))
+        value_id = emit(graph, op, "repeat", [value_id], {"repeats": repeats})
+    return _reshaped(graph, op, value_id, (prod(spread[:split]), prod(spread[split:])))
+
+
+def _reshaped(graph: Graph, op: Op, value_id: str, shape: Shape) -> str:
+    """A reshape of what other reshapes were made from."""
+    while (maker := produced_by(graph, value_id, "reshape")) is not None:
+        value_id = maker.inputs[0]
+    return reshape(graph, op, value_id, shape)
+
+
+def _reduction(graph: Graph, op: Op) -> int:
+    """A reduction over all leading or all trailing dims: over the rows or the columns of a matrix."""
+    shape = graph.value(op.inputs[0]).shape
+    given = opdef(op.op).attr(op, "dim")
+    dims = range(len(shape)) if given is None else (given,) if isinstance(given, int) else given
+    reduced = sorted({int(d) % len(shape) for d in dims})  # type: ignore[arg-type, union-attr]
+    count = len(reduced)
+    if reduced == list(range(len(shape) - count, len(shape))) and count < len(shape):
+        split, axis = len(shape) - count, 1
+    elif reduced == list(range(count)) and count < len(shape):
+        split, axis = count, 0
+    else:
+        return 0
+    matrix = (prod(shape[:split]), prod(shape[split:]))
+    if 2 * tile_count(matrix) > tile_count(shape):
+        return 0
+    result = (matrix[0], 1) if axis else (1, matrix[1])
+    attrs = {**op.attrs, "dim": (axis,), "keepdim": True}
+    _replace(graph, op, [_reshaped(graph, op, op.inputs[0], matrix)], attrs, result)
+    return 1
+
+
+def _replace(graph: Graph, op: Op, operands: list[str], attrs: Mapping[str, Attr], matrix: Shape) -> None:
+    """Put the op on matrices in the place of `op`, and a reshape after it that gives the result its old shape."""
+    dtype = graph.value(op.outputs[0]).dtype
+    name = op.op.removeprefix("ttnn.")
+    result = emit(graph, op, name, operands, attrs, shape=matrix, dtype=dtype)
+    shape = graph.value(op.outputs[0]).shape
+    back = emit(graph, op, "reshape", [result], {"shape": shape}, shape=shape)
+    graph.replace_uses(op.outputs[0], back)
+    graph.remove_op(op.id)

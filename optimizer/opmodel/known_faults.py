@@ -1,0 +1,130 @@
+"""Questions that tt-metal answers with yes and whose kernels then give wrong values, or write beyond their result.
+
+Each rule was found on tt-metal's simulator (`benchmarks/layout_values.py`: values against float64, canaries around
+every L1 tensor); its docstring names the C++ behind it, where that is known, and what was run. Every backend asks here
+before it answers: validation and allocation on a mock device cannot see any of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from optimizer.ir.opdef import CostClass
+from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.memory_config import MemoryConfig, TensorMemoryLayout
+from optimizer.layouts.tiling import TILE
+from optimizer.opmodel.base import OpQuery, TensorSpec
+
+FACE = TILE // 2
+
+
+def fault(query: OpQuery) -> str | None:
+    """What goes wrong when tt-metal runs an op so; None where nothing is known to."""
+    if not query.inputs or not query.inputs[0].shape:
+        return None
+    rule = _RULES.get(query.op)
+    if rule is not None:
+        return rule(query)
+    return _element_wise_rows(query) if opdef(query.op).cost_class is CostClass.ELTWISE else None
+
+
+def channel_shards(x: TensorSpec) -> int:
+    """Cores among which the channels of one row are shared."""
+    spec = x.layout.shard_spec
+    if spec is None or x.layout.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED:
+        return 1
+    return spec.num_cores if x.layout.memory_layout is TensorMemoryLayout.WIDTH_SHARDED else spec.grid_yx[1]
+
+
+def writes_beyond(channels: int, shards: int) -> bool:
+    """Whether every core of a pool writes 32 bytes beyond its shard of the result.
+
+    `compute_pool_2d.cpp` (`ttnn/cpp/ttnn/operations/pool/generic/device/kernels/compute`, lines 74 and 157-163)
+    counts a last tile of 16 channels as one face (`num_faces_in_last_output_tile`) for the pages that it reserves and
+    pushes, but its `pack_untilize_dest` packs whole tiles (line 248): the second face of a row is written over by the
+    next row, that of the last row stays. Only a tensor of 16 channels in all is right.
+    """
+    return -(-channels // shards) % TILE == FACE and (channels > FACE or shards > 1)
+
+
+def _pool(query: OpQuery) -> str | None:
+    """Pools of sharded operands.
+
+    The kernels of every core are compiled for the same share of the channels (`in_c` of `compute_pool_2d.cpp` and
+    `reader_pool_2d.cpp`), and the result's shards are that share rounded up to a face or to tiles. Where a core holds
+    another number of columns its channels end up elsewhere in the result, garbage is pooled, or readers and compute
+    kernel wait for each other for ever. Run: 64 channels as 8 x 8 and 48 as 2 x 24, about half of the values wrong; 80
+    as 64 and 16, 5x5, all; 96 as 64 and 32 hangs. Of the uneven ones some are right (3x3 over 80 as 64 and 16).
+    """
+    x = query.inputs[0]
+    spec = x.layout.shard_spec
+    if spec is None:
+        return None
+    channels, shards = x.shape[-1], channel_shards(x)
+    if shards > 1 and (channels != shards * spec.shape[1] or spec.shape[1] % FACE):
+        return f"pooling {channels} channels in {shards} shards of {spec.shape[1]} puts channels out of place"
+    if writes_beyond(channels, shards):
+        return f"pooling shards of {spec.shape[1]} channels writes 32 bytes beyond each shard of the result"
+    return None
+
+
+ROW_PIECE = 8
+"""Columns of row-major shards that a convolution takes multiples of."""
+
+
+def _conv(query: OpQuery) -> str | None:
+    """Convolutions of row-major shards that they spread anew because of their width.
+
+    A convolution takes row-major shards as they are where their columns are multiples of 8, or of 32 where it is a
+    matmul (1x1) or they are width shards (`get_input_channels_alignment` in tt-metal's `conv2d_utils.cpp`); else it
+    pads the channels and spreads the shards anew, and what it then convolves are other channels or garbage. A copy
+    between the same two layouts is right, so it is the padding; that host code is not in the wheel. Run: height
+    shards of 12 and 20 columns, 3x3, and of 40, 1x1; block shards of 10, 12, 20 and 37 (256 channels on seven
+    columns of cores); width shards of 16: 13 to 100 % of the values wrong. Block shards of 3 x 20 and 3 x 22 are
+    right by chance. Shards of 8, 24 and 40 columns, 3x3, are taken as they are and right; so are those of which
+    only the rows do not fit.
+    """
+    x, attrs = query.inputs[0], query.attr
+    spec = x.layout.shard_spec
+    if spec is None or x.layout.is_tile:
+        return None
+    edges: Any = attrs.get("padding", ())
+    pointwise = attrs["kernel_size"] == attrs.get("stride", (1, 1)) == (1, 1) and not any(edges)
+    unit = TILE if pointwise or x.layout.memory_layout is TensorMemoryLayout.WIDTH_SHARDED else ROW_PIECE
+    if spec.shape[1] % unit:
+        return f"a convolution of rows of {spec.shape[1]} channels, no multiple of {unit}, computes with other channels"
+    return None
+
+
+def _element_wise_rows(query: OpQuery) -> str | None:
+    """Element-wise ops on rows that are cut differently in operand and result.
+
+    The kernels take page after page of every operand and give page after page of the result (`ttnn/cpp/ttnn/operations/
+    eltwise`, `device/kernels/dataflow`): a page of a row-major shard is as long as the shard is wide, so the k-th pages
+    of two tensors only hold the same elements where these widths are equal. Run: a silu of 13 x 8 shards to interleaved
+    rows of 16, half of the values wrong; 100 x 5 to 100 x 1, nearly all; an add of interleaved rows of 24 into 100 x 1,
+    all; others stop the simulator at writes that are not aligned. Equal widths are right, also in other shards.
+    """
+    x = query.inputs[0]
+    memory = x.layout.memory if query.output is None else query.output
+    columns = max((t.shape[-1] for t in query.inputs if t.shape), default=1)
+    given = {_page_columns(t, t.layout.memory) for t in query.inputs if t.shape and t.shape[-1] == columns}
+    if x.layout.is_tile or x.layout.is_host or not x.shape or (memory.is_sharded and memory.shard_spec is None):
+        return None
+    result = columns if memory.shard_spec is None else memory.shard_spec.shape[1]
+    if given - {result}:
+        return f"rows in pieces of {sorted(given)} columns give pieces of {result}: elements out of place"
+    return None
+
+
+def _page_columns(tensor: TensorSpec, memory: MemoryConfig) -> int:
+    return tensor.shape[-1] if memory.shard_spec is None else memory.shard_spec.shape[1]
+
+
+_RULES: dict[str, Callable[[OpQuery], str | None]] = {
+    "ttnn.max_pool2d": _pool,
+    "ttnn.avg_pool2d": _pool,
+    "ttnn.conv2d": _conv,
+    "ttnn.conv_transpose2d": _conv,
+}

@@ -1,0 +1,363 @@
+"""Fused kernels with values on a device, against the ops one by one in float64: the cases, a run, and the verdict.
+
+A case is a small result whose ops are one region. Together the cases call everything that a region may hold, with a
+DST of 16 bits and of 32 (where a row is summed as well), and bring and take tensors from and to every kind of memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import region_witness
+from numpy.typing import NDArray
+from placed_graphs import BLOCK, HEIGHT, WIDTH, placed, shards
+from region_witness import POSITIVE, SIGNED
+
+from optimizer.export.kernels.binding import fused_kernels
+from optimizer.export.kernels.finding import find_regions
+from optimizer.export.kernels.judged import kinds_of
+from optimizer.export.kernels.lowering import lowered, program_of
+from optimizer.export.kernels.operations import MOVE
+from optimizer.export.kernels.regions import Region
+from optimizer.export.ttnn_py import FILE_NAME, render, ttnn_program, write_files
+from optimizer.ir.builder import GraphBuilder
+from optimizer.ir.graph import Graph, ValueKind
+from optimizer.layouts.memory_config import L1_TILE, TensorMemoryLayout
+from optimizer.layouts.tiling import TILE
+from optimizer.opmodel.ttmetal.execution import ExecutionSession
+from optimizer.result import OptimizedGraph
+from optimizer.values.compare import Agreement, compare
+
+X = (1, 1, 4 * TILE, 2 * TILE)
+HOME = shards(X, (4, 1), HEIGHT)
+INTERLEAVED = TensorMemoryLayout.INTERLEAVED
+TIMES_BOUND = 5.0
+"""What a device may be off, in error bounds of a kernel that rounds every result to nearest (`error_bound`): the SFPU
+cuts off where it stores 16 bits, the FPU adds the parts of a product in DST, and functions are approximations. The most
+that was measured is 4.2 (atanh)."""
+FPU_SUM = 2.0**-14
+"""What the FPU loses in the product of two tiles, relative to the sum of the terms' magnitudes: products that cancel
+out to 2^-17 of it were 2^-14.3 of it off (HiFi4, DST of 32 bits)."""
+RANGES = (POSITIVE, SIGNED)
+
+Build = Callable[[GraphBuilder, str], Sequence[str]]
+"""Writes ops on the input `x` and gives the results that are outputs."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One output of one run."""
+
+    output: str
+    agreement: Agreement
+    """Over the elements whose exact value is finite."""
+    times_bound: float
+    """Largest error in error bounds."""
+
+    @property
+    def right(self) -> bool:
+        return self.times_bound <= TIMES_BOUND
+
+
+def judge(result: OptimizedGraph, session: ExecutionSession, folder: Path, seed: int = 0) -> list[Verdict]:
+    """Run a result whose ops are one region, with operands of either range. ExecutionError where the device refuses."""
+    (region,) = find_regions(result)
+    assert {op.id for op in result.graph.ops()} == set(region.op_ids)
+    program, place = ttnn_program(result), folder_of(result, folder)
+    write_files(place, program.files)
+    found: list[Verdict] = []
+    session.load(f"__file__ = {str(place / FILE_NAME)!r}\n{render(program)}")
+    for between in RANGES:
+        given, exact = region_witness._values(region, seed, between)
+        shapes = {v: result.graph.value(v).shape for v in given}
+        session.feed("arrays", {v: _contiguous(given[v], shapes[v]) for v in given})
+        session.run(_FEED)
+        session.run(_RUN, program.name)
+        made = session.fetch(["results"])
+        near = _bounds(region, given)
+        for n, v in enumerate(result.graph.outputs):
+            got = made[f"results.{n}"].reshape(exact[v].shape)
+            found.append(_verdict(v, got, exact[v], near[v]))
+        session.run("del results, parameters, tensors, arrays, on_host")
+    session.unload()
+    return found
+
+
+def folder_of(result: OptimizedGraph, folder: Path) -> Path:
+    """Where a result's kernels are: by their text, for tt-metal keeps what it compiles by the paths of sources."""
+    files = sorted(ttnn_program(result).files.items())
+    return folder / hashlib.sha256(repr(files).encode()).hexdigest()[:16]
+
+
+_FEED = """tensors = {}
+for entry in (*INPUTS, *PARAMETERS):
+    on_host = ttnn.Tensor(arrays[entry["name"]], entry["dtype"], layout=entry["layout"])
+    tensors[entry["name"]] = ttnn.to_device(on_host, device, memory_config=entry["memory_config"])
+"""
+_RUN = """parameters = make_parameters(device, {entry["name"]: tensors[entry["name"]] for entry in PARAMETERS})
+results = run(device, tensors, parameters)
+"""
+
+
+def _contiguous(values: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    return np.ascontiguousarray(values.reshape(shape), np.float32)
+
+
+def _bounds(region: Region, given: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float64]]:
+    """Error bounds of the outputs, from every core's part."""
+    frame = tuple(n * TILE for n in region.home.frame)
+    found = {o.value: np.zeros((frame[0], frame[1] if o.kind.has_columns else 1)) for o in region.outputs}
+    for core in _cores(region):
+        rows, columns = region_witness._part(region, core)
+        for o, near in zip(region.outputs, region_witness._near(region, core, given, FPU_SUM), strict=True):
+            found[o.value][rows, columns if o.kind.has_columns else slice(0, 1)] = near
+    return found
+
+
+def _cores(region: Region) -> Iterator[tuple[int, int]]:
+    spec = region.home.layout.shard_spec
+    assert spec is not None
+    for x0, y0, x1, y1 in spec.core_ranges:
+        yield from ((x, y) for y in range(y0, y1 + 1) for x in range(x0, x1 + 1))
+
+
+def _verdict(name: str, got: NDArray[np.float32], exact: NDArray[np.float64], near: NDArray[np.float64]) -> Verdict:
+    """Beside a pole or a jump (an infinite bound) and where the exact value is not finite, anything is right."""
+    known = np.isfinite(exact) & np.isfinite(near)
+    agreement = compare(got[known], exact[known])
+    allowed = near[known] + region_witness.EVALUATION * np.maximum(np.abs(exact[known]), 1.0)
+    times = np.abs(got[known] - exact[known]) / allowed
+    return Verdict(name, agreement, float(np.max(np.where(np.isnan(times), np.inf, times), initial=0.0)))
+
+
+def kinds(result: OptimizedGraph) -> set[str]:
+    """Kinds of a case's kernel."""
+    (region,) = find_regions(result)
+    return set(kinds_of(region, lowered(program_of(region)), result.layouts))
+
+
+# -- cases -----------------------------------------------------------------------------------------------------
+_UNARY_GROUPS = (
+    ("relu", "gelu", "silu", "sigmoid", "tanh", "exp"),
+    ("sqrt", "rsqrt", "neg", "abs", "log", "square"),
+    ("sin", "cos", "tan", "asin", "acos", "atan"),
+    ("sinh", "cosh", "asinh", "acosh", "atanh", "cbrt"),
+    ("erf", "erfc", "softsign", "hardsigmoid", "log1p", "expm1"),
+    ("floor", "ceil", "trunc", "frac", "sign", "exp2"),
+    ("isnan", "isinf", "gtz", "ltz", "eqz", "nez"),
+    ("identity", "reciprocal", "logical_not", "relu6", "hardtanh", "hardswish"),
+    ("log2", "log10"),
+)
+_PARAMETRIC = (
+    ("leaky_relu", {"negative_slope": 0.1}), ("elu", {"alpha": 0.7}), ("clamp", {"min": 0.5, "max": 1.0}),
+    ("clamp", {"min": 0.5}), ("clamp", {"max": 1.0}), ("rsub", {"scalar": 1.5}), ("rdiv", {"scalar": 1.5}),
+)  # fmt: skip
+_POWERS = (2.0, 3.0, 4.0, 0.5, -0.5, -1.0)
+_NUMBERS = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+_BINARY_GROUPS = (
+    ("add", "subtract", "multiply", "divide", "maximum", "minimum", "squared_difference"),
+    ("eq", "ne", "lt", "gt", "le", "ge"),
+)
+_SMALL = {"row": (X[-1],), "column": (1, 1, X[-2], 1), "scalar": (1, 1)}
+
+
+def _each(names: Sequence[str]) -> Build:
+    return lambda b, x: [b.op(f"ttnn.{name}", x) for name in names]
+
+
+def _parametric(b: GraphBuilder, x: str) -> list[str]:
+    return [b.op(f"ttnn.{name}", x, **attrs) for name, attrs in _PARAMETRIC]
+
+
+def _powers(b: GraphBuilder, x: str) -> list[str]:
+    return [b.op("ttnn.pow_scalar", x, exponent=e) for e in _POWERS]
+
+
+def _numbers(b: GraphBuilder, x: str) -> list[str]:
+    return [b.op(f"ttnn.{name}", x, scalar=0.75) for name in _NUMBERS]
+
+
+def _pairs(names: Sequence[str]) -> Build:
+    def build(b: GraphBuilder, x: str) -> list[str]:
+        y = b.input("y", X)
+        return [b.op(f"ttnn.{name}", x, y) for name in names]
+
+    return build
+
+
+def _smaller(shape: tuple[int, ...], names: Sequence[str]) -> Build:
+    """With an operand that is repeated, on either side."""
+
+    def build(b: GraphBuilder, x: str) -> list[str]:
+        other = b.input("other", shape)
+        return [b.op(f"ttnn.{n}", *pair) for n in names for pair in ((x, other), (other, x))]
+
+    return build
+
+
+def _computed(first: str, second: str) -> Build:
+    """Operands that lie in DST (`u`, `v`), in a full tensor (`y`), a row or a column."""
+
+    def build(b: GraphBuilder, x: str) -> list[str]:
+        operands = {"u": b.op("ttnn.sigmoid", x)}
+        for name in (first, second):
+            if name == "v":
+                operands[name] = b.op("ttnn.tanh", b.input("y", X))
+            elif name != "u":
+                operands[name] = b.input(name, {"y": X, **_SMALL}[name])
+        return [b.op(f"ttnn.{n}", operands[first], operands[second]) for n in ("add", "subtract", "multiply")]
+
+    return build
+
+
+def _ternary(b: GraphBuilder, x: str) -> list[str]:
+    y, z = b.input("y", X), b.input("z", X)
+    return [
+        b.op("ttnn.where", x, y, z, x=None, y=None),
+        b.op("ttnn.where", x, y, x=None, y=0.25),
+        b.op("ttnn.where", x, x=0.5, y=0.25),
+        b.op("ttnn.addcmul", x, y, z, value=0.5),
+        b.op("ttnn.addcdiv", x, y, z, value=0.5),
+        b.op("ttnn.mac", x, y, z),
+        b.op("ttnn.lerp", x, y, z),
+    ]
+
+
+def _activated(b: GraphBuilder, x: str) -> list[str]:
+    return [b.op("ttnn.add", x, b.input("y", X), activations=("relu", "tanh"), input_tensor_b_activations=("exp",))]
+
+
+def _reductions(b: GraphBuilder, x: str) -> list[str]:
+    y = b.op("ttnn.exp", x)
+    return [y, *(b.op(f"ttnn.{name}", y, dim=-1) for name in ("sum", "mean", "max", "min"))]
+
+
+def _softmax(b: GraphBuilder, x: str) -> list[str]:
+    y = b.op("ttnn.multiply", x, scalar=1.5)
+    return [b.op("ttnn.softmax", y, dim=-1), b.op("ttnn.softmax", y, dim=-1, numeric_stable=False)]
+
+
+def _norms(name: str) -> Build:
+    def build(b: GraphBuilder, x: str) -> list[str]:
+        y = b.op("ttnn.add", x, b.input("y", X))
+        names = ("weight", "bias") if name == "layer_norm" else ("weight",)
+        weights = [b.input(n, (X[-1],)) for n in names]
+        return [y, b.op(f"ttnn.{name}", y, epsilon=0.1), b.op(f"ttnn.{name}", y, *weights, epsilon=0.1)]
+
+    return build
+
+
+def _dense(b: GraphBuilder, x: str) -> list[str]:
+    """relu(a @ w + bias) + x, and a product without bias."""
+    a, w = b.input("a", (1, 1, X[2], 3 * TILE)), b.input("w", (3 * TILE, X[-1]))
+    m = b.op("ttnn.linear", a, w, b.input("bias", (X[-1],)), activation="relu")
+    return [b.op("ttnn.add", m, x)]
+
+
+def _product(b: GraphBuilder, x: str) -> list[str]:
+    a, w = b.input("a", (1, 1, X[2], 3 * TILE)), b.input("w", (3 * TILE, X[-1]))
+    return [b.op("ttnn.multiply", b.op("ttnn.matmul", a, w), x)]
+
+
+def _joined(build: Build, wide: bool) -> OptimizedGraph:
+    """The results and their sum, so that the ops are one region; with the sum of its rows in a DST of 32 bits."""
+    b = GraphBuilder("case")
+    x = b.input("x", X)
+    made = list(dict.fromkeys(build(b, x)))
+    graph = b.finish()
+    full = [v for v in made if graph.value(v).shape == X]
+    total = full[0]
+    for v in full[1:]:
+        total = b.op("ttnn.maximum", total, v)
+    if wide:
+        made.append(b.op("ttnn.sum", total, dim=-1))
+    elif len(full) == 1:
+        made.append(b.op(MOVE, total))
+    return placed(b.finish(*made, *([] if total in made else [total])), {x: HOME}, fuse_kernels=True)
+
+
+_TILES = {HEIGHT: (8, 2), WIDTH: (2, 8), BLOCK: (4, 4)}
+"""Tiles of the frame whose home has such shards, one for most cores that it could use."""
+
+
+def _moved(home: TensorMemoryLayout, other: TensorMemoryLayout) -> OptimizedGraph:
+    """Tensors brought from a layout to the home, and taken from there."""
+    rows, columns = _TILES[home]
+    shape = (1, 1, rows * TILE, columns * TILE)
+    grids = {HEIGHT: (rows, 1), WIDTH: (1, columns), BLOCK: (rows, columns)}
+    layouts = {kind: shards(shape, grid, kind) for kind, grid in grids.items()} | {INTERLEAVED: L1_TILE}
+    b = GraphBuilder("moved")
+    x, y, row = b.input("x", shape), b.input("y", shape), b.input("row", shape[-1:])
+    v = b.op("ttnn.maximum", b.op("ttnn.multiply", b.op("ttnn.add", x, y), row), b.input("scalar", (1, 1)))
+    outputs = [v, b.op(MOVE, v)]
+    return placed(
+        b.finish(*outputs),
+        {x: layouts[home], v: layouts[home], y: layouts[other], outputs[1]: layouts[other]},
+        fuse_kernels=True,
+    )
+
+
+def cases() -> dict[str, Callable[[], OptimizedGraph]]:
+    """By name."""
+    both: dict[str, Build] = {}
+    for group in _UNARY_GROUPS:
+        both[" ".join(group)] = _each(group)
+    both |= {"with parameters": _parametric, "powers": _powers, "numbers": _numbers, "three operands": _ternary}
+    for pair in _BINARY_GROUPS:
+        both[f"two operands: {' '.join(pair)}"] = _pairs(pair)
+    for kind, shape in _SMALL.items():
+        both[f"a {kind}: add subtract multiply"] = _smaller(shape, ("add", "subtract", "multiply"))
+        both[f"a {kind}: divide maximum lt"] = _smaller(shape, ("divide", "maximum", "lt"))
+    both["activations"] = _activated
+    names = {"u": "computed", "v": "computed", "y": "full", "row": "row", "column": "column"}
+    for first, second in (("u", "y"), ("y", "u"), ("u", "v"), ("u", "row"), ("u", "column")):
+        both[f"add subtract multiply, {names[first]} and {names[second]}"] = _computed(first, second)
+    rows: dict[str, Build] = {
+        "sum mean max min": _reductions,
+        "softmax": _softmax,
+        "layer_norm": _norms("layer_norm"),
+        "rms_norm": _norms("rms_norm"),
+        "linear with bias and activation": _dense,
+        "matmul": _product,
+    }
+    found: dict[str, Callable[[], OptimizedGraph]] = {}
+    for name, build in both.items():
+        for wide in (False, True):
+            found[f"{name}, DST of {32 if wide else 16} bits"] = lambda build=build, wide=wide: _joined(build, wide)
+    for name, build in rows.items():
+        found[name] = lambda build=build: _joined(build, False)
+    for home in _TILES:
+        for other in (INTERLEAVED, *_TILES):
+            if other is not home:
+                found[f"{home.value}, others {other.value}"] = lambda h=home, o=other: _moved(h, o)
+    return found
+
+
+# -- kernels of models -----------------------------------------------------------------------------------------
+def alone(result: OptimizedGraph, region: Region) -> OptimizedGraph:
+    """A region of a result as a result of its own, every tensor where it was."""
+    graph = Graph(region.anchor)
+    made = {v for op in region.ops for v in op.outputs}
+    for v in dict.fromkeys(v for op in region.ops for v in (*op.inputs, *op.outputs)):
+        value = result.graph.value(v)
+        graph.add_value(value if v in made else replace(value, kind=ValueKind.INPUT, data=None))
+    for op in region.ops:
+        graph.add_op(op)
+    graph.inputs = [o.value for o in region.inputs]
+    graph.outputs = [o.value for o in region.outputs]
+    records = {op.id: result.records[op.id] for op in region.ops}
+    layouts = {v: result.layouts[v] for v in graph.values}
+    return OptimizedGraph(graph, layouts, records, result.device, result.options, {"name": "alone", "sha256": None})
+
+
+def alone_alike(result: OptimizedGraph) -> Iterator[tuple[str, OptimizedGraph]]:
+    """Every kernel of a result by itself. A region that is another one by itself is left out."""
+    for kernel in fused_kernels(result):
+        small = alone(result, kernel.region)
+        found = find_regions(small)
+        if len(found) == 1 and program_of(found[0]) == program_of(kernel.region):
+            yield kernel.name, small

@@ -1,0 +1,133 @@
+"""Convolutions and element-wise ops that tt-metal accepts and computes wrongly (pools: `test_pool_values`).
+
+Every case was run on tt-metal's simulator (`benchmarks/layout_values.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from optimizer.device import DeviceSpec
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import (
+    DRAM_ROW_MAJOR,
+    HOST_ROW_MAJOR,
+    L1_ROW_MAJOR,
+    PageLayout,
+    TensorLayout,
+    TensorMemoryLayout,
+)
+from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.layouts.tiling import sharded_layout
+from optimizer.opmodel.base import OpConstraints, OpModel, OpQuery, Rejection, TensorSpec
+from optimizer.opmodel.known_faults import fault
+
+N150 = DeviceSpec.preset("n150")
+BLOCK = TensorMemoryLayout.BLOCK_SHARDED
+HEIGHT = TensorMemoryLayout.HEIGHT_SHARDED
+WIDTH = TensorMemoryLayout.WIDTH_SHARDED
+
+
+def rows(columns: int, kind: TensorMemoryLayout, grid: tuple[int, int], side: int = 10) -> TensorLayout:
+    return sharded_layout((1, 1, side * side, columns), kind, grid, N150, PageLayout.ROW_MAJOR)
+
+
+def convolved(
+    model: OpModel, cin: int, kernel: int, layout: TensorLayout, cout: int = 64, side: int = 10
+) -> OpConstraints:
+    attrs: dict[str, Any] = {
+        "batch_size": 1,
+        "input_height": side,
+        "input_width": side,
+        "kernel_size": (kernel, kernel),
+        "stride": (1, 1),
+        "padding": (kernel // 2,) * 4,
+        "dilation": (1, 1),
+        "in_channels": cin,
+        "out_channels": cout,
+        "groups": 1,
+    }
+    inputs = (
+        TensorSpec((1, 1, side * side, cin), DType.BF16, layout),
+        TensorSpec((cout, cin, kernel, kernel), DType.BF16, HOST_ROW_MAJOR),
+    )
+    config = Conv2dConfig(weights_dtype="bf16", shard_layout=layout.memory_layout.value, slice="l1")
+    return model.constraints(OpQuery("ttnn.conv2d", inputs, tuple(sorted(attrs.items())), config))
+
+
+@pytest.mark.parametrize(
+    ("cin", "kernel", "kind", "grid"),
+    [
+        (40, 3, BLOCK, (4, 2)),
+        (48, 3, BLOCK, (4, 4)),
+        (256, 3, BLOCK, (8, 7)),
+        (20, 3, HEIGHT, (4, 1)),
+        (20, 1, HEIGHT, (4, 1)),
+        (40, 1, HEIGHT, (4, 1)),
+        (16, 3, WIDTH, (1, 1)),
+    ],
+)
+def test_rows_that_a_convolution_would_pad_and_spread_anew_are_not_legal(
+    analytical: OpModel, cin: int, kernel: int, kind: TensorMemoryLayout, grid: tuple[int, int]
+) -> None:
+    answer = convolved(
+        analytical, cin, kernel, rows(cin, kind, grid), 256 if cin == 256 else 64, 16 if cin == 256 else 10
+    )
+
+    assert answer.kind is Rejection.WRONG_VALUES
+
+
+@pytest.mark.parametrize(
+    ("cin", "kernel", "kind", "grid"),
+    [
+        (64, 3, BLOCK, (4, 2)),
+        (64, 3, BLOCK, (4, 8)),
+        (72, 3, BLOCK, (4, 3)),
+        (40, 3, HEIGHT, (4, 1)),
+        (64, 1, HEIGHT, (7, 1)),
+    ],
+)
+def test_rows_that_a_convolution_takes_as_they_are_stay_legal(
+    analytical: OpModel, cin: int, kernel: int, kind: TensorMemoryLayout, grid: tuple[int, int]
+) -> None:
+    assert convolved(analytical, cin, kernel, rows(cin, kind, grid)).valid
+
+
+def eltwise(op: str, columns: int, given: tuple[TensorLayout, ...], result: TensorLayout, last: int = 0) -> str | None:
+    inputs = [TensorSpec((1, 1, 100, columns), DType.BF16, layout) for layout in given]
+    if last:
+        inputs[-1] = TensorSpec((1, 1, 100, last), DType.BF16, given[-1])
+    return fault(OpQuery(op, tuple(inputs), (), None, result.memory))
+
+
+@pytest.mark.parametrize(
+    ("op", "columns", "given", "result"),
+    [
+        ("ttnn.silu", 16, (rows(16, BLOCK, (8, 2)),), DRAM_ROW_MAJOR),
+        ("ttnn.silu", 24, (rows(24, WIDTH, (1, 5)),), rows(24, WIDTH, (1, 24))),
+        ("ttnn.silu", 24, (rows(24, HEIGHT, (34, 1)),), rows(24, BLOCK, (8, 8))),
+        ("ttnn.add", 24, (L1_ROW_MAJOR, DRAM_ROW_MAJOR), rows(24, WIDTH, (1, 24))),
+        ("ttnn.add", 16, (DRAM_ROW_MAJOR, rows(16, BLOCK, (8, 2))), DRAM_ROW_MAJOR),
+    ],
+)
+def test_element_wise_ops_do_not_cut_rows_anew(
+    op: str, columns: int, given: tuple[TensorLayout, ...], result: TensorLayout
+) -> None:
+    assert "elements out of place" in str(eltwise(op, columns, given, result))
+
+
+@pytest.mark.parametrize(
+    ("op", "columns", "given", "result", "last"),
+    [
+        ("ttnn.silu", 16, (rows(16, BLOCK, (5, 1)),), rows(16, BLOCK, (8, 1)), 0),
+        ("ttnn.silu", 24, (L1_ROW_MAJOR,), rows(24, BLOCK, (8, 1)), 0),
+        ("ttnn.add", 16, (L1_ROW_MAJOR, DRAM_ROW_MAJOR), rows(16, BLOCK, (8, 1)), 0),
+        ("ttnn.multiply", 16, (L1_ROW_MAJOR, DRAM_ROW_MAJOR), rows(16, BLOCK, (8, 1)), 1),
+    ],
+)
+def test_rows_in_equal_pieces_are_right_in_any_shards(
+    op: str, columns: int, given: tuple[TensorLayout, ...], result: TensorLayout, last: int
+) -> None:
+    assert eltwise(op, columns, given, result, last) is None
