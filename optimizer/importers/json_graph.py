@@ -256,6 +256,7 @@ def _add_source(
                 f"'{value_id}': {len(section.data)} elements for a {kind} of shape {list(shape)}", node=value_id
             )
         data = tuple(section.data)
+        _check_elements(value_id, data, section.dtype or DType.BF16)
     stands_for = _stands_for(value_id, section, shape)
     graph.add_value(Value(value_id, shape, section.dtype or DType.BF16, kind, data, stands_for))
 
@@ -292,6 +293,13 @@ def _topological(ops: list[OpSection], produced: dict[str, str], graph: Graph) -
         sketch.add_op(Op(op.id, op.op, tuple(op.inputs), tuple(op.outputs)))
     sketch.sort()
     return [by_id[op.id] for op in sketch.ops()]
+
+
+def _check_elements(value_id: str, data: tuple[float, ...], dtype: DType) -> None:
+    """Elements of integer types are whole numbers within their range."""
+    wrong = next((element for element in data if not dtype.holds(element)), None)
+    if wrong is not None:
+        raise DTypeError(f"'{value_id}': element {wrong!r} is no {dtype}", node=value_id)
 
 
 def _add_op(graph: Graph, section: OpSection, document: GraphDocument, limits: ImportLimits) -> None:

@@ -37,7 +37,18 @@ class DType(StrEnum):
     def is_float(self) -> bool:
         return self in (DType.F32, DType.BF16, DType.BFP8_B, DType.BFP4_B)
 
+    def holds(self, element: float) -> bool:
+        """Whether a number is one of this type: integer types hold whole numbers of their range, others any number."""
+        bounds = _WHOLE_NUMBERS.get(self)
+        return bounds is None or (bounds[0] <= element <= bounds[1] and float(element).is_integer())
 
+
+_WHOLE_NUMBERS = {
+    DType.U8: (0, 2**8 - 1),
+    DType.U16: (0, 2**16 - 1),
+    DType.U32: (0, 2**32 - 1),
+    DType.I32: (-(2**31), 2**31 - 1),
+}
 _TILE_BYTES = {
     DType.F32: 4096,
     DType.BF16: 2048,

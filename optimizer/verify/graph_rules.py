@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from optimizer.errors import TtoptError
 from optimizer.importers.attribute_kinds import check_kinds
-from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op, Value, ValueKind
 from optimizer.ir.opdef import OpDef
 from optimizer.ir.vocabulary import OPERAND_ACTIVATIONS, opdef
@@ -17,12 +16,6 @@ from optimizer.verify.subject import WEIGHTS, Error, Subject
 MAX_RANK = 8
 MAX_ELEMENTS = 1 << 40
 """Of one tensor: far beyond the memory of any board."""
-_WHOLE_NUMBERS = {
-    DType.U8: (0, 2**8 - 1),
-    DType.U16: (0, 2**16 - 1),
-    DType.U32: (0, 2**32 - 1),
-    DType.I32: (-(2**31), 2**31 - 1),
-}
 
 
 def has_inputs(subject: Subject) -> Iterator[Error]:
@@ -109,11 +102,8 @@ def _elements(value: Value) -> Iterator[Error]:
     data = value.data or ()
     if len(data) != value.volume:
         yield value.id, f"has {len(data)} elements, its shape {list(value.shape)} holds {value.volume}"
-    bounds = _WHOLE_NUMBERS.get(value.dtype)
-    if bounds is None:
-        return
     for element in data:
-        if not (bounds[0] <= element <= bounds[1] and float(element).is_integer()):
+        if not value.dtype.holds(element):
             yield value.id, f"element {element!r} is no {value.dtype.value}"
             return
 

@@ -18,6 +18,7 @@ REFUSED = {
     "surrogate_in_an_option": "unknown-name",
     "three_element_types": "infeasible",
     "weights_of_integers": "bad-dtype",
+    "elements_beyond_their_type": "bad-dtype",
 }
 
 
