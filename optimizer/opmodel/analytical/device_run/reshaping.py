@@ -49,11 +49,13 @@ def reshape(
 
 
 def _is_view(held: Held, shape: Shape, target: MemoryConfig) -> bool:
-    if held.shape[-1:] != shape[-1:] or target.is_sharded is not held.is_sharded:
+    """Whether nothing moves; a number without dims is a row of one."""
+    given, shape = held.shape or (1,), shape or (1,)
+    if given[-1] != shape[-1] or target.is_sharded is not held.is_sharded:
         return False
     if (target.buffer_type is BufferType.L1) is not held.is_l1:
         return False
-    before, after = (s[-2] if len(s) > 1 else 1 for s in (held.shape, shape))
+    before, after = (s[-2] if len(s) > 1 else 1 for s in (given, shape))
     return not held.is_tile or before == after or (before % TILE == 0 and after % TILE == 0)
 
 
