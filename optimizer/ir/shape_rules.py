@@ -46,6 +46,12 @@ def same(attrs: Attrs, inputs: Shapes) -> Shapes:
     return (inputs[0],)
 
 
+def along(attrs: Attrs, inputs: Shapes) -> Shapes:
+    """The operand's shape, for an op along one of its dims."""
+    _axis(attrs["dim"], len(inputs[0]))
+    return (inputs[0],)
+
+
 def eltwise(attrs: Attrs, inputs: Shapes) -> Shapes:
     return (broadcast(*inputs),)
 
@@ -233,6 +239,7 @@ def gather(attrs: Attrs, inputs: Shapes) -> Shapes:
     """`torch.gather`: the result has the shape of the index."""
     x, index = inputs
     _need(len(x) == len(index), "input and index ranks differ")
+    _axis(attrs["dim"], len(x))
     return (index,)
 
 

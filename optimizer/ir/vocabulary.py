@@ -258,7 +258,7 @@ def _norm_and_reduction_rows() -> None:
         attrs={"dim": -1, "descending": False},
         dtype=DTypeRule.FIRST_INDEX,
     )
-    _row("cumsum", CostClass.REDUCE, rule.same, attrs={"dim": -1, "reverse_order": False})
+    _row("cumsum", CostClass.REDUCE, rule.along, attrs={"dim": -1, "reverse_order": False})
 
 
 def _pad_page(attrs: Mapping[str, Any]) -> Page | None:

@@ -18,6 +18,8 @@ REFUSED = {
     "surrogate_in_an_option": "unknown-name",
     "three_element_types": "infeasible",
     "weights_of_integers": "bad-dtype",
+    "gather_along_no_dim": "bad-shape",
+    "running_sum_along_no_dim": "bad-shape",
     "elements_beyond_their_type": "bad-dtype",
 }
 
