@@ -147,7 +147,7 @@ class OpDef:
         """Output shapes by the row's rule; ShapeError names the op and the input shapes."""
         try:
             return self.shapes(self.full_attrs(op), inputs)
-        except (IndexError, TypeError, ValueError, KeyError) as error:
+        except (IndexError, TypeError, ValueError, KeyError, ArithmeticError) as error:
             shown = ", ".join(str(list(s)) for s in inputs)
             raise ShapeError(f"{self.name} does not fit inputs {shown}: {error}", node=op.id) from error
         except ShapeError as error:

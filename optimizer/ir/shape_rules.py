@@ -7,7 +7,7 @@ any of ValueError/IndexError/TypeError, when the inputs do not fit; the caller a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 from optimizer.errors import ShapeError
@@ -354,7 +354,12 @@ def attr_shape(attrs: Attrs, inputs: Shapes) -> Shapes:
 
 
 def arange(attrs: Attrs, inputs: Shapes) -> Shapes:
-    return ((max(0, -(-(attrs["end"] - attrs["start"]) // attrs["step"])),),)
+    return ((steps(attrs["start"], attrs["end"], attrs["step"]),),)
+
+
+def steps(start: float, end: float, step: float) -> int:
+    """Values of a range, its end left out (ONNX `Range`)."""
+    return max(0, ceil((end - start) / step))
 
 
 def reshape_is_view(attrs: Attrs, x: Shape, y: Shape) -> bool:

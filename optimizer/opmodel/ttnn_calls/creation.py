@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from optimizer.ir.dtype import DType
+from optimizer.ir.shape_rules import steps
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.opmodel.ttnn_calls.text import Site, call, dtype_text, integer_tuple, layout_text, literal
 
@@ -41,9 +40,8 @@ def _arange(site: Site) -> str:
     if all(float(v).is_integer() for v in (start, end, step)):
         ends = [literal(int(v)) for v in (start, end, step)]
         return call("ttnn.arange", *ends, dtype=_dtype(site), device=site.device, memory_config=site.memory)
-    count = max(0, math.ceil((end - start) / step))
     counted = call(
-        "ttnn.arange", "0", literal(count), "1", dtype=_dtype(site), device=site.device, memory_config=site.memory
+        "ttnn.arange", "0", literal(steps(start, end, step)), "1", dtype=_dtype(site), device=site.device, memory_config=site.memory
     )
     scaled = call("ttnn.multiply", counted, literal(float(step)), memory_config=site.memory)
     return call("ttnn.add", scaled, literal(float(start)), memory_config=site.memory)
