@@ -102,7 +102,7 @@ def _contradictions(subject: Subject, op: Op, config: Conv2dConfig) -> Iterator[
     """(field, what it contradicts)."""
     weight, result = subject.graph.value(op.inputs[1]), subject.layout(op.outputs[0])
     wanted = config.weights_dtype
-    prepared = wanted is not None and DType(wanted).is_block_float and weight.dtype is DType.BF16
+    prepared = wanted is not None and DType(wanted).is_block_float and weight.dtype in (DType.BF16, DType.F32)
     if wanted not in (None, weight.dtype.value) and not prepared:
         yield "weights_dtype", f"prepares weights of {weight.dtype.value} as {wanted}"
     sliced = subject.is_ours or not subject.layout(op.inputs[0]).is_l1
