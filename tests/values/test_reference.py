@@ -7,6 +7,7 @@ import pytest
 
 from optimizer.errors import ExecutionError
 from optimizer.ir.vocabulary import op_names
+from optimizer.layouts.op_config import MatmulMultiCoreReuseMultiCast1DProgramConfig
 from optimizer.opmodel.base import OpQuery
 from optimizer.values.reference import RULES, computed, reference
 
@@ -26,3 +27,22 @@ def test_sums_say_how_large_their_terms_are() -> None:
     (found,) = computed("ttnn.matmul", {"transpose_a": False, "transpose_b": False}, [a, b])
 
     assert (found.value, found.most, found.usual, found.terms) == (-1.0, 7.0, 5.0, 2)
+
+
+def test_a_matmul_applies_the_activation_of_its_program_config() -> None:
+    a, b = np.array([[1.0, -2.0]]), np.eye(2)
+    config = MatmulMultiCoreReuseMultiCast1DProgramConfig(
+        compute_with_storage_grid_yx=(1, 1),
+        in0_block_w=1,
+        out_subblock_h=1,
+        out_subblock_w=1,
+        per_core_M=1,
+        per_core_N=1,
+        mcast_in0=True,
+        fused_activation="relu",
+    )
+    query = OpQuery("ttnn.matmul", (), config=config)
+
+    (found,) = reference(query, [a, b])
+
+    assert found.value.tolist() == [[1.0, 0.0]]

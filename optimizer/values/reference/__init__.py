@@ -22,8 +22,12 @@ RULES: dict[str, Rule] = {
 
 
 def reference(query: OpQuery, operands: Sequence[Array]) -> list[Computed]:
-    """The results of a query for these operands. ExecutionError when there is no reference for the op."""
-    return computed(query.op, query.attr, operands)
+    """The results of a query for these operands. ExecutionError when there is no reference for the op.
+
+    A matmul with a program config states its activation there (`fused_activation`), not in the call.
+    """
+    fused = getattr(query.config, "fused_activation", None)
+    return computed(query.op, {**query.attr, "activation": fused} if fused else query.attr, operands)
 
 
 def computed(op: str, attrs: Attrs, operands: Sequence[Array]) -> list[Computed]:

@@ -69,7 +69,6 @@ def _joined(x: Array) -> Array:
 
 def _rotary(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     """x * cos + rotate_half(x) * sin over the first positions of the tables."""
-    assert not attrs
     x, cos, sin = operands
     cos, sin = cos[..., : x.shape[-2], :], sin[..., : x.shape[-2], :]
     half = x.shape[-1] // 2
