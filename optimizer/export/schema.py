@@ -205,7 +205,10 @@ class Rewritten(Record):
     """A convolution of the model that runs in another way, since no config runs it."""
 
     op: str
-    pass_: str = Field(alias="pass", description="the rewrite: unfold-convolution or split-channels")
+    pass_: str = Field(
+        alias="pass",
+        description="the rewrite, or two of them, the second of the first one's parts (docs/graph-passes.md)",
+    )
     because: str
 
 

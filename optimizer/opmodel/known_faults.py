@@ -85,6 +85,8 @@ def _conv(query: OpQuery) -> str | None:
     right by chance. Shards of 8, 24 and 40 columns, 3x3, are taken as they are and right; so are those of which
     only the rows do not fit.
     """
+    if (wrong := _depthwise_row(query)) is not None:
+        return wrong
     x, attrs = query.inputs[0], query.attr
     spec = x.layout.shard_spec
     if spec is None or x.layout.is_tile:
@@ -95,6 +97,38 @@ def _conv(query: OpQuery) -> str | None:
     if spec.shape[1] % unit:
         return f"a convolution of rows of {spec.shape[1]} channels, no multiple of {unit}, computes with other channels"
     return None
+
+
+def _depthwise_row(query: OpQuery) -> str | None:
+    """Depthwise convolutions of one row without a bias, for which tt-metal has kernels of their own.
+
+    `is_1d_depthwise_conv` (`reader_depthwise_conv1d.cpp`, `compute_depthwise_conv1d.cpp`). Run on Wormhole, 64 channels
+    of 40 or 100 columns: height shards and a kernel of 3 are right, dilated by 2 wrong (kernels of 3 and 7, PCC 0.30
+    and 0.19; from DRAM 0.35); block shards did not end in seven minutes, and later versions of tt-metal refuse them.
+    With a bias, which makes it an ordinary convolution, block shards are right, and from DRAM dilated ones. Not run:
+    strides equal to the kernel, of which the mock device refuses those where the folded weights have another height
+    than it expects.
+    """
+    a: dict[str, Any] = dict(query.attr)
+    if query.op != "ttnn.conv2d" or len(query.inputs) > 2:
+        return None
+    high, wide = a["kernel_size"]
+    if not a.get("groups", 1) == a["in_channels"] == a["out_channels"]:
+        return None
+    if a["input_height"] != 1 or high != 1 or wide == 1:
+        return None
+    kind = getattr(query.config, "shard_layout", None)
+    if kind == TensorMemoryLayout.BLOCK_SHARDED.value or _in_blocks(query):
+        return "a depthwise convolution of one row without a bias does not end in block shards"
+    if a.get("dilation", (1, 1))[1] != 1:
+        return "a dilated depthwise convolution of one row without a bias computes something else"
+    if a.get("stride", (1, 1)) == (high, wide):
+        return "a depthwise convolution of one row without a bias is folded with weights of another form"
+    return None
+
+
+def _in_blocks(query: OpQuery) -> bool:
+    return query.inputs[0].layout.memory_layout is TensorMemoryLayout.BLOCK_SHARDED
 
 
 def _element_wise_rows(query: OpQuery) -> str | None:

@@ -128,3 +128,36 @@ def test_folding_can_be_switched_off(folding: bool | None, peak_bytes: int) -> N
     )
 
     assert answer.peak_bytes == peak_bytes
+
+
+@pytest.mark.parametrize("board", ["n150", "p150"])
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (
+            {"input_height": 22, "input_width": 56, "kernel_size": (2, 31), "padding": (84, 0, 180, 180),
+             "stride": (31, 31), "in_channels": 16, "out_channels": 4, "groups": 4},
+            "Ends 4294967256 must be less than or equal to the shape of the tensor 22",
+        ),
+        (
+            {"input_height": 1, "input_width": 512, "kernel_size": (16, 16), "padding": (96, 96, 96, 96),
+             "stride": (2, 2), "in_channels": 64, "out_channels": 16, "groups": 1},
+            "For buffer index 1, number of CB pages 67151 is greater than 65535.",
+        ),
+    ],
+    ids=["slice in front of the image", "more sticks than pages"],
+)  # fmt: skip
+def test_refusals_of_padded_images(board: str, sizes: dict[str, Any], message: str) -> None:
+    """What tt-metal 0.81 says of both on mock devices, before the same numbers."""
+    attrs: dict[str, Any] = {"batch_size": 1, "dilation": (12, 12), **sizes}
+    cin, pixels = attrs["in_channels"], attrs["input_height"] * attrs["input_width"]
+    weight = (attrs["out_channels"], cin // attrs["groups"], *attrs["kernel_size"])
+    inputs = (
+        TensorSpec((1, 1, pixels, cin), DType.BF16, DRAM_TILE),
+        TensorSpec(weight, DType.BF16, HOST_ROW_MAJOR),
+    )
+    query = OpQuery("ttnn.conv2d", inputs, tuple(sorted(attrs.items())), Conv2dConfig())
+
+    answer = create("analytical", DeviceSpec.preset(board), 32768).constraints(query)
+
+    assert (answer.valid, answer.error) == (False, message)

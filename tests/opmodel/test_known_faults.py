@@ -131,3 +131,43 @@ def test_rows_in_equal_pieces_are_right_in_any_shards(
     op: str, columns: int, given: tuple[TensorLayout, ...], result: TensorLayout, last: int
 ) -> None:
     assert eltwise(op, columns, given, result, last) is None
+
+
+def depthwise(
+    kernel: int = 3, dilation: int = 1, stride: int = 1, bias: bool = False, kind: TensorMemoryLayout | None = None
+) -> OpQuery:
+    """A depthwise convolution of one row of 100 columns of 64 channels in DRAM."""
+    attrs: dict[str, Any] = {
+        "batch_size": 1,
+        "input_height": 1,
+        "input_width": 100,
+        "kernel_size": (1, kernel),
+        "stride": (1, stride),
+        "dilation": (1, dilation),
+        "in_channels": 64,
+        "out_channels": 64,
+        "groups": 64,
+    }
+    inputs = [
+        TensorSpec((1, 1, 100, 64), DType.BF16, DRAM_ROW_MAJOR),
+        TensorSpec((64, 1, 1, kernel), DType.BF16, HOST_ROW_MAJOR),
+        TensorSpec((1, 1, 1, 64), DType.BF16, HOST_ROW_MAJOR),
+    ]
+    config = Conv2dConfig() if kind is None else Conv2dConfig(shard_layout=kind.value, slice="l1")
+    return OpQuery("ttnn.conv2d", tuple(inputs[: 3 if bias else 2]), tuple(sorted(attrs.items())), config)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [depthwise(kind=BLOCK), depthwise(dilation=2), depthwise(7, 2, kind=HEIGHT), depthwise(kernel=4, stride=4)],
+)
+def test_depthwise_rows_without_a_bias_are_refused(query: OpQuery) -> None:
+    assert "depthwise convolution of one row" in str(fault(query))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [depthwise(), depthwise(kind=HEIGHT), depthwise(kind=BLOCK, bias=True), depthwise(dilation=2, bias=True)],
+)
+def test_what_of_them_is_right_is_offered(query: OpQuery) -> None:
+    assert fault(query) is None

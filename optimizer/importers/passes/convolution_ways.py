@@ -1,7 +1,8 @@
 """Other ways to compute a convolution that no config can run: in parts of its channels, or as a matmul of windows.
 
-Each is a pass over one op of a finished graph, on [1, 1, N*H*W, C]. They are no part of `passes()`: whether tt-metal
-runs a convolution depends on the board (`optimizer.runnable`).
+Parts of its groups, image and kernel are in `convolution_parts`. Each is a pass over one op of a finished graph, on
+[1, 1, N*H*W, C]. They are no part of `passes()`: whether tt-metal runs a convolution depends on the board
+(`optimizer.runnable`).
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class _Windows:
         for y in range(0, self.kh * self.dilation_h, self.dilation_h):
             for x in range(0, self.kw // self.step * self.dilation_w, self.dilation_w):
                 end = (batch, y + (high - 1) * self.stride_h + 1, x + (wide - 1) * stride + 1, depth)
-                parts.append(_slice(graph, op, image, (0, y, x, 0), end, (1, self.stride_h, stride, 1)))
+                parts.append(cut(graph, op, image, (0, y, x, 0), end, (1, self.stride_h, stride, 1)))
         joined = parts[0] if len(parts) == 1 else emit(graph, op, "concat", parts, {"dim": 3})
         return reshape(graph, op, joined, (1, 1, batch * high * wide, self.kh * self.kw * self.channels))
 
@@ -108,7 +109,7 @@ class UnfoldConvolution:
             image = emit(graph, op, "pad", [image], {"padding": padding, "value": 0.0})
         height, width = height + top + bottom, width + left + right
         if used < width:
-            image = _slice(graph, op, image, (0, 0, 0, 0), (batch, height, used, windows.channels))
+            image = cut(graph, op, image, (0, 0, 0, 0), (batch, height, used, windows.channels))
         rows = windows.rows(graph, op, image, (batch, height, width))
         self._linear(graph, op, rows, (graph.value(op.inputs[1]).shape[0], windows.channels, windows.kh * windows.kw))
         return finish(graph, 1)
@@ -131,7 +132,7 @@ class UnfoldConvolution:
         result = emit(graph, op, "linear", operands, attrs)
         if activation and not fused:
             result = emit(graph, op, str(activation), [result], {})
-        _put(graph, op, result)
+        put(graph, op, result)
 
 
 @dataclass(frozen=True)
@@ -152,22 +153,22 @@ class SplitChannels:
         found = []
         for first in range(0, results, each):
             end = min(results, first + each)
-            operands = [op.inputs[0], _rows(graph, op, op.inputs[1], first, end)]
-            operands += [_slice(graph, op, v, (0, 0, 0, first), (1, 1, 1, end)) for v in op.inputs[2:]]
+            operands = [op.inputs[0], weight_rows(graph, op, op.inputs[1], first, end)]
+            operands += [cut(graph, op, v, (0, 0, 0, first), (1, 1, 1, end)) for v in op.inputs[2:]]
             found.append(emit(graph, op, "conv2d", operands, {**op.attrs, "out_channels": end - first}))
-        _put(graph, op, emit(graph, op, "concat", found, {"dim": 3}))
+        put(graph, op, emit(graph, op, "concat", found, {"dim": 3}))
         return finish(graph, 1)
 
 
-def _rows(graph: Graph, op: Op, weight: str, first: int, end: int) -> str:
+def weight_rows(graph: Graph, op: Op, weight: str, first: int, end: int) -> str:
     """Output channels of a weight, cut out of a matrix."""
     shape = graph.value(weight).shape
     depth = shape[1] * shape[2] * shape[3]
     matrix = reshape(graph, op, weight, (shape[0], depth))
-    return reshape(graph, op, _slice(graph, op, matrix, (first, 0), (end, depth)), (end - first, *shape[1:]))
+    return reshape(graph, op, cut(graph, op, matrix, (first, 0), (end, depth)), (end - first, *shape[1:]))
 
 
-def _slice(
+def cut(
     graph: Graph,
     op: Op,
     value: str,
@@ -175,11 +176,14 @@ def _slice(
     ends: tuple[int, ...],
     steps: tuple[int, ...] | None = None,
 ) -> str:
+    """A slice; the value itself where that is all of it."""
+    if begins == (0,) * len(begins) and ends == graph.value(value).shape and steps is None:
+        return value
     attrs = {"begins": begins, "ends": ends, "steps": (1,) * len(begins) if steps is None else steps}
     return emit(graph, op, "slice", [value], attrs)
 
 
-def _put(graph: Graph, op: Op, result: str) -> None:
+def put(graph: Graph, op: Op, result: str) -> None:
     """The result takes the place of the op's: its value, and so its name where the graph returns it."""
     maker = graph.producer(result)
     assert maker is not None

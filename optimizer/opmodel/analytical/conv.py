@@ -104,6 +104,7 @@ def _problem(case: Case, window: Window) -> ConvProblem:
         window, a["in_channels"], a["out_channels"], unit and config.shard_layout != WIDTH.value, config,
         x.layout.memory, not x.layout.is_tile, x.dtype, case.query.output_dtype or x.dtype, weights_dtype,
         len(case.inputs) > 2, fp32, l1_acc, bool(a.get("full_inner_dim")), bool(a.get("config_tensors_in_dram")),
+        groups=a["groups"],
     )  # fmt: skip
 
 

@@ -16,6 +16,8 @@ from optimizer.opmodel.analytical.parallel import Parallel
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH
 
 SCRATCH_BYTES = 64
+NOC_BURST_BYTES = {"blackhole": 16384, "wormhole_b0": 8192}
+"""Largest read of one NOC transaction (`NOC_MAX_BURST_SIZE`)."""
 _LOCAL_RATE = {"blackhole": (4096, 1.124, 80.48), "wormhole_b0": (1024, 0.868, 27.84)}
 _DRAM_RATE = {"blackhole": (2048, 0.671, 80.885), "wormhole_b0": (2048, 0.436, 28.411)}
 _MCAST_RATE = {"blackhole": (65536, 0.182, 57.677), "wormhole_b0": (65536, 0.318, 25.345)}
@@ -64,6 +66,8 @@ class ConvPlan:
     arch: str
     weight_rows: int = -1
     """Rows of the weight matrix, in tiles, where tt-metal only guesses them; -1: as the weights are prepared."""
+    row_depthwise: bool = False
+    """A 1D depthwise convolution in height shards: it multiplies tiles by tiles of weights, one per row of a block."""
     out_tiles: tuple[int, int] = field(init=False, repr=False, compare=False)
     """Output shard (height, width) in tiles."""
     act_block_h: int = field(init=False, repr=False, compare=False)
@@ -81,6 +85,15 @@ class ConvPlan:
     def alone(self) -> bool:
         """Whether no activations are sent from core to core (`conv_skip_mcast`)."""
         return self.kind is not HEIGHT and self.source.channels == 1 and self.target.channels == 1
+
+    @property
+    def whole_windows(self) -> bool:
+        """Whether a 1D depthwise convolution reads all taps of a window at once.
+
+        `should_coalesce_1d_depthwise_conv_reads`: side by side, and no longer than one NOC burst.
+        """
+        size = (4 if self.dtype_in is DType.F32 else 2) * self.in_channels_padded * self.kernel[1]
+        return self.row_depthwise and self.dilation[1] == 1 and size <= NOC_BURST_BYTES[self.arch]
 
     @property
     def worst_index_bytes(self) -> int:
@@ -103,6 +116,8 @@ class ConvPlan:
     def act_block_w(self) -> int:
         """Columns of an activation block, in tiles."""
         kh, kw = self.kernel
+        if self.row_depthwise and not self.whole_windows:
+            kw = 1
         if self.kind is HEIGHT:
             return round_up(self.in_channels_padded * kw, TILE) // TILE
         if self.kind is BLOCK:
@@ -121,7 +136,7 @@ def _rate(table: dict[str, tuple[int, float, float]], size: int, arch: str) -> f
 
 def split_reader(plan: ConvPlan) -> bool:
     """Whether two readers share an activation block."""
-    if plan.kind is WIDTH or plan.act_block_h <= 1:
+    if plan.kind is WIDTH or plan.act_block_h <= 1 or plan.row_depthwise:
         return False
     if plan.kind is BLOCK:
         return True
@@ -169,7 +184,10 @@ def conv_buffer_bytes(plan: ConvPlan, index_bytes: int = 0, alone: bool = False)
         weights *= 2
     total = weights * tile_weights
     partial = _partial_dtype(plan)
-    if plan.untilize or partial is not plan.dtype_out:
+    if plan.row_depthwise:
+        weights, total = _row_depthwise(plan, partial)
+        total += weights * tile_weights
+    elif plan.untilize or partial is not plan.dtype_out:
         total += block_h * wide * partial.tile_bytes
     factor = 2 if plan.act_double else 1
     act, second = act * factor, second * factor
@@ -185,6 +203,19 @@ def conv_buffer_bytes(plan: ConvPlan, index_bytes: int = 0, alone: bool = False)
     elif kind is BLOCK and not overlap:
         total += act * tile_in
     return total + index_bytes + SCRATCH_BYTES
+
+
+def _row_depthwise(plan: ConvPlan, partial: DType) -> tuple[int, int]:
+    """(tiles of weights, bytes of partial sums) of a 1D depthwise convolution.
+
+    Fitted to circular buffers of 36 configs (mock n150 and p150), then without a difference among 100 random depthwise
+    convolutions: weights are as tall as a block of activations, of one tap, or of all where a core has several blocks
+    to reuse them for; then there are partial sums too.
+    """
+    block = plan.act_block_h * plan.act_block_w
+    again = plan.out_tiles[0] > plan.act_block_h and not plan.whole_windows
+    sums = plan.act_block_h * plan.out_tiles[1] if again or plan.untilize or partial is not plan.dtype_out else 0
+    return block * (plan.kernel[1] if again else 1), sums * partial.tile_bytes
 
 
 def _partial_dtype(plan: ConvPlan) -> DType:

@@ -41,6 +41,16 @@ class ConvProblem:
     full_inner_dim: bool
     config_in_dram: bool
     folded: bool = False
+    groups: int = 1
+
+    def is_row_depthwise(self, window: Window) -> bool:
+        """Whether this is what tt-metal calls a 1D depthwise convolution (`is_1d_depthwise_conv`).
+
+        It has weights and kernels of its own. That the height counts, not the width, and that it has no bias, was asked
+        of tt-metal 0.81 (mock n150 and p150).
+        """
+        one_row = window.height == 1 and window.kernel[0] == 1 and not window.transposed
+        return one_row and self.groups == self.cin == self.cout and not self.bias
 
     @property
     def orientation(self) -> ShardOrientation:
@@ -159,6 +169,7 @@ def plan_of(
         dtype_weights=p.dtype_weights,
         arch=device.arch,
         weight_rows=weight_rows,
+        row_depthwise=p.is_row_depthwise(p.window) and not p.matmul and source.kind is HEIGHT,
     )
 
 
@@ -213,6 +224,8 @@ def auto_kind(
 ) -> TensorMemoryLayout:
     """`determine_conv_config_for_auto_shard`: the sharding that needs least L1; arguments as of `estimate`."""
     window = window or (p.window.spread_out if p.window.transposed else p.window)
+    if p.is_row_depthwise(window):
+        return HEIGHT
 
     def size(kind: TensorMemoryLayout) -> Estimate:
         return estimate(p, kind, device, out_nhw, None, window)

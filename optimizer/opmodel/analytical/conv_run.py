@@ -36,6 +36,9 @@ from optimizer.opmodel.analytical.parallel import COL, Parallel
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
 from optimizer.opmodel.base import OpQuery, Rejection, TensorSpec
 
+MOST_PAGES = 65535
+"""Pages of a circular buffer, which counts them in 16 bits; the haloed input has one a stick."""
+
 
 @dataclass(slots=True)
 class ConvOutcome:
@@ -81,8 +84,10 @@ def run_in_l1(
     if keeps:
         assert p.memory.shard_spec is not None
         source, shard = parallel.of_memory(p.memory), p.memory.shard_spec.shape
+        _check_depthwise(p, source)
     else:
         source, shard = resharded(p, kind, case.device)
+        _check_depthwise(p, source)
         row_major = _spread(case, p, source, shard, arena, held)
     target = parallel.determine_output(source, p.cout, case.device, p.matmul)
     check_source(p, source, target, keeps, case.device)
@@ -100,6 +105,18 @@ def run_in_l1(
         raise Refused(f"Out of Memory: {arena.small_peak} B of L1_SMALL of {limit} B", Rejection.OOM_L1_SMALL)
     rest = [held.block] if held.own and held.block is not None else []
     return ConvOutcome(target, plan.out_shard, block, held.older + rest)
+
+
+def _check_depthwise(p: ConvProblem, source: Parallel) -> None:
+    """The weights of a 1D depthwise convolution lie in a matrix of another height than width shards multiply with.
+
+    `convert_conv_weight_tensor_to_depthwise_layout` of tt-metal. Asked of tt-metal 0.81 (mock n150 and p150): refused
+    with kernels of 2, 3, 5, 7, 16 and 31; taken with one of 1.
+    """
+    taken = source.kind is not WIDTH or p.window.kernel[1] == 1 or not p.is_row_depthwise(p.window)
+    need(
+        taken, "The width of tensor a needs to match the height of tensor b (1D depthwise convolution in width shards)"
+    )
 
 
 def _spread(case: Case, p: ConvProblem, source: Parallel, shard: tuple[int, int], arena: Arena, held: Held) -> bool:
@@ -176,7 +193,9 @@ def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int]
         need(p.dtype_out in (DType.BF16, DType.F32), "Only TILE layout is supported for BFLOAT8_B dtype!")
     halo = plan.kind is not WIDTH or not p.row_major or any(p.window.padding) or p.window.transposed
     stick = round_up(shard[1] * p.stick_element, ALIGNMENT)
-    size = parallel.halo_sticks(p.window, plan.source.nhw) * stick if halo else 0
+    sticks = parallel.halo_sticks(p.window, plan.source.nhw) if halo else 0
+    need(sticks <= MOST_PAGES, f"For buffer index 1, number of CB pages {sticks} is greater than {MOST_PAGES}.")
+    size = sticks * stick
     out_size = shard_bytes(plan.out_shard, plan.dtype_out, plan.untilize)
     buffers = conv_buffer_bytes(plan, alone=plan.alone)
     _check_room(case, size + out_size, buffers)

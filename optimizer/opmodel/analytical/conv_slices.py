@@ -202,6 +202,7 @@ def run_slices(case: Case, p: ConvProblem, along_height: bool, count: int, tile:
     asked = p.config.shard_layout
     kind = auto_kind(p, case.device) if asked is None and count == 1 else None
     p = replace(p, config=replace(p.config, deallocate_activation=True, reallocate_halo_output=True))
+    _check_ends(p.window, along_height, count, tile)
     if count == 1:
         kind = kind if asked is None else TensorMemoryLayout(asked)
         outcome = run_in_l1(case, p, kind, arena, None, tile_result=True)
@@ -212,6 +213,20 @@ def run_slices(case: Case, p: ConvProblem, along_height: bool, count: int, tile:
     for piece in _pieces(p, along_height, count, tile):
         kind = _run_slice(case, p, piece, tile, arena)
         p = replace(p, config=replace(p.config, shard_layout=kind.value))
+
+
+def _check_ends(w: Window, along_height: bool, count: int, tile: bool) -> None:
+    """No slice may end in front of the image: its end, below zero, is an unsigned number in tt-metal.
+
+    Slices that begin behind the image are left out (mock n150, of either kind).
+    """
+    if w.transposed or count == 1:
+        return
+    axis = 0 if along_height else 1
+    size = (w.height, w.width)[axis]
+    for _, end in _ranges(w.out_hw[axis], TILE if tile and not along_height else 1, count):
+        stop = (end - 1) * w.stride[axis] - w.padding[2 * axis] + w.reach_hw[axis] + 1
+        need(stop >= 0, f"Ends {stop % 2**32} must be less than or equal to the shape of the tensor {size}")
 
 
 def _run_slice(case: Case, p: ConvProblem, piece: Slice, tile: bool, arena: Arena) -> TensorMemoryLayout:

@@ -85,6 +85,8 @@ def _matrix(case: Case, p: ConvProblem) -> tuple[int, int]:
     plan = plan_of(p, source, target, channels, p.window.out_nhw, case.device)
     kh, kw = p.window.kernel
     columns = target.channels * plan.out_tiles[1] * TILE
+    if plan.row_depthwise:
+        return kw * plan.act_block_h * TILE, columns
     if source.kind is HEIGHT and not p.matmul:
         return kh * plan.act_block_w * TILE, columns
     parts = source.channels if source.kind is BLOCK else 1  # every column of cores has rows of its own

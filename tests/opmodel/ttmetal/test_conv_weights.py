@@ -20,6 +20,7 @@ from optimizer.layouts.memory_config import (
     ShardSpec,
     TensorLayout,
     TensorMemoryLayout,
+    interleaved,
 )
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.tiling import core_ranges_for
@@ -73,6 +74,32 @@ def question(case: Case, board: DeviceSpec) -> OpQuery:
     return OpQuery("ttnn.conv2d", inputs, tuple(sorted(attrs.items())), config)  # type: ignore[arg-type]
 
 
+ROWS_BY_CHANNEL = [
+    (64, 7, 1, 100, Conv2dConfig()),
+    (256, 16, 1, 300, Conv2dConfig()),
+    (64, 3, 1, 12000, Conv2dConfig(shard_layout=HEIGHT, slice="l1")),
+    (64, 80, 1, 12000, Conv2dConfig(shard_layout=HEIGHT, slice="l1", act_block_h_override=32)),
+    (64, 3, 1, 12000, Conv2dConfig(shard_layout=HEIGHT, slice="l1", act_block_h_override=32)),
+    (64, 200, 1, 500, Conv2dConfig()),
+    (64, 7, 1, 100, Conv2dConfig(shard_layout=WIDTH, slice="l1")),
+    (64, 3, 1, 100, Conv2dConfig(shard_layout=WIDTH, slice="l1")),
+]
+"""Channels, kernel, dilation, length and config of depthwise convolutions of one row without a bias."""
+
+
+def depthwise(channels: int, kernel: int, dilation: int, length: int, config: Conv2dConfig) -> OpQuery:
+    attrs = {
+        **opdef("ttnn.conv2d").attrs, "batch_size": 1, "input_height": 1, "input_width": length,
+        "kernel_size": (1, kernel), "dilation": (1, dilation), "in_channels": channels, "out_channels": channels,
+        "groups": channels,
+    }  # fmt: skip
+    inputs = (
+        TensorSpec((1, 1, length, channels), DType.BF16, interleaved(BufferType.DRAM, PageLayout.ROW_MAJOR)),
+        TensorSpec((channels, 1, 1, kernel), DType.BF16, HOST_ROW_MAJOR),
+    )
+    return OpQuery("ttnn.conv2d", inputs, tuple(sorted(attrs.items())), config)  # type: ignore[arg-type]
+
+
 @pytest.fixture(scope="module", params=["n150", "p150"])
 def board(request: pytest.FixtureRequest) -> DeviceSpec:
     return DeviceSpec.preset(request.param)
@@ -88,7 +115,7 @@ def session(needs_ttnn: None, board: DeviceSpec) -> Iterator[ProgramSession]:
 
 def differences(session: ProgramSession, query: OpQuery, board: DeviceSpec) -> list[str]:
     """What tt-metal says against weights prepared ahead; nothing where it refuses the convolution anyway."""
-    op = Op("conv", query.op, ("x", "w", "b"), ("y",), dict(query.attrs))
+    op = Op("conv", query.op, ("x", "w", "b")[: len(query.inputs)], ("y",), dict(query.attrs))
     for name, tensor in zip(op.inputs, query.inputs, strict=True):
         assert session.step(f"{name} = {placeholder_text(tensor)}").valid
     call = call_text(query, op.inputs)
@@ -96,7 +123,7 @@ def differences(session: ProgramSession, query: OpQuery, board: DeviceSpec) -> l
     if not session.step(f"y, (own_w, own_b) = {call[:-1]}, return_weights_and_bias=True){free}").valid:
         return ["refused"]
     found = []
-    for index, name in enumerate(("w", "b"), start=1):
+    for index, name in enumerate(op.inputs[1:], start=1):
         text = prepared_text(op, query, index, name, board, L1_SMALL)
         assert text is not None
         spec = prepared_weights(query, board, L1_SMALL)[index - 1]
@@ -106,7 +133,7 @@ def differences(session: ProgramSession, query: OpQuery, board: DeviceSpec) -> l
             f"assert tuple(p{name}.padded_shape) == {spec.shape}, p{name}.padded_shape",
         ]
         found += [answer.error or "" for code in checks if not (answer := session.step(code)).valid]
-    prepared = session.step(f"y = {call_text(query, ('x', 'pw', 'pb'))}{free}")
+    prepared = session.step(f"y = {call_text(query, ('x', 'pw', 'pb')[: len(op.inputs)])}{free}")
     found += [] if prepared.valid else [prepared.error or "refused"]
     session.step("ttnn.deallocate(x)")
     return found
@@ -119,6 +146,17 @@ def test_what_is_prepared_is_what_the_convolution_makes(case: Case, session: Pro
 
     taken = analytical.valid or analytical.kind is Rejection.WRONG_VALUES  # what tt-metal takes and we do not offer
     assert differences(session, query, board) == ([] if taken else ["refused"])
+
+
+@pytest.mark.parametrize("case", ROWS_BY_CHANNEL, ids=str)
+def test_depthwise_rows_without_a_bias(
+    case: tuple[int, int, int, int, Conv2dConfig], session: ProgramSession, board: DeviceSpec
+) -> None:
+    query = depthwise(*case)
+    mine, real = (registry.create(name, board, L1_SMALL).constraints(query) for name in ("analytical", "ttmetal"))
+
+    assert (mine.valid, mine.cb_bytes if mine.valid else 0) == (real.valid, real.cb_bytes if real.valid else 0)
+    assert differences(session, query, board) == ([] if mine.valid else ["refused"])
 
 
 def test_shards_that_are_spread_anew_are_prepared_for_as_they_become() -> None:
