@@ -16,6 +16,7 @@ from placed_graphs import BLOCK, HEIGHT, N150, WIDTH, placed, shards
 from region_witness import interpret_region, run_region
 
 from optimizer.cli import main
+from optimizer.device import DeviceSpec
 from optimizer.export.kernels.binding import FusedKernel, fused_kernels, savings
 from optimizer.export.kernels.finding import find_regions
 from optimizer.export.kernels.judged import judged_by
@@ -267,6 +268,20 @@ def test_golden_kernels(golden: Callable[[str, str], None]) -> None:
 
 def test_golden_program(golden: Callable[[str, str], None]) -> None:
     golden("kernels/gated.py.txt", render(ttnn_program(gated())))
+
+
+@pytest.mark.parametrize(("board", "wide", "narrow"), [("n150", "HiFi3", "HiFi4"), ("p150", "HiFi4", "HiFi4")])
+def test_wormhole_adds_up_in_32_bits_at_hifi3(board: str, wide: str, narrow: str) -> None:
+    """At HiFi4 its FPU gives single values that are off by a power of two (tenstorrent/tt-metal #38306)."""
+    device = DeviceSpec.preset(board)
+    stated = {
+        (fidelity, dst): f"MathFidelity.{fidelity}, fp32_dest_acc_en={dst})"
+        for fidelity in ("HiFi3", "HiFi4")
+        for dst in (True, False)
+    }
+    for result, due in ((residual_norm(), (wide, True)), (gated(), (narrow, False))):
+        text = " ".join(render(ttnn_program(replace(result, device=device))).split())
+        assert [key for key, words in stated.items() if words in text] == [due]
 
 
 def test_equal_regions_share_their_kernel() -> None:

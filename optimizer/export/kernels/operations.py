@@ -60,10 +60,10 @@ class FusedOp:
 
 # -- one operand ------------------------------------------------------------------------------------------
 _SAME = (
-    "relu", "gelu", "silu", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "neg", "abs", "log", "square", "sin", "cos",
-    "tan", "asin", "acos", "atan", "sinh", "cosh", "erf", "erfc", "softsign", "hardsigmoid", "floor", "ceil", "trunc",
-    "frac", "sign", "log1p", "expm1", "exp2", "cbrt", "isnan", "isinf", "gtz", "ltz", "eqz", "nez", "identity", "asinh",
-    "acosh", "atanh",
+    "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "neg", "abs", "log", "square",
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "erf", "erfc", "softsign", "hardsigmoid", "floor",
+    "ceil", "trunc", "frac", "sign", "log1p", "expm1", "exp2", "cbrt", "isnan", "isinf", "gtz", "ltz", "eqz", "nez",
+    "identity", "asinh", "acosh", "atanh",
 )  # fmt: skip
 """Unary ops that tile ops have under the same name."""
 

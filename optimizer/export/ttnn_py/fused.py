@@ -68,7 +68,7 @@ def _function(result: OptimizedGraph, kernel: FusedKernel) -> str:
         lines.append(f"{name} = {placeholder_text(spec)}")
     lines.append(f"cores = {_cores(region)}")
     lines.append(f"buffers = [{', '.join(_buffers(kernel))}]")
-    lines.append(f"kernels = [{', '.join(_kernel(kernel, source) for source in kernel.sources)}]")
+    lines.append(f"kernels = [{', '.join(_kernel(kernel, source, result.device.arch) for source in kernel.sources)}]")
     program = call("ttnn.ProgramDescriptor", kernels="kernels", semaphores="[]", cbs="buffers")
     lines.append(call("ttnn.generic_op", f"[{', '.join(tensors)}]", program))
     lines.append(f"return {', '.join(outputs)}")
@@ -106,10 +106,18 @@ def _buffers(kernel: FusedKernel) -> list[str]:
     return found
 
 
-def _kernel(kernel: FusedKernel, source: KernelSource) -> str:
+def _kernel(kernel: FusedKernel, source: KernelSource, arch: str) -> str:
+    wide = bool(kernel.lowered.attr("fp32_dest_acc_en", False))
     config = _MOVEMENT.get(source.kind) or call(
         "ttnn.ComputeConfigDescriptor",
-        math_fidelity="ttnn.MathFidelity.HiFi4",
-        fp32_dest_acc_en=literal(bool(kernel.lowered.attr("fp32_dest_acc_en", False))),
+        math_fidelity=f"ttnn.MathFidelity.{_fidelity(arch, wide)}",
+        fp32_dest_acc_en=literal(wide),
     )
     return call("kernel", quoted(f"{kernel.name}/{source.kind}.cpp"), "cores", config, *source.tensors)
+
+
+def _fidelity(arch: str, wide: bool) -> str:
+    """HiFi4, but not with a DST of 32 bits on Wormhole, whose FPU then gives single values that are off by a power of
+    two, matmuls and products alike (tenstorrent/tt-metal #38306). HiFi3 is what tt-metal moved to (its pull 40089).
+    """
+    return "HiFi3" if wide and arch == "wormhole_b0" else "HiFi4"

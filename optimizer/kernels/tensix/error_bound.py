@@ -188,6 +188,7 @@ _TURNS: Mapping[str, float] = MappingProxyType(
     {
         **dict.fromkeys(("abs", "square", "cosh", "eqz", "nez", "leaky_relu", "elu"), 0.0),
         "gelu": -0.7517915246935645,
+        "gelu_tanh": -0.7524614221010293,
         "silu": -1.2784645427610738,
     }
 )

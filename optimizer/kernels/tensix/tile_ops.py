@@ -162,6 +162,16 @@ def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
+_ROOT_2_OVER_PI = EXTENDED("0.79788456080286535587989")
+
+
+def _gelu_tanh(x: NDArray[Any]) -> NDArray[Any]:
+    """0.5 x (1 + tanh(u)) as x times the sigmoid of 2u, which does not cancel out below zero."""
+    u = _ROOT_2_OVER_PI * (x + EXTENDED("0.044715") * x**3)
+    found: NDArray[Any] = x * _sigmoid(2 * u)
+    return found
+
+
 _erf = np.vectorize(erf, otypes=[np.float64])
 _erfc = np.vectorize(erfc, otypes=[np.float64])
 
@@ -187,6 +197,7 @@ _UNARY = (
     _unary("recip", np.reciprocal),
     _unary("relu", lambda x: _larger(x, np.zeros_like(x))),
     _unary("gelu", lambda x: 0.5 * x * _erfc(-x / np.sqrt(2.0)), template=("false",)),
+    _unary("gelu_tanh", _gelu_tanh),
     _unary("sigmoid", _sigmoid),
     _unary("silu", lambda x: x * _sigmoid(x)),
     _unary("tanh", np.tanh),

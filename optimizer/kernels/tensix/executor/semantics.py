@@ -22,6 +22,7 @@ ELEMENTWISE: Mapping[str, str] = MappingProxyType(
         "recip": "1 / a",
         "relu": "tensix::larger(a, 0)",
         "gelu": "0.5L * a * std::erfc(double(-a / std::sqrt(2.0)))",
+        "gelu_tanh": "a / (1 + std::exp(-2 * 0.79788456080286535587989L * a * (1 + 0.044715L * a * a)))",
         "sigmoid": "1 / (1 + std::exp(-a))",
         "silu": "a * (1 / (1 + std::exp(-a)))",
         "tanh": "std::tanh(a)",
