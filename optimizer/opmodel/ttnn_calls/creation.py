@@ -41,7 +41,13 @@ def _arange(site: Site) -> str:
         ends = [literal(int(v)) for v in (start, end, step)]
         return call("ttnn.arange", *ends, dtype=_dtype(site), device=site.device, memory_config=site.memory)
     counted = call(
-        "ttnn.arange", "0", literal(steps(start, end, step)), "1", dtype=_dtype(site), device=site.device, memory_config=site.memory
+        "ttnn.arange",
+        "0",
+        literal(steps(start, end, step)),
+        "1",
+        dtype=_dtype(site),
+        device=site.device,
+        memory_config=site.memory,
     )
     scaled = call("ttnn.multiply", counted, literal(float(step)), memory_config=site.memory)
     return call("ttnn.add", scaled, literal(float(start)), memory_config=site.memory)
