@@ -33,8 +33,12 @@ def weight_positions(pricer: OpPricer, op: Op) -> tuple[int, ...]:
 def weight_placements(
     pricer: OpPricer, op: Op, weights: Sequence[int], operands: Sequence[TensorLayout], candidate: OpCandidate
 ) -> Iterator[tuple[TensorLayout, ...]]:
-    """Operand layouts with weights in L1: the largest alone, all of them, and a matmul's as its result is sharded."""
-    places = [{k: _in_l1(operands[k]) for k in positions} for positions in (weights[:1], weights)]
+    """Operand layouts with weights in L1: the largest alone, all of them, and a matmul's as its result is sharded.
+
+    A weight that the op reads twice lies in one place.
+    """
+    largest = [k for k in weights if op.inputs[k] == op.inputs[weights[0]]]
+    places = [{k: _in_l1(operands[k]) for k in positions} for positions in (largest, weights)]
     columns = _matmul_columns(op, candidate)
     if columns is not None and 1 in weights:
         places.append({k: _columns(pricer, op.inputs[k], operands[k], columns) for k in weights if k})
