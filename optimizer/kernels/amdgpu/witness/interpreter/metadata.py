@@ -75,7 +75,23 @@ def parse_metadata(body: Sequence[tuple[int, str]], line: int) -> list[Metadata]
     kernels = document.get("amdhsa.kernels") if isinstance(document, dict) else None
     if not isinstance(kernels, list) or not all(isinstance(k, dict) and ".name" in k for k in kernels):
         raise TextError("metadata has no list 'amdhsa.kernels' of named kernels", line)
+    for kernel in kernels:
+        _check_kinds(kernel, line)
     return [Metadata(str(kernel[".name"]), line, kernel) for kernel in kernels]
+
+
+def _check_kinds(kernel: Mapping[str, Any], line: int) -> None:
+    """What a launch reads must be of the kind that LLVM writes."""
+    kinds = {".max_flat_workgroup_size": int, ".reqd_workgroup_size": list, ".args": list}
+    for key, kind in kinds.items():
+        if kernel.get(key) is not None and not isinstance(kernel[key], kind):
+            raise TextError(f"{key} of the metadata is {kernel[key]!r}, no {_KINDS[kind]}", line)
+    for entry in kernel.get(".args") or []:
+        if not isinstance(entry, dict):
+            raise TextError(f".args of the metadata has {entry!r}, no map", line)
+
+
+_KINDS = {int: "integer", list: "list"}
 
 
 def check_metadata(metadata: Metadata, descriptor: Descriptor) -> None:
@@ -99,13 +115,14 @@ def check_metadata(metadata: Metadata, descriptor: Descriptor) -> None:
 def check_launch(metadata: Metadata, size: tuple[int, int, int], passed: Sequence[Passed]) -> None:
     """The arguments and the workgroup of a launch must be those that the metadata announces."""
     threads = size[0] * size[1] * size[2]
-    if threads > metadata.values.get(".max_flat_workgroup_size", 1024):
-        limit = metadata.values[".max_flat_workgroup_size"]
+    stated = metadata.values.get(".max_flat_workgroup_size")
+    limit = 1024 if stated is None else stated
+    if threads > limit:
         raise _error(metadata, f".max_flat_workgroup_size is {limit}, a workgroup of {threads} was launched")
     required = metadata.values.get(".reqd_workgroup_size")
     if required is not None and tuple(required) != size:
         raise _error(metadata, f".reqd_workgroup_size is {required}, {list(size)} was launched")
-    if ".args" not in metadata.values:
+    if metadata.values.get(".args") is None:
         return
     announced = [entry for entry in metadata.arguments if not str(entry.get(".value_kind", "")).startswith("hidden_")]
     if len(announced) != len(passed):
