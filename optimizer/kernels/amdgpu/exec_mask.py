@@ -60,6 +60,8 @@ def _after(program: Program, place: int, state: bool, saved: frozenset[Operand])
     item = program.body[place]
     if not isinstance(item, Instruction) or not writes_exec(item):
         return state
+    if not item.uses:  # incomplete: nothing is known of it
+        return False
     if item.name == "s_mov_b64":
         return item.uses[0] == Immediate(-1) or item.uses[0] in saved or (item.uses[0] == EXEC and state)
     if item.name == "s_or_b64" and EXEC in item.uses:
@@ -75,7 +77,7 @@ def _saved_full(program: Program, found: list[bool]) -> frozenset[Operand]:
         for register in item.defined:
             written[register] = written.get(register, 0) + 1
         saves = item.name.endswith("_saveexec_b64") or (item.name == "s_mov_b64" and item.uses == (EXEC,))
-        if saves and found[place] and not isinstance(item.defs[0], Special):
+        if saves and found[place] and item.defs and not isinstance(item.defs[0], Special):
             good.add(item.defs[0])
     return frozenset(o for o in good if all(written[r] == 1 for r in _registers(o)))
 
