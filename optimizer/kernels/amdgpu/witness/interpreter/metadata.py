@@ -82,16 +82,20 @@ def parse_metadata(body: Sequence[tuple[int, str]], line: int) -> list[Metadata]
 
 def _check_kinds(kernel: Mapping[str, Any], line: int) -> None:
     """What a launch reads must be of the kind that LLVM writes."""
-    kinds = {".max_flat_workgroup_size": int, ".reqd_workgroup_size": list, ".args": list}
-    for key, kind in kinds.items():
+    for key, (kind, name) in _KINDS.items():
         if kernel.get(key) is not None and not isinstance(kernel[key], kind):
-            raise TextError(f"{key} of the metadata is {kernel[key]!r}, no {_KINDS[kind]}", line)
+            raise TextError(f"{key} of the metadata is {kernel[key]!r}, no {name}", line)
     for entry in kernel.get(".args") or []:
         if not isinstance(entry, dict):
             raise TextError(f".args of the metadata has {entry!r}, no map", line)
 
 
-_KINDS = {int: "integer", list: "list"}
+_KINDS = {
+    ".max_flat_workgroup_size": (int, "integer"),
+    ".reqd_workgroup_size": (list, "list"),
+    ".args": (list, "list"),
+}
+"""Key that a launch reads -> the kind of its value, and what it is called."""
 
 
 def check_metadata(metadata: Metadata, descriptor: Descriptor) -> None:
