@@ -28,6 +28,7 @@ from optimizer.garbage import rare_collections
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
+from optimizer.importers.passes.mask_padding import with_filled_masks
 from optimizer.layouts.legal_op_configs import LegalConfigs, LegalOpConfigAnalysis, may_free_operand
 from optimizer.layouts.legal_op_layouts import LegalOpLayoutAnalysis
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
@@ -158,6 +159,8 @@ def _optimize(model: ImportedModel | Graph, device: DeviceSpec, options: Options
     options = _effective(device, options)
     _check_l1_small(device, options)
     _check_supported(model, options)
+    if isinstance(model, Graph):
+        model = with_filled_masks(model)
     opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes))
     if options.check is None:
         result, _ = _solve(model, opmodel, options, stages)

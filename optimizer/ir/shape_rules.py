@@ -380,6 +380,11 @@ def permute_is_view(attrs: Attrs, x: Shape, y: Shape) -> bool:
     return kept == sorted(kept)
 
 
+def stays(attrs: Attrs, x: Shape, y: Shape) -> bool:
+    """The op works on its operand's buffer."""
+    return True
+
+
 def repeat_is_view(attrs: Attrs, x: Shape, y: Shape) -> bool:
     return x == y
 

@@ -292,6 +292,7 @@ def _data_movement_rows() -> None:
         view=rule.pad_is_view,
         page_rule=_pad_page,
     )
+    _row("fill_implicit_tile_padding", move, rule.same, attrs={"value": REQUIRED}, view=rule.stays)
     _row("repeat", move, rule.repeat, attrs={"repeats": REQUIRED}, view=rule.repeat_is_view)
     _row("repeat_interleave", move, rule.repeat_interleave, attrs={"repeats": REQUIRED, "dim": REQUIRED})
     _row(

@@ -44,7 +44,7 @@ _EXACT = frozenset(
     for name in ("reshape", "permute", "transpose", "concat", "slice", "split", "pad", "repeat", "repeat_interleave",
     "to_layout", "to_memory_config", "to_device", "from_device", "max_pool2d", "embedding", "gather", "identity",
     "relu", "neg", "abs", "concatenate_heads", "nlp_concat_heads", "nlp_create_qkv_heads", "max", "min", "maximum",
-    "minimum", "split_query_key_value_and_split_heads")
+    "minimum", "fill_implicit_tile_padding", "split_query_key_value_and_split_heads")
 )  # fmt: skip
 """Ops that give elements of their operands (or their negative): nothing but the result's rounding may differ."""
 

@@ -17,7 +17,7 @@ from optimizer.result import OptimizedGraph
 from optimizer.sharding.pricing import op_query
 from optimizer.values.bounds import Verdict, judge
 from optimizer.values.compare import Agreement, compare
-from optimizer.values.operands import random_operands
+from optimizer.values.operands import paddings, random_operands
 from optimizer.values.reference import reference
 
 Report = Callable[["Checked"], None]
@@ -158,7 +158,7 @@ def check_queries(
 
 def _checked(session: ExecutionSession, query: OpQuery, ops: tuple[str, ...], seed: int) -> Checked:
     try:
-        held, results = session.evaluate(query, random_operands(query, seed))
+        held, results = session.evaluate(query, random_operands(query, seed), paddings(query))
         wanted = reference(query, held)
     except ExecutionError as error:
         return Checked(query, ops, problem=str(error))

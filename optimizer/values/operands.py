@@ -20,6 +20,26 @@ TOKENS = 256
 """Integers are below this where nothing says what they count."""
 
 
+_GARBAGE = (4.0, -3.0, 2.5)
+"""What tiles hold beyond an operand's elements: larger than most of those, of both signs. An odd number of them, so
+that columns differ from row to row."""
+_HIDDEN = (-3.3895313892515355e38,)
+
+
+def paddings(query: OpQuery) -> list[tuple[float, ...]]:
+    """What lies in the tiles of each operand beyond its elements: an op must not depend on it.
+
+    Masks of attention are filled by an op of their own. Block floats keep zeros, as padding shares their exponents, and
+    so do integers, which may be addresses.
+    """
+    found = []
+    for index, spec in enumerate(query.inputs):
+        mask = index == 3 and query.op.startswith("ttnn.scaled_dot_product_attention")
+        narrow = spec.dtype.is_block_float or not spec.dtype.is_float
+        found.append(_HIDDEN if mask else () if narrow else _GARBAGE)
+    return found
+
+
 def random_operands(query: OpQuery, seed: int) -> list[Array]:
     """One array an operand: the same for the same query and seed."""
     rng = np.random.default_rng(seed)

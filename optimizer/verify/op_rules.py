@@ -11,6 +11,7 @@ from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.op_config import Conv2dConfig, InPlaceConfig
 from optimizer.layouts.overrides import parse_overrides
+from optimizer.layouts.tiling import TILE
 from optimizer.result import Role
 from optimizer.verify.subject import Error, Subject
 
@@ -27,6 +28,10 @@ _OPS_OF = {
 """Kind of config -> ops that take it; `in_place` is the vocabulary's."""
 _DECIDED = ("weights_dtype", "activation", "deallocate_activation", "act_block_h_override", "shard_layout", "slice")
 """Fields of a conv's config that policies of ours decide."""
+_ATTENTION = _OPS_OF["sdpa"]
+_FILL = "ttnn.fill_implicit_tile_padding"
+HIDDEN = -1e9
+"""A mask's element this low or lower hides its key."""
 
 
 def runs(subject: Subject) -> Iterator[Error]:
@@ -61,6 +66,18 @@ def gives_what_is_asked(subject: Subject) -> Iterator[Error]:
         same = (asked.memory_layout, asked.buffer_type) == (given.memory_layout, given.buffer_type)
         if not same or asked.shard_spec not in (None, given.shard_spec):
             yield op.id, f"is asked for another memory config than that of '{op.outputs[0]}'"
+
+
+def hides_padding_of_masks(subject: Subject) -> Iterator[Error]:
+    """Columns that a mask's tiles have beyond its keys are filled, and only copied as tiles from there."""
+    for op in subject.run_ops():
+        if op.op not in _ATTENTION or len(op.inputs) < 4 or subject.graph.value(op.inputs[3]).shape[-1] % TILE == 0:
+            continue
+        made = subject.graph.producer(op.inputs[3])
+        while made is not None and made.op == "ttnn.to_memory_config":
+            made = subject.graph.producer(made.inputs[0])
+        if made is None or made.op != _FILL or not float(str(made.attrs["value"])) <= HIDDEN:
+            yield op.id, f"adds whatever the last tiles of mask '{op.inputs[3]}' hold beyond its keys: {_FILL} is missing"
 
 
 def has_its_own_config(subject: Subject) -> Iterator[Error]:

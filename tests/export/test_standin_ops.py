@@ -321,7 +321,7 @@ COMPUTED: dict[str, tuple[Call, Nodes, list[Array]]] = {
                lambda n, x: n("CumSum", x, np.int64(1), reverse=1), [normal(2, 5, 7)]),
     "attention": (
         lambda t, d, q, k, v, m: t.transformer.scaled_dot_product_attention(
-            q, k, v, attn_mask=m, is_causal=False, scale=0.3),
+            q, k, v, attn_mask=t.fill_implicit_tile_padding(m, -1e9), is_causal=False, scale=0.3),
         attention, [normal(2, 3, 5, 8), normal(2, 3, 6, 8), normal(2, 3, 6, 8)[::-1].copy(), normal(2, 1, 5, 6)],
     ),
     "causal attention": (

@@ -493,6 +493,7 @@ _OPS: dict[str, Callable[[list[Array], Attrs], Array | list[Array]]] = {
     "slice": _slice,
     "split": lambda x, a: list(np.split(x[0], np.cumsum(a["sizes"])[:-1], axis=a["dim"])),
     "pad": lambda x, a: np.pad(x[0], a["padding"], constant_values=a["value"]),
+    "fill_implicit_tile_padding": lambda x, a: x[0],
     "repeat": lambda x, a: np.tile(x[0], a["repeats"]),
     "repeat_interleave": lambda x, a: np.repeat(x[0], a["repeats"], axis=a["dim"]),
     "embedding": lambda x, a: x[1][x[0]],

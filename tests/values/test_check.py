@@ -42,7 +42,9 @@ class FakeSession:
     def __init__(self, gives: Callable[[OpQuery, Array], Array], dies: str = "") -> None:
         self.gives, self.dies, self.alive = gives, dies, True
 
-    def evaluate(self, query: OpQuery, operands: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+    def evaluate(
+        self, query: OpQuery, operands: Sequence[Array], paddings: Sequence[Sequence[float]]
+    ) -> tuple[list[Array], list[Array]]:
         if query.op == self.dies:
             self.alive = False
             raise ExecutionError(f"{query.op}: the device's process ended (SIGABRT): no such instruction")

@@ -11,6 +11,7 @@ import numpy as np
 
 Message = dict[str, Any]
 _INTEGERS = {"u32": np.uint32, "i32": np.int32, "u16": np.uint16, "u8": np.uint8}
+_TILE = 32
 _NARROW = ("bf16", "bfp8_b", "bfp4_b")
 
 
@@ -37,18 +38,32 @@ def values_of(board: Any, tensor: Any) -> Any:
 
 
 def tensor_of(board: Any, record: Message, array: Any) -> Any:
-    """A tensor with these elements as a record describes it (type, page layout, place)."""
+    """A tensor with these elements as a record describes it (type, page layout, place, what its tiles are padded with)."""
     ttnn, dtype = board.ttnn, record["dtype"]
     whole = _INTEGERS.get(dtype)
     array = np.ascontiguousarray(array, dtype=whole or np.float32).reshape(record["shape"])
-    tensor = ttnn.Tensor(array, board.dtypes[dtype] if whole else ttnn.float32)
+    padded = _padded(array, record.get("padding", ())) if record["layout"] == "tile" else array
+    tensor = ttnn.Tensor(padded, board.dtypes[dtype] if whole else ttnn.float32)
     if record["layout"] == "tile":
         tensor = ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)
+    if padded is not array:
+        tensor = ttnn.reshape(tensor, ttnn.Shape(array.shape), ttnn.Shape(padded.shape))
     if not whole and dtype != "f32":
         tensor = ttnn.to_dtype(tensor, board.dtypes[dtype])
     if record.get("host"):
         return tensor
     return ttnn.to_device(tensor, board.device, memory_config=board.memory_config(record))
+
+
+def _padded(array: Any, padding: Any) -> Any:
+    """The array in whole tiles, these numbers by turns in what is added; the array itself if nothing is to be added."""
+    missing = [(0, 0)] * (array.ndim - 2) + [(0, -size % _TILE) for size in array.shape[-2:]]
+    if not len(padding) or not any(after for _, after in missing):
+        return array
+    shape = [size + after for size, (_, after) in zip(array.shape, missing)]
+    padded = np.resize(np.asarray(padding, array.dtype), shape)
+    padded[tuple(slice(0, size) for size in array.shape)] = array
+    return padded
 
 
 def evaluate(board: Any, request: Message) -> Message:

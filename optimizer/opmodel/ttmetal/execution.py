@@ -76,13 +76,20 @@ class ExecutionSession:
         path.unlink()
         return values
 
-    def evaluate(self, query: OpQuery, operands: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-        """One op on these operands: what the device holds of them, and the results. Needs no program."""
+    def evaluate(
+        self, query: OpQuery, operands: Sequence[Array], paddings: Sequence[Sequence[float]] = ()
+    ) -> tuple[list[Array], list[Array]]:
+        """One op on these operands: what the device holds of them, and the results. Needs no program.
+
+        `paddings`: per operand the numbers, by turns, that its tiles hold beyond its elements; zeros if none are given.
+        """
         inputs = asked_inputs(query)
         given, made = self._file(), self._file()
         np.savez(given, **{f"x{k}": array for k, array in enumerate(operands)})
         call = call_text(query, [f"x{k}" for k in range(len(inputs))])
         records = [input_record(spec) for spec in inputs]
+        for record, padding in zip(records, paddings, strict=False):
+            record["padding"] = list(padding)
         message = {"kind": "evaluate", "inputs": records, "call": call, "path": str(given), "into": str(made)}
         answer = self._ask(message, query.op)
         given.unlink()

@@ -44,6 +44,11 @@ def _pad(site: Site) -> str:
     return call("ttnn.pad", site.operand(0), padding, literal(site.attr("value", 0.0)), memory_config=site.memory)
 
 
+def _fill_padding(site: Site) -> str:
+    """Works on its operand's buffer, whatever memory config it is given."""
+    return call("ttnn.fill_implicit_tile_padding", site.operand(0), literal(float(site.need("value"))))
+
+
 def _repeat(site: Site) -> str:
     return call("ttnn.repeat", site.operand(0), integer_tuple(site.need("repeats")), memory_config=site.memory)
 
@@ -82,6 +87,7 @@ CALLS = {
     "ttnn.slice": _slice,
     "ttnn.split": _split,
     "ttnn.pad": _pad,
+    "ttnn.fill_implicit_tile_padding": _fill_padding,
     "ttnn.repeat": _repeat,
     "ttnn.repeat_interleave": _repeat_interleave,
     "ttnn.unsqueeze": _unsqueeze,

@@ -243,5 +243,6 @@ RULES: Mapping[str, Rule] = {
     "ttnn.mac": _ternary(lambda a, b, c, _: a * b + c),
     "ttnn.typecast": _typecast,
     "ttnn.tril": of_one(lambda x, attrs: np.tril(x, attrs.get("diagonal", 0))),
+    "ttnn.fill_implicit_tile_padding": of_one(lambda x, _: x),
     "ttnn.triu": of_one(lambda x, attrs: np.triu(x, attrs.get("diagonal", 0))),
 }

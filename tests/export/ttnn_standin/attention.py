@@ -34,10 +34,18 @@ def _attention(c: Context, a: Arguments) -> Tensor:
         if mask.rank != 4 or mask.shape[-2:] != scores.shape[-2:]:
             raise Refused(f"ttnn.{a.function}: a mask {mask.shape} for scores {scores.shape}")
         broadcast(a, mask.shape, scores.shape)
+        _hidden(a, mask)
         scores = scores + mask.read()
     if a["is_causal"]:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
     return c.result(a, softmax(scores) @ values, q.dtype, TILE, DRAM)
+
+
+def _hidden(a: Arguments, mask: Tensor) -> None:
+    """The kernel adds whole tiles of a mask: keys that do not exist count unless the mask's padding hides them."""
+    padding = mask.buffer.padding
+    if mask.shape[-1] % 32 and (padding is None or padding > -1e9):
+        raise Refused(f"ttnn.{a.function}: a mask {mask.shape} with {padding} beyond its columns")
 
 
 def _split_heads(c: Context, a: Arguments) -> tuple[Tensor, ...]:

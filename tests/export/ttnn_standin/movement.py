@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ttnn_standin.context import Context, Op, axis_of, on_device
+from ttnn_standin.context import Context, Op, axis_of, on_device, tiled
 from ttnn_standin.errors import Refused, Unmodelled
 from ttnn_standin.placement import EDGE, physical
 from ttnn_standin.signatures import Arguments
 from ttnn_standin.tensor import Tensor
-from ttnn_standin.values import DRAM, INTEGERS, ROW_MAJOR, TILE, DataType, Value, is_sharded
+from ttnn_standin.values import BLOCK_FLOATS, DRAM, INTEGERS, ROW_MAJOR, TILE, DataType, Value, is_sharded
 
 
 def _is_view(x: Tensor, shape: tuple[int, ...], memory: Value) -> bool:
@@ -146,6 +146,16 @@ def _fills_tiles(x: Tensor, shape: tuple[int, ...]) -> bool:
     return x.layout == TILE and shape != x.shape and physical(shape, TILE) == physical(x.shape, TILE)
 
 
+def _fill_padding(c: Context, a: Arguments) -> Tensor:
+    """Works on its operand's buffer, whatever memory config it is given."""
+    x = a["input_tensor"]
+    tiled(a, x)
+    if x.dtype in BLOCK_FLOATS:
+        raise Unmodelled("ttnn.fill_implicit_tile_padding of block floats, which takes a buffer of its own")
+    x.buffer.padding = float(a["fill_value"])
+    return x
+
+
 def _repeat(c: Context, a: Arguments) -> Tensor:
     x, times = a["input_tensor"], a["repeat_dims"]
     if len(times) < x.rank or min(times) < 1:
@@ -221,7 +231,10 @@ def _to_memory_config(c: Context, a: Arguments) -> Tensor:
     on_device(a, x)
     dtype = a["dtype"] or x.dtype
     same = c.unchanged(x, a["memory_config"]) if dtype == x.dtype else None
-    return same or c.result(a, x.read(), dtype, x.layout, None)
+    if same is None:
+        same = c.result(a, x.read(), dtype, x.layout, None)
+        same.buffer.padding = x.buffer.padding  # whole tiles are copied
+    return same
 
 
 def _between(target: str, sharded: bool) -> Op:
@@ -286,6 +299,7 @@ OPS: dict[str, Op] = {
     "slice": _slice,
     "split": _split,
     "pad": _pad,
+    "fill_implicit_tile_padding": _fill_padding,
     "repeat": _repeat,
     "repeat_interleave": _repeat_interleave,
     "embedding": _embedding,

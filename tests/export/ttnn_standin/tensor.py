@@ -37,6 +37,8 @@ class Buffer:
     made_by: str
     within: Buffer | None = None
     """The buffer whose memory these elements take, where a result of another size stays in its operand's tiles."""
+    padding: float | None = None
+    """What its tiles hold beyond the elements, where an op has filled that."""
     _freed_by: str | None = None
 
     @property
