@@ -25,10 +25,10 @@ from optimizer.errors import (
     VerificationError,
 )
 from optimizer.garbage import rare_collections
+from optimizer.importers.passes.mask_padding import with_filled_masks
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
-from optimizer.importers.passes.mask_padding import with_filled_masks
 from optimizer.layouts.legal_op_configs import LegalConfigs, LegalOpConfigAnalysis, may_free_operand
 from optimizer.layouts.legal_op_layouts import LegalOpLayoutAnalysis
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, add_format, path_argument
+from optimizer.cli.progress import ProgressBar
 from optimizer.cli.tables import as_json, pairs, table
 from optimizer.cli.values import RESULT_HELP, flat
 from optimizer.errors import OptionError
@@ -30,6 +31,12 @@ def add(commands: Commands) -> None:
         help="also run every distinct op with random operands on a simulator (sim) or this machine's board (real), and "
         "judge what it gives (docs/values.md)",
     )
+    check.add_argument(
+        "--whole",
+        action="store_true",
+        help="with --values: run the whole program instead, with random weights, and compare its outputs with "
+        "its graph computed in float64",
+    )
     check.add_argument("--seed", type=int, default=0, help="of the operands of --values (default: 0)")
     add_format(check)
     check.set_defaults(run=run_check)
@@ -46,9 +53,15 @@ def run_check(args: argparse.Namespace) -> int:
 
     if args.seed < 0:
         raise OptionError(f"--seed {args.seed} is negative", node="--seed", limit=0)
+    if args.whole and not args.values:
+        raise OptionError(
+            "--whole runs a program on a device: name one by --values", node="--whole", alternatives=("--values sim",)
+        )
     result = read_result(args.result)
     record = check_record(result, args.opmodel, args.model)
-    if args.values:
+    if args.whole:
+        _add_whole(record, result, args)
+    elif args.values:
         _add_values(record, result, args)
     return _print_check(record, args.format)
 
@@ -70,6 +83,26 @@ def _add_values(record: dict[str, Any], result: OptimizedGraph, args: argparse.N
     record["ok"] = record["ok"] and found.ok
 
 
+def _add_whole(record: dict[str, Any], result: OptimizedGraph, args: argparse.Namespace) -> None:
+    """What the program gives on a device, and every wrong output as an error."""
+    from optimizer.execution.whole import check_whole
+
+    with ProgressBar(args.result.name) as progress:
+        found = check_whole(
+            result,
+            args.values,
+            args.seed,
+            report=lambda number, count, op: progress.show(number / max(count, 1), op),
+        )
+    record["whole"] = found
+    record["errors"] += [
+        {"op": o["name"], "message": f"the program gives a wrong output: PCC {o['pcc']:.5f}, relative error "
+         f"{o['relative_error']:.4f}, ratio {o['ratio']:.4f}"}
+        for o in found["outputs"] if not o["ok"]
+    ]  # fmt: skip
+    record["ok"] = record["ok"] and found["ok"]
+
+
 def _line_of(checked: Checked) -> None:
     verdict = checked.problem or f"{'right' if checked.ok else 'WRONG'}, {checked.worst:.3g} of the limit"
     print(f"{checked.ops[0]} ({checked.query.op}): {verdict}", file=sys.stderr, flush=True)
@@ -89,7 +122,11 @@ def _print_check(record: dict[str, Any], form: str) -> int:
         print(as_json(record))
     else:
         values = record.get("values")
-        print(pairs((k, flat(v)) for k, v in record.items() if k not in ("errors", "values")))
+        print(pairs((k, flat(v)) for k, v in record.items() if k not in ("errors", "values", "whole")))
+        if "whole" in record:
+            rows = [(o["name"], *(f"{o[k]:.6g}" for k in ("pcc", "relative_error", "ratio", "largest_error")))
+                    for o in record["whole"]["outputs"]]  # fmt: skip
+            print(table(("output", "PCC", "relative error", "ratio", "largest error"), rows))
         if values is not None:
             header = ("op", "queries", "wrong", "not run", "worst", "gain")
             rows = [(op, *(row[k] for k in ("queries", "wrong", "not_run", "worst", "gain")))

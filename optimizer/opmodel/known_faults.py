@@ -156,9 +156,21 @@ def _page_columns(tensor: TensorSpec, memory: MemoryConfig) -> int:
     return tensor.shape[-1] if memory.shard_spec is None else memory.shard_spec.shape[1]
 
 
+def _rotary(query: OpQuery) -> str | None:
+    """Positions that are no whole tiles: the result has as many rows as its tiles, [1, 2, 64, 64] for [1, 2, 50, 64].
+
+    Whatever reads it next takes the added rows for positions (mock device and simulator alike, ttnn 0.81.1).
+    """
+    rows = query.inputs[0].shape[-2:-1]
+    if rows and rows[0] % TILE:
+        return f"gives the {rows[0]} rows of every head as {-(-rows[0] // TILE) * TILE}: positions must be whole tiles"
+    return None
+
+
 _RULES: dict[str, Callable[[OpQuery], str | None]] = {
     "ttnn.max_pool2d": _pool,
     "ttnn.avg_pool2d": _pool,
     "ttnn.conv2d": _conv,
     "ttnn.conv_transpose2d": _conv,
+    "ttnn.rotary_embedding": _rotary,
 }

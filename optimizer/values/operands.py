@@ -32,7 +32,7 @@ def paddings(query: OpQuery) -> list[tuple[float, ...]]:
     Masks of attention are filled by an op of their own. Block floats keep zeros, as padding shares their exponents, and
     so do integers, which may be addresses.
     """
-    found = []
+    found: list[tuple[float, ...]] = []
     for index, spec in enumerate(query.inputs):
         mask = index == 3 and query.op.startswith("ttnn.scaled_dot_product_attention")
         narrow = spec.dtype.is_block_float or not spec.dtype.is_float

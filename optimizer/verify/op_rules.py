@@ -77,7 +77,10 @@ def hides_padding_of_masks(subject: Subject) -> Iterator[Error]:
         while made is not None and made.op == "ttnn.to_memory_config":
             made = subject.graph.producer(made.inputs[0])
         if made is None or made.op != _FILL or not float(str(made.attrs["value"])) <= HIDDEN:
-            yield op.id, f"adds whatever the last tiles of mask '{op.inputs[3]}' hold beyond its keys: {_FILL} is missing"
+            yield (
+                op.id,
+                f"adds whatever the last tiles of mask '{op.inputs[3]}' hold beyond its keys: {_FILL} is missing",
+            )
 
 
 def has_its_own_config(subject: Subject) -> Iterator[Error]:

@@ -13,6 +13,7 @@ from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import (
     DRAM_ROW_MAJOR,
+    DRAM_TILE,
     HOST_ROW_MAJOR,
     L1_ROW_MAJOR,
     PageLayout,
@@ -171,3 +172,11 @@ def test_depthwise_rows_without_a_bias_are_refused(query: OpQuery) -> None:
 )
 def test_what_of_them_is_right_is_offered(query: OpQuery) -> None:
     assert fault(query) is None
+
+
+@pytest.mark.parametrize(("positions", "right"), [(32, True), (64, True), (1, False), (50, False)])
+def test_rotary_positions_are_whole_tiles(positions: int, right: bool) -> None:
+    x = TensorSpec((1, 2, positions, 64), DType.BF16, DRAM_TILE)
+    table = TensorSpec((1, 1, 64, 64), DType.BF16, DRAM_TILE)
+    why = fault(OpQuery("ttnn.rotary_embedding", (x, table, table)))
+    assert why is None if right else "whole tiles" in str(why)

@@ -43,7 +43,7 @@ class FakeSession:
         self.gives, self.dies, self.alive = gives, dies, True
 
     def evaluate(
-        self, query: OpQuery, operands: Sequence[Array], paddings: Sequence[Sequence[float]]
+        self, query: OpQuery, operands: Sequence[Array], _: Sequence[Sequence[float]]
     ) -> tuple[list[Array], list[Array]]:
         if query.op == self.dies:
             self.alive = False

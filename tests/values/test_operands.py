@@ -8,7 +8,7 @@ import pytest
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, interleaved
 from optimizer.opmodel.base import OpQuery, TensorSpec
-from optimizer.values.operands import random_operands
+from optimizer.values.operands import paddings, random_operands
 from optimizer.values.reference import RULES, reference
 
 PLACE = interleaved(BufferType.DRAM)
@@ -52,3 +52,18 @@ def test_results_of_contractions_have_unit_size() -> None:
     result = reference(query, random_operands(query, 0))[0].value
 
     assert 0.7 < result.std() < 1.1
+
+
+def test_tiles_are_padded_with_garbage_that_an_op_must_not_see() -> None:
+    operands = (spec(50, 70), spec(50, 70, dtype=DType.BFP8_B), spec(1, 70, dtype=DType.U32))
+    garbage, shared, indices = paddings(OpQuery("ttnn.where", operands))
+
+    assert min(garbage) < 0 < max(garbage)
+    assert shared == indices == ()
+
+
+def test_the_mask_of_an_attention_is_filled() -> None:
+    q, mask = spec(1, 1, 50, 64), spec(1, 1, 50, 50)
+    *_, filling = paddings(OpQuery("ttnn.scaled_dot_product_attention", (q, q, q, mask)))
+
+    assert max(filling) < -1e9

@@ -1,6 +1,8 @@
-"""Which values an integer input may take: below the size of what it chooses from."""
+"""Which values an integer input or weight may take: below the size of what it chooses from."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from optimizer.ir.graph import Graph
 
@@ -11,9 +13,13 @@ _MOVES = frozenset(
 """Ops that hand the elements of an index on as they are."""
 
 
-def index_bounds(graph: Graph) -> dict[str, int]:
-    """Integer input -> the least number of rows of all tables that it indexes; inputs that index none are left out."""
-    found = {v: _bound(graph, v) for v in dict.fromkeys(graph.inputs) if not graph.value(v).dtype.is_float}
+def index_bounds(graph: Graph, value_ids: Iterable[str] | None = None) -> dict[str, int]:
+    """Integer value -> the least number of rows of all tables that it indexes; those that index none are left out.
+
+    Of these values, by default the inputs.
+    """
+    looked_at = dict.fromkeys(graph.inputs if value_ids is None else value_ids)
+    found = {v: _bound(graph, v) for v in looked_at if not graph.value(v).dtype.is_float}
     return {value_id: bound for value_id, bound in found.items() if bound is not None}
 
 

@@ -19,8 +19,8 @@ ATTENTION = ("ttnn.scaled_dot_product_attention", "ttnn.scaled_dot_product_atten
 class MaskPadding:
     """Before attention with a mask of keys that are no whole tiles: `fill_implicit_tile_padding` of the mask.
 
-    TTNN adds the mask's tiles to the scores as they are. Without a fill the padding mostly holds zeros, and keys that do
-    not exist are attended to (ttnn 0.81.1 on Tenstorrent's simulator; without a mask TTNN hides them itself). Block
+    TTNN adds the mask's tiles to the scores as they are. Without a fill the padding mostly holds zeros, and keys that
+    do not exist are attended to (ttnn 0.81.1 on Tenstorrent's simulator; without a mask TTNN hides them itself). Block
     floats are unpacked first: the filling would share exponents with the mask's own elements.
     """
 

@@ -19,7 +19,9 @@ def fill_padding(case: Case) -> Usage:
     x = case.x
     need(x.layout.is_tile, f"{case.query.op}: the operand must be in tiles")
     need(not x.layout.is_sharded, f"{case.query.op}: sharded operands are not supported")
-    need(x.dtype in FILLED, f"{case.query.op}: elements of type {x.dtype} share exponents with the filling, or are none")
+    need(
+        x.dtype in FILLED, f"{case.query.op}: elements of type {x.dtype} share exponents with the filling, or are none"
+    )
     need(case.output in (None, x.layout.memory), f"{case.query.op}: the result stays in the operand's buffer")
     rows, columns = (1, 1, *x.shape)[-2:]
     partial = (rows % TILE > 0) + (columns % TILE > 0)

@@ -38,7 +38,7 @@ def values_of(board: Any, tensor: Any) -> Any:
 
 
 def tensor_of(board: Any, record: Message, array: Any) -> Any:
-    """A tensor with these elements as a record describes it (type, page layout, place, what its tiles are padded with)."""
+    """A tensor with these elements as a record describes it (type, page layout, place, padding of its tiles)."""
     ttnn, dtype = board.ttnn, record["dtype"]
     whole = _INTEGERS.get(dtype)
     array = np.ascontiguousarray(array, dtype=whole or np.float32).reshape(record["shape"])
@@ -60,7 +60,7 @@ def _padded(array: Any, padding: Any) -> Any:
     missing = [(0, 0)] * (array.ndim - 2) + [(0, -size % _TILE) for size in array.shape[-2:]]
     if not len(padding) or not any(after for _, after in missing):
         return array
-    shape = [size + after for size, (_, after) in zip(array.shape, missing)]
+    shape = [size + after for size, (_, after) in zip(array.shape, missing, strict=True)]
     padded = np.resize(np.asarray(padding, array.dtype), shape)
     padded[tuple(slice(0, size) for size in array.shape)] = array
     return padded

@@ -68,13 +68,17 @@ def _joined(x: Array) -> Array:
 
 
 def _rotary(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
-    """x * cos + rotate_half(x) * sin over the first positions of the tables."""
+    """x * cos + rotate_half(x) * sin over the first positions of the tables.
+
+    The kernel keeps both products in circular buffers of the result's type before it adds them
+    (`rotary_embedding.cpp`, ttnn 0.81.1).
+    """
     x, cos, sin = operands
     cos, sin = cos[..., : x.shape[-2], :], sin[..., : x.shape[-2], :]
     half = x.shape[-1] // 2
     turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
     size = np.abs(x * cos) + np.abs(turned * sin)
-    return [Computed(x * cos + turned * sin, size, size, 2)]
+    return [Computed(x * cos + turned * sin, size, size, 2, roundings=1)]
 
 
 RULES: Mapping[str, Rule] = {

@@ -24,6 +24,8 @@ class Computed:
     """Root of the sum of their squares: how far errors of random sign add up."""
     terms: int = 1
     """How many are added up."""
+    roundings: int = 0
+    """How often every term is rounded to the result's type before it is added."""
 
     @staticmethod
     def exactly(value: Array) -> Computed:

@@ -10,6 +10,9 @@ import pytest
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError, OpModelError
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import DRAM_TILE
+from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.ttmetal import location, simulator
 from optimizer.opmodel.ttmetal.environment import EnvironmentProblem
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
@@ -48,6 +51,22 @@ def test_values_come_back_from_the_simulator(sim: ExecutionSession) -> None:
     np.testing.assert_allclose(found["x"], a, rtol=2**-8)
     np.testing.assert_array_equal(found["y.0"], np.maximum(found["x"], 0))
     np.testing.assert_array_equal(found["y.1"], found["x"])
+
+
+def test_tiles_hold_their_padding(sim: ExecutionSession) -> None:
+    """Attention adds whole tiles of its mask: what lies beyond the columns decides between right and wrong."""
+    x = TensorSpec((1, 1, 40, 64), DType.BF16, DRAM_TILE)
+    mask = TensorSpec((1, 1, 40, 40), DType.BF16, DRAM_TILE)
+    query = OpQuery("ttnn.scaled_dot_product_attention", (x, x, x, mask), (("is_causal", False), ("scale", 0.125)))
+    operands = [np.ones((1, 1, 40, 64)), np.ones((1, 1, 40, 64)), np.ones((1, 1, 40, 64)), np.zeros((1, 1, 40, 40))]
+
+    (held, (hidden,)), (_, (seen,)) = (
+        sim.evaluate(query, operands, [(), (), (), (padding,)]) for padding in (-1e30, 20.0)
+    )
+
+    np.testing.assert_array_equal(held[3], operands[3])  # the elements are those given
+    np.testing.assert_allclose(hidden, 1.0, atol=0.02)
+    assert abs(seen).max() < 0.5  # all weight goes to keys that do not exist
 
 
 def test_a_refused_statement_leaves_the_session_alive(mock: ExecutionSession) -> None:
