@@ -1,13 +1,14 @@
 """Which layouts does tt-metal accept and compute wrongly? Single ops on its simulator, between canaries.
 
     python benchmarks/layout_values.py [--family pools convs ...] [--per-subject 4] [--plans MODEL.onnx ...]
-                                       [--policy global] [--timeout 300] [--largest 400000] [--log CASES.jsonl]
+                                       [--per-class 1] [--policy global] [--timeout 300] [--largest 400000]
+                                       [--log CASES.jsonl]
 
 Takes questions that ttopt's own analyses call legal: per family small ops in every kind of layout (`layout_cases/
-sweep.py`), and with `--plans` every distinct (op, layouts, config) that plans of these models chose. Each runs in a
-child process (`layout_cases/simulated.py`) on an n150: values are compared with float64 within the limits of rounding
-(`optimizer.values`), and what must not change is read back: an L1 tensor on both sides of every L1 operand and of the
-result, and the operands themselves.
+sweep.py`), and with `--plans` every distinct (op, layouts, config) that plans of these models chose, or the smallest
+few of each op and layout class (`--per-class`). Each runs in a child process (`layout_cases/simulated.py`) on an
+n150: values are compared with float64 within the limits of rounding (`optimizer.values`), and what must not change is
+read back: an L1 tensor on both sides of every L1 operand and of the result, and the operands themselves.
 
 Prints the cases that are not right, then a table per op: right, wrong values, overwritten, refused, simulator cannot.
 Exits 1 if anything is wrong or overwritten. Needs tt-metal's simulator (docs/values.md); without it, it says so and
@@ -34,6 +35,7 @@ from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.ttmetal import simulator
 from optimizer.opmodel.ttmetal.environment import EnvironmentProblem
+from optimizer.values.check import layout_class
 
 BOARD = "n150"
 BAD = (Verdict.WRONG, Verdict.OVERWRITES)
@@ -70,7 +72,15 @@ def wanted_queries(options: argparse.Namespace) -> list[OpQuery]:
         found.update(dict.fromkeys(model_queries(model, BOARD, options.policy)))
     for name in options.family or (() if options.plans else (*FAMILIES, "copies")):
         found.update(dict.fromkeys(family_queries(name, device, options.per_subject)))
-    return sorted((q for q in found if q.inputs), key=lambda q: sum(prod(t.shape) for t in q.inputs))
+    small_first = sorted((q for q in found if q.inputs), key=lambda q: sum(prod(t.shape) for t in q.inputs))
+    taken: Counter[tuple[str, str]] = Counter()
+    kept = []
+    for query in small_first:
+        kind = (query.op, layout_class(query))
+        taken[kind] += 1
+        if taken[kind] <= options.per_class:
+            kept.append(query)
+    return kept
 
 
 def described(query: OpQuery) -> str:
@@ -110,6 +120,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--family", nargs="+", choices=(*FAMILIES, "copies"), help="default: all, unless --plans")
     parser.add_argument("--per-subject", type=int, default=4, help="cases per op and size")
     parser.add_argument("--plans", nargs="+", type=Path, metavar="MODEL")
+    parser.add_argument("--per-class", type=int, default=1 << 30, help="cases per op and layout class (default: all)")
     parser.add_argument("--policy", default="global")
     parser.add_argument("--timeout", type=float, default=300, help="seconds a case may take")
     parser.add_argument("--largest", type=int, default=400_000, help="elements of the largest operand")

@@ -25,7 +25,7 @@ from optimizer.errors import (
     VerificationError,
 )
 from optimizer.garbage import rare_collections
-from optimizer.importers.passes.mask_padding import with_filled_masks
+from optimizer.importers.passes.tile_padding import with_filled_padding
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
@@ -160,7 +160,7 @@ def _optimize(model: ImportedModel | Graph, device: DeviceSpec, options: Options
     _check_l1_small(device, options)
     _check_supported(model, options)
     if isinstance(model, Graph):
-        model = with_filled_masks(model)
+        model = with_filled_padding(model)
     opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes))
     if options.check is None:
         result, _ = _solve(model, opmodel, options, stages)

@@ -37,6 +37,7 @@ if "TT_METAL_RUNTIME_ROOT" not in os.environ:
 import numpy as np  # noqa: E402
 import ttnn  # noqa: E402
 
+from optimizer.device import DeviceSpec  # noqa: E402
 from optimizer.export.ttnn_py.preparation import prepared_text  # noqa: E402
 from optimizer.ir.dtype import DType  # noqa: E402
 from optimizer.ir.graph import Op  # noqa: E402
@@ -50,18 +51,19 @@ from optimizer.opmodel.base import OpQuery, TensorSpec  # noqa: E402
 from optimizer.opmodel.ttnn_calls import asked_inputs, call_text, dtype_text, memory_config_text  # noqa: E402
 from optimizer.values.bounds import judge  # noqa: E402
 from optimizer.values.compare import compare  # noqa: E402
-from optimizer.values.operands import random_operands  # noqa: E402
+from optimizer.values.operands import paddings, random_operands  # noqa: E402
 from optimizer.values.reference import reference  # noqa: E402
 from optimizer.values.reference.kinds import Array, Computed  # noqa: E402
 
 L1_SMALL_BYTES = 32768
+DEVICE = DeviceSpec.preset("n150")
 CANARY_BYTES = 4096
 """Per core; a multiple of every alignment."""
 GARBAGE = 0x45BB45BB
 """Two bfloat16 of 5,984: what free L1 holds."""
 SEED = 0
 PADDING = 3.0
-"""What the padding of tiles holds."""
+"""What the padding of tiles holds, but for masks of attention, which are filled (`optimizer.values.operands`)."""
 GRID_YX = (8, 8)
 ALIGNMENT = 16
 """Of rows in L1."""
@@ -152,10 +154,11 @@ class Case:
         self.names = [f"x{index}" for index in range(len(query.inputs))]
         self.call = compile(call_text(query, self.names), "<call>", "eval")
         specs, given = asked_inputs(query), random_operands(query, SEED)
-        self.hosts = [bench.host(s, v.reshape(s.shape), padding) for s, v in zip(specs, given, strict=True)]
+        filled = [max(p) if p and max(p) < 0 else padding for p in paddings(query)]
+        self.hosts = [bench.host(s, v.reshape(s.shape), p) for s, v, p in zip(specs, given, filled, strict=True)]
         self.given = [bench.values(host).reshape(s.shape) for host, s in zip(self.hosts, query.inputs, strict=True)]
         op = Op("op", query.op, tuple(self.names), ("y",), dict(query.attrs))
-        self.prepared = [prepared_text(op, query, k, name) for k, name in enumerate(self.names)]
+        self.prepared = [prepared_text(op, query, k, name, DEVICE, L1_SMALL_BYTES) for k, name in enumerate(self.names)]
 
     def wanted(self) -> list[Computed]:
         """The results in float64, of the operands as rounded."""

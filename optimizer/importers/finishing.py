@@ -10,7 +10,7 @@ from optimizer.errors import DTypeError, GraphError, ShapeError, UnsupportedOpEr
 from optimizer.importers.attribute_kinds import check_kinds
 from optimizer.importers.foreign import follow_movement
 from optimizer.importers.model import ImportedModel, ImportReport
-from optimizer.importers.passes.mask_padding import MaskPadding
+from optimizer.importers.passes.tile_padding import TilePadding
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page
@@ -29,8 +29,8 @@ def finish(
     warnings: Sequence[str],
     reasons: Mapping[str, str] | None = None,
 ) -> ImportedModel:
-    """Fill masks' padding, name the outputs as the model does, order the schedule and sum up."""
-    filled = MaskPadding().apply(graph)
+    """Fill padding that ops take for elements, name the outputs as the model does, order the schedule and sum up."""
+    filled = TilePadding().apply(graph)
     graph.prune()
     _compute_outputs(graph, output_names)
     _name_outputs(graph, output_names)
@@ -45,7 +45,7 @@ def finish(
     parameters = [v for v in graph.values.values() if v.kind is ValueKind.PARAMETER and graph.producer(v.id) is None]
     report = ImportReport(
         foreign_ops=dict(sorted(foreign_ops.items())),
-        fused={**fused, **({MaskPadding.name: filled} if filled else {})},
+        fused={**fused, **({TilePadding.name: filled} if filled else {})},
         unsupported=_unsupported(graph),
         warnings=tuple(notes),
         parameter_count=sum(v.volume for v in parameters),

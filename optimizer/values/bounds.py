@@ -99,16 +99,17 @@ def _limits(query: OpQuery, dtype: DType, computed: Computed) -> tuple[Array, Ar
     size = _last_place(computed.value, dtype)
     if query.op in _EXACT and computed.terms == 1:
         return size, size
-    name = query.op.removeprefix("ttnn.")
+    name, stated = query.op.removeprefix("ttnn."), _stated(query)
+    within = computed.roundings * _UNITS[dtype] * (0.5 if stated.in_f32 else 1.0)  # registers of 16 bits truncate
+    within += computed.inexact
     if computed.terms > 1:
-        stated, sums = _stated(query), max(1.0, computed.terms / _TILE_TERMS)
+        sums = max(1.0, computed.terms / _TILE_TERMS)
         each, rms = _SUMMED[stated.in_f32]
         slack = _tolerance_of_activation(query) * np.maximum(1.0, np.abs(computed.value))
-        within = computed.roundings * _UNITS[dtype] / 2
         most = _PRODUCTS[stated.fidelity] + (np.log2(computed.terms) + 2) * each + within
         usual = _MARGIN * (_USUAL_PRODUCTS[stated.fidelity] + np.sqrt(sums) * rms + within / 2)
         return size + slack + most * computed.most, size / 2 + slack / 2 + usual * computed.usual
-    slack = _TOLERANCE.get(name, _PLAIN) * np.maximum(1.0, computed.most)
+    slack = max(_TOLERANCE.get(name, _PLAIN), within) * np.maximum(1.0, computed.most)
     return size + slack + _tolerance_of_activation(query), size / 2 + slack / 2
 
 

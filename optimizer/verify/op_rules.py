@@ -8,10 +8,10 @@ from dataclasses import fields
 from optimizer.errors import TtoptError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
+from optimizer.ir.padding import FILL, added_columns
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.op_config import Conv2dConfig, InPlaceConfig
 from optimizer.layouts.overrides import parse_overrides
-from optimizer.layouts.tiling import TILE
 from optimizer.result import Role
 from optimizer.verify.subject import Error, Subject
 
@@ -28,10 +28,8 @@ _OPS_OF = {
 """Kind of config -> ops that take it; `in_place` is the vocabulary's."""
 _DECIDED = ("weights_dtype", "activation", "deallocate_activation", "act_block_h_override", "shard_layout", "slice")
 """Fields of a conv's config that policies of ours decide."""
-_ATTENTION = _OPS_OF["sdpa"]
-_FILL = "ttnn.fill_implicit_tile_padding"
 HIDDEN = -1e9
-"""A mask's element this low or lower hides its key."""
+"""Padding this low or lower hides what it stands for."""
 
 
 def runs(subject: Subject) -> Iterator[Error]:
@@ -68,19 +66,17 @@ def gives_what_is_asked(subject: Subject) -> Iterator[Error]:
             yield op.id, f"is asked for another memory config than that of '{op.outputs[0]}'"
 
 
-def hides_padding_of_masks(subject: Subject) -> Iterator[Error]:
-    """Columns that a mask's tiles have beyond its keys are filled, and only copied as tiles from there."""
+def hides_padding(subject: Subject) -> Iterator[Error]:
+    """Columns of padding that an op takes for elements are filled, and only copied as tiles from there."""
     for op in subject.run_ops():
-        if op.op not in _ATTENTION or len(op.inputs) < 4 or subject.graph.value(op.inputs[3]).shape[-1] % TILE == 0:
+        position = added_columns(subject.graph, op)
+        if position is None:
             continue
-        made = subject.graph.producer(op.inputs[3])
+        made = subject.graph.producer(op.inputs[position])
         while made is not None and made.op == "ttnn.to_memory_config":
             made = subject.graph.producer(made.inputs[0])
-        if made is None or made.op != _FILL or not float(str(made.attrs["value"])) <= HIDDEN:
-            yield (
-                op.id,
-                f"adds whatever the last tiles of mask '{op.inputs[3]}' hold beyond its keys: {_FILL} is missing",
-            )
+        if made is None or made.op != FILL or not float(str(made.attrs["value"])) <= HIDDEN:
+            yield op.id, f"takes what the last tiles of '{op.inputs[position]}' hold for elements: {FILL} is missing"
 
 
 def has_its_own_config(subject: Subject) -> Iterator[Error]:

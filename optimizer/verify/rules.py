@@ -43,7 +43,7 @@ RULES: tuple[Rule, ...] = (
     Rule("copies", Stage.PLAN, role_rules.copies_something),
     Rule("configs", Stage.PLAN, op_rules.has_its_own_config),
     Rule("activations", Stage.PLAN, op_rules.applies_its_activation),
-    Rule("masks", Stage.PLAN, op_rules.hides_padding_of_masks),
+    Rule("padding", Stage.PLAN, op_rules.hides_padding),
     Rule("convolutions", Stage.PLAN, op_rules.convolves_as_configured),
     Rule("overrides", Stage.PLAN, override_rules.keeps_overrides),
     Rule("lost values", Stage.PLAN, buffer_rules.reads_what_is_there),

@@ -12,13 +12,24 @@ from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_on
 from optimizer.values.reference.norms import softmax
 
 
+_EXPONENTIAL = 2.0**-4.5
+"""Of ttnn 0.81.1's approximation: 2.1 % as a root mean square on Tenstorrent's simulator, 0.3 % with the exact one."""
+
+
 def _attended(q: Array, k: Array, v: Array, bias: Array | None, scale: float) -> Computed:
-    """softmax(q k^T * scale + bias) v, heads of keys shared where there are fewer."""
+    """softmax(q k^T * scale + bias) v, heads of keys shared where there are fewer.
+
+    The kernel keeps scores and weights in circular buffers of the result's type: an error of a score is one of its
+    weight relative to it, as many roundings as the largest score has units. TTNN approximates the exponential unless
+    told otherwise (`exp_approx_mode`).
+    """
     shared = q.shape[1] // k.shape[1]
     k, v = k.repeat(shared, axis=1), v.repeat(shared, axis=1)
     scores = q @ k.swapaxes(-1, -2) * scale
     weights = softmax(scores if bias is None else scores + bias, -1)
-    return Computed(weights @ v, weights @ np.abs(v), np.sqrt(weights @ (v * v)), k.shape[-2])
+    roundings = 1 + float(np.abs(scores).max())
+    usual = np.sqrt(weights**2 @ v**2)
+    return Computed(weights @ v, weights @ np.abs(v), usual, k.shape[-2], roundings, _EXPONENTIAL)
 
 
 def _scale(attrs: Attrs, size: int) -> float:
@@ -44,7 +55,7 @@ def _sdpa_decode(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
         bias = np.where(np.arange(k.shape[2])[None, :] <= last[:, None], 0.0, -np.inf)[:, None, None, :]
     found = _attended(q.transpose(1, 2, 0, 3), k, v, bias, _scale(attrs, q.shape[-1]))
     value, most, usual = (part.transpose(2, 0, 1, 3) for part in (found.value, found.most, found.usual))
-    return [Computed(value, most, usual, found.terms)]
+    return [Computed(value, most, usual, found.terms, found.roundings, found.inexact)]
 
 
 def _split_heads(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:

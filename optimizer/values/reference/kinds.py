@@ -24,8 +24,10 @@ class Computed:
     """Root of the sum of their squares: how far errors of random sign add up."""
     terms: int = 1
     """How many are added up."""
-    roundings: int = 0
-    """How often every term is rounded to the result's type before it is added."""
+    roundings: float = 0
+    """How often every term, or a result that is no sum, is rounded to the result's type on the way."""
+    inexact: float = 0
+    """Largest relative error of a factor of every term that the op only approximates."""
 
     @staticmethod
     def exactly(value: Array) -> Computed:

@@ -16,7 +16,7 @@ def softmax(x: Array, axis: int) -> Array:
     return np.divide(shifted, total)
 
 
-def _scaled(x: Array, rest: Sequence[Array], shape: tuple[int, ...] | None = None) -> Computed:
+def _scaled(x: Array, rest: Sequence[Array], shape: tuple[int, ...] | None = None, roundings: float = 0) -> Computed:
     """Normalised values, scaled and shifted; errors are relative to values of unit size before the shift."""
     weight = rest[0].reshape(shape or -1) if rest else np.ones(1)
     value = x * weight
@@ -25,7 +25,7 @@ def _scaled(x: Array, rest: Sequence[Array], shape: tuple[int, ...] | None = Non
         shift = rest[1].reshape(shape or -1)
         value = value + shift
         size = size + np.abs(shift)
-    return Computed(value, size, size)
+    return Computed(value, size, size, roundings=roundings)
 
 
 def _layer_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
@@ -41,14 +41,18 @@ def _rms_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
 
 
 def _group_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
-    """Input [N, 1, H*W, C]; scale and shift [C], or rows of them."""
+    """Input [N, 1, H*W, C]; scale and shift [C], or rows of them.
+
+    The kernel keeps x - mean, 1/sqrt(variance), their product, and that scaled and shifted in circular buffers of the
+    result's type (`groupnorm_sharded_v2.cpp`, ttnn 0.81.1).
+    """
     x = operands[0]
     n, _, rows, channels = x.shape
     groups = attrs["num_groups"]
     parts = x.reshape(n, rows, groups, channels // groups)
     centred = parts - parts.mean(axis=(1, 3), keepdims=True)
     variance = (centred**2).mean(axis=(1, 3), keepdims=True)
-    return [_scaled((centred / np.sqrt(variance + attrs["epsilon"])).reshape(x.shape), operands[1:3])]
+    return [_scaled((centred / np.sqrt(variance + attrs["epsilon"])).reshape(x.shape), operands[1:3], roundings=5)]
 
 
 def _batch_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:

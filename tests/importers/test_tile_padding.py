@@ -10,7 +10,7 @@ import pytest
 from optimizer.device import DeviceSpec
 from optimizer.export.annotated_json import dumps
 from optimizer.importers import load
-from optimizer.importers.passes.mask_padding import HIDDEN, MaskPadding
+from optimizer.importers.passes.tile_padding import HIDDEN, TilePadding
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
@@ -38,23 +38,23 @@ def ops(graph: Graph, name: str) -> list[Op]:
 
 def test_one_fill_serves_all_attentions() -> None:
     graph = attention(197, layers=3)
-    assert MaskPadding().apply(graph) == 3
+    assert TilePadding().apply(graph) == 3
     (fill,) = ops(graph, FILL)
     assert (fill.inputs, fill.attrs) == (("mask",), {"value": HIDDEN})
     assert {op.inputs[3] for op in ops(graph, SDPA)} == set(fill.outputs)
-    assert MaskPadding().apply(graph) == 0
+    assert TilePadding().apply(graph) == 0
 
 
 def test_whole_tiles_and_no_mask_need_none() -> None:
-    assert MaskPadding().apply(attention(192)) == 0
+    assert TilePadding().apply(attention(192)) == 0
     b = GraphBuilder("free")
     x = b.input("x", (1, 1, 197, 64))
-    assert MaskPadding().apply(b.finish(b.op(SDPA, x, x, x))) == 0
+    assert TilePadding().apply(b.finish(b.op(SDPA, x, x, x))) == 0
 
 
 def test_block_floats_are_unpacked_first() -> None:
     graph = attention(197, dtype=DType.BFP8_B)
-    MaskPadding().apply(graph)
+    TilePadding().apply(graph)
     (cast,) = ops(graph, "ttnn.typecast")
     assert ops(graph, FILL)[0].inputs == cast.outputs
 
@@ -63,7 +63,33 @@ def test_masks_of_one_token_are_filled_too() -> None:
     b = GraphBuilder("decode")
     q, cache, mask = b.input("q", (1, 2, 32, 64)), b.input("kv", (2, 1, 80, 64)), b.input("mask", (2, 1, 32, 80))
     step = b.op("ttnn.scaled_dot_product_attention_decode", q, cache, cache, mask, cur_pos=(3, 4), is_causal=False)
-    assert MaskPadding().apply(b.finish(step)) == 1
+    assert TilePadding().apply(b.finish(step)) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "columns", "dim", "fills"),
+    [
+        (("divide",), 50, -1, 1),
+        (("divide", "relu", "reshape"), 50, -1, 1),
+        (("divide",), 64, -1, 0),
+        (("divide",), 50, 2, 0),
+        (("multiply",), 50, -1, 0),
+        (("divide", "matmul"), 50, -1, 0),
+    ],
+)
+def test_softmax_of_what_may_be_infinite_there(names: tuple[str, ...], columns: int, dim: int, fills: int) -> None:
+    b = GraphBuilder("softmax")
+    x, y = b.input("x", (1, 1, 50, columns)), b.input("y", (1, 1, 50, columns))
+    for name in names:
+        if name == "matmul":
+            x = b.op("ttnn.matmul", x, b.parameter("w", (columns, columns)))
+        elif name == "reshape":
+            x = b.op("ttnn.reshape", x, shape=(1, 1, 50, columns))
+        else:
+            x = b.op(f"ttnn.{name}", x, *([] if name == "relu" else [y]))
+    graph = b.finish(b.op("ttnn.softmax", x, dim=dim))
+    assert TilePadding().apply(graph) == fills
+    assert TilePadding().apply(graph) == 0
 
 
 @pytest.mark.parametrize("way", ["library", "document"])
@@ -77,7 +103,7 @@ def test_every_way_into_the_pipeline_fills(way: str) -> None:
         model = {"name": "m", "inputs": graph.inputs, "outputs": graph.outputs}
         text = json.dumps({"schema": "ttopt.graph/1", "model": model, "values": values, "ops": listed})
         imported = load(text.encode())
-        assert imported.report.fused == {"mask-padding": 1}
+        assert imported.report.fused == {"tile-padding": 1}
         result = optimize(imported, N150, Options())
     else:
         result = optimize(graph, N150, Options())
@@ -92,4 +118,4 @@ def test_the_verifier_misses_the_fill() -> None:
     (fill,) = ops(result.graph, FILL)
     result.graph.replace_op(replace(fill, attrs={"value": 0.0}))
     found = verify(result, create("analytical", N150, result.options.l1_small_bytes)).errors
-    assert [where for where, text in found if "beyond its keys" in text] == [ops(result.graph, SDPA)[0].id]
+    assert [where for where, text in found if "for elements" in text] == [ops(result.graph, SDPA)[0].id]
