@@ -8,6 +8,10 @@ import numpy as np
 
 from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_one
 
+_STATISTICS = 2.0**-7
+"""Of 1/sqrt(variance) as the group norm kernel finds it, by partial sums in bf16: groups of 12 channels x 1024 rows
+came out 0.6 to 1.3 % too large on Tenstorrent's simulator, at HiFi3 with 32-bit sums (ttnn 0.81.1)."""
+
 
 def softmax(x: Array, axis: int) -> Array:
     """Over one dim, with the maximum taken off first."""
@@ -16,7 +20,9 @@ def softmax(x: Array, axis: int) -> Array:
     return np.divide(shifted, total)
 
 
-def _scaled(x: Array, rest: Sequence[Array], shape: tuple[int, ...] | None = None, roundings: float = 0) -> Computed:
+def _scaled(
+    x: Array, rest: Sequence[Array], shape: tuple[int, ...] | None = None, roundings: float = 0, inexact: float = 0
+) -> Computed:
     """Normalised values, scaled and shifted; errors are relative to values of unit size before the shift."""
     weight = rest[0].reshape(shape or -1) if rest else np.ones(1)
     value = x * weight
@@ -25,7 +31,7 @@ def _scaled(x: Array, rest: Sequence[Array], shape: tuple[int, ...] | None = Non
         shift = rest[1].reshape(shape or -1)
         value = value + shift
         size = size + np.abs(shift)
-    return Computed(value, size, size, roundings=roundings)
+    return Computed(value, size, size, roundings=roundings, inexact=inexact)
 
 
 def _layer_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
@@ -52,7 +58,8 @@ def _group_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     parts = x.reshape(n, rows, groups, channels // groups)
     centred = parts - parts.mean(axis=(1, 3), keepdims=True)
     variance = (centred**2).mean(axis=(1, 3), keepdims=True)
-    return [_scaled((centred / np.sqrt(variance + attrs["epsilon"])).reshape(x.shape), operands[1:3], roundings=5)]
+    normalised = (centred / np.sqrt(variance + attrs["epsilon"])).reshape(x.shape)
+    return [_scaled(normalised, operands[1:3], roundings=5, inexact=_STATISTICS)]
 
 
 def _batch_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
