@@ -29,14 +29,13 @@ from optimizer.importers.passes.tile_padding import with_filled_padding
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.legal_op_configs import LegalConfigs, LegalOpConfigAnalysis, may_free_operand
-from optimizer.layouts.legal_op_layouts import LegalOpLayoutAnalysis
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
-from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, PageLayout
+from optimizer.layouts.memory_config import DRAM_ROW_MAJOR
 from optimizer.layouts.overrides import Overrides, parse_overrides
 from optimizer.layouts.page_layouts import AssignPageLayouts
 from optimizer.layouts.scalar_dtypes import ScalarDataTypeAnalysis, apply_dtype_overrides
 from optimizer.layouts.weight_dtypes import apply_block_weights
+from optimizer.legality import legal_analyses, legal_configs
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.opmodel.ttnn_calls import call_text
@@ -46,7 +45,7 @@ from optimizer.runnable import refused_convolutions, rewritten
 from optimizer.runnable import warnings as rewriting_warnings
 from optimizer.sharding.base import INTERRUPTED, Plan, PolicyInput
 from optimizer.sharding.fallbacks import note_fallbacks
-from optimizer.sharding.overriding import LegalOf, decide_overridden, note_overrides
+from optimizer.sharding.overriding import decide_overridden, note_overrides
 from optimizer.sharding.pricing import OpPricer
 from optimizer.sharding.registry import create_policy
 from optimizer.summary import Predictor, Totals, predict, summarise
@@ -339,55 +338,6 @@ def set_math_fidelity(graph: Graph, math_fidelity: str) -> None:
     for op in graph.run_ops():
         if "math_fidelity" in opdef(op.op).attrs:
             graph.replace_op(op.with_attrs(math_fidelity=math_fidelity))
-
-
-def legal_configs(
-    graph: Graph,
-    pricer: OpPricer,
-    overrides: Overrides,
-    conv_weights: Mapping[str, str],
-    legal_of: LegalOf,
-    poll: Callable[[], None] = lambda: None,
-) -> Mapping[str, LegalConfigs]:
-    """LegalOpLayoutAnalysis and LegalOpConfigAnalysis for every op of a run; equal ops share theirs.
-
-    `poll` is called for every op and may end the run.
-    """
-    overridden = set(overrides.op_ids)
-    result: dict[str, LegalConfigs] = {}
-    shared: dict[Hashable, LegalConfigs] = {}
-    for op in graph.run_ops():
-        poll()
-        key = op.id if op.id in overridden else (_legal_key(graph, pricer, op), conv_weights.get(op.id))
-        if key not in shared:
-            shared[key] = legal_of(op, overrides)
-        result[op.id] = shared[key]
-    return result
-
-
-def legal_analyses(
-    graph: Graph,
-    pages: dict[str, PageLayout],
-    pools: LegalTensorLayoutAnalysis,
-    pricer: OpPricer,
-    options: Options,
-    conv_weights: Mapping[str, str],
-) -> LegalOf:
-    """Answers what one op may do under given overrides."""
-    layouts = LegalOpLayoutAnalysis(options.max_legal_layouts, sharding=options.optimization_level == 2)
-
-    def legal_of(op: Op, overrides: Overrides) -> LegalConfigs:
-        configs = LegalOpConfigAnalysis(options.optimization_level > 0, overrides.conv2d_configs, conv_weights)
-        output = overrides.output(op.id)
-        return configs.apply(graph, op, layouts.apply(graph, op, pages, pools, output), pricer, output)
-
-    return legal_of
-
-
-def _legal_key(graph: Graph, pricer: OpPricer, op: Op) -> Hashable:
-    """Equal for ops with equal legal configs; a conv also asks whether its input may be freed."""
-    results = tuple((graph.value(v).shape, graph.value(v).dtype) for v in op.outputs)
-    return (pricer.signature(op), results, bool(op.inputs) and may_free_operand(graph, op))
 
 
 def checked(result: OptimizedGraph, opmodel: CachedOpModel) -> VerifyReport:
