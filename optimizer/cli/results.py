@@ -117,6 +117,17 @@ def run_price(args: argparse.Namespace) -> int:
     return 0 if record["verified"] else 1
 
 
+def _outputs_table(outputs: list[dict[str, Any]]) -> str:
+    """Each output beside what rounding alone does to it."""
+    figures = ("pcc", "relative_error", "ratio")
+    rows = [
+        (name, *(f"{found[k]:.6g}" for k in figures))
+        for o in outputs
+        for name, found in ((o["name"], o), ("  by rounding alone", o["rounding_alone"]))
+    ]
+    return table(("output", "PCC", "relative error", "ratio"), rows)
+
+
 def _print_check(record: dict[str, Any], form: str) -> int:
     if form == "json":
         print(as_json(record))
@@ -124,9 +135,7 @@ def _print_check(record: dict[str, Any], form: str) -> int:
         values = record.get("values")
         print(pairs((k, flat(v)) for k, v in record.items() if k not in ("errors", "values", "whole")))
         if "whole" in record:
-            rows = [(o["name"], *(f"{o[k]:.6g}" for k in ("pcc", "relative_error", "ratio", "largest_error")))
-                    for o in record["whole"]["outputs"]]  # fmt: skip
-            print(table(("output", "PCC", "relative error", "ratio", "largest error"), rows))
+            print(_outputs_table(record["whole"]["outputs"]))
         if values is not None:
             header = ("op", "queries", "wrong", "not run", "worst", "gain")
             rows = [(op, *(row[k] for k in ("queries", "wrong", "not_run", "worst", "gain")))

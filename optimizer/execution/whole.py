@@ -23,6 +23,7 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value
 from optimizer.ir.vocabulary import opdef
 from optimizer.result import OptimizedGraph
+from optimizer.values.compare import compare
 from optimizer.values.reference import computed
 
 MOST_GAIN = 0.02
@@ -45,20 +46,26 @@ def check_whole(
 ) -> dict[str, Any]:
     """What `ttopt run` records of a run with random weights and inputs; `ok` also wants every ratio within 2 %.
 
+    `rounding_alone` of an output is what rounding every result to its element type does to it, in arithmetic that is
+    exact otherwise: errors beyond that are the device's own.
+
     Raises ExecutionError where an op has no reference, and as `run_result` does.
     """
     options = RunOptions(source, seed, bounds=bounds or Bounds())
     weights = random_weights(result.graph, seed)
     inputs = inputs_of(ttnn_program(result).inputs, None, seed)
     wanted = values_of(result.graph, {**weights, **inputs})
+    rounded = values_of(result.graph, {**weights, **inputs}, rounding=True)
     record = run_result(result, weights, inputs, options, expected=wanted, report=report).record
     for output in record["outputs"]:
+        output["rounding_alone"] = compare(rounded[output["name"]], wanted[output["name"]]).record()
         output["ok"] = output["ok"] and abs(output["ratio"] - 1) <= MOST_GAIN
     return {**record, "inputs": f"random, seed {seed}", "ok": all(output["ok"] for output in record["outputs"])}
 
 
-def values_of(graph: Graph, given: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs of a graph in float64, from arrays for its inputs and weights."""
+def values_of(graph: Graph, given: Mapping[str, Array], *, rounding: bool = False) -> dict[str, Array]:
+    """The outputs of a graph in float64, from arrays for its inputs and weights; `rounding`: every result in bf16 is
+    rounded to it."""
     held: dict[str, Array] = dict(given)
     for value in graph.values.values():
         if value.data is not None:
@@ -70,11 +77,19 @@ def values_of(graph: Graph, given: Mapping[str, Array]) -> dict[str, Array]:
         operands = [held[v] for v in op.inputs]
         results = computed(op.op, opdef(op.op).full_attrs(op), operands)
         for value_id, found in zip(op.outputs, results, strict=True):
-            held[value_id] = found.value.reshape(graph.value(value_id).shape)
+            value = graph.value(value_id)
+            held[value_id] = _rounded(found.value.reshape(value.shape), value if rounding else None)
         for v in dict.fromkeys(op.inputs):
             if last[v] == op.id and v not in graph.outputs:
                 held.pop(v)
     return {v: held[v] for v in graph.outputs}
+
+
+def _rounded(array: Array, value: Value | None) -> Array:
+    """An array as a value of its element type holds it; as it is without one, and in other types than bf16."""
+    if value is None or value.dtype is not DType.BF16:
+        return array
+    return from_bfloat16(to_bfloat16(array)).astype(np.float64)
 
 
 def random_weights(graph: Graph, seed: int) -> dict[str, Array]:

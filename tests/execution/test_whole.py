@@ -62,6 +62,14 @@ def test_values_of_a_graph_are_the_models(case: Case) -> None:
     np.testing.assert_allclose(found, wanted, atol=2e-4)
 
 
+def test_rounding_is_seen_apart() -> None:
+    graph = layered()
+    given = {**random_weights(graph, 0), "x": np.random.default_rng(1).standard_normal((1, 1, 64, 256))}
+    (exact,), (rounded,) = (values_of(graph, given, rounding=r).values() for r in (False, True))
+    error = np.linalg.norm(rounded - exact) / np.linalg.norm(exact)
+    assert 2**-11 < error < 2**-6
+
+
 @pytest.mark.parametrize(("factor", "right"), [(1.0, True), (1.01, True), (1.03, False), (-1.0, False)])
 def test_a_gain_is_not_right(monkeypatch: pytest.MonkeyPatch, factor: float, right: bool) -> None:
     def runs(result: object, weights: object, inputs: object, options: RunOptions, *,
@@ -74,7 +82,9 @@ def test_a_gain_is_not_right(monkeypatch: pytest.MonkeyPatch, factor: float, rig
 
     monkeypatch.setattr(whole, "run_result", runs)
     result = optimize(layered(), DeviceSpec.preset("n150"), Options(policy="dram"))
-    assert check_whole(result, "sim", 0)["ok"] is right
+    found = check_whole(result, "sim", 0)
+    assert found["ok"] is right
+    assert found["outputs"][0]["rounding_alone"]["relative_error"] < 2**-6
 
 
 def test_whole_needs_a_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
