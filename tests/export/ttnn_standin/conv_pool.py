@@ -11,9 +11,21 @@ import numpy as np
 from ttnn_standin.context import Context, Op, on_device
 from ttnn_standin.eltwise import activation
 from ttnn_standin.errors import Refused, Unmodelled
+from ttnn_standin.placement import EDGE, cores
 from ttnn_standin.signatures import RECORD, Arguments, bound
 from ttnn_standin.tensor import Array, Tensor
-from ttnn_standin.values import CHOSEN, DRAM, ROW_MAJOR, TILE, BufferType, Member, Value, is_sharded, memory_config
+from ttnn_standin.values import (
+    CHOSEN,
+    DRAM,
+    ROW_MAJOR,
+    TILE,
+    BufferType,
+    Member,
+    Value,
+    is_chosen,
+    is_sharded,
+    memory_config,
+)
 
 _GEOMETRY = ("in_channels", "out_channels", "batch_size", "input_height", "input_width", "groups")
 _PAIRS = ("kernel_size", "stride", "dilation", "output_padding")
@@ -114,9 +126,30 @@ def _weight(a: Arguments, given: Tensor, kind: str, facts: dict[str, Any], trans
     if given.prepared.kind != kind:
         raise Refused(f"ttnn.{a.function}: a {given.prepared.kind} in the place of a {kind}")
     wrong = [name for name, value in wanted.items() if given.prepared.facts.get(name) != value]
+    if wrong == ["memory"] and not _works_on(a, wanted["memory"]) and _works_on(a, given.prepared.facts["memory"]):
+        wrong = []  # prepared for where TTNN spreads the input to by itself
     if wrong or set(wanted) != set(given.prepared.facts):
         raise Refused(f"ttnn.{a.function}: {kind} prepared for another {', '.join(wrong)}")
     return given.raw()
+
+
+def _works_on(a: Arguments, memory: Value | None) -> bool:
+    """Whether a convolution computes on an input where it lies; else TTNN spreads its shards anew first.
+
+    `shard_or_reshard_tensor_if_required` in ttnn 0.81.1's `conv2d_utils.cpp`: for what it computes as a plain product
+    it wants shards of whole rows of tiles, block shards that add up to the channels, and no width shards.
+    """
+    if memory is None or not is_sharded(memory) or is_chosen(memory):
+        return True
+    rows, columns = memory.shard_spec.shard_shape
+    product = _pair(a, "kernel_size") == _pair(a, "stride") == (1, 1) and not any(_four(a))
+    if columns % 8:
+        return False
+    if not product:
+        return True
+    across = len({x for x, _ in cores(memory.shard_spec)})
+    even = memory.memory_layout.name != "BLOCK_SHARDED" or across * columns == a["in_channels"]
+    return rows % EDGE == 0 and even and memory.memory_layout.name != "WIDTH_SHARDED"
 
 
 def _image(a: Arguments, x: Tensor, height: int, width: int, channels: int) -> Array:
