@@ -99,7 +99,7 @@ def run_run(args: argparse.Namespace) -> int:
         )
     written = _written(args.output, outcome)
     record = {**outcome.record, "warnings": _warnings(args, result), "files": written}
-    print(as_json(_finite(record)) if args.format == "json" else _text(record))
+    print(as_json(record) if args.format == "json" else _text(record))
     return 0 if outcome.ok else 1
 
 
@@ -148,15 +148,6 @@ def _written(path: Path | None, outcome: Outcome) -> list[str]:
     with replacing(path) as file:
         write_arrays(file, outcome.outputs)
     return [str(path)]
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become null."""
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 _MEASURES = ("pcc", "relative_error", "ratio", "largest_error")

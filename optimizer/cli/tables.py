@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -25,7 +26,16 @@ def pairs(rows: Iterable[tuple[str, object]]) -> str:
 
 
 def as_json(record: Any) -> str:
-    return json.dumps(record, indent=1, ensure_ascii=False)
+    """An indented document; NaN and infinity, which JSON lacks, become null."""
+    return json.dumps(_finite(record), indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def bytes_text(size: float | None) -> str:

@@ -98,7 +98,7 @@ def run_result(
     if options.device == "mock" and (reference is not None or expected is not None):
         raise OptionError("a mock device computes no values to compare", node="device", alternatives=("sim", "real"))
     program = ttnn_program(result)
-    _refuse_host_ops(result, options)
+    refuse_host_ops(result, options)
     given = inputs_of(program.inputs, inputs, options.seed)
     fed_inputs = {e.name: as_fed(e, given[e.name], "input") for e in program.inputs}
     wanted = [entry for entry in program.parameters if entry.data is None]
@@ -138,7 +138,8 @@ def taps(result: OptimizedGraph) -> tuple[str, ...]:
     return tuple(dict.fromkeys(held.name for held in standing_values(result.graph).values()))
 
 
-def _refuse_host_ops(result: OptimizedGraph, options: RunOptions) -> None:
+def refuse_host_ops(result: OptimizedGraph, options: RunOptions) -> None:
+    """UnsupportedOpError where ops run in functions of the user's, which no device but a mock one does without."""
     names = [op.name or op.id for op in result.graph.ops() if opdef(op.op).opaque]
     if names and options.device != "mock":
         raise UnsupportedOpError(

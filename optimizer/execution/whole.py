@@ -14,7 +14,7 @@ import numpy as np
 
 from optimizer.execution.arrays import inputs_of
 from optimizer.execution.comparing import Bounds
-from optimizer.execution.running import Report, RunOptions, run_result
+from optimizer.execution.running import Report, RunOptions, refuse_host_ops, run_result
 from optimizer.export.ttnn_py import ttnn_program
 from optimizer.export.ttnn_py.index_bounds import index_bounds
 from optimizer.export.ttnn_py.run_model import Array, from_bfloat16, to_bfloat16
@@ -49,9 +49,10 @@ def check_whole(
     `rounding_alone` of an output is what rounding every result to its element type does to it, in arithmetic that is
     exact otherwise: errors beyond that are the device's own.
 
-    Raises ExecutionError where an op has no reference, and as `run_result` does.
+    Raises ExecutionError where an op has no reference, and what `run_result` raises.
     """
     options = RunOptions(source, seed, bounds=bounds or Bounds())
+    refuse_host_ops(result, options)
     weights = random_weights(result.graph, seed)
     inputs = inputs_of(ttnn_program(result).inputs, None, seed)
     wanted = values_of(result.graph, {**weights, **inputs})

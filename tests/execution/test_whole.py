@@ -10,13 +10,14 @@ import pytest
 
 from optimizer.cli import main
 from optimizer.device import DeviceSpec
+from optimizer.errors import UnsupportedOpError
 from optimizer.execution import Reference, RunOptions, read_weights, whole
 from optimizer.execution.running import Outcome
 from optimizer.execution.whole import check_whole, random_weights, values_of
 from optimizer.importers.onnx_arrays import open_weights
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Graph
+from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.options import Options
 from optimizer.pipeline import optimize
 from tests.execution.conftest import Case
@@ -85,6 +86,17 @@ def test_a_gain_is_not_right(monkeypatch: pytest.MonkeyPatch, factor: float, rig
     found = check_whole(result, "sim", 0)
     assert found["ok"] is right
     assert found["outputs"][0]["rounding_alone"]["relative_error"] < 2**-6
+
+
+def test_ops_on_the_host_are_refused_by_name() -> None:
+    b = GraphBuilder("hosted")
+    graph = b.finish(b.op("ttnn.relu", b.input("x", (1, 1, 64, 64))))
+    made = graph.add_value(Value("y", (1, 1, 64, 64), DType.BF16, ValueKind.ACTIVATION)).id
+    graph.add_op(Op("elsewhere", "onnx.Elsewhere", tuple(graph.outputs), (made,), {}, "elsewhere"))
+    graph.outputs = [made]
+    result = optimize(graph, DeviceSpec.preset("n150"), Options(policy="dram", allow_host_ops=True))
+    with pytest.raises(UnsupportedOpError, match="'elsewhere'"):
+        check_whole(result, "sim", 0)
 
 
 def test_whole_needs_a_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,6 +47,10 @@ def total(dims: tuple[int, ...]) -> Make:
     return lambda b, x: b.op("ttnn.sum", x, dim=dims, keepdim=True, name="total")
 
 
+def product(b: GraphBuilder, x: str) -> str:
+    return b.op("ttnn.prod", x, dim=-1, keepdim=True, name="product")
+
+
 def softmax(shifted: bool, inverse: bool = False) -> Make:
     def make(b: GraphBuilder, x: str) -> str:
         if shifted:
@@ -71,6 +75,7 @@ def log_sum(b: GraphBuilder, x: str) -> str:
         (variance_by_products, "variance-as-difference", "var: "),
         (columns(200), "whole-numbers-above-256", "'grid' holds whole numbers up to 327; above 256"),
         (total((-1, -2)), "long-sum", "total: a sum of 8192 elements"),
+        (product, "long-product", "product: a product of 128 elements"),
         (softmax(shifted=False), "softmax-without-maximum", "by_hand: exponentials"),
         (softmax(shifted=False, inverse=True), "softmax-without-maximum", "by_hand: exponentials"),
         (log_sum, "softmax-without-maximum", "log_sum: exponentials"),
