@@ -146,8 +146,8 @@ def _long_product(graph: Graph, op: Op) -> Iterator[str]:
     """`ttnn.prod` of 64 elements came out 6 % too large on Tenstorrent's simulator (ttnn 0.81.1)."""
     if op.op == "ttnn.prod" and _terms(graph, op) >= MOST_FACTORS:
         yield (
-            f"a product of {_terms(graph, op)} elements in bf16: every factor may add 1/256 of the result to its error, "
-            "all in one direction"
+            f"a product of {_terms(graph, op)} elements in bf16: every factor may add 1/256 of the result to its "
+            "error, all in one direction"
         )
 
 
