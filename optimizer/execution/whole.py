@@ -6,7 +6,7 @@ No model's file is needed: the graph is computed op by op by the references that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -24,7 +24,7 @@ from optimizer.ir.graph import Graph, Op, Value
 from optimizer.ir.vocabulary import opdef
 from optimizer.result import OptimizedGraph
 from optimizer.values.compare import compare
-from optimizer.values.reference import computed
+from optimizer.values.graph_values import graph_values
 
 MOST_GAIN = 0.02
 """How far the ratio of an output to its reference may be from 1."""
@@ -55,42 +55,16 @@ def check_whole(
     refuse_host_ops(result, options)
     weights = random_weights(result.graph, seed)
     inputs = inputs_of(ttnn_program(result).inputs, None, seed)
-    wanted = values_of(result.graph, {**weights, **inputs})
-    rounded = values_of(result.graph, {**weights, **inputs}, rounding=True)
+    names, given = result.graph.outputs, {**weights, **inputs}
+    wanted, rounded = (
+        dict(zip(names, graph_values(result.graph, given, rounding=rounding), strict=True))
+        for rounding in (False, True)
+    )
     record = run_result(result, weights, inputs, options, expected=wanted, report=report).record
     for output in record["outputs"]:
         output["rounding_alone"] = compare(rounded[output["name"]], wanted[output["name"]]).record()
         output["ok"] = output["ok"] and abs(output["ratio"] - 1) <= MOST_GAIN
     return {**record, "inputs": f"random, seed {seed}", "ok": all(output["ok"] for output in record["outputs"])}
-
-
-def values_of(graph: Graph, given: Mapping[str, Array], *, rounding: bool = False) -> dict[str, Array]:
-    """The outputs of a graph in float64, from arrays for its inputs and weights; `rounding`: every result in bf16 is
-    rounded to it."""
-    held: dict[str, Array] = dict(given)
-    for value in graph.values.values():
-        if value.data is not None:
-            held[value.id] = np.asarray(value.data, np.float64 if value.dtype.is_float else np.int64).reshape(
-                value.shape
-            )
-    last = {v: op.id for op in graph.ops() for v in op.inputs}
-    for op in graph.ops():
-        operands = [held[v] for v in op.inputs]
-        results = computed(op.op, opdef(op.op).full_attrs(op), operands)
-        for value_id, found in zip(op.outputs, results, strict=True):
-            value = graph.value(value_id)
-            held[value_id] = _rounded(found.value.reshape(value.shape), value if rounding else None)
-        for v in dict.fromkeys(op.inputs):
-            if last[v] == op.id and v not in graph.outputs:
-                held.pop(v)
-    return {v: held[v] for v in graph.outputs}
-
-
-def _rounded(array: Array, value: Value | None) -> Array:
-    """An array as a value of its element type holds it; as it is without one, and in other types than bf16."""
-    if value is None or value.dtype is not DType.BF16:
-        return array
-    return from_bfloat16(to_bfloat16(array)).astype(np.float64)
 
 
 def random_weights(graph: Graph, seed: int) -> dict[str, Array]:

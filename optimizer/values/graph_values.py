@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from optimizer.errors import ExecutionError
+from optimizer.export.ttnn_py.run_model import from_bfloat16, to_bfloat16
+from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import opdef
 from optimizer.values.reference import computed
@@ -15,8 +17,12 @@ from optimizer.values.reference.kinds import Array
 Seen = Callable[[Op, list[Array]], None]
 
 
-def graph_values(graph: Graph, given: Mapping[str, Array], seen: Seen | None = None) -> list[Array]:
+def graph_values(
+    graph: Graph, given: Mapping[str, Array], seen: Seen | None = None, *, rounding: bool = False
+) -> list[Array]:
     """The outputs. `given` holds inputs and parameters by id; `seen` is told every op's results.
+
+    With `rounding` every tensor in bf16 is rounded to it; else all keep the digits of float64.
 
     ExecutionError when an array is missing, has another shape, or an op has no reference. Values are forgotten after
     their last reader.
@@ -25,15 +31,19 @@ def graph_values(graph: Graph, given: Mapping[str, Array], seen: Seen | None = N
     ops = list(graph.ops())
     last = {v: index for index, op in enumerate(ops) for v in op.inputs} | dict.fromkeys(graph.outputs, len(ops))
 
+    def kept(value: Value, array: Array) -> Array:
+        return _in_bf16(array) if rounding and value.dtype is DType.BF16 else _typed(value, array)
+
     def read(value_id: str) -> Array:
-        return store[value_id] if value_id in store else _source(graph.value(value_id), given)
+        value = graph.value(value_id)
+        return store[value_id] if value_id in store else kept(value, _source(value, given))
 
     for index, op in enumerate(ops):
         with np.errstate(all="ignore"):
             results = [r.value for r in computed(op.op, opdef(op.op).full_attrs(op), [read(v) for v in op.inputs])]
         if [r.shape for r in results] != [graph.value(v).shape for v in op.outputs]:
             raise ExecutionError(f"the reference of {op.op} gives other shapes than the graph states", node=op.id)
-        store.update((v, _typed(graph.value(v), r)) for v, r in zip(op.outputs, results, strict=True))
+        store.update((v, kept(graph.value(v), r)) for v, r in zip(op.outputs, results, strict=True))
         if seen is not None:
             seen(op, [store[v] for v in op.outputs])
         for v in op.inputs:
@@ -55,3 +65,7 @@ def _source(value: Value, given: Mapping[str, Array]) -> Array:
 
 def _typed(value: Value, array: Array) -> Array:
     return array.astype(np.float64 if value.dtype.is_float else np.int64, copy=False)
+
+
+def _in_bf16(array: Array) -> Array:
+    return from_bfloat16(to_bfloat16(array)).astype(np.float64)

@@ -11,17 +11,16 @@ import pytest
 from optimizer.cli import main
 from optimizer.device import DeviceSpec
 from optimizer.errors import UnsupportedOpError
-from optimizer.execution import Reference, RunOptions, read_weights, whole
+from optimizer.execution import RunOptions, whole
 from optimizer.execution.running import Outcome
-from optimizer.execution.whole import check_whole, random_weights, values_of
+from optimizer.execution.whole import check_whole, random_weights
 from optimizer.importers.onnx_arrays import open_weights
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.options import Options
 from optimizer.pipeline import optimize
-from tests.execution.conftest import Case
-from tests.execution.models import LENGTH, VOCABULARY
+from optimizer.values.graph_values import graph_values
 
 
 def layered() -> Graph:
@@ -54,19 +53,10 @@ def test_weights_are_the_same_for_a_seed() -> None:
     assert not np.array_equal(first["w0"], other["w0"])
 
 
-def test_values_of_a_graph_are_the_models(case: Case) -> None:
-    path, result = case
-    tokens = np.random.default_rng(0).integers(0, VOCABULARY, (1, LENGTH))
-    (wanted,) = Reference(path).run({"ids": tokens}).values()
-    weights = {name: np.asarray(array, np.float64) for name, array in read_weights(path, result).items()}
-    (found,) = values_of(result.graph, {**weights, "ids": tokens}).values()
-    np.testing.assert_allclose(found, wanted, atol=2e-4)
-
-
 def test_rounding_is_seen_apart() -> None:
     graph = layered()
     given = {**random_weights(graph, 0), "x": np.random.default_rng(1).standard_normal((1, 1, 64, 256))}
-    (exact,), (rounded,) = (values_of(graph, given, rounding=r).values() for r in (False, True))
+    (exact,), (rounded,) = (graph_values(graph, given, rounding=r) for r in (False, True))
     error = np.linalg.norm(rounded - exact) / np.linalg.norm(exact)
     assert 2**-11 < error < 2**-6
 
