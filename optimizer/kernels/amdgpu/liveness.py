@@ -60,12 +60,6 @@ class Liveness:
         places = [self.item_at[point // 2] for start, end in self.segments[register] for point in range(start, end)]
         return min(places), max(places)
 
-    def live_at(self, place: int, file: str) -> tuple[Register, ...]:
-        """Registers of a class whose value is needed after an item, or that it defines; ascending."""
-        point = 2 * self.rank[place] + 1
-        live = (r for r, parts in self.segments.items() if r.file == file and any(s <= point < e for s, e in parts))
-        return tuple(sorted(live, key=str))
-
     def pressure(self, file: str, closed: bool = False) -> int:
         """Most virtual registers of a class live at once.
 

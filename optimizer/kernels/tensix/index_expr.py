@@ -150,10 +150,6 @@ class IndexMap:
     def identity(rank: int) -> IndexMap:
         return IndexMap(rank, tuple(dim(i) for i in range(rank)))
 
-    @property
-    def is_identity(self) -> bool:
-        return self == IndexMap.identity(self.rank)
-
     def evaluate(self, dims: Sequence[int]) -> tuple[int, ...]:
         return tuple(e.evaluate(dims) for e in self.results)
 

@@ -90,13 +90,3 @@ def fitted_spec(
     if kind is WIDTH:
         height = rows_b
     return ShardSpec(spec.grid_yx, (height, width), spec.core_ranges, spec.orientation)
-
-
-def fitted_memory(tensor: TensorSpec, to_shape: tuple[int, ...]) -> MemoryConfig:
-    """A tensor's memory config fitted to a result of another shape."""
-    memory = tensor.layout.memory
-    spec = memory.shard_spec
-    if spec is None or tensor.shape == to_shape:
-        return memory
-    fitted = fitted_spec(memory.memory_layout, spec, tensor.shape, to_shape, tensor.layout.is_tile)
-    return MemoryConfig(memory.memory_layout, memory.buffer_type, fitted)

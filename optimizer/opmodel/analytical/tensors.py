@@ -31,11 +31,6 @@ ROWS = PageLayout.ROW_MAJOR
 
 
 @lru_cache(maxsize=65536)
-def rectangles_cores(ranges: tuple[tuple[int, int, int, int], ...]) -> int:
-    return sum((x1 - x0 + 1) * (y1 - y0 + 1) for x0, y0, x1, y1 in ranges)
-
-
-@lru_cache(maxsize=65536)
 def bounding_box(spec: ShardSpec) -> tuple[int, int]:
     """(rows, columns) of the smallest rectangle that holds the shard cores."""
     ranges = spec.core_ranges

@@ -12,7 +12,7 @@ from typing import ClassVar
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
 from optimizer.kernels.tensix.cpp_text import float_bits, floating, reciprocal
-from optimizer.kernels.tensix.dialect import CALL_PREFIX, DST_PREFIX
+from optimizer.kernels.tensix.dialect import CALL_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
 from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
 from optimizer.kernels.tensix.passes.insert_inits import PACK_RECONFIG, RECONFIG, form_of, is_math
@@ -178,8 +178,3 @@ class _Calls:
 def _loop(counter: Value, count: int, ops: tuple[Op, ...]) -> Op:
     attrs = attributes({"lower": 0, "upper": count, "step": 1})
     return Op("ttl.for", (), (), attrs, (Region((counter,), ops),))
-
-
-def is_call(op: Op) -> bool:
-    """Whether an op is a call of the kernel API."""
-    return op.name.startswith(CALL_PREFIX) and not op.name.startswith(DST_PREFIX)
