@@ -18,37 +18,55 @@ _UNBOUNDED = frozenset(
 """Ops that may give infinity or NaN of the numbers that padding holds."""
 _HANDED_ON = frozenset(f"ttnn.{name}" for name in ("reshape", "to_memory_config", "identity", "typecast", "where"))
 """Ops besides the element-wise ones whose result has its operand's padding."""
+_BY_ROWS = frozenset(
+    f"ttnn.{name}"
+    for name in ("matmul", "linear", "layer_norm", "rms_norm", "rotary_embedding", "nlp_create_qkv_heads",
+    "split_query_key_value_and_split_heads", "permute", "transpose", "repeat_interleave")
+)  # fmt: skip
+"""Ops of which a row of the result is made of a row of operand 0, rows of padding included."""
+HIDDEN = -3.3895313892515355e38
+"""The lowest number of bf16: finite, so that a row of which every key is hidden gives numbers."""
 
 
-def added_columns(graph: Graph, op: Op) -> int | None:
-    """Position of the operand whose padding in the last dim this op takes for elements (ttnn 0.81.1); None if none.
+def exposed(graph: Graph, op: Op) -> tuple[tuple[int, float], ...]:
+    """(operand, filling) where this op takes what an operand's last tiles hold beyond its elements for elements.
 
-    Attention adds whole tiles of its mask to the scores. Softmax along the last dim adds -inf to the padding of its
-    operand, which hides numbers, but neither infinity nor NaN.
+    Attention adds whole tiles of its mask to the scores, and hides keys that do not exist by adding -inf to theirs, as
+    softmax along the last dim does with the padding of its operand: that hides numbers, but neither infinity nor NaN.
+    All other ops were seen to look away (ttnn 0.81.1 on Tenstorrent's simulator).
     """
-    if op.op in ATTENTION and len(op.inputs) > 3 and _is_partial(graph, op.inputs[3]):
-        return 3
-    if op.op == "ttnn.softmax" and _is_partial(graph, op.inputs[0]) and may_be_infinite(graph, op.inputs[0]):
+    found = []
+    if op.op in ATTENTION:
+        if len(op.inputs) > 3 and _is_partial(graph, op.inputs[3], -1):
+            found.append((3, HIDDEN))
+        if _is_partial(graph, op.inputs[1], -2) and may_be_infinite(graph, op.inputs[1], by_rows=True):
+            found.append((1, 0.0))
+    if op.op == "ttnn.softmax" and _is_partial(graph, op.inputs[0], -1):
         rank = len(graph.value(op.inputs[0]).shape)
         dim = opdef(op.op).attr(op, "dim")
-        return 0 if isinstance(dim, int) and dim % rank == rank - 1 else None
-    return None
+        if isinstance(dim, int) and dim % rank == rank - 1 and may_be_infinite(graph, op.inputs[0]):
+            found.append((0, HIDDEN))
+    return tuple(found)
 
 
-def _is_partial(graph: Graph, value_id: str) -> bool:
-    columns = graph.value(value_id).shape[-1:]
-    return columns != () and columns[0] % TILE > 0
+def _is_partial(graph: Graph, value_id: str, dim: int) -> bool:
+    shape = graph.value(value_id).shape
+    return len(shape) >= -dim and shape[dim] % TILE > 0
 
 
-def may_be_infinite(graph: Graph, value_id: str) -> bool:
-    """Whether element-wise ops made this value of which one may give infinity or NaN in the padding."""
+def may_be_infinite(graph: Graph, value_id: str, *, by_rows: bool = False) -> bool:
+    """Whether an op of which a value is made may give infinity or NaN in the padding, looking back through
+    element-wise ops, and with `by_rows` through those that keep rows apart."""
     seen, stack = {value_id}, [value_id]
     while stack:
         op = graph.producer(stack.pop())
-        if op is None or (opdef(op.op).cost_class is not CostClass.ELTWISE and op.op not in _HANDED_ON):
+        if op is None:
             continue
         if op.op in _UNBOUNDED:
             return True
-        stack += [v for v in op.inputs if v not in seen]
-        seen.update(op.inputs)
+        rows = by_rows and op.op in _BY_ROWS
+        if rows or op.op in _HANDED_ON or opdef(op.op).cost_class is CostClass.ELTWISE:
+            made_of = op.inputs[:1] if rows else op.inputs
+            stack += [v for v in made_of if v not in seen]
+            seen.update(made_of)
     return False

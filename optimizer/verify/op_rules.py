@@ -8,7 +8,7 @@ from dataclasses import fields
 from optimizer.errors import TtoptError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
-from optimizer.ir.padding import FILL, added_columns
+from optimizer.ir.padding import FILL, exposed
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.op_config import Conv2dConfig, InPlaceConfig
 from optimizer.layouts.overrides import parse_overrides
@@ -28,7 +28,7 @@ _OPS_OF = {
 """Kind of config -> ops that take it; `in_place` is the vocabulary's."""
 _DECIDED = ("weights_dtype", "activation", "deallocate_activation", "act_block_h_override", "shard_layout", "slice")
 """Fields of a conv's config that policies of ours decide."""
-HIDDEN = -1e9
+LOW = -1e9
 """Padding this low or lower hides what it stands for."""
 
 
@@ -67,16 +67,18 @@ def gives_what_is_asked(subject: Subject) -> Iterator[Error]:
 
 
 def hides_padding(subject: Subject) -> Iterator[Error]:
-    """Columns of padding that an op takes for elements are filled, and only copied as tiles from there."""
+    """Padding that an op takes for elements is filled, and only copied as tiles from there."""
     for op in subject.run_ops():
-        position = added_columns(subject.graph, op)
-        if position is None:
-            continue
-        made = subject.graph.producer(op.inputs[position])
-        while made is not None and made.op == "ttnn.to_memory_config":
-            made = subject.graph.producer(made.inputs[0])
-        if made is None or made.op != FILL or not float(str(made.attrs["value"])) <= HIDDEN:
-            yield op.id, f"takes what the last tiles of '{op.inputs[position]}' hold for elements: {FILL} is missing"
+        for position, value in exposed(subject.graph, op):
+            made = subject.graph.producer(op.inputs[position])
+            while made is not None and made.op == "ttnn.to_memory_config":
+                made = subject.graph.producer(made.inputs[0])
+            filling = None if made is None or made.op != FILL else float(str(made.attrs["value"]))
+            if filling is None or not (filling <= LOW if value < 0 else filling == value):
+                yield (
+                    op.id,
+                    f"takes what the last tiles of '{op.inputs[position]}' hold for elements: {FILL} is missing",
+                )
 
 
 def has_its_own_config(subject: Subject) -> Iterator[Error]:

@@ -10,10 +10,11 @@ import pytest
 from optimizer.device import DeviceSpec
 from optimizer.export.annotated_json import dumps
 from optimizer.importers import load
-from optimizer.importers.passes.tile_padding import HIDDEN, TilePadding
+from optimizer.importers.passes.tile_padding import TilePadding
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
+from optimizer.ir.padding import HIDDEN
 from optimizer.opmodel.registry import create
 from optimizer.options import Options
 from optimizer.pipeline import optimize
@@ -89,6 +90,27 @@ def test_softmax_of_what_may_be_infinite_there(names: tuple[str, ...], columns: 
             x = b.op(f"ttnn.{name}", x, *([] if name == "relu" else [y]))
     graph = b.finish(b.op("ttnn.softmax", x, dim=dim))
     assert TilePadding().apply(graph) == fills
+    assert TilePadding().apply(graph) == 0
+
+
+@pytest.mark.parametrize(
+    ("positions", "names", "fills"),
+    [
+        (50, ("divide",), 1),
+        (50, ("divide", "matmul", "rms_norm"), 1),
+        (64, ("divide",), 0),
+        (50, ("add", "matmul"), 0),
+    ],
+)
+def test_keys_that_may_be_infinite_there(positions: int, names: tuple[str, ...], fills: int) -> None:
+    b = GraphBuilder("keys")
+    q, k = b.input("q", (1, 1, positions, 64)), b.input("k", (1, 1, positions, 64))
+    for name in names:
+        more = {"matmul": (64, 64), "rms_norm": (64,)}.get(name, (1, 1, positions, 64))
+        k = b.op(f"ttnn.{name}", k, b.parameter(f"with_{name}", more), **({"epsilon": 0.0} if "norm" in name else {}))
+    graph = b.finish(b.op(SDPA, q, k, q))
+    assert TilePadding().apply(graph) == fills
+    assert [op.attrs["value"] for op in ops(graph, FILL)] == [0.0] * fills
     assert TilePadding().apply(graph) == 0
 
 
