@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.ir.padding import ATTENTION, HIDDEN
 from optimizer.opmodel.base import OpQuery, TensorSpec
 
 Array = NDArray[Any]
@@ -23,7 +24,6 @@ TOKENS = 256
 _GARBAGE = (4.0, -3.0, 2.5)
 """What tiles hold beyond an operand's elements: larger than most of those, of both signs. An odd number of them, so
 that columns differ from row to row."""
-_HIDDEN = (-3.3895313892515355e38,)
 
 
 def paddings(query: OpQuery) -> list[tuple[float, ...]]:
@@ -34,9 +34,9 @@ def paddings(query: OpQuery) -> list[tuple[float, ...]]:
     """
     found: list[tuple[float, ...]] = []
     for index, spec in enumerate(query.inputs):
-        mask = index == 3 and query.op.startswith("ttnn.scaled_dot_product_attention")
+        mask = index == 3 and query.op in ATTENTION
         narrow = spec.dtype.is_block_float or not spec.dtype.is_float
-        found.append(_HIDDEN if mask else () if narrow else _GARBAGE)
+        found.append((HIDDEN,) if mask else () if narrow else _GARBAGE)
     return found
 
 

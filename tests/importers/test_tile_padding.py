@@ -93,6 +93,16 @@ def test_softmax_of_what_may_be_infinite_there(names: tuple[str, ...], columns: 
     assert TilePadding().apply(graph) == 0
 
 
+def test_softmax_of_block_floats_keeps_its_type() -> None:
+    b = GraphBuilder("packed")
+    x, y = (b.input(name, (1, 1, 50, 50), DType.BFP8_B) for name in "xy")
+    result = optimize(b.finish(b.op("ttnn.softmax", b.op("ttnn.divide", x, y), dim=-1)), N150, Options())
+    graph = result.graph
+    assert graph.value(graph.outputs[0]).dtype is DType.BFP8_B
+    assert graph.value(ops(graph, "ttnn.softmax")[0].outputs[0]).dtype is DType.BF16
+    assert len(ops(graph, FILL)) == 1
+
+
 @pytest.mark.parametrize(
     ("positions", "names", "fills"),
     [

@@ -31,7 +31,7 @@ class TilePadding:
                 if (source, value) not in filled:
                     filled[source, value] = _filled(graph, op, source, value)
                 inputs = (*op.inputs[:position], filled[source, value], *op.inputs[position + 1 :])
-                op = replace(op, inputs=inputs)
+                op = replace(_in_bf16(graph, op, position), inputs=inputs)
                 graph.replace_op(op)
                 rewrites += 1
         return finish(graph, rewrites)
@@ -50,6 +50,25 @@ def unfilled(graph: Graph, op: Op) -> list[tuple[int, float]]:
     """(operand, filling) where an op takes padding for elements that nothing has filled."""
     fill = FILL.removeprefix("ttnn.")
     return [(k, value) for k, value in exposed(graph, op) if produced_by(graph, op.inputs[k], fill) is None]
+
+
+def _in_bf16(graph: Graph, op: Op, position: int) -> Op:
+    """The op with a result in bf16 if it takes its type from a block-float operand that is unpacked.
+
+    Who read the result reads it packed again.
+    """
+    kind = graph.value(op.inputs[position]).dtype
+    if position or not kind.is_block_float:
+        return op
+    (result,) = op.outputs
+    value = graph.value(result)
+    wide = graph.add_value(
+        replace(value, id=graph.fresh_id(f"{result}_unpacked"), dtype=DType.BF16, stands_for=None)
+    ).id
+    op = replace(op, outputs=(wide,))
+    graph.replace_op(op)
+    emit(graph, op, "typecast", [wide], {"dtype": kind.value}, output=result)
+    return op
 
 
 def _filled(graph: Graph, op: Op, value_id: str, filling: float) -> str:
