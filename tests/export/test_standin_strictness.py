@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from ttnn_standin import Refused, Standin, Unmodelled, UseAfterFree
+from ttnn_standin.conv_pool import works_on
 from ttnn_standin.module import OPS
-from ttnn_standin.signatures import RECORD
+from ttnn_standin.signatures import RECORD, Arguments
 from ttnn_standin.tensor import to_bfloat16
 
 STANDIN = Path(__file__).parent / "ttnn_standin"
@@ -285,3 +286,26 @@ def test_signatures_are_the_wheels(needs_ttnn: None, request: pytest.FixtureRequ
     if request.config.getoption("--update-golden"):
         path.write_text(done.stdout, encoding="utf-8")
     assert json.loads(done.stdout) == json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("layout", "columns", "shard", "kernel", "kept"),
+    [
+        ("BLOCK", 4, [32, 64], (1, 1), True),
+        ("BLOCK", 3, [32, 96], (1, 1), False),  # 288 columns of shards for 256 channels
+        ("BLOCK", 3, [32, 96], (3, 3), True),
+        ("BLOCK", 4, [49, 64], (1, 1), False),  # rows that are no whole tiles
+        ("HEIGHT", 1, [32, 256], (1, 1), True),
+        ("WIDTH", 8, [32, 32], (1, 1), False),
+        ("WIDTH", 8, [32, 32], (3, 3), True),
+        ("BLOCK", 4, [32, 62], (3, 3), False),
+    ],
+)
+def test_a_convolution_spreads_shards_that_it_cannot_work_on(
+    layout: str, columns: int, shard: list[int], kernel: tuple[int, int], kept: bool
+) -> None:
+    """Only for these may weights be prepared for other shards than the input's."""
+    t, _ = machine()
+    memory = shards(t, layout, (columns, 1), shard)
+    told = {"kernel_size": kernel, "stride": (1, 1), "padding": (kernel[0] // 2,) * 2, "in_channels": 256}
+    assert works_on(Arguments("conv2d", told, frozenset(told)), memory) is kept

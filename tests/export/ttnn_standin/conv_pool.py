@@ -126,14 +126,14 @@ def _weight(a: Arguments, given: Tensor, kind: str, facts: dict[str, Any], trans
     if given.prepared.kind != kind:
         raise Refused(f"ttnn.{a.function}: a {given.prepared.kind} in the place of a {kind}")
     wrong = [name for name, value in wanted.items() if given.prepared.facts.get(name) != value]
-    if wrong == ["memory"] and not _works_on(a, wanted["memory"]) and _works_on(a, given.prepared.facts["memory"]):
+    if wrong == ["memory"] and not works_on(a, wanted["memory"]) and works_on(a, given.prepared.facts["memory"]):
         wrong = []  # prepared for where TTNN spreads the input to by itself
     if wrong or set(wanted) != set(given.prepared.facts):
         raise Refused(f"ttnn.{a.function}: {kind} prepared for another {', '.join(wrong)}")
     return given.raw()
 
 
-def _works_on(a: Arguments, memory: Value | None) -> bool:
+def works_on(a: Arguments, memory: Value | None) -> bool:
     """Whether a convolution computes on an input where it lies; else TTNN spreads its shards anew first.
 
     `shard_or_reshard_tensor_if_required` in ttnn 0.81.1's `conv2d_utils.cpp`: for what it computes as a plain product
