@@ -10,9 +10,9 @@ from optimizer.layouts.legal_op_layouts import LegalOpLayoutAnalysis
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.overrides import Overrides
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.options import Options
 from optimizer.sharding.overriding import LegalOf
-from optimizer.sharding.pricing import OpPricer
 
 
 def legal_configs(

@@ -37,6 +37,7 @@ from optimizer.layouts.scalar_dtypes import ScalarDataTypeAnalysis, apply_dtype_
 from optimizer.layouts.weight_dtypes import apply_block_weights
 from optimizer.legality import legal_analyses, legal_configs
 from optimizer.opmodel.cached import CachedOpModel
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.options import Options
@@ -46,7 +47,6 @@ from optimizer.runnable import warnings as rewriting_warnings
 from optimizer.sharding.base import INTERRUPTED, Plan, PolicyInput
 from optimizer.sharding.fallbacks import note_fallbacks
 from optimizer.sharding.overriding import decide_overridden, note_overrides
-from optimizer.sharding.pricing import OpPricer
 from optimizer.sharding.registry import create_policy
 from optimizer.summary import Predictor, Totals, predict, summarise
 from optimizer.transform.apply import AppliedPlan, ApplyPlan

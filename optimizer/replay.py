@@ -25,8 +25,8 @@ from optimizer.opmodel.base import (
     StepAnswer,
     TensorSpec,
 )
+from optimizer.opmodel.pricing import op_query
 from optimizer.result import OptimizedGraph, Role
-from optimizer.sharding.pricing import op_query
 from optimizer.verify import StepMemory
 
 

@@ -26,9 +26,9 @@ from optimizer.importers.passes.convolution_parts import (
 )
 from optimizer.importers.passes.convolution_ways import SplitChannels, UnfoldConvolution, Way
 from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.dram import dram_decision
-from optimizer.sharding.pricing import OpPricer
 
 FEW_TAPS = 16
 """Slices per convolution up to which windows are put together before its channels are split."""

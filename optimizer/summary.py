@@ -15,8 +15,8 @@ from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import l1_bytes_per_core, tensor_bytes
 from optimizer.opmodel.analytical.timing import constants
 from optimizer.opmodel.base import OpConstraints, OpCost, OpModel
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.result import OpRecord, OptimizedGraph, Prediction, Role
-from optimizer.sharding.pricing import OpPricer
 from optimizer.verify import StepMemory, VerifyReport, weights_in_l1
 
 LAUNCHES_NOTHING = ("view", "transfer")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from optimizer.opmodel.base import OpQuery
+from optimizer.opmodel.pricing import op_query
 from optimizer.options import Options
 from optimizer.pipeline import optimize_file
 from optimizer.result import OptimizedGraph, Role
-from optimizer.sharding.pricing import op_query
 
 _NOTHING_RUNS = (Role.HOST, Role.TRANSFER)
 

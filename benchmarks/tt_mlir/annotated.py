@@ -9,9 +9,9 @@ from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.opmodel.base import OpModel
+from optimizer.opmodel.pricing import op_query
 from optimizer.options import Options
 from optimizer.result import OpRecord, OptimizedGraph, Role
-from optimizer.sharding.pricing import op_query
 from tt_mlir.program import COPY, RETILE, PlanProgram
 
 POLICY = "tt-mlir"

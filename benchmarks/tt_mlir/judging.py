@@ -9,9 +9,9 @@ from typing import Any
 from optimizer.errors import TtoptError
 from optimizer.layouts.memory_config import DRAM_TILE
 from optimizer.opmodel.base import OpCost, OpModel
+from optimizer.opmodel.pricing import op_query
 from optimizer.recheck import check_record
 from optimizer.result import OptimizedGraph, Role
-from optimizer.sharding.pricing import op_query
 from optimizer.summary import Totals, predict, summarise
 from optimizer.verify import verify
 

@@ -1,7 +1,7 @@
 """What layout generation asks about an op, without knowing who answers.
 
 The layouts room must not import the OpModel room (it is the other way round), so the question is a
-protocol here; `optimizer.sharding.pricing.OpPricer` answers it with an OpModel.
+protocol here; `optimizer.opmodel.pricing.OpPricer` answers it with an OpModel.
 """
 
 from __future__ import annotations

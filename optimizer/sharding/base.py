@@ -12,9 +12,9 @@ from optimizer.ir.graph import Graph
 from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
 from optimizer.layouts.memory_config import TensorLayout
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.options import Options
 from optimizer.result import ChainRecord, Reservation
-from optimizer.sharding.pricing import OpPricer
 
 INTERRUPTED = "interrupted"
 

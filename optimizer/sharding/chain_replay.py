@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.l1_chain import ChainChoice
-from optimizer.sharding.pricing import OpPricer
 from optimizer.solver.l1_allocator import Alloc, Event, Execute, Free, ReplayError, replay
 
 _MESSAGES = {

@@ -15,9 +15,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import L1_TILE, TensorLayout
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.global_options import Home, Way
 from optimizer.sharding.plan_replay import may_be_view
-from optimizer.sharding.pricing import OpPricer
 from optimizer.solver.graph_problem import Usage
 
 Uses = tuple[Usage, ...]

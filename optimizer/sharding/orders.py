@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from optimizer.ir.graph import Graph, Op
 from optimizer.layouts.tiling import tensor_bytes
-from optimizer.sharding.pricing import OpPricer
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.schedule import depth_first_schedule
 
 Schedule = tuple[str, ...]

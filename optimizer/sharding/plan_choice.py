@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.plan_replay import result_layout_of
-from optimizer.sharding.pricing import OpPricer
 from optimizer.solver.graph_problem import FORBIDDEN
 
 Decisions = Mapping[str, OpDecision]

@@ -18,8 +18,8 @@ from optimizer.layouts.memory_config import TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import round_up
 from optimizer.opmodel.base import OpConstraints, OpQuery
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.base import OpDecision
-from optimizer.sharding.pricing import OpPricer
 from optimizer.solver.l1_allocator import L1Allocator
 
 _ENDLESS = 1 << 40

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from optimizer.layouts.memory_config import TensorLayout
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.result import ChainRecord, Reservation
 from optimizer.sharding.base import OpDecision, Plan
 from optimizer.sharding.l1_chain import ChainState, SpillLocation
 from optimizer.sharding.plan_replay import result_layout_of, shared_operand, weights_in_l1
-from optimizer.sharding.pricing import OpPricer
 
 
 class PlanReport:

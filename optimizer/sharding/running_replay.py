@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from optimizer.opmodel.base import OpConstraints
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.plan_replay import Buffer, L1Run, Overflow, ProgramSteps, Step
-from optimizer.sharding.pricing import OpPricer
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import ceil_div
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.global_options import Way
 from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.plan_replay import PlanProgram
-from optimizer.sharding.pricing import OpPricer
 from optimizer.solver.knapsack import choose_items
 
 UNIT_BYTES = 1024

@@ -20,7 +20,7 @@ from optimizer.layouts.memory_config import (
 )
 from optimizer.layouts.op_config import MatmulMultiCoreReuseMultiCast1DProgramConfig
 from optimizer.layouts.tiling import physical_shape
-from optimizer.sharding.pricing import OpPricer
+from optimizer.opmodel.pricing import OpPricer
 
 
 def weight_positions(pricer: OpPricer, op: Op) -> tuple[int, ...]:

@@ -12,9 +12,9 @@ from optimizer.errors import ExecutionError
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.base import OpQuery
+from optimizer.opmodel.pricing import op_query
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
 from optimizer.result import OptimizedGraph
-from optimizer.sharding.pricing import op_query
 from optimizer.values.bounds import Verdict, judge
 from optimizer.values.compare import Agreement, compare
 from optimizer.values.operands import paddings, random_operands

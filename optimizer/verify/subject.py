@@ -10,8 +10,8 @@ from functools import cached_property
 from optimizer.ir.graph import Op, ValueKind
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.opmodel.base import OpConstraints, OpModel, OpQuery
+from optimizer.opmodel.pricing import OpPricer
 from optimizer.result import OptimizedGraph, Role
-from optimizer.sharding.pricing import OpPricer
 
 Error = tuple[str, str]
 """(op or value id, message)."""

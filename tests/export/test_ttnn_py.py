@@ -40,11 +40,11 @@ from optimizer.layouts.memory_config import (
 from optimizer.layouts.op_config import Conv2dConfig, overwritten_operand
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.opmodel.base import OpQuery, TensorSpec
+from optimizer.opmodel.pricing import op_query
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.options import Options
 from optimizer.pipeline import optimize, optimize_file
 from optimizer.result import OptimizedGraph, Role
-from optimizer.sharding.pricing import op_query
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GIVEN = {"ttnn", "device", "tensors", "inputs", "parameters", "make_tensors", "make_inputs", "PARAMETERS", "host_op"}

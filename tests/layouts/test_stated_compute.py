@@ -15,9 +15,9 @@ from optimizer.ir.vocabulary import op_names, opdef
 from optimizer.layouts.memory_config import DRAM_TILE
 from optimizer.layouts.op_config import MatmulMultiCoreReuseMultiCastProgramConfig
 from optimizer.layouts.stated_compute import stated_compute
+from optimizer.opmodel.pricing import op_query
 from optimizer.opmodel.registry import create
 from optimizer.opmodel.ttnn_calls import call_text
-from optimizer.sharding.pricing import op_query
 
 N150 = DeviceSpec.preset("n150")
 WIDE_HIFI2 = ComputeConfig("hifi2", fp32_dest_acc_en=True, packer_l1_acc=True)

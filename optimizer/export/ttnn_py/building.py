@@ -25,10 +25,10 @@ from optimizer.layouts.memory_config import HOST_ROW_MAJOR, BufferType, PageLayo
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.weight_forms import reshapes_on_host
 from optimizer.opmodel.base import OpQuery, TensorSpec
+from optimizer.opmodel.pricing import op_query
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.opmodel.ttnn_calls.text import call, dtype_text, layout_text, literal, quoted
 from optimizer.result import OptimizedGraph, Role
-from optimizer.sharding.pricing import op_query
 
 FILE_NAME = "model_ttnn.py"
 _LONGEST_TARGETS = 60
