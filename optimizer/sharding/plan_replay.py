@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
+from optimizer.l1.allocator import L1Allocator
 from optimizer.layouts.memory_config import TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import round_up
 from optimizer.opmodel.base import OpConstraints, OpQuery
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.base import OpDecision
-from optimizer.solver.l1_allocator import L1Allocator
 
 _ENDLESS = 1 << 40
 """Top of an address space in which every allocation succeeds; whether it fits L1 is asked afterwards."""

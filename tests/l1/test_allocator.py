@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.errors import OptionError, StateError
+from optimizer.l1.allocator import L1Allocator
 from optimizer.solver.l1_allocator import (
     Alloc,
     AllocatorReplay,
     Event,
     Execute,
     Free,
-    L1Allocator,
     Region,
     Replay,
     ReplayError,
