@@ -38,7 +38,7 @@ from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.dram import DramPolicy
 from optimizer.sharding.global_options import OpOption
 from optimizer.sharding.global_problem import GlobalProblem
-from optimizer.sharding.plan_replay import PlanProgram
+from optimizer.sharding.plan_program import replay_plan
 from optimizer.solver.frontier import solve_frontier
 from optimizer.solver.graph_cpsat import solve_cpsat
 from optimizer.solver.graph_exact import ExactLimits, solve_graph
@@ -267,7 +267,7 @@ class Decisions:
             if found is None:
                 continue
             decisions = {op_id: OpDecision(o.candidate, o.operands) for op_id, o in options.items()}
-            replay = PlanProgram(self._pricer, self._schedule, decisions).replay()
+            replay = replay_plan(self._pricer, self._schedule, decisions)
             taken = self._pricer.l1_limit_bytes - replay.spare_bytes
             if replay.time_ns != found[0] or taken < max(found[1]):
                 wrong.append(f"{found[0]} ns, {max(found[1])} B; replayed {replay.time_ns} ns, {taken} B")

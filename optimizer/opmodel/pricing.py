@@ -14,6 +14,7 @@ from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page
 from optimizer.ir.vocabulary import opdef
+from optimizer.l1.rules import result_layout
 from optimizer.layouts.memory_config import (
     HOST_ROW_MAJOR,
     BufferType,
@@ -208,6 +209,10 @@ class OpPricer:
         for v, layout in dict(zip(op.inputs, operands, strict=True)).items():
             total += self.value_bytes(v, layout)
         return total
+
+    def result_layout(self, op: Op, value_id: str, output: TensorLayout) -> TensorLayout:
+        """Layout of one result of an op whose first result has the layout `output`."""
+        return result_layout(op, value_id, output, self.pages[value_id])
 
     def value_bytes(self, value_id: str, layout: TensorLayout) -> int:
         value = self.graph.value(value_id)

@@ -11,7 +11,7 @@ from typing import Any
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chain_oracle import ChainOracle
-from optimizer.sharding.chain_replay import Clash, replay_chain
+from optimizer.sharding.chain_program import Clash, replay_chain
 from optimizer.sharding.l1_chain import ChainChoice, L1Chain
 from optimizer.sharding.overriding import AloneDecision
 from optimizer.solver.bitset import indices_of
@@ -167,8 +167,11 @@ class ChainResolver:
 
     def _attempt(self, solution: ChainSolution) -> Attempt:
         choices = self._choices(solution)
-        operands = [self.oracle.operands(i, c.operand0) for i, c in enumerate(choices)]
-        clash = replay_chain(self._problem.pricer, self.oracle.ops, choices, operands)
+        decisions = {
+            op.id: OpDecision(choice.candidate, self.oracle.operands(i, choice.operand0))
+            for i, (op, choice) in enumerate(zip(self.oracle.ops, choices, strict=True))
+        }
+        clash = replay_chain(self._problem.pricer, self.oracle.ops, decisions)
         return Attempt(solution, choices, self._time_ns(solution), clash)
 
     def _choices(self, solution: ChainSolution) -> tuple[ChainChoice, ...]:

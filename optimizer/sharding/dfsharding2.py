@@ -23,7 +23,7 @@ from optimizer.sharding.forks import apply_l1_reservations_for_fork_ops
 from optimizer.sharding.interleaved_results import keep_interleaved_results
 from optimizer.sharding.merges import apply_chain_merges
 from optimizer.sharding.overriding import separate_copies
-from optimizer.sharding.plan_replay import PlanProgram
+from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.plan_report import PlanReport
 from optimizer.sharding.refusals import Cause
 from optimizer.sharding.reshape_reservations import apply_l1_reservations_for_reshapes
@@ -98,7 +98,7 @@ def _not_merged(isolated: Plan, merged: Plan) -> Plan:
 
 def clean_time_ns(problem: PolicyInput, plan: Plan) -> int | None:
     """Predicted time of a plan; None if the allocator would not take it."""
-    replay = PlanProgram(problem.pricer, plan.schedule, plan.decisions).replay()
+    replay = replay_plan(problem.pricer, plan.schedule, plan.decisions)
     return None if replay.overflows else replay.time_ns
 
 

@@ -14,10 +14,10 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
+from optimizer.l1.rules import may_be_view
 from optimizer.layouts.memory_config import L1_TILE, TensorLayout
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.global_options import Home, Way
-from optimizer.sharding.plan_replay import may_be_view
 from optimizer.solver.graph_problem import Usage
 
 Uses = tuple[Usage, ...]
@@ -106,7 +106,7 @@ class MemoryUse:
     def _view_kind(self, value_id: str) -> int:
         """In which placements the value may be a view: 0 none, 1 interleaved, 2 shards too."""
         producer = self._pricer.graph.producer(value_id)
-        if producer is None or not may_be_view(self._pricer, producer, L1_TILE):
+        if producer is None or not may_be_view(self._pricer.graph, producer, L1_TILE):
             return 0
         return 2 if opdef(producer.op).view_of_shards else 1
 

@@ -16,13 +16,13 @@ from itertools import product
 
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
+from optimizer.l1.rules import may_be_view
 from optimizer.layouts.in_place import in_place_config, writable_operands
 from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate, may_free_operand
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, PolicyInput
-from optimizer.sharding.plan_replay import may_be_view, result_layout_of
 from optimizer.sharding.weight_placement import weight_placements, weight_positions
 
 WIDEST = 3
@@ -108,7 +108,7 @@ class OptionTable:
             op = problem.graph.op(op_id)
             self.options[op_id] = options = self._options(op)
             for v in op.outputs:
-                layouts = (result_layout_of(self._pricer, op, v, o.candidate.output) for o in options)
+                layouts = (self._pricer.result_layout(op, v, o.candidate.output) for o in options)
                 self.produced[v] = tuple(dict.fromkeys(layouts))
 
     def activations(self, op: Op) -> tuple[int, ...]:
@@ -204,7 +204,7 @@ class OptionTable:
         if not answer.valid or answer.outputs[0].layout != candidate.output:
             return None
         if any(
-            given.layout != result_layout_of(self._pricer, op, v, candidate.output)
+            given.layout != self._pricer.result_layout(op, v, candidate.output)
             for v, given in zip(op.outputs, answer.outputs, strict=False)
         ):
             return None
@@ -225,7 +225,7 @@ class OptionTable:
         follow = None
         if sharded and any(c.config is None for c in legal.sharded):
             follow = self._pricer.followed(op, operands)
-        elif sharded and not legal.forced and may_be_view(self._pricer, op, operands[0]):
+        elif sharded and not legal.forced and may_be_view(self._pricer.graph, op, operands[0]):
             yield OpCandidate(operands[0], None, operands[0].memory)
         wide = None if legal.forced else self._widest_outputs(legal)
         for candidate in legal.sharded:

@@ -21,7 +21,6 @@ from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.global_memory import MemoryUse
 from optimizer.sharding.global_options import MIXED_OPERANDS, Home, OpOption, OptionTable, Seeds, Way
 from optimizer.sharding.overriding import NOTHING_TO_COPY, laid_out_alike
-from optimizer.sharding.plan_replay import result_layout_of
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
 
 READERS = 4
@@ -241,7 +240,7 @@ class GlobalProblem:
         key = ("produces", id(self.ways[t]), id(homes), op.outputs.index(value_id), self._pricer.pages[value_id])
         if key in self._tables_known:
             return PairCost(t, self.node_of[value_id], self._tables_known[key])
-        given = [result_layout_of(self._pricer, op, value_id, way.option.candidate.output) for way in self.ways[t]]
+        given = [self._pricer.result_layout(op, value_id, way.option.candidate.output) for way in self.ways[t]]
         ids = {layout: i for i, layout in enumerate(self.table.produced[value_id])}
         rows = np.asarray([ids[layout] for layout in given])
         columns = np.asarray([ids[home.layout] for home in homes])

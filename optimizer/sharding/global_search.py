@@ -20,12 +20,13 @@ from itertools import chain
 
 import numpy as np
 
+from optimizer.l1.run import Outcome
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.global_options import OptionTable, Seeds
 from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.incumbent import Incumbent
 from optimizer.sharding.plan_choice import choice_of_plan
-from optimizer.sharding.plan_replay import PlanProgram, PlanReplay
+from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.weight_choice import WeightChoice
 from optimizer.solver.elimination import eliminate, priced_costs
 from optimizer.solver.graph_cpsat import solve_cpsat
@@ -94,7 +95,7 @@ class GlobalSearch:
         self._capacity = np.asarray(self._integers.capacity, dtype=np.int64)
         """What plans are searched within: shrinks where the allocator needs room for holes."""
         self._step = {op_id: t for t, op_id in enumerate(self.schedule)}
-        self._replayed: dict[Choice, PlanReplay] = {}
+        self._replayed: dict[Choice, Outcome] = {}
         self._candidates: list[Choice] = []
         """Of the bound, those that promise most first."""
         self._prices: tuple[float, ...] = ()
@@ -209,12 +210,12 @@ class GlobalSearch:
         return self._incumbent.gap(self.bound_ns) <= gap
 
     # -- plans that the allocator takes --------------------------------------------------------------
-    def _replay(self, chosen: Choice) -> PlanReplay:
+    def _replay(self, chosen: Choice) -> Outcome:
         """The choice as a program; a clean one is offered as a plan."""
         self._problem.poll()
         if chosen not in self._replayed:
             decisions = self._model.decisions(chosen, {"chosen": "least time over the whole graph"})
-            replay = PlanProgram(self._problem.pricer, self.schedule, decisions).replay()
+            replay = replay_plan(self._problem.pricer, self.schedule, decisions)
             self._replayed[chosen] = replay
             if not replay.overflows and self._incumbent.offer(Plan(self.schedule, decisions), replay.time_ns):
                 self._best = replay.time_ns, chosen
@@ -242,7 +243,7 @@ class GlobalSearch:
                 break
         return None
 
-    def _without_clash(self, chosen: Choice, replay: PlanReplay) -> Choice | None:
+    def _without_clash(self, chosen: Choice, replay: Outcome) -> Choice | None:
         """The nodes around the first clash chosen anew, with less capacity there. None if that is not possible."""
         overflow = replay.overflows[0]
         t = self._step[overflow.op_id]

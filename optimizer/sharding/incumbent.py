@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from optimizer.sharding.base import Plan, PolicyInput
-from optimizer.sharding.plan_replay import PlanProgram
+from optimizer.sharding.plan_program import replay_plan
 from optimizer.solver.graph_problem import FORBIDDEN
 
 
@@ -25,7 +25,7 @@ class Incumbent:
 
     def offer_unproven(self, plan: Plan) -> int | None:
         """A plan of another policy: its time if it fits, None if the replay finds that it does not."""
-        replay = PlanProgram(self._problem.pricer, plan.schedule, plan.decisions).replay()
+        replay = replay_plan(self._problem.pricer, plan.schedule, plan.decisions)
         if replay.overflows:
             return None
         self.offer(plan, replay.time_ns)

@@ -22,7 +22,6 @@ from optimizer.layouts.overrides import LayoutOverride, Overrides
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.opmodel.base import Rejection
 from optimizer.sharding.base import OpDecision, Plan, PolicyInput
-from optimizer.sharding.plan_replay import result_layout_of
 
 LegalOf = Callable[[Op, Overrides], LegalConfigs]
 """An op's legal configs under other overrides than the user's."""
@@ -82,7 +81,7 @@ def produced_layouts(problem: PolicyInput, op: Op, decisions: Mapping[str, OpDec
         if producer is None or decided is None or opdef(producer.op).opaque:
             layouts.append(problem.pricer.default_layout(problem.graph.value(v)))
         else:
-            layouts.append(result_layout_of(problem.pricer, producer, v, decided.candidate.output))
+            layouts.append(problem.pricer.result_layout(producer, v, decided.candidate.output))
     return tuple(layouts)
 
 

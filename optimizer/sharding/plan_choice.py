@@ -9,7 +9,6 @@ from optimizer.layouts.memory_config import TensorLayout
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.global_problem import GlobalProblem
-from optimizer.sharding.plan_replay import result_layout_of
 from optimizer.solver.graph_problem import FORBIDDEN
 
 Decisions = Mapping[str, OpDecision]
@@ -21,7 +20,7 @@ def choice_of_plan(model: GlobalProblem, pricer: OpPricer, decisions: Decisions)
     Whether it fits is not asked: a value is charged as the homes allow, which may be longer than in the plan.
     """
     ops = [pricer.graph.op(op_id) for op_id in model.schedule]
-    made = {v: result_layout_of(pricer, op, v, decisions[op.id].candidate.output) for op in ops for v in op.outputs}
+    made = {v: pricer.result_layout(op, v, decisions[op.id].candidate.output) for op in ops for v in op.outputs}
     chosen: list[int | None] = [_way(model, pricer, t, op, decisions[op.id], made) for t, op in enumerate(ops)]
     chosen += (_home(model, pricer, v, made[v], decisions) for v in model.homes)
     chosen += (_weight(model, pricer, v, decisions) for v in model.weights)

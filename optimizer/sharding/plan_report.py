@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from optimizer.l1.timeline import timeline
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.result import ChainRecord, Reservation
 from optimizer.sharding.base import OpDecision, Plan
 from optimizer.sharding.l1_chain import ChainState, SpillLocation
-from optimizer.sharding.plan_replay import result_layout_of, shared_operand, weights_in_l1
+from optimizer.sharding.plan_program import plan_program
 
 
 class PlanReport:
@@ -22,22 +23,16 @@ class PlanReport:
         self._decisions = decisions
         self._layouts: dict[str, TensorLayout] = {}
         """Results of the schedule's ops, as produced."""
-        self._last_read: dict[str, int] = {}
-        """Value -> last position that reads it in L1, or copies from there."""
         self._spilled = set(pricer.graph.outputs)
         self._read()
 
     def _read(self) -> None:
         graph = self._pricer.graph
-        for t, op_id in enumerate(self._schedule):
+        for op_id in self._schedule:
             op, decision = graph.op(op_id), self._decisions[op_id]
-            for v, wanted in zip(op.inputs, decision.operands, strict=True):
-                if v in self._layouts and wanted.is_l1:
-                    self._last_read[v] = t
-                elif v in self._layouts:
-                    self._spilled.add(v)
+            self._spilled |= {v for v, wanted in zip(op.inputs, decision.operands, strict=True) if not wanted.is_l1}
             for v in op.outputs:
-                self._layouts[v] = result_layout_of(self._pricer, op, v, decision.candidate.output)
+                self._layouts[v] = self._pricer.result_layout(op, v, decision.candidate.output)
 
     def chains(self) -> tuple[ChainRecord, ...]:
         """Maximal runs of two or more ops in which each reads a result of the one before it in L1."""
@@ -67,26 +62,9 @@ class PlanReport:
         return SpillLocation.NONE if layout.is_dram or layout.is_sharded else SpillLocation.L1_INTERLEAVED
 
     def reservations(self) -> tuple[Reservation, ...]:
-        """Weights that stay in L1, then values, in the order they come to life; positions are of the schedule.
-
-        A value whose buffer a later result takes, as a view or in place, stays until that is read for the last time.
-        """
-        ends = dict(self._last_read)
-        for t in range(len(self._schedule) - 1, -1, -1):
-            op, decision = self._pricer.graph.op(self._schedule[t]), self._decisions[self._schedule[t]]
-            shared = shared_operand(self._pricer, op, decision)
-            if shared is not None:
-                source, result = op.inputs[shared], op.outputs[0]
-                if self._layouts.get(source) == decision.operands[shared] and decision.operands[shared].is_l1:
-                    ends[source] = max(ends[source], ends.get(result, t))
-        kept = weights_in_l1(self._pricer, self._schedule, self._decisions)
-        found = [Reservation(v, 0, len(self._schedule) - 1, size) for (v, _), size in kept.items()]
-        for t, op_id in enumerate(self._schedule):
-            for v in self._pricer.graph.op(op_id).outputs:
-                if self._layouts[v].is_l1:
-                    size = self._pricer.value_bytes(v, self._layouts[v])
-                    found.append(Reservation(v, t, ends.get(v, t), size))
-        return tuple(found)
+        """Weights that stay in L1, then values, in the order they come to life; positions are of the schedule."""
+        held = timeline(plan_program(self._pricer, self._schedule, self._decisions))
+        return tuple(Reservation(r.value, r.start, r.end, r.bytes_per_core) for r in held.reservations)
 
 
 def reported(pricer: OpPricer, plan: Plan) -> Plan:

@@ -21,7 +21,7 @@ from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.global_options import WIDEST
 from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.overriding import AloneDecision
-from optimizer.sharding.plan_replay import PlanProgram
+from optimizer.sharding.plan_program import replay_plan
 from optimizer.solver.elimination import eliminate
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem
 from optimizer.solver.node_totals import node_totals
@@ -79,7 +79,7 @@ class RunnerUp:
         self.opened = self._nearby()
         """Ops that are chosen anew."""
         self._model = GlobalProblem(problem, schedule, [decisions], self.opened)
-        self.plan_ns = PlanProgram(self._pricer, self._schedule, decisions).replay().time_ns
+        self.plan_ns = replay_plan(self._pricer, self._schedule, decisions).time_ns
 
     def record(self) -> dict[str, Any]:
         """`{plan_time_ns, chosen, runner_up, alternatives, more, excluded, opened}`; alternatives fastest first."""
@@ -158,7 +158,7 @@ class RunnerUp:
             return Alternative(option.candidate, option.time_ns, why_not=self._too_much(forced))
         option = self._model.ways[self._at][solution.chosen[self._at]].option
         decisions = self._model.decisions(solution.chosen, {})
-        replay = PlanProgram(self._pricer, self._schedule, decisions).replay()
+        replay = replay_plan(self._pricer, self._schedule, decisions)
         if replay.overflows:
             first = replay.overflows[0]
             why = f"does not fit: L1 lacks {first.excess_bytes} B at {first.op_id}, holes and circular buffers counted"

@@ -14,7 +14,7 @@ from optimizer.layouts.tiling import ceil_div
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.global_options import Way
 from optimizer.sharding.global_problem import GlobalProblem
-from optimizer.sharding.plan_replay import PlanProgram
+from optimizer.sharding.plan_program import replay_plan
 from optimizer.solver.knapsack import choose_items
 
 UNIT_BYTES = 1024
@@ -102,7 +102,7 @@ class WeightChoice:
 
     def _spare_bytes(self, chosen: Sequence[int]) -> int:
         decisions = self._model.decisions(chosen, {})
-        return PlanProgram(self._pricer, self._model.schedule, decisions).replay().spare_bytes
+        return replay_plan(self._pricer, self._model.schedule, decisions).spare_bytes
 
     # -- alternatives ----------------------------------------------------------------------------------
     def _interface(self, t: int, option: int) -> Interface:

@@ -1,15 +1,15 @@
-"""Whether everything that runs while values are held in L1 still fits.
+"""Whether everything that runs while values are held in L1 still does.
 
-All routines expect the plan with the reservations under test already in its timeline, and ask about every op of a
-stretch of the schedule, in a chain or not: does the OpModel accept it with the layouts its operands have now, and do
-its operands, its own peak and all that others hold stay within L1? They return the first refusal. A sum that fits may
-still clash in the runtime's allocator, so the replay is asked as well (`fits_the_allocator`).
+All routines expect the plan with the change under test made. They ask about every op of a stretch of the schedule, in a
+chain or not, whether the OpModel accepts it with the layouts that its operands have now, and return the first refusal.
+Whether all of them fit L1 beside what is held is the outcome of the run of the program (`fits_the_allocator`).
 """
 
 from __future__ import annotations
 
+from optimizer.l1.rules import CHOICE_ROOM
+from optimizer.l1.run import Overflow
 from optimizer.sharding.l1_chain import L1Chain
-from optimizer.sharding.plan_replay import Overflow
 from optimizer.sharding.plan_state import PlanState
 from optimizer.sharding.refusals import Cause, Refusal
 
@@ -17,7 +17,7 @@ SHOWN_VALUES = 3
 
 
 def validate_schedule_range_with_reservation(state: PlanState, start: int, end: int) -> Refusal | None:
-    """Every op at the positions start .. end, both included, beside all active reservations."""
+    """Every op at the positions start .. end, both included."""
     for position in range(start, end + 1):
         refusal = _validate_op(state, position)
         if refusal is not None:
@@ -43,35 +43,25 @@ def validate_three_way_merge_join_op(state: PlanState, join: str) -> Refusal | N
 
 
 def fits_the_allocator(overflow: Overflow | None) -> Refusal | None:
-    """What is wrong where the replay overflows: too many bytes, or holes between tensors that fit by their sum."""
+    """What is wrong where the program overflows L1: too many bytes, or holes between tensors that fit by their sum."""
     if overflow is None:
         return None
-    beside = f" beside {_shown(overflow.residents)}" if overflow.residents else ""
-    if overflow.fragmented:
-        what = "the bytes add up, but with the holes between them tensors and circular buffers clash by"
+    beside = f" beside {overflow.held_bytes} B held by {_shown(overflow.residents)}" if overflow.residents else ""
+    if not overflow.adds_up:
+        message = f"needs {overflow.needs_bytes} B of L1{beside}, the limit is {overflow.limit_bytes} B"
+    elif overflow.rule is CHOICE_ROOM:
+        message = f"TTNN would choose another program, as {overflow.excess_bytes} B less are free than it needs{beside}"
     else:
-        what = "tensors, copies and circular buffers exceed L1 by"
-    return Refusal(overflow.op_id, f"{what} {overflow.excess_bytes} B{beside}", Cause.L1)
+        message = (
+            "the bytes add up, but with the holes between them tensors and circular buffers clash by "
+            f"{overflow.excess_bytes} B{beside}"
+        )
+    return Refusal(overflow.op_id, message, Cause.L1)
 
 
 def _validate_op(state: PlanState, position: int) -> Refusal | None:
-    op_id = state.schedule[position]
-    op, decision = state.op(op_id), state.decisions[op_id]
-    candidate, answer = decision.candidate, state.answer(position)
-    if answer is None:
-        return None
-    if not answer.valid:
-        return Refusal(op_id, answer.error or "is refused", Cause.LAYOUT)
-    if answer.outputs[0].layout != candidate.output:
-        given = answer.outputs[0].layout.describe()
-        return Refusal(op_id, f"gives {given}, not {candidate.output.describe()}", Cause.LAYOUT)
-    own = state.pricer.operand_bytes(op, decision.operands) + answer.peak_bytes
-    held, limit = state.bystander_bytes(position), state.pricer.l1_limit_bytes
-    if own + held <= limit:
-        return None
-    beside = _shown(state.bystanders(position))
-    message = f"needs {own} B of L1 beside {held} B held by {beside}, the limit is {limit} B"
-    return Refusal(op_id, message, Cause.L1)
+    refusal = state.refusal(position)
+    return None if refusal is None else Refusal(state.schedule[position], refusal, Cause.LAYOUT)
 
 
 def _shown(values: tuple[str, ...]) -> str:

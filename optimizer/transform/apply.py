@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from optimizer.errors import StateError
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import opdef
+from optimizer.l1.rules import is_view, result_layout
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
 from optimizer.layouts.weight_forms import reshapes_on_host
 from optimizer.result import OpRecord, Role
@@ -137,7 +138,7 @@ class ApplyPlan:
         producer = self.source.producer(value_id)
         if producer is None or producer.id not in self.plan.decisions:
             return interleaved(BufferType.DRAM, self.pages[value_id])
-        return result_layout(producer, value_id, self.plan.decisions[producer.id], self.pages)
+        return result_layout(producer, value_id, self.plan.decisions[producer.id].candidate.output, self.pages[value_id])
 
     def _add_run_op(self, op: Op, decision: OpDecision, needs_dram: set[str]) -> None:
         if opdef(op.op).opaque:
@@ -194,7 +195,7 @@ class ApplyPlan:
 
     def _produce(self, op: Op, value_id: str, decision: OpDecision) -> str:
         """Add one result of an op; a graph output that is produced in L1 leaves its id to its spilled copy."""
-        layout = result_layout(op, value_id, decision, self.pages)
+        layout = result_layout(op, value_id, decision.candidate.output, self.pages[value_id])
         value = self.source.value(value_id)
         if layout.is_l1 and value_id in self.source.outputs:
             self._l1_id[value_id] = self._fresh(f"{value_id}_l1")
@@ -208,8 +209,10 @@ class ApplyPlan:
     def _role(self, op: Op, inputs: tuple[str, ...]) -> Role:
         if op.op == "ttnn.to_layout":
             return Role.LAYOUT
-        layouts = self._result.layouts
-        return Role.VIEW if is_view(self._result.graph, layouts, op, inputs) else Role.COMPUTE
+        if not inputs:
+            return Role.COMPUTE
+        source, target = self._result.layouts[inputs[0]], self._result.layouts[op.outputs[0]]
+        return Role.VIEW if is_view(self._result.graph, op, source, target) else Role.COMPUTE
 
     def _operand(self, op: Op, value_id: str, wanted: TensorLayout, decision: OpDecision) -> str:
         """The value to read: the original, its DRAM copy, or a copy made right before this op."""
@@ -281,22 +284,3 @@ class ApplyPlan:
 def _on_host(page: PageLayout) -> TensorLayout:
     """A host tensor in the page layout it had or will have on the device."""
     return interleaved(BufferType.HOST, page)
-
-
-def result_layout(op: Op, value_id: str, decision: OpDecision, pages: dict[str, PageLayout]) -> TensorLayout:
-    """Layout of one result: the candidate's for the first, the same interleaved placement for the others."""
-    layout = decision.candidate.output
-    if value_id == op.outputs[0]:
-        return layout
-    return interleaved(layout.memory.buffer_type, pages[value_id])
-
-
-def is_view(graph: Graph, layouts: dict[str, TensorLayout], op: Op, inputs: tuple[str, ...]) -> bool:
-    """Whether the op's result shares its operand's buffer: a view by its row, and the same tiled placement."""
-    row = opdef(op.op)
-    if row.view is None or not inputs:
-        return False
-    source, target = layouts[inputs[0]], layouts[op.outputs[0]]
-    same_place = source == target and source.is_tile and (row.view_of_shards or not source.is_sharded)
-    shapes = graph.value(inputs[0]).shape, graph.value(op.outputs[0]).shape
-    return same_place and row.view(row.full_attrs(op), *shapes)

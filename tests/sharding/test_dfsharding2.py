@@ -22,7 +22,7 @@ from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.chain_resolution import resolve_chains
 from optimizer.sharding.concat_chains import set_concat_chain_preferences
-from optimizer.sharding.plan_replay import PlanProgram
+from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.plan_state import PlanState
 from optimizer.sharding.registry import create_policy
 
@@ -211,10 +211,7 @@ def test_bytes_that_add_up_may_clash_by_the_holes_between_them() -> None:
     plan = plan_of(graph, tensor_l1_usage_cap=1.0)
     reasons = [text for op in plan.schedule for text in because(plan, op, "l1")]
     assert any("the bytes add up, but with the holes between them" in text for text in reasons)
-    assert (
-        PlanProgram(problem_of(graph, tensor_l1_usage_cap=1.0).pricer, plan.schedule, plan.decisions).replay().overflows
-        == ()
-    )
+    assert replay_plan(problem_of(graph, tensor_l1_usage_cap=1.0).pricer, plan.schedule, plan.decisions).overflows == ()
 
 
 def test_where_merging_gains_nothing_the_plan_is_that_of_dfsharding_and_says_why() -> None:
@@ -280,7 +277,7 @@ def test_never_slower_than_dfsharding_and_never_beyond_l1(graph: Graph, board: s
     except InfeasibleError:
         return  # so little L1 that an op does not even run from DRAM
     merged = create_policy("dfsharding2").run(problem)
-    replays = [PlanProgram(problem.pricer, p.schedule, p.decisions).replay() for p in (isolated, merged)]
+    replays = [replay_plan(problem.pricer, p.schedule, p.decisions) for p in (isolated, merged)]
     assert replays[1].overflows == ()
     assert replays[1].time_ns <= replays[0].time_ns
     run(graph, "dfsharding2", board, tensor_l1_usage_cap=cap)  # raises unless it verifies
@@ -301,7 +298,7 @@ def test_the_running_replay_says_what_the_whole_one_says(graph: Graph, board: st
         if order.random() < 0.4:
             state.undo(applied)
             assert state.time_ns == before
-        whole = PlanProgram(problem.pricer, state.schedule, state.decisions).replay()
+        whole = replay_plan(problem.pricer, state.schedule, state.decisions)
         assert whole.time_ns == state.time_ns
 
 

@@ -18,7 +18,7 @@ from optimizer.pipeline import optimize, prepare
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.fallbacks import note_fallbacks
-from optimizer.sharding.plan_replay import PlanProgram
+from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.registry import create_policy, policy_names
 
 SHARDING = [name for name in policy_names() if name != "dram"]
@@ -99,7 +99,7 @@ def test_an_op_that_runs_only_with_its_result_in_l1(policy: str) -> None:
     refuse(problem, model, "op2", "dram")
     plan = create_policy(policy).run(problem)
     assert plan.decisions["op2"].candidate.output.is_l1
-    assert PlanProgram(problem.pricer, plan.schedule, plan.decisions).replay().overflows == ()
+    assert replay_plan(problem.pricer, plan.schedule, plan.decisions).overflows == ()
 
 
 def test_the_policy_that_shards_nothing_has_no_fallbacks() -> None:

@@ -14,7 +14,7 @@ from optimizer.options import Options
 from optimizer.pipeline import CachedOpModel, optimize, prepare
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.base import PolicyInput
-from optimizer.sharding.plan_replay import PlanProgram
+from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.registry import create_policy
 
 
@@ -107,7 +107,7 @@ def test_never_slower_than_chains_and_never_below_its_bound(graph: Graph, board:
 def test_the_replay_prices_a_plan_as_the_written_program(graph: Graph, policy: str) -> None:
     problem = problem_of(graph)
     plan = create_policy(policy).run(problem)
-    replay = PlanProgram(problem.pricer, plan.schedule, plan.decisions).replay()
+    replay = replay_plan(problem.pricer, plan.schedule, plan.decisions)
     assert replay.time_ns == run(graph, policy).summary["predicted_time_ns"]
     assert replay.overflows == ()
 
@@ -122,7 +122,7 @@ def test_a_time_limit_returns_a_verified_plan() -> None:
     )  # fmt: skip
     plan = create_policy("global").run(hurried)
     assert plan.lower_bound_ns is None
-    assert PlanProgram(problem.pricer, plan.schedule, plan.decisions).replay().overflows == ()
+    assert replay_plan(problem.pricer, plan.schedule, plan.decisions).overflows == ()
 
 
 def test_forced_reshards_and_overrides_are_kept() -> None:

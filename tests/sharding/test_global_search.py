@@ -17,7 +17,7 @@ from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.dram import DramPolicy
 from optimizer.sharding.global_policy import GlobalPolicy
 from optimizer.sharding.global_problem import GlobalProblem
-from optimizer.sharding.plan_replay import PlanProgram
+from optimizer.sharding.plan_program import replay_plan
 from optimizer.solver.elimination import eliminate
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem
 from optimizer.solver.price_ascent import loads
@@ -64,10 +64,7 @@ def choices(problem: GraphProblem) -> Iterator[tuple[int, ...]]:
 def fastest(problem: PolicyInput, schedule: tuple[str, ...]) -> int:
     """Least time of all plans over the options that the allocator takes within the limit."""
     model = GlobalProblem(problem, schedule, [DramPolicy().run(problem).decisions])
-    replays = (
-        PlanProgram(problem.pricer, schedule, model.decisions(chosen, {})).replay()
-        for chosen in choices(model.integers)
-    )
+    replays = (replay_plan(problem.pricer, schedule, model.decisions(chosen, {})) for chosen in choices(model.integers))
     return min(replay.time_ns for replay in replays if not replay.overflows)
 
 
@@ -83,7 +80,7 @@ def test_no_plan_over_the_options_is_faster_than_the_bound(make: Callable[[], Gr
     problem.pricer.l1_limit_bytes = int(least + share * (wanted - least))
     plan = GlobalPolicy().run(problem)
     best = fastest(problem, plan.schedule)
-    found = PlanProgram(problem.pricer, plan.schedule, plan.decisions).replay()
+    found = replay_plan(problem.pricer, plan.schedule, plan.decisions)
     assert not found.overflows
     assert 0 < (plan.lower_bound_ns or 0) <= best <= found.time_ns
     assert (plan.status == "optimal") == (plan.lower_bound_ns == found.time_ns)
@@ -127,7 +124,7 @@ def test_a_run_can_end_at_any_moment() -> None:
 
 
 def time_of(problem: PolicyInput, plan: Plan) -> int:
-    replay = PlanProgram(problem.pricer, plan.schedule, plan.decisions).replay()
+    replay = replay_plan(problem.pricer, plan.schedule, plan.decisions)
     assert not replay.overflows
     return replay.time_ns
 

@@ -16,6 +16,8 @@ from optimizer.export.reader import read_result
 from optimizer.export.ttnn_py import ttnn_program
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph, Op
+from optimizer.l1.rules import Moment, RoomRule
+from optimizer.l1.run import Run
 from optimizer.layouts.op_config import InPlaceConfig, LayerNormShardedMultiCoreProgramConfig, overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core
 from optimizer.recheck import check_record
@@ -24,7 +26,7 @@ from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.dram import DramPolicy
 from optimizer.sharding.global_policy import WORTH_AN_ORDER
 from optimizer.sharding.global_problem import GlobalProblem
-from optimizer.sharding.plan_replay import Buffer, L1Run, ProgramSteps, result_layout_of
+from optimizer.sharding.plan_program import bank_of, plan_program
 from optimizer.solver.elimination import eliminate
 from tests.sharding.test_global_policy import forks, problem_of, run
 
@@ -206,31 +208,17 @@ def test_the_problem_never_charges_more_than_the_program_takes(graph: Graph) -> 
 
 def program_peaks(problem: PolicyInput, model: GlobalProblem, decisions: Mapping[str, OpDecision]) -> dict[str, int]:
     """L1 per core while each op runs, by the steps of the program and their buffers."""
-    pricer, schedule = problem.pricer, model.schedule
-    have = {
-        v: result_layout_of(pricer, problem.graph.op(op_id), v, decisions[op_id].candidate.output)
-        for op_id in schedule
-        for v in problem.graph.op(op_id).outputs
-    }
-    needed = set(problem.graph.outputs)
-    for op_id in schedule:
-        operands = zip(problem.graph.op(op_id).inputs, decisions[op_id].operands, strict=True)
-        needed |= {v for v, wanted in operands if not wanted.is_l1}
-    programs = ProgramSteps(pricer, have.get, needed.__contains__)
-    steps = [step for op_id in schedule for step in programs.of(op_id, decisions[op_id])]
-    home: dict[Buffer, Buffer] = {}
-    for step in steps:
-        if step.alias is not None and step.writes:
-            home[step.writes[0][0]] = home.get(step.alias, step.alias)
-    last = {home.get(b, b): i for i, step in enumerate(steps) for b in step.reads}
-    run_, peaks = L1Run(pricer), dict[str, int]()
-    for i, step in enumerate(steps):
-        answer = pricer.model.constraints(step.query)
-        before = sum(size for _, size in run_.live.values())
-        run_.execute(step, answer, home)
-        if not step.is_copy:
-            peaks[step.op_id] = before + answer.peak_bytes
-        run_.free([b for b in run_.live if last.get(b, -1) <= i])
+    peaks: dict[str, int] = {}
+
+    def note(moment: Moment) -> int:
+        if not moment.step.is_copy:
+            peaks[moment.step.op_id] = moment.resident_bytes + moment.step.peak_bytes
+        return 0
+
+    program = plan_program(problem.pricer, model.schedule, decisions)
+    run_ = Run(bank_of(problem.pricer), rules=(RoomRule("noted", "", "", note),))
+    for at, row in enumerate(program.rows):
+        run_.position(at, row, lambda v: program.last_reads.get(v, 0))
     return peaks
 
 

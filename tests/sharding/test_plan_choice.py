@@ -13,13 +13,13 @@ from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.global_search import GlobalSearch
 from optimizer.sharding.incumbent import Incumbent
 from optimizer.sharding.plan_choice import choice_of_plan
-from optimizer.sharding.plan_replay import PlanProgram
+from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.registry import create_policy
 from tests.sharding.test_global_policy import branches, problem_of, residual
 
 
 def time_of(problem: PolicyInput, plan: Plan) -> int:
-    replay = PlanProgram(problem.pricer, plan.schedule, plan.decisions).replay()
+    replay = replay_plan(problem.pricer, plan.schedule, plan.decisions)
     assert not replay.overflows
     return replay.time_ns
 

@@ -21,7 +21,7 @@ from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.dram import DramPolicy
 from optimizer.sharding.global_problem import GlobalProblem
-from optimizer.sharding.plan_replay import PlanProgram, weights_in_l1
+from optimizer.sharding.plan_program import replay_plan, weights_in_l1
 from optimizer.sharding.weight_choice import WeightChoice
 from optimizer.solver.elimination import eliminate
 from optimizer.verify import verify
@@ -99,7 +99,7 @@ def test_more_weights_than_l1_holds_are_kept_as_far_as_they_fit() -> None:
     chosen = WeightChoice(model, problem.pricer).filled(everything)
     assert chosen is not None
     decisions = model.decisions(chosen, {})
-    replay = PlanProgram(problem.pricer, model.schedule, decisions).replay()
+    replay = replay_plan(problem.pricer, model.schedule, decisions)
     kept = weights_in_l1(problem.pricer, model.schedule, decisions)
     assert replay.overflows == ()
     assert 1 < len(kept) < 24
@@ -133,7 +133,7 @@ def test_a_filled_choice_fits_and_is_no_slower(count: int, width: int, bias: boo
     filled = weights.filled(base)
     assert filled is not None
     assert model.integers.value(filled) <= model.integers.value(base)
-    replay = PlanProgram(problem.pricer, model.schedule, model.decisions(filled, {})).replay()
+    replay = replay_plan(problem.pricer, model.schedule, model.decisions(filled, {}))
     assert replay.overflows == ()
     assert replay.time_ns >= solution.lower_bound
 
@@ -147,7 +147,7 @@ def test_the_replay_counts_weights_at_every_step(kept: bool) -> None:
     if not kept:
         chosen = WeightChoice(model, problem.pricer).without(chosen)
     decisions = model.decisions(chosen, {})
-    replay = PlanProgram(problem.pricer, model.schedule, decisions).replay()
+    replay = replay_plan(problem.pricer, model.schedule, decisions)
     sizes = weights_in_l1(problem.pricer, model.schedule, decisions)
     assert (len(sizes) == 2) is kept
     assert replay.spare_bytes + sum(sizes.values()) <= problem.pricer.l1_limit_bytes
@@ -176,7 +176,7 @@ def forks_with_views(draw: st.DrawFn) -> Graph:
 
 def overstated_bytes(problem: PolicyInput, model: GlobalProblem, chosen: Sequence[int]) -> int:
     """By how much the problem charges more for a plan than it takes at its fullest step; not above 0."""
-    replay = PlanProgram(problem.pricer, model.schedule, model.decisions(chosen, {})).replay()
+    replay = replay_plan(problem.pricer, model.schedule, model.decisions(chosen, {}))
     return max(model.integers.load(chosen)) - (problem.pricer.l1_limit_bytes - replay.spare_bytes)
 
 
