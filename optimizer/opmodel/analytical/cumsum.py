@@ -10,7 +10,7 @@ from optimizer.layouts.memory_config import CoreRange, MemoryConfig
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.device_run.reducing import four_dims
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped
 from optimizer.opmodel.analytical.device_run.transposing import permute
 
 BUFFERED = 4
@@ -32,9 +32,13 @@ def cumsum(case: Case) -> Usage:
     lead = max(0, 4 - rank)
     flat = four_dims(held) if lead else held
     order = _swapped(rank + lead, dim + lead)
-    summed = _accumulate(session, permute(session, flat, order), memory)
-    out = permute(session, summed, order, memory)
+    out = permute(session, _accumulated_first(session, flat, order, memory), order, memory)
     return session.usage(Held(x.shape, held.padded, out.dtype, out.page, out.memory, out.buffer))
+
+
+@scoped
+def _accumulated_first(session: Session, held: Held, order: Shape, memory: MemoryConfig) -> Held:
+    return _accumulate(session, permute(session, held, order), memory)
 
 
 def _swapped(rank: int, dim: int) -> Shape:

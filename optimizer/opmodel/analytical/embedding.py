@@ -32,7 +32,7 @@ def embedding(case: Case) -> Usage:
     page = PageLayout(str(case.attrs.get("layout", "tile")))
     session = Session(case)
     indices = session.inputs[0]
-    rows = to_layout(session, session.inputs[1], ROWS)
+    to_layout(session, session.inputs[1], ROWS)  # lives to the end
     width = table.shape[-1]
     fused = page is TILED and indices.padded[-1] % TILE == 0 and width % TILE == 0
     height = not memory.is_sharded or memory.memory_layout is HEIGHT
@@ -41,10 +41,7 @@ def embedding(case: Case) -> Usage:
         _check_cut(prod(indices.padded), width, memory.shard_spec.shape)
     if fused and not indices.is_tile:
         return session.usage(_fused(session, indices, width, memory))
-    found = _rows(session, indices, width, memory)
-    result = to_layout(session, found, page)
-    del rows  # the untilized table lives until here
-    return session.usage(result)
+    return session.usage(to_layout(session, _rows(session, indices, width, memory), page))
 
 
 def _check_cut(rows: int, width: int, shard: tuple[int, int]) -> None:

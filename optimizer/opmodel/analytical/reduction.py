@@ -15,7 +15,7 @@ from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.device_run.elementwise import fill_padding
 from optimizer.opmodel.analytical.device_run.reducing import fast_reduce, four_dims, reduce_four, welford
 from optimizer.opmodel.analytical.device_run.reshaping import reshape
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, view
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
 from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
 from optimizer.opmodel.analytical.device_run.transposing import permute, transpose
@@ -55,6 +55,7 @@ def _dims(case: Case, rank: int) -> Shape:
     return tuple(sorted(int(d) % rank for d in listed))
 
 
+@scoped
 def _reduced(session: Session, held: Held, op: str, dims: Shape, memory: MemoryConfig, shape: Shape) -> Held:
     """Sum, mean, max or min; padding is filled with what changes nothing.
 
@@ -66,12 +67,13 @@ def _reduced(session: Session, held: Held, op: str, dims: Shape, memory: MemoryC
     lead = tuple(d for d in dims if d < rank - 2)
     if op == "sum" and lead and source.dtype in FAST_DTYPES:
         dims = dims[len(lead) :]
-        source = _fast_sum(session, source, lead, memory, chained, last=not dims)
+        source = session.replace(source, _fast_sum(session, source, lead, memory, chained, last=not dims))
         if not dims:
             return _shaped(session, source, shape)
     return _shaped(session, _one_by_one(session, source, op, dims, memory, chained, last=chained), shape)
 
 
+@scoped
 def _filled(session: Session, held: Held) -> Held:
     if len(held.shape) > 1:
         return fill_padding(session, held)
@@ -79,18 +81,27 @@ def _filled(session: Session, held: Held) -> Held:
     return view(filled, held.shape, held.padded)
 
 
+@scoped
 def _fast_sum(session: Session, held: Held, lead: Shape, memory: MemoryConfig, chained: bool, last: bool) -> Held:
     """Leading dims from the last to the first, then what is padding is cut off."""
     tiled = tilize_with_padding(session, held, memory)
-    out = tiled
-    for dim in lead[:0:-1]:
-        out = fast_reduce(session, out, dim, memory, DType.F32 if chained else held.dtype)
     dtype = (DType.BF16 if last else DType.F32) if chained else held.dtype
-    out = fast_reduce(session, out, lead[0], memory, dtype)
+    out = _fast_reduced(session, tiled, lead, memory, DType.F32 if chained else held.dtype, dtype)
     ends = tuple(min(a, b) for a, b in zip(held.shape, out.shape, strict=True))
     return slice_tensor(session, out, Range((0,) * len(ends), ends, (1,) * len(ends)))
 
 
+@scoped
+def _fast_reduced(
+    session: Session, held: Held, lead: Shape, memory: MemoryConfig, between: DType, dtype: DType
+) -> Held:
+    out = held
+    for dim in lead[:0:-1]:
+        out = session.replace(out, fast_reduce(session, out, dim, memory, between))
+    return fast_reduce(session, out, lead[0], memory, dtype)
+
+
+@scoped
 def _one_by_one(
     session: Session, held: Held, op: str, dims: Shape, memory: MemoryConfig, chained: bool, last: bool
 ) -> Held:
@@ -102,14 +113,17 @@ def _one_by_one(
     for dim in reversed(dims):
         moved = dim < rank - 2
         if moved:
-            held = transpose(session, held, dim, rank - 2, memory)
+            held = session.replace(held, transpose(session, held, dim, rank - 2, memory))
         ends = chained and last and dim == dims[0]
-        held = _at_once(session, held, step, (rank - 2 if moved else dim,), memory, chained, ends)
+        held = session.replace(
+            held, _at_once(session, held, step, (rank - 2 if moved else dim,), memory, chained, ends)
+        )
         if moved:
-            held = transpose(session, held, dim, rank - 2, memory)
+            held = session.replace(held, transpose(session, held, dim, rank - 2, memory))
     return held
 
 
+@scoped
 def _at_once(
     session: Session, held: Held, op: str, dims: Shape, memory: MemoryConfig, chained: bool, last: bool
 ) -> Held:
@@ -120,6 +134,7 @@ def _at_once(
     return reshape(session, out, tuple(1 if d in dims else n for d, n in enumerate(held.shape)))
 
 
+@scoped
 def _spread(session: Session, held: Held, op: str, dims: Shape, memory: MemoryConfig, kept: Shape) -> Held:
     """`std_var_impl`: one leading dim goes where the rows are, several dims go last."""
     rank, sizes = len(held.shape), held.shape
@@ -134,12 +149,12 @@ def _spread(session: Session, held: Held, op: str, dims: Shape, memory: MemoryCo
     elif len(dims) > 1:
         axes, order = "hw", (*(d for d in order if d not in dims), *dims)
         moved = permute(session, held, order, memory)
-    moved = tilize_with_padding(session, moved, memory)
+    moved = session.replace(moved, tilize_with_padding(session, moved, memory))
     shape = tuple(1 if d in dims else sizes[d] for d in order)
     flat = four_dims(moved)
     out = welford(session, flat, axes, _in_four(shape), memory)
     if axes == "h" and order != tuple(range(rank)):
-        out = permute(session, reshape(session, out, shape), order, memory)
+        out = session.replace(out, permute(session, reshape(session, out, shape), order, memory))
     return _shaped(session, out, kept)
 
 

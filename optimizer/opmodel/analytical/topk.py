@@ -15,7 +15,7 @@ from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.device_run.elementwise import fill_padding
 from optimizer.opmodel.analytical.device_run.padding import pad
 from optimizer.opmodel.analytical.device_run.reducing import four_dims
-from optimizer.opmodel.analytical.device_run.session import Held, Session
+from optimizer.opmodel.analytical.device_run.session import Held, Session, scoped
 from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
 from optimizer.opmodel.analytical.device_run.transposing import transpose
 
@@ -41,14 +41,10 @@ def topk(case: Case) -> Usage:
     need(not memory.is_sharded, "Sharded implementation not supported yet")
     session = Session(case)
     given = session.inputs[0] if axis == last else transpose(session, session.inputs[0], axis, last)
-    held = fill_padding(session, four_dims(given))
-    if held.padded[-1] < LEAST_COLUMNS:
-        added = LEAST_COLUMNS - held.shape[-1]
-        held = fill_padding(session, pad(session, held, ((0, 0),) * (len(held.shape) - 1) + ((0, added),)))
-    values, indices = _run(session, held, k, memory)
+    values, indices = _run(session, _wide_enough(session, four_dims(given)), k, memory)
     if len(shape) < 4 and k % TILE:
-        values = _cut(session, values, k)
-        indices = _cut(session, indices, k)
+        values = session.replace(values, _cut(session, values, k))
+        indices = session.replace(indices, _cut(session, indices, k))
     result = (*shape[:-1], k)
     out = Held(result, values.padded, values.dtype, values.page, values.memory, values.buffer)
     index = DType.U32 if x.dtype is DType.F32 else DType.U16
@@ -64,6 +60,16 @@ def _swapped(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     found = list(shape)
     found[axis], found[-1] = found[-1], found[axis]
     return tuple(found)
+
+
+@scoped
+def _wide_enough(session: Session, held: Held) -> Held:
+    """The operand with its padding filled, and with more of it where rows are short."""
+    filled = fill_padding(session, held)
+    if filled.padded[-1] >= LEAST_COLUMNS:
+        return filled
+    added = LEAST_COLUMNS - filled.shape[-1]
+    return fill_padding(session, pad(session, filled, ((0, 0),) * (len(filled.shape) - 1) + ((0, added),)))
 
 
 def _cut(session: Session, held: Held, k: int) -> Held:
@@ -143,14 +149,14 @@ def _indexed_first(session: Session, held: Held, k: int, few: bool) -> bool:
     return width >= LEAST_INDEXED and not (few and width >= ALWAYS_SHARED)
 
 
+@scoped
 def _index_first(session: Session, held: Held, k: int, memory: MemoryConfig, index: DType) -> tuple[Held, Held]:
     """`TopkRoutePrep`, `TopkLargeIndices`, `TopkRouteFinish`: rows untilized, indices found, values fetched."""
     lead = (prod(held.shape[:-2]) * held.padded[-2],)
-    rows = session.make((*lead, held.padded[-1]), held.dtype, PageLayout.ROW_MAJOR, held.memory)
+    session.make((*lead, held.padded[-1]), held.dtype, PageLayout.ROW_MAJOR, held.memory)
     session.run(dfb=2 * 16 * held.dtype.tile_bytes)
-    found = session.make((*lead, max(k, 16)), DType.U32, PageLayout.ROW_MAJOR, held.memory)
+    session.make((*lead, max(k, 16)), DType.U32, PageLayout.ROW_MAJOR, held.memory)
     session.run(dfb=2 * DType.U32.tile_bytes)
     values, indices = _results(session, held, k, memory, index)
     session.run(dfb=2 * 1024 + 2 * DType.U32.tile_bytes + held.dtype.tile_bytes + index.tile_bytes)
-    del rows, found
     return values, indices

@@ -47,9 +47,8 @@ def _bilinear(session: Session, given: Held, scale: tuple[int, int], memory: Mem
         need(held.memory.memory_layout is HEIGHT, "bilinear upsampling supports height sharded input only")
         need(memory is None or memory.is_sharded, "bad optional access")
         cores, width = held.spec.num_cores, held.spec.shape[1]
-        shards = held
     else:
-        shards = interleaved_to_sharded(session, held, _rows_over(session, n * h * w, c, cores))
+        interleaved_to_sharded(session, held, _rows_over(session, n * h * w, c, cores))
     shape = (n, h * scale[0], w * scale[1], c)
     results = ceil_div(prod(shape[:3]), cores)
     target = MemoryConfig(HEIGHT, BufferType.L1, flat(HEIGHT, cores, (results, c), session.device))
@@ -59,15 +58,11 @@ def _bilinear(session: Session, given: Held, scale: tuple[int, int], memory: Mem
         target = MemoryConfig(HEIGHT, BufferType.L1, cut)
     sticks = _around((n, h, w), scale, results)
     around = MemoryConfig(HEIGHT, BufferType.L1, flat(HEIGHT, cores, (sticks, width), session.device))
-    halo = session.make((1, 1, cores * sticks, width), held.dtype, PageLayout.ROW_MAJOR, around)
+    session.make((1, 1, cores * sticks, width), held.dtype, PageLayout.ROW_MAJOR, around)
     session.run(cb=2 * c * held.dtype.element_bytes)
     out = session.make(shape, held.dtype, PageLayout.ROW_MAJOR, target)
     session.run(cb=NEIGHBOURS * 2 * 2 * (c + min(c, MOST_CHANNELS)) + 4 * TILE * TILE * 2)
-    if memory is None or memory == out.memory:
-        return out
-    moved = to_memory_config(session, out, memory)
-    del halo, shards
-    return moved
+    return out if memory is None else to_memory_config(session, out, memory)
 
 
 def _rows_over(session: Session, rows: int, channels: int, cores: int) -> MemoryConfig:

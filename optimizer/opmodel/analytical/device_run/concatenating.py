@@ -9,7 +9,7 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.device_run.room import pending_bytes
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, view
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
 from optimizer.opmodel.analytical.device_run.shards import grid_shards, reshaped, with_spec
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
 from optimizer.opmodel.analytical.device_run.to_layout import to_layout
@@ -34,6 +34,7 @@ MOST_TRANSFERS = 56
 """Pieces that a core of the block-sharded program may gather."""
 
 
+@scoped
 def concat(session: Session, tensors: Tensors, dim: int, memory: MemoryConfig | None = None) -> Held:
     """`ttnn.concat`; DRAM interleaved when nothing is asked for. `dim` is non-negative.
 
@@ -56,7 +57,8 @@ def concat(session: Session, tensors: Tensors, dim: int, memory: MemoryConfig | 
     turned = dim == rank - 1 and any(_off(session, t, t.padded[dim]) for t in tensors)
     if turned:  # rows whose end is not aligned are joined as columns
         need(rank > 1, "transpose of a tensor of one dim")
-        tensors, dim = tuple(transpose(session, t, rank - 2, rank - 1) for t in tensors), rank - 2
+        columns = [transpose(session, t, rank - 2, rank - 1) for t in tensors]
+        tensors, dim = tuple(map(session.replace, tensors, columns)), rank - 2
     joined = _concat(session, tensors, dim, target)
     out = transpose(session, joined, rank - 2, rank - 1, target) if turned else joined
     if single:
@@ -81,6 +83,7 @@ def _in_place(tensors: Tensors, target: MemoryConfig) -> bool:
     return not (target.is_sharded and target.buffer_type is BufferType.DRAM)
 
 
+@scoped
 def _concat(session: Session, tensors: Tensors, dim: int, target: MemoryConfig) -> Held:
     if len(tensors) == 1:
         return tensors[0] if tensors[0].memory == target else clone(session, tensors[0], target)
@@ -100,6 +103,7 @@ def _concat(session: Session, tensors: Tensors, dim: int, target: MemoryConfig) 
     return _concat_interleaved(session, tensors, dim, target)
 
 
+@scoped
 def _concat_interleaved(session: Session, tensors: Tensors, dim: int, target: MemoryConfig) -> Held:
     page = tensors[0].page
     for t in tensors:
@@ -114,6 +118,7 @@ def _concat_interleaved(session: Session, tensors: Tensors, dim: int, target: Me
     return _program(session, alike, dim, target)
 
 
+@scoped
 def _concat_shards(session: Session, tensors: Tensors, dim: int, target: MemoryConfig) -> Held:
     kind, rank = tensors[0].memory.memory_layout, len(tensors[0].shape)
     generic = not _in_place(tensors, target)

@@ -8,7 +8,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.device_run.session import Held, Session
+from optimizer.opmodel.analytical.device_run.session import Held, Session, scoped
 
 
 def typecast(session: Session, held: Held, dtype: DType, memory: MemoryConfig | None = None) -> Held:
@@ -21,6 +21,7 @@ def typecast(session: Session, held: Held, dtype: DType, memory: MemoryConfig | 
     return out
 
 
+@scoped
 def fill_padding(session: Session, held: Held) -> Held:
     """`ttnn.fill_implicit_tile_padding`: in place, nothing where there is no padding (`fill_pad`).
 

@@ -8,7 +8,7 @@ from optimizer.layouts.tiling import round_up
 from optimizer.opmodel.analytical.device_run.concatenating import concat
 from optimizer.opmodel.analytical.device_run.elementwise import typecast
 from optimizer.opmodel.analytical.device_run.reshaping import reshape
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped
 from optimizer.opmodel.analytical.device_run.to_layout import to_layout
 from optimizer.opmodel.analytical.device_run.transfer import alignment, to_memory_config
 from optimizer.opmodel.analytical.device_run.transposing import transpose
@@ -64,6 +64,7 @@ def _by_codegen(session: Session, held: Held, times: int, dim: int, target: Memo
     return out
 
 
+@scoped
 def _native(session: Session, held: Held, times: int, dim: int, memory: MemoryConfig | None) -> Held:
     if len(held.shape) == 1:
         column = reshape(session, held, (held.shape[0], 1))
@@ -86,6 +87,7 @@ def _native(session: Session, held: Held, times: int, dim: int, memory: MemoryCo
     return _joined(session, held, times, dim, target)
 
 
+@scoped
 def _by_upsampling(session: Session, held: Held, times: int, dim: int) -> Held:
     """Row-major shards of (n, h, w, c): an image that grows by nearest neighbours."""
     n, h, w, c = held.shape
@@ -98,10 +100,12 @@ def _by_upsampling(session: Session, held: Held, times: int, dim: int) -> Held:
     return transpose(session, upsample(session, turned, (1, times)), 2, 3)
 
 
+@scoped
 def _joined(session: Session, held: Held, times: int, dim: int, target: MemoryConfig) -> Held:
     """Rows concatenated with themselves along a new dim; block floats as bf16. Every step lives to the end."""
     block = held.dtype.is_block_float
-    rows = to_layout(session, typecast(session, held, DType.BF16, target) if block else held, ROWS)
+    source = typecast(session, held, DType.BF16, target) if block else held
+    rows = session.replace(source, to_layout(session, source, ROWS))
     column = reshape(session, rows, (*rows.shape[: dim + 1], 1, *rows.shape[dim + 1 :]))
     parts = []
     for start in range(0, times, JOINED_AT_ONCE):

@@ -10,7 +10,7 @@ from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.device_run.elementwise import fill_padding, typecast
 from optimizer.opmodel.analytical.device_run.reshaping import read_as, reshape
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, view
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
 from optimizer.opmodel.analytical.device_run.shards import reshaped
 from optimizer.opmodel.analytical.device_run.transfer import (
     BAD_ACCESS,
@@ -28,12 +28,16 @@ MOST_READ = 2048
 MOST_BARRIERS = 16
 
 
+@scoped
 def pad(session: Session, held: Held, padding: Padding, memory: MemoryConfig | None = None) -> Held:
     """`ttnn.pad`; nothing happens without padding, whatever memory config is asked for."""
     if not any(a or b for a, b in padding):
         return held
     if len(held.shape) > 4:
-        held, padding = _leading(session, held, padding)
+        apart = _apart(held.shape, padding)
+        for dim in apart:
+            held = session.replace(held, _pad_leading(session, held, dim, *padding[dim]))
+        padding = tuple((0, 0) if d in apart else both for d, both in enumerate(padding))
         if not any(a or b for a, b in padding):
             return held if memory is None else to_memory_config(session, held, memory)
     if held.is_tile:
@@ -49,26 +53,26 @@ def pad(session: Session, held: Held, padding: Padding, memory: MemoryConfig | N
     return read_as(out, out.shape[4 - rank :], out.shape[4 - rank :])
 
 
-def _leading(session: Session, held: Held, padding: Padding) -> tuple[Held, Padding]:
-    """Pads dims before the last three of a tensor of more than four, each by way of four dims."""
-    left = list(padding)
-    rank = len(held.shape)
-    for dim in range(rank - 3):
-        before, after = left[dim]
-        if not (before or after):
-            continue
-        if dim == rank - 4 and prod(held.shape[: rank - 3]) == held.shape[dim]:
-            continue
-        shape = held.shape
-        inner = prod(shape[dim + 1 : rank - 2])
-        flat = reshape(session, held, (prod(shape[:dim]), prod(shape[dim : rank - 2]), *shape[-2:]))
-        wide = pad(session, flat, ((0, 0), (before * inner, after * inner), (0, 0), (0, 0)))
-        held = reshape(session, wide, (*shape[:dim], shape[dim] + before + after, *shape[dim + 1 :]))
-        left[dim] = (0, 0)
-    return held, tuple(left)
+def _apart(shape: Shape, padding: Padding) -> tuple[int, ...]:
+    """Dims before the last three that are padded one after the other; the only one that is not 1 need not be."""
+    last = len(shape) - 4
+    several = prod(s + a + b for s, (a, b) in zip(shape[:last], padding[:last], strict=True)) != 1
+    return tuple(d for d in range(last + 1) if any(padding[d]) and (d < last or several))
+
+
+@scoped
+def _pad_leading(session: Session, held: Held, dim: int, before: int, after: int) -> Held:
+    """One dim before the last three, by way of four dims."""
+    shape = held.shape
+    rows = shape[dim:-2]
+    inner = prod(rows[1:])
+    flat = reshape(session, held, (prod(shape[:dim]), prod(rows), *shape[-2:]))
+    wide = pad(session, flat, ((0, 0), (before * inner, after * inner), (0, 0), (0, 0)))
+    return reshape(session, wide, (*shape[:dim], shape[dim] + before + after, *shape[dim + 1 :]))
 
 
 # -- tiles -----------------------------------------------------------------------------------------------
+@scoped
 def _pad_tiles(session: Session, held: Held, padding: Padding, memory: MemoryConfig | None) -> Held:
     need(not any(a for a, _ in padding), "ttnn.pad: on device tile padding does not support front padding")
     shape = tuple(s + b for s, (_, b) in zip(held.shape, padding, strict=True))
@@ -94,6 +98,7 @@ def _height_shards(shape: Shape, spec: ShardSpec) -> MemoryConfig:
     return MemoryConfig(HEIGHT, BufferType.L1, reshaped(spec, cut))
 
 
+@scoped
 def _four_dims(session: Session, held: Held, padding: Padding, memory: MemoryConfig | None) -> Held:
     """`pad_impl`: the tensor as four dims, block floats by way of bf16."""
     if held.dtype is DType.BFP8_B and held.is_tile:
@@ -116,6 +121,7 @@ def _four_dims(session: Session, held: Held, padding: Padding, memory: MemoryCon
     return _placed(session, flat, target, tuple(a for a, _ in padding), memory)
 
 
+@scoped
 def _placed(session: Session, held: Held, target: Shape, start: Shape, memory: MemoryConfig | None) -> Held:
     if held.shape == target:
         return held
@@ -133,6 +139,7 @@ def _placed(session: Session, held: Held, target: Shape, start: Shape, memory: M
     return _program(session, held, target, start, asked)
 
 
+@scoped
 def _by_way_of_dram(session: Session, held: Held, target: Shape, start: Shape, asked: MemoryConfig) -> Held:
     source = to_memory_config(session, held, MemoryConfig(INTERLEAVED, held.memory.buffer_type))
     between = MemoryConfig(INTERLEAVED, asked.buffer_type) if asked.is_sharded else asked

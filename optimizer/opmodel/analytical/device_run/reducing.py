@@ -13,7 +13,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, ShardOrientation, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, view
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH
@@ -172,6 +172,7 @@ def _slices(session: Session, held: Held, kind: Kind, memory: MemoryConfig, leas
     return min(session.device.num_cores // columns, tall) if tall >= least else 1
 
 
+@scoped
 def _reduce_slices(session: Session, held: Held, kind: Kind, memory: MemoryConfig, dtype: DType, slices: int) -> Held:
     """Row-major partial results of the slices, then those reduced."""
     shape = (*held.shape[:-2], slices, held.shape[-1])
@@ -206,6 +207,7 @@ def _dense_rows(session: Session, held: Held, memory: MemoryConfig, dtype: DType
 
 
 # -- what is chosen --------------------------------------------------------------------------------------
+@scoped
 def reduce_four(
     session: Session, held: Held, op: str, axes: str, memory: MemoryConfig, dtype: DType | None = None
 ) -> Held:
@@ -256,6 +258,7 @@ def _reduce_tile(session: Session, held: Held, kind: Kind, memory: MemoryConfig,
     return out
 
 
+@scoped
 def _negated_outside(session: Session, held: Held, kind: Kind, memory: MemoryConfig, dtype: DType) -> Held:
     """-max(-x) in three programs, where the buffers of the one program do not fit."""
     negative = session.like(held, held.memory)

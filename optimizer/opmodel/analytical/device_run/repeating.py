@@ -10,7 +10,7 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout
 from optimizer.layouts.tiling import TILE, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.device_run.reshaping import viewed
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, natural_padding
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, natural_padding, scoped
 from optimizer.opmodel.analytical.device_run.shards import (
     ROW_WISE,
     grid_shards,
@@ -265,18 +265,19 @@ def _demoted(held: Held, reps: Shape, target: MemoryConfig) -> bool:
     return tall == 1 and wide >= HOT_COLUMNS
 
 
+@scoped
 def _by_codegen(session: Session, held: Held, reps: Shape, target: MemoryConfig) -> Held:
     legs = _legs(held, reps, target)
     out = to_memory_config(session, held, DRAM_MEMORY) if legs.unshard else held
     if legs.by_row:
-        out = untilize(session, out)
+        out = session.replace(out, untilize(session, out))
     for index, d in enumerate(legs.dims):
         memory = legs.last if index == len(legs.dims) - 1 else legs.between
-        out = _codegen_leg(session, out, d, legs.reps[d], memory)
+        out = session.replace(out, _codegen_leg(session, out, d, legs.reps[d], memory))
     shape = _repeated(held.shape, reps)
     out = viewed(out, shape)
     if legs.by_row:
-        out = to_layout(session, out, TILED, None, held.dtype)
+        out = session.replace(out, to_layout(session, out, TILED, None, held.dtype))
     return out if out.memory == target else to_memory_config(session, out, target)
 
 
@@ -304,6 +305,7 @@ def _codegen_leg(session: Session, held: Held, dim: int, times: int, memory: Mem
 
 
 # -- the older programs ----------------------------------------------------------------------------------
+@scoped
 def _native(session: Session, held: Held, reps: Shape, target: MemoryConfig) -> Held:
     need(0 not in reps, "repeat: zero repetitions")
     if all(r == 1 for r in reps):
@@ -319,12 +321,12 @@ def _native(session: Session, held: Held, reps: Shape, target: MemoryConfig) -> 
     order = [d for d in range(len(reps) - 1, -1, -1) if reps[d] != 1]
     if out.is_tile and is_aligned(out.shape):
         for d in order:
-            out = _tile_leg(session, out, d, reps[d], memory)
+            out = session.replace(out, _tile_leg(session, out, d, reps[d], memory))
     else:
-        out = to_layout(session, out, ROWS)
+        out = session.replace(out, to_layout(session, out, ROWS))
         for d in order:
-            out = _row_leg(session, out, d, reps[d], memory)
-        out = to_layout(session, out, held.page, None, held.dtype)
+            out = session.replace(out, _row_leg(session, out, d, reps[d], memory))
+        out = session.replace(out, to_layout(session, out, held.page, None, held.dtype))
     if stays or not target.is_sharded:
         return out
     if target.shard_spec is None:

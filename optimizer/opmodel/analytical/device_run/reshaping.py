@@ -11,7 +11,7 @@ from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.derive import block_spec
 from optimizer.opmodel.analytical.device_run.elementwise import fill_padding, typecast
 from optimizer.opmodel.analytical.device_run.reshape_table import table_bytes
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, view
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
 from optimizer.opmodel.analytical.device_run.shards import ROW_WISE, is_rectangle, reshaped, tile_aligned, with_spec
 from optimizer.opmodel.analytical.device_run.transfer import (
     interleaved_to_sharded,
@@ -113,6 +113,7 @@ def _resharded(
 
 
 # -- rows ------------------------------------------------------------------------------------------------
+@scoped
 def _reshape_rows(session: Session, held: Held, shape: Shape, target: MemoryConfig) -> Held:
     flat = read_as(held, (prod(held.shape[:-1]), held.shape[-1]), (prod(held.padded[:-1]), held.padded[-1]))
     source = flat
@@ -159,6 +160,7 @@ def _three_dims(shape: Shape) -> Shape:
     return (prod(shape[:-2]), *shape[-2:])
 
 
+@scoped
 def _reshape_tiles(session: Session, held: Held, shape: Shape, target: MemoryConfig, explicit: bool) -> Held:
     before, after = _three_dims(held.shape), _three_dims(shape)
     flat = read_as(held, before, tile_padded(before))
@@ -188,6 +190,7 @@ def _tiled_shards(
     return _resharded(session, target, given, (rows, columns), (TILE, TILE))
 
 
+@scoped
 def _reshape_blocks(
     session: Session, held: Held, shape: Shape, target: MemoryConfig, given: ShardSpec | None, explicit: bool
 ) -> Held:
@@ -195,11 +198,10 @@ def _reshape_blocks(
     source = held
     if target.is_sharded and held.is_sharded:
         source = sharded_to_interleaved(session, held, MemoryConfig(INTERLEAVED, held.memory.buffer_type))
-    source = typecast(session, source, DType.BF16)
+    source = session.replace(source, typecast(session, source, DType.BF16))
     between = MemoryConfig(INTERLEAVED, target.buffer_type) if target.is_sharded else target
     moved = _tile_program(session, source, shape, between)
-    out = typecast(session, fill_padding(session, moved), held.dtype)
-    del moved
+    out = session.replace(moved, typecast(session, fill_padding(session, moved), held.dtype))
     if target.is_sharded:
         memory = _tiled_shards(session, target, given, shape, explicit)
         if memory.is_sharded:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout
-from optimizer.layouts.tiling import round_up
 from optimizer.opmodel.analytical.device_run.session import Session, Shape
 from optimizer.opmodel.analytical.device_run.work_split import Blocks, blocks_of
 from optimizer.opmodel.analytical.tensors import l1_bytes
@@ -19,7 +18,7 @@ def pending_bytes(session: Session, shape: Shape, dtype: DType, page: PageLayout
     if memory.buffer_type is not BufferType.L1 or memory.is_sharded:
         return 0
     size = l1_bytes(TensorSpec(shape, dtype, TensorLayout(page, memory)), session.device)
-    return round_up(max(size, session.step), session.step)
+    return session.l1.rounded(size)
 
 
 def enough(session: Session, tiles: int, per_tile: int, fixed: int, reserved: int) -> bool:

@@ -2,16 +2,25 @@
 
 The counters follow tt-metal's resource report: circular buffers, dataflow buffers and scratchpads have a peak
 each, and a program's buffers stay counted until the next program starts, so while that one's output is
-allocated. The allocator is first-fit from the top of the L1 bank (measured on mock devices: 60 of 60 random
-sequences of allocations and frees gave the same addresses), in steps of the DRAM alignment.
+allocated.
+
+Lifetimes decide what coexists in L1, so they are written down. A function with `@scoped` is a function body of
+tt-metal: tensors made in it die when it returns, but for those that it returns. `Session.replace` is an assignment
+to a name that already holds a tensor, which dies then. A view keeps its buffer: it is returned or replaced as the
+tensor that it reads. Operands, and what a caller made, are never freed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import wraps
 from math import prod
+from typing import Concatenate
 
 from optimizer.device import DeviceSpec
+from optimizer.errors import StateError
 from optimizer.ir.dtype import DType
+from optimizer.l1.allocator import L1Allocator
 from optimizer.layouts.memory_config import BufferType, CoreRange, MemoryConfig, PageLayout, ShardSpec, TensorLayout
 from optimizer.layouts.tiling import padded_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
@@ -22,24 +31,14 @@ Shape = tuple[int, ...]
 
 
 class Buffer:
-    """Bytes on every core, or on every DRAM bank when without an address.
+    """Bytes on every core, or on every DRAM bank when without an address."""
 
-    Freed when the last tensor over it is gone, as tt-metal's shared pointers do. Operands outlive the run and
-    know no session: a session and what it holds would otherwise be a cycle that only the collector ends.
+    __slots__ = ("address", "freed", "size")
 
-    Lifetimes decide what coexists in L1, so `device_run` code drops names where the C++ original does.
-    """
-
-    __slots__ = ("address", "session", "size")
-
-    def __init__(self, session: Session | None, size: int, address: int | None) -> None:
-        self.session = session
+    def __init__(self, size: int, address: int | None) -> None:
         self.size = size
         self.address = address
-
-    def __del__(self) -> None:
-        if self.session is not None:
-            self.session.free(self)
+        self.freed = False
 
 
 class Held:
@@ -118,10 +117,13 @@ class Session:
     def __init__(self, case: Case) -> None:
         self.device: DeviceSpec = case.device
         self.bank = case.device.l1_bank_bytes(case.l1_small_bytes)
-        self.step = case.device.dram_alignment_bytes
         self.small_bytes = case.l1_small_bytes
-        self._blocks: list[tuple[int, int]] = []
-        """(low, high) of what is allocated, highest first; addresses count from where circular buffers start."""
+        self.l1 = L1Allocator(0, self.bank, case.device.l1_buffer_alignment_bytes)
+        """Addresses count from where circular buffers start."""
+        self._live: list[Buffer] = []
+        """Of the tensors made in this run, in the order they were made."""
+        self._mark = 0
+        """How many of those were made before the function that is running began."""
         self.tensors = 0
         self.in_dram = 0
         """Bytes of the tensors in DRAM, per bank."""
@@ -138,10 +140,8 @@ class Session:
     # -- memory -------------------------------------------------------------------------------------------
     def _given(self, tensor: TensorSpec) -> Held:
         page, memory = tensor.layout.page_layout, tensor.layout.memory
-        buffer = self._place(tensor)
-        buffer.session = None
         padded = natural_padding(tensor.shape, page, memory)
-        return Held(tensor.shape, padded, tensor.dtype, page, memory, buffer, tensor)
+        return Held(tensor.shape, padded, tensor.dtype, page, memory, self._place(tensor), tensor)
 
     def make(
         self, shape: Shape, dtype: DType, page: PageLayout, memory: MemoryConfig, padded: Shape | None = None
@@ -152,7 +152,9 @@ class Session:
         physical = shape if padded == natural else padded
         tensor = TensorSpec(physical, dtype, TensorLayout(page, memory))
         known = tensor if physical is shape else None
-        return Held(shape, padded, dtype, page, memory, self._place(tensor), known)
+        buffer = self._place(tensor)
+        self._live.append(buffer)
+        return Held(shape, padded, dtype, page, memory, buffer, known)
 
     def _place(self, tensor: TensorSpec) -> Buffer:
         problem = spec_problem(tensor, self.device)
@@ -167,21 +169,14 @@ class Session:
         return self.make(held.shape, dtype or held.dtype, held.page, memory)
 
     def _allocate(self, size: int) -> Buffer:
-        taken = round_up(max(size, 1), self.step)
-        top = self.bank
-        for low, high in self._blocks:
-            if top - high >= taken:
-                break
-            top = low
-        if top < taken:
+        address = self.l1.allocate(size)
+        if address is None:
             text = f"Out of Memory: Not enough space to allocate {size} B L1 buffer per bank of {self.bank} B"
             refuse(text, Rejection.OOM_L1)
-        self._blocks.append((top - taken, top))
-        self._blocks.sort(reverse=True)
         self.tensors += size
         self.peak_tensors = max(self.peak_tensors, self.tensors)
         self.peak_total = max(self.peak_total, self.tensors + self.program)
-        return Buffer(self, size, top - taken)
+        return Buffer(size, address)
 
     def _allocate_dram(self, tensor: TensorSpec) -> Buffer:
         """Counted only: fragments of DRAM are not followed."""
@@ -190,14 +185,7 @@ class Session:
             text = f"Out of Memory: Not enough space to allocate {size} B DRAM buffer per bank of {most} B"
             refuse(text, Rejection.OOM_DRAM)
         self.in_dram += size
-        return Buffer(self, size, None)
-
-    def free(self, buffer: Buffer) -> None:
-        if buffer.address is None:
-            self.in_dram -= buffer.size
-            return
-        self._blocks = [b for b in self._blocks if b[0] != buffer.address]
-        self.tensors -= buffer.size
+        return Buffer(size, None)
 
     def small(self, size: int) -> None:
         """A list in the small L1 region for the next program; gone with the op, but part of the peak."""
@@ -209,7 +197,50 @@ class Session:
 
     def free_l1(self) -> int:
         """`get_max_l1_space`: bytes between where circular buffers start and the lowest tensor in L1."""
-        return self._blocks[-1][0] if self._blocks else self.device.cb_limit_bytes
+        lowest = self.l1.lowest_address
+        return self.device.cb_limit_bytes if lowest is None else lowest
+
+    # -- lifetimes ----------------------------------------------------------------------------------------
+    def free(self, held: Held) -> None:
+        """End a tensor and its views. StateError unless the function that is running made it."""
+        if held.buffer not in self._live[self._mark :]:
+            raise StateError(f"a tensor {held.shape} is freed that is gone, or that the caller made")
+        self._live.remove(held.buffer)
+        self._release(held.buffer)
+
+    def replace(self, old: Held, new: Held) -> Held:
+        """`new`, which takes the place of `old`: that one is freed unless `new` reads it or the caller made it."""
+        if old.buffer.freed:
+            raise StateError(f"a tensor {old.shape} is replaced that is gone")
+        if new.buffer is not old.buffer and old.buffer in self._live[self._mark :]:
+            self.free(old)
+        return new
+
+    def enter(self) -> int:
+        """Begin a function; returns what `leave` asks for."""
+        outer, self._mark = self._mark, len(self._live)
+        return outer
+
+    def leave(self, outer: int, kept: Held | Sequence[Held] | None) -> None:
+        """End it: what it made is freed but for what it returns. StateError when it returns what is gone."""
+        mark, self._mark = self._mark, outer
+        tensors: Sequence[Held] = (kept,) if isinstance(kept, Held) else kept or ()
+        buffers = [held.buffer for held in tensors]
+        if any(buffer.freed for buffer in buffers):
+            raise StateError("a tensor is returned that is gone")
+        made = self._live[mark:]
+        self._live[mark:] = [buffer for buffer in made if buffer in buffers]
+        for buffer in made:
+            if buffer not in buffers:
+                self._release(buffer)
+
+    def _release(self, buffer: Buffer) -> None:
+        buffer.freed = True
+        if buffer.address is None:
+            self.in_dram -= buffer.size
+        else:
+            self.l1.free(buffer.address)
+            self.tensors -= buffer.size
 
     # -- programs -----------------------------------------------------------------------------------------
     def run(
@@ -257,6 +288,24 @@ class Session:
             cores=1 if view else self.device.num_cores,
             view=view,
         )
+
+
+def scoped[**P, Kept: Held | Sequence[Held] | None](
+    function: Callable[Concatenate[Session, P], Kept],
+) -> Callable[Concatenate[Session, P], Kept]:
+    """The tensors that the function makes and does not return are freed when it returns.
+
+    After a refusal nothing is: the run is over.
+    """
+
+    @wraps(function)
+    def body(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> Kept:
+        outer = session.enter()
+        kept = function(session, *args, **kwargs)
+        session.leave(outer, kept)
+        return kept
+
+    return body
 
 
 def natural_padding(shape: Shape, page: PageLayout, memory: MemoryConfig) -> Shape:

@@ -9,7 +9,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, view
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
 from optimizer.opmodel.analytical.device_run.shards import (
     ROW_WISE,
     adjusted,
@@ -55,6 +55,7 @@ class Range:
         return Range(self.begins, end, self.steps)
 
 
+@scoped
 def slice_tensor(session: Session, held: Held, wanted: Range, memory: MemoryConfig | None = None) -> Held:
     """`ttnn.slice`; without a memory config the operand's, its shards cut for the new shape."""
     asked = held.memory if memory is None else memory
@@ -80,6 +81,7 @@ def slice_tensor(session: Session, held: Held, wanted: Range, memory: MemoryConf
     return _placed(session, out, held, target)
 
 
+@scoped
 def _placed(session: Session, source: Held, held: Held, target: MemoryConfig) -> Held:
     """The result where it is wanted, in the operand's page layout."""
     moved = to_memory_config(session, source, _resolved(session, source, target, None))
@@ -146,6 +148,7 @@ def _rows_in_shards(session: Session, held: Held, wanted: Range, target: MemoryC
     return len(held.shape) > 1 and bool(held.shape[-1] % TILE or held.shape[-2] % TILE) and not stays
 
 
+@scoped
 def _by_way_of_l1(session: Session, held: Held, wanted: Range, target: MemoryConfig) -> Held:
     source = held
     if _rows_in_shards(session, held, wanted, target):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import prod
 
 from optimizer.layouts.memory_config import BufferType, MemoryConfig
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.analytical.device_run.reshaping import read_as
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped
 from optimizer.opmodel.analytical.device_run.shards import (
     ROW_WISE,
     adjusted,
@@ -25,6 +26,7 @@ BATCH = 64
 PAGES_PER_SLICE = 4
 
 
+@scoped
 def split(session: Session, held: Held, sizes: Shape, dim: int, memory: MemoryConfig | None = None) -> tuple[Held, ...]:
     """`ttnn.split` into parts that add up to the dim."""
     target = _target(session, held, sizes, dim, memory)
@@ -37,19 +39,28 @@ def split(session: Session, held: Held, sizes: Shape, dim: int, memory: MemoryCo
 
 
 def _slices(session: Session, held: Held, sizes: Shape, dim: int, target: MemoryConfig) -> list[Held]:
-    ones = (1,) * len(held.shape)
+    if len(sizes) > BATCH and all(size == sizes[0] for size in sizes):
+        return _slices_in_batches(session, held, sizes, dim, target)
+    starts = accumulate(sizes, initial=0)
+    return [_slice(session, held, at, size, dim, target) for at, size in zip(starts, sizes, strict=False)]
+
+
+@scoped
+def _slices_in_batches(session: Session, held: Held, sizes: Shape, dim: int, target: MemoryConfig) -> list[Held]:
+    """Equal sizes. A batch lives until the next one has been taken."""
     found: list[Held] = []
-    equal = all(size == sizes[0] for size in sizes)
-    step = BATCH if equal and len(sizes) > BATCH else 0
-    at = 0
-    for index in range(0, len(sizes), step or 1):
-        batch = sizes[index : index + (step or 1)]
-        begins = tuple(at if i == dim else 0 for i in range(len(ones)))
-        at += sum(batch)
-        ends = tuple(at if i == dim else size for i, size in enumerate(held.shape))
-        part = slice_tensor(session, held, Range(begins, ends, ones), target)
-        found += _slices(session, part, batch, dim, target) if step else [part]
+    part = held
+    for index in range(0, len(sizes), BATCH):
+        batch = sizes[index : index + BATCH]
+        part = session.replace(part, _slice(session, held, index * sizes[0], sum(batch), dim, target))
+        found += _slices(session, part, batch, dim, target)
     return found
+
+
+def _slice(session: Session, held: Held, at: int, size: int, dim: int, target: MemoryConfig) -> Held:
+    begins = tuple(at if i == dim else 0 for i in range(len(held.shape)))
+    ends = tuple(at + size if i == dim else n for i, n in enumerate(held.shape))
+    return slice_tensor(session, held, Range(begins, ends, (1,) * len(held.shape)), target)
 
 
 # -- memory config of the parts --------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardOrien
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.device_run.room import enough, pending_bytes, run_blocks
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, view
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
 from optimizer.opmodel.analytical.device_run.shards import reshaped, tile_aligned, with_spec
 from optimizer.opmodel.analytical.device_run.transfer import BAD_ACCESS, aligned_page, to_memory_config
 from optimizer.opmodel.analytical.device_run.untilize import folded, tile_padded
@@ -51,6 +51,7 @@ def _aligned_rows(session: Session, held: Held) -> None:
 
 
 # -- whole tiles -----------------------------------------------------------------------------------------
+@scoped
 def tilize(session: Session, held: Held, memory: MemoryConfig | None = None, dtype: DType | None = None) -> Held:
     """`ttnn.tilize`: rows and columns must be whole tiles already."""
     memory = held.memory if memory is None else memory
@@ -114,6 +115,7 @@ def _in_place(session: Session, held: Held, memory: MemoryConfig) -> bool:
 
 
 # -- with padding ----------------------------------------------------------------------------------------
+@scoped
 def tilize_with_padding(
     session: Session, held: Held, memory: MemoryConfig | None = None, dtype: DType | None = None
 ) -> Held:

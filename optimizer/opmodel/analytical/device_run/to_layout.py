@@ -6,7 +6,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.device_run.padding import pad
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, view
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
 from optimizer.opmodel.analytical.device_run.shards import tile_aligned
 from optimizer.opmodel.analytical.device_run.tilize import tilize, tilize_with_padding
 from optimizer.opmodel.analytical.device_run.transfer import BAD_ACCESS
@@ -15,6 +15,7 @@ from optimizer.opmodel.analytical.tensors import HEIGHT, ROWS, TILED, spec_probl
 from optimizer.opmodel.base import TensorSpec
 
 
+@scoped
 def to_layout(
     session: Session, held: Held, page: PageLayout, memory: MemoryConfig | None = None, dtype: DType | None = None
 ) -> Held:

@@ -12,7 +12,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig
 from optimizer.layouts.tiling import TILE, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.device_run.session import Held, Session
+from optimizer.opmodel.analytical.device_run.session import Held, Session, scoped
 from optimizer.opmodel.analytical.device_run.shards import grid_shards
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH
 
@@ -281,6 +281,7 @@ def to_memory_config(session: Session, held: Held, memory: MemoryConfig, dtype: 
     return copy(session, held, memory, to)
 
 
+@scoped
 def _between_shards(session: Session, held: Held, memory: MemoryConfig, dtype: DType | None) -> Held | None:
     need(memory.shard_spec is not None, BAD_ACCESS)
     assert memory.shard_spec is not None

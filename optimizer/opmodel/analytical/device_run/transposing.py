@@ -10,7 +10,7 @@ from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.device_run.elementwise import typecast
 from optimizer.opmodel.analytical.device_run.reshaping import read_as
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped
 from optimizer.opmodel.analytical.device_run.shards import (
     ROW_WISE,
     adjusted,
@@ -49,6 +49,7 @@ def _swapped(shape: Shape, a: int, b: int) -> Shape:
 
 
 # -- transpose -------------------------------------------------------------------------------------------
+@scoped
 def transpose(session: Session, held: Held, a: int, b: int, memory: MemoryConfig | None = None) -> Held:
     """`ttnn.transpose` of two non-negative dims."""
     if _part_rows(held):
@@ -256,6 +257,7 @@ def _is_idle(held: Held, dims: Shape) -> bool:
     return all(i == d or held.shape[i] <= 1 for i, d in enumerate(dims))
 
 
+@scoped
 def _permute(session: Session, held: Held, dims: Shape, memory: MemoryConfig | None) -> Held:
     if _part_rows(held):
         target = memory
@@ -292,6 +294,7 @@ _CHAINS: dict[Shape, tuple[tuple[int, int], ...]] = {
 """Permutations of shards that are done by one transpose after the other."""
 
 
+@scoped
 def _permute_shards(session: Session, held: Held, dims: Shape, memory: MemoryConfig | None) -> Held:
     chain = _CHAINS.get(dims)
     if chain is None:
