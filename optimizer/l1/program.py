@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from optimizer.l1.events import L1Event
+
 Buffer = tuple[str, str]
 """A value and which form of it: `""` as produced, `spill`, or the reader that a copy is made for."""
 
@@ -21,12 +23,14 @@ class Step:
     """Results in L1 and their bytes."""
     shares: Buffer | None = None
     """What the result lies in: the operand that it is a view of, or that it is written into."""
-    cb_bytes: int = 0
-    """Circular buffers of its largest program."""
+    events: tuple[L1Event, ...] = ()
+    """What it does in L1, in order."""
+    made: tuple[tuple[int, Buffer], ...] = ()
+    """Which of the buffers that it makes are results; the others are gone when it returns."""
+    operand: Buffer | None = None
+    """Operand 0, if that is in L1: some ops free it."""
     peak_bytes: int = 0
     """Most that results, temporaries and circular buffers take together."""
-    temporary_bytes: int = 0
-    """Peak of the tensors that it makes and frees on the way, a convolution's halo for one."""
     choice_room_bytes: int = 0
     """What must be free for TTNN to choose the program that the figures are of."""
     refusal: str | None = None

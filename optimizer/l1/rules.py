@@ -48,6 +48,11 @@ SHARING_RULES: tuple[L1Rule, ...] = (
         "the emitted program deallocates so; shared_ptr<Buffer> semantics of `ttnn.deallocate`",
     ),
     L1Rule(
+        "temporaries",
+        "an op makes its result while what it made on the way is there, and frees operand 0 when its config says so",
+        "tt-metal `conv2d_L1`, `untilize_with_halo` and the composite ops; addresses on mock devices",
+    ),
+    L1Rule(
         "weights stay",
         "weights in L1 are placed before the first step, in the order of their first readers, and stay",
         "the emitted program makes them in `prepare`; addresses on mock devices",
@@ -90,11 +95,9 @@ class Moment:
     step: Step
     resident_bytes: int
     """Buffers before the step makes any, weights included."""
-    own_bytes: int
-    """Buffers that it makes for its results."""
     depth_before_bytes: int
-    depth_after_bytes: int
-    """With its results placed."""
+    deepest_bytes: int
+    """While it runs, with its circular buffers below the lowest buffer of each program."""
 
 
 @dataclass(frozen=True)
@@ -104,34 +107,20 @@ class RoomRule(L1Rule):
     needs: Callable[[Moment], int]
 
 
+PLACEMENT = RoomRule(
+    "placement",
+    "tensors go first fit from the top, those that an op makes on the way included; circular buffers lie below the "
+    "lowest, holes above it notwithstanding",
+    "tt-metal `FreeListOpt::allocate` and `ProgramImpl::validate_circular_buffer_region`; addresses on mock devices",
+    lambda m: m.deepest_bytes,
+)
 CHOICE_ROOM = RoomRule(
     "choice room",
     "so much is free below the lowest buffer that TTNN chooses the program that was foreseen",
     "tt-metal `get_max_l1_space`, which matmul and pool configs are chosen by",
     lambda m: m.depth_before_bytes + m.step.choice_room_bytes,
 )
-
-ROOM_RULES: tuple[RoomRule, ...] = (
-    RoomRule(
-        "circular buffers",
-        "circular buffers lie below the lowest buffer that was there before, holes above it notwithstanding",
-        "tt-metal `ProgramImpl::validate_circular_buffer_region`",
-        lambda m: m.depth_before_bytes + m.step.cb_bytes,
-    ),
-    RoomRule(
-        "peak",
-        "what an op takes besides its results lies below these",
-        "tt-metal `FreeListOpt::allocate`, first fit from the top; addresses on mock devices",
-        lambda m: m.depth_after_bytes + max(0, m.step.peak_bytes - m.own_bytes),
-    ),
-    RoomRule(
-        "temporaries",
-        "an op that makes temporaries may find them a hole and its result none: its peak lies below what was there",
-        "first fit in the order of the op's own allocations; convolutions beside holes on mock devices",
-        lambda m: m.depth_before_bytes + m.step.peak_bytes if m.step.temporary_bytes else 0,
-    ),
-    CHOICE_ROOM,
-)
+ROOM_RULES = (PLACEMENT, CHOICE_ROOM)
 
 LIMIT_RULE = RoomRule(
     "limit",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from optimizer.device import DeviceSpec
 from optimizer.l1.allocator import L1Allocator
+from optimizer.l1.events import OPERAND, Freed, Made, Ran
 from optimizer.l1.program import Buffer, Program, Row, Step
 from optimizer.l1.rules import LIMIT_RULE, ROOM_RULES, Moment, RoomRule
 
@@ -97,7 +98,7 @@ class Run:
             if step.shares is not None and step.writes:
                 self._share(step.writes[0][0], step.shares, at, last_read)
                 last_step = _last_steps(row, self.homes)
-            moment = self._execute(step)
+            moment = self._execute(step, at)
             excess = self._excess(moment)
             self.spare_bytes = min(self.spare_bytes, -excess)
             if excess > 0 and found is None:
@@ -116,17 +117,42 @@ class Run:
         self.homes[result] = home
         self._ends[home] = max(self._ends[home], _end_of(result, at, last_read))
 
-    def _execute(self, step: Step) -> Moment:
-        """Allocate a step's results."""
+    def _execute(self, step: Step, at: int) -> Moment:
+        """Play a step's events; what it made that is no result is gone at the end."""
         resident = self.kept_bytes + sum(size for _, size in self.live.values())
-        before, own = self._depth, 0
-        for b, size in step.writes:
-            if b not in self.homes:
-                address = self._allocator.allocate(size)
-                assert address is not None
-                self.live[b] = (address, size)
-                own += size
-        return Moment(step, resident, own, before, self._depth)
+        before = deepest = self._depth
+        results = dict(step.made)
+        passing: dict[int, int] = {}
+        for event in step.events:
+            match event:
+                case Made(number, size):
+                    result = results.get(number)
+                    if result is None:
+                        passing[number] = self._place(size)
+                    else:
+                        self.live[result] = (self._place(size), size)
+                    deepest = max(deepest, self._depth)
+                case Freed(number) if number in passing:
+                    self._allocator.free(passing.pop(number))
+                case Freed(number) if number == OPERAND:
+                    self._free_operand(step, at)
+                case Ran(cb_bytes):
+                    deepest = max(deepest, self._depth + cb_bytes)
+        for address in passing.values():
+            self._allocator.free(address)
+        return Moment(step, resident, before, deepest)
+
+    def _place(self, size: int) -> int:
+        address = self._allocator.allocate(size)
+        assert address is not None
+        return address
+
+    def _free_operand(self, step: Step, at: int) -> None:
+        """The op frees operand 0, unless the plan still needs what lies there."""
+        if step.operand is not None:
+            home = self.homes.get(step.operand, step.operand)
+            if home in self.live and self._ends[home] <= at:
+                self._free((home,))
 
     def _excess(self, moment: Moment) -> int:
         """Bytes by which L1 is too small for a step; negative where some are spare."""

@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
+from optimizer.l1.events import OpAllocations
 from optimizer.layouts.memory_config import MemoryConfig, TensorLayout
 from optimizer.layouts.op_config import OpConfig
 
@@ -113,6 +114,8 @@ class OpConstraints:
     config for an op that was given none. 0: no such choice, or nothing known."""
     cores: int = 0
     """Cores that compute."""
+    allocations: OpAllocations | None = None
+    """What happens in L1 in order, of an op that makes more than its results there; None where only sums are known."""
 
     @staticmethod
     def rejected(kind: Rejection, error: str) -> OpConstraints:

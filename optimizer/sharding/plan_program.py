@@ -6,6 +6,7 @@ A spill comes right after its producer, a load or reshard right before its reade
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
@@ -14,8 +15,9 @@ from optimizer.l1.rules import shared_operand
 from optimizer.l1.run import Bank, Outcome, replay
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import round_up
-from optimizer.opmodel.base import OpConstraints, OpQuery
+from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.pricing import OpPricer
+from optimizer.opmodel.steps import step_of
 from optimizer.sharding.base import OpDecision
 
 Decisions = Mapping[str, OpDecision]
@@ -78,7 +80,7 @@ class PlanSteps:
         """Copies of the operands, the op, copies of its results to DRAM; for an op on the host only its transfers."""
         op = self._pricer.graph.op(op_id)
         if opdef(op.op).opaque:
-            return tuple(self._step(op_id, query, is_copy=True) for query in self._pricer.transfers(op))
+            return tuple(self._step(op_id, query) for query in self._pricer.transfers(op))
         return tuple(self._steps(op, decision))
 
     def _steps(self, op: Op, decision: OpDecision) -> Iterator[Step]:
@@ -109,12 +111,13 @@ class PlanSteps:
         writes = tuple(((v, ""), pricer.value_bytes(v, layout)) for v, layout in layouts if layout.is_l1)
         shared = shared_operand(pricer.graph, op, decision.operands, candidate.output, candidate.config)
         shares = None if shared is None else reads.get(shared)
-        return self._step(op.id, query, tuple(reads.values()), writes, shares, candidate.output)
+        more = {"shares": shares, "operand": reads.get(0), "wanted": candidate.output}
+        return self._step(op.id, query, tuple(reads.values()), writes, is_copy=False, **more)
 
     def _copy(self, op_id: str, v: str, have: TensorLayout, wanted: TensorLayout, target: Buffer) -> Step:
         reads = ((v, ""),) if have.is_l1 else ()
         writes = ((target, self._pricer.value_bytes(v, wanted)),) if wanted.is_l1 else ()
-        return self._step(op_id, self._pricer.copy_query(v, have, wanted), reads, writes, is_copy=True)
+        return self._step(op_id, self._pricer.copy_query(v, have, wanted), reads, writes)
 
     def _step(
         self,
@@ -122,30 +125,8 @@ class PlanSteps:
         query: OpQuery,
         reads: tuple[Buffer, ...] = (),
         writes: tuple[tuple[Buffer, int], ...] = (),
-        shares: Buffer | None = None,
-        wanted: TensorLayout | None = None,
-        is_copy: bool = False,
+        is_copy: bool = True,
+        **more: Any,
     ) -> Step:
-        answer = self._pricer.model.constraints(query)
-        return Step(
-            op_id,
-            self._pricer.model.runtime_ns(query),
-            reads,
-            writes,
-            shares,
-            cb_bytes=answer.cb_bytes,
-            peak_bytes=answer.peak_bytes,
-            temporary_bytes=max(0, answer.l1_peak_bytes - sum(size for _, size in writes)),
-            choice_room_bytes=answer.choice_room_bytes,
-            refusal=_refusal(answer, wanted),
-            is_copy=is_copy,
-        )
-
-
-def _refusal(answer: OpConstraints, wanted: TensorLayout | None) -> str | None:
-    """Why the OpModel does not take a step as it stands, or what else it gives."""
-    if not answer.valid:
-        return answer.error or "is refused"
-    if wanted is not None and answer.outputs[0].layout != wanted:
-        return f"gives {answer.outputs[0].layout.describe()}, not {wanted.describe()}"
-    return None
+        model = self._pricer.model
+        return step_of(op_id, model.constraints(query), model.runtime_ns(query), reads, writes, is_copy=is_copy, **more)

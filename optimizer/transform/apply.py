@@ -138,7 +138,9 @@ class ApplyPlan:
         producer = self.source.producer(value_id)
         if producer is None or producer.id not in self.plan.decisions:
             return interleaved(BufferType.DRAM, self.pages[value_id])
-        return result_layout(producer, value_id, self.plan.decisions[producer.id].candidate.output, self.pages[value_id])
+        return result_layout(
+            producer, value_id, self.plan.decisions[producer.id].candidate.output, self.pages[value_id]
+        )
 
     def _add_run_op(self, op: Op, decision: OpDecision, needs_dram: set[str]) -> None:
         if opdef(op.op).opaque:

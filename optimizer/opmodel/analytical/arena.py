@@ -1,53 +1,62 @@
-"""An op's L1 while its programs run: tt-metal's counters, and where its tensors really lie.
-
-tt-metal allocates L1 tensors first-fit from the top of the bank, so a freed tensor can leave a hole above
-another one; circular buffers must stay below the lowest tensor.
-"""
+"""An op's L1 while its programs run: tt-metal's counters, and where its tensors lie."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from optimizer.l1.allocator import L1Allocator
+from optimizer.l1.events import OPERAND, EventLog, OpAllocations
 from optimizer.opmodel.analytical.trace import Trace
+
+_ENDLESS = 1 << 40
+"""Top of an address space in which every allocation succeeds; whether there is room is asked afterwards."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """A live L1 tensor: its bytes per core and the distance from the top of the bank to its upper end."""
+    """A live L1 tensor: its bytes per core, its address below the top, and its number among the op's own."""
 
     size: int
-    depth: int
+    address: int
+    number: int
 
 
 class Arena:
     """Allocations and programs of one op on an L1 that holds nothing but the op's operands."""
 
     def __init__(self, operands: int) -> None:
-        self.operand = Block(operands, 0)
+        self._l1 = L1Allocator(0, _ENDLESS, 1)
+        self._log = EventLog()
+        self.operand = Block(operands, self._place(operands) if operands else _ENDLESS, OPERAND)
         """The op's operands in L1, at the top; they count as allocated before the op."""
         self.trace = Trace()
         self.small_peak = 0
         """Most bytes in L1_SMALL at once."""
         self._live = [self.operand] if operands else []
+        self._last = OPERAND
         self._small = 0
         self._deepest = operands
 
     def allocate(self, size: int) -> Block:
         """A tensor appears in the highest hole that takes it."""
-        depth = 0
-        for block in self._live:
-            if block.depth - depth >= size:
-                break
-            depth = block.depth + block.size
-        block = Block(size, depth)
+        self._last = self._log.made(size)
+        block = Block(size, self._place(size), self._last)
         self._live.append(block)
-        self._live.sort(key=lambda b: b.depth)
         self.trace.allocate(size)
-        self._deepest = max(self._deepest, depth + size)
+        self._deepest = max(self._deepest, _ENDLESS - block.address)
         return block
 
+    def _place(self, size: int) -> int:
+        address = self._l1.allocate(size)
+        assert address is not None
+        return address
+
     def free(self, block: Block) -> None:
-        self._live = [b for b in self._live if b is not block]
+        """The tensor ends. ValueError if it has done so before."""
+        self._live.remove(block)
+        if block.size or block.number != OPERAND:
+            self._l1.free(block.address)
+        self._log.freed(block.number)
         self.trace.free(block.size)
 
     def drop(self, block: Block) -> None:
@@ -73,10 +82,20 @@ class Arena:
     def run(self, size: int, dataflow: bool = False, scratch: int = 0) -> None:
         """A program with so many bytes of buffers runs below the lowest tensor."""
         self.trace.run(size, dataflow, scratch=scratch)
-        low = self._live[-1].depth + self._live[-1].size if self._live else 0
-        self._deepest = max(self._deepest, low + size + scratch)
+        self._log.ran(size + scratch)
+        self._deepest = max(self._deepest, self._depth + size + scratch)
+
+    @property
+    def _depth(self) -> int:
+        """Distance of the lowest tensor from the top."""
+        lowest = self._l1.lowest_address
+        return 0 if lowest is None else _ENDLESS - lowest
 
     @property
     def room(self) -> int:
         """Bytes that must be free beside the operands."""
         return self._deepest - self.operand.size
+
+    def allocations(self, in_l1: bool) -> OpAllocations:
+        """All that happened; a result in L1 is the tensor made last."""
+        return self._log.allocations(self._last if in_l1 else None)

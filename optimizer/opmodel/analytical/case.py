@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
+from optimizer.l1.events import OpAllocations
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout
 from optimizer.opmodel.analytical.tensors import l1_bytes, spec_problem
 from optimizer.opmodel.base import OpQuery, Rejection, TensorSpec
@@ -67,6 +68,8 @@ class Usage:
     room: int | None = None
     """Bytes that must be free beside the operands, where that is less than `peak` because buffers counted
     together never coexist on a core; None: `peak`."""
+    allocations: OpAllocations | None = None
+    """What happens in L1, in order; None where only the sums are known."""
     choice_room: int = 0
     """Bytes that must be free beside the operands for tt-metal to choose this program config by itself."""
 

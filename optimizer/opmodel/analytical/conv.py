@@ -167,7 +167,15 @@ def _run_folding(case: Case, p: ConvProblem, arena: Arena) -> None:
 
 def _usage(case: Case, arena: Arena, out: TensorSpec, cores: int) -> Usage:
     trace = arena.trace
-    return Usage((out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=cores, room=arena.room)
+    return Usage(
+        (out,),
+        cb=trace.buffers,
+        l1=trace.peak_tensors,
+        peak=trace.peak_total,
+        cores=cores,
+        room=arena.room,
+        allocations=arena.allocations(out.layout.is_l1),
+    )
 
 
 def _full(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout) -> Usage:

@@ -139,5 +139,6 @@ class AnalyticalOpModel:
             l1_peak_bytes=tensors,
             peak_bytes=peak,
             choice_room_bytes=usage.choice_room,
+            allocations=usage.allocations if tensors > sum(l1_bytes(t, self.device) for t in usage.outputs) else None,
             cores=max(1, usage.cores),
         )

@@ -284,7 +284,13 @@ def _usage(case: Case, out: TensorSpec, arena: Arena, source: Parallel) -> Usage
         raise Refused(f"Out of Memory: {arena.small_peak} B of L1_SMALL of {limit} B", Rejection.OOM_L1_SMALL)
     trace = arena.trace
     return Usage(
-        (out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=source.cores, room=arena.room
+        (out,),
+        cb=trace.buffers,
+        l1=trace.peak_tensors,
+        peak=trace.peak_total,
+        cores=source.cores,
+        room=arena.room,
+        allocations=arena.allocations(out.layout.is_l1),
     )
 
 

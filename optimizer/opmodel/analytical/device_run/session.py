@@ -21,6 +21,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
 from optimizer.ir.dtype import DType
 from optimizer.l1.allocator import L1Allocator
+from optimizer.l1.events import EventLog
 from optimizer.layouts.memory_config import BufferType, CoreRange, MemoryConfig, PageLayout, ShardSpec, TensorLayout
 from optimizer.layouts.tiling import padded_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
@@ -33,10 +34,12 @@ Shape = tuple[int, ...]
 class Buffer:
     """Bytes on every core, or on every DRAM bank when without an address."""
 
-    __slots__ = ("address", "freed", "size")
+    __slots__ = ("address", "freed", "number", "size")
 
-    def __init__(self, size: int, address: int | None) -> None:
+    def __init__(self, size: int, address: int | None, number: int | None = None) -> None:
         self.size = size
+        self.number = number
+        """Among the buffers that the run made in L1; None of others."""
         self.address = address
         self.freed = False
 
@@ -135,6 +138,7 @@ class Session:
         self.ran = 0
         """Programs so far."""
         self.inputs = [self._given(t) for t in case.inputs]
+        self.log = EventLog()
         self.tensors = self.peak_tensors = self.peak_total = 0
 
     # -- memory -------------------------------------------------------------------------------------------
@@ -153,6 +157,8 @@ class Session:
         tensor = TensorSpec(physical, dtype, TensorLayout(page, memory))
         known = tensor if physical is shape else None
         buffer = self._place(tensor)
+        if buffer.address is not None:
+            buffer.number = self.log.made(buffer.size)
         self._live.append(buffer)
         return Held(shape, padded, dtype, page, memory, buffer, known)
 
@@ -241,6 +247,8 @@ class Session:
         else:
             self.l1.free(buffer.address)
             self.tensors -= buffer.size
+            if buffer.number is not None:
+                self.log.freed(buffer.number)
 
     # -- programs -----------------------------------------------------------------------------------------
     def run(
@@ -266,6 +274,7 @@ class Session:
             self.peaks[index] = max(self.peaks[index], size)
         self.peak_total = max(self.peak_total, self.tensors + self.program)
         together = self.program if per_core is None else per_core
+        self.log.ran(together)
         self._fit(together)
 
     def _fit(self, size: int) -> None:
@@ -287,6 +296,7 @@ class Session:
             room=0,
             cores=1 if view else self.device.num_cores,
             view=view,
+            allocations=self.log.allocations(*(held.buffer.number for held in outputs)),
         )
 
 
