@@ -43,6 +43,14 @@ class OpAllocations:
     results: tuple[int | None, ...]
     """The buffer of every result; None for one that is in DRAM or in an operand's buffer."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is made but the results, and nothing is freed: then the sums say as much."""
+        return not any(
+            isinstance(event, Freed) or (isinstance(event, Made) and event.buffer not in self.results)
+            for event in self.events
+        )
+
 
 class EventLog:
     """Notes the events of an op while it is simulated."""

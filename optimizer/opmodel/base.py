@@ -115,7 +115,8 @@ class OpConstraints:
     cores: int = 0
     """Cores that compute."""
     allocations: OpAllocations | None = None
-    """What happens in L1 in order, of an op that makes more than its results there; None where only sums are known."""
+    """What happens in L1 in order, of an op that makes more than its results there or frees an operand; None of others,
+    and where only sums are known."""
 
     @staticmethod
     def rejected(kind: Rejection, error: str) -> OpConstraints:

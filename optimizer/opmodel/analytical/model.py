@@ -132,6 +132,7 @@ class AnalyticalOpModel:
             in_dram += sum(dram_bank_bytes(t, self.device) for t in usage.outputs)
         if in_dram > self.device.dram_bank_bytes:
             raise Refused("Out of Memory: DRAM result does not fit", Rejection.OOM_DRAM)
+        happens = usage.allocations
         return OpConstraints(
             valid=True,
             outputs=usage.outputs,
@@ -139,6 +140,6 @@ class AnalyticalOpModel:
             l1_peak_bytes=tensors,
             peak_bytes=peak,
             choice_room_bytes=usage.choice_room,
-            allocations=usage.allocations if tensors > sum(l1_bytes(t, self.device) for t in usage.outputs) else None,
+            allocations=None if happens is None or happens.is_plain else happens,
             cores=max(1, usage.cores),
         )
