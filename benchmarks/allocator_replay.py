@@ -5,7 +5,7 @@
 Random programs of 20 to 200 steps run through a ttmetal program session (mock devices): interleaved and sharded
 tensors of random sizes, in L1 and in the small region, come and go in several orders, and ops run whose circular
 buffers may reach them. After every step the real outcome (address, out of memory, clash) is compared with that of
-`optimizer.solver.l1_allocator`. Exits 1 at any difference. Without ttnn it says so and exits 0.
+`optimizer.l1.allocator`. Exits 1 at any difference. Without ttnn it says so and exits 0.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from random import Random
 from optimizer.device import DeviceSpec
 from optimizer.errors import OpModelError
 from optimizer.ir.dtype import DType
+from optimizer.l1.allocator import L1Allocator
 from optimizer.layouts.memory_config import (
     BufferType,
     MemoryConfig,
@@ -32,15 +33,12 @@ from optimizer.opmodel.base import OpQuery, ProgramSession, Rejection, TensorSpe
 from optimizer.opmodel.registry import create
 from optimizer.opmodel.ttmetal import location
 from optimizer.opmodel.ttmetal.model import TTMetalOpModel
-from optimizer.solver.l1_allocator import Alloc, AllocatorReplay, Execute, Free, Region, ReplayError, ReplayFailure
 
 L1_SMALL_BYTES = 32768
 PROGRAMS_PER_SESSION = 20
 """A step that leaves a buffer behind makes the session start again from its first step."""
 LARGEST_BYTES = 300_000
 """Per core, of one tensor."""
-KINDS = {ReplayError.OUT_OF_MEMORY: Rejection.OOM_L1, ReplayError.CB_CLASH: Rejection.CB_CLASH}
-BUFFERS = {Region.L1: "L1", Region.SMALL: "L1_SMALL"}
 DTYPES = {DType.BF16: "bfloat16", DType.F32: "float32", DType.BFP8_B: "bfloat8_b"}
 SOURCE = """
 import ttnn
@@ -104,11 +102,11 @@ def _sharded(
     return TensorSpec(shape, dtype, TensorLayout(page, MemoryConfig(kind, BufferType.L1, spec)))
 
 
-def creation(tensor: TensorSpec, region: Region) -> str:
+def creation(tensor: TensorSpec, small: bool) -> str:
     """The call of `made` for a tensor."""
     layout, spec = tensor.layout, tensor.layout.shard_spec
     page = "TILE_LAYOUT" if layout.page_layout is PageLayout.TILE else "ROW_MAJOR_LAYOUT"
-    words = (tensor.shape, DTYPES[tensor.dtype], page, layout.memory_layout.name, BUFFERS[region])
+    words = (tensor.shape, DTYPES[tensor.dtype], page, layout.memory_layout.name, "L1_SMALL" if small else "L1")
     shards = () if spec is None else (spec.shape, spec.core_ranges[0][2:])
     return f"made{(*words, *shards)!r}"
 
@@ -130,13 +128,10 @@ class Program:
         self._session, self._model, self._device, self._outcome = session, model, device, outcome
         self._random = Random(seed)
         self._place = f"{device.name} program {seed}"
-        self._replay = AllocatorReplay(
-            base_bytes=device.cb_base_bytes,
-            top_bytes=top,
-            alignment_bytes=device.l1_buffer_alignment_bytes,
-            cb_end_bytes=device.worker_l1_bytes,
-            small_end_bytes=device.worker_l1_bytes,
-        )
+        unit = device.l1_buffer_alignment_bytes
+        self._l1 = L1Allocator(device.cb_base_bytes, top, unit)
+        self._small = L1Allocator(top, device.worker_l1_bytes, unit)
+        self._addresses: dict[str, int] = {}
         self._live: dict[str, TensorSpec] = {}
         self._step = 0
 
@@ -174,14 +169,12 @@ class Program:
         ]
 
     def _make(self) -> None:
-        region = Region.SMALL if self._random.random() < 0.08 else Region.L1
-        tensor = random_tensor(self._random, self._device, region is Region.SMALL)
-        name = f"{'small' if region is Region.SMALL else 't'}{self._step}"
-        size = l1_bytes_per_core(tensor.shape, tensor.dtype, tensor.layout, self._device)
-        failure = self._replay.apply(self._step, Alloc(name, size, region))
-        self._compare(name, f"{name} = {creation(tensor, region)}", failure)
-        if failure is None:
-            self._live[name] = tensor
+        small = self._random.random() < 0.08
+        tensor = random_tensor(self._random, self._device, small)
+        name = f"{'small' if small else 't'}{self._step}"
+        address = self._allocator(name).allocate(self._bytes(tensor))
+        refusal = Rejection.OOM_L1 if address is None else None
+        self._compare(name, f"{name} = {creation(tensor, small)}", tensor, address, refusal)
 
     def _softmax(self, operand: str) -> None:
         """Result first, then the program's circular buffers; a refused op leaves nothing."""
@@ -190,36 +183,43 @@ class Program:
         needs = self._model.constraints(query)
         if not needs.valid:
             return
-        size = l1_bytes_per_core(tensor.shape, tensor.dtype, tensor.layout, self._device)
-        failure = self._replay.apply(self._step, Alloc(name, size))
-        if failure is None:
-            failure = self._replay.apply(self._step, Execute(needs.cb_bytes))
-            if failure is not None:
-                self._replay.apply(self._step, Free(name))
-        self._compare(name, f"{name} = ttnn.softmax({operand}, dim=-1)", failure)
-        if failure is None:
-            self._live[name] = tensor
+        address = self._l1.allocate(self._bytes(tensor))
+        refusal = Rejection.OOM_L1 if address is None else None
+        lowest = self._l1.lowest_address
+        if address is not None and lowest is not None and self._device.cb_base_bytes + needs.cb_bytes > lowest:
+            refusal = Rejection.CB_CLASH
+            self._l1.free(address)
+        self._compare(name, f"{name} = ttnn.softmax({operand}, dim=-1)", tensor, address, refusal)
+
+    def _allocator(self, name: str) -> L1Allocator:
+        return self._small if name.startswith("small") else self._l1
+
+    def _bytes(self, tensor: TensorSpec) -> int:
+        return l1_bytes_per_core(tensor.shape, tensor.dtype, tensor.layout, self._device)
 
     def _free(self, name: str) -> None:
         del self._live[name]
-        self._replay.apply(self._step, Free(name))
+        self._allocator(name).free(self._addresses.pop(name))
         answer = self._session.step(f"ttnn.deallocate({name})")
         self._outcome.counts["frees"] += 1
         if not answer.valid:
             self._differs(f"cannot free {name}: {answer.error}")
 
-    def _compare(self, name: str, code: str, failure: ReplayFailure | None) -> None:
+    def _compare(
+        self, name: str, code: str, tensor: TensorSpec, address: int | None, refusal: Rejection | None
+    ) -> None:
+        """The step on tt-metal: a tensor at this address, or this refusal."""
         answer = self._session.step(code, [name])
         counts = self._outcome.counts
-        if failure is None:
+        if refusal is None and address is not None:
             counts["allocations"] += 1
-            expected = self._replay.address(name)
-            if not answer.valid or answer.addresses != (expected,):
-                self._differs(f"{code}: expected {expected}, got {answer.addresses} {answer.error or ''}")
+            self._live[name], self._addresses[name] = tensor, address
+            if not answer.valid or answer.addresses != (address,):
+                self._differs(f"{code}: expected {address}, got {answer.addresses} {answer.error or ''}")
             return
-        counts[failure.error.value] += 1
-        if answer.valid or answer.kind is not KINDS[failure.error]:
-            self._differs(f"{code}: expected {failure}, got {answer.addresses} {answer.kind} {answer.error or ''}")
+        counts[str(refusal)] += 1
+        if answer.valid or answer.kind is not refusal:
+            self._differs(f"{code}: expected {refusal}, got {answer.addresses} {answer.kind} {answer.error or ''}")
 
     def _differs(self, text: str) -> None:
         self._outcome.differences.append(f"{self._place} step {self._step}: {text}")

@@ -70,16 +70,3 @@ class L1Allocator:
     def lowest_address(self) -> int | None:
         """Address of the lowest live buffer, None if there is none."""
         return self._starts[0] if self._starts else None
-
-    @property
-    def live_bytes(self) -> int:
-        """Sum of the live buffers' sizes, rounding included."""
-        return sum(self._sizes.values())
-
-    @property
-    def largest_hole_bytes(self) -> int:
-        ceiling, largest = self._top, 0
-        for start in reversed(self._starts):
-            largest = max(largest, ceiling - start - self._sizes[start])
-            ceiling = start
-        return max(largest, ceiling - self._base)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from optimizer.ir.graph import Op
+from optimizer.l1.events import OPERAND, Made, Ran
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core, round_up
 from optimizer.result import OptimizedGraph, Role
@@ -46,17 +47,69 @@ def replay(subject: Subject) -> list[StepMemory]:
     for step, op in enumerate(ops):
         answer = subject.answers[op.id]
         resident = sum(end - start for start, end in live.values())
-        outputs = {v: _bytes(subject, v) for v in op.outputs if buffer_of.get(v) == v}
-        before = max((end for _, end in live.values()), default=0)
-        for v, size in outputs.items():
-            live[v] = place_buffer(live, round_up(size, unit))
-        after = max((end for _, end in live.values()), default=0)
-        inside = max(0, answer.peak_bytes - sum(outputs.values()))
-        extent = max(before + answer.cb_bytes, after + inside)
+        before = _depth(live)
+        own = [v for v in op.outputs if buffer_of.get(v) == v]
+        dying = buffer_of.get(op.inputs[0]) if op.inputs else None
+        if dying is not None and last_read[dying] > step:
+            dying = None
+        deepest = _run(subject, op, own, dying, live)
+        extent = max(before + answer.choice_room_bytes, deepest)
         steps.append(StepMemory(op.id, resident, answer.peak_bytes, answer.cb_bytes, extent))
         for v in [v for v in live if last_read.get(v, -1) <= step]:
             del live[v]
     return steps
+
+
+def _run(subject: Subject, op: Op, own: list[str], dying: str | None, live: dict[str, tuple[int, int]]) -> int:
+    """How deep L1 is in use while an op runs; its results are in `live` then.
+
+    `own` are the results with a buffer of their own, `dying` what operand 0 lies in, if this op reads it last.
+    """
+    unit, answer = subject.device.l1_buffer_alignment_bytes, subject.answers[op.id]
+    happens = answer.allocations
+    shares = any(subject.layouts[v].is_l1 and v not in own for v in op.outputs)
+    if happens is None or shares or (own and None in happens.results):
+        return _run_by_sums(subject, op, own, live)
+    number = {n: v for n, v in zip(happens.results, own, strict=False) if n is not None}
+    deepest = _depth(live)
+    for event in happens.events:
+        if isinstance(event, Made):
+            name = number.get(event.buffer, f"{_PASSING}{event.buffer}")
+            live[name] = place_buffer(live, round_up(event.size_bytes, unit))
+        elif isinstance(event, Ran):
+            deepest = max(deepest, _depth(live) + event.cb_bytes)
+        elif event.buffer == OPERAND and dying is not None:
+            live.pop(dying, None)
+        else:
+            live.pop(f"{_PASSING}{event.buffer}", None)
+        deepest = max(deepest, _depth(live))
+    for name in [name for name in live if name.startswith(_PASSING)]:
+        del live[name]
+    return deepest
+
+
+def _run_by_sums(subject: Subject, op: Op, own: list[str], live: dict[str, tuple[int, int]]) -> int:
+    """The same for an op of which only sums are known: what it makes on the way is there before its results."""
+    unit, answer = subject.device.l1_buffer_alignment_bytes, subject.answers[op.id]
+    results = sum(_bytes(subject, v) for v in op.outputs if subject.layouts[v].is_l1)
+    passing = max(0, answer.l1_peak_bytes - results)
+    if passing:
+        live[_PASSING] = place_buffer(live, round_up(passing, unit))
+    for v in own:
+        live[v] = place_buffer(live, round_up(_bytes(subject, v), unit))
+    inside = max(0, answer.peak_bytes - passing - sum(_bytes(subject, v) for v in own))
+    deepest = _depth(live) + inside
+    live.pop(_PASSING, None)
+    return deepest
+
+
+_PASSING = "\0"
+"""How the names of buffers begin that are gone when an op returns; no value's does."""
+
+
+def _depth(live: dict[str, tuple[int, int]]) -> int:
+    """Distance of the lowest buffer from the top."""
+    return max((end for _, end in live.values()), default=0)
 
 
 def _buffers(subject: Subject, ops: list[Op]) -> dict[str, str]:
