@@ -120,7 +120,7 @@ def on_tt_metal(case: Case) -> ReplayReport:
 
 
 def largest(case: Callable[[int], Case]) -> int:
-    """Units of the largest filler beside which the plan fits: what is spare beside the smallest, if holes stay holes."""
+    """Units of the largest filler beside which the plan fits: as many more as are spare beside the smallest."""
     program, bank = asked(case(1))
     edge = 1 + replay(program, unlimited(bank)).spare_bytes // UNIT_BYTES
     assert fits(case(edge))
