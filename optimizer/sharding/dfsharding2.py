@@ -21,6 +21,7 @@ from optimizer.sharding.concat_chains import resolve_concat_chains, set_concat_c
 from optimizer.sharding.dfsharding import isolated_chains
 from optimizer.sharding.forks import apply_l1_reservations_for_fork_ops
 from optimizer.sharding.interleaved_results import keep_interleaved_results
+from optimizer.sharding.merged_groups import solve_groups
 from optimizer.sharding.merges import apply_chain_merges
 from optimizer.sharding.overriding import separate_copies
 from optimizer.sharding.plan_program import replay_plan
@@ -62,6 +63,10 @@ def merged_chains(problem: PolicyInput, resolution: Resolution, slow_too: bool =
         leave_chains_that_do_not_pay(plan)
         if problem.options.l1_interleaved_fallback:
             keep_interleaved_results(plan)
+        for report in solve_groups(plan, [resolution.dram]):
+            problem.say(
+                f"group of {len(report.ops)} ops, {report.options} options: {report.before_ns} ns, bound {report.bound_ns} ns, found {report.after_ns}"
+            )
     except TimeLimitError:
         problem.say(f"stopped: {problem.stopped_because()}")
         status = "fallback"

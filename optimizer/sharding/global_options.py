@@ -126,7 +126,7 @@ class OptionTable:
 
     # -- options of one op ---------------------------------------------------------------------------
     def _options(self, op: Op) -> tuple[OpOption, ...]:
-        seeds = tuple(plan[op.id] for plan in self._seeds)
+        seeds = tuple(plan[op.id] for plan in self._seeds if op.id in plan)
         chosen = tuple(dict.fromkeys((s.candidate, tuple(s.operands)) for s in seeds))
         legal = self._problem.legal[op.id]
         positions = self.activations(op)

@@ -50,6 +50,8 @@ class ResidencyTrials:
     def __init__(self, state: PlanState) -> None:
         self.state = state
         self.log: list[Trial] = []
+        self.proposals: list[Changes] = []
+        """What was tried and accepted by the ops, taken or not."""
 
     def keep(
         self,
@@ -107,6 +109,7 @@ class ResidencyTrials:
         changes = ReaderChoice(self.state, wanted, dram_too, as_wanted).changes()
         if isinstance(changes, Refusal):
             return None, _trial(kind, wanted, changes, 0)
+        self.proposals.append(changes)
         applied = self.state.apply(changes, slower_too=False)
         refusal = self._judge(applied, next(iter(wanted)), check)
         return applied, _trial(kind, wanted, refusal, applied.saved_ns)
