@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from optimizer.cli.arguments import Commands, add_format, path_argument
+from optimizer.cli.arguments import Commands, add_format, add_verbosity, path_argument
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.summary import Document
 from optimizer.cli.tables import as_json, bytes_text, pairs, percent_text, table, time_text
@@ -27,6 +27,7 @@ def add(commands: Commands) -> None:
         "--recorded", action="store_true", help="only what the result says; solve nothing again for the alternatives"
     )
     add_format(explain)
+    add_verbosity(explain)
     explain.set_defaults(run=run_explain)
 
 

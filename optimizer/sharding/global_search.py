@@ -20,6 +20,7 @@ from itertools import chain
 
 import numpy as np
 
+from optimizer import logs
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.global_options import OptionTable, Seeds
 from optimizer.sharding.global_problem import GlobalProblem
@@ -33,6 +34,8 @@ from optimizer.solver.lagrangian import maximise
 from optimizer.solver.neighbourhood import Neighbourhoods
 from optimizer.solver.option_pruning import Pruned, prune, whole
 from optimizer.solver.price_ascent import fit_by_prices
+
+_log = logs.room("policy")
 
 Choice = tuple[int, ...]
 
@@ -245,6 +248,7 @@ class GlobalSearch:
     def _without_clash(self, chosen: Choice, replay: PlanReplay) -> Choice | None:
         """The nodes around the first clash chosen anew, with less capacity there. None if that is not possible."""
         overflow = replay.overflows[0]
+        _log.debug("clash", op=overflow.op_id, excess=overflow.excess_bytes, fragmented=overflow.fragmented)
         t = self._step[overflow.op_id]
         load = self._around.loads(chosen)
         steps = (2 * t, 2 * t + 1)

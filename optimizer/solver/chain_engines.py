@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from optimizer import logs
 from optimizer.errors import UnknownNameError
 from optimizer.solver.chain_costs import ChainObjective
 from optimizer.solver.chain_cpsat import solve_chain_cpsat
@@ -24,7 +25,9 @@ from optimizer.solver.problem import (
     TimeOracle,
 )
 from optimizer.solver.shard_solver import ShardSolver
-from optimizer.solver.shard_trace import Observer
+from optimizer.solver.shard_trace import EdgeStep, EntryStep, Observer, Step
+
+_log = logs.room("solver")
 
 
 class ChainEngine(Protocol):
@@ -49,7 +52,7 @@ class BitsetEngine:
     name: str = "bitset"
 
     def solve(self, problem: ChainProblem, oracle: EdgeOracle, observe: Observer | None = None) -> ChainResult:
-        return ShardSolver(problem, oracle, observe=observe).solve()
+        return ShardSolver(problem, oracle, observe=_heard(observe)).solve()
 
     def fastest(self, problem: ChainProblem, oracle: TimeOracle) -> ChainResult:
         return solve_chain_exact(materialise(problem, oracle), ChainObjective.TIME)
@@ -62,7 +65,7 @@ class CpSatEngine:
     name: str = "cpsat"
 
     def solve(self, problem: ChainProblem, oracle: EdgeOracle, observe: Observer | None = None) -> ChainResult:
-        rule = ShardSolver(problem, oracle, observe=observe)
+        rule = ShardSolver(problem, oracle, observe=_heard(observe))
         failure = rule.resolve()
         if failure is not None:
             return failure
@@ -90,6 +93,41 @@ def _most_cores(table: MaterialisedChain) -> tuple[ChainResult, bool | None]:
     if isinstance(narrowed, ChainSolution):
         return narrowed, True
     return solve_chain_cpsat(table, ChainObjective.CORE_USAGE), False
+
+
+def _heard(observe: Observer | None) -> Observer | None:
+    """The observer, and the log if anybody reads it."""
+    if not _log.tells_debug:
+        return observe
+
+    def tell(step: Step) -> None:
+        _tell(step)
+        if observe is not None:
+            observe(step)
+
+    return tell
+
+
+def _tell(step: Step) -> None:
+    """Log the sizes of sets before and after a step, what was built, and why an edge failed."""
+    if isinstance(step, EntryStep):
+        sizes = {"before": step.before.bit_count(), "direct": step.direct.bit_count(), "after": step.after.bit_count()}
+        _log.debug("entry", op=step.op, **sizes, reshards=len(step.reshards))
+    elif isinstance(step, EdgeStep):
+        _log.debug(
+            "edge",
+            producer=step.edge.producer,
+            consumer=step.edge.consumer,
+            mode=step.mode,
+            pairs=step.pairs_built,
+            reshards=len(step.reshards),
+            before=[mask.bit_count() for mask in step.before],
+            after=[mask.bit_count() for mask in step.after],
+            because=step.failure,
+        )
+    else:
+        left = [step.pairs_left(index) for index in range(len(step.path_sets))]
+        _log.debug("resolved", live=[mask.bit_count() for mask in step.live], pairs=left, cores=int(step.usage.bound))
 
 
 ENGINES: dict[str, ChainEngine] = {e.name: e for e in (BitsetEngine(), CpSatEngine())}

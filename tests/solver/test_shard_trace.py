@@ -7,7 +7,7 @@ from hypothesis import given
 from optimizer.solver.bitset import indices_of
 from optimizer.solver.chain_engines import BitsetEngine
 from optimizer.solver.core_usage import accumulate_core_usage, usage_scales
-from optimizer.solver.materialise import MaterialisedChain, TableOracle
+from optimizer.solver.materialise import EdgeTable, EntryTable, MaterialisedChain, TableOracle
 from optimizer.solver.problem import (
     ChainInfeasible,
     ChainProblem,
@@ -25,30 +25,17 @@ def traced(chain: MaterialisedChain) -> ChainTrace:
     return ChainTrace.of(BitsetEngine().solve, chain.problem, TableOracle(chain))
 
 
-class Rows:
-    """An oracle for a chain of two ops: every config accepts DRAM, edges as given."""
-
-    def __init__(self, rows: tuple[int, ...], reshards: tuple[ReshardOption, ...] = ()) -> None:
-        self.rows, self.options = rows, reshards
-
-    def external(self, op: int, consumer_mask: int) -> int:
-        return consumer_mask
-
-    def external_reshards(self, op: int, consumer_mask: int) -> tuple[ReshardOption, ...]:
-        return ()
-
-    def paths(self, edge: Edge, producer_mask: int, consumer_mask: int) -> tuple[int, ...]:
-        return self.rows
-
-    def reshards(self, edge: Edge, producer_mask: int, consumer_mask: int) -> tuple[ReshardOption, ...]:
-        return self.options
-
-
 PAIR = ChainProblem(core_usage=((8, 4, 2), (8, 4)), edges=(Edge(0, 1),))
 
 
+def pair(rows: tuple[int, ...], reshards: tuple[ReshardOption, ...] = ()) -> ChainTrace:
+    """The solve of a chain of two ops: every config accepts DRAM, the edge is as given."""
+    table = MaterialisedChain(PAIR, (0b111, 0b11), (EdgeTable(rows, reshards),), (EntryTable(0b111),))
+    return traced(table)
+
+
 def test_what_an_edge_eliminates_on_both_sides() -> None:
-    trace = ChainTrace.of(BitsetEngine().solve, PAIR, Rows((0, 0b10, 0b10)))
+    trace = pair((0, 0b10, 0b10))
 
     (step,) = trace.edges
     assert (step.mode, step.pairs_built, step.reshards) == (EdgeMode.DIRECT, 2, ())
@@ -62,9 +49,9 @@ def test_what_an_edge_eliminates_on_both_sides() -> None:
 
 
 def test_layouts_that_bridge_an_edge_without_pairs() -> None:
-    options = (ReshardOption(7, enables=0b01), ReshardOption(9, enables=0b10, producers=0b001))
+    options = (ReshardOption(7, 0b01, producers=0b111), ReshardOption(9, 0b10, producers=0b001))
 
-    trace = ChainTrace.of(BitsetEngine().solve, PAIR, Rows((0, 0, 0), options))
+    trace = pair((0, 0, 0), options)
 
     (step,) = trace.edges
     assert (step.mode, step.reshards, step.pairs_built) == (EdgeMode.RESHARD, options, 4)
@@ -73,7 +60,7 @@ def test_layouts_that_bridge_an_edge_without_pairs() -> None:
 
 
 def test_why_an_edge_failed() -> None:
-    trace = ChainTrace.of(BitsetEngine().solve, PAIR, Rows((0, 0, 0)))
+    trace = pair((0, 0, 0))
 
     (step,) = trace.edges
     assert (step.mode, step.failure, step.pairs_built, step.after) == (None, Failure.NO_PATH, 0, ())
