@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from optimizer import __version__
-from optimizer.cli import asm, batch, diff, explain, kernel, models, names, opmodel, results, run, serve
+from optimizer.cli import asm, batch, chains, diff, explain, kernel, models, names, opmodel, results, run, serve
 from optimizer.errors import InputError
 
-COMMANDS = (models, explain, results, run, diff, batch, opmodel, kernel, asm, names, serve)
+COMMANDS = (models, explain, chains, results, run, diff, batch, opmodel, kernel, asm, names, serve)
 """Modules with `add(commands)`, in the order of `ttopt --help`."""
 
 
