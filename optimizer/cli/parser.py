@@ -8,10 +8,24 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from optimizer import __version__
-from optimizer.cli import asm, batch, chains, diff, explain, kernel, models, names, opmodel, results, run, serve
+from optimizer.cli import (
+    asm,
+    batch,
+    chains,
+    diff,
+    explain,
+    kernel,
+    models,
+    names,
+    opmodel,
+    results,
+    run,
+    serve,
+    timeline,
+)
 from optimizer.errors import InputError
 
-COMMANDS = (models, explain, chains, results, run, diff, batch, opmodel, kernel, asm, names, serve)
+COMMANDS = (models, explain, chains, timeline, results, run, diff, batch, opmodel, kernel, asm, names, serve)
 """Modules with `add(commands)`, in the order of `ttopt --help`."""
 
 
