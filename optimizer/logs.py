@@ -34,7 +34,6 @@ ROOMS: Mapping[str, str] = {
     "solver": "sets, PathSets and reshards of chains; eliminations, prices, pruning, CP-SAT",
     "transform": "copies inserted",
     "verify": "what the finished plan was found to be",
-    "batch": "jobs",
 }
 """Room -> what it tells."""
 OFF = logging.CRITICAL + 1

@@ -176,3 +176,12 @@ def test_worker_processes_are_heard_as_their_parent_is() -> None:
     finally:
         executor.close()
     assert outcome.value == settings
+
+
+def test_every_room_is_described_and_used(project_root: Path) -> None:
+    page = (project_root / "docs/solver.md").read_text(encoding="utf-8")
+    assert [
+        f"| `{name}` | {tells} |" for name, tells in logs.ROOMS.items() if f"| `{name}` | {tells} |" not in page
+    ] == []
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (project_root / "optimizer").rglob("*.py"))
+    assert set(re.findall(r'logs\.room\("(\w+)"\)', sources)) == set(logs.ROOMS)

@@ -21,7 +21,9 @@ SOLVED_AGAIN = ("alternatives", "excluded")
 
 
 def add(commands: Commands) -> None:
-    explain = commands.add_parser("explain", help="why an op got its layout and config", allow_abbrev=False)
+    explain = commands.add_parser(
+        "explain", help="why an op got its layout; how a chain was solved", allow_abbrev=False
+    )
     explain.add_argument("result", type=path_argument, metavar="RESULT", help=RESULT_HELP)
     explain.add_argument("op", metavar="OP", help="id or name of an op or of a node of its model, or id of a chain")
     explain.add_argument(
