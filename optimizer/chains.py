@@ -64,6 +64,8 @@ def details(path: Path, chain_id: str, members: bool = False, progress: Progress
     if result.options.policy not in BY_CHAIN:
         record["note"] = f"policy {result.options.policy} decides all ops together: no chain solver made this chain"
         return record
+    if (result.summary.get("check") or {}).get("repaired"):
+        record["note"] = "the plan was repaired after a replay: solved again without what was refused then"
     try:
         problem = rebuilt(path, result, Stages(progress))
         record["solved"] = Solved(problem, _built(problem, result.chains, chain), members).record()

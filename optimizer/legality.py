@@ -41,8 +41,9 @@ def legal_configs(
             if _log.tells_debug:
                 _tell(op, shared[key], pricer)
         result[op.id] = shared[key]
-    candidates = sum(len(c.dram) + len(c.l1_interleaved) + len(c.sharded) for c in shared.values())
-    _log.info("legal configs", ops=len(result), distinct=len(shared), candidates=candidates)
+    if _log.tells_info:
+        candidates = sum(len(c.dram) + len(c.l1_interleaved) + len(c.sharded) for c in shared.values())
+        _log.info("legal configs", ops=len(result), distinct=len(shared), candidates=candidates)
     return result
 
 

@@ -71,8 +71,9 @@ class ApplyPlan:
         for op_id in self.plan.schedule:
             self._add_run_op(self.source.op(op_id), self.plan.decisions[op_id], needs_dram)
         graph.outputs = [self._dram_copy.get(v, v) for v in self.source.outputs]
-        roles = Counter(record.role.value for record in self._result.records.values())
-        _log.info("applied", **dict(sorted(roles.items())))
+        if _log.tells_info:
+            roles = Counter(record.role.value for record in self._result.records.values())
+            _log.info("applied", **dict(sorted(roles.items())))
         return self._result
 
     def _check_plan(self) -> None:
