@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,7 +16,7 @@ from api.routes import health, optimize
 from api.settings import Settings
 from api.spool import Spool
 from api.workers import WorkerPool
-from optimizer import __version__
+from optimizer import __version__, logs
 
 GZIP_MIN_BYTES = 1000
 GZIP_LEVEL = 4
@@ -23,7 +24,12 @@ GZIP_LEVEL = 4
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The application; settings default to the environment's. Its worker processes live as long as it serves."""
+    """The application; settings, and what is logged, default to the environment's.
+
+    Its worker processes live as long as it serves.
+    """
+    if settings is None:
+        logs.configure(logs.LogSettings.parse(os.environ.get(logs.VARIABLE, "")))
     chosen = Settings.from_environment() if settings is None else settings
 
     @asynccontextmanager

@@ -19,6 +19,7 @@ COMPUTED_WITH = frozenset(
         "policy",
         "optimization_level",
         "chain_objective",
+        "chain_solver",
         "l1_interleaved_fallback",
         "weights_in_l1",
         "in_place_ops",

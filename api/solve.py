@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from api.forms import read_form
 from api.permissions import Permissions
+from optimizer import logs
 from optimizer.deadline import hard_deadline
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, OptionError, UnknownNameError
@@ -69,7 +71,7 @@ def solve(source: bytes, request: Request) -> bytes:
     request.permissions.check(chosen)
     # The service's limit is on the import alone, so that the result names the options that were asked for.
     limited = replace(chosen, max_nodes=min(chosen.max_nodes, request.max_nodes))
-    with hard_deadline(chosen.time_limit):
+    with logs.labelled(worker=os.getpid()), hard_deadline(chosen.time_limit):
         model = import_model(source, limited, request.name or None)
         result = optimize(model, DeviceSpec.load(chosen.board), chosen)
     return encoded(dumps(result))

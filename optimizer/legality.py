@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 
+from optimizer import logs
 from optimizer.ir.graph import Graph, Op
 from optimizer.layouts.legal_op_configs import LegalConfigs, LegalOpConfigAnalysis, may_free_operand
 from optimizer.layouts.legal_op_layouts import LegalOpLayoutAnalysis
@@ -13,6 +14,8 @@ from optimizer.layouts.overrides import Overrides
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.options import Options
 from optimizer.sharding.overriding import LegalOf
+
+_log = logs.room("layouts")
 
 
 def legal_configs(
@@ -35,8 +38,27 @@ def legal_configs(
         key = op.id if op.id in overridden else (_legal_key(graph, pricer, op), conv_weights.get(op.id))
         if key not in shared:
             shared[key] = legal_of(op, overrides)
+            if _log.tells_debug:
+                _tell(op, shared[key], pricer)
         result[op.id] = shared[key]
+    if _log.tells_info:
+        candidates = sum(len(c.dram) + len(c.l1_interleaved) + len(c.sharded) for c in shared.values())
+        _log.info("legal configs", ops=len(result), distinct=len(shared), candidates=candidates)
     return result
+
+
+def _tell(op: Op, legal: LegalConfigs, pricer: OpPricer) -> None:
+    """Log how many ways an op has, and what was refused by the OpModel on the way."""
+    refused: Mapping[str, int] = pricer.rejections.get(op.id, {})
+    _log.debug(
+        "legal",
+        op=op.id,
+        call=op.op,
+        sharded=len(legal.sharded),
+        l1_interleaved=len(legal.l1_interleaved),
+        dram=len(legal.dram),
+        refused=dict(sorted(refused.items())),
+    )
 
 
 def legal_analyses(

@@ -16,6 +16,8 @@ from typing import Any
 
 from optimizer.errors import OptionError, UnknownNameError
 
+CHAIN_SOLVERS = ("bitset", "cpsat")
+"""Names of the engines in `optimizer.solver.chain_engines`."""
 DTYPE_CHOICES = ("f32", "bf16", "bfp8_b", "bfp4_b")
 MATH_FIDELITIES = ("lofi", "hifi2", "hifi3", "hifi4")
 POLICY_DEFAULT = "global"
@@ -39,6 +41,9 @@ class Options:
         "core_usage",
         "what a chain's solution maximises or minimises; a chain slower than DRAM is solved again for time",
         ("core_usage", "time"),
+    )
+    chain_solver: str = _option(
+        "bitset", "what solves an L1 chain: ShardSolver's propagation on bitsets, or CP-SAT", CHAIN_SOLVERS
     )
     l1_interleaved_fallback: bool = _option(True, "keep results that no chain holds in L1 interleaved where it pays")
     weights_in_l1: bool = _option(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optimizer import logs
 from optimizer.device import DeviceSpec, board_option
 from optimizer.errors import (
     InfeasibleError,
@@ -68,6 +69,7 @@ STAGES = (
     "predict",
     "replay",
 )
+_log = logs.room("pipeline")
 SHOWN_ERRORS = 5
 DRAM_ALTERNATIVES = ("a board with more DRAM", "weights_dtype bf16 or bfp8_b", "a smaller batch or sequence")
 """What may help where DRAM is too small."""
@@ -421,6 +423,7 @@ class Stages:
         if stage in MUST_FINISH:
             self.poll()
         self.say("")
+        _log.info("stage", name=stage)
         start = time.perf_counter()
         yield
         self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - start

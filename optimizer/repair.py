@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from optimizer import logs
 from optimizer.errors import InfeasibleError, TimeLimitError
 from optimizer.opmodel.base import OpConstraints, OpModel, OpQuery, Rejection
 from optimizer.opmodel.cached import CachedOpModel
@@ -25,6 +26,8 @@ from optimizer.verify import VerifyReport
 
 if TYPE_CHECKING:
     from optimizer.pipeline import Stages
+
+_log = logs.room("pipeline")
 
 MAX_ROUNDS = 3
 """Replays of one model; the graphs in `fixtures/` need one or two."""
@@ -95,6 +98,7 @@ def solve_checked(solve: Solve, opmodel: CachedOpModel, judge: OpModel, stages: 
         with stages.run("replay"):
             stages.say(f"round {number}")
             report = replay(result, judge, {step.op: step for step in verified.steps})
+        _log.info("replayed", round=number, ok=report.ok, refused=[step.op for step in report.failures])
         if report.ok:
             break
         if number == MAX_ROUNDS:

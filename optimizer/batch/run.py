@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from optimizer import logs
 from optimizer.batch.executor import Executor, JobFailure, Outcome
 from optimizer.batch.plan import BatchJob
 from optimizer.batch.store import ResultStore
@@ -50,7 +51,7 @@ def optimize_job(job: BatchJob, folder: Path) -> Record:
     """Runs in a worker: optimize one model, write its artifacts, return its figures."""
     from optimizer.pipeline import optimize_file
 
-    with hard_deadline(job.options.time_limit):
+    with logs.labelled(job=job.name), hard_deadline(job.options.time_limit):
         result = optimize_file(job.source, job.options)
     for emitter in ("json", *job.emit):
         result.emit(emitter, folder)

@@ -19,6 +19,7 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
+from optimizer import logs
 from optimizer.batch.executor import Job, JobFailure, OutOfMemory, WorkerDied
 from optimizer.errors import TtoptError
 
@@ -35,7 +36,7 @@ class Worker:
         """`memory_bytes` limits the process's data (heap and private mappings, stacks of threads too); 0: no limit."""
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, preload, memory_bytes), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, preload, memory_bytes, logs.active()), daemon=True)
         with _uninterrupted():
             self._process.start()
         theirs.close()
@@ -101,12 +102,13 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(connection: Connection, preload: str | None, memory_bytes: int) -> None:
+def _serve(connection: Connection, preload: str | None, memory_bytes: int, settings: logs.LogSettings) -> None:
     """The worker process: answer jobs until the parent closes the pipe or disappears."""
     # A group of its own, so that whoever ends this process can end what it started too. Ctrl-C no longer reaches it;
     # the parent decides what becomes of its workers.
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logs.configure(settings)
     if preload is not None:
         import_module(preload)
     if memory_bytes:

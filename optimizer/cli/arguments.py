@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from optimizer import logs
 from optimizer.option_text import OptionInfo, option_infos, parse_option
 from optimizer.options import Options
 
@@ -15,6 +16,17 @@ Commands = Any
 
 def add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("table", "json"), default="table", help="what to print (default: table)")
+
+
+def add_verbosity(parser: argparse.ArgumentParser) -> None:
+    """`-v` and `-vv`; of commands without them, `TTOPT_LOG` alone decides."""
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help=f"tell on stderr what is decided, -vv every step ({logs.VARIABLE} does it room by room, docs/solver.md)",
+    )
 
 
 def path_argument(text: str) -> Path:

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from optimizer.cli.arguments import Commands, add_format, add_options, options_record, path_argument
+from optimizer.cli.arguments import Commands, add_format, add_options, add_verbosity, options_record, path_argument
 from optimizer.cli.tables import as_json, bytes_text, percent_text, table, time_text
 from optimizer.errors import OptionError
 
@@ -29,6 +29,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--emit", action="append", default=[], metavar="NAMES", help="more artifacts, a,b,...")
     add_format(parser)
+    add_verbosity(parser)
     add_options(parser)
     parser.set_defaults(run=run)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
+from optimizer import logs
 from optimizer.cli import INTERRUPTED
 from optimizer.cli.parser import build_parser, parse
 from optimizer.errors import TtoptError
@@ -62,6 +63,8 @@ def tell(message: str) -> None:
 
 def _run(argv: Sequence[str]) -> int:
     args = parse(build_parser(), argv)
+    settings = logs.LogSettings.parse(os.environ.get(logs.VARIABLE, ""))
+    logs.configure(settings.raised(getattr(args, "verbose", 0)))
     status: int = args.run(args)
     return status
 

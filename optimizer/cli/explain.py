@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from optimizer.cli.arguments import Commands, add_format, path_argument
+from optimizer.cli.arguments import Commands, add_format, add_verbosity, path_argument
+from optimizer.cli.chains import show_chain
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.summary import Document
 from optimizer.cli.tables import as_json, bytes_text, pairs, percent_text, table, time_text
@@ -20,18 +21,24 @@ SOLVED_AGAIN = ("alternatives", "excluded")
 
 
 def add(commands: Commands) -> None:
-    explain = commands.add_parser("explain", help="why an op got its layout and config", allow_abbrev=False)
+    explain = commands.add_parser(
+        "explain", help="why an op got its layout; how a chain was solved", allow_abbrev=False
+    )
     explain.add_argument("result", type=path_argument, metavar="RESULT", help=RESULT_HELP)
-    explain.add_argument("op", metavar="OP", help="id or name of an op, or of a node of the model it came from")
+    explain.add_argument("op", metavar="OP", help="id or name of an op or of a node of its model, or id of a chain")
     explain.add_argument(
         "--recorded", action="store_true", help="only what the result says; solve nothing again for the alternatives"
     )
     add_format(explain)
+    add_verbosity(explain)
     explain.set_defaults(run=run_explain)
 
 
 def run_explain(args: argparse.Namespace) -> int:
-    record = explanation(read_document(args.result), args.op)
+    document = read_document(args.result)
+    if names_chain(document, args.op):
+        return show_chain(args.result, args.op, args.format)
+    record = explanation(document, args.op)
     if not args.recorded:
         from optimizer.explain import choices
 
@@ -41,12 +48,18 @@ def run_explain(args: argparse.Namespace) -> int:
     return 0
 
 
+def names_chain(document: Document, name: str) -> bool:
+    """Whether a name is a chain's; ops and nodes of the same name count more."""
+    known = {name for op in document["ops"] for name in (op["id"], op["name"], *op["origin"])}
+    return name not in known and any(chain["id"] == name for chain in document["chains"])
+
+
 def explanation(document: Document, op: str) -> dict[str, Any]:
     """What `OptimizedGraph.explain` says, from the document; a foreign node names the op that computes it.
 
     UnknownNameError lists near matches.
     """
-    chosen = _found(document["ops"], op)
+    chosen = _found(document, op)
 
     def described(value_ids: list[str]) -> list[dict[str, Any]]:
         return [{"value": v, **document["values"][v]} for v in value_ids]
@@ -60,12 +73,13 @@ def explanation(document: Document, op: str) -> dict[str, Any]:
     }
 
 
-def _found(ops: list[dict[str, Any]], name: str) -> dict[str, Any]:
+def _found(document: Document, name: str) -> dict[str, Any]:
+    ops: list[dict[str, Any]] = document["ops"]
     for names in (lambda o: (o["id"], o["name"]), lambda o: o["origin"]):
         for op in ops:
             if name in names(op):
                 return op
-    raise UnknownNameError("op", name, [op["id"] for op in ops])
+    raise UnknownNameError("op or chain", name, [*(op["id"] for op in ops), *(c["id"] for c in document["chains"])])
 
 
 def explanation_text(record: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optimizer.cli.arguments import Commands, add_format, add_options, options_from, path_argument
+from optimizer.cli.arguments import Commands, add_format, add_options, add_verbosity, options_from, path_argument
 from optimizer.cli.interruption import INTERRUPTED, Interruption
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.summary import summary_text
@@ -36,12 +36,14 @@ def add(commands: Commands) -> None:
         "--emit", action="append", default=[], metavar="NAMES", help="more artifacts, a,b,... (`ttopt emitters`)"
     )
     add_format(optimize)
+    add_verbosity(optimize)
     add_options(optimize)
     optimize.set_defaults(run=run_optimize)
 
     inspect = commands.add_parser("inspect", help="what the importer understands of a model", allow_abbrev=False)
     inspect.add_argument("model", type=path_argument, metavar="MODEL", help=MODEL_HELP)
     add_format(inspect)
+    add_verbosity(inspect)
     add_options(inspect)
     inspect.set_defaults(run=run_inspect)
 

@@ -8,10 +8,25 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from optimizer import __version__
-from optimizer.cli import asm, batch, diff, explain, kernel, models, names, opmodel, results, run, serve
+from optimizer.cli import (
+    asm,
+    batch,
+    chains,
+    diff,
+    explain,
+    kernel,
+    models,
+    names,
+    opmodel,
+    results,
+    run,
+    serve,
+    timeline,
+)
 from optimizer.errors import InputError
+from optimizer.logs import VARIABLE
 
-COMMANDS = (models, explain, results, run, diff, batch, opmodel, kernel, asm, names, serve)
+COMMANDS = (models, explain, chains, timeline, results, run, diff, batch, opmodel, kernel, asm, names, serve)
 """Modules with `add(commands)`, in the order of `ttopt --help`."""
 
 
@@ -32,6 +47,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="ttopt",
         description="Chooses tensor layouts, shardings and op configs for TTNN graphs on Tenstorrent boards.",
+        epilog=f"What is decided is told on stderr by -v, or by {VARIABLE} room by room (docs/solver.md).",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"ttopt {__version__}")

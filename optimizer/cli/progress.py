@@ -1,4 +1,4 @@
-"""Progress of long work on stderr: a bar on a terminal, nothing elsewhere."""
+"""Progress of long work on stderr: a bar on a terminal, nothing elsewhere or beside a log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 import time
 from types import TracebackType
 from typing import Protocol, TextIO
+
+from optimizer.logs import active
 
 QUIET_SECONDS = 1.0
 """Work shorter than this shows no bar."""
@@ -49,7 +51,7 @@ class ProgressBar:
         self._share, self._text = min(max(share, 0.0), 1.0), text
 
     def __enter__(self) -> ProgressBar:
-        if self._stream.isatty():
+        if self._stream.isatty() and not active().is_on:
             self._thread = threading.Thread(target=self._draw, daemon=True)
             self._thread.start()
         return self

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from optimizer.cli.arguments import Commands, add_format, path_argument
+from optimizer.cli.arguments import Commands, add_format, add_verbosity, path_argument
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.tables import as_json, pairs, table
 from optimizer.cli.values import RESULT_HELP, flat
@@ -39,6 +39,7 @@ def add(commands: Commands) -> None:
     )
     check.add_argument("--seed", type=int, default=0, help="of the operands of --values (default: 0)")
     add_format(check)
+    add_verbosity(check)
     check.set_defaults(run=run_check)
 
     price = commands.add_parser("price", help="verify and price any annotated graph", allow_abbrev=False)

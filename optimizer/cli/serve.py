@@ -6,7 +6,7 @@ import argparse
 import socket
 from importlib import import_module
 
-from optimizer.cli.arguments import Commands
+from optimizer.cli.arguments import Commands, add_verbosity
 from optimizer.errors import OptionError
 
 
@@ -15,6 +15,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000)")
     parser.add_argument("--workers", type=int, help="solver processes (default: TTOPT_WORKERS, else one per core)")
+    add_verbosity(parser)
     parser.set_defaults(run=run)
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from optimizer import logs
 from optimizer.errors import DTypeError, GraphError, ShapeError, UnsupportedOpError
 from optimizer.importers.attribute_kinds import check_kinds
 from optimizer.importers.foreign import follow_movement
@@ -16,6 +17,8 @@ from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page
 from optimizer.ir.positions import check_positions
 from optimizer.ir.vocabulary import opdef
+
+_log = logs.room("importers")
 
 
 def finish(
@@ -52,6 +55,15 @@ def finish(
         parameter_bytes=sum(parameter_bytes(v) for v in parameters),
         dtype_conversions=dict(sorted(conversions.items())),
         reasons=dict(reasons or {}),
+    )
+    _log.info(
+        "imported",
+        graph=graph.name,
+        nodes=sum(foreign_ops.values()),
+        ops=len(graph.run_ops()),
+        fused=report.fused,
+        unsupported=len(report.unsupported),
+        warnings=len(report.warnings),
     )
     return ImportedModel(graph, sha256, report)
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from optimizer import logs
 from optimizer.ir.graph import Graph
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chain_building import build_chains
@@ -20,7 +21,13 @@ from optimizer.solver.problem import ChainResult
 TIME_IS_UP = "the search was stopped before it"
 """How the reason of a chain begins that was never looked at."""
 
+_log = logs.room("policy")
+
 Observer = Callable[[L1Chain, ChainOracle, ChainResult], None]
+
+
+_TOLD = ("objective", "core_usage", "time_ns", "dram_ns", "paths_built", "paths_left")
+"""Statistics of a chain that the log shows."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,9 @@ def resolve_chains(
             continue
         other = _resolve_as_preferred(problem, chain, dram, memo)
         resolvers[chain.id] = resolver = ChainResolver(problem, chain, dram, memo=memo)
-        solved = resolver.resolve()
+        with logs.labelled(chain=chain.id):
+            solved = resolver.resolve()
+            _tell(chain, resolver.cut)
         if observer is not None:
             observer(chain, resolver.oracle, solved)
         if resolver.cut is not None:
@@ -81,6 +90,16 @@ def resolve_chains(
         if other is not None and chain.state is ChainState.RESOLVED:
             preferred[chain.id] = other
     return Resolution(schedule, dram, tuple(finished), resolvers, preferred, cut_off)
+
+
+def _tell(chain: L1Chain, cut: int | None) -> None:
+    """Log how a chain ended, and where it is cut."""
+    first, last = chain.ops[0], chain.ops[-1]
+    told = {key: chain.statistics[key] for key in _TOLD if key in chain.statistics}
+    _log.info(
+        "chain", chain=chain.id, ops=len(chain.ops), first=first, last=last, state=chain.state.value, **told,
+        because=chain.reason, cut_at=None if cut is None else chain.ops[cut],
+    )  # fmt: skip
 
 
 def _resolve_as_preferred(

@@ -15,11 +15,8 @@ from optimizer.sharding.chain_program import Clash, replay_chain
 from optimizer.sharding.l1_chain import ChainChoice, L1Chain
 from optimizer.sharding.overriding import AloneDecision
 from optimizer.solver.bitset import indices_of
-from optimizer.solver.chain_costs import ChainObjective
-from optimizer.solver.chain_exact import solve_chain_exact
-from optimizer.solver.materialise import materialise
+from optimizer.solver.chain_engines import engine
 from optimizer.solver.problem import ChainInfeasible, ChainProblem, ChainResult, ChainSolution
-from optimizer.solver.shard_solver import ShardSolver
 
 NO_FASTER = "predicted no faster than in DRAM"
 """How the reason of a chain begins that was resolved but does not pay."""
@@ -46,7 +43,7 @@ class ResolvedChain:
     """What is the same for all chains whose ops ask the same questions: op ids occur nowhere."""
 
     solved: ChainResult
-    """What ShardSolver found."""
+    """What the chain solver found for the most cores."""
     attempt: Attempt | None
     """The solution to adopt; None if there is none."""
     objective: str
@@ -78,6 +75,7 @@ class ChainResolver:
         self._problem = problem
         self._chain = chain
         self.oracle = ChainOracle(problem, chain.ops, preferred)
+        self._engine = engine(problem.options.chain_solver)
         self._preferred = preferred
         self._memo: ChainMemo = {} if memo is None else memo
         self._dram = dram
@@ -88,7 +86,7 @@ class ChainResolver:
         """Position at which a failed chain of several ops may be cut in two."""
 
     def resolve(self) -> ChainResult:
-        """The chain ends Resolved, whether it pays or not, or Failed; returns what ShardSolver found."""
+        """The chain ends Resolved, whether it pays or not, or Failed; returns what the chain solver found."""
         key = self._content()
         if key not in self._memo:
             self._memo[key] = self._solve()
@@ -120,7 +118,7 @@ class ChainResolver:
         return tuple(content)
 
     def _solve(self) -> ResolvedChain:
-        solved, objective = ShardSolver(self._shape, self.oracle).solve(), self._problem.options.chain_objective
+        solved, objective = self._engine.solve(self._shape, self.oracle), self._problem.options.chain_objective
         if isinstance(solved, ChainInfeasible):
             return ResolvedChain(solved, None, objective, self._rejections())
         attempt = None if objective == "time" else self._attempt(solved)
@@ -161,8 +159,7 @@ class ChainResolver:
     # -- attempts ----------------------------------------------------------------------------------
     def _fastest(self) -> Attempt | None:
         """The time-optimal solution, with a reshard allowed on every edge and not only where one is needed."""
-        table = materialise(self._shape, self.oracle)
-        result = solve_chain_exact(table, ChainObjective.TIME)
+        result = self._engine.fastest(self._shape, self.oracle)
         return self._attempt(result) if isinstance(result, ChainSolution) else None
 
     def _attempt(self, solution: ChainSolution) -> Attempt:

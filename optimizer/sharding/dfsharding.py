@@ -1,10 +1,10 @@
-"""DFShardingPolicy: depth-first schedule, L1 chains, one ShardSolver run per chain.
+"""DFShardingPolicy: depth-first schedule, L1 chains, one run of the chain solver per chain.
 
-    schedule -> build chains -> resolve each (ShardSolver) -> replay its L1 -> compare with DRAM -> complete
+    schedule -> build chains -> resolve each (chain solver) -> replay its L1 -> compare with DRAM -> complete
 
 A chain that cannot be resolved fails with its reason and is cut at the op where it failed, so that one bad
 edge costs one edge and not the chain. A resolved chain that the OpModel predicts no faster than the same
-ops in DRAM is solved again for time (CP-SAT); if that does not help either, its ops stay in DRAM.
+ops in DRAM is solved again for time; if that does not help either, its ops stay in DRAM.
 """
 
 from __future__ import annotations

@@ -63,10 +63,7 @@ def merged_chains(problem: PolicyInput, resolution: Resolution, slow_too: bool =
         leave_chains_that_do_not_pay(plan)
         if problem.options.l1_interleaved_fallback:
             keep_interleaved_results(plan)
-        for report in solve_groups(plan, [resolution.dram]):
-            problem.say(
-                f"group of {len(report.ops)} ops, {report.options} options: {report.before_ns} ns, bound {report.bound_ns} ns, found {report.after_ns}"
-            )
+        solve_groups(plan, [resolution.dram])
     except TimeLimitError:
         problem.say(f"stopped: {problem.stopped_because()}")
         status = "fallback"

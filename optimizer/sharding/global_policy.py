@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from optimizer import logs
 from optimizer.errors import TimeLimitError
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.sharding.base import Plan, PolicyInput
@@ -34,6 +35,9 @@ ORDERED_OPS = 600
 """Ops of the largest graph for which they are."""
 UNFINISHED = "fallback"
 """Status of a plan whose policy was stopped before it had looked at everything."""
+
+
+_log = logs.room("policy")
 
 
 class GlobalPolicy:
@@ -92,6 +96,7 @@ def _other_plans(problem: PolicyInput, incumbent: Incumbent) -> tuple[list[Plan]
         for name, plan in _each_plan(problem):
             plans.append(plan)
             time_ns = incumbent.offer_unproven(plan)
+            _log.info("plan", of=name, status=plan.status, time_ns=time_ns)
             if time_ns is not None and plan.status != UNFINISHED:
                 times[f"{name}_ns"] = time_ns
                 problem.say(f"{name}: {time_ns} ns")

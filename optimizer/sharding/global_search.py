@@ -20,6 +20,7 @@ from itertools import chain
 
 import numpy as np
 
+from optimizer import logs
 from optimizer.l1.run import Outcome
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.global_options import OptionTable, Seeds
@@ -34,6 +35,8 @@ from optimizer.solver.lagrangian import maximise
 from optimizer.solver.neighbourhood import Neighbourhoods
 from optimizer.solver.option_pruning import Pruned, prune, whole
 from optimizer.solver.price_ascent import fit_by_prices
+
+_log = logs.room("policy")
 
 Choice = tuple[int, ...]
 
@@ -246,6 +249,7 @@ class GlobalSearch:
     def _without_clash(self, chosen: Choice, replay: Outcome) -> Choice | None:
         """The nodes around the first clash chosen anew, with less capacity there. None if that is not possible."""
         overflow = replay.overflows[0]
+        _log.debug("clash", op=overflow.op_id, excess=overflow.excess_bytes, rule=overflow.rule.name)
         t = self._step[overflow.op_id]
         load = self._around.loads(chosen)
         steps = (2 * t, 2 * t + 1)

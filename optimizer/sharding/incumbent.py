@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from optimizer import logs
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.plan_program import replay_plan
 from optimizer.solver.graph_problem import FORBIDDEN
+
+_log = logs.room("policy")
 
 
 class Incumbent:
@@ -21,6 +24,7 @@ class Incumbent:
         if time_ns >= self.time_ns:
             return False
         self.plan, self.time_ns = plan, time_ns
+        _log.info("incumbent", time_ns=time_ns)
         return True
 
     def offer_unproven(self, plan: Plan) -> int | None:
@@ -39,5 +43,6 @@ class Incumbent:
 
     def say_progress(self, bound_ns: int, how: str) -> None:
         """One line of progress: best plan, bound, gap."""
+        _log.info("bound", bound_ns=bound_ns, by=how, time_ns=None if self.plan is None else self.time_ns)
         best = "none" if self.plan is None else f"{self.time_ns} ns"
         self._problem.say(f"{how}: plan {best}, bound {bound_ns} ns, gap {100 * self.gap(bound_ns):.2f} %")

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from optimizer import logs
 from optimizer.errors import StateError
 from optimizer.layouts.legal_op_configs import OpCandidate
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
 from optimizer.result import ChainRecord
+
+_log = logs.room("policy")
 
 
 class ChainState(StrEnum):
@@ -87,7 +90,7 @@ class L1Chain:
         self.spill_location = spill_location
 
     def fail(self, reason: str) -> None:
-        self._go(ChainState.FAILED)
+        self._go(ChainState.FAILED, reason)
         self.choices = ()
         self.spill_location = SpillLocation.NONE
         self.reason = reason
@@ -106,7 +109,8 @@ class L1Chain:
         if self.state is not state:
             raise StateError(f"chain '{self.id}' cannot {action} in state '{self.state.value}'")
 
-    def _go(self, target: ChainState) -> None:
+    def _go(self, target: ChainState, because: str | None = None) -> None:
         if target not in _ALLOWED[self.state]:
             raise StateError(f"chain '{self.id}' cannot go from '{self.state.value}' to '{target.value}'")
+        _log.debug("chain state", chain=self.id, before=self.state.value, after=target.value, because=because)
         self.state = target

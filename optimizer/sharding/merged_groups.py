@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import networkx as nx
 import numpy as np
 
+from optimizer import logs
 from optimizer.l1.run import Outcome
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chain_plan import ChainPlan
@@ -28,6 +29,8 @@ from optimizer.solver.graph_problem import GraphProblem
 from optimizer.solver.neighbourhood import Neighbourhoods
 
 Choice = tuple[int, ...]
+
+_log = logs.room("policy")
 
 WORTHWHILE = 0.0005
 """Share of the plan's time that a group must promise to save."""
@@ -51,13 +54,26 @@ class GroupReport:
     after_ns: int | None = None
     """None if nothing faster was found that fits."""
 
+    def figures(self) -> dict[str, int | None]:
+        """What a log says of it."""
+        return {
+            "options": self.options,
+            "before_ns": self.before_ns,
+            "bound_ns": self.bound_ns,
+            "after_ns": self.after_ns,
+        }
+
 
 def solve_groups(plan: ChainPlan, others: Sequence[Decisions]) -> list[GroupReport]:
-    """Choose every group anew, in schedule order, and make the plan as fast as that allows.
+    """Choose every group as one problem, in schedule order, and make the plan as fast as that allows.
 
     `others` are decisions of further plans over the same schedule, whose choices are options too.
     """
-    return list(_Groups(plan, others).solve())
+    reports = []
+    for report in _Groups(plan, others).solve():
+        reports.append(report)
+        _log.info("group", ops=len(report.ops), first=report.ops[0] if report.ops else None, **report.figures())
+    return reports
 
 
 class _Groups:
@@ -92,7 +108,7 @@ class _Groups:
     def _components(self) -> list[tuple[int, ...]]:
         """Nodes with a choice, grouped where one's cost depends on another's; in schedule order."""
         sizes = self._integers.sizes
-        graph: nx.Graph[int] = nx.Graph()
+        graph = nx.Graph()
         graph.add_nodes_from(v for v, count in enumerate(sizes) if count > 1)
         graph.add_edges_from((p.a, p.b) for p in self._integers.pairs if sizes[p.a] > 1 and sizes[p.b] > 1)
         return sorted(tuple(sorted(found)) for found in nx.connected_components(graph))
@@ -115,7 +131,7 @@ class _Groups:
             anew = list(chosen)
             for v, i in zip(group, found, strict=True):
                 anew[v] = i
-            outcome = self._take(tuple(anew), group)
+            outcome = self._take(tuple(anew))
             if outcome is None:
                 return tuple(anew)
             if not outcome.overflows:
@@ -124,7 +140,7 @@ class _Groups:
             part = self._part(chosen, group)
         return None
 
-    def _take(self, chosen: Choice, group: Sequence[int]) -> Outcome | None:
+    def _take(self, chosen: Choice) -> Outcome | None:
         """Change the plan; what is wrong with it, and it is as before, if it is no faster or does not fit."""
         state = self._plan.state
         wanted = self._model.decisions(chosen, {})

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from optimizer import logs
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.plan_state import Applied, Changes, PlanState
 from optimizer.sharding.reader_choice import ReaderChoice
 from optimizer.sharding.refusals import Cause, Refusal
 from optimizer.sharding.window_validation import fits_the_allocator
+
+_log = logs.room("policy")
 
 Check = Callable[[], Refusal | None]
 
@@ -70,7 +73,7 @@ class ResidencyTrials:
         applied, trial = self._attempt(kind, wanted, check, dram_too, as_wanted)
         if applied is not None and not trial.taken:
             self.state.undo(applied)
-        self.log.append(trial)
+        self._record(trial)
         return trial
 
     def keep_best(
@@ -93,8 +96,14 @@ class ResidencyTrials:
         if best is not None:
             self.state.apply(best[1])
         trial = refused if best is None else best[2]
-        self.log += [] if trial is None else [replace(trial, ops=ops)]
+        if trial is not None:
+            self._record(replace(trial, ops=ops))
         return best is not None
+
+    def _record(self, trial: Trial) -> None:
+        self.log.append(trial)
+        if _log.tells_info:
+            _log.info("trial", **trial.to_json())
 
     def _attempt(
         self,

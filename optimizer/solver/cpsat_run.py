@@ -15,7 +15,10 @@ from math import ceil
 from ortools.sat import cp_model_pb2, sat_parameters_pb2
 from ortools.sat.python.cp_model_helper import SolveWrapper
 
+from optimizer import logs
 from optimizer.errors import StateError
+
+_log = logs.room("solver")
 
 POLL_SECONDS = 0.05
 """How often `stop` is asked."""
@@ -115,9 +118,19 @@ def run(
     answer = answers[0]
     optimal = answer.status == cp_model_pb2.OPTIMAL
     found = optimal or answer.status == cp_model_pb2.FEASIBLE
-    return Outcome(
+    outcome = Outcome(
         answer.status != cp_model_pb2.INFEASIBLE,
         optimal,
         tuple(answer.solution) if found else None,
         max(0, ceil(answer.best_objective_bound - 1e-6)),
     )
+    _log.info(
+        "cp-sat",
+        variables=len(model.proto.variables),
+        rows=len(model.proto.constraints),
+        feasible=outcome.feasible,
+        optimal=optimal,
+        found=found,
+        bound=outcome.bound,
+    )
+    return outcome

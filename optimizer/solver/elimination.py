@@ -18,6 +18,7 @@ from math import floor, prod
 
 import numpy as np
 
+from optimizer import logs
 from optimizer.errors import TimeLimitError
 from optimizer.solver.cost_tables import Factor, classes_work, joint, least_by_classes, lifted, matched
 from optimizer.solver.elimination_memo import EliminationMemo, Outcome, Part, Step
@@ -29,6 +30,8 @@ IMPROVEMENTS = 3
 """Passes over a choice that is not proven."""
 MANY_OPTIONS = 48
 """Nodes with so many options are worked on by classes of them, if that is less work."""
+
+_log = logs.room("solver")
 
 Stop = Callable[[], bool]
 
@@ -78,7 +81,9 @@ def eliminate(
     chosen, value = _improved(problem, costs, table_limit, stop, memo, run.read_off(), bound)
     if value >= FORBIDDEN and start is not None:
         chosen, value = _improved(problem, costs, table_limit, stop, memo, start, bound)
-    return GraphSolution(None if value >= FORBIDDEN else tuple(chosen), min(value, FORBIDDEN), bound)
+    solution = GraphSolution(None if value >= FORBIDDEN else tuple(chosen), min(value, FORBIDDEN), bound)
+    _log.debug("elimination", nodes=len(costs), options=sum(problem.sizes), bound=bound, value=solution.value)
+    return solution
 
 
 def _improved(

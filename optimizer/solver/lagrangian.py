@@ -18,11 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optimizer import logs
 from optimizer.solver.capacity import capacity_of
 from optimizer.solver.elimination import DEFAULT_TABLE_LIMIT, eliminate
 from optimizer.solver.elimination_memo import EliminationMemo
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
 from optimizer.solver.priced import Floats, PricedProblem
+
+_log = logs.room("solver")
 
 PLANES = 48
 """Planes kept; the oldest go first."""
@@ -110,6 +113,7 @@ class _Bundle:
                 break
             value = self._evaluate(trial)
             done += 1
+            _log.debug("prices", round=done, bound=self._bound, fits=self._best and self._best.value)
             if done == 1:
                 self._centre_value = value
                 step = self._first_step(value)

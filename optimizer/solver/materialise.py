@@ -76,14 +76,16 @@ def materialise(
     *,
     modes: Sequence[EdgeMode | None] | None = None,
     live: Sequence[int] | None = None,
+    priced: bool = True,
 ) -> MaterialisedChain:
     """Ask the oracle everything.
 
     `modes` are `ChainSolution.modes` or `ChainInfeasible.modes` (None for an edge that was not reached: it may
     be either); without them everything is allowed. `live` narrows the questions to configs known to contain
     every solution of interest, e.g. what ShardSolver's propagation has left. Costs are read if the oracle
-    is a `TimeOracle`.
+    is a `TimeOracle`, unless `priced` says that nobody needs them.
     """
+    prices = oracle if priced and isinstance(oracle, TimeOracle) else None
     masks = problem.initial_masks()
     if live is not None:
         masks = [mask & kept for mask, kept in zip(masks, live, strict=True)]
@@ -93,11 +95,11 @@ def materialise(
         if index in problem.forced_reshards:
             mode = EdgeMode.RESHARD
         table = _edge_table(oracle, edge, masks, mode, problem.config_counts[edge.producer])
-        edges.append(_priced_edge(oracle, edge, table, masks) if isinstance(oracle, TimeOracle) else table)
+        edges.append(_priced_edge(prices, edge, table, masks) if prices is not None else table)
     entries = []
     for op in problem.entries:
         entry = _entry_table(oracle, op, masks[op], op in problem.always_reshard_entry, reactive=modes is not None)
-        entries.append(_priced_entry(oracle, op, entry, masks[op]) if isinstance(oracle, TimeOracle) else entry)
+        entries.append(_priced_entry(prices, op, entry, masks[op]) if prices is not None else entry)
     return MaterialisedChain(problem, tuple(masks), tuple(edges), tuple(entries))
 
 

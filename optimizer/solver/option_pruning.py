@@ -16,9 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer import logs
 from optimizer.solver.capacity import capacity_of
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table
 from optimizer.solver.priced import PricedProblem
+
+_log = logs.room("solver")
 
 SHUT = FORBIDDEN // 2
 """Costs from here on exclude. Sums that are allowed stay far below."""
@@ -75,6 +78,7 @@ def prune(before: Pruned, prices: Sequence[float], upper_bound: int, stop: Calla
             left = now
     bound = min(upper_bound, max(before.lower_bound, run.bound))
     options = tuple(row[kept] for row, kept in zip(before.options, run.kept, strict=True))
+    _log.info("pruned", options=sum(before.problem.sizes), left=sum(map(len, options)), below=upper_bound, bound=bound)
     return Pruned(_restricted(before.problem, run.kept), options, bound)
 
 

@@ -41,6 +41,7 @@ from optimizer.solver.problem import (
     SolveStatus,
     choose_reshard,
 )
+from optimizer.solver.shard_trace import EdgeStep, EntryStep, Observer, ResolvedStep
 
 
 class ShardSolver:
@@ -54,11 +55,14 @@ class ShardSolver:
         *,
         strategy: ReshardStrategy = ReshardStrategy.REACTIVE,
         node_limit: int = DEFAULT_NODE_LIMIT,
+        observe: Observer | None = None,
     ) -> None:
+        """`observe` is told of every step (`optimizer.solver.shard_trace`)."""
         self._problem = problem
         self._oracle = oracle
         self._strategy = strategy
         self._node_limit = node_limit
+        self._observe = observe
         self._network = PathNetwork(problem, problem.initial_masks())
         self._scales = usage_scales(problem)
         self._modes: list[EdgeMode | None] = [None] * len(problem.edges)
@@ -92,13 +96,19 @@ class ShardSolver:
             if not mask:
                 return self._infeasible(Failure.NO_CONFIG, op=op)
         for op in self._problem.entries:
-            if not self._preprocess_entry(op):
+            before = self._network.masks[op]
+            accepted = self._preprocess_entry(op)
+            self._tell_entry(op, before)
+            if not accepted:
                 return self._infeasible(Failure.ENTRY, op=op)
         for index in self._problem.resolution_order:
+            masks, built = tuple(self._network.masks), self._stats.paths_built
             failure = self._build_edge(index)
+            self._tell_edge(index, masks, self._stats.paths_built - built, failure)
             if failure is not None:
                 return self._infeasible(failure, edge_index=index)
         self._stats = replace(self._stats, paths_left=self._network.count_paths())
+        self._tell_resolved()
         return None
 
     def remaining(self, op: int) -> int:
@@ -124,6 +134,27 @@ class ShardSolver:
     def modes(self) -> tuple[EdgeMode | None, ...]:
         """Per edge: direct, resharded or either; None where resolution did not get that far."""
         return tuple(self._modes)
+
+    @property
+    def stats(self) -> SolveStats:
+        """What the stages so far have taken."""
+        return replace(self._stats, propagations=self._network.updates)
+
+    def _tell_entry(self, op: int, before: int) -> None:
+        if self._observe is not None:
+            options = tuple(self._entry_options.get(op, ()))
+            self._observe(EntryStep(op, before, self._entry_direct[op], options))
+
+    def _tell_edge(self, index: int, before: tuple[int, ...], pairs: int, failure: Failure | None) -> None:
+        if self._observe is not None:
+            edge, mode, options = self._problem.edges[index], self._modes[index], tuple(self._options[index])
+            after = () if failure is not None else tuple(self._network.masks)
+            self._observe(EdgeStep(index, edge, mode, options, pairs, before, after, failure))
+
+    def _tell_resolved(self) -> None:
+        if self._observe is not None:
+            paths = tuple(paths or {} for paths in self._network.path_sets)
+            self._observe(ResolvedStep(tuple(self._network.masks), paths, self.accumulated_core_usage()))
 
     def _preprocess_entry(self, op: int) -> bool:
         """Seed 3.3.5: narrow an entry op to configs that can read the external operand."""
@@ -268,7 +299,7 @@ class ShardSolver:
             edge=edge,
             edge_index=edge_index,
             modes=tuple(self._modes),
-            stats=replace(self._stats, propagations=self._network.updates),
+            stats=self.stats,
         )
 
     def _count(self, *, oracle_calls: int = 0, paths_built: int = 0) -> None:

@@ -16,8 +16,10 @@ readers want it, in L1 too; one that is wanted in several places gets a further 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from optimizer import logs
 from optimizer.errors import StateError
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import opdef
@@ -26,6 +28,8 @@ from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout
 from optimizer.layouts.weight_forms import reshapes_on_host
 from optimizer.result import OpRecord, Role
 from optimizer.sharding.base import OpDecision, Plan
+
+_log = logs.room("transform")
 
 COPY = "ttnn.to_memory_config"
 FROM_DEVICE, TO_DEVICE = "ttnn.from_device", "ttnn.to_device"
@@ -68,6 +72,9 @@ class ApplyPlan:
         for op_id in self.plan.schedule:
             self._add_run_op(self.source.op(op_id), self.plan.decisions[op_id], needs_dram)
         graph.outputs = [self._dram_copy.get(v, v) for v in self.source.outputs]
+        if _log.tells_info:
+            roles = Counter(record.role.value for record in self._result.records.values())
+            _log.info("applied", **dict(sorted(roles.items())))
         return self._result
 
     def _check_plan(self) -> None:

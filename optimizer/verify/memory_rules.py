@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from optimizer.ir.graph import Op
 from optimizer.l1.events import OPERAND, Made, Ran
@@ -33,11 +33,15 @@ def fits_the_bank(subject: Subject) -> Iterator[Error]:
             )
 
 
-def replay(subject: Subject) -> list[StepMemory]:
+Watch = Callable[[Op, Mapping[str, int], Mapping[str, int]], None]
+"""Told of every step: the op, bytes of the buffers there before it, and bytes of its own results."""
+
+
+def replay(subject: Subject, watch: Watch | None = None) -> list[StepMemory]:
     """The schedule step by step: weights first, then allocate top-down first-fit, free after the last read."""
     unit = subject.device.l1_buffer_alignment_bytes
     ops = list(subject.run_ops())
-    buffer_of = _buffers(subject, ops)
+    buffer_of = buffers(subject, ops)
     last_read = {buffer_of[v]: step for step, op in enumerate(ops) for v in op.inputs if v in buffer_of}
     live: dict[str, tuple[int, int]] = {}
     for v in weights_in_l1(subject.result):
@@ -49,6 +53,8 @@ def replay(subject: Subject) -> list[StepMemory]:
         resident = sum(end - start for start, end in live.values())
         before = _depth(live)
         own = [v for v in op.outputs if buffer_of.get(v) == v]
+        if watch is not None:
+            watch(op, {v: end - start for v, (start, end) in live.items()}, {v: _bytes(subject, v) for v in own})
         dying = buffer_of.get(op.inputs[0]) if op.inputs else None
         if dying is not None and last_read[dying] > step:
             dying = None
@@ -112,7 +118,7 @@ def _depth(live: dict[str, tuple[int, int]]) -> int:
     return max((end for _, end in live.values()), default=0)
 
 
-def _buffers(subject: Subject, ops: list[Op]) -> dict[str, str]:
+def buffers(subject: Subject, ops: list[Op]) -> dict[str, str]:
     """L1 value -> the value whose buffer it lives in: itself, the source of a view, what it is written into."""
     buffers: dict[str, str] = {}
     for op in ops:

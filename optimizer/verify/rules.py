@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from optimizer import logs
 from optimizer.opmodel.base import OpModel
 from optimizer.result import OptimizedGraph
 from optimizer.verify import (
@@ -57,6 +58,9 @@ RULES: tuple[Rule, ...] = (
 """In the order in which they are looked at."""
 
 
+_log = logs.room("verify")
+
+
 def verify(result: OptimizedGraph, model: OpModel) -> VerifyReport:
     """Check a result against an OpModel; never raises for a wrong result, only reports."""
     report = VerifyReport()
@@ -68,5 +72,9 @@ def verify(result: OptimizedGraph, model: OpModel) -> VerifyReport:
             report.steps = subject.steps = memory_rules.replay(subject)
             report.dram_steps = subject.dram_steps = dram_rules.replay(subject)
         for rule in rules:
-            report.errors += rule.find(subject)
+            found = list(rule.find(subject))
+            report.errors += found
+            for place, message in found:
+                _log.debug("error", rule=rule.name, place=place, because=message)
+    _log.info("verified", ok=report.ok, errors=len(report.errors), steps=len(report.steps), peak=report.peak_l1_bytes)
     return report

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from optimizer import logs
 from optimizer.importers.passes.activation_patterns import Gelu, GeluTanh, HardSwish, QuickGelu, Silu
 from optimizer.importers.passes.attention_pattern import Attention, RepeatHeads
 from optimizer.importers.passes.channels_last import ChannelsLast
@@ -23,6 +24,8 @@ from optimizer.importers.passes.stacking import PickColumns, StackRows
 from optimizer.importers.passes.variance import CentredVariance
 from optimizer.importers.passes.weight_rows import WeightRows
 from optimizer.ir.graph import Graph
+
+_log = logs.room("importers")
 
 
 class Pass(Protocol):
@@ -102,6 +105,7 @@ def run_passes(
         checkpoint()
         if fuse or step.name in REQUIRED:
             done = step.apply(graph)
+            _log.debug("pass", name=step.name, rewrites=done, ops=len(graph))
             if done:
                 counts[step.name] = counts.get(step.name, 0) + done
     return counts
