@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.ir.padding import ATTENTION, HIDDEN
+from optimizer.ir.opdef import CostClass
+from optimizer.ir.padding import HIDDEN
+from optimizer.ir.vocabulary import opdef, short_name
 from optimizer.opmodel.base import OpQuery, TensorSpec
 
 Array = NDArray[Any]
@@ -34,7 +36,7 @@ def paddings(query: OpQuery) -> list[tuple[float, ...]]:
     """
     found: list[tuple[float, ...]] = []
     for index, spec in enumerate(query.inputs):
-        mask = index == 3 and query.op in ATTENTION
+        mask = index == 3 and opdef(query.op).cost_class is CostClass.SDPA
         narrow = spec.dtype.is_block_float or not spec.dtype.is_float
         found.append((HIDDEN,) if mask else () if narrow else _GARBAGE)
     return found
@@ -43,7 +45,7 @@ def paddings(query: OpQuery) -> list[tuple[float, ...]]:
 def random_operands(query: OpQuery, seed: int) -> list[Array]:
     """One array an operand: the same for the same query and seed."""
     rng = np.random.default_rng(seed)
-    op = query.op.removeprefix("ttnn.")
+    op = short_name(query.op)
     return [_operand(rng, op, query, k, spec) for k, spec in enumerate(query.inputs)]
 
 

@@ -13,8 +13,8 @@ from net import Net, f32
 from optimizer.device import DeviceSpec
 from optimizer.export.ttnn_py import render, ttnn_program
 from optimizer.importers import load
+from optimizer.ir.activations import FUSED_ACTIVATIONS
 from optimizer.ir.graph import Op
-from optimizer.ir.vocabulary import FUSED_ACTIVATIONS
 from optimizer.opmodel.ttnn_calls.text import activation_text
 from optimizer.options import Options
 from optimizer.pipeline import optimize

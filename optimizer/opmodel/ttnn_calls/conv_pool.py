@@ -21,7 +21,6 @@ from optimizer.opmodel.ttnn_calls.text import (
     memory_layout_text,
 )
 
-CONVOLUTIONS = ("ttnn.conv2d", "ttnn.conv_transpose2d")
 _DEFAULT = Conv2dConfig()
 _EXTRA_FLAGS = (
     "config_tensors_in_dram",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from optimizer.errors import OpModelError
+from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.dtype import DType
-from optimizer.ir.vocabulary import BINARY, OPERAND_ACTIVATIONS, UNARY
+from optimizer.ir.vocabulary import BINARY, UNARY
 from optimizer.opmodel.ttnn_calls.text import Site, activation_text, call, dtype_text, literal
 
 
