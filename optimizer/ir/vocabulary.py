@@ -69,6 +69,7 @@ _UNARY_PARAMS = (
     *unary("elu", "celu", attrs={"alpha": 1.0}),
     *unary("softplus", attrs={"beta": 1.0, "threshold": 20.0}),
     *unary("clamp", attrs={"min": None, "max": None}),
+    *unary("hardshrink", "softshrink", attrs={"lambd": 0.5}),
     *unary("heaviside", attrs={"value": 0.0}),
     *unary("threshold", attrs={"threshold": REQUIRED, "value": REQUIRED}),
     *unary("pow_scalar", attrs={"exponent": REQUIRED}, unbounded=True),

@@ -42,6 +42,8 @@ def after(source: str, activation: str, make_model: Model, opset: int = 20, **at
         ("Elu", {"alpha": 0.3}, "ttnn.elu", "alpha=0.3"),
         ("Celu", {"alpha": 0.5}, "ttnn.celu", "alpha=0.5"),
         ("ThresholdedRelu", {"alpha": 1.5}, "ttnn.threshold", ", 1.5, 0.0,"),
+        ("Shrink", {"lambd": 0.75}, "ttnn.hardshrink", "lambd=0.75"),
+        ("Shrink", {"lambd": 0.75, "bias": 0.75}, "ttnn.softshrink", "lambd=0.75"),
         ("HardSwish", {}, "ttnn.hardswish", "ttnn.hardswish("),
         ("HardSigmoid", {"alpha": 1 / 6}, "ttnn.hardsigmoid", "ttnn.hardsigmoid("),
         ("Mish", {}, "ttnn.mish", "ttnn.mish("),

@@ -152,6 +152,8 @@ CALLS = {
     "ttnn.celu": _keywords("alpha"),
     "ttnn.tril": _keywords("diagonal"),
     "ttnn.triu": _keywords("diagonal"),
+    "ttnn.hardshrink": _keywords("lambd"),
+    "ttnn.softshrink": _keywords("lambd"),
     "ttnn.softplus": _keywords("beta", "threshold"),
     "ttnn.atan2": _atan2,
     "ttnn.prelu": _prelu,
