@@ -39,6 +39,7 @@ class CostClass(StrEnum):
     LAYOUT = "layout"
     POOL = "pool"
     UPSAMPLE = "upsample"
+    SAMPLE = "sample"
     EMBEDDING = "embedding"
     SDPA = "sdpa"
     HOST = "host"

@@ -144,6 +144,15 @@ def global_avg_pool2d(attrs: Attrs, inputs: Shapes) -> Shapes:
     return ((n, 1, 1, c),)
 
 
+def grid_sample(attrs: Attrs, inputs: Shapes) -> Shapes:
+    """[N, H, W, C] sampled at [N, OH, OW, 2] pairs (x, y)."""
+    image, grid = inputs
+    _need(len(image) == len(grid) == 4, "the image and the grid have four dims each")
+    _need(grid[-1] == 2, f"the grid has {grid[-1]} numbers per point, not 2")
+    _need(image[0] == grid[0], f"{image[0]} images, {grid[0]} grids")
+    return ((*grid[:3], image[-1]),)
+
+
 def upsample(attrs: Attrs, inputs: Shapes) -> Shapes:
     n, h, w, c = inputs[0]
     sh, sw = attrs["scale_factor"]

@@ -113,6 +113,8 @@ _ROWS: tuple[OpDef, ...] = (
     row("global_avg_pool2d", CostClass.POOL, rule.global_avg_pool2d),
     sharded("upsample", CostClass.UPSAMPLE, rule.upsample, attrs={"scale_factor": REQUIRED, "mode": "nearest"},
             compute=compute.exact, operand_pages=(Page.ROW_MAJOR,), output_page=Page.ROW_MAJOR),
+    row("grid_sample", CostClass.SAMPLE, rule.grid_sample, inputs=2, attrs={"align_corners": False},
+        compute=compute.exact, operand_pages=(Page.ROW_MAJOR, Page.ROW_MAJOR), output_page=Page.ROW_MAJOR),
 
     # -- norms, reductions
     sharded("softmax", CostClass.SOFTMAX, rule.same, attrs={"dim": -1, "numeric_stable": True}, compute=compute.exact),

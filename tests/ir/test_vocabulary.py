@@ -39,6 +39,7 @@ CASES: list[tuple[str, dict[str, Attr], list[tuple[int, ...]], list[tuple[int, .
     ("embedding", {}, [(2, 7), (100, 64)], [(2, 7, 64)]),
     ("topk", {"k": 3}, [(2, 8)], [(2, 3), (2, 3)]),
     ("upsample", {"scale_factor": (2, 3)}, [(1, 4, 4, 8)], [(1, 8, 12, 8)]),
+    ("grid_sample", {}, [(2, 4, 6, 32), (2, 5, 7, 2)], [(2, 5, 7, 32)]),
     ("scaled_dot_product_attention", {}, [(1, 8, 16, 64), (1, 2, 32, 64), (1, 2, 32, 64)], [(1, 8, 16, 64)]),
     (
         "split_query_key_value_and_split_heads", {"num_heads": 4, "num_kv_heads": 2},
@@ -67,6 +68,8 @@ BAD: list[tuple[str, dict[str, Attr], list[tuple[int, ...]], str]] = [
     ("concat", {"dim": 0}, [(2, 3), (2, 4)], "differ outside dim 0"),
     ("concat", {"dim": 4}, [(2, 3), (2, 4)], "outside rank 2"),
     ("split", {"sizes": (1, 1), "dim": 1}, [(2, 4)], "do not add up to 4"),
+    ("grid_sample", {}, [(2, 4, 6, 32), (1, 5, 7, 2)], "2 images, 1 grids"),
+    ("grid_sample", {}, [(2, 4, 6, 32), (2, 5, 7, 3)], "3 numbers per point"),
     ("topk", {"k": 9}, [(2, 8)], "exceeds 8"),
     ("slice", {"begins": (0,), "ends": (9,)}, [(4,)], "outside size 4"),
 ]

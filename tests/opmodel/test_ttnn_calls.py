@@ -128,6 +128,7 @@ EXAMPLES: dict[str, Example] = {
     ),
     "ttnn.global_avg_pool2d": ([t(1, 7, 7, 64)], {}),
     "ttnn.upsample": ([rm(1, 8, 8, 64)], {"scale_factor": (2, 2)}),
+    "ttnn.grid_sample": ([rm(1, 8, 8, 64), rm(1, 5, 7, 2)], {"align_corners": True}),
     "ttnn.softmax": ([X], {}),
     "ttnn.layer_norm": ([X, t(64), t(64)], {}),
     "ttnn.rms_norm": ([X, t(64)], {}),
