@@ -60,7 +60,7 @@ _UNARY = (
            "trunc", "frac", "sign", "isnan", "isinf", "isposinf", "isneginf", "logical_not", "gtz", "ltz", "eqz", "nez",
            "bitwise_not"),
     *unary("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "tan", "asin",
-           "acos", "sinh", "cosh", "acosh", "atanh", "erfinv", unbounded=True),
+           "acos", "sinh", "cosh", "acosh", "atanh", "erfinv", "log_sigmoid", unbounded=True),
     *unary("relu", "neg", "abs", elements=_SELECTED),
     *unary("identity", elements=_KEPT),
 )

@@ -113,6 +113,7 @@ UNARY: Mapping[str, Function] = {
     "eqz": _as_float(lambda x: x == 0),
     "nez": _as_float(lambda x: x != 0),
     "bitwise_not": np.bitwise_not,
+    "log_sigmoid": lambda x: -np.logaddexp(0.0, -x),
     "identity": lambda x: x,
 }
 
