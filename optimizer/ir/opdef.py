@@ -151,7 +151,7 @@ class OpDef:
     unbounded: bool = False
     """Whether finite numbers, as padding holds them, may give infinity or NaN."""
     padding_follows: bool = False
-    """Whether the result's padding is computed from the operands' padding, element by element."""
+    """Whether the result's padding is computed from the operands' padding as its elements are from theirs."""
     rows_apart: bool = False
     """Whether a row of the result is made of one row of operand 0, rows of padding included."""
     opaque: bool = False

@@ -1,4 +1,4 @@
-"""The TTNN vocabulary: one row per op, in the order of the reports' classes.
+"""The TTNN vocabulary: one row per op.
 
 Adding an op starts here (see `docs/extending.md`); what a row may say is described in `ir.opdef`, what rows of one
 form share in `ir.row_forms`. What may be sharded follows the acceptance tables measured on tt-metal 0.81.1.
@@ -101,7 +101,8 @@ _ROWS: tuple[OpDef, ...] = (
     elementwise("typecast", rule.same, attrs={"dtype": REQUIRED}, dtype=DTypeRule.ATTR, elements=_KEPT),
     row("tril", CostClass.ELTWISE, rule.same, attrs={"diagonal": 0}, padding_follows=True),
     row("triu", CostClass.ELTWISE, rule.same, attrs={"diagonal": 0}, padding_follows=True),
-    elementwise("rotary_embedding", rule.rotary_embedding, inputs=3, compute=compute.exact, rows_apart=True),
+    sharded("rotary_embedding", CostClass.ELTWISE, rule.rotary_embedding, inputs=3, compute=compute.exact,
+            padding_follows=True, rows_apart=True),
 
     # -- products, convolutions, pools
     matmul("matmul", inputs=2),
@@ -216,6 +217,7 @@ UNARY_PARAMS = tuple(short_name(entry.name) for entry in _UNARY_PARAMS)
 BINARY = tuple(short_name(entry.name) for entry in _BINARY)
 """Binary ops with broadcasting."""
 REDUCTIONS = tuple(short_name(entry.name) for entry in _REDUCTIONS)
+"""Reductions over attribute `dim`."""
 
 
 def opdef(name: str) -> OpDef:

@@ -7,6 +7,7 @@ from math import prod
 import pytest
 
 from optimizer.errors import GraphError, ShapeError, UnknownNameError
+from optimizer.ir import vocabulary
 from optimizer.ir.graph import Attr, Op
 from optimizer.ir.opdef import CostClass, Elements, OpDef, Page
 from optimizer.ir.vocabulary import CAST, CONVERT, COPY, FETCH, FILL, SEND, op_names, opdef
@@ -107,6 +108,10 @@ def test_only_shardable_ops_have_sharded_results_and_rows_are_consistent() -> No
         if row.shardable:
             assert row.sharded_operands, name
         assert row.output_page is not Page.HOST
+
+
+def test_every_op_has_one_row() -> None:
+    assert len(vocabulary._ROWS) == len(op_names())
 
 
 def traits(name: str) -> OpDef:
