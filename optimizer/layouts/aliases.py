@@ -20,14 +20,13 @@ def may_alias(graph: Graph, op: Op, source: TensorLayout, target: TensorLayout) 
     if x.dtype is not y.dtype:
         return False
     row = opdef(op.op)
-    attrs = row.full_attrs(op)
     if source.is_tile:
-        if row.view is not None and row.view(attrs, x.shape, y.shape):
+        if row.view is not None and row.view(row.full_attrs(op), x.shape, y.shape):
             return True
     elif row.view_of_rows and (x.shape[-1:] or (1,)) == (y.shape[-1:] or (1,)):
         return True  # rows stay as they are, however many there are of each outer index
     returned = row.returns_operand
-    return returned is not None and x.shape == y.shape and returned(attrs, x.shape, source.is_tile)
+    return returned is not None and x.shape == y.shape and returned(row.full_attrs(op), x.shape, source.is_tile)
 
 
 def frees_operand(config: OpConfig | None, source: TensorLayout) -> bool:
