@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from optimizer.importers.passes import run_passes
 from optimizer.importers.passes.rewriting import close, emit, finish, fuse, is_read, is_scalar_op, only_use, produced_by
+from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
-from optimizer.ir.vocabulary import BINARY, OPERAND_ACTIVATIONS, UNARY
+from optimizer.ir.vocabulary import BINARY, UNARY
 from tt_mlir.program import RETILE
 
 _COMMUTATIVE = frozenset(f"ttnn.{name}" for name in ("add", "multiply", "maximum", "minimum"))

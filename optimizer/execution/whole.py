@@ -21,6 +21,7 @@ from optimizer.export.ttnn_py.run_model import Array, from_bfloat16, to_bfloat16
 from optimizer.importers.onnx_arrays import open_weights
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value
+from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
 from optimizer.result import OptimizedGraph
 from optimizer.values.compare import compare
@@ -28,12 +29,6 @@ from optimizer.values.graph_values import graph_values
 
 MOST_GAIN = 0.02
 """How far the ratio of an output to its reference may be from 1."""
-_MOVES = frozenset(
-    f"ttnn.{name}"
-    for name in ("reshape", "permute", "transpose", "concat", "slice", "split", "repeat", "repeat_interleave", "pad",
-                 "typecast", "to_layout", "to_memory_config", "to_device", "from_device", "identity", "unsqueeze")
-)  # fmt: skip
-_NORMS = frozenset(f"ttnn.{name}" for name in ("layer_norm", "rms_norm", "group_norm", "batch_norm", "multiply"))
 _VARIANCE = ("ttnn.batch_norm", 2)
 """Op and position of an operand whose root is divided by."""
 _TABLE = ("ttnn.embedding", 1)
@@ -91,16 +86,21 @@ def _scaled(noise: Array, reads: Sequence[tuple[Op, int, tuple[int, ...]]]) -> A
         if fan_in is not None:
             gain = 2.0 if op.op == "ttnn.conv2d" else 1.0  # keeps a signal alive through ReLUs
             return np.asarray(noise * np.float32(np.sqrt(gain / fan_in)))
-        if (op.op, position) == _VARIANCE or (op.op in _NORMS and position == 1):
+        if (op.op, position) == _VARIANCE or (position == 1 and _scales(op)):
             return np.asarray(np.abs(1 + _SPREAD * noise))
         if (op.op, position) == _TABLE:
             return np.asarray(noise * np.float32(shape[-1] ** -0.25))  # a product of two rows is of unit size
     return np.asarray(_SPREAD * noise)
 
 
+def _scales(op: Op) -> bool:
+    """Whether operand 1 is a factor of the result."""
+    return opdef(op.op).cost_class is CostClass.NORM or op.op == "ttnn.multiply"
+
+
 def _fan_in(op: Op, position: int, shape: tuple[int, ...]) -> int | None:
     """Products per result, if the operand is the weights of a contraction."""
-    if op.op in ("ttnn.matmul", "ttnn.linear") and position < 2 and len(shape) > 1:
+    if opdef(op.op).cost_class is CostClass.MATMUL and position < 2 and len(shape) > 1:
         rows = bool(op.attrs.get("transpose_b" if position else "transpose_a")) == bool(position == 0)
         return shape[-2] if rows else shape[-1]
     if op.op == "ttnn.conv2d" and position == 1:
@@ -118,7 +118,7 @@ def _reads(graph: Graph, value_id: str) -> list[tuple[Op, int, tuple[int, ...]]]
     while stack:
         current = stack.pop(0)
         for op in graph.consumers(current):
-            if op.op in _MOVES:
+            if opdef(op.op).moves_elements and op.op != _TABLE[0]:
                 stack += [v for v in op.outputs if v not in seen]
                 seen.update(op.outputs)
             else:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from optimizer.errors import GraphError, UnknownNameError
+from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
 from optimizer.ir.opdef import REQUIRED, OpDef
-from optimizer.ir.vocabulary import OPERAND_ACTIVATIONS, UNARY
+from optimizer.ir.vocabulary import UNARY
 from optimizer.options import MATH_FIDELITIES
 
 Test = Callable[[Attr], bool]

@@ -14,7 +14,8 @@ from typing import Any
 
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.opdef import Elements
+from optimizer.ir.vocabulary import opdef, short_name
 
 MOST_TERMS = 4096
 """Elements of a sum above which adding one of average size to it changes little or nothing in 8 bits."""
@@ -22,10 +23,6 @@ MOST_FACTORS = 16
 """Elements of a product from which on its error may exceed 6 %."""
 EXACT_TO = 256
 """Greatest whole number up to which bf16 holds every one."""
-_LOOKED_THROUGH = (
-    "reshape", "permute", "transpose", "typecast", "identity", "to_layout", "to_memory_config", "from_device",
-    "to_device",
-)  # fmt: skip
 _WIDE = (DType.F32, DType.I32, DType.U32)
 
 
@@ -57,7 +54,7 @@ def numeric_risks(graph: Graph) -> tuple[NumericRisk, ...]:
 def _maker(graph: Graph, value_id: str) -> Op | None:
     """The op that computes a value's elements, movement left out."""
     op = graph.producer(value_id)
-    while op is not None and op.op.removeprefix("ttnn.") in _LOOKED_THROUGH:
+    while op is not None and opdef(op.op).elements is Elements.KEPT:
         op = graph.producer(op.inputs[0])
     return op
 
@@ -65,7 +62,7 @@ def _maker(graph: Graph, value_id: str) -> Op | None:
 def _origin(graph: Graph, value_id: str) -> str:
     """The value whose elements this one has, movement left out."""
     op = graph.producer(value_id)
-    while op is not None and op.op.removeprefix("ttnn.") in _LOOKED_THROUGH:
+    while op is not None and opdef(op.op).elements is Elements.KEPT:
         value_id = op.inputs[0]
         op = graph.producer(value_id)
     return value_id
@@ -73,7 +70,7 @@ def _origin(graph: Graph, value_id: str) -> str:
 
 def _made_by(graph: Graph, value_id: str, *names: str) -> Op | None:
     op = _maker(graph, value_id)
-    return op if op is not None and op.op.removeprefix("ttnn.") in names else None
+    return op if op is not None and short_name(op.op) in names else None
 
 
 def _squared(graph: Graph, value_id: str) -> str | None:
@@ -138,7 +135,7 @@ def _is_rounded(number: float) -> bool:
 
 def _long_sum(graph: Graph, op: Op) -> Iterator[str]:
     if op.op in ("ttnn.sum", "ttnn.mean") and _terms(graph, op) > MOST_TERMS:
-        kind = op.op.removeprefix("ttnn.")
+        kind = short_name(op.op)
         yield f"a {kind} of {_terms(graph, op)} elements in bf16: beyond {MOST_TERMS} what is added last hardly counts"
 
 

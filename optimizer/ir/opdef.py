@@ -22,6 +22,8 @@ PageRule = Callable[[Mapping[str, Attr]], "Page | None"]
 """(attributes) -> page layout that operand 0 and the result must have, None for the row's own."""
 ViewRule = Callable[[Mapping[str, Attr], Shape, Shape], bool]
 """(attributes, input shape, output shape) -> whether the tiled result shares the input's buffer."""
+ReturnRule = Callable[[Mapping[str, Attr], Shape, bool], bool]
+"""(attributes, shape of operand and result, whether in tiles) -> whether TTNN returns the operand itself."""
 
 
 class CostClass(StrEnum):
@@ -37,6 +39,7 @@ class CostClass(StrEnum):
     LAYOUT = "layout"
     POOL = "pool"
     UPSAMPLE = "upsample"
+    SAMPLE = "sample"
     EMBEDDING = "embedding"
     SDPA = "sdpa"
     HOST = "host"
@@ -51,6 +54,8 @@ class Page(StrEnum):
     """Operand: takes either. Result: follows operand 0."""
     HOST = "host"
     """Operand stays on the host in row-major form and is prepared by the op (conv weights)."""
+    ATTR = "attr"
+    """Result: named by attribute `layout` (the op that converts pages)."""
 
 
 class DTypeRule(StrEnum):
@@ -66,6 +71,31 @@ class DTypeRule(StrEnum):
     """Two results: values of operand 0's type, indices (topk, sort): u16, or u32 beside f32 and u16 values."""
     ATTR = "attr"
     """Named by attribute `dtype`."""
+
+
+class ConfigFamily(StrEnum):
+    """Which op configs the calls of an op take; the classes are in `layouts/op_config.py`."""
+
+    MATMUL = "matmul"
+    """A matmul program config, which the shards of the result decide."""
+    CONV2D = "conv2d"
+    """A `Conv2dConfig`; such an op chooses the grid of its result itself."""
+    NORM = "norm"
+    """A program config for sharded operands, which can also say that the result takes operand 0's place."""
+    SDPA = "sdpa"
+    """Chunks of queries and keys."""
+
+
+class Elements(StrEnum):
+    """How the elements of the results come from those of the operands."""
+
+    COMPUTED = "computed"
+    SELECTED = "selected"
+    """Each is one of the operands' or its negative; the numbers decide which."""
+    MOVED = "moved"
+    """Each is one of the operands', whatever the numbers are; some may be left out or stand there twice."""
+    KEPT = "kept"
+    """Those of operand 0, each once, in another place, page layout or element type."""
 
 
 REQUIRED = object()
@@ -95,16 +125,35 @@ class OpDef:
     """Operand positions that may be sharded in L1."""
     shardable: bool = False
     """Whether the result may be sharded in L1, so that the op can be a link of an L1 chain."""
+    sharding_follows_operand: bool = False
+    """Whether a sharded result has the memory layout of sharded operand 0 (tt-metal's own validation)."""
+    operands_sharded_alike: bool = False
+    """Whether no operand may be sharded unless all are, and alike (tt-metal's own validation)."""
+    config: ConfigFamily | None = None
+    """Op configs that the call takes; None for ops whose calls take none."""
     view: ViewRule | None = None
     """When the result shares the operand's buffer (only asked for tiled operands in the result's placement)."""
     view_of_shards: bool = False
     """Whether that holds for sharded operands too."""
+    view_of_rows: bool = False
+    """Whether it holds for row-major operands where the last dim stays, on the board and on the host (measured on
+    mock devices and on Tenstorrent's simulator)."""
+    returns_operand: ReturnRule | None = None
+    """When TTNN returns the operand itself because nothing changes: neither shape nor element type nor placement."""
     in_place: bool = False
     """Whether one device program computes it tile by tile, so that it may write its result into an operand."""
     activations: tuple[str, ...] = ()
     """Activations that the op applies to its result in place (attribute `activation` or `activations`)."""
     compute: ComputeRule | None = None
     """Fidelity and accumulation that the op's calls state; None for ops whose calls take no compute config."""
+    elements: Elements = Elements.COMPUTED
+    """Whether the results hold the operands' own elements."""
+    unbounded: bool = False
+    """Whether finite numbers, as padding holds them, may give infinity or NaN."""
+    padding_follows: bool = False
+    """Whether the result's padding is computed from the operands' padding as its elements are from theirs."""
+    rows_apart: bool = False
+    """Whether a row of the result is made of one row of operand 0, rows of padding included."""
     opaque: bool = False
 
     def operand_page(self, index: int) -> Page:
@@ -117,6 +166,17 @@ class OpDef:
             if demanded is not None:
                 return demanded
         return self.operand_page(index)
+
+    @property
+    def moves_elements(self) -> bool:
+        """Whether the results are made of the operands' elements as they are, whatever the numbers are."""
+        return self.elements in (Elements.MOVED, Elements.KEPT)
+
+    def gives_tiles(self, op: Op, from_tiles: bool) -> bool:
+        """Whether the op's result comes in tiles; `from_tiles` says whether operand 0 does (False without operands)."""
+        if self.output_page is Page.ATTR:
+            return self.attr(op, "layout") == Page.TILE.value
+        return from_tiles if self.output_page is Page.ANY else self.output_page is Page.TILE
 
     def check_attrs(self, op: Op) -> None:
         """Attributes must be known and required ones present (opaque ops carry anything)."""

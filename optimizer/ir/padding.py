@@ -7,23 +7,6 @@ from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
 
 TILE = 32
-ATTENTION = ("ttnn.scaled_dot_product_attention", "ttnn.scaled_dot_product_attention_decode")
-FILL = "ttnn.fill_implicit_tile_padding"
-_UNBOUNDED = frozenset(
-    f"ttnn.{name}"
-    for name in ("divide", "reciprocal", "rdiv", "rsqrt", "sqrt", "log", "log2", "log10", "log1p", "exp", "exp2",
-    "expm1", "pow", "pow_scalar", "tan", "sinh", "cosh", "asin", "acos", "acosh", "atanh", "erfinv", "fmod",
-    "remainder", "addcdiv", "atan2")
-)  # fmt: skip
-"""Ops that may give infinity or NaN of the numbers that padding holds."""
-_HANDED_ON = frozenset(f"ttnn.{name}" for name in ("reshape", "to_memory_config", "identity", "typecast", "where"))
-"""Ops besides the element-wise ones whose result has its operand's padding."""
-_BY_ROWS = frozenset(
-    f"ttnn.{name}"
-    for name in ("matmul", "linear", "layer_norm", "rms_norm", "rotary_embedding", "nlp_create_qkv_heads",
-    "split_query_key_value_and_split_heads", "permute", "transpose", "repeat_interleave")
-)  # fmt: skip
-"""Ops of which a row of the result is made of a row of operand 0, rows of padding included."""
 HIDDEN = -3.3895313892515355e38
 """The lowest number of bf16: finite, so that a row of which every key is hidden gives numbers."""
 
@@ -36,14 +19,15 @@ def exposed(graph: Graph, op: Op) -> tuple[tuple[int, float], ...]:
     All other ops were seen to look away (ttnn 0.81.1 on Tenstorrent's simulator).
     """
     found = []
-    if op.op in ATTENTION:
+    row = opdef(op.op)
+    if row.cost_class is CostClass.SDPA:
         if len(op.inputs) > 3 and _is_partial(graph, op.inputs[3], -1):
             found.append((3, HIDDEN))
         if _is_partial(graph, op.inputs[1], -2) and may_be_infinite(graph, op.inputs[1], by_rows=True):
             found.append((1, 0.0))
-    if op.op == "ttnn.softmax" and _is_partial(graph, op.inputs[0], -1):
+    if row.cost_class is CostClass.SOFTMAX and _is_partial(graph, op.inputs[0], -1):
         rank = len(graph.value(op.inputs[0]).shape)
-        dim = opdef(op.op).attr(op, "dim")
+        dim = row.attr(op, "dim")
         if isinstance(dim, int) and dim % rank == rank - 1 and may_be_infinite(graph, op.inputs[0]):
             found.append((0, HIDDEN))
     return tuple(found)
@@ -62,10 +46,11 @@ def may_be_infinite(graph: Graph, value_id: str, *, by_rows: bool = False) -> bo
         op = graph.producer(stack.pop())
         if op is None:
             continue
-        if op.op in _UNBOUNDED:
+        row = opdef(op.op)
+        if row.unbounded:
             return True
-        rows = by_rows and op.op in _BY_ROWS
-        if rows or op.op in _HANDED_ON or opdef(op.op).cost_class is CostClass.ELTWISE:
+        rows = by_rows and row.rows_apart
+        if rows or row.padding_follows:
             made_of = op.inputs[:1] if rows else op.inputs
             stack += [v for v in made_of if v not in seen]
             seen.update(made_of)

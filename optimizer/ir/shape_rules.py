@@ -144,6 +144,15 @@ def global_avg_pool2d(attrs: Attrs, inputs: Shapes) -> Shapes:
     return ((n, 1, 1, c),)
 
 
+def grid_sample(attrs: Attrs, inputs: Shapes) -> Shapes:
+    """[N, H, W, C] sampled at [N, OH, OW, 2] pairs (x, y)."""
+    image, grid = inputs
+    _need(len(image) == len(grid) == 4, "the image and the grid have four dims each")
+    _need(grid[-1] == 2, f"the grid has {grid[-1]} numbers per point, not 2")
+    _need(image[0] == grid[0], f"{image[0]} images, {grid[0]} grids")
+    return ((*grid[:3], image[-1]),)
+
+
 def upsample(attrs: Attrs, inputs: Shapes) -> Shapes:
     n, h, w, c = inputs[0]
     sh, sw = attrs["scale_factor"]
@@ -360,35 +369,3 @@ def arange(attrs: Attrs, inputs: Shapes) -> Shapes:
 def steps(start: float, end: float, step: float) -> int:
     """Values of a range, its end left out (ONNX `Range`)."""
     return max(0, ceil((end - start) / step))
-
-
-def reshape_is_view(attrs: Attrs, x: Shape, y: Shape) -> bool:
-    """tt-mlir #9054: last dim equal and, tiled, second-last equal or both multiples of 32; a number is a row of one."""
-    x, y = x or (1,), y or (1,)
-    if x[-1] != y[-1]:
-        return False
-    a, b = (x[-2] if len(x) > 1 else 1), (y[-2] if len(y) > 1 else 1)
-    return a == b or (a % 32 == 0 and b % 32 == 0)
-
-
-def permute_is_view(attrs: Attrs, x: Shape, y: Shape) -> bool:
-    """Only size-1 dims move, not the last two, and the shape stays: TTNN 0.81.1 copies into any other shape."""
-    dims = [d % len(x) for d in attrs["dims"]]
-    if x != y or dims[-2:] != list(range(len(x)))[-2:]:
-        return False
-    kept = [d for d in dims if x[d] != 1]
-    return kept == sorted(kept)
-
-
-def stays(attrs: Attrs, x: Shape, y: Shape) -> bool:
-    """The op works on its operand's buffer."""
-    return True
-
-
-def repeat_is_view(attrs: Attrs, x: Shape, y: Shape) -> bool:
-    return x == y
-
-
-def pad_is_view(attrs: Attrs, x: Shape, y: Shape) -> bool:
-    """Padding that stays inside the tiles moves nothing (tt-metal 0.81.1 returns the operand's own buffer)."""
-    return x[:-2] == y[:-2] and all(-(-a // 32) == -(-b // 32) for a, b in zip(x[-2:], y[-2:], strict=True))

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.op_config import Conv2dConfig, OpConfig
-
-_UNCHANGED = frozenset(
-    {
-        "ttnn.to_memory_config", "ttnn.to_layout", "ttnn.slice", "ttnn.concat", "ttnn.repeat_interleave",
-        "ttnn.reshape", "ttnn.pad", "ttnn.repeat", "ttnn.split",
-    }
-)  # fmt: skip
-"""Ops that hand back their operand when there is nothing to do (measured on mock devices)."""
-
-_TURNED = ("ttnn.permute", "ttnn.transpose")
-"""Ops that hand it back when only dimensions of size 1 change places and the shape stays as it is."""
 
 
 def may_alias(graph: Graph, op: Op, source: TensorLayout, target: TensorLayout) -> bool:
@@ -37,24 +23,10 @@ def may_alias(graph: Graph, op: Op, source: TensorLayout, target: TensorLayout) 
     if source.is_tile:
         if row.view is not None and row.view(row.full_attrs(op), x.shape, y.shape):
             return True
-    elif op.op == "ttnn.reshape" and (x.shape[-1:] or (1,)) == (y.shape[-1:] or (1,)):
+    elif row.view_of_rows and (x.shape[-1:] or (1,)) == (y.shape[-1:] or (1,)):
         return True  # rows stay as they are, however many there are of each outer index
-    if op.op in _TURNED:
-        return x.shape == y.shape and _keeps_order(op, x.shape, source.is_tile)
-    return op.op in _UNCHANGED and x.shape == y.shape
-
-
-def _keeps_order(op: Op, shape: tuple[int, ...], tiled: bool) -> bool:
-    """Whether the dimensions larger than 1 stay in their order, and those of tiles in place: else elements move."""
-    attrs: Mapping[str, Any] = opdef(op.op).full_attrs(op)
-    order = list(range(len(shape)))
-    if op.op == "ttnn.permute":
-        order = [d % len(shape) for d in attrs["dims"]]
-    else:
-        one, other = (attrs[name] % len(shape) for name in ("dim0", "dim1"))
-        order[one], order[other] = order[other], order[one]
-    kept = [d for d in order if shape[d] != 1]
-    return kept == sorted(kept) and not (tiled and order[-2:] != list(range(len(shape)))[-2:])
+    returned = row.returns_operand
+    return returned is not None and x.shape == y.shape and returned(row.full_attrs(op), x.shape, source.is_tile)
 
 
 def frees_operand(config: OpConfig | None, source: TensorLayout) -> bool:

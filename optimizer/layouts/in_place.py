@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optimizer.ir.graph import Op
+from optimizer.ir.opdef import ConfigFamily
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.op_config import InPlaceConfig, LayerNormShardedMultiCoreProgramConfig, OpConfig
-
-_NORMS = ("ttnn.layer_norm", "ttnn.rms_norm")
 
 
 def writable_operands(op: Op) -> tuple[int, ...]:
@@ -16,12 +15,14 @@ def writable_operands(op: Op) -> tuple[int, ...]:
 
     An operand that is read twice is none: what is read later may have been written over.
     """
-    positions = range(len(op.inputs)) if opdef(op.op).in_place else (0,) if op.op in _NORMS else ()
+    row = opdef(op.op)
+    positions = range(len(op.inputs)) if row.in_place else (0,) if row.config is ConfigFamily.NORM else ()
     return tuple(k for k in positions if op.inputs.count(op.inputs[k]) == 1)
 
 
 def in_place_config(op: Op, config: OpConfig | None, position: int) -> OpConfig | None:
     """The config for the same run of the op, but into an operand; None if there is none."""
+    row = opdef(op.op)
     if isinstance(config, LayerNormShardedMultiCoreProgramConfig):
-        return replace(config, inplace=True) if op.op in _NORMS and position == 0 else None
-    return InPlaceConfig(position) if opdef(op.op).in_place and config is None else None
+        return replace(config, inplace=True) if row.config is ConfigFamily.NORM and position == 0 else None
+    return InPlaceConfig(position) if row.in_place and config is None else None

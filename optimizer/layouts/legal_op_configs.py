@@ -15,7 +15,7 @@ from typing import Any
 
 from optimizer.errors import OptionError
 from optimizer.ir.graph import Graph, Op, ValueKind
-from optimizer.ir.opdef import CostClass
+from optimizer.ir.opdef import ConfigFamily, CostClass
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.acceptance import OpAcceptance
 from optimizer.layouts.matmul_configs import interleaved_matmul_configs, largest_divisor, matmul_program_configs
@@ -23,7 +23,7 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout
 from optimizer.layouts.memory_config import interleaved as interleaved_in
 from optimizer.layouts.nearest import nearest
 from optimizer.layouts.op_config import Conv2dConfig, LayerNormShardedMultiCoreProgramConfig, OpConfig
-from optimizer.layouts.overrides import CONVS, LayoutOverride, spelled
+from optimizer.layouts.overrides import LayoutOverride, spelled
 from optimizer.layouts.stated_compute import sums_in_f32
 from optimizer.layouts.tiling import TILE, ceil_div, physical_shape
 
@@ -32,7 +32,6 @@ ACT_BLOCK_H_OVERRIDES = (0, 64, 32)
 
 SHOWN_LAYOUTS = 6
 """Layouts that an error names."""
-_MATMULS = ("ttnn.matmul", "ttnn.linear")
 _CONV_SHARDINGS = (
     TensorMemoryLayout.HEIGHT_SHARDED,
     TensorMemoryLayout.BLOCK_SHARDED,
@@ -90,7 +89,7 @@ class LegalOpConfigAnalysis:
         OptionError if the op gives no layout that the override allows.
         """
         configured = self.use_op_configs or op.id in self.conv2d_overrides
-        expand = _EXPANSIONS.get(op.op, _plain) if configured else _plain
+        expand = _EXPANSIONS.get(opdef(op.op).config, _plain) if configured else _plain
         given = list(dict.fromkeys(expand(self, graph, op, layouts, accept)))
         candidates = [c for c in given if override is None or override.allows(c.output)]
         dram = [c for c in candidates if c.output.is_dram]
@@ -118,7 +117,7 @@ class LegalOpConfigAnalysis:
 
     def _dram(self, graph: Graph, op: Op, layout: TensorLayout) -> Iterator[OpCandidate]:
         """Ways to a DRAM result, preferred first: a conv may need smaller activation blocks to fit."""
-        if op.op in CONVS and (self.use_op_configs or op.id in self.conv2d_overrides):
+        if _is_conv(op) and (self.use_op_configs or op.id in self.conv2d_overrides):
             for act_block_h in ACT_BLOCK_H_OVERRIDES:
                 config = self.conv_config(graph, op, None, act_block_h, slice_="auto")
                 yield OpCandidate(layout, config, layout.memory)
@@ -140,11 +139,15 @@ class LegalOpConfigAnalysis:
         return replace(config, **self.conv2d_overrides.get(op.id, {}))
 
 
+def _is_conv(op: Op) -> bool:
+    return opdef(op.op).config is ConfigFamily.CONV2D
+
+
 def _why_not(op: Op, given: Sequence[OpCandidate], layouts: Sequence[TensorLayout]) -> str:
     """The rule that keeps an op from every layout that was asked of it."""
-    if op.op in CONVS:
+    if _is_conv(op):
         return "a conv chooses the grid of its result itself" if given else "it runs with no such shard layout"
-    if op.op in _MATMULS and not given:
+    if opdef(op.op).config is ConfigFamily.MATMUL and not given:
         return "no program config gives a sharded result with a batched second operand or a transposed first one"
     return "it gives " + ", ".join(spelled(layout) for layout in layouts[:SHOWN_LAYOUTS])
 
@@ -206,7 +209,7 @@ def _matmul(
 
 def _matmul_programs(graph: Graph, op: Op, page: PageLayout, accept: OpAcceptance) -> Iterator[OpCandidate]:
     """A matmul by a program config, its result interleaved in DRAM or L1."""
-    if op.op not in ("ttnn.matmul", "ttnn.linear"):
+    if opdef(op.op).config is not ConfigFamily.MATMUL:
         return
     a, b, result = (graph.value(v) for v in (op.inputs[0], op.inputs[1], op.outputs[0]))
     if any(d != 1 for d in b.shape[:-2]) or op.attrs.get("transpose_a"):
@@ -269,11 +272,8 @@ def _norm(
         yield OpCandidate(layout, None, layout.memory)
 
 
-_EXPANSIONS: dict[str, Expansion] = {
-    "ttnn.matmul": _matmul,
-    "ttnn.linear": _matmul,
-    "ttnn.conv2d": _conv,
-    "ttnn.conv_transpose2d": _conv,
-    "ttnn.layer_norm": _norm,
-    "ttnn.rms_norm": _norm,
+_EXPANSIONS: dict[ConfigFamily | None, Expansion] = {
+    ConfigFamily.MATMUL: _matmul,
+    ConfigFamily.CONV2D: _conv,
+    ConfigFamily.NORM: _norm,
 }

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 from optimizer.errors import OptionError
 from optimizer.ir.graph import Graph, Op
+from optimizer.ir.opdef import ConfigFamily
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
 from optimizer.layouts.memory_config import PageLayout, TensorLayout
 from optimizer.layouts.nearest import nearest, why_none
-from optimizer.layouts.overrides import CONVS, LayoutOverride
+from optimizer.layouts.overrides import LayoutOverride
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class LegalOpLayoutAnalysis:
         if override.page_layout not in (None, page):
             message = f"override-output-layout: {op.op} gives {page.value} pages here, not {override.page_layout}"
             raise OptionError(message, node=op.id, alternatives=[page.value])
-        wanted = replace(override, grid_yx=None) if op.op in CONVS else override
+        wanted = replace(override, grid_yx=None) if opdef(op.op).config is ConfigFamily.CONV2D else override
         kept = tuple(layout for layout in pool.interleaved + sharded if wanted.allows(layout))
         if not kept:
             rule = why_none(op, value, override, pools, page)

@@ -13,8 +13,9 @@ from functools import cache
 from typing import Any, ClassVar
 
 from optimizer.errors import FormatError, UnknownNameError
+from optimizer.ir.activations import FUSED_ACTIVATIONS
 from optimizer.ir.dtype import DType
-from optimizer.ir.vocabulary import FUSED_ACTIVATIONS
+from optimizer.ir.opdef import ConfigFamily
 from optimizer.layouts.memory_config import PageLayout, TensorMemoryLayout
 
 
@@ -23,6 +24,8 @@ class OpConfig:
     """Base of all op configurations."""
 
     kind: ClassVar[str] = "none"
+    family: ClassVar[ConfigFamily | None] = None
+    """Family of ops that take it; None where a row's other traits decide."""
 
     def to_json(self) -> dict[str, Any]:
         record = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
@@ -34,6 +37,7 @@ class Conv2dConfig(OpConfig):
     """`ttnn.Conv2dConfig`, and which `slice_config` goes with it."""
 
     kind: ClassVar[str] = "conv2d"
+    family: ClassVar[ConfigFamily | None] = ConfigFamily.CONV2D
 
     weights_dtype: str | None = None
     activation: str | None = None
@@ -63,6 +67,7 @@ class MatmulMultiCoreReuseProgramConfig(OpConfig):
     """`ttnn.MatmulMultiCoreReuseProgramConfig`: every core its own output block, no multicast."""
 
     kind: ClassVar[str] = "matmul_reuse"
+    family: ClassVar[ConfigFamily | None] = ConfigFamily.MATMUL
 
     compute_with_storage_grid_yx: tuple[int, int]
     in0_block_w: int
@@ -77,6 +82,7 @@ class MatmulMultiCoreReuseMultiCastProgramConfig(OpConfig):
     """`ttnn.MatmulMultiCoreReuseMultiCastProgramConfig`: 2D, rows of cores share in0, columns share in1."""
 
     kind: ClassVar[str] = "matmul_2d"
+    family: ClassVar[ConfigFamily | None] = ConfigFamily.MATMUL
 
     compute_with_storage_grid_yx: tuple[int, int]
     in0_block_w: int
@@ -94,6 +100,7 @@ class MatmulMultiCoreReuseMultiCast1DProgramConfig(OpConfig):
     """`ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig`: in0 (`mcast_in0`) or in1 goes to every core."""
 
     kind: ClassVar[str] = "matmul_1d"
+    family: ClassVar[ConfigFamily | None] = ConfigFamily.MATMUL
 
     compute_with_storage_grid_yx: tuple[int, int]
     in0_block_w: int
@@ -111,6 +118,7 @@ class LayerNormShardedMultiCoreProgramConfig(OpConfig):
     """`ttnn.LayerNormShardedMultiCoreProgramConfig`, used by layer_norm and rms_norm on sharded input."""
 
     kind: ClassVar[str] = "layer_norm_sharded"
+    family: ClassVar[ConfigFamily | None] = ConfigFamily.NORM
 
     compute_with_storage_grid_yx: tuple[int, int]
     subblock_w: int
@@ -124,6 +132,7 @@ class SDPAProgramConfig(OpConfig):
     """`ttnn.SDPAProgramConfig`: chunk sizes in elements."""
 
     kind: ClassVar[str] = "sdpa"
+    family: ClassVar[ConfigFamily | None] = ConfigFamily.SDPA
 
     compute_with_storage_grid_yx: tuple[int, int]
     q_chunk_size: int

@@ -20,12 +20,10 @@ from typing import Any
 from optimizer.errors import OptionError, UnknownNameError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, ValueKind
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.opdef import ConfigFamily
+from optimizer.ir.vocabulary import op_names, opdef
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.op_config import Conv2dConfig
-
-CONVS = ("ttnn.conv2d", "ttnn.conv_transpose2d")
-"""Ops that a `Conv2dConfig` configures; they choose the grid of their result themselves."""
 
 _BUFFERS = {"dram": BufferType.DRAM, "l1": BufferType.L1}
 _MEMORY_LAYOUTS = {m.value: m for m in TensorMemoryLayout}
@@ -158,8 +156,9 @@ def _is_fed(graph: Graph, value_id: str) -> bool:
 
 def _check_conv2d(op: Op, fixed: Mapping[str, Any]) -> None:
     """The op is a conv, and its config still computes what the model says, in the pages the graph reads."""
-    if op.op not in CONVS:
-        raise OptionError(f"override-conv2d-config on {op.op}, which is no conv", node=op.id, alternatives=CONVS)
+    if opdef(op.op).config is not ConfigFamily.CONV2D:
+        convs = [name for name in op_names() if opdef(name).config is ConfigFamily.CONV2D]
+        raise OptionError(f"override-conv2d-config on {op.op}, which is no conv", node=op.id, alternatives=convs)
     computed = op.attrs.get("activation") or None
     if fixed.get("activation", computed) != computed:
         message = f"'activation#{fixed['activation']}' would change what the model computes"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import CostClass, OpDef, Page
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.vocabulary import CONVERT, opdef
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.weight_forms import reshapes_on_host
 
@@ -58,7 +58,7 @@ class AssignPageLayouts:
 
     def _turns_row_major(self, graph: Graph, op: Op) -> bool:
         """Whether an override wants row-major of an op that gives it from row-major operands."""
-        wanted = self.asked.get(op.id) is PageLayout.ROW_MAJOR and op.op != "ttnn.to_layout"
+        wanted = self.asked.get(op.id) is PageLayout.ROW_MAJOR and opdef(op.op).output_page is not Page.ATTR
         return wanted and self.can_run_row_major is not None and self.can_run_row_major(graph, op)
 
     def _wanted(self, op: Op, row: OpDef, index: int, row_major: bool) -> PageLayout | None:
@@ -66,13 +66,13 @@ class AssignPageLayouts:
         fixed = _FIXED.get(row.required_page(op, index))
         if row_major:
             return PageLayout.ROW_MAJOR
-        follows = fixed is None and row.required_page(op, index) is not Page.HOST and op.op != "ttnn.to_layout"
-        return self.asked.get(op.id) if follows and row.output_page not in _FIXED else fixed
+        follows = fixed is None and row.required_page(op, index) is not Page.HOST and row.output_page is Page.ANY
+        return self.asked.get(op.id) if follows else fixed
 
     def _stays_row_major(self, graph: Graph, pages: dict[str, PageLayout], op: Op, row: OpDef) -> bool:
         if self.asked.get(op.id) is PageLayout.TILE:
             return False
-        if op.op == "ttnn.reshape" and pages[op.inputs[0]] is PageLayout.ROW_MAJOR and _keeps_rows(graph, op):
+        if row.view_of_rows and pages[op.inputs[0]] is PageLayout.ROW_MAJOR and _keeps_rows(graph, op):
             return not graph.is_const_eval(op)
         if self.runs_row_major is None or row.cost_class is not CostClass.ELTWISE or not op.inputs:
             return False
@@ -99,11 +99,8 @@ class AssignPageLayouts:
 
     @staticmethod
     def _result_page(op: Op, row: OpDef, pages: dict[str, PageLayout]) -> PageLayout:
-        if op.op == "ttnn.to_layout":
-            return PageLayout(str(op.attr("layout")))
-        if row.output_page in _FIXED:
-            return _FIXED[row.output_page]
-        return pages[op.inputs[0]] if op.inputs else PageLayout.TILE
+        tiled = not op.inputs or pages[op.inputs[0]] is PageLayout.TILE
+        return PageLayout.TILE if row.gives_tiles(op, tiled) else PageLayout.ROW_MAJOR
 
     @staticmethod
     def _operand(
@@ -127,7 +124,7 @@ class AssignPageLayouts:
             graph.add_value(copy)
             op_id = graph.fresh_id(f"{value_id}_to_{wanted.value}")
             attrs = {"layout": wanted.value}
-            convert = Op(op_id, "ttnn.to_layout", (value_id,), (copy.id,), attrs, name=op_id, origin=op.origin)
+            convert = Op(op_id, CONVERT, (value_id,), (copy.id,), attrs, name=op_id, origin=op.origin)
             graph.add_op(convert, at=op.id)
             pages[copy.id] = wanted
             copies[value_id, wanted] = copy.id
@@ -143,9 +140,10 @@ def _keeps_rows(graph: Graph, op: Op) -> bool:
 def _converted_from(graph: Graph, value_id: str) -> PageLayout | None:
     """The page layout in which a graph's own conversions read a value, reshapes of rows in between; None: none."""
     for consumer in graph.consumers(value_id):
-        if consumer.op == "ttnn.to_layout":
+        row = opdef(consumer.op)
+        if row.output_page is Page.ATTR:
             return _OTHER[PageLayout(str(consumer.attr("layout")))]
-        if consumer.op == "ttnn.reshape" and _keeps_rows(graph, consumer):
+        if row.view_of_rows and _keeps_rows(graph, consumer):
             found = _converted_from(graph, consumer.outputs[0])
             if found is not None:
                 return found

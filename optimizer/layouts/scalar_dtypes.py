@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from optimizer.errors import OptionError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.vocabulary import CAST, opdef
 from optimizer.layouts.overrides import Overrides
 
 
@@ -44,9 +44,7 @@ def apply_dtype_overrides(graph: Graph, overrides: Overrides) -> Graph:
         cast = graph.add_value(replace(source, id=graph.fresh_id(f"{source.id}_{dtype.value}"), dtype=dtype))
         graph.replace_uses(source.id, cast.id)
         cast_id = graph.fresh_id(f"{op_id}_typecast")
-        graph.add_op(
-            Op(cast_id, "ttnn.typecast", (source.id,), (cast.id,), {"dtype": dtype.value}, cast_id, op.origin), at=op_id
-        )
+        graph.add_op(Op(cast_id, CAST, (source.id,), (cast.id,), {"dtype": dtype.value}, cast_id, op.origin), at=op_id)
         changed.add(cast.id)
     if changed:
         graph.sort()
@@ -57,7 +55,7 @@ def apply_dtype_overrides(graph: Graph, overrides: Overrides) -> Graph:
 def _is_cast(graph: Graph, value_id: str, dtype: DType) -> bool:
     """Whether everything that reads a value is a cast to the element type, as in a result that is solved again."""
     readers = graph.consumers(value_id)
-    casts = all(op.op == "ttnn.typecast" and op.attrs.get("dtype") == dtype.value for op in readers)
+    casts = all(op.op == CAST and op.attrs.get("dtype") == dtype.value for op in readers)
     return bool(readers) and casts and not graph.is_output(value_id)
 
 

@@ -13,10 +13,8 @@ from dataclasses import replace
 
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
-from optimizer.ir.opdef import Page
-from optimizer.ir.vocabulary import opdef
-
-_MATMULS = ("ttnn.matmul", "ttnn.linear")
+from optimizer.ir.opdef import CostClass, Page
+from optimizer.ir.vocabulary import CAST, opdef
 
 
 def apply_block_weights(graph: Graph, block: DType | None) -> Mapping[str, str]:
@@ -30,7 +28,7 @@ def apply_block_weights(graph: Graph, block: DType | None) -> Mapping[str, str]:
         row = opdef(op.op)
         if row.operand_page(1) is Page.HOST and len(op.inputs) > 1:
             prepared[op.id] = _conv_weights(graph, op, block)
-        elif block is not None and op.op in _MATMULS:
+        elif block is not None and row.cost_class is CostClass.MATMUL:
             _matmul_weights(graph, op, block, casts)
     graph.sort()
     return prepared
@@ -59,7 +57,7 @@ def _matmul_weights(graph: Graph, op: Op, block: DType, casts: dict[str, str]) -
         cast = graph.add_value(replace(weight, id=graph.fresh_id(f"{weight.id}_{block.value}"), dtype=block, data=None))
         op_id = graph.fresh_id(f"{cast.id}_typecast")
         attrs = {"dtype": block.value}
-        graph.add_op(Op(op_id, "ttnn.typecast", (weight.id,), (cast.id,), attrs, op_id, op.origin), at=op.id)
+        graph.add_op(Op(op_id, CAST, (weight.id,), (cast.id,), attrs, op_id, op.origin), at=op.id)
         casts[weight.id] = cast.id
     inputs = (op.inputs[0], casts[weight.id], *op.inputs[2:])
     graph.replace_op(replace(op, inputs=inputs))
@@ -67,4 +65,5 @@ def _matmul_weights(graph: Graph, op: Op, block: DType, casts: dict[str, str]) -
 
 def _only_a_weight(graph: Graph, weight: Value) -> bool:
     """Whether every reader is a matmul that takes the value as its second operand."""
-    return all(op.op in _MATMULS and op.inputs.index(weight.id) == 1 for op in graph.consumers(weight.id))
+    readers = graph.consumers(weight.id)
+    return all(opdef(op.op).cost_class is CostClass.MATMUL and op.inputs.index(weight.id) == 1 for op in readers)

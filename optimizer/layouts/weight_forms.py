@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from optimizer.ir.graph import Graph, Op
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.tiling import TILE, padded_shape
 
@@ -29,7 +30,7 @@ def tile_count(shape: tuple[int, ...]) -> int:
 
 def reshapes_on_host(graph: Graph, op: Op) -> bool:
     """Whether a reshape of weights is done on the host, in rows: one whose operand or result would swell in tiles."""
-    if op.op != "ttnn.reshape" or not graph.is_const_eval(op):
+    if not opdef(op.op).view_of_rows or not graph.is_const_eval(op):
         return False
     values = [graph.value(v) for v in (*op.inputs, *op.outputs)]
     return any(swells(v.shape) for v in values) and not any(v.dtype.is_block_float for v in values)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.vocabulary import COPY, FETCH, SEND, opdef
 from optimizer.l1.rules import result_layout
 from optimizer.layouts.memory_config import (
     HOST_ROW_MAJOR,
@@ -27,8 +27,6 @@ from optimizer.layouts.op_config import OpConfig
 from optimizer.layouts.stated_compute import in0_block_w, stated_compute
 from optimizer.layouts.tiling import l1_bytes_per_core
 from optimizer.opmodel.base import Bound, OpConstraints, OpCost, OpModel, OpQuery, Rejection, TensorSpec
-
-_COPY = "ttnn.to_memory_config"
 
 
 def fuses_activation(config: OpConfig | None) -> bool:
@@ -166,8 +164,8 @@ class OpPricer:
         sent = (self._spec(v, BufferType.HOST) for v in op.outputs)
         dram = interleaved(BufferType.DRAM).memory
         return (
-            *(OpQuery("ttnn.from_device", (spec,)) for spec in fetched),
-            *(OpQuery("ttnn.to_device", (spec,), output=dram) for spec in sent),
+            *(OpQuery(FETCH, (spec,)) for spec in fetched),
+            *(OpQuery(SEND, (spec,), output=dram) for spec in sent),
         )
 
     def _opaque_results(self, op: Op) -> tuple[TensorSpec, ...]:
@@ -221,7 +219,7 @@ class OpPricer:
     # -- copies ------------------------------------------------------------------------------------
     def copy_query(self, value_id: str, source: TensorLayout, target: TensorLayout) -> OpQuery:
         value = self.graph.value(value_id)
-        return OpQuery(_COPY, (TensorSpec(value.shape, value.dtype, source),), (), None, target.memory)
+        return OpQuery(COPY, (TensorSpec(value.shape, value.dtype, source),), (), None, target.memory)
 
     def copy_accepted(self, value_id: str, source: TensorLayout, target: TensorLayout) -> bool:
         """Whether `to_memory_config` can make this copy within the L1 limit."""

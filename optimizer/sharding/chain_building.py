@@ -14,8 +14,6 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.legal_op_configs import LegalConfigs
 from optimizer.sharding.l1_chain import L1Chain
 
-CONCAT = "ttnn.concat"
-
 
 def build_chains(
     graph: Graph,
@@ -53,5 +51,5 @@ def continues(graph: Graph, op: Op, following: Op, legal: Mapping[str, LegalConf
         is_shardable(following, legal)
         and following.inputs[0] == op.outputs[0]
         and graph.use_count(op.outputs[0]) == 1
-        and CONCAT not in (op.op, following.op)
+        and not any(opdef(neighbour.op).operands_sharded_alike for neighbour in (op, following))
     )

@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optimizer.ir.graph import Op
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.legal_op_configs import OpCandidate
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.overriding import laid_out_alike
 from optimizer.solver.bitset import indices_of
 from optimizer.solver.problem import ChainProblem, Edge, ReshardOption
-
-_SAME_SHARDING_OPS = ("ttnn.matmul", "ttnn.linear", "ttnn.layer_norm", "ttnn.rms_norm")
-"""Ops whose sharded result has the memory layout of their sharded operand (tt-metal's own validation);
-other pairs need not be asked."""
 
 
 class ChainOracle:
@@ -186,7 +183,7 @@ class ChainOracle:
             if candidate.config is None and candidate.output != follow:
                 continue
             differs = candidate.output.memory_layout is not layout.memory_layout
-            if differs and self.ops[op].op in _SAME_SHARDING_OPS:
+            if differs and opdef(self.ops[op].op).sharding_follows_operand:  # need not be asked
                 continue
             if self._produces(op, operands, candidate):
                 mask |= 1 << i

@@ -14,10 +14,10 @@ from dataclasses import replace
 from functools import partial
 
 from optimizer.ir.graph import Graph, Op
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision
-from optimizer.sharding.chain_building import CONCAT
 from optimizer.sharding.chain_plan import ChainPlan
 from optimizer.sharding.l1_chain import L1Chain
 from optimizer.sharding.window_validation import validate_schedule_range_with_reservation
@@ -37,12 +37,13 @@ def set_concat_chain_preferences(graph: Graph, chains: Sequence[L1Chain]) -> Non
     ends = {graph.op(chain.ops[-1]).outputs[0]: chain for chain in chains}
     for chain in chains:
         op = graph.op(chain.ops[0])
-        if op.op != CONCAT:
+        if not opdef(op.op).operands_sharded_alike:
             continue
         wanted = required_sharding(graph, op)
         readers = {reader.id for reader in graph.consumers(op.outputs[0])}
         for other in (*(ends[v] for v in op.inputs if v in ends), *(c for c in chains if c.ops[0] in readers)):
-            if wanted is not None and graph.op(other.ops[0]).op != CONCAT:
+            apart = not opdef(graph.op(other.ops[0]).op).operands_sharded_alike
+            if wanted is not None and apart:
                 other.preferred = wanted
 
 
@@ -50,7 +51,7 @@ def resolve_concat_chains(plan: ChainPlan) -> None:
     """Put every concat together with its sources, in schedule order, where that fits and is faster."""
     for op_id in plan.state.schedule:
         op = plan.state.op(op_id)
-        kind = required_sharding(plan.graph, op) if op.op == CONCAT else None
+        kind = required_sharding(plan.graph, op) if opdef(op.op).operands_sharded_alike else None
         if kind is not None and op_id not in plan.problem.overridden:
             _resolve(plan, op, kind)
 

@@ -33,12 +33,6 @@ WORTH_L1 = 0.005
 """Share of an op's time that weights in L1 must save to be considered."""
 MIXED_OPERANDS = 4
 """Up to this many operands, DRAM and L1 interleaved are mixed freely."""
-_SAME_SHARDING_OPS = ("ttnn.matmul", "ttnn.linear", "ttnn.layer_norm", "ttnn.rms_norm")
-"""Ops whose sharded result has the memory layout of their sharded operand (tt-metal's own validation)."""
-
-_ALL_OR_NONE_SHARDED_OPS = ("ttnn.concat",)
-"""Ops that take no sharded operand beside an interleaved one (tt-metal's own validation)."""
-
 Layouts = tuple[TensorLayout, ...]
 Seeds = Sequence[Mapping[str, OpDecision]]
 """Decisions of other plans, which are always among the options."""
@@ -235,7 +229,7 @@ class OptionTable:
             elif candidate.request is None or wide is None or candidate.output in wide:
                 kind = candidate.output.memory_layout
                 alike = all(layout.memory_layout is kind for layout in sharded)
-                if alike or op.op not in _SAME_SHARDING_OPS:
+                if alike or not opdef(op.op).sharding_follows_operand:
                     yield candidate
 
     def _widest_outputs(self, legal: LegalConfigs) -> set[TensorLayout]:
@@ -288,7 +282,7 @@ class OptionTable:
         for i, row in enumerate(reads):
             for layout in (x for x in row if x.is_sharded):
                 others = [p if n != i else [layout] for n, p in enumerate(plain)]
-                if op.op not in _ALL_OR_NONE_SHARDED_OPS:
+                if not opdef(op.op).operands_sharded_alike:
                     mixed = product(*others) if len(positions) <= 2 else (tuple(o[0] for o in others),)
                     yield from mixed
                 yield tuple(self._like(op.inputs[k], layout) if k != positions[i] else layout for k in positions)

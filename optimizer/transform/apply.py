@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from optimizer import logs
 from optimizer.errors import StateError
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.vocabulary import CONVERT, COPY, FETCH, SEND, opdef, short_name
 from optimizer.l1.rules import is_view, result_layout
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
 from optimizer.layouts.weight_forms import reshapes_on_host
@@ -30,9 +30,6 @@ from optimizer.result import OpRecord, Role
 from optimizer.sharding.base import OpDecision, Plan
 
 _log = logs.room("transform")
-
-COPY = "ttnn.to_memory_config"
-FROM_DEVICE, TO_DEVICE = "ttnn.from_device", "ttnn.to_device"
 
 
 @dataclass
@@ -178,7 +175,7 @@ class ApplyPlan:
                 inputs.append((v, self._operand(op, v, _on_host(self.pages[v]), decision)))
                 continue
             source = self._operand(op, v, interleaved(BufferType.DRAM, self.pages[v]), decision)
-            inputs.append((v, self._transfer(FROM_DEVICE, source, self._fresh(f"{v}_host"), op)))
+            inputs.append((v, self._transfer(FETCH, source, self._fresh(f"{v}_host"), op)))
         fetched = dict(inputs)
         on_host = {v: self._fresh(f"{v}_host") for v in op.outputs}
         for v, host in on_host.items():
@@ -188,17 +185,17 @@ class ApplyPlan:
         reason = {"chosen": "host", "because": f"TTNN has no {op.op}"}
         self._result.records[op.id] = OpRecord(Role.HOST, reason=reason)
         for v, host in on_host.items():
-            self._transfer(TO_DEVICE, host, v, op)
+            self._transfer(SEND, host, v, op)
 
     def _transfer(self, name: str, source: str, target: str, op: Op) -> str:
         """Append a copy between DRAM and the host; the target is the value's only form over there."""
         graph = self._result.graph
         page = self._result.layouts[source].page_layout
-        layout = _on_host(page) if name == FROM_DEVICE else interleaved(BufferType.DRAM, page)
+        layout = _on_host(page) if name == FETCH else interleaved(BufferType.DRAM, page)
         self._add_value(replace(graph.value(source), id=target, kind=ValueKind.ACTIVATION, data=None), layout)
-        op_id = self._fresh(f"{target}_{name.removeprefix('ttnn.')}")
+        op_id = self._fresh(f"{target}_{short_name(name)}")
         graph.add_op(Op(op_id, name, (source,), (target,), name=op_id, origin=op.origin))
-        request = layout.memory if name == TO_DEVICE else None
+        request = layout.memory if name == SEND else None
         self._result.records[op_id] = OpRecord(Role.TRANSFER, request=request, reason={"chosen": f"for {op.id}"})
         return target
 
@@ -216,7 +213,7 @@ class ApplyPlan:
         return value_id if value_id in self._l1_id else None
 
     def _role(self, op: Op, inputs: tuple[str, ...]) -> Role:
-        if op.op == "ttnn.to_layout":
+        if op.op == CONVERT:
             return Role.LAYOUT
         if not inputs:
             return Role.COMPUTE

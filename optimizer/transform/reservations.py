@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from optimizer.ir.vocabulary import COPY
 from optimizer.result import Reservation, Role
 from optimizer.sharding.base import Plan
-from optimizer.transform.apply import COPY, AppliedPlan
+from optimizer.transform.apply import AppliedPlan
 
 
 def placed_reservations(plan: Plan, applied: AppliedPlan) -> tuple[Reservation, ...]:

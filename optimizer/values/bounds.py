@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
+from optimizer.ir.opdef import Elements
+from optimizer.ir.vocabulary import CAST, opdef, short_name
 from optimizer.opmodel.base import OpQuery
 from optimizer.values.reference.kinds import Computed
 
@@ -39,14 +41,6 @@ _COARSER = ("asin", "acos", "asinh", "acosh", "atanh", "pow", "pow_scalar", "log
 _TOLERANCE = {**dict.fromkeys(_COARSE, 2.0**-5), **dict.fromkeys(_COARSER, 2.0**-4)}
 """Of SFPU polynomials and tables, in units of max(1, |result|), where they are coarser than the rest's 2^-6."""
 _PLAIN = 2.0**-6
-_EXACT = frozenset(
-    f"ttnn.{name}"
-    for name in ("reshape", "permute", "transpose", "concat", "slice", "split", "pad", "repeat", "repeat_interleave",
-    "to_layout", "to_memory_config", "to_device", "from_device", "max_pool2d", "embedding", "gather", "identity",
-    "relu", "neg", "abs", "concatenate_heads", "nlp_concat_heads", "nlp_create_qkv_heads", "max", "min", "maximum",
-    "minimum", "fill_implicit_tile_padding", "split_query_key_value_and_split_heads")
-)  # fmt: skip
-"""Ops that give elements of their operands (or their negative): nothing but the result's rounding may differ."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +91,9 @@ def _integers(got: Array, want: Array) -> Verdict:
 def _limits(query: OpQuery, dtype: DType, computed: Computed) -> tuple[Array, Array]:
     """Per element the worst case, and the standard error."""
     size = _last_place(computed.value, dtype)
-    if query.op in _EXACT and computed.terms == 1:
+    if _hands_on(query) and computed.terms == 1:
         return size, size
-    name, stated = query.op.removeprefix("ttnn."), _stated(query)
+    name, stated = short_name(query.op), _stated(query)
     within = computed.roundings * _UNITS[dtype] * (0.5 if stated.in_f32 else 1.0)  # registers of 16 bits truncate
     within += computed.inexact
     if computed.terms > 1:
@@ -111,6 +105,11 @@ def _limits(query: OpQuery, dtype: DType, computed: Computed) -> tuple[Array, Ar
         return size + slack + most * computed.most, size / 2 + slack / 2 + usual * computed.usual
     slack = max(_TOLERANCE.get(name, _PLAIN), within) * np.maximum(1.0, computed.most)
     return size + slack + _tolerance_of_activation(query), size / 2 + slack / 2
+
+
+def _hands_on(query: OpQuery) -> bool:
+    """Whether the result is made of elements of the operands or their negative: only its rounding may differ."""
+    return query.op != CAST and opdef(query.op).elements is not Elements.COMPUTED
 
 
 @dataclass(frozen=True)

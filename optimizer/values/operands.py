@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.ir.padding import ATTENTION, HIDDEN
+from optimizer.ir.opdef import CostClass
+from optimizer.ir.padding import HIDDEN
+from optimizer.ir.vocabulary import opdef, short_name
 from optimizer.opmodel.base import OpQuery, TensorSpec
 
 Array = NDArray[Any]
@@ -16,7 +18,7 @@ _POSITIVE = frozenset({"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "recipr
 _WITHIN_ONE = frozenset({"asin", "acos", "atanh", "erfinv"})
 _FROM_ONE = frozenset({"acosh"})
 _COMPARES = frozenset({"eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_xor", "where"})
-_CONTRACTIONS = {"matmul", "linear", "conv2d", "conv_transpose2d"}
+_CONTRACTIONS = (CostClass.MATMUL, CostClass.CONV)
 TOKENS = 256
 """Integers are below this where nothing says what they count."""
 
@@ -34,7 +36,7 @@ def paddings(query: OpQuery) -> list[tuple[float, ...]]:
     """
     found: list[tuple[float, ...]] = []
     for index, spec in enumerate(query.inputs):
-        mask = index == 3 and query.op in ATTENTION
+        mask = index == 3 and opdef(query.op).cost_class is CostClass.SDPA
         narrow = spec.dtype.is_block_float or not spec.dtype.is_float
         found.append((HIDDEN,) if mask else () if narrow else _GARBAGE)
     return found
@@ -43,7 +45,7 @@ def paddings(query: OpQuery) -> list[tuple[float, ...]]:
 def random_operands(query: OpQuery, seed: int) -> list[Array]:
     """One array an operand: the same for the same query and seed."""
     rng = np.random.default_rng(seed)
-    op = query.op.removeprefix("ttnn.")
+    op = short_name(query.op)
     return [_operand(rng, op, query, k, spec) for k, spec in enumerate(query.inputs)]
 
 
@@ -65,7 +67,7 @@ def _operand(rng: np.random.Generator, op: str, query: OpQuery, index: int, spec
         return np.abs(x) + 0.5
     if op == "prod":
         return 1 + x / 16
-    if op in _CONTRACTIONS and index == 1:
+    if opdef(query.op).cost_class in _CONTRACTIONS and index == 1:
         return np.asarray(x / np.sqrt(max(1, _fan_in(op, query))))
     return np.asarray(x)
 
@@ -77,7 +79,7 @@ def _number(query: OpQuery, name: str) -> float:
 
 def _fan_in(op: str, query: OpQuery) -> int:
     x, weight = query.inputs[0].shape, query.inputs[1].shape
-    if op in ("matmul", "linear"):
+    if opdef(query.op).cost_class is CostClass.MATMUL:
         return x[-2 if query.attr.get("transpose_a") else -1]
     if op == "conv2d":
         return prod(weight[1:])

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from optimizer.ir.graph import Op
-from optimizer.ir.opdef import Page
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.opdef import ConfigFamily, Page
+from optimizer.ir.vocabulary import COPY, opdef
 from optimizer.layouts.aliases import may_alias
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
@@ -21,7 +21,7 @@ from optimizer.layouts.weight_forms import reshapes_on_host
 from optimizer.opmodel.analytical.conv_weights import prepared_weights
 from optimizer.opmodel.analytical.tensors import dram_bank_bytes
 from optimizer.opmodel.base import OpQuery, TensorSpec
-from optimizer.opmodel.ttnn_calls.conv_pool import CONVOLUTIONS, prepared_ahead
+from optimizer.opmodel.ttnn_calls.conv_pool import prepared_ahead
 from optimizer.result import Role
 from optimizer.verify.subject import DramStep, Error, Subject
 
@@ -183,16 +183,11 @@ class _Events:
 
     def _given(self, op: Op) -> TensorLayout:
         """Where an op on weights leaves its result, before that goes where its readers want it."""
-        if op.op == "ttnn.to_layout":
-            return _in_dram(op.attrs["layout"] == PageLayout.TILE.value)
-        page = opdef(op.op).output_page
-        return _in_dram(
-            page is Page.TILE or (page is Page.ANY and bool(op.inputs) and self._made(op.inputs[0]).is_tile)
-        )
+        return _in_dram(opdef(op.op).gives_tiles(op, bool(op.inputs) and self._made(op.inputs[0]).is_tile))
 
     def _on_host(self, op: Op) -> Iterator[tuple[str, int, bool]]:
         """(name, bytes as the convolution reads it, whether it is prepared ahead) of its operands on the host."""
-        if op.op not in CONVOLUTIONS or self.subject.role(op) is Role.HOST:
+        if opdef(op.op).config is not ConfigFamily.CONV2D or self.subject.role(op) is Role.HOST:
             return
         query = self.subject.query(op)
         device = self.subject.device
@@ -202,7 +197,7 @@ class _Events:
                 yield f"{op.inputs[k]} for {first}", dram_bank_bytes(spec, device), prepared_ahead(query, k)
 
     def _comes_to_l1(self, op: Op) -> bool:
-        return op.op == "ttnn.to_memory_config" and self.subject.layout(op.outputs[0]).is_l1
+        return op.op == COPY and self.subject.layout(op.outputs[0]).is_l1
 
     def _is_weight(self, value_id: str) -> bool:
         maker = self.graph.producer(value_id)

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from optimizer.errors import TtoptError
 from optimizer.importers.attribute_kinds import check_kinds
+from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.graph import Op, Value, ValueKind
 from optimizer.ir.opdef import OpDef
-from optimizer.ir.vocabulary import OPERAND_ACTIVATIONS, opdef
+from optimizer.ir.vocabulary import opdef
 from optimizer.result import Role
 from optimizer.verify.subject import WEIGHTS, Error, Subject
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from optimizer.ir.graph import ValueKind
 from optimizer.ir.opdef import Page
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.vocabulary import SEND, opdef
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, ShardSpec, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div, physical_shape
 from optimizer.result import Role
@@ -127,5 +127,5 @@ def reads_from_the_host(subject: Subject) -> Iterator[Error]:
         row = opdef(op.op)
         for k, v in enumerate(op.inputs):
             prepares = row.operand_page(k) is Page.HOST and subject.graph.value(v).kind in WEIGHTS
-            if subject.layout(v).is_host and not prepares and op.op != "ttnn.to_device":
+            if subject.layout(v).is_host and not prepares and op.op != SEND:
                 yield op.id, f"reads '{v}' on the host"

@@ -8,24 +8,14 @@ from dataclasses import fields
 from optimizer.errors import TtoptError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
-from optimizer.ir.padding import FILL, exposed
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.opdef import ConfigFamily
+from optimizer.ir.padding import exposed
+from optimizer.ir.vocabulary import COPY, FILL, opdef
 from optimizer.layouts.op_config import Conv2dConfig, InPlaceConfig
 from optimizer.layouts.overrides import parse_overrides
 from optimizer.result import Role
 from optimizer.verify.subject import Error, Subject
 
-CONVS = ("ttnn.conv2d", "ttnn.conv_transpose2d")
-_MATMULS = ("ttnn.matmul", "ttnn.linear")
-_OPS_OF = {
-    "conv2d": CONVS,
-    "matmul_reuse": _MATMULS,
-    "matmul_2d": _MATMULS,
-    "matmul_1d": _MATMULS,
-    "layer_norm_sharded": ("ttnn.layer_norm", "ttnn.rms_norm"),
-    "sdpa": ("ttnn.scaled_dot_product_attention", "ttnn.scaled_dot_product_attention_decode"),
-}
-"""Kind of config -> ops that take it; `in_place` is the vocabulary's."""
 _DECIDED = ("weights_dtype", "activation", "deallocate_activation", "act_block_h_override", "shard_layout", "slice")
 """Fields of a conv's config that policies of ours decide."""
 LOW = -1e9
@@ -71,7 +61,7 @@ def hides_padding(subject: Subject) -> Iterator[Error]:
     for op in subject.run_ops():
         for position, value in exposed(subject.graph, op):
             made = subject.graph.producer(op.inputs[position])
-            while made is not None and made.op == "ttnn.to_memory_config":
+            while made is not None and made.op == COPY:
                 made = subject.graph.producer(made.inputs[0])
             filling = None if made is None or made.op != FILL else float(str(made.attrs["value"]))
             if filling is None or not (filling <= LOW if value < 0 else filling == value):
@@ -87,7 +77,8 @@ def has_its_own_config(subject: Subject) -> Iterator[Error]:
         config = subject.records[op.id].config
         if config is None:
             continue
-        takes = opdef(op.op).in_place if isinstance(config, InPlaceConfig) else op.op in _OPS_OF.get(config.kind, ())
+        row = opdef(op.op)
+        takes = row.in_place if isinstance(config, InPlaceConfig) else row.config is config.family
         if not takes or subject.role(op) is not Role.COMPUTE:
             yield op.id, f"{op.op} as {subject.role(op).value} takes no config of kind {config.kind}"
 
@@ -108,10 +99,12 @@ def convolves_as_configured(subject: Subject) -> Iterator[Error]:
     """A conv's config agrees with its weights, its result and the options."""
     fixed = _fixed_fields(subject)
     for op in subject.run_ops():
+        if opdef(op.op).config is not ConfigFamily.CONV2D:
+            continue
         config = subject.records[op.id].config
-        if config is None and op.op in CONVS and subject.is_ours and subject.result.options.optimization_level > 0:
+        if config is None and subject.is_ours and subject.result.options.optimization_level > 0:
             yield op.id, "a convolution without a config"
-        if isinstance(config, Conv2dConfig) and op.op in CONVS:
+        if isinstance(config, Conv2dConfig):
             own = fixed.get(op.id, frozenset())
             yield from ((op.id, message) for name, message in _contradictions(subject, op, config) if name not in own)
 

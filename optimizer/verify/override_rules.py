@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from optimizer.errors import TtoptError
 from optimizer.ir.graph import Op
+from optimizer.ir.vocabulary import CAST
 from optimizer.layouts.overrides import LayoutOverride, Overrides, parse_overrides
 from optimizer.result import OptimizedGraph, Role
 from optimizer.verify.subject import Error, Subject
@@ -58,7 +59,7 @@ def _has_dtype(result: OptimizedGraph, wanted: LayoutOverride, op: Op) -> bool:
             return True
         for reader in result.graph.consumers(v):
             copies = result.records[reader.id].role in (Role.SPILL, Role.LOAD, Role.RESHARD, Role.LAYOUT)
-            if copies or reader.op == "ttnn.typecast":
+            if copies or reader.op == CAST:
                 forms.append(reader.outputs[0])
     return False
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from optimizer.ir.graph import Op, ValueKind
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.vocabulary import CONVERT, COPY, FETCH, SEND, opdef
 from optimizer.result import Role
 from optimizer.verify.subject import WEIGHTS, Error, Subject
 
 COPIES = (Role.RESHARD, Role.SPILL, Role.LOAD)
 _OPS = {
-    **dict.fromkeys(COPIES, ("ttnn.to_memory_config",)),
-    Role.LAYOUT: ("ttnn.to_layout",),
-    Role.TRANSFER: ("ttnn.from_device", "ttnn.to_device"),
+    **dict.fromkeys(COPIES, (COPY,)),
+    Role.LAYOUT: (CONVERT,),
+    Role.TRANSFER: (FETCH, SEND),
 }
 """What an op of a role is called, where that is fixed."""
 
@@ -94,7 +94,7 @@ def serves_the_host(subject: Subject) -> Iterator[Error]:
         if subject.role(op) is not Role.TRANSFER or op.op not in _OPS[Role.TRANSFER]:
             continue
         source, target = subject.layout(op.inputs[0]), subject.layout(op.outputs[0])
-        if op.op == "ttnn.from_device":
+        if op.op == FETCH:
             served = [r for r in graph.consumers(op.outputs[0]) if opdef(r.op).opaque]
             fits = target.is_host and source.is_dram
         else:

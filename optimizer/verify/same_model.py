@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from optimizer.ir.graph import Graph, Op, Value
+from optimizer.ir.opdef import ConfigFamily
+from optimizer.ir.vocabulary import CONVERT, COPY, FETCH, SEND, opdef
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.result import OptimizedGraph, Role
-from optimizer.verify.op_rules import CONVS
 from optimizer.verify.subject import Error
 
 _INSERTED = {
-    "ttnn.to_memory_config": (Role.RESHARD, Role.SPILL, Role.LOAD, Role.HOST),
-    "ttnn.to_layout": (Role.LAYOUT, Role.HOST),
-    "ttnn.from_device": (Role.TRANSFER,),
-    "ttnn.to_device": (Role.TRANSFER,),
+    COPY: (Role.RESHARD, Role.SPILL, Role.LOAD, Role.HOST),
+    CONVERT: (Role.LAYOUT, Role.HOST),
+    FETCH: (Role.TRANSFER,),
+    SEND: (Role.TRANSFER,),
 }
 """Ops that a plan inserts -> their roles."""
 
@@ -39,7 +40,7 @@ def differences(
         config = None if record is None else record.config
         if isinstance(config, Conv2dConfig) and "weights_dtype" not in fixed.get(op_id, {}):
             found = config.weights_dtype or wanted
-            if found != wanted and result.graph.op(op_id).op in CONVS:
+            if found != wanted and opdef(result.graph.op(op_id).op).config is ConfigFamily.CONV2D:
                 yield op_id, f"prepares its weights as {found}, the model's are {wanted}"
 
 

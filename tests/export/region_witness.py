@@ -15,9 +15,9 @@ from interpreter import evaluate
 from numpy.typing import NDArray
 
 from optimizer.export.kernels.lowering import API, blocks_of, lowered, program_of
-from optimizer.export.kernels.operations import MOVE
 from optimizer.export.kernels.placement import Kind, Operand
 from optimizer.export.kernels.regions import Region
+from optimizer.ir.vocabulary import COPY
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.error_bound import FLOAT64, Bounded, bounds
 from optimizer.kernels.tensix.executor.execute import execute
@@ -103,7 +103,7 @@ def _values(region: Region, seed: int, between: tuple[float, float]) -> tuple[di
     for op in region.ops:
         alike = op.with_attrs(dim=-1) if "dim" in op.attrs else op  # operands have rank 2 here
         operands = [exact[v] for v in op.inputs]
-        results = operands[:1] if op.op == MOVE else evaluate(alike, operands)
+        results = operands[:1] if op.op == COPY else evaluate(alike, operands)
         exact[op.outputs[0]] = np.asarray(results[0], np.float64)
     return given, exact
 

@@ -22,12 +22,12 @@ from optimizer.export.kernels.binding import fused_kernels
 from optimizer.export.kernels.finding import find_regions
 from optimizer.export.kernels.judged import kinds_of
 from optimizer.export.kernels.lowering import lowered, program_of
-from optimizer.export.kernels.operations import MOVE
 from optimizer.export.kernels.placement import CoreMap, Kind
 from optimizer.export.kernels.regions import Region
 from optimizer.export.ttnn_py import FILE_NAME, render, ttnn_program, write_files
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph, ValueKind
+from optimizer.ir.vocabulary import COPY
 from optimizer.layouts.memory_config import L1_TILE, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.ttmetal.execution import ExecutionSession
@@ -329,7 +329,7 @@ def _joined(build: Build, wide: bool, only: int | None = None) -> OptimizedGraph
     if wide:
         made.append(b.op("ttnn.sum", total, dim=-1))
     elif len(full) == 1:
-        made.append(b.op(MOVE, total))
+        made.append(b.op(COPY, total))
     return placed(b.finish(*made, *([] if total in made else [total])), {x: HOME}, fuse_kernels=True)
 
 
@@ -346,7 +346,7 @@ def _moved(home: TensorMemoryLayout, other: TensorMemoryLayout) -> OptimizedGrap
     b = GraphBuilder("moved")
     x, y, row = b.input("x", shape), b.input("y", shape), b.input("row", shape[-1:])
     v = b.op("ttnn.maximum", b.op("ttnn.multiply", b.op("ttnn.add", x, y), row), b.input("scalar", (1, 1)))
-    outputs = [v, b.op(MOVE, v)]
+    outputs = [v, b.op(COPY, v)]
     return placed(
         b.finish(*outputs),
         {x: layouts[home], v: layouts[home], y: layouts[other], outputs[1]: layouts[other]},

@@ -9,8 +9,9 @@ from placed_graphs import HEIGHT, placed, shards
 from region_witness import POSITIVE, SIGNED, interpret_region
 
 from optimizer.export.kernels.finding import find_regions
-from optimizer.export.kernels.operations import FUSED_OPS, MATMULS
+from optimizer.export.kernels.operations import FUSED_OPS
 from optimizer.ir.builder import GraphBuilder
+from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.tiling import TILE
 
@@ -36,7 +37,8 @@ SHARPEST = {"ttnn.layer_norm": 0.05, "ttnn.softmax": 0.05}
 """What the error bound may be of a value in the median, where it is more than a few roundings of bf16."""
 CASES = [
     (name, attrs)
-    for name in sorted(set(FUSED_OPS) - set(MATMULS))
+    for name in sorted(FUSED_OPS)
+    if opdef(name).cost_class is not CostClass.MATMUL
     for attrs in ATTRS.get(name.removeprefix("ttnn."), [{}])
 ]
 

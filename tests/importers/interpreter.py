@@ -1,7 +1,8 @@
 """A numpy interpreter of the TTNN vocabulary in float32, written from the ops' definitions.
 
 It shares nothing with the importers but the op names and attributes, so that it can witness that an
-import keeps the meaning of a model.
+import keeps the meaning of a model. An op that it lacks is computed by `optimizer.values.reference`, which shares
+nothing with them either.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, ValueKind
 from optimizer.ir.vocabulary import opdef
+from optimizer.values.reference import computed
 
 Array = np.ndarray[Any, Any]
 Attrs = Mapping[str, Any]
@@ -220,6 +222,8 @@ def evaluate(op: Op, x: list[Array]) -> list[Array]:
             for activation in attrs["activations"]:
                 out = UNARY[activation](out)
             return [out]
+        if name not in _OPS:
+            return [one.value for one in computed(op.op, attrs, x)]
         result = _OPS[name](x, attrs)
     return result if isinstance(result, list) else [result]
 

@@ -13,8 +13,8 @@ from net import Net, f32
 from optimizer.device import DeviceSpec
 from optimizer.export.ttnn_py import render, ttnn_program
 from optimizer.importers import load
+from optimizer.ir.activations import FUSED_ACTIVATIONS
 from optimizer.ir.graph import Op
-from optimizer.ir.vocabulary import FUSED_ACTIVATIONS
 from optimizer.opmodel.ttnn_calls.text import activation_text
 from optimizer.options import Options
 from optimizer.pipeline import optimize
@@ -42,6 +42,8 @@ def after(source: str, activation: str, make_model: Model, opset: int = 20, **at
         ("Elu", {"alpha": 0.3}, "ttnn.elu", "alpha=0.3"),
         ("Celu", {"alpha": 0.5}, "ttnn.celu", "alpha=0.5"),
         ("ThresholdedRelu", {"alpha": 1.5}, "ttnn.threshold", ", 1.5, 0.0,"),
+        ("Shrink", {"lambd": 0.75}, "ttnn.hardshrink", "lambd=0.75"),
+        ("Shrink", {"lambd": 0.75, "bias": 0.75}, "ttnn.softshrink", "lambd=0.75"),
         ("HardSwish", {}, "ttnn.hardswish", "ttnn.hardswish("),
         ("HardSigmoid", {"alpha": 1 / 6}, "ttnn.hardsigmoid", "ttnn.hardsigmoid("),
         ("Mish", {}, "ttnn.mish", "ttnn.mish("),

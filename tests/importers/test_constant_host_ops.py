@@ -28,7 +28,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("Bernoulli", [np.ones((4, 8), "f")], {}),
     ("Multinomial", [np.ones((4, 8), "f")], {}),
     ("Det", [np.ones((2, 4, 4), "f")], {}),
-    ("GridSample", [np.ones((1, 1, 4, 4), "f"), np.ones((1, 2, 2, 2), "f")], {}),
+    ("GridSample", [np.ones((1, 1, 4, 4), "f"), np.ones((1, 2, 2, 2), "f")], {"mode": "nearest"}),
 ]
 
 

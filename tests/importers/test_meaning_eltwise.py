@@ -34,6 +34,7 @@ CASES = [
     Case("ThresholdedRelu", (X,), {"alpha": 0.6}),
     Case("Shrink", (X,), {"lambd": 0.7}, label="hard"),
     Case("Shrink", (X,), {"lambd": 0.7, "bias": 0.7}, label="soft"),
+    Case("Shrink", (X,), {"lambd": 0.0}, label="nothing"),
     Case("Softplus", ((2, 3),)),
     Case("Selu", (X,)),
     Case("Mish", (X,), opset=18),

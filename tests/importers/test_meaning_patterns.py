@@ -52,6 +52,10 @@ def silu(net: Net, x: str) -> str:
     return net("Mul", x, net("Sigmoid", x))
 
 
+def log_sigmoid(net: Net, x: str) -> str:
+    return net("Log", net("Sigmoid", x))
+
+
 def mish(net: Net, x: str) -> str:
     return net("Mul", x, net("Tanh", net("Softplus", x)))
 
@@ -83,6 +87,7 @@ ACTIVATIONS = {
     gelu_fast: ("gelu_tanh", 2e-5),
     silu: ("silu", 2e-5),
     mish: ("mish", 2e-5),
+    log_sigmoid: ("log_sigmoid", 2e-5),
     hardswish_divide_last: ("hardswish", 2e-5),
     hardswish_divide_first: ("hardswish", 2e-5),
     hardswish_gate: ("hardswish", 2e-5),
@@ -98,6 +103,16 @@ def test_activation(write: Callable[[Net, str], str], witness: ModuleType, make_
     ops, _ = run(net, {"x": (4, 8)}, out, witness, make_model, tolerance=ACTIVATIONS[write][1])
 
     assert ops == {ACTIVATIONS[write][0]: 1}
+
+
+def test_a_sigmoid_that_something_else_reads_stays(witness: ModuleType, make_model: Model) -> None:
+    net = Net()
+    gate = net("Sigmoid", "x")
+    out = net("Mul", net("Log", gate), gate)
+
+    ops, _ = run(net, {"x": (4, 8)}, out, witness, make_model)
+
+    assert ops == {"sigmoid": 1, "log": 1, "multiply": 1}
 
 
 def test_gelu_of_another_tensor_stays(witness: ModuleType, make_model: Model) -> None:

@@ -108,6 +108,10 @@ CASES = [
          {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}, opset=19, label="crop"),
     Case("Upsample", (X, scalar([1, 1, 2, 2], np.float32)), {"mode": "linear"}, opset=9, label="linear"),
     Case("Upsample", (X,), {"scales": [1.0, 1.0, 2.0, 2.0]}, opset=7, label="attribute"),
+    Case("GridSample", ((2, 32, 8, 6), (2, 5, 4, 2)), {"mode": "linear"}, opset=20, label="tiles"),
+    Case("GridSample", (X, (2, 5, 4, 2)), opset=16, label="few-channels"),
+    Case("GridSample", ((2, 64, 8, 6), (2, 5, 4, 2)), {"align_corners": 1}, opset=16, label="corners"),
+    Case("GridSample", ((1, 32, 1, 1), (1, 2, 2, 2)), opset=16, label="one-pixel"),
     Case("DepthToSpace", ((2, 8, 2, 3),), {"blocksize": 2, "mode": "DCR"}, label="batch"),
     Case("SpaceToDepth", ((2, 2, 4, 6),), {"blocksize": 2}, label="batch"),
 ]  # fmt: skip

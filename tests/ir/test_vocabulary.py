@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 
 from optimizer.errors import GraphError, ShapeError, UnknownNameError
+from optimizer.ir import vocabulary
 from optimizer.ir.graph import Attr, Op
-from optimizer.ir.opdef import Page
-from optimizer.ir.vocabulary import op_names, opdef
+from optimizer.ir.opdef import CostClass, Elements, OpDef, Page
+from optimizer.ir.vocabulary import CAST, CONVERT, COPY, FETCH, FILL, SEND, op_names, opdef
 
 CONV = {
     "batch_size": 2, "input_height": 8, "input_width": 8, "in_channels": 16, "out_channels": 32,
@@ -37,6 +40,7 @@ CASES: list[tuple[str, dict[str, Attr], list[tuple[int, ...]], list[tuple[int, .
     ("embedding", {}, [(2, 7), (100, 64)], [(2, 7, 64)]),
     ("topk", {"k": 3}, [(2, 8)], [(2, 3), (2, 3)]),
     ("upsample", {"scale_factor": (2, 3)}, [(1, 4, 4, 8)], [(1, 8, 12, 8)]),
+    ("grid_sample", {}, [(2, 4, 6, 32), (2, 5, 7, 2)], [(2, 5, 7, 32)]),
     ("scaled_dot_product_attention", {}, [(1, 8, 16, 64), (1, 2, 32, 64), (1, 2, 32, 64)], [(1, 8, 16, 64)]),
     (
         "split_query_key_value_and_split_heads", {"num_heads": 4, "num_kv_heads": 2},
@@ -65,6 +69,8 @@ BAD: list[tuple[str, dict[str, Attr], list[tuple[int, ...]], str]] = [
     ("concat", {"dim": 0}, [(2, 3), (2, 4)], "differ outside dim 0"),
     ("concat", {"dim": 4}, [(2, 3), (2, 4)], "outside rank 2"),
     ("split", {"sizes": (1, 1), "dim": 1}, [(2, 4)], "do not add up to 4"),
+    ("grid_sample", {}, [(2, 4, 6, 32), (1, 5, 7, 2)], "2 images, 1 grids"),
+    ("grid_sample", {}, [(2, 4, 6, 32), (2, 5, 7, 3)], "3 numbers per point"),
     ("topk", {"k": 9}, [(2, 8)], "exceeds 8"),
     ("slice", {"begins": (0,), "ends": (9,)}, [(4,)], "outside size 4"),
 ]
@@ -102,3 +108,72 @@ def test_only_shardable_ops_have_sharded_results_and_rows_are_consistent() -> No
         if row.shardable:
             assert row.sharded_operands, name
         assert row.output_page is not Page.HOST
+
+
+def test_every_op_has_one_row() -> None:
+    assert len(vocabulary._ROWS) == len(op_names())
+
+
+def traits(name: str) -> OpDef:
+    return opdef(f"ttnn.{name}")
+
+
+def test_only_ops_whose_results_may_be_sharded_follow_the_sharding_of_an_operand() -> None:
+    for name in op_names():
+        row = opdef(name)
+        assert row.shardable or not (row.sharding_follows_operand or row.operands_sharded_alike), name
+    assert traits("matmul").sharding_follows_operand
+    assert not traits("softmax").sharding_follows_operand
+    assert traits("concat").operands_sharded_alike
+
+
+def test_what_keeps_the_elements_of_its_operand_has_as_many() -> None:
+    for name, attrs, inputs, outputs in CASES:
+        if traits(name).elements is Elements.KEPT:
+            assert prod(outputs[0]) == prod(inputs[0]), (attrs, inputs)
+    kept = {name for name in op_names() if opdef(name).elements is Elements.KEPT}
+    assert {COPY, CONVERT, CAST, FILL, FETCH, SEND} <= kept
+
+
+def test_what_padding_becomes_is_stated_by_every_element_wise_row() -> None:
+    for name in op_names():
+        row = opdef(name)
+        assert row.padding_follows or row.cost_class is not CostClass.ELTWISE, name
+    assert traits("divide").unbounded
+    assert not traits("add").unbounded
+
+
+@pytest.mark.parametrize(
+    ("name", "attrs", "shape", "tiled", "returned"),
+    [
+        ("slice", {}, (2, 64), True, True),
+        ("permute", {"dims": (1, 0, 2, 3)}, (1, 1, 32, 32), True, True),
+        ("permute", {"dims": (0, 1, 3, 2)}, (1, 1, 1, 1), True, False),
+        ("permute", {"dims": (0, 1, 3, 2)}, (1, 1, 1, 1), False, True),
+        ("permute", {"dims": (1, 0, 2)}, (2, 2, 32), False, False),
+        ("transpose", {"dim0": 0, "dim1": 1}, (1, 4, 32), False, True),
+        ("transpose", {"dim0": 0, "dim1": 1}, (4, 4, 32), False, False),
+    ],
+)
+def test_when_an_op_returns_its_operand(
+    name: str, attrs: dict[str, Attr], shape: tuple[int, ...], tiled: bool, returned: bool
+) -> None:
+    rule = traits(name).returns_operand
+    assert rule is not None
+    assert rule(attrs, shape, tiled) is returned
+
+
+@pytest.mark.parametrize(
+    ("name", "attrs", "from_tiles", "gives_tiles"),
+    [
+        ("relu", {}, False, True),
+        ("max_pool2d", {}, True, False),
+        ("pad", {}, True, True),
+        ("pad", {}, False, False),
+        ("to_layout", {"layout": "tile"}, False, True),
+        ("to_layout", {"layout": "row_major"}, True, False),
+    ],
+)
+def test_pages_of_a_result(name: str, attrs: dict[str, Attr], from_tiles: bool, gives_tiles: bool) -> None:
+    op = Op("op", f"ttnn.{name}", ("x",), ("y",), attrs)
+    assert opdef(op.op).gives_tiles(op, from_tiles) is gives_tiles

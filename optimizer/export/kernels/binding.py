@@ -10,11 +10,11 @@ from typing import Any
 from optimizer.export.kernels.finding import find_regions
 from optimizer.export.kernels.judged import judged_by, kinds_of, unjudged
 from optimizer.export.kernels.lowering import API, lowered, program_of
-from optimizer.export.kernels.operations import MOVE
 from optimizer.export.kernels.placement import CoreMap, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import buffer_bytes
 from optimizer.ir.graph import Op as GraphOp
+from optimizer.ir.vocabulary import COPY, short_name
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Op
 from optimizer.layouts.memory_config import TensorMemoryLayout
@@ -77,7 +77,7 @@ def _name(result: OptimizedGraph, region: Region) -> str:
 
 
 def _word(result: OptimizedGraph, op: GraphOp) -> str:
-    word = result.records[op.id].role.value if op.op == MOVE else op.op.removeprefix("ttnn.")
+    word = result.records[op.id].role.value if op.op == COPY else short_name(op.op)
     return re.sub(r"\W", "_", word, flags=re.ASCII)
 
 
@@ -137,7 +137,7 @@ def _buffers(program: Op) -> int:
 
 def _buffers_alone(region: Region, op: GraphOp) -> int:
     """Circular buffers of a kernel for this op only; where its tensors lie makes no difference to their number."""
-    if op.op == MOVE:
+    if op.op == COPY:
         return 2
     cores = CoreMap(TensorMemoryLayout.BLOCK_SHARDED, (0, 0), 1)
     alone = replace(

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from optimizer.errors import InfeasibleError, LimitError
 from optimizer.export.kernels.grouping import Group, may_join
 from optimizer.export.kernels.lowering import blocks_of, lowered, program_of
-from optimizer.export.kernels.operations import MATMULS
+from optimizer.export.kernels.operations import is_matmul
 from optimizer.export.kernels.placement import Kind
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import FusedSchedule
@@ -121,4 +121,4 @@ def _multiplies_well(region: Region) -> bool:
         if o.kind in (Kind.LEFT, Kind.RIGHT) and not o.resident:
             rows, columns = blocks.of(o.kind, o.depth)
             tiles += rows * columns * (1 if blocks.once(o.kind) else min(2, blocks.count))
-    return tiles <= MATMUL_TILES and any(op.op not in MATMULS for op in region.computed)
+    return tiles <= MATMUL_TILES and any(not is_matmul(op) for op in region.computed)

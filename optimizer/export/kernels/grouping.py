@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from optimizer.export.kernels.operations import MATMULS, MOVE, accepts, needs_rows
+from optimizer.export.kernels.operations import accepts, is_matmul, needs_rows
 from optimizer.export.kernels.placement import Home, Kind, Operand, kind_in, plain_shape
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
+from optimizer.ir.vocabulary import COPY
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import TILE, tile_grid
 from optimizer.result import OptimizedGraph, Role
@@ -30,11 +31,11 @@ def may_join(result: OptimizedGraph, op: Op) -> bool:
     layouts = [result.layouts[v.id] for v in values]
     if any(v.dtype not in DTYPES for v in values) or any(not x.is_tile or x.is_host for x in layouts):
         return False
-    if op.op == MOVE:
+    if op.op == COPY:
         return True
     if not accepts(op, len(values[0].shape)):
         return False
-    if op.op in MATMULS:
+    if is_matmul(op):
         return _is_matmul_of_tiles(graph, op)
     if any(kind_in(v.shape, frame_of(graph, op)) is None for v in values):
         return False
@@ -69,7 +70,7 @@ class Group:
     def covers_a_frame(self) -> bool:
         """Finds the frame and the kinds of all values; False if some value is no part of it."""
         graph = self.result.graph
-        frames = list(dict.fromkeys(frame_of(graph, op) for op in self.ops if op.op != MOVE))
+        frames = list(dict.fromkeys(frame_of(graph, op) for op in self.ops if op.op != COPY))
         if not frames:
             return False
         self.shape = max(frames, key=prod)
@@ -86,11 +87,11 @@ class Group:
         """Kinds of the operands of matmuls and of what they are copies of; False if one is both."""
         found: list[tuple[str, Kind]] = []
         for op in self.ops:
-            if op.op in MATMULS:
+            if is_matmul(op):
                 found += [(op.inputs[0], Kind.LEFT), (op.inputs[1], Kind.RIGHT)]
         self.kinds = dict(found)
         for op in reversed(self.ops):
-            if op.op == MOVE and op.outputs[0] in self.kinds:
+            if op.op == COPY and op.outputs[0] in self.kinds:
                 found.append((op.inputs[0], self.kinds[op.outputs[0]]))
                 self.kinds[op.inputs[0]] = self.kinds[op.outputs[0]]
         grids = {v: tile_grid(self.result.graph.value(v).shape) for v in self.kinds}
@@ -100,11 +101,11 @@ class Group:
     def _uses_agree(self) -> bool:
         """Operands of matmuls are nothing else, and copies are of what they copy."""
         for op in self.ops:
-            if op.op == MOVE:
+            if op.op == COPY:
                 if self.kinds[op.inputs[0]] is not self.kinds[op.outputs[0]]:
                     return False
             elif any(self.kinds[v] in (Kind.LEFT, Kind.RIGHT) for v in (*op.inputs, *op.outputs)):
-                others = op.inputs[2:] if op.op in MATMULS else op.inputs
+                others = op.inputs[2:] if is_matmul(op) else op.inputs
                 if any(self.kinds[v] in (Kind.LEFT, Kind.RIGHT) for v in (*others, *op.outputs)):
                     return False
         return True
@@ -112,7 +113,7 @@ class Group:
     def gives(self, outputs: Sequence[str]) -> bool:
         """Whether each core can give its part of these results: full ones and columns, and nothing else computed."""
         own = (Kind.FULL, Kind.COLUMN)
-        computed = (op.outputs[0] for op in self.ops if op.op != MOVE)
+        computed = (op.outputs[0] for op in self.ops if op.op != COPY)
         return all(self.kinds[v] in own for v in (*outputs, *computed))
 
     def operand(self, value_id: str, home: Home) -> Operand:

@@ -17,12 +17,12 @@ from functools import lru_cache
 from math import prod
 
 from optimizer.errors import StateError
-from optimizer.export.kernels.operations import FUSED_OPS, MOVE
+from optimizer.export.kernels.operations import FUSED_OPS
 from optimizer.export.kernels.placement import Kind, Operand, Tiles, largest_divisor
 from optimizer.export.kernels.regions import Region
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op as GraphOp
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.vocabulary import COPY, opdef
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim
 from optimizer.kernels.tensix.ir import Attr, Op, Value, attributes
@@ -256,7 +256,7 @@ class _BlockWriter:
     def write(self, op: GraphOp) -> None:
         """One op of the region."""
         operands = [self._values[v] for v in op.inputs]
-        if op.op == MOVE:
+        if op.op == COPY:
             self._values[op.outputs[0]] = operands[0]
             return
         self._values[op.outputs[0]] = FUSED_OPS[op.op].recipe(self, opdef(op.op).full_attrs(op), operands)

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
+from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.graph import Attr, Op
-from optimizer.ir.vocabulary import OPERAND_ACTIVATIONS, opdef
+from optimizer.ir.opdef import CostClass
+from optimizer.ir.vocabulary import opdef
 from optimizer.kernels.tensix.ir import Value
 
 Attrs = Mapping[str, Attr]
@@ -259,10 +261,6 @@ def _plain(attrs: Attrs, _rank: int) -> bool:
     return known and not attrs["transpose_a"] and not attrs["transpose_b"]
 
 
-MATMULS = ("ttnn.linear", "ttnn.matmul")
-MOVE = "ttnn.to_memory_config"
-"""Copies between layouts: no computation, the tensor is brought or taken where it belongs."""
-
 FUSED_OPS: Mapping[str, FusedOp] = MappingProxyType(
     {
         f"ttnn.{name}": row
@@ -295,6 +293,11 @@ def accepts(op: Op, rank: int) -> bool:
     """Whether a recipe covers an op with its attributes; `rank` is that of its first operand."""
     row = FUSED_OPS.get(op.op)
     return row is not None and row.accepts(opdef(op.op).full_attrs(op), rank)
+
+
+def is_matmul(op: Op) -> bool:
+    """Whether an op is a product of matrices, whose tiles are summed up along K."""
+    return opdef(op.op).cost_class is CostClass.MATMUL
 
 
 def needs_rows(op: Op) -> bool:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from optimizer.export.kernels.operations import MATMULS, MOVE, needs_rows
+from optimizer.export.kernels.operations import is_matmul, needs_rows
 from optimizer.export.kernels.placement import CoreMap, Home, Kind, Operand
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
+from optimizer.ir.vocabulary import COPY
 from optimizer.layouts.memory_config import TensorMemoryLayout
 from optimizer.layouts.tiling import TILE
 
@@ -52,7 +53,7 @@ class Region:
     @cached_property
     def computed(self) -> tuple[Op, ...]:
         """The ops that are no mere copies."""
-        return tuple(op for op in self.ops if op.op != MOVE)
+        return tuple(op for op in self.ops if op.op != COPY)
 
     @property
     def needs_rows(self) -> bool:
@@ -62,7 +63,7 @@ class Region:
     @property
     def multiplies(self) -> bool:
         """Whether an op is a matmul."""
-        return any(op.op in MATMULS for op in self.ops)
+        return any(is_matmul(op) for op in self.ops)
 
     def shrunk(self, grid: tuple[int, int], shard: tuple[int, int]) -> Region:
         """The same computation on a smaller frame: `grid` shards of `shard` tiles; layouts keep their places.

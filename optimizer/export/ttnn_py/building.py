@@ -19,7 +19,7 @@ from optimizer.export.ttnn_py.program import ProgramStep, TensorEntry, TTNNProgr
 from optimizer.ir.graph import Op
 from optimizer.ir.opdef import Page
 from optimizer.ir.positions import ABSENT_OPERANDS, ABSENT_RESULTS, at_their_positions
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.vocabulary import COPY, opdef
 from optimizer.layouts.aliases import frees_operand, may_alias
 from optimizer.layouts.memory_config import HOST_ROW_MAJOR, BufferType, PageLayout, TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
@@ -192,7 +192,7 @@ class _Builder:
         operands, layouts = [], []
         row = opdef(op.op)
         targets = self._targets(op)
-        if op.op == "ttnn.to_memory_config" and self._layout(op.outputs[0]).is_l1:
+        if op.op == COPY and self._layout(op.outputs[0]).is_l1:
             self._load(op.inputs[0])
             self.copied[op.outputs[0]] = op
             return
@@ -231,11 +231,7 @@ class _Builder:
         whose tiles would be mostly padding on the host."""
         if reshapes_on_host(self.graph, op):
             return HOST_ROW_MAJOR
-        page = opdef(op.op).output_page
-        if op.op == "ttnn.to_layout":
-            tiled = op.attrs["layout"] == PageLayout.TILE.value
-        else:
-            tiled = page is Page.TILE or (page is Page.ANY and operands[0].is_tile)
+        tiled = opdef(op.op).gives_tiles(op, bool(operands) and operands[0].is_tile)
         return interleaved(BufferType.DRAM, PageLayout.TILE if tiled else PageLayout.ROW_MAJOR)
 
     def _bring_to_l1(self) -> None:

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from optimizer.ir.graph import Graph
-
-_MOVES = frozenset(
-    {"ttnn.reshape", "ttnn.permute", "ttnn.transpose", "ttnn.slice", "ttnn.split", "ttnn.repeat", "ttnn.concat"}
-    | {"ttnn.typecast", "ttnn.to_layout", "ttnn.to_memory_config", "ttnn.identity"}
-)
-"""Ops that hand the elements of an index on as they are."""
+from optimizer.ir.vocabulary import opdef
 
 
 def index_bounds(graph: Graph, value_ids: Iterable[str] | None = None) -> dict[str, int]:
@@ -33,7 +28,7 @@ def _bound(graph: Graph, start: str) -> int | None:
                 sizes.append(graph.value(op.inputs[1]).shape[-2])
             elif op.op == "ttnn.gather" and op.inputs[1] == value_id:
                 sizes.append(graph.value(op.inputs[0]).shape[int(op.attr("dim"))])
-            elif op.op in _MOVES:
+            elif opdef(op.op).moves_elements:
                 stack += [v for v in op.outputs if v not in seen]
                 seen.update(op.outputs)
     return min(sizes, default=None)

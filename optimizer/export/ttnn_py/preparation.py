@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from optimizer.device import DeviceSpec
 from optimizer.ir.graph import Op
+from optimizer.ir.opdef import ConfigFamily
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.opmodel.analytical.conv_weights import read_from
 from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.ttnn_calls.conv_pool import (
-    CONVOLUTIONS,
     conv_config_text,
     conv_geometry,
     prepared_ahead,
@@ -32,7 +33,7 @@ def prepared_text(
     op: Op, query: OpQuery, index: int, operand: str, board: DeviceSpec, l1_small_bytes: int, device: str = "device"
 ) -> str | None:
     """The call that prepares operand `index` of an op, a weight in variable `operand`; None: it is taken as it is."""
-    if op.op in CONVOLUTIONS and index in (1, 2) and query.inputs[index].layout.is_host:
+    if opdef(op.op).config is ConfigFamily.CONV2D and index in (1, 2) and query.inputs[index].layout.is_host:
         return _conv_operand(query, index, operand, read_from(query, board, l1_small_bytes), device)
     if op.op == "ttnn.group_norm" and index in (1, 2):
         return _group_norm_operand(query, index, operand)

@@ -270,8 +270,11 @@ def thresholded_relu(ctx: Lowering) -> str:
 
 
 def shrink(ctx: Lowering) -> str:
+    """`hardshrink` without a bias, `softshrink` with one of the threshold's size; TTNN has both for floats only."""
     lambd, bias = float(ctx.attr("lambd", 0.5)), float(ctx.attr("bias", 0.0))
     x = ctx.x(0)
+    if bias in (0.0, lambd) and ctx.vdtype(x).is_float:
+        return ctx.emit("softshrink" if bias else "hardshrink", x, lambd=lambd)
     high = ctx.emit("multiply", ctx.emit("gt", x, scalar=lambd), ctx.emit("add", x, scalar=-bias))
     low = ctx.emit("multiply", ctx.emit("lt", x, scalar=-lambd), ctx.emit("add", x, scalar=bias))
     return ctx.emit("add", high, low)

@@ -10,7 +10,6 @@ _SEQUENCE = "tensors have static shapes; use Split, Concat and Slice instead of 
 _TRAINING = "a loss is for training; export the model for inference"
 _SIGNAL = "TTNN has no such transform for models; compute the features on the host and feed them"
 _BOXES = "TTNN has no op on regions; cut the model before it and post-process on the host"
-_WARP = "TTNN samples only whole tiles of channels, bilinearly; run it on the host or rewrite it with Resize"
 _OPTIONAL = "what is present must be known at export; export one variant"
 _FLOW = "what runs depends on run-time values; export the model with the control flow unrolled or removed"
 
@@ -34,7 +33,8 @@ REASONS: dict[str, str] = {
     **dict.fromkeys(
         ("DFT", "STFT", "MelWeightMatrix", "BlackmanWindow", "HammingWindow", "HannWindow"), _SIGNAL
     ),
-    **dict.fromkeys(("GridSample", "AffineGrid", "DeformConv"), _WARP),
+    "AffineGrid": "TTNN makes no grids; compute the grid on the host and feed it to GridSample",
+    "DeformConv": "TTNN moves no taps of a kernel by computed offsets; run it on the host",
     "MaxUnpool": "TTNN's pools give no indices to undo; use ConvTranspose or Resize",
     "Col2Im": "TTNN puts no overlapping blocks together; use ConvTranspose",
     "Det": "TTNN has no determinants; compute it on the host",

@@ -15,6 +15,7 @@ from optimizer.importers.passes.head_padding import PadHeads
 from optimizer.importers.passes.heads import ConcatHeads, Rotary, SplitHeads, UnbindHeads
 from optimizer.importers.passes.indices import IndexTypes
 from optimizer.importers.passes.linear import FuseActivation, Linear, LinearRank
+from optimizer.importers.passes.log_sigmoid import LogSigmoid
 from optimizer.importers.passes.movement import MergeMovement
 from optimizer.importers.passes.norm_patterns import LayerNorm, RmsNorm
 from optimizer.importers.passes.projections import LoneHeads, MergeQKV
@@ -52,6 +53,7 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         HardSwish(),
         Silu(),
         QuickGelu(),
+        LogSigmoid(),
         CentredVariance(),
         LayerNorm(),
         RmsNorm(),

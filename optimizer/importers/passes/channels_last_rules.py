@@ -47,6 +47,13 @@ def _upsample(twins: Twins, op: Op) -> bool:
     return True
 
 
+def _grid_sample(twins: Twins, op: Op) -> bool:
+    last = twins.last(op.inputs[0], SECOND, op)
+    result = put(twins.graph, op, "ttnn.grid_sample", [last, op.inputs[1]], op.attrs)[0]
+    twins.add(op.outputs[0], SECOND, op, last=result)
+    return True
+
+
 # -- norms over channels ---------------------------------------------------------------------------
 def _batch_norm(twins: Twins, op: Op) -> bool:
     """x*scale + shift with scale and shift computed once from the weights."""
@@ -316,6 +323,7 @@ RULES: dict[str, Rule] = {
     "nchw.max_pool2d": _pool,
     "nchw.avg_pool2d": _pool,
     "nchw.upsample": _upsample,
+    "nchw.grid_sample": _grid_sample,
     "nchw.batch_norm": _batch_norm,
     "nchw.group_norm": _group_norm,
     **{f"ttnn.{name}": _unary for name in (*UNARY, *UNARY_PARAMS, "typecast")},

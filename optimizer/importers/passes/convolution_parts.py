@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Literal
 
 from optimizer.importers.passes.convolution_ways import Way, cut, put, weight_rows
 from optimizer.importers.passes.rewriting import emit, finish, reshape
+from optimizer.ir.activations import FUSED_ACTIVATIONS
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
-from optimizer.ir.vocabulary import FUSED_ACTIVATIONS, opdef
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.tiling import TILE, round_up
 
 MOST_PARTS = 64

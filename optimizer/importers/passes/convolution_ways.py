@@ -12,8 +12,9 @@ from math import gcd
 from typing import Any, ClassVar, Protocol
 
 from optimizer.importers.passes.rewriting import emit, finish, reshape
+from optimizer.ir.activations import FUSED_ACTIVATIONS
 from optimizer.ir.graph import Graph, Op
-from optimizer.ir.vocabulary import FUSED_ACTIVATIONS, opdef
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.tiling import TILE, round_up
 
 MOST_TAPS = 256

@@ -7,8 +7,9 @@ from math import prod
 from typing import ClassVar
 
 from optimizer.importers.passes.rewriting import drop_dead, emit, finish, fuse, is_static, only_use, produced_by
+from optimizer.ir.activations import FUSED_ACTIVATIONS
 from optimizer.ir.graph import Graph, Op
-from optimizer.ir.vocabulary import FUSED_ACTIVATIONS, opdef
+from optimizer.ir.vocabulary import opdef
 
 
 @dataclass(frozen=True)

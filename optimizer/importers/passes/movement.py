@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from optimizer.importers.passes.rewriting import Shape, drop_dead, finish, is_read, is_static, only_use, origins
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
-from optimizer.ir.shape_rules import permute_is_view, reshape_is_view
+from optimizer.ir.view_rules import permute_is_view, reshape_is_view
 
 Step = tuple[str, Shape]
 """(`reshape`, target shape) or (`permute`, dims)."""

@@ -8,7 +8,8 @@ from typing import ClassVar
 from optimizer.importers.passes.rewriting import emit, finish, produced_by
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
-from optimizer.ir.padding import FILL, exposed
+from optimizer.ir.padding import exposed
+from optimizer.ir.vocabulary import FILL, short_name
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def with_filled_padding(graph: Graph) -> Graph:
 
 def unfilled(graph: Graph, op: Op) -> list[tuple[int, float]]:
     """(operand, filling) where an op takes padding for elements that nothing has filled."""
-    fill = FILL.removeprefix("ttnn.")
+    fill = short_name(FILL)
     return [(k, value) for k, value in exposed(graph, op) if produced_by(graph, op.inputs[k], fill) is None]
 
 

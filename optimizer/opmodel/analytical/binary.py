@@ -8,9 +8,9 @@ Sources: tt-metal 0.81 `eltwise/binary_ng`, `eltwise/ternary`, and answers of mo
 from __future__ import annotations
 
 from optimizer.errors import ShapeError
+from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.dtype import DType
 from optimizer.ir.shape_rules import broadcast
-from optimizer.ir.vocabulary import OPERAND_ACTIVATIONS
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
 from optimizer.opmodel.analytical.derive import scaled_memory

@@ -30,6 +30,7 @@ _BUILDERS: dict[CostClass, Builder] = {
     CostClass.LAYOUT: moves.reshard,
     CostClass.POOL: windows.pool,
     CostClass.UPSAMPLE: moves.movement,
+    CostClass.SAMPLE: windows.sample,
     CostClass.EMBEDDING: moves.movement,
     CostClass.SDPA: products.sdpa,
 }

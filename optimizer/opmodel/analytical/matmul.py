@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
+from optimizer.ir.activations import FUSED_ACTIVATIONS
 from optimizer.ir.dtype import DType
-from optimizer.ir.vocabulary import FUSED_ACTIVATIONS
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.op_config import (
     MatmulMultiCoreReuseMultiCast1DProgramConfig,

@@ -21,7 +21,6 @@ from optimizer.opmodel.ttnn_calls.text import (
     memory_layout_text,
 )
 
-CONVOLUTIONS = ("ttnn.conv2d", "ttnn.conv_transpose2d")
 _DEFAULT = Conv2dConfig()
 _EXTRA_FLAGS = (
     "config_tensors_in_dram",
@@ -185,6 +184,13 @@ def _upsample(site: Site) -> str:
     return call("ttnn.upsample", site.operand(0), scale, **named)
 
 
+def _grid_sample(site: Site) -> str:
+    """Between the four pixels around a point; beyond the image there are zeros."""
+    corners = literal(bool(site.attr("align_corners", False)))
+    named = {"align_corners": corners, "memory_config": site.memory, "compute_kernel_config": site.compute}
+    return call("ttnn.grid_sample", site.operand(0), site.operand(1), **named)
+
+
 CALLS = {
     "ttnn.conv2d": _conv,
     "ttnn.conv_transpose2d": _conv,
@@ -192,5 +198,6 @@ CALLS = {
     "ttnn.avg_pool2d": _pool,
     "ttnn.global_avg_pool2d": _global_avg_pool2d,
     "ttnn.upsample": _upsample,
+    "ttnn.grid_sample": _grid_sample,
 }
 """Query op -> writer of its call."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from optimizer.errors import OpModelError
+from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.dtype import DType
-from optimizer.ir.vocabulary import BINARY, OPERAND_ACTIVATIONS, UNARY
+from optimizer.ir.vocabulary import BINARY, UNARY
 from optimizer.opmodel.ttnn_calls.text import Site, activation_text, call, dtype_text, literal
 
 
@@ -151,6 +152,8 @@ CALLS = {
     "ttnn.celu": _keywords("alpha"),
     "ttnn.tril": _keywords("diagonal"),
     "ttnn.triu": _keywords("diagonal"),
+    "ttnn.hardshrink": _keywords("lambd"),
+    "ttnn.softshrink": _keywords("lambd"),
     "ttnn.softplus": _keywords("beta", "threshold"),
     "ttnn.atan2": _atan2,
     "ttnn.prelu": _prelu,

@@ -113,6 +113,7 @@ UNARY: Mapping[str, Function] = {
     "eqz": _as_float(lambda x: x == 0),
     "nez": _as_float(lambda x: x != 0),
     "bitwise_not": np.bitwise_not,
+    "log_sigmoid": lambda x: -np.logaddexp(0.0, -x),
     "identity": lambda x: x,
 }
 
@@ -125,6 +126,8 @@ PARAMETERS: Mapping[str, Callable[[Array, Attrs], Array]] = {
     "pow_scalar": lambda x, a: np.power(x, float(a["exponent"])),
     "rsub": lambda x, a: a["scalar"] - x,
     "rdiv": lambda x, a: a["scalar"] / x,
+    "hardshrink": lambda x, a: np.where(np.abs(x) > a["lambd"], x, 0.0),
+    "softshrink": lambda x, a: np.sign(x) * np.maximum(np.abs(x) - a["lambd"], 0.0),
     "heaviside": lambda x, a: np.heaviside(x, a["value"]),
     "threshold": lambda x, a: np.where(x > a["threshold"], x, a["value"]),
     "prelu_scalar": lambda x, a: np.where(x >= 0, x, a["weight"] * x),

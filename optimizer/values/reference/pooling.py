@@ -86,9 +86,28 @@ def _between(x: Array, axis: int, scale: int) -> Array:
     return found
 
 
+def _grid_sample(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    """Bilinear, on [N, H, W, C]: points are (x, y), the image is from -1 to 1, beyond it there are zeros."""
+    image, grid = operands
+    n, height, width, _ = image.shape
+    edge = 1.0 if attrs["align_corners"] else 0.0
+    x, y = ((grid[..., k] + 1) / 2 * (size - edge) + (edge - 1) / 2 for k, size in enumerate((width, height)))
+    left, top = np.floor(x), np.floor(y)
+    index = np.arange(n)[:, None, None]
+    total = most = usual = np.zeros((*grid.shape[:-1], image.shape[-1]))
+    for row, column in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
+        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        weight = np.where(inside, (1 - np.abs(x - column)) * (1 - np.abs(y - row)), 0.0)[..., None]
+        rows, columns = (np.where(inside, k, 0).astype(int) for k in (row, column))
+        term = weight * image[index, rows, columns]
+        total, most, usual = total + term, most + np.abs(term), usual + term**2
+    return [Computed(total, most, np.sqrt(usual), 4)]
+
+
 RULES: Mapping[str, Rule] = {
     "ttnn.max_pool2d": _max_pool2d,
     "ttnn.avg_pool2d": _avg_pool2d,
     "ttnn.global_avg_pool2d": _global_avg_pool2d,
     "ttnn.upsample": _upsample,
+    "ttnn.grid_sample": _grid_sample,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from optimizer.ir.vocabulary import OPERAND_ACTIVATIONS
+from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.attention import head_blocks, head_burst, head_counts
 from optimizer.opmodel.analytical.costing.pieces import Job, across, at_most, elsewhere, of_tensor

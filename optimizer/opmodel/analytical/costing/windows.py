@@ -193,6 +193,14 @@ def pool(job: Job) -> tuple[Work, ...]:
     return tuple(works)
 
 
+def sample(job: Job) -> tuple[Work, ...]:
+    """Four pixels around every point of a grid, read where they lie and weighted."""
+    x, grid = job.query.inputs
+    count, size = ceil_div(prod(grid.shape[:-1]), job.cores), x.shape[-1] * x.dtype.element_bytes
+    window = Window(count, height=2, width=2, stick_bytes=size)
+    return (Work("pool", job.name, job.cores, job.reads, job.writes, window=window),)
+
+
 def groups(job: Job) -> Groups:
     """Groups and rows of one core of a group norm."""
     x: TensorSpec = job.query.inputs[0]

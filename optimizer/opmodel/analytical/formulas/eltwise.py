@@ -11,11 +11,11 @@ _ADD = frozenset(("add", "subtract", "rsub", "bias_add"))
 _MULTIPLY = frozenset(
     ("multiply", "eq", "ne", "lt", "gt", "le", "ge", "maximum", "minimum", "where", "logical_and", "logical_or")
 )
-_SIMPLE = frozenset(
-    ("abs", "assign", "ceil", "clamp", "clone", "eqz", "fill", "floor", "gtz", "hardtanh", "identity", "leaky_relu")
-) | frozenset(
-    ("ltz", "neg", "nez", "prelu", "relu", "relu6", "round", "sign", "square", "threshold", "trunc", "typecast")
-)
+_SIMPLE = frozenset((
+    "abs", "assign", "ceil", "clamp", "clone", "eqz", "fill", "floor", "gtz", "hardshrink", "hardtanh", "identity",
+    "leaky_relu", "ltz", "neg", "nez", "prelu", "relu", "relu6", "round", "sign", "softshrink", "square", "threshold",
+    "trunc", "typecast",
+))  # fmt: skip
 _SHORT = frozenset(("divide", "div", "reciprocal", "sqrt", "rsqrt", "rotary_embedding", "logical_not", "bitwise_and"))
 
 
