@@ -124,6 +124,8 @@ def _recorded() -> Iterator[tuple[str, OpQuery]]:
 
 def _rare(layouts: Any) -> Iterator[tuple[str, OpQuery]]:
     """Ways through the programs that no recorded row takes."""
+    many = (layouts.tensor((1, 1, 64, 64), layouts.l1),) * 50
+    yield "n150", OpQuery("ttnn.concat", many, (("dim", 2),), output=layouts.l1)
     wide = layouts.tensor((1, 1, 64, 65 * 32), layouts.l1)
     yield "n150", OpQuery("ttnn.split", (wide,), (("dim", 3), ("sizes", (32,) * 65)))
     deep = layouts.tensor((2, 3, 2, 64, 64), layouts.l1)

@@ -37,12 +37,11 @@ def upsample(case: Case) -> Usage:
 
 
 @scoped
-def _bilinear(session: Session, given: Held, scale: tuple[int, int], memory: MemoryConfig | None) -> Held:
+def _bilinear(session: Session, held: Held, scale: tuple[int, int], memory: MemoryConfig | None) -> Held:
     """`bilinear_upsample`: rows over the cores, each with the rows around it, then four neighbours are weighted."""
-    n, h, w, c = given.shape
+    n, h, w, c = held.shape
     need(c % TILE == 0, "input channels should be divisible by 32")
-    need(not given.is_tile, "Physical shard shape must be tile sized: bilinear upsampling of tiles")
-    held = given
+    need(not held.is_tile, "Physical shard shape must be tile sized: bilinear upsampling of tiles")
     cores, width = min(session.device.num_cores, n * h * w), c
     if held.is_sharded:
         need(held.memory.memory_layout is HEIGHT, "bilinear upsampling supports height sharded input only")
