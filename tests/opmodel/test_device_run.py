@@ -36,7 +36,7 @@ def test_tensors_fill_l1_from_the_top_where_they_first_fit(start: Any, layouts: 
     first, second = tiles(session, layouts.l1, 2), tiles(session, layouts.l1, 1)
     top = first.buffer.address
     assert second.buffer.address == top - BANK_TILE
-    del first
+    session.free(first)
     small, large = tiles(session, layouts.l1, 1), tiles(session, layouts.l1, 3)
     assert small.buffer.address == top + BANK_TILE
     assert large.buffer.address == top - 4 * BANK_TILE
@@ -49,7 +49,7 @@ def test_a_program_stays_counted_until_the_next_starts(start: Any, layouts: Any)
     session.run(dfb=1000, scratch=24)
     two = tiles(session, layouts.l1, 1)
     assert session.peak_total == 2 * BANK_TILE + 1024
-    del one
+    session.free(one)
     session.run(cb=100)
     three = tiles(session, layouts.l1, 1)
     usage = session.usage(two, three)
@@ -84,15 +84,17 @@ def test_lack_of_room(start: Any, layouts: Any, n150: DeviceSpec) -> None:
 def test_freed_dram_can_be_used_again(start: Any, layouts: Any) -> None:
     session = start()
     for _ in range(3):
-        assert session.make((2**16, 2**16), DType.BF16, TILED, layouts.dram).shape == (2**16, 2**16)
+        held = session.make((2**16, 2**16), DType.BF16, TILED, layouts.dram)
+        assert session.in_dram == held.buffer.size
+        session.free(held)
     assert session.in_dram == 0
 
 
 def test_a_view_allocates_nothing_and_keeps_the_buffer(start: Any, layouts: Any) -> None:
     session = start()
     held = session.make((64, 64), DType.BF16, TILED, layouts.l1)
-    seen = view(held, (1, 64, 64))
-    del held
+    seen = session.replace(held, view(held, (1, 64, 64)))
+    assert session.live == [seen.buffer]
     assert session.tensors == seen.buffer.size
     assert seen.recut == 0
 

@@ -32,7 +32,7 @@ def embedding(case: Case) -> Usage:
     page = PageLayout(str(case.attrs.get("layout", "tile")))
     session = Session(case)
     indices = session.inputs[0]
-    to_layout(session, session.inputs[1], ROWS)  # lives to the end
+    to_layout(session, session.inputs[1], ROWS)  # a tiled table's rows live to the end
     width = table.shape[-1]
     fused = page is TILED and indices.padded[-1] % TILE == 0 and width % TILE == 0
     height = not memory.is_sharded or memory.memory_layout is HEIGHT

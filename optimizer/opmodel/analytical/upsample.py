@@ -11,7 +11,7 @@ from math import prod
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.device_run.session import Held, Session
+from optimizer.opmodel.analytical.device_run.session import Held, Session, scoped
 from optimizer.opmodel.analytical.device_run.shards import flat
 from optimizer.opmodel.analytical.device_run.transfer import interleaved_to_sharded, to_memory_config
 from optimizer.opmodel.analytical.device_run.upsampling import upsample as nearest
@@ -36,12 +36,12 @@ def upsample(case: Case) -> Usage:
     return session.usage(nearest(session, held, (float(sh), float(sw)), case.output))
 
 
-def _bilinear(session: Session, given: Held, scale: tuple[int, int], memory: MemoryConfig | None) -> Held:
+@scoped
+def _bilinear(session: Session, held: Held, scale: tuple[int, int], memory: MemoryConfig | None) -> Held:
     """`bilinear_upsample`: rows over the cores, each with the rows around it, then four neighbours are weighted."""
-    n, h, w, c = given.shape
+    n, h, w, c = held.shape
     need(c % TILE == 0, "input channels should be divisible by 32")
-    need(not given.is_tile, "Physical shard shape must be tile sized: bilinear upsampling of tiles")
-    held = given
+    need(not held.is_tile, "Physical shard shape must be tile sized: bilinear upsampling of tiles")
     cores, width = min(session.device.num_cores, n * h * w), c
     if held.is_sharded:
         need(held.memory.memory_layout is HEIGHT, "bilinear upsampling supports height sharded input only")

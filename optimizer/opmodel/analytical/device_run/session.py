@@ -123,7 +123,7 @@ class Session:
         self.small_bytes = case.l1_small_bytes
         self.l1 = L1Allocator(0, self.bank, case.device.l1_buffer_alignment_bytes)
         """Addresses count from where circular buffers start."""
-        self._live: list[Buffer] = []
+        self.live: list[Buffer] = []
         """Of the tensors made in this run, in the order they were made."""
         self._mark = 0
         """How many of those were made before the function that is running began."""
@@ -159,7 +159,7 @@ class Session:
         buffer = self._place(tensor)
         if buffer.address is not None:
             buffer.number = self.log.made(buffer.size)
-        self._live.append(buffer)
+        self.live.append(buffer)
         return Held(shape, padded, dtype, page, memory, buffer, known)
 
     def _place(self, tensor: TensorSpec) -> Buffer:
@@ -180,9 +180,15 @@ class Session:
             text = f"Out of Memory: Not enough space to allocate {size} B L1 buffer per bank of {self.bank} B"
             refuse(text, Rejection.OOM_L1)
         self.tensors += size
-        self.peak_tensors = max(self.peak_tensors, self.tensors)
-        self.peak_total = max(self.peak_total, self.tensors + self.program)
+        self._count(self.tensors)
         return Buffer(size, address)
+
+    def _count(self, tensors: int) -> None:
+        """Raise the peaks to so many bytes of tensors in L1 beside the program's buffers."""
+        if tensors > self.peak_tensors:
+            self.peak_tensors = tensors
+        if tensors + self.program > self.peak_total:
+            self.peak_total = tensors + self.program
 
     def _allocate_dram(self, tensor: TensorSpec) -> Buffer:
         """Counted only: fragments of DRAM are not followed."""
@@ -198,8 +204,7 @@ class Session:
         if size > self.small_bytes:
             text = f"Out of Memory: {size} B do not fit in the L1_SMALL region of {self.small_bytes} B"
             refuse(text, Rejection.OOM_L1)
-        self.peak_tensors = max(self.peak_tensors, self.tensors + size)
-        self.peak_total = max(self.peak_total, self.tensors + size + self.program)
+        self._count(self.tensors + size)
 
     def free_l1(self) -> int:
         """`get_max_l1_space`: bytes between where circular buffers start and the lowest tensor in L1."""
@@ -209,35 +214,36 @@ class Session:
     # -- lifetimes ----------------------------------------------------------------------------------------
     def free(self, held: Held) -> None:
         """End a tensor and its views. StateError unless the function that is running made it."""
-        if held.buffer not in self._live[self._mark :]:
+        if held.buffer not in self.live[self._mark :]:
             raise StateError(f"a tensor {held.shape} is freed that is gone, or that the caller made")
-        self._live.remove(held.buffer)
+        self.live.remove(held.buffer)
         self._release(held.buffer)
 
     def replace(self, old: Held, new: Held) -> Held:
         """`new`, which takes the place of `old`: that one is freed unless `new` reads it or the caller made it."""
         if old.buffer.freed:
             raise StateError(f"a tensor {old.shape} is replaced that is gone")
-        if new.buffer is not old.buffer and old.buffer in self._live[self._mark :]:
+        if new.buffer is not old.buffer and old.buffer in self.live[self._mark :]:
             self.free(old)
         return new
 
     def enter(self) -> int:
         """Begin a function; returns what `leave` asks for."""
-        outer, self._mark = self._mark, len(self._live)
+        outer, self._mark = self._mark, len(self.live)
         return outer
 
     def leave(self, outer: int, kept: Held | Sequence[Held] | None) -> None:
-        """End it: what it made is freed but for what it returns. StateError when it returns what is gone."""
+        """End it: what it made is freed but for what it returns."""
         mark, self._mark = self._mark, outer
-        tensors: Sequence[Held] = (kept,) if isinstance(kept, Held) else kept or ()
-        buffers = [held.buffer for held in tensors]
-        if any(buffer.freed for buffer in buffers):
-            raise StateError("a tensor is returned that is gone")
-        made = self._live[mark:]
-        self._live[mark:] = [buffer for buffer in made if buffer in buffers]
+        made = self.live[mark:]
+        if not made:
+            return
+        returned = [kept.buffer] if isinstance(kept, Held) else [held.buffer for held in kept or ()]
+        if made == returned:
+            return
+        self.live[mark:] = [buffer for buffer in made if buffer in returned]
         for buffer in made:
-            if buffer not in buffers:
+            if buffer not in returned:
                 self._release(buffer)
 
     def _release(self, buffer: Buffer) -> None:
@@ -272,7 +278,7 @@ class Session:
         self.program = dfb + scratch + cb
         for index, size in enumerate((cb, dfb, scratch)):
             self.peaks[index] = max(self.peaks[index], size)
-        self.peak_total = max(self.peak_total, self.tensors + self.program)
+        self._count(self.tensors)
         together = self.program if per_core is None else per_core
         self.log.ran(together)
         self._fit(together)
@@ -287,7 +293,9 @@ class Session:
             refuse(text, Rejection.CB_CLASH)
 
     def usage(self, *outputs: Held, view: bool = False) -> Usage:
-        """What the run took. Room was checked as it went."""
+        """What the run took. Room was checked as it went. StateError for a result that is gone."""
+        if any(held.buffer.freed for held in outputs):
+            raise StateError("a result of the op is freed before its end")
         return Usage(
             tuple(held.tensor() for held in outputs),
             cb=sum(self.peaks),
