@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
-from optimizer.cli import INTERRUPTED
+from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.parser import build_parser, parse
 from optimizer.errors import TtoptError
 

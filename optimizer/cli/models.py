@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, add_format, add_options, options_from, path_argument
-from optimizer.cli.interruption import INTERRUPTED, Interruption
+from optimizer.cli.ending import INTERRUPTED
+from optimizer.cli.interruption import Interruption
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.summary import summary_text
 from optimizer.cli.tables import as_json, bytes_text, pairs, table

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.cli import INTERRUPTED, main
+from optimizer.cli import main
 from optimizer.cli.arguments import options_from
+from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.parser import build_parser, command_parsers, parse
 from optimizer.options import Options
 from tests.cli.conftest import Run
