@@ -16,37 +16,38 @@ from optimizer.ir.graph import Op
 from optimizer.layouts.legal_op_configs import OpCandidate
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
-from optimizer.pipeline import Progress, Stages, import_model, prepare
-from optimizer.result import OptimizedGraph, Role
+from optimizer.pipeline import Clock, Progress, prepare
+from optimizer.pipeline.stages import NAMES
+from optimizer.result import COPIES, OptimizedGraph, Role
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.dram import dram_decision
 from optimizer.sharding.runner_up import RunnerUp
 from optimizer.verify import verify
 
-COPIES = (Role.RESHARD, Role.SPILL, Role.LOAD, Role.TRANSFER)
+MOVES = (*COPIES, Role.TRANSFER)
 
 
 def choices(path: Path, op_id: str, progress: Progress | None = None) -> dict[str, Any]:
     """The record of `RunnerUp` for an op, or `{note}` where there is nothing to choose or to solve again."""
-    stages = Stages(progress)
+    clock = Clock(NAMES, progress)
     try:
         result = read_result(path)
         role = result.records[op_id].role
-        if role in COPIES:
+        if role in MOVES:
             return {"note": f"a {role.value} has none of its own; ask about the op it is made for"}
         if role is Role.HOST:
             return {"note": "the op runs on the host: there is nothing to lay out"}
-        problem = _rebuilt(path, result, stages)
+        problem = _rebuilt(path, result, clock)
     except TtoptError as error:
         return {"note": f"this document cannot be solved again: {error}"}
     if op_id not in {op.id for op in problem.graph.run_ops()}:
         return {"note": "a conversion that the layouts of its neighbours make necessary has none"}
-    with stages.run("policy"):
+    with clock.stage("policy"):
         schedule, decisions = _planned(problem, result)
         return RunnerUp(problem, schedule, decisions, op_id).record()
 
 
-def _rebuilt(path: Path, result: OptimizedGraph, stages: Stages) -> PolicyInput:
+def _rebuilt(path: Path, result: OptimizedGraph, clock: Clock) -> PolicyInput:
     """The policy's problem as it was, from the document without its copies."""
     options = result.options
     source = path / FILE_NAME if path.is_dir() else path
@@ -54,9 +55,7 @@ def _rebuilt(path: Path, result: OptimizedGraph, stages: Stages) -> PolicyInput:
     report = verify(result, opmodel)
     if not report.ok:
         raise VerificationError(report.errors[0][1], node=report.errors[0][0])
-    with stages.run("import"):
-        model = import_model(source.read_bytes(), options)
-    return prepare(model, opmodel, options, stages)
+    return prepare(source.read_bytes(), opmodel, options, clock)
 
 
 def _planned(problem: PolicyInput, result: OptimizedGraph) -> tuple[tuple[str, ...], dict[str, OpDecision]]:

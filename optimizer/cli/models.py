@@ -53,6 +53,7 @@ def run_optimize(args: argparse.Namespace) -> int:
     folder: Path = args.output or default_folder(args.model)
     if folder.exists() and not folder.is_dir():
         raise OptionError("the output must be a folder", node=str(folder))
+    from optimizer.export.registry import emit
     from optimizer.pipeline import optimize_file
 
     with Interruption() as interrupted, ProgressBar(args.model.name) as progress:
@@ -63,9 +64,9 @@ def run_optimize(args: argparse.Namespace) -> int:
 
         with hard_deadline(options.time_limit):
             result = optimize_file(args.model, options, show, interrupted=interrupted)
-        written = [result.emit(name, folder) for name in ("json", *emitters)]
+        written = [emit(result, name, folder) for name in ("json", *emitters)]
     if args.format == "json":
-        print(as_json({"model": args.model.stem, **result.summary, "files": [str(p) for p in written]}))
+        print(as_json({"model": args.model.stem, **result.summary.to_json(), "files": [str(p) for p in written]}))
     else:
         print(summary_text(result.to_json(), args.model.stem))
         print()
@@ -74,8 +75,8 @@ def run_optimize(args: argparse.Namespace) -> int:
     if interrupted():
         print("ttopt: interrupted; the result is the best plan found until then", file=sys.stderr)
         return INTERRUPTED
-    checked = result.summary["check"]
-    return 0 if checked is None or checked["ok"] else 1
+    checked = result.summary.check
+    return 0 if checked is None or checked.ok else 1
 
 
 def default_folder(model: Path) -> Path:

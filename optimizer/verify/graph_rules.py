@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from optimizer.errors import TtoptError
-from optimizer.importers.attribute_kinds import check_kinds
+from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.graph import Op, Value, ValueKind
 from optimizer.ir.opdef import OpDef
 from optimizer.ir.vocabulary import OPERAND_ACTIVATIONS, opdef
-from optimizer.result import Role
-from optimizer.verify.subject import WEIGHTS, Error, Subject
+from optimizer.result import WEIGHTS, Role
+from optimizer.verify.subject import Error, Subject
 
 MAX_RANK = 8
 MAX_ELEMENTS = 1 << 40
