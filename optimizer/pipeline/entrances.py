@@ -15,7 +15,7 @@ from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
 from optimizer.pipeline.clock import Clock, Progress
 from optimizer.pipeline.importing import Import
-from optimizer.pipeline.stages import NAMES, problem_stages, stages
+from optimizer.pipeline.stages import NAMES, preparation, rewriting, stages
 from optimizer.pipeline.work import Work, run
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import PolicyInput
@@ -92,5 +92,5 @@ def prepared(
 ) -> Work:
     """A run as far as the policy's problem."""
     work = Work(source, options, opmodel, Clock(NAMES) if clock is None else clock)
-    run((Import.of(options), *problem_stages(options)), work)
+    run((Import.of(options), *preparation(options), rewriting(options)), work)
     return work

@@ -18,39 +18,19 @@ from optimizer.pipeline.rewriting import CheckCalls, RewriteConvolutions
 from optimizer.pipeline.work import Stage
 
 
-def stages(options: Options) -> tuple[Stage, ...]:
-    """The whole data flow: from the model to its result."""
-    solve = (
-        *problem_stages(options),
-        CheckCalls(),
-        baseline(),
-        Search.of(options),
-        NoteReasons(),
-        Transform(),
-        Verify(),
-        Predict(),
-        Summarise(),
+def edits(options: Options) -> tuple[Stage, ...]:
+    """From the imported graph to the one that computes the model as the options change it."""
+    return (
+        Prune(),
+        ParseOverrides.of(options),
+        DtypeOverrides(),
+        WeightDtypes.of(options),
+        MathFidelity.of(options),
     )
-    return (Import.of(options), CheckSupport.of(options), *solve, Replay(solve), FuseKernels.of(options))
 
 
-def baseline() -> Baseline:
-    """The same graph with everything in DRAM, planned and written as the result is."""
-    return Baseline((Search("dram"), Transform()))
-
-
-def problem_stages(options: Options) -> tuple[Stage, ...]:
+def preparation(options: Options) -> tuple[Stage, ...]:
     """From the imported graph to the problem that a policy is given."""
-    return (*_preparation(options), rewriting(options))
-
-
-def rewriting(options: Options) -> RewriteConvolutions:
-    """Prepares the graph again where a convolution runs in no config; single ones are tried without overrides."""
-    free = replace(options, override_output_layout="", override_conv2d_config="", insert_memreconfig="")
-    return RewriteConvolutions(again=_preparation(options), alone=_preparation(free))
-
-
-def _preparation(options: Options) -> tuple[Stage, ...]:
     return (
         *edits(options),
         PageLayouts.of(options),
@@ -60,14 +40,37 @@ def _preparation(options: Options) -> tuple[Stage, ...]:
     )
 
 
-def edits(options: Options) -> tuple[Stage, ...]:
-    """From the imported graph to the one that computes the model as the options change it."""
+def rewriting(options: Options) -> RewriteConvolutions:
+    """What prepares the graph again where it has to; single convolutions are tried without the user's overrides."""
+    free = replace(options, override_output_layout="", override_conv2d_config="", insert_memreconfig="")
+    return RewriteConvolutions(again=preparation(options), alone=preparation(free))
+
+
+def baseline() -> Baseline:
+    """What plans everything in DRAM, and writes that plan as the result is written."""
+    return Baseline((Search("dram"), Transform()))
+
+
+def stages(options: Options) -> tuple[Stage, ...]:
+    """The whole data flow, from the model to its result."""
+    solve = (
+        *preparation(options),
+        rewriting(options),
+        CheckCalls(),
+        baseline(),
+        Search.of(options),
+        NoteReasons(),
+        Transform(),
+        Verify(),
+        Predict(),
+        Summarise(),
+    )
     return (
-        Prune(),
-        ParseOverrides.of(options),
-        DtypeOverrides(),
-        WeightDtypes.of(options),
-        MathFidelity.of(options),
+        Import.of(options),
+        CheckSupport.of(options),
+        *solve,
+        Replay(again=solve),
+        FuseKernels.of(options),
     )
 
 
