@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from optimizer.errors import InfeasibleError, VerificationError
-from optimizer.export.kernels.binding import fused_kernels, savings
 from optimizer.ir.numeric_risk import numeric_risks
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.base import OpModel
@@ -172,5 +171,8 @@ class FuseKernels(Stage):
 
     def apply(self, work: Work) -> None:
         result = work.result
-        regions = savings(result, fused_kernels(result)) if self.fuse_kernels else ()
-        work.result = replace(result, fused_kernels=regions)
+        if self.fuse_kernels:
+            from optimizer.export.kernels.binding import fused_kernels, savings
+
+            result = replace(result, fused_kernels=savings(result, fused_kernels(result)))
+        work.result = result

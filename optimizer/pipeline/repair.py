@@ -12,15 +12,17 @@ A model thus needs at most `MAX_ROUNDS` replays; what is still refused in the la
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from optimizer.errors import InfeasibleError, TimeLimitError
 from optimizer.opmodel.base import OpConstraints, OpModel, OpQuery, Rejection
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.pipeline.refusals import Refusals
 from optimizer.pipeline.work import Stage, Work, run
-from optimizer.replay import ReplayedStep, ReplayReport, replay
 from optimizer.summary import Check, Repair
+
+if TYPE_CHECKING:
+    from optimizer.replay import ReplayedStep, ReplayReport
 
 MAX_ROUNDS = 3
 """Replays of one model; the graphs in `fixtures/` need one or two."""
@@ -84,6 +86,8 @@ class Replay(Stage):
         """
         if work.judge is None:
             return
+        from optimizer.replay import replay
+
         repairs = _Repairs(Refusals(work.judge))
         work.opmodel.correct_by(repairs.refusals.answer)
         given_up: str | None = None
