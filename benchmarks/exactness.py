@@ -31,9 +31,10 @@ from numpy.typing import NDArray
 from optimizer.device import DeviceSpec
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
+from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
-from optimizer.pipeline import CachedOpModel, prepare
+from optimizer.pipeline import prepare
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.dram import DramPolicy
 from optimizer.sharding.global_options import OpOption

@@ -70,10 +70,10 @@ def run(graph: Path, board: str, policy: str) -> dict[str, Any]:
     except TtoptError as error:
         return {"error": str(error)}
     return {
-        "time_ns": summary["predicted_time_ns"],
-        "lower_bound_ns": summary["lower_bound_ns"],
-        "gap": summary["gap"],
-        "ops": summary["ops"],
+        "time_ns": summary.predicted_time_ns,
+        "lower_bound_ns": summary.lower_bound_ns,
+        "gap": summary.gap,
+        "ops": summary.ops,
         "seconds": round(time.perf_counter() - started, 2),
     }
 

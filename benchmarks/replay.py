@@ -53,8 +53,9 @@ def run(model: Path, options: Options) -> dict[str, Any]:
     checked = check_record(result, "ttmetal")
     seconds = (planned - started, time.perf_counter() - planned)
     record = {"graph": model.stem, "board": options.board, "policy": options.policy, "seconds": seconds, **checked}
-    repaired = (result.summary["check"] or {}).get("repaired", [])
-    for error in (*checked["errors"], *({**r, "message": f"repaired: {r['message']}"} for r in repaired)):
+    check = result.summary.check
+    repaired = () if check is None else check.repaired
+    for error in (*checked["errors"], *({"op": r.op, "message": f"repaired: {r.message}"} for r in repaired)):
         print(f"{model.stem} {options.board} {options.policy}: {error['op']}: {error['message']}")
     print(f"{model.stem} {options.board} {options.policy}: {sum(seconds):.1f} s", file=sys.stderr)
     return record

@@ -23,6 +23,7 @@ from synthetic_graphs import KINDS, synthetic_graph
 
 from optimizer.cli.tables import bytes_text, percent_text, table, time_text
 from optimizer.device import DeviceSpec
+from optimizer.export.registry import emit
 from optimizer.options import Options
 from optimizer.pipeline import optimize
 
@@ -65,16 +66,16 @@ def measure(kind: str, ops: int, options: dict[str, Any]) -> dict[str, Any]:
     result = optimize(graph, DeviceSpec.load(options["board"]), Options.from_mapping(options))
     written = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        document = result.emit("json", Path(folder) / "graph.json").read_bytes()
+        document = emit(result, "json", Path(folder) / "graph.json").read_bytes()
     stages = {"build": built, **result.timings["stages_s"], "export": time.perf_counter() - written}
     summary = result.summary
     return {
         "ops": len(graph),
-        "ops_with_copies": summary["ops"],
-        "dram_ns": summary["baselines"]["dram_ns"],
-        "time_ns": summary["predicted_time_ns"],
-        "lower_bound_ns": summary["lower_bound_ns"],
-        "gap": summary["gap"],
+        "ops_with_copies": summary.ops,
+        "dram_ns": summary.baselines.dram_ns,
+        "time_ns": summary.predicted_time_ns,
+        "lower_bound_ns": summary.lower_bound_ns,
+        "gap": summary.gap,
         "document_bytes": len(document),
         "plan_sha256": hashlib.sha256(json.dumps(result.to_json()["ops"], sort_keys=True).encode()).hexdigest(),
         "stages_s": {name: round(seconds, 3) for name, seconds in stages.items()},

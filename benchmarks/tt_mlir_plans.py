@@ -27,20 +27,21 @@ from typing import Any
 from tt_mlir.annotated import annotated
 from tt_mlir.cleaned import cleaned
 from tt_mlir.document import model_name, read_plan
-from tt_mlir.judging import complete, judged
+from tt_mlir.judging import completed, judged
 from tt_mlir.program import plan_program
 from tt_mlir.stripped import stripped
 
 from optimizer.cli.tables import percent_text, table, time_text
 from optimizer.device import DeviceSpec
 from optimizer.errors import TtoptError
+from optimizer.export.registry import emit
 from optimizer.ir.graph import Graph
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
 from optimizer.options import Options
 from optimizer.pipeline import optimize
+from optimizer.predictions import Totals
 from optimizer.result import OptimizedGraph
-from optimizer.summary import Totals
 
 COLUMNS = ("plan", "ops", "tt-mlir", "ours", "faster", "cleaned", "faster", "refused", "seconds")
 
@@ -82,7 +83,7 @@ def compare(path: Path, args: argparse.Namespace) -> dict[str, Any]:
         graph = stripped(program)
         ours, seconds = laid_out(graph, device, options)
         peer = annotated(program, device, options, model)
-        complete(peer, model, baseline_of(ours))
+        peer = completed(peer, model, baseline_of(ours))
         records = {
             "peer": judged(peer, model, args.replay),
             "ours": {**judged(ours, model, args.replay), **proof(ours), **seconds},
@@ -94,7 +95,7 @@ def compare(path: Path, args: argparse.Namespace) -> dict[str, Any]:
         return {"model": model_name(path), **records, "error": f"{error.code}: {error}"}
     if args.output is not None:
         for name, result in (("peer", peer), ("ours", ours), ("ours_cleaned", best)):
-            result.emit("json", args.output / document.name / name)
+            emit(result, "json", args.output / document.name / name)
     about = {"board": device.name, "policy": args.policy, "foreign_ops": dict(sorted(program.foreign_ops.items()))}
     return {"model": document.name, **about, "notes": program.notes, **records}
 
@@ -114,13 +115,12 @@ def laid_out(graph: Graph, device: DeviceSpec, options: Options) -> tuple[Optimi
 
 def baseline_of(result: OptimizedGraph) -> Totals:
     """The same ops with everything in DRAM, as a summary states them."""
-    stated = result.summary["baselines"]
-    traffic = (stated["dram_read_bytes_total"], stated["dram_write_bytes_total"])
-    return Totals(stated["dram_ns"], *traffic, {}, {}, ())
+    stated = result.summary.baselines
+    return Totals(stated.dram_ns, stated.dram_read_bytes_total, stated.dram_write_bytes_total, {}, {}, ())
 
 
 def proof(result: OptimizedGraph) -> dict[str, Any]:
-    return {name: result.summary[name] for name in ("lower_bound_ns", "gap")}
+    return {"lower_bound_ns": result.summary.lower_bound_ns, "gap": result.summary.gap}
 
 
 def row(record: dict[str, Any]) -> list[object]:

@@ -315,7 +315,7 @@ def own_plans(figures: dict[tuple[str, int, str], float]) -> None:
             summary = optimize(llama_decode(), DeviceSpec.preset(own.board), options).summary
         else:
             summary = optimize_file(FIXTURES / f"{own.name}.onnx", options).summary
-        kernels, traced = summary["predicted_time_ns"], summary["traced_ns"]
+        kernels, traced = summary.predicted_time_ns, summary.traced_ns
         times = f"kernels {kernels / 1e6:.3f} ms, {traced / 1e6:.3f} ms traced"
         print(f"{own.name} laid out by ttopt, {own.board}: {times}")
         real = figures.get((own.published, own.batch, own.board))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from optimizer.device import DeviceSpec
     from optimizer.errors import TtoptError
+    from optimizer.export.registry import emit
     from optimizer.importers import load
     from optimizer.ir.builder import GraphBuilder
     from optimizer.ir.graph import Graph
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["DeviceSpec", "Graph", "GraphBuilder", "OptimizedGraph", "Options", "TtoptError", "load", "optimize"]
+__all__ = ["DeviceSpec", "Graph", "GraphBuilder", "OptimizedGraph", "Options", "TtoptError", "emit", "load", "optimize"]
 
 _HOMES = {
     "DeviceSpec": "optimizer.device",
@@ -33,6 +34,7 @@ _HOMES = {
     "OptimizedGraph": "optimizer.result",
     "Options": "optimizer.options",
     "TtoptError": "optimizer.errors",
+    "emit": "optimizer.export.registry",
     "load": "optimizer.importers",
     "optimize": "optimizer.pipeline",
 }

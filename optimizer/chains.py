@@ -16,7 +16,8 @@ from typing import Any
 
 from optimizer.errors import FormatError, TtoptError, UnknownNameError
 from optimizer.export.reader import read_result
-from optimizer.pipeline import Progress, Stages
+from optimizer.pipeline import Clock, Progress
+from optimizer.pipeline.stages import NAMES
 from optimizer.result import ChainRecord, OptimizedGraph, Role
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chain_oracle import ChainOracle
@@ -64,10 +65,10 @@ def details(path: Path, chain_id: str, members: bool = False, progress: Progress
     if result.options.policy not in BY_CHAIN:
         record["note"] = f"policy {result.options.policy} decides all ops together: no chain solver made this chain"
         return record
-    if (result.summary.get("check") or {}).get("repaired"):
+    if (result.summary_json().get("check") or {}).get("repaired"):
         record["note"] = "the plan was repaired after a replay: solved again without what was refused then"
     try:
-        problem = rebuilt(path, result, Stages(progress))
+        problem = rebuilt(path, result, Clock(NAMES, progress))
         record["solved"] = Solved(problem, _built(problem, result.chains, chain), members).record()
     except TtoptError as error:
         record["note"] = f"this document cannot be solved again: {error}"

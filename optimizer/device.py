@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import FormatError, OptionError, TtoptError, UnknownNameError
+from optimizer.errors import FormatError, OptionError, UnknownNameError
 
 ARCHITECTURES = ("wormhole_b0", "blackhole")
 
@@ -178,19 +178,10 @@ def preset_names() -> tuple[str, ...]:
 
 
 def board_option(device: DeviceSpec, asked: str = "") -> str:
-    """What the option `board` says of a board: the file that was asked for, if it is that one; else a preset's name."""
-    known = device.name in preset_names() and _preset(device.name) == device
-    if asked.endswith(".json") and (not known or _describes(asked, device)):
-        return asked
-    return device.name if known else f"{device.name}.json"
-
-
-def _describes(file: str, device: DeviceSpec) -> bool:
-    """Whether a board file, if it can still be read, is of this device."""
-    try:
-        return DeviceSpec.load(file) == device
-    except TtoptError:
-        return False
+    """What the option `board` says of a board: a preset's name, or the file that was asked for, or would hold it."""
+    if device.name in preset_names() and _preset(device.name) == device:
+        return device.name
+    return asked if asked.endswith(".json") else f"{device.name}.json"
 
 
 @cache

@@ -10,29 +10,30 @@ from typing import Any
 
 from optimizer.errors import TtoptError
 from optimizer.export.reader import read_result
-from optimizer.pipeline import Progress, Stages
-from optimizer.result import Role
+from optimizer.pipeline import Clock, Progress
+from optimizer.pipeline.stages import NAMES
+from optimizer.result import COPIES, Role
 from optimizer.sharding.runner_up import RunnerUp
 from optimizer.solving_again import planned, rebuilt
 
-COPIES = (Role.RESHARD, Role.SPILL, Role.LOAD, Role.TRANSFER)
+MOVES = (*COPIES, Role.TRANSFER)
 
 
 def choices(path: Path, op_id: str, progress: Progress | None = None) -> dict[str, Any]:
     """The record of `RunnerUp` for an op, or `{note}` where there is nothing to choose or to solve again."""
-    stages = Stages(progress)
+    clock = Clock(NAMES, progress)
     try:
         result = read_result(path)
         role = result.records[op_id].role
-        if role in COPIES:
+        if role in MOVES:
             return {"note": f"a {role.value} has none of its own; ask about the op it is made for"}
         if role is Role.HOST:
             return {"note": "the op runs on the host: there is nothing to lay out"}
-        problem = rebuilt(path, result, stages)
+        problem = rebuilt(path, result, clock)
     except TtoptError as error:
         return {"note": f"this document cannot be solved again: {error}"}
     if op_id not in {op.id for op in problem.graph.run_ops()}:
         return {"note": "a conversion that the layouts of its neighbours make necessary has none"}
-    with stages.run("policy"):
+    with clock.stage("policy"):
         schedule, decisions = planned(problem, result)
         return RunnerUp(problem, schedule, decisions, op_id).record()

@@ -8,8 +8,8 @@ from typing import Any
 from optimizer.opmodel.base import OpModel, ProgramRunner
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
+from optimizer.predictions import Predictor, l1_resident_fraction
 from optimizer.result import OptimizedGraph
-from optimizer.summary import Predictor, l1_resident_fraction
 from optimizer.verify import Error, VerifyReport, verify
 
 
@@ -55,9 +55,11 @@ def check_record(
 
 def _misstated(result: OptimizedGraph, model: OpModel, report: VerifyReport, same_opmodel: bool) -> list[Error]:
     """What a result that verifies states otherwise than it is."""
+    from optimizer.export.kernels.binding import fused_kernels, savings
     from optimizer.verify import figures, plan_records
 
-    stated = figures.Stated(result, model, report)
+    regions = savings(result, fused_kernels(result)) if result.options.fuse_kernels else ()
+    stated = figures.Stated(result, model, report, regions)
     return [
         *figures.compared(stated, same_opmodel),
         *plan_records.chains(result),
@@ -80,7 +82,7 @@ def _not_checked(result: OptimizedGraph, opmodel: str, with_model: bool) -> list
     from optimizer.verify.figures import NOT_RECOMPUTED
 
     found = [] if with_model else ["whether the graph computes the model: only with --model"]
-    if not result.summary:
+    if not result.summary_json():
         return [*found, "the document states no figures"]
     if opmodel != result.options.opmodel:
         found.append(f"figures: predicted by {result.options.opmodel}, checked by {opmodel}")

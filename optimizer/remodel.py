@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.importers.model import ImportedModel
-from optimizer.layouts.overrides import parse_overrides
-from optimizer.layouts.scalar_dtypes import apply_dtype_overrides
-from optimizer.layouts.weight_dtypes import apply_block_weights
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
-from optimizer.pipeline import block_dtype, dram_baseline, import_model, prepare, runnable, set_math_fidelity
+from optimizer.pipeline import Clock, import_model
+from optimizer.pipeline.entrances import prepared
+from optimizer.pipeline.stages import baseline, edits, rewriting
+from optimizer.pipeline.work import Work, run
 from optimizer.result import OptimizedGraph
 from optimizer.verify import Error
 from optimizer.verify.figures import same
@@ -38,7 +38,7 @@ def _same_file(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]:
     if given is not None and not same(given, found := model.report.to_json()):
         names = sorted(k for k in {*given, *found} if not same(given.get(k), found.get(k)))
         yield "model.import", f"the import says otherwise: {', '.join(names)}"
-    said = result.summary.get("warnings")
+    said = result.summary_json().get("warnings")
     for warning in model.report.warnings:
         if said is not None and warning not in said:
             yield "summary.warnings", f"lacks what the import says: {warning}"
@@ -46,29 +46,25 @@ def _same_file(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]:
 
 def _same_graph(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]:
     """The graph computes the model as the options change it: element types, block weights, math fidelity."""
-    options = result.options
-    graph = model.graph.copy()
-    if result.summary.get("rewritten"):
-        opmodel = CachedOpModel(create(options.opmodel, result.device, options.l1_small_bytes))
-        graph, _ = runnable(graph, {note["op"]: "" for note in result.summary["rewritten"]}, opmodel, options)
-    graph.prune()
-    texts = (options.override_output_layout, options.override_conv2d_config, options.insert_memreconfig)
-    overrides = parse_overrides(graph, *texts)
-    graph = apply_dtype_overrides(graph, overrides)
-    prepared = apply_block_weights(graph, block_dtype(options))
-    if options.math_fidelity is not None:
-        set_math_fidelity(graph, options.math_fidelity)
-    fixed: Mapping[str, Mapping[str, Any]] = overrides.conv2d_configs
-    yield from differences(result, graph, prepared, fixed)
+    work = Work(model, result.options, _opmodel(result), Clock())
+    work.imported = model.graph
+    rewritten = {note["op"]: "" for note in result.summary_json().get("rewritten", ())}
+    if rewritten:
+        work.imported, _ = rewriting(result.options).rewrite(work, rewritten)
+    run(edits(result.options), work)
+    fixed: Mapping[str, Mapping[str, Any]] = work.overrides.conv2d_configs
+    yield from differences(result, work.graph, work.conv_weights, fixed)
 
 
 def _same_baseline(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]:
     """The model laid out in DRAM takes what the document says."""
-    stated = result.summary.get("baselines")
-    if not stated or result.options.opmodel != result.summary.get("opmodel"):
+    summary = result.summary_json()
+    stated = summary.get("baselines")
+    if not stated or result.options.opmodel != summary.get("opmodel"):
         return
-    opmodel = CachedOpModel(create(result.options.opmodel, result.device, result.options.l1_small_bytes))
-    totals = dram_baseline(prepare(model, opmodel, result.options), opmodel)
+    work = prepared(model, _opmodel(result), result.options)
+    baseline().apply(work)
+    totals = work.baseline
     found = {
         "dram_ns": totals.time_ns,
         "dram_read_bytes_total": totals.dram_read_bytes,
@@ -77,3 +73,7 @@ def _same_baseline(result: OptimizedGraph, model: ImportedModel) -> Iterator[Err
     for name, value in found.items():
         if stated.get(name) not in (None, value):
             yield "summary.baselines", f"states {name} {stated[name]}, recomputed {value}"
+
+
+def _opmodel(result: OptimizedGraph) -> CachedOpModel:
+    return CachedOpModel(create(result.options.opmodel, result.device, result.options.l1_small_bytes))

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from optimizer.device import DeviceSpec
-from optimizer.errors import UnknownNameError
+from optimizer.device import DeviceSpec, board_option
+from optimizer.errors import StateError, UnknownNameError
 from optimizer.ir.digest import graph_sha256
-from optimizer.ir.graph import Attr, Graph
+from optimizer.ir.graph import Attr, Graph, ValueKind
 from optimizer.layouts.memory_config import MemoryConfig, TensorLayout
 from optimizer.layouts.op_config import OpConfig
 from optimizer.opmodel.base import CostPart
 from optimizer.options import Options
+from optimizer.summary import Summary
 
 SCHEMA = "ttopt.annotated-graph/1"
+WEIGHTS = (ValueKind.PARAMETER, ValueKind.CONSTANT)
+"""Kinds of values that are the same in every run."""
 
 
 class Role(StrEnum):
@@ -38,6 +41,10 @@ class Role(StrEnum):
     """DRAM -> host or host -> DRAM, around an op that runs on the host."""
     HOST = "host"
     """Does not run on the device: once, on weights only, or (an op that TTNN lacks) between two transfers."""
+
+
+COPIES = (Role.RESHARD, Role.SPILL, Role.LOAD)
+"""Roles of ops that the optimizer inserts to move a value."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,16 @@ class Reservation:
         return {"value": self.value, "start": self.start, "end": self.end, "bytes": self.bytes}
 
 
+@dataclass(frozen=True)
+class Statement:
+    """What a document that was read back says of its plan. Nobody relies on it; `verify.figures` compares it."""
+
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    """The `summary` object as it stands there; empty: it states no figures."""
+    board: str | None = None
+    """Its option `board`; None: it has none."""
+
+
 @dataclass
 class OptimizedGraph:
     """A scheduled graph with a layout on every value and a decision on every op."""
@@ -116,6 +133,7 @@ class OptimizedGraph:
     layouts: dict[str, TensorLayout]
     records: dict[str, OpRecord]
     device: DeviceSpec
+    """The board; the option `board` is what this one is called."""
     options: Options
     model: dict[str, Any]
     """Name, sha256, and the import report of the model this came from; `graph_sha256` of one that was read back."""
@@ -123,11 +141,43 @@ class OptimizedGraph:
     reservations: tuple[Reservation, ...] = ()
     fused_kernels: tuple[Mapping[str, Any], ...] = ()
     """Regions that the emitted program runs as kernels of ours (`export.kernels.binding.savings`), if asked for."""
-    summary: dict[str, Any] = field(default_factory=dict)
+    priced: Summary | None = None
+    """`summary`, once the plan is priced; None of a result that was read back."""
+    stated: Statement | None = None
+    """Of a result that was read back: what its document says of it."""
     timings: dict[str, Any] = field(default_factory=dict)
     """The only part that differs between two runs of the same input."""
     source: Path | None = None
     """The model's file, for emitters that need its weights; no part of the document."""
+
+    def __post_init__(self) -> None:
+        self.options = replace(self.options, board=board_option(self.device, self.options.board))
+
+    @property
+    def summary(self) -> Summary:
+        """The figures of the whole plan; StateError of a plan that is not priced, or that was read back."""
+        if self.priced is None:
+            raise StateError("this plan has no summary: nobody priced it")
+        return self.priced
+
+    def summary_json(self) -> Mapping[str, Any]:
+        """The `summary` object of the document: ours, or what a document that was read back states; else empty."""
+        if self.priced is not None:
+            return self.priced.to_json()
+        return {} if self.stated is None else self.stated.summary
+
+    def weights_in_l1(self) -> list[str]:
+        """Weights that the ops of a run read from L1, in the order of their first readers.
+
+        They are put there once and stay: no op of a run computes them.
+        """
+        found: dict[str, None] = {}
+        for op in self.graph.ops():
+            if self.records[op.id].role is not Role.HOST:
+                for v in op.inputs:
+                    if self.layouts[v].is_l1 and self.graph.value(v).kind in WEIGHTS:
+                        found[v] = None
+        return list(found)
 
     def to_json(self) -> dict[str, Any]:
         """The `graph.json` document (see `docs/formats.md`)."""
@@ -146,15 +196,9 @@ class OptimizedGraph:
             "chains": [c.to_json() for c in self.chains],
             "reservations": [r.to_json() for r in self.reservations],
             "fused_kernels": [dict(k) for k in self.fused_kernels],
-            "summary": self.summary,
+            "summary": dict(self.summary_json()),
             "timings": self.timings,
         }
-
-    def emit(self, name: str, path: str | Path) -> Path:
-        """Write the artifact of a registered emitter into a folder; returns the file's path."""
-        from optimizer.export.registry import emitter
-
-        return emitter(name)(self, Path(path))
 
     def explain(self, op: str) -> dict[str, Any]:
         """Why an op (by id or name) got its layout and config: its record, operands and alternatives."""

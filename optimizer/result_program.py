@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.ir.graph import Op, ValueKind
+from optimizer.ir.graph import Op
 from optimizer.l1.program import Buffer, Program, Step
 from optimizer.l1.run import Bank
 from optimizer.layouts.op_config import overwritten_operand
@@ -17,7 +17,7 @@ def result_program(result: OptimizedGraph, model: OpModel) -> Program:
     """The ops of a run in their order; weights that they read from L1 are there before them."""
     graph, layouts = result.graph, result.layouts
     ops = [op for op in graph.ops() if result.records[op.id].role is not Role.HOST]
-    weights = dict.fromkeys(v for op in ops for v in op.inputs if layouts[v].is_l1 and _is_weight(result, v))
+    weights = dict.fromkeys(result.weights_in_l1())
     unit = result.device.l1_buffer_alignment_bytes
     kept = tuple((v, round_up(_bytes(result, v), unit)) for v in weights)
     last_reads = {v: at for at, op in enumerate(ops) for v in op.inputs if layouts[v].is_l1 and v not in weights}
@@ -42,10 +42,6 @@ def _step(result: OptimizedGraph, model: OpModel, op: Op, weights: dict[str, Non
     return step_of(
         op.id, answer, model.runtime_ns(query), tuple(reads.values()), writes, shares=shares, operand=reads.get(0)
     )
-
-
-def _is_weight(result: OptimizedGraph, value_id: str) -> bool:
-    return result.graph.value(value_id).kind in (ValueKind.PARAMETER, ValueKind.CONSTANT)
 
 
 def _bytes(result: OptimizedGraph, value_id: str) -> int:

@@ -14,14 +14,14 @@ from optimizer.ir.graph import Op
 from optimizer.layouts.legal_op_configs import OpCandidate
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
-from optimizer.pipeline import Stages, import_model, prepare
+from optimizer.pipeline import Clock, prepare
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.dram import dram_decision
 from optimizer.verify import verify
 
 
-def rebuilt(path: Path, result: OptimizedGraph, stages: Stages) -> PolicyInput:
+def rebuilt(path: Path, result: OptimizedGraph, clock: Clock) -> PolicyInput:
     """The policy's problem as it was. TtoptError where the document does not verify or cannot be read as a model."""
     options = result.options
     source = path / FILE_NAME if path.is_dir() else path
@@ -29,9 +29,7 @@ def rebuilt(path: Path, result: OptimizedGraph, stages: Stages) -> PolicyInput:
     report = verify(result, opmodel)
     if not report.ok:
         raise VerificationError(report.errors[0][1], node=report.errors[0][0])
-    with stages.run("import"):
-        model = import_model(source.read_bytes(), options)
-    return prepare(model, opmodel, options, stages)
+    return prepare(source.read_bytes(), opmodel, options, clock)
 
 
 def planned(problem: PolicyInput, result: OptimizedGraph) -> tuple[tuple[str, ...], dict[str, OpDecision]]:

@@ -17,7 +17,7 @@ from optimizer.layouts.tiling import l1_bytes_per_core
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
 from optimizer.result import OptimizedGraph
-from optimizer.verify import StepMemory, Subject, verify, weights_in_l1
+from optimizer.verify import StepMemory, Subject, verify
 from optimizer.verify.memory_rules import buffers, replay
 
 
@@ -127,7 +127,7 @@ class _Listing:
         self._subject = subject
         ops = list(subject.run_ops())
         self._at = {op.id: n for n, op in enumerate(subject.graph.ops())}
-        self._weights = frozenset(weights_in_l1(subject.result))
+        self._weights = frozenset(subject.result.weights_in_l1())
         self._reserved = {r.value: r for r in subject.result.reservations}
         self._last_read = {v: self._at[op.id] for op in ops for v in op.inputs}
         self._aliases = {v: b for v, b in buffers(subject, ops).items() if v != b}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from optimizer.device import DeviceSpec, preset_names
+from optimizer.device import DeviceSpec, board_option, preset_names
 from optimizer.errors import FormatError, InputError, OptionError
 
 
@@ -63,3 +64,19 @@ def test_a_file_that_is_no_board(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(InputError, match=r"own\.json"):
         DeviceSpec.load(str(path))
+
+
+@pytest.mark.parametrize(
+    ("change", "asked", "option"),
+    [
+        ({}, "n150", "n150"),
+        ({}, "p150", "n150"),
+        ({}, "copy.json", "n150"),
+        ({"clock_mhz": 900}, "slow.json", "slow.json"),
+        ({"clock_mhz": 900}, "n150", "n150.json"),
+    ],
+)
+def test_the_option_board_names_a_preset_where_the_device_is_one(
+    change: dict[str, int], asked: str, option: str
+) -> None:
+    assert board_option(replace(DeviceSpec.preset("n150"), **change), asked) == option

@@ -10,9 +10,11 @@ from optimizer.errors import TtoptError
 from optimizer.layouts.memory_config import DRAM_TILE
 from optimizer.opmodel.base import OpCost, OpModel
 from optimizer.opmodel.pricing import op_query
+from optimizer.pipeline.finishing import predicted, summarise
+from optimizer.predictions import Totals
 from optimizer.recheck import check_record
 from optimizer.result import OptimizedGraph, Role
-from optimizer.summary import Totals, predict, summarise
+from optimizer.sharding.base import Plan
 from optimizer.verify import verify
 
 SHOWN_ERRORS = 5
@@ -83,9 +85,10 @@ def _replayed(result: OptimizedGraph) -> dict[str, Any]:
     return {"refused_ops": len(answer["errors"]), "refused": answer["errors"][:SHOWN_ERRORS]}
 
 
-def complete(result: OptimizedGraph, model: OpModel, baseline: Totals) -> None:
-    """Fill in predictions and summary of a plan that verifies, so that it can be saved like one of ours."""
+def completed(result: OptimizedGraph, model: OpModel, baseline: Totals) -> OptimizedGraph:
+    """A plan that verifies with predictions and summary, so that it can be saved like one of ours; else as it is."""
     report = verify(result, model)
-    if report.ok:
-        predict(result, model, report.steps)
-        result.summary = summarise(result, model, report, baseline, "feasible", ())
+    if not report.ok:
+        return result
+    priced = predicted(result, model, report)
+    return replace(priced, priced=summarise(priced, model, report, baseline, Plan((), {})))

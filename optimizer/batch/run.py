@@ -18,6 +18,7 @@ from optimizer.batch.store import ResultStore
 from optimizer.deadline import hard_deadline
 from optimizer.errors import TtoptError
 from optimizer.export.annotated_json import FILE_NAME
+from optimizer.export.registry import emit
 from optimizer.files import make_folder, write_text
 from optimizer.result import OptimizedGraph
 
@@ -53,14 +54,14 @@ def optimize_job(job: BatchJob, folder: Path) -> Record:
 
     with logs.labelled(job=job.name), hard_deadline(job.options.time_limit):
         result = optimize_file(job.source, job.options)
-    for emitter in ("json", *job.emit):
-        result.emit(emitter, folder)
+    for name in ("json", *job.emit):
+        emit(result, name, folder)
     return figures(result)
 
 
 def figures(result: OptimizedGraph) -> Record:
     """The row of a result: chosen entries of its summary, and the DRAM baseline beside them."""
-    summary = result.summary
+    summary = result.summary.to_json()
     return {
         **{name: summary[name] for name in FIGURES},
         "dram_ns": summary["baselines"]["dram_ns"],

@@ -10,15 +10,13 @@ loaded already; even `signal` and `typing` would double the time until then.
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # built in; `signal` adds the names of the numbers
-import os
 import sys
+
+from optimizer.cli.ending import end_interrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-INTERRUPTED = 130
-"""Exit code of a command that Ctrl-C ended."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,11 +31,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     from optimizer.cli.interruption import run_interruptibly
 
     return run_interruptibly(lambda: run(sys.argv[1:]))
-
-
-def end_interrupted(*_: object) -> None:
-    """End the process at once, as one that Ctrl-C ended. May be a signal's handler."""
-    try:
-        os.write(2, b"ttopt: interrupted\n")
-    finally:
-        os._exit(INTERRUPTED)

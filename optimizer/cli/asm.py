@@ -9,19 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.cli import asm_run
 from optimizer.cli.arguments import Commands, path_argument
-from optimizer.errors import FormatError, InfeasibleError, InputError, OptionError, TtoptError, UnknownNameError
+from optimizer.cli.asm_programs import one_program, program_cases
+from optimizer.errors import InfeasibleError, InputError, TtoptError
 from optimizer.files import write_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from optimizer.kernels.amdgpu.allocate import AllocationOptions
-    from optimizer.kernels.amdgpu.ir import Program
     from optimizer.kernels.amdgpu.program_json import ProgramCase
-
-
-TEXT_SUFFIX = ".kir"
-"""Of files that hold a program in the textual form."""
 
 
 def add(commands: Commands) -> None:
@@ -55,7 +49,7 @@ def run_alloc(args: argparse.Namespace) -> int:
     from optimizer.kernels.amdgpu.allocate import AllocationOptions
 
     options = AllocationOptions(rewrite=args.rewrite or args.allow_spill, allow_spill=args.allow_spill)
-    cases = _cases(args.source, args.case_id)
+    cases = program_cases(args.source, args.case_id)
     failures: list[TtoptError] = []
     for case in cases:
         try:
@@ -99,27 +93,6 @@ def run_build(args: argparse.Namespace) -> int:
     return 0
 
 
-def _textual(source: Path, encodable: bool) -> Program:
-    """The program of a file in the textual form. FormatError, OpcodeError, OperandError name the line."""
-    from optimizer.kernels.amdgpu.text import parse
-    from optimizer.kernels.json_document import read_text
-
-    program = parse(read_text(source), encodable)
-    if not program.body:
-        raise FormatError("no instructions", node=str(source))
-    return program
-
-
-def one_program(source: Path, case_id: str | None) -> Program:
-    """The program of a document, JSON or the textual form; OptionError if it holds several and none is chosen."""
-    cases = _cases(source, case_id, encodable=True)
-    if len(cases) != 1:
-        raise OptionError(
-            f"{len(cases)} programs, of which --id chooses one", node=str(source), alternatives=[c.id for c in cases]
-        )
-    return cases[0].program
-
-
 def _refused(case: ProgramCase, error: TtoptError) -> dict[str, Any]:
     from optimizer.kernels.amdgpu.errors import AllocationError
 
@@ -153,25 +126,3 @@ def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
     if allocation.warnings:
         record["warnings"] = list(allocation.warnings)
     return record
-
-
-def _cases(source: Path, case_id: str | None, encodable: bool = False) -> tuple[ProgramCase, ...]:
-    from optimizer.kernels.amdgpu.program_json import ProgramCase, read_cases
-    from optimizer.kernels.json_document import Node, read
-
-    if source.suffix == TEXT_SUFFIX:
-        return (ProgramCase(source.stem, "alloc", _textual(source, encodable)),)
-    document = read(source, f" (the textual form is read from files that end in {TEXT_SUFFIX})")
-    fields = document.value if isinstance(document.value, dict) else {}
-    if "instructions" in fields:
-        cases: tuple[ProgramCase, ...] = (ProgramCase(source.stem, "alloc", document),)
-    else:
-        cases = read_cases(Node([fields], "cases") if "program" in fields else document)
-    if not cases:
-        raise FormatError("no programs: no case has a field 'program'", node=str(source))
-    if case_id is None:
-        return cases
-    chosen = tuple(case for case in cases if case.id == case_id)
-    if not chosen:
-        raise UnknownNameError("case", case_id, [case.id for case in cases])
-    return chosen

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import path_argument
+from optimizer.cli.asm_programs import one_program
 from optimizer.errors import FormatError, LimitError, OptionError
 from optimizer.files import make_folder, replacing
 
@@ -74,7 +75,6 @@ def run_run(args: argparse.Namespace) -> int:
 
 def _kernel(args: argparse.Namespace, names: tuple[str, ...]) -> tuple[str, str, tuple[int, ...]]:
     """Assembly, name of the kernel, threads of a workgroup."""
-    from optimizer.cli.asm import one_program
     from optimizer.kernels.amdgpu.pipeline import build
     from optimizer.kernels.json_document import read_text
 

@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from optimizer import logs
-from optimizer.cli import INTERRUPTED
+from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.parser import build_parser, parse
 from optimizer.errors import TtoptError
 

@@ -13,12 +13,10 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
-from optimizer.cli import INTERRUPTED, end_interrupted
+from optimizer.cli.ending import INTERRUPTED, end_interrupted
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
-
-__all__ = ["INTERRUPTED", "Interruption", "run_interruptibly"]
 
 SEARCH_STAGE = "policy"
 

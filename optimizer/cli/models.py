@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, add_format, add_options, add_verbosity, options_from, path_argument
-from optimizer.cli.interruption import INTERRUPTED, Interruption
+from optimizer.cli.ending import INTERRUPTED
+from optimizer.cli.interruption import Interruption
 from optimizer.cli.progress import ProgressBar
 from optimizer.cli.summary import summary_text
 from optimizer.cli.tables import as_json, bytes_text, pairs, table
@@ -54,6 +55,7 @@ def run_optimize(args: argparse.Namespace) -> int:
     folder: Path = args.output or default_folder(args.model)
     if folder.exists() and not folder.is_dir():
         raise OptionError("the output must be a folder", node=str(folder))
+    from optimizer.export.registry import emit
     from optimizer.pipeline import optimize_file
 
     with Interruption() as interrupted, ProgressBar(args.model.name) as progress:
@@ -64,9 +66,9 @@ def run_optimize(args: argparse.Namespace) -> int:
 
         with hard_deadline(options.time_limit):
             result = optimize_file(args.model, options, show, interrupted=interrupted)
-        written = [result.emit(name, folder) for name in ("json", *emitters)]
+        written = [emit(result, name, folder) for name in ("json", *emitters)]
     if args.format == "json":
-        print(as_json({"model": args.model.stem, **result.summary, "files": [str(p) for p in written]}))
+        print(as_json({"model": args.model.stem, **result.summary.to_json(), "files": [str(p) for p in written]}))
     else:
         print(summary_text(result.to_json(), args.model.stem))
         print()
@@ -75,8 +77,8 @@ def run_optimize(args: argparse.Namespace) -> int:
     if interrupted():
         print("ttopt: interrupted; the result is the best plan found until then", file=sys.stderr)
         return INTERRUPTED
-    checked = result.summary["check"]
-    return 0 if checked is None or checked["ok"] else 1
+    checked = result.summary.check
+    return 0 if checked is None or checked.ok else 1
 
 
 def default_folder(model: Path) -> Path:

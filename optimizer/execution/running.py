@@ -164,7 +164,7 @@ def _expected_outputs(
 
 
 def _times(result: OptimizedGraph, seconds: Sequence[float]) -> Record:
-    predicted = result.summary.get("predicted_time_ns")
+    predicted = result.summary_json().get("predicted_time_ns")
     best = min(seconds) * 1e9
     return {
         "iterations": len(seconds),

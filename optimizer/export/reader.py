@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from optimizer.device import DeviceSpec, board_option
+from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError
 from optimizer.export.schema import (
     Chain,
@@ -32,7 +32,7 @@ from optimizer.layouts.memory_config import (
 from optimizer.layouts.op_config import op_config_from_json
 from optimizer.opmodel.base import Bound, CostPart
 from optimizer.options import Options
-from optimizer.result import ChainRecord, OpRecord, OptimizedGraph, Reservation, Role, attr_from_json
+from optimizer.result import ChainRecord, OpRecord, OptimizedGraph, Reservation, Role, Statement, attr_from_json
 from optimizer.result import Prediction as OpPrediction
 
 
@@ -44,8 +44,7 @@ def read_result(path: Path) -> OptimizedGraph:
     """
     document = read_placed(path)
     device = DeviceSpec.from_json(document.device)
-    options = Options.from_mapping({"board": board_option(device), **document.options})
-    summary = document.summary
+    options, summary = Options.from_mapping(document.options), document.summary
     return OptimizedGraph(
         graph=_graph(document),
         layouts={v: _layout(v, value) for v, value in document.values.items() if value.layout is not None},
@@ -56,7 +55,10 @@ def read_result(path: Path) -> OptimizedGraph:
         chains=tuple(_chain(chain) for chain in document.chains),
         reservations=tuple(Reservation(r.value, r.start, r.end, r.bytes) for r in document.reservations),
         fused_kernels=tuple(kernel.model_dump(exclude_unset=True) for kernel in document.fused_kernels),
-        summary={} if summary is None else summary.model_dump(exclude_unset=True),
+        stated=Statement(
+            summary={} if summary is None else summary.model_dump(exclude_unset=True, by_alias=True),
+            board=options.board if "board" in document.options else None,
+        ),
     )
 
 

@@ -46,3 +46,8 @@ def emitter(name: str) -> Emitter:
         raise UnknownNameError("emitter", name, targets)
     module, _, attribute = targets[name].partition(":")
     return cast(Emitter, getattr(import_module(module), attribute))
+
+
+def emit(result: OptimizedGraph, name: str, folder: str | Path) -> Path:
+    """Write the artifact of a registered emitter into a folder; returns the file's path."""
+    return emitter(name)(result, Path(folder))

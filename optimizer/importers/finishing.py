@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from optimizer import logs
 from optimizer.errors import DTypeError, GraphError, ShapeError, UnsupportedOpError
-from optimizer.importers.attribute_kinds import check_kinds
 from optimizer.importers.foreign import follow_movement
 from optimizer.importers.model import ImportedModel, ImportReport
 from optimizer.importers.passes.tile_padding import TilePadding
+from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page

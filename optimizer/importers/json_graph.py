@@ -15,9 +15,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from optimizer.errors import DTypeError, FormatError, GraphError, LimitError, ShapeError, UnknownNameError
-from optimizer.importers.attribute_kinds import check_kinds
 from optimizer.importers.finishing import finish
 from optimizer.importers.model import ImportedModel, ImportLimits, ImportOptions
+from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import op_names, opdef

@@ -163,6 +163,16 @@ class OpCost:
     """The programs that the op runs, where a backend says."""
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchTimes:
+    """What lies between the device programs of a run, in nanoseconds."""
+
+    gap_ns: float
+    """From the end of a program to the start of the next one, replayed from a trace."""
+    dispatch_ns: float
+    """Least time between the starts of two programs that the host dispatches one by one."""
+
+
 @runtime_checkable
 class OpModel(Protocol):
     """A backend for one board."""
@@ -170,6 +180,8 @@ class OpModel(Protocol):
     name: str
     device: DeviceSpec
     l1_small_bytes: int
+    launch: LaunchTimes | None
+    """None where the backend does not say."""
 
     def constraints(self, query: OpQuery) -> OpConstraints:
         """Whether the op accepts these layouts on an otherwise empty L1, and what it then takes."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import OptionError
-from optimizer.opmodel.base import OpConstraints, OpCost, OpModel, OpQuery
+from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpModel, OpQuery
 
 DEFAULT_ENTRIES = 500_000
 Corrector = Callable[[OpQuery], OpConstraints | None]
@@ -48,6 +48,7 @@ class CachedOpModel:
         self.name: str = backend.name
         self.device: DeviceSpec = backend.device
         self.l1_small_bytes: int = backend.l1_small_bytes
+        self.launch: LaunchTimes | None = backend.launch
         self._max_entries = max_entries
         self._constraints: OrderedDict[OpQuery, OpConstraints] = OrderedDict()
         self._costs: OrderedDict[OpQuery, OpCost] = OrderedDict()

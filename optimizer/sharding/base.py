@@ -15,6 +15,7 @@ from optimizer.layouts.memory_config import TensorLayout
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.options import Options
 from optimizer.result import ChainRecord, Reservation
+from optimizer.summary import Fallback
 
 INTERRUPTED = "interrupted"
 
@@ -45,8 +46,6 @@ class PolicyInput:
     """Whether the user asked for that."""
     overridden: Mapping[str, OpDecision] = field(default_factory=dict)
     """Op id -> a way to run it that honours its override, whatever its neighbours do (`overriding`)."""
-    rewritten: tuple[Mapping[str, Any], ...] = ()
-    """Convolutions of the model that run in another way, since no config runs them (`runnable`)."""
 
     acceptance: dict[Hashable, dict[TensorLayout, int]] = field(default_factory=dict, compare=False)
     """Answers shared by ops with equal signatures and candidates: operand-0 layout -> accepted candidates."""
@@ -77,14 +76,6 @@ class OpDecision:
     """Layout in which every operand is read; where the value has another layout, a copy is inserted."""
     chain: str | None = None
     reason: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Fallback:
-    """Ops that are not in L1 for one reason: no sharded config runs, or their chain failed."""
-
-    cause: str
-    ops: tuple[str, ...]
 
 
 @dataclass(frozen=True)

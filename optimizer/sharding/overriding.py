@@ -8,7 +8,7 @@ always has this one. Where there is none, the override is refused with the rule 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,11 +20,10 @@ from optimizer.layouts.memory_config import BufferType, TensorLayout, TensorMemo
 from optimizer.layouts.nearest import SHOWN, nearest
 from optimizer.layouts.overrides import LayoutOverride, Overrides
 from optimizer.layouts.tiling import sharded_layout
+from optimizer.legality import Legality
 from optimizer.opmodel.base import Rejection
 from optimizer.sharding.base import OpDecision, Plan, PolicyInput
 
-LegalOf = Callable[[Op, Overrides], LegalConfigs]
-"""An op's legal configs under other overrides than the user's."""
 Layouts = tuple[TensorLayout, ...]
 
 NOTHING_TO_COPY = "the operand has the layout of the result already, and the op takes no other"
@@ -37,7 +36,7 @@ CONV2D_VALUES: Mapping[str, tuple[Any, ...]] = {
 """Values proposed instead of one that is refused; for flags the other one."""
 
 
-def decide_overridden(problem: PolicyInput, overrides: Overrides, legal_of: LegalOf) -> dict[str, OpDecision]:
+def decide_overridden(problem: PolicyInput, overrides: Overrides, legality: Legality) -> dict[str, OpDecision]:
     """A decision for every op whose place, config or copies the user fixed; OptionError names the first that cannot be.
 
     Overrides of pages and element types alone are in the graph already.
@@ -53,7 +52,7 @@ def decide_overridden(problem: PolicyInput, overrides: Overrides, legal_of: Lega
         alone = AloneDecision(problem, op, produced_layouts(problem, op, decisions))
         found = alone.of(problem.legal[op_id])
         if found is None:
-            raise _refusal(problem, op, overrides, legal_of, alone)
+            raise _refusal(problem, op, overrides, legality, alone)
         decisions[op_id] = replace(found, reason={"chosen": "as overridden", "override": _shown(op_id, overrides)})
     return decisions
 
@@ -245,12 +244,12 @@ def _check_freed_operand(problem: PolicyInput, op: Op, overrides: Overrides) -> 
 
 
 def _refusal(
-    problem: PolicyInput, op: Op, overrides: Overrides, legal_of: LegalOf, alone: AloneDecision
+    problem: PolicyInput, op: Op, overrides: Overrides, legality: Legality, alone: AloneDecision
 ) -> OptionError:
     """What forbids the override, and what the op would accept instead."""
     wanted = ", ".join(f"{k.replace('_', '-')} {v}" for k, v in _shown(op.id, overrides).items())
     (message, kind), _ = min(alone.refusals.items(), key=lambda item: (-item[1], item[0][0]), default=(("", None), 0))
-    near = _nearest_layouts(problem, op, overrides, legal_of) or _nearest_configs(problem, op, overrides, legal_of)
+    near = _nearest_layouts(problem, op, overrides, legality) or _nearest_configs(problem, op, overrides, legality)
     limit = problem.pricer.l1_limit_bytes if kind is Rejection.OOM_L1 else None
     copied = overrides.memreconfigs.get(op.id)
     rule = message or (
@@ -259,20 +258,20 @@ def _refusal(
     return OptionError(f"override {wanted}: {op.op} refuses: {rule}", node=op.id, limit=limit, alternatives=near)
 
 
-def _nearest_layouts(problem: PolicyInput, op: Op, overrides: Overrides, legal_of: LegalOf) -> tuple[str, ...]:
+def _nearest_layouts(problem: PolicyInput, op: Op, overrides: Overrides, legality: Legality) -> tuple[str, ...]:
     """Output layouts that the op accepts with everything else as the user wants it, nearest first."""
     asked = overrides.output_layouts.get(op.id, LayoutOverride())
     if not asked.places:
         return ()
     others = {k: v for k, v in overrides.output_layouts.items() if k != op.id}
-    legal = legal_of(op, replace(overrides, output_layouts=others))
+    legal = legality.of(op, replace(overrides, output_layouts=others))
     candidates = (*(() if legal.forced else legal.dram), *legal.l1_interleaved, *legal.sharded)
     alone = AloneDecision(problem, op)
     accepted = [c.output for c in candidates if alone.runs(c)]
     return nearest(asked, accepted)
 
 
-def _nearest_configs(problem: PolicyInput, op: Op, overrides: Overrides, legal_of: LegalOf) -> tuple[str, ...]:
+def _nearest_configs(problem: PolicyInput, op: Op, overrides: Overrides, legality: Legality) -> tuple[str, ...]:
     """Values of single conv config fields with which the op runs, all others as the user wants them."""
     fixed = overrides.conv2d_configs.get(op.id, {})
     found = []
@@ -282,7 +281,7 @@ def _nearest_configs(problem: PolicyInput, op: Op, overrides: Overrides, legal_o
             configs = {**overrides.conv2d_configs, op.id: {**fixed, key: other}}
             changed = replace(overrides, conv2d_configs=configs)
             try:
-                legal = legal_of(op, changed)
+                legal = legality.of(op, changed)
             except OptionError:
                 continue
             if AloneDecision(problem, op).of(legal) is not None:

@@ -7,10 +7,10 @@ they find, and the pipeline raises on any. What a document states besides is com
 and `same_model`, for `ttopt check`.
 """
 
-from optimizer.verify.memory_rules import place_buffer, weights_in_l1
+from optimizer.verify.memory_rules import place_buffer
 from optimizer.verify.rules import RULES, verify
 from optimizer.verify.subject import Error, Rule, StepMemory, Subject, VerifyReport
 
 __all__ = [
-    "RULES", "Error", "Rule", "StepMemory", "Subject", "VerifyReport", "place_buffer", "verify", "weights_in_l1",
+    "RULES", "Error", "Rule", "StepMemory", "Subject", "VerifyReport", "place_buffer", "verify",
 ]  # fmt: skip

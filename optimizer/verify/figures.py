@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,8 +18,7 @@ from optimizer.ir.graph import ValueKind
 from optimizer.ir.numeric_risk import numeric_risks
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.base import OpModel
-from optimizer.result import OptimizedGraph, Prediction, Role, prediction_json
-from optimizer.summary import (
+from optimizer.predictions import (
     Predictor,
     Totals,
     l1_resident_fraction,
@@ -28,6 +27,7 @@ from optimizer.summary import (
     reaches,
     unpriced,
 )
+from optimizer.result import OptimizedGraph, Prediction, Role, prediction_json
 from optimizer.verify.subject import Error, VerifyReport
 
 NOT_RECOMPUTED = (
@@ -49,6 +49,8 @@ class Stated:
     result: OptimizedGraph
     model: OpModel
     report: VerifyReport
+    kernels: tuple[Mapping[str, Any], ...] = ()
+    """The regions that its program runs as kernels, found again."""
 
     @cached_property
     def totals(self) -> Totals:
@@ -57,15 +59,16 @@ class Stated:
     @cached_property
     def predictions(self) -> dict[str, Prediction]:
         """What the OpModel says of every op of a run."""
-        return {step.op: self._predictor.prediction(step, self.result.records[step.op]) for step in self.report.steps}
+        records, predictor = self.result.records, self._predictor
+        return {s.op: predictor.prediction(s.op, records[s.op], s.total_bytes) for s in self.report.steps}
 
     @cached_property
     def _predictor(self) -> Predictor:
         return Predictor(self.result.graph, self.result.layouts, self.model)
 
-    @property
+    @cached_property
     def summary(self) -> Mapping[str, Any]:
-        return self.result.summary
+        return self.result.summary_json()
 
 
 def compared(stated: Stated, same_opmodel: bool) -> Iterator[Error]:
@@ -105,9 +108,10 @@ def _shown(value: Any) -> str:
 
 # -- where it runs, what it computes --------------------------------------------------------------------------
 def board(stated: Stated) -> Iterator[Error]:
-    """The device is the preset that option `board` names, unless that is a file."""
-    device, name = stated.result.device, stated.result.options.board
-    if name.endswith(".json"):
+    """The device is the preset that the document's option `board` names, unless that is a file."""
+    device, statement = stated.result.device, stated.result.stated
+    name = None if statement is None else statement.board
+    if name is None or name.endswith(".json"):
         return
     if name not in preset_names():
         yield "options", f"board '{name}' is neither a preset nor a file"
@@ -157,7 +161,7 @@ def sums(stated: Stated) -> Iterator[Error]:
         "predicted_time_ns": totals.time_ns,
         "time_by_class_ns": dict(totals.by_class_ns),
         "time_by_bound_ns": dict(totals.by_bound_ns),
-        **launch_figures(totals, stated.result.device),
+        **asdict(launch_figures(totals, stated.model.launch)),
         "dram_read_bytes_total": totals.dram_read_bytes,
         "dram_write_bytes_total": totals.dram_write_bytes,
         "l1_peak_bytes": stated.report.peak_l1_bytes,
@@ -236,16 +240,11 @@ def fallbacks(stated: Stated) -> Iterator[Error]:
 
 
 def kernels(stated: Stated) -> Iterator[Error]:
-    """The regions that run as kernels, found again if they were asked for."""
-    result = stated.result
-    if not result.summary and not result.fused_kernels:
+    """The regions that run as kernels are those that are found again."""
+    given, found = stated.result.fused_kernels, stated.kernels
+    if not stated.summary and not given:
         return
-    found: tuple[Mapping[str, Any], ...] = ()
-    if result.options.fuse_kernels:
-        from optimizer.export.kernels.binding import fused_kernels, savings
-
-        found = savings(result, fused_kernels(result))
-    if len(found) != len(result.fused_kernels):
-        yield "fused_kernels", f"states {len(result.fused_kernels)} regions, {len(found)} are found"
-    for given, region in zip(result.fused_kernels, found, strict=False):
-        yield from _differences(given, region, f"fused_kernels.{region['kernel']}")
+    if len(found) != len(given):
+        yield "fused_kernels", f"states {len(given)} regions, {len(found)} are found"
+    for said, region in zip(given, found, strict=False):
+        yield from _differences(said, region, f"fused_kernels.{region['kernel']}")

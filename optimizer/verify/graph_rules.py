@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from optimizer.errors import TtoptError
-from optimizer.importers.attribute_kinds import check_kinds
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
+from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.graph import Op, Value, ValueKind
 from optimizer.ir.opdef import OpDef
 from optimizer.ir.vocabulary import opdef
-from optimizer.result import Role
-from optimizer.verify.subject import WEIGHTS, Error, Subject
+from optimizer.result import WEIGHTS, Role
+from optimizer.verify.subject import Error, Subject
 
 MAX_RANK = 8
 MAX_ELEMENTS = 1 << 40

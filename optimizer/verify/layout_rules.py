@@ -9,8 +9,8 @@ from optimizer.ir.opdef import Page
 from optimizer.ir.vocabulary import SEND, opdef
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, ShardSpec, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div, physical_shape
-from optimizer.result import Role
-from optimizer.verify.subject import WEIGHTS, Error, Subject
+from optimizer.result import WEIGHTS, Role
+from optimizer.verify.subject import Error, Subject
 
 
 def has_layouts(subject: Subject) -> Iterator[Error]:

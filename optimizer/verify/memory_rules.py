@@ -8,8 +8,8 @@ from optimizer.ir.graph import Op
 from optimizer.l1.events import OPERAND, Made, Ran
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core, round_up
-from optimizer.result import OptimizedGraph, Role
-from optimizer.verify.subject import WEIGHTS, Error, StepMemory, Subject
+from optimizer.result import Role
+from optimizer.verify.subject import Error, StepMemory, Subject
 
 
 def fits_the_limit(subject: Subject) -> Iterator[Error]:
@@ -44,7 +44,7 @@ def replay(subject: Subject, watch: Watch | None = None) -> list[StepMemory]:
     buffer_of = buffers(subject, ops)
     last_read = {buffer_of[v]: step for step, op in enumerate(ops) for v in op.inputs if v in buffer_of}
     live: dict[str, tuple[int, int]] = {}
-    for v in weights_in_l1(subject.result):
+    for v in subject.result.weights_in_l1():
         live[v] = place_buffer(live, round_up(_bytes(subject, v), unit))
         last_read[v] = len(ops)
     steps = []
@@ -133,20 +133,6 @@ def buffers(subject: Subject, ops: list[Op]) -> dict[str, str]:
 def _bytes(subject: Subject, value_id: str) -> int:
     value = subject.graph.value(value_id)
     return l1_bytes_per_core(value.shape, value.dtype, subject.layouts[value_id], subject.device)
-
-
-def weights_in_l1(result: OptimizedGraph) -> list[str]:
-    """Weights that the ops of a run read from L1, in the order of their first readers.
-
-    They are put there once and stay: no op of a run computes them.
-    """
-    found: dict[str, None] = {}
-    for op in result.graph.ops():
-        if result.records[op.id].role is not Role.HOST:
-            for v in op.inputs:
-                if result.layouts[v].is_l1 and result.graph.value(v).kind in WEIGHTS:
-                    found[v] = None
-    return list(found)
 
 
 def place_buffer(live: dict[str, tuple[int, int]], size: int) -> tuple[int, int]:

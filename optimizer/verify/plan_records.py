@@ -15,12 +15,10 @@ from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core, round_up
-from optimizer.result import ChainRecord, OptimizedGraph, Reservation, Role
+from optimizer.result import COPIES, ChainRecord, OptimizedGraph, Reservation, Role
 from optimizer.verify.figures import FASTEST
-from optimizer.verify.memory_rules import weights_in_l1
 from optimizer.verify.subject import Error
 
-COPIES = (Role.RESHARD, Role.SPILL, Role.LOAD)
 _RESERVING = ("dfsharding2", FASTEST)
 """Policies that keep values in L1 beyond a chain, and state which."""
 _STATES = ("completed", "failed")
@@ -39,7 +37,7 @@ def chains(result: OptimizedGraph) -> Iterator[Error]:
         else:
             yield from _chain(result, chain)
     yield from _members(result)
-    if result.options.policy == FASTEST and result.summary and not (_cut_off(result) and not result.chains):
+    if result.options.policy == FASTEST and result.summary_json() and not (_cut_off(result) and not result.chains):
         found, stated = [tuple(run) for run in _runs(result)], [chain.ops for chain in result.chains]
         for ops in [ops for ops in found if ops not in stated]:
             yield ops[0], f"these {len(ops)} ops are a chain, which is not stated"
@@ -50,7 +48,7 @@ def chains(result: OptimizedGraph) -> Iterator[Error]:
 
 def _cut_off(result: OptimizedGraph) -> bool:
     """Whether the policy had no time to look at everything, and may have returned a plan that it reports nothing of."""
-    return bool(result.summary.get("status") == "fallback")
+    return bool(result.summary_json().get("status") == "fallback")
 
 
 def _chain(result: OptimizedGraph, chain: ChainRecord) -> Iterator[Error]:
@@ -140,7 +138,7 @@ def _follows(result: OptimizedGraph, before: Op, op: Op) -> bool:
 # -- reservations ---------------------------------------------------------------------------------------------
 def reservations(result: OptimizedGraph) -> Iterator[Error]:
     """Every value in L1 from where it is computed to where it is read last, if the policy states that; else none."""
-    if not result.summary or (_cut_off(result) and not result.reservations):
+    if not result.summary_json() or (_cut_off(result) and not result.reservations):
         return
     found = _kept(result) if result.options.policy in _RESERVING else {}
     stated: dict[str, Reservation] = {}
@@ -164,7 +162,7 @@ def _kept(result: OptimizedGraph) -> dict[str, Reservation]:
         return {}
     kept = {}
     first, last = position[placed[0].id], position[placed[-1].id]
-    for v in weights_in_l1(result):
+    for v in result.weights_in_l1():
         size = round_up(_bytes(result, v), result.device.l1_buffer_alignment_bytes)
         kept[v] = Reservation(v, first, last, size)
     ends = _last_reads(result, position)

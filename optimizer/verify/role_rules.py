@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from optimizer.ir.graph import Op, ValueKind
 from optimizer.ir.vocabulary import CONVERT, COPY, FETCH, SEND, opdef
-from optimizer.result import Role
-from optimizer.verify.subject import WEIGHTS, Error, Subject
+from optimizer.result import WEIGHTS, Role
+from optimizer.verify.subject import Error, Subject
 
 COPIES = (Role.RESHARD, Role.SPILL, Role.LOAD)
 _OPS = {

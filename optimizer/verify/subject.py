@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
-from optimizer.ir.graph import Op, ValueKind
+from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.opmodel.base import OpConstraints, OpModel, OpQuery
 from optimizer.opmodel.pricing import OpPricer
@@ -17,8 +17,6 @@ Error = tuple[str, str]
 """(op or value id, message)."""
 OUR_POLICIES = ("dram", "dfsharding", "dfsharding2", "global")
 """Policies whose plans hold nothing but what the vocabulary names, and leave to TTNN what they do not decide."""
-WEIGHTS = (ValueKind.PARAMETER, ValueKind.CONSTANT)
-"""Kinds of values that are the same in every run."""
 
 
 class Stage(StrEnum):

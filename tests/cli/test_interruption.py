@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.cli.interruption import INTERRUPTED, Interruption
+from optimizer.cli.ending import INTERRUPTED
+from optimizer.cli.interruption import Interruption
 from optimizer.cli.progress import Event, ProgressBar
 from tests.cli.conftest import Run
 
@@ -138,4 +139,4 @@ def test_a_caller_of_main_keeps_its_handler(run: Run) -> None:
 def test_nothing_is_loaded_before_the_handler_stands() -> None:
     code = "import sys; before = set(sys.modules); import optimizer.cli; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert set(done.stdout.split()) <= {"__future__", "_signal", "optimizer", "optimizer.cli"}
+    assert set(done.stdout.split()) <= {"__future__", "_signal", "optimizer", "optimizer.cli", "optimizer.cli.ending"}

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.cli import INTERRUPTED, main
+from optimizer.cli import main
 from optimizer.cli.arguments import options_from
+from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.parser import build_parser, command_parsers, parse
 from optimizer.options import Options
 from tests.cli.conftest import Run
@@ -188,7 +189,8 @@ def test_files_whose_names_are_no_text_are_read_and_told(project_root: Path, tmp
     folder = os.fsencode(tmp_path)
     model, board = folder + b"/\xff.json", folder + b"/\xfe.json"
     Path(os.fsdecode(model)).write_bytes((project_root / "fixtures" / "graphs" / "mlp.json").read_bytes())
-    Path(os.fsdecode(board)).write_bytes((project_root / "optimizer" / "boards" / "n150.json").read_bytes())
+    slow = json.loads((project_root / "optimizer" / "boards" / "n150.json").read_text()) | {"clock_mhz": 900}
+    Path(os.fsdecode(board)).write_text(json.dumps(slow))
     command = [sys.executable, "-m", "optimizer.cli", "optimize", model, "--policy", "dram", "--board", board]
     for form in ("table", "json"):
         done = subprocess.run([*command, "--format", form], capture_output=True, check=False)

@@ -23,6 +23,7 @@ from optimizer.export.kernels.judged import judged_by
 from optimizer.export.kernels.lowering import blocks_of, program_of
 from optimizer.export.kernels.placement import Kind
 from optimizer.export.kernels.regions import Region
+from optimizer.export.registry import emit
 from optimizer.export.ttnn_py import render, ttnn_program
 from optimizer.export.ttnn_py.formatting import LINE_LENGTH
 from optimizer.ir.builder import GraphBuilder
@@ -310,7 +311,7 @@ def test_without_the_option_nothing_changes() -> None:
 
 
 def test_emitting_writes_the_kernels_beside_the_program(tmp_path: Path) -> None:
-    path = gated().emit("ttnn-py", tmp_path)
+    path = emit(gated(), "ttnn-py", tmp_path)
     written = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
     folder = "kernels/reshard_gelu_multiply_spill"
     assert written == [*(f"{folder}/{k}.cpp" for k in ("compute", "reader", "writer")), "model_ttnn.py", "run_model.py"]
@@ -319,7 +320,7 @@ def test_emitting_writes_the_kernels_beside_the_program(tmp_path: Path) -> None:
 
 
 def test_formatter_and_linter_have_nothing_to_say(tmp_path: Path) -> None:
-    paths = [r.emit("ttnn-py", tmp_path / r.graph.name) for r in (gated(), residual_norm())]
+    paths = [emit(r, "ttnn-py", tmp_path / r.graph.name) for r in (gated(), residual_norm())]
     ruff = [sys.executable, "-m", "ruff"]
     own = ["--isolated", "--line-length", str(LINE_LENGTH)]
     for words in (["format", "--check", *own], ["check", "--select", "E,F,I,W,B,UP", *own]):
@@ -409,6 +410,6 @@ def test_plans_of_policies_are_checked_as_they_are_emitted(name: str, project_ro
     options = Options(policy="dfsharding", fuse_kernels=True, check="ttmetal")
     result = optimize_file(project_root / "fixtures" / "graphs" / f"{name}.json", options)
     fused = sum(len(r["ops"]) - 1 for r in result.fused_kernels)
-    check = result.summary["check"]
+    check = result.summary.check
     assert fused > 0
-    assert (check["ok"], check["ops"]) == (True, len(result.graph.run_ops()) - fused)
+    assert (check.ok, check.ops) == (True, len(result.graph.run_ops()) - fused)

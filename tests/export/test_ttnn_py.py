@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
-from optimizer.export.registry import emitter_names
+from optimizer.export.registry import emit, emitter_names
 from optimizer.export.ttnn_py import ProgramStep, TTNNProgram, placeholder_text, render, ttnn_program
 from optimizer.export.ttnn_py.configs import expanded
 from optimizer.export.ttnn_py.formatting import LINE_LENGTH, comment, laid_out
@@ -94,8 +94,8 @@ def test_formatter_and_linter_have_nothing_to_say(policy: str, tmp_path: Path) -
         result = optimize_file(
             ROOT / "fixtures" / "graphs" / f"{name}.json", Options(policy=policy, allow_host_ops=True)
         )
-        paths.append(result.emit("ttnn-py", tmp_path / name))
-    paths.append(optimized(small_cnn(), policy).emit("ttnn-py", tmp_path / "small_cnn"))
+        paths.append(emit(result, "ttnn-py", tmp_path / name))
+    paths.append(emit(optimized(small_cnn(), policy), "ttnn-py", tmp_path / "small_cnn"))
     assert {path.name for path in paths} == {"model_ttnn.py"}
     ruff = [sys.executable, "-m", "ruff"]
     own = ["--isolated", "--line-length", str(LINE_LENGTH)]
@@ -200,7 +200,7 @@ def test_weights_come_to_l1_after_everything_else_is_prepared() -> None:
     scaled = b.op("ttnn.multiply", w, b.parameter("s", (1024, 1024)), name="scale")
     y = b.op("ttnn.linear", b.op("ttnn.linear", x, w, name="fc0"), scaled, name="fc1")
     result = optimized(b.finish(y), "global")
-    assert result.summary["l1_weights_bytes_total"] == 2 * 1024 * 1024 * 2
+    assert result.summary.l1_weights_bytes_total == 2 * 1024 * 1024 * 2
     program = ttnn_program(result)
     assert all("DRAM" in str(entry.spec.layout.memory) for entry in program.parameters)
     codes = [expanded(step.code, program.configs) for step in program.parameter_steps]

@@ -12,7 +12,7 @@ import safetensors
 from onnx import TensorProto, helper, numpy_helper
 
 from optimizer.errors import FormatError, OptionError
-from optimizer.export.registry import emitter_names
+from optimizer.export.registry import emit, emitter_names
 from optimizer.export.ttnn_py import run_model
 from optimizer.options import Options
 from optimizer.pipeline import optimize_file
@@ -45,7 +45,7 @@ def test_the_emitter_is_registered() -> None:
 
 
 def test_the_library_of_the_format_reads_what_is_written(model: Path, tmp_path: Path) -> None:
-    path = optimize_file(model, Options(policy="dram")).emit("weights", tmp_path / "out")
+    path = emit(optimize_file(model, Options(policy="dram")), "weights", tmp_path / "out")
 
     found = dict(safetensors.deserialize(path.read_bytes()))
     assert {name: (entry["dtype"], entry["shape"]) for name, entry in found.items()} == {
@@ -61,19 +61,19 @@ def test_the_library_of_the_format_reads_what_is_written(model: Path, tmp_path: 
 def test_f32_and_block_formats_are_held_in_f32(model: Path, tmp_path: Path) -> None:
     for weights in ("f32", "bfp8_b"):
         result = optimize_file(model, Options(policy="dram", weights_dtype=weights))
-        arrays = run_model.read_arrays(result.emit("weights", tmp_path / weights))
+        arrays = run_model.read_arrays(emit(result, "weights", tmp_path / weights))
         np.testing.assert_array_equal(arrays["w"], MATRIX)
 
 
 def test_the_script_reads_what_the_emitter_writes(model: Path, tmp_path: Path) -> None:
-    arrays = run_model.read_arrays(optimize_file(model, Options(policy="dram")).emit("weights", tmp_path / "out"))
+    arrays = run_model.read_arrays(emit(optimize_file(model, Options(policy="dram")), "weights", tmp_path / "out"))
 
     np.testing.assert_array_equal(arrays["b"], MATRIX[0].astype(ml_dtypes.bfloat16).astype(np.float32))
     np.testing.assert_array_equal(arrays["table"], TABLE)
 
 
 def test_the_same_model_gives_the_same_bytes(model: Path, tmp_path: Path) -> None:
-    first, second = (optimize_file(model, Options(policy="dram")).emit("weights", tmp_path / n) for n in "ab")
+    first, second = (emit(optimize_file(model, Options(policy="dram")), "weights", tmp_path / n) for n in "ab")
 
     assert first.read_bytes() == second.read_bytes()
 
@@ -82,7 +82,7 @@ def test_a_result_without_its_model_has_no_weights(model: Path, tmp_path: Path) 
     result = optimize_file(model.read_bytes(), Options(policy="dram"))
 
     with pytest.raises(OptionError, match="together with optimizing a model's file"):
-        result.emit("weights", tmp_path / "out")
+        emit(result, "weights", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -93,5 +93,5 @@ def test_missing_elements_leave_no_file(model: Path, tmp_path: Path) -> None:
     result = optimize_file(model, Options(policy="dram"))
 
     with pytest.raises(FormatError, match="weight 'w' has no elements"):
-        result.emit("weights", tmp_path / "out")
+        emit(result, "weights", tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []

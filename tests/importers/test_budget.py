@@ -190,7 +190,7 @@ def test_checkpoint_ends_an_import(make_model: Model) -> None:
 
 def test_time_limit_holds_during_the_import(make_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     now = count(int(monotonic()))
-    monkeypatch.setattr("optimizer.pipeline.time.monotonic", lambda: float(next(now)))
+    monkeypatch.setattr("optimizer.pipeline.clock.time.monotonic", lambda: float(next(now)))
     model = make_model([node("Relu", [f"t{i}" if i else "x"], [f"t{i + 1}"]) for i in range(40)], {"x": (2,)}, ["t40"])
 
     with pytest.raises(TimeLimitError, match="time limit of 30 s reached in stage 'import'"):

@@ -14,6 +14,7 @@ from net import Net, f32, ints
 from optimizer.device import DeviceSpec
 from optimizer.errors import GraphError
 from optimizer.export.reader import read_result
+from optimizer.export.registry import emit
 from optimizer.importers import load
 from optimizer.ir.graph import ForeignTensor, Graph, Value
 from optimizer.options import Options
@@ -101,7 +102,7 @@ def test_the_document_says_what_values_stand_for_and_is_read_back(make_model: Mo
     net("Relu", net("Conv", "x", f32(32, 32, 3, 3), pads=[1, 1, 1, 1]), out="y")
     model = load(make_model(net.nodes, {"x": (1, 32, 8, 8)}, ["y"], net.weights).SerializeToString())
     result = optimize(model, DeviceSpec.preset("n150"), Options())
-    text = result.emit("json", tmp_path).read_bytes()
+    text = emit(result, "json", tmp_path).read_bytes()
 
     again = read_result(tmp_path)
 

@@ -77,7 +77,7 @@ def test_a_model_with_block_weights_is_faster(weights: str) -> None:
         optimize(embedding_and_conv(), DeviceSpec.preset("n150"), Options.from_mapping(options))
         for options in ({}, {"weights_dtype": weights})
     )
-    assert blocks.summary["predicted_time_ns"] < plain.summary["predicted_time_ns"]
+    assert blocks.summary.predicted_time_ns < plain.summary.predicted_time_ns
     assert blocks.records["conv"].config.weights_dtype == weights
 
 

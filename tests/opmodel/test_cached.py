@@ -14,6 +14,7 @@ class Counting:
 
     def __init__(self, inner: OpModel) -> None:
         self.name, self.device, self.l1_small_bytes = inner.name, inner.device, inner.l1_small_bytes
+        self.launch = inner.launch
         self.inner = inner
         self.asked = 0
 
@@ -90,3 +91,8 @@ def test_memory_is_bounded_and_keeps_the_latest(counting: Counting, layouts) -> 
 def test_room_for_nothing_is_refused(counting: Counting) -> None:
     with pytest.raises(OptionError, match="max_entries"):
         CachedOpModel(counting, max_entries=0)
+
+
+def test_launch_times_are_the_backends(counting: Counting) -> None:
+    assert counting.launch is not None
+    assert CachedOpModel(counting).launch == counting.launch

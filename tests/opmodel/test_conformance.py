@@ -163,3 +163,7 @@ def test_a_program_config_must_fit_the_problem(model: OpModel, layouts) -> None:
 def test_page_layouts_follow_the_op(model: OpModel, layouts) -> None:
     query = OpQuery("ttnn.to_layout", (layouts.tensor((64, 64)),), (("layout", "row_major"),), output=layouts.dram)
     assert model.constraints(query).outputs[0].layout.page_layout is PageLayout.ROW_MAJOR
+
+
+def test_times_of_launches_are_positive_or_unknown(model: OpModel) -> None:
+    assert model.launch is None or (model.launch.gap_ns > 0 and model.launch.dispatch_ns > 0)

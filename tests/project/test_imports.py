@@ -48,6 +48,7 @@ def test_public_names() -> None:
         "OptimizedGraph",
         "Options",
         "TtoptError",
+        "emit",
         "load",
         "optimize",
     ]

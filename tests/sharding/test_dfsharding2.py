@@ -237,7 +237,7 @@ def test_copies_that_the_user_demands_late_do_not_overrun_l1() -> None:
     graph, copies = b.finish(late[0]), ",".join(f"late{i}=0" for i in range(12))
     for policy in ("dfsharding", "dfsharding2"):
         result = run(graph, policy, insert_memreconfig=copies, tensor_l1_usage_cap=0.3)
-        assert result.summary["l1_peak_bytes"] <= result.summary["l1_limit_bytes"]
+        assert result.summary.l1_peak_bytes <= result.summary.l1_limit_bytes
 
 
 # -- what always holds -----------------------------------------------------------------------------------

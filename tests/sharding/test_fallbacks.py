@@ -66,7 +66,7 @@ def test_an_op_without_a_sharded_config_costs_only_itself(policy: str) -> None:
     assert not result.layouts[result.graph.op("bmm").outputs[0]].is_sharded
     assert result.layouts[result.graph.op("r0").outputs[0]].is_l1
     assert result.layouts[result.graph.op("r1").outputs[0]].is_l1
-    causes = {op: f["cause"] for f in result.summary["fallbacks"] for op in f["ops"]}
+    causes = {op: f.cause for f in result.summary.fallbacks for op in f.ops}
     assert not {"r0", "r1"}.intersection(causes)
     assert causes["bmm"] == "no sharded config of ttnn.matmul exists for these operands"
 
@@ -103,7 +103,7 @@ def test_an_op_that_runs_only_with_its_result_in_l1(policy: str) -> None:
 
 
 def test_the_policy_that_shards_nothing_has_no_fallbacks() -> None:
-    assert run(with_batched_matmul(), "dram").summary["fallbacks"] == []
+    assert run(with_batched_matmul(), "dram").summary.fallbacks == ()
 
 
 def test_an_op_that_runs_nowhere_is_named_with_the_limit() -> None:

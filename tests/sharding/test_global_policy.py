@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from optimizer.device import DeviceSpec
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
+from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
-from optimizer.pipeline import CachedOpModel, optimize, prepare
+from optimizer.pipeline import optimize, prepare
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.plan_program import replay_plan
@@ -54,24 +55,24 @@ def branches(width: int, count: int) -> Graph:
 @pytest.mark.parametrize("board", ["n150", "p150"])
 def test_a_fork_stays_in_l1_where_chains_send_it_to_dram(board: str) -> None:
     whole, chains = run(residual(), board=board), run(residual(), "dfsharding", board)
-    assert whole.summary["predicted_time_ns"] < chains.summary["predicted_time_ns"]
+    assert whole.summary.predicted_time_ns < chains.summary.predicted_time_ns
     assert whole.layouts[whole.graph.op("add0").outputs[0]].is_l1
-    assert whole.summary["spills"] == 0
+    assert whole.summary.spills == 0
 
 
 def test_the_bound_is_reported_with_its_gap() -> None:
     summary = run(residual()).summary
-    assert 0 < summary["lower_bound_ns"] <= summary["predicted_time_ns"]
-    assert summary["gap"] == pytest.approx(1 - summary["lower_bound_ns"] / summary["predicted_time_ns"])
-    assert run(residual(), "dfsharding").summary["gap"] is None
+    assert 0 < summary.lower_bound_ns <= summary.predicted_time_ns
+    assert summary.gap == pytest.approx(1 - summary.lower_bound_ns / summary.predicted_time_ns)
+    assert run(residual(), "dfsharding").summary.gap is None
 
 
 def test_more_than_l1_holds_is_spilled_and_still_verified() -> None:
     """24 values of 4 MiB are more than the 80 MiB of L1 hold beside circular buffers: the first choice does not fit."""
     graph = branches(2048, 8)
     whole, chains = run(graph, tensor_l1_usage_cap=0.4), run(graph, "dfsharding", tensor_l1_usage_cap=0.4)
-    assert whole.summary["predicted_time_ns"] < chains.summary["predicted_time_ns"]
-    assert whole.summary["gap"] < 0.06
+    assert whole.summary.predicted_time_ns < chains.summary.predicted_time_ns
+    assert whole.summary.gap < 0.06
 
 
 @st.composite
@@ -98,8 +99,8 @@ def forks(draw: st.DrawFn) -> Graph:
 @given(forks(), st.sampled_from(["n150", "p150"]))
 def test_never_slower_than_chains_and_never_below_its_bound(graph: Graph, board: str) -> None:
     whole, chains = run(graph, "global", board).summary, run(graph, "dfsharding", board).summary
-    assert whole["predicted_time_ns"] <= chains["predicted_time_ns"]
-    assert whole["lower_bound_ns"] <= whole["predicted_time_ns"]
+    assert whole.predicted_time_ns <= chains.predicted_time_ns
+    assert whole.lower_bound_ns <= whole.predicted_time_ns
 
 
 @settings(max_examples=15)
@@ -108,7 +109,7 @@ def test_the_replay_prices_a_plan_as_the_written_program(graph: Graph, policy: s
     problem = problem_of(graph)
     plan = create_policy(policy).run(problem)
     replay = replay_plan(problem.pricer, plan.schedule, plan.decisions)
-    assert replay.time_ns == run(graph, policy).summary["predicted_time_ns"]
+    assert replay.time_ns == run(graph, policy).summary.predicted_time_ns
     assert replay.overflows == ()
 
 
@@ -127,8 +128,8 @@ def test_a_time_limit_returns_a_verified_plan() -> None:
 
 def test_forced_reshards_and_overrides_are_kept() -> None:
     plain, forced = run(residual()), run(residual(), insert_memreconfig="down0=0")
-    copies = forced.summary["reshards"] + forced.summary["loads"]
-    assert copies > plain.summary["reshards"] + plain.summary["loads"]
+    copies = forced.summary.reshards + forced.summary.loads
+    assert copies > plain.summary.reshards + plain.summary.loads
     result = run(residual(), override_output_layout="up0=dram")
     assert result.layouts[result.graph.op("up0").outputs[0]].is_dram
     result = run(residual(), override_output_layout="up0=l1:interleaved")
@@ -155,7 +156,7 @@ def test_a_reshape_of_shards_that_stay_where_they_are_is_a_view() -> None:
     result = run(b.finish(b.op("ttnn.linear", y, b.parameter("b", (1024, 1024)), name="fc1")))
     assert result.records["flat"].role is Role.VIEW
     assert result.layouts["flat_out"].is_sharded
-    assert result.summary["reshards"] == 0
+    assert result.summary.reshards == 0
 
 
 @pytest.mark.parametrize("board", ["n150", "p150"])

@@ -98,9 +98,9 @@ def test_an_order_in_which_less_lives_is_found() -> None:
     graph = branches(1024, 8)
     options = {"tensor_l1_usage_cap": 0.25, "weights_in_l1": False}
     whole, chains = run(graph, **options), run(graph, "dfsharding2", **options)
-    assert whole.summary["predicted_time_ns"] < chains.summary["predicted_time_ns"]
-    assert whole.summary["gap"] < 0.03
-    assert whole.summary["spills"] <= 1
+    assert whole.summary.predicted_time_ns < chains.summary.predicted_time_ns
+    assert whole.summary.gap < 0.03
+    assert whole.summary.spills <= 1
 
 
 def test_a_run_can_end_at_any_moment() -> None:
@@ -140,8 +140,8 @@ def test_an_interrupted_run_says_so() -> None:
         events += 1
 
     result = optimize(residual(2, 512, 256), DeviceSpec.preset("n150"), Options(policy="global"), count, interrupted)
-    assert "interrupted: this is the best plan found until then" in result.summary["warnings"]
-    assert result.summary["status"] in ("feasible", "optimal")
+    assert "interrupted: this is the best plan found until then" in result.summary.warnings
+    assert result.summary.status in ("feasible", "optimal")
 
 
 def test_the_same_plan_in_every_run() -> None:
@@ -180,6 +180,6 @@ def test_chains_and_reservations_tell_what_stays_in_l1() -> None:
 
 def test_the_other_policies_are_its_baselines() -> None:
     graph = residual(2, 512, 256)
-    baselines = run(graph).summary["baselines"]
+    baselines = run(graph).summary.baselines.to_json()
     for policy in ("dram", "dfsharding", "dfsharding2"):
-        assert baselines[f"{policy}_ns"] == run(graph, policy).summary["predicted_time_ns"]
+        assert baselines[f"{policy}_ns"] == run(graph, policy).summary.predicted_time_ns

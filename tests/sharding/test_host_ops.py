@@ -38,14 +38,15 @@ def laid_out(graph: Graph, policy: str, board: str = "n150") -> OptimizedGraph:
 @pytest.mark.parametrize("board", ["n150", "p150"])
 def test_every_policy_is_compared_with_what_the_others_take(board: str) -> None:
     graph = products_around_a_host_op()
-    times = {policy: laid_out(graph, policy, board).summary["predicted_time_ns"] for policy in POLICIES}
+    times = {policy: laid_out(graph, policy, board).summary.predicted_time_ns for policy in POLICIES}
 
     found = laid_out(graph, "global", board).summary
+    baselines = found.baselines.to_json()
 
-    assert {name: found["baselines"][f"{name}_ns"] for name in POLICIES[:3]} == {n: times[n] for n in POLICIES[:3]}
+    assert {name: baselines[f"{name}_ns"] for name in POLICIES[:3]} == {n: times[n] for n in POLICIES[:3]}
     assert times["global"] == min(times.values())
     assert times["global"] < times["dram"]
-    assert (found["status"], found["lower_bound_ns"], found["gap"]) == ("optimal", times["global"], 0.0)
+    assert (found.status, found.lower_bound_ns, found.gap) == ("optimal", times["global"], 0.0)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

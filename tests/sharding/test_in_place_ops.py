@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from optimizer.errors import TtoptError
 from optimizer.export.reader import read_result
+from optimizer.export.registry import emit
 from optimizer.export.ttnn_py import ttnn_program
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph, Op
@@ -49,19 +50,19 @@ def in_place(result: OptimizedGraph) -> dict[str, str]:
 
 def test_where_l1_has_no_room_for_the_result_the_plan_is_faster() -> None:
     inside, apart = run(gated(), **TIGHT), run(gated(), in_place_ops=False, **TIGHT)
-    assert inside.summary["predicted_time_ns"] < 0.95 * apart.summary["predicted_time_ns"]
-    assert inside.summary["lower_bound_ns"] < apart.summary["lower_bound_ns"]
+    assert inside.summary.predicted_time_ns < 0.95 * apart.summary.predicted_time_ns
+    assert inside.summary.lower_bound_ns < apart.summary.lower_bound_ns
     assert set(in_place(inside)) == {"mul", "act"}
     assert in_place(apart) == {}
 
 
 def test_l1_holds_one_tensor_less() -> None:
     inside, apart = run(gated()), run(gated(), in_place_ops=False)
-    assert inside.summary["predicted_time_ns"] == apart.summary["predicted_time_ns"]
+    assert inside.summary.predicted_time_ns == apart.summary.predicted_time_ns
     source = in_place(inside)["mul"]
     value = inside.graph.value(source)
     size = l1_bytes_per_core(value.shape, value.dtype, inside.layouts[source], inside.device)
-    assert inside.summary["l1_peak_bytes"] <= apart.summary["l1_peak_bytes"] - size + 8192  # circular buffers
+    assert inside.summary.l1_peak_bytes <= apart.summary.l1_peak_bytes - size + 8192  # circular buffers
 
 
 @pytest.mark.parametrize("policy", ["dram", "dfsharding", "dfsharding2"])
@@ -103,7 +104,7 @@ def test_the_plan_tells_how_long_a_buffer_is_taken() -> None:
 
 def test_the_document_and_the_program_say_so(tmp_path: Path) -> None:
     result = run(gated(), **TIGHT)
-    again = read_result(result.emit("json", tmp_path))
+    again = read_result(emit(result, "json", tmp_path))
     assert again.records["act"].config == InPlaceConfig(0)
     program = ttnn_program(result)
     step = next(step for step in program.run_steps if step.op == "act")
@@ -237,5 +238,5 @@ def test_what_may_be_in_place_costs_no_time(graph: Graph, cap: float) -> None:
     except TtoptError:  # an op does not run within so little
         return
     inside = run(graph, tensor_l1_usage_cap=cap)
-    assert inside.summary["predicted_time_ns"] * (1 - WORTH_AN_ORDER) <= apart.summary["predicted_time_ns"]
-    assert inside.summary["lower_bound_ns"] <= apart.summary["predicted_time_ns"]
+    assert inside.summary.predicted_time_ns * (1 - WORTH_AN_ORDER) <= apart.summary.predicted_time_ns
+    assert inside.summary.lower_bound_ns <= apart.summary.predicted_time_ns

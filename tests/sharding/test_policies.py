@@ -52,14 +52,14 @@ def test_the_documented_example_runs_in_one_chain_and_is_spilled_for_its_caller(
     assert spill.describe() == "dram interleaved tile"
     assert result.records["relu_spill"].role is Role.SPILL
     assert [c.state for c in result.chains] == ["completed"]
-    assert result.summary["predicted_time_ns"] < result.summary["baselines"]["dram_ns"]
+    assert result.summary.predicted_time_ns < result.summary.baselines.dram_ns
 
 
 def test_dram_policy_keeps_everything_in_dram() -> None:
     result = run(mlp(), "dram")
     assert all(not layout.is_l1 for layout in result.layouts.values())
-    assert result.summary["predicted_time_ns"] == result.summary["baselines"]["dram_ns"]
-    assert result.summary["l1_resident_fraction"] == 0.0
+    assert result.summary.predicted_time_ns == result.summary.baselines.dram_ns
+    assert result.summary.l1_resident_fraction == 0.0
 
 
 def test_matmul_chains_carry_program_configs() -> None:
@@ -76,21 +76,21 @@ def test_a_chain_that_is_slower_than_dram_says_so() -> None:
     result = run(b.finish(b.op("ttnn.relu", b.input("x", (1, 1, 32, 32)), name="relu")))
     assert [c.state for c in result.chains] == ["failed"]
     assert "no faster than in DRAM" in str(result.chains[0].reason)
-    assert any("no faster than in DRAM" in w for w in result.summary["warnings"])
-    assert result.summary["predicted_time_ns"] == result.summary["baselines"]["dram_ns"]
+    assert any("no faster than in DRAM" in w for w in result.summary.warnings)
+    assert result.summary.predicted_time_ns == result.summary.baselines.dram_ns
 
 
 def test_time_objective_is_at_least_as_fast() -> None:
     cores, time = run(mlp()), run(mlp(), chain_objective="time")
-    assert time.summary["predicted_time_ns"] <= cores.summary["predicted_time_ns"]
+    assert time.summary.predicted_time_ns <= cores.summary.predicted_time_ns
 
 
 def test_tensors_larger_than_l1_stay_in_dram() -> None:
     b = GraphBuilder("huge")
     x = b.op("ttnn.relu", b.input("x", (1, 1, 65536, 4096)), name="relu")
     result = run(b.finish(b.op("ttnn.exp", x, name="exp")))
-    assert result.summary["l1_resident_fraction"] == 0.0
-    assert result.summary["l1_peak_bytes"] <= result.summary["l1_limit_bytes"]
+    assert result.summary.l1_resident_fraction == 0.0
+    assert result.summary.l1_peak_bytes <= result.summary.l1_limit_bytes
 
 
 def with_unknown_op() -> Graph:
@@ -108,7 +108,7 @@ def test_ops_that_ttnn_lacks_are_refused_by_name() -> None:
 
 def test_ops_that_ttnn_lacks_may_run_on_the_host_between_two_transfers() -> None:
     result = run(with_unknown_op(), allow_host_ops=True)
-    assert result.summary["unsupported"] == [["onnx.Mystery", "relu"]]
+    assert result.summary.unsupported == (("onnx.Mystery", "relu"),)
     ops = list(result.graph.ops())
     at = [op.op for op in ops].index("onnx.Mystery")
     assert [op.op for op in ops[at - 1 : at + 2]] == ["ttnn.from_device", "onnx.Mystery", "ttnn.to_device"]
@@ -141,7 +141,7 @@ def test_dtype_override_is_an_explicit_typecast() -> None:
 
 def test_memreconfig_forces_a_copy_before_the_op() -> None:
     plain, forced = run(mlp()), run(mlp(), insert_memreconfig="fc1=0")
-    assert forced.summary["reshards"] > plain.summary["reshards"]
+    assert forced.summary.reshards > plain.summary.reshards
 
 
 def test_conv_override_reaches_the_config() -> None:
@@ -188,7 +188,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 def test_any_graph_verifies_is_no_slower_than_dram_and_is_deterministic(graph: Graph, board: str, policy: str) -> None:
     """`optimize` raises if its own re-check fails, so returning at all is the first property."""
     first, second = run(graph, policy, board), run(graph, policy, board)
-    slower = first.summary["predicted_time_ns"] > first.summary["baselines"]["dram_ns"]
+    slower = first.summary.predicted_time_ns > first.summary.baselines.dram_ns
     assert not slower
     documents = [{k: v for k, v in r.to_json().items() if k != "timings"} for r in (first, second)]
     assert json.dumps(documents[0]) == json.dumps(documents[1])
@@ -204,7 +204,7 @@ def test_an_op_that_cannot_run_at_all_is_named() -> None:
 
 def test_math_fidelity_reaches_the_price() -> None:
     fast, exact = run(mlp(), math_fidelity="lofi"), run(mlp(), math_fidelity="hifi4")
-    assert fast.summary["predicted_time_ns"] < exact.summary["predicted_time_ns"]
+    assert fast.summary.predicted_time_ns < exact.summary.predicted_time_ns
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bfp8_b"])

@@ -36,7 +36,7 @@ def both(make: Callable[[], Graph], **options: object) -> tuple[OptimizedGraph, 
 def time_ns(result: OptimizedGraph, *ops: str) -> int:
     """Predicted time of the plan, or of some of its ops with the copies made for them."""
     if not ops:
-        return int(result.summary["predicted_time_ns"])
+        return int(result.summary.predicted_time_ns)
     return sum(r.predicted.time_ns for op_id in ops for r in parts(result, op_id) if r.predicted is not None)
 
 
@@ -81,9 +81,9 @@ def test_1_reshards_are_inserted_only_where_an_edge_fails() -> None:
     into and out of the width sharding in which `up` reads its weights once."""
     chains, whole = both(feed_forward)
     assert [c.state for c in chains.chains] == ["completed"]
-    assert chains.summary["reshards"] == 0
+    assert chains.summary.reshards == 0
     assert {gives(chains, op).memory_layout.value for op in ("down", "norm", "up", "out")} == {"block_sharded"}
-    assert whole.summary["reshards"] == 2
+    assert whole.summary.reshards == 2
     assert gives(whole, "norm").memory_layout.value == "block_sharded"
     assert gives(whole, "up").memory_layout.value == "width_sharded"
     assert time_ns(whole, "up", "out") < 0.85 * time_ns(chains, "up", "out")
@@ -132,7 +132,7 @@ def test_3_one_bad_edge_costs_the_whole_chain() -> None:
     chains, whole = both(bottleneck)
     assert [(c.state, len(c.ops)) for c in chains.chains] == [("failed", 6)]
     assert not any(layout.is_l1 for layout in chains.layouts.values())
-    assert [f["ops"] for f in chains.summary["fallbacks"]] == [[*SMALL[:2], "widen", "shrink", *SMALL[2:]]]
+    assert [f.ops for f in chains.summary.fallbacks] == [(*SMALL[:2], "widen", "shrink", *SMALL[2:])]
     assert all(gives(whole, op).is_l1 for op in SMALL)
     assert spilled(whole) == ["widen"]
     assert time_ns(whole, *SMALL) < 0.8 * time_ns(chains, *SMALL)
@@ -163,14 +163,14 @@ def test_4_with_less_l1_the_trade_between_branches_changes() -> None:
     """With 70 % of L1 `start` goes to DRAM and `kept` is computed after the other branch; chains find neither."""
     roomy = both(long_way_round)[1]
     chains, tight = both(long_way_round, tensor_l1_usage_cap=0.7)
-    assert (roomy.summary["status"], tight.summary["status"]) == ("optimal", "optimal")
+    assert (roomy.summary.status, tight.summary.status) == ("optimal", "optimal")
     assert gives(roomy, "start").is_l1
     assert gives(tight, "start").is_dram
     order = [op.id for op in tight.graph.ops()]
     assert order.index("down") < order.index("kept")
     assert spilled(tight) == []
     assert spilled(chains) == ["kept"]
-    assert tight.summary["l1_peak_bytes"] <= tight.summary["l1_limit_bytes"] < roomy.summary["l1_peak_bytes"]
+    assert tight.summary.l1_peak_bytes <= tight.summary.l1_limit_bytes < roomy.summary.l1_peak_bytes
     assert time_ns(roomy) < time_ns(tight) < 0.9 * time_ns(chains)
 
 

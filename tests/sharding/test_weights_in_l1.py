@@ -56,11 +56,11 @@ def run(graph: Graph, **options: object) -> OptimizedGraph:
 def test_weights_that_fit_are_read_from_l1_and_the_plan_is_faster() -> None:
     graph = layers(3, 1024)
     kept, none = run(graph), run(graph, weights_in_l1=False)
-    assert kept.summary["predicted_time_ns"] < none.summary["predicted_time_ns"]
+    assert kept.summary.predicted_time_ns < none.summary.predicted_time_ns
     assert [kept.layouts[f"w{i}"].is_l1 for i in range(3)] == [True] * 3
-    assert kept.summary["l1_weights_bytes_total"] == 3 * 1024 * 1024 * 2
-    assert none.summary["l1_weights_bytes_total"] == 0
-    assert all(step.resident_bytes >= kept.summary["l1_weights_bytes"] for step in verify(kept, _model()).steps)
+    assert kept.summary.l1_weights_bytes_total == 3 * 1024 * 1024 * 2
+    assert none.summary.l1_weights_bytes_total == 0
+    assert all(step.resident_bytes >= kept.summary.l1_weights_bytes for step in verify(kept, _model()).steps)
 
 
 def _model() -> CachedOpModel:

@@ -58,13 +58,13 @@ def test_results_of_every_policy_state_what_is_so(policy: str, tmp_path: Path) -
 def test_a_result_in_memory_is_checked_alike() -> None:
     result = planned()
     assert check_record(result)["ok"]
-    result.summary["predicted_time_ns"] += 1
+    result.priced = replace(result.summary, predicted_time_ns=result.summary.predicted_time_ns + 1)
     assert [error["op"] for error in check_record(result)["errors"]] == ["summary", "summary", "summary"]
 
 
 def test_what_is_not_stated_is_not_compared() -> None:
     result = planned()
-    result.summary = {}
+    result.priced = None
     result.records = {op: replace(record, predicted=None) for op, record in result.records.items()}
     record = check_record(result)
     assert record["ok"]
@@ -73,11 +73,11 @@ def test_what_is_not_stated_is_not_compared() -> None:
 
 def test_another_backend_compares_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
     result = planned()
-    result.summary["predicted_time_ns"] += 1
-    result.summary["gap"] = 1 - result.summary["lower_bound_ns"] / result.summary["predicted_time_ns"]
-    result.summary["status"] = "feasible"
+    bound, time_ns = result.summary.lower_bound_ns, result.summary.predicted_time_ns + 1
     result.options = replace(result.options, opmodel="other")
-    result.summary["opmodel"] = "other"
+    result.priced = replace(
+        result.summary, predicted_time_ns=time_ns, gap=1 - bound / time_ns, status="feasible", opmodel="other"
+    )
     record = check_record(result, "analytical")
     assert record["errors"] == []
     assert "figures: predicted by other, checked by analytical" in record["not_checked"]

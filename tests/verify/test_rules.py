@@ -44,7 +44,7 @@ def sharded(result: OptimizedGraph) -> str:
 def test_a_good_result_passes(good: OptimizedGraph, model: OpModel) -> None:
     report = verify(good, model)
     assert report.errors == []
-    assert report.peak_l1_bytes == good.summary["l1_peak_bytes"]
+    assert report.peak_l1_bytes == good.summary.l1_peak_bytes
     assert [s.op for s in report.steps] == [op.id for op in good.graph.ops()]
 
 

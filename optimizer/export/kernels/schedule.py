@@ -12,7 +12,6 @@ from optimizer.layouts.aliases import frees_operand
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core, round_up
 from optimizer.result import OptimizedGraph, Role
-from optimizer.verify import weights_in_l1
 
 
 class FusedSchedule:
@@ -34,7 +33,7 @@ class FusedSchedule:
                 self._buffer[v] = v if into is None else self._buffer.get(op.inputs[into], op.inputs[into])
         for v in self.graph.values:
             self._sharing.setdefault(self._buffer.get(v, v), []).append(v)
-        weights = set(weights_in_l1(result))
+        weights = set(result.weights_in_l1())
         self._weights = sum(self._bytes(v) for v in sorted(weights))
         self._pinned = weights | set(self.graph.inputs) | set(self.graph.outputs)
         options = result.options

@@ -6,8 +6,7 @@ is read later it has to lie apart, so that both are there at once. With the comp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from optimizer.kernels.amdgpu.class_failure import ClassFailure
 from optimizer.kernels.amdgpu.definitions import MOVES, dominates, single_definitions
 from optimizer.kernels.amdgpu.edit import Change, Edit, with_names
 from optimizer.kernels.amdgpu.exec_mask import full_exec
@@ -15,9 +14,6 @@ from optimizer.kernels.amdgpu.ir import Instruction
 from optimizer.kernels.amdgpu.liveness import Liveness
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
 from optimizer.kernels.amdgpu.operands import Register, VirtualReg, registers
-
-if TYPE_CHECKING:
-    from optimizer.kernels.amdgpu.allocate import ClassFailure
 
 
 def free_addends(failed: ClassFailure) -> Change | None:

@@ -7,8 +7,8 @@ register has one name per place of its range, so that values that come back, as 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from optimizer.kernels.amdgpu.class_failure import ClassFailure
 from optimizer.kernels.amdgpu.definitions import MOVES
 from optimizer.kernels.amdgpu.edit import Change, Edit, Placed, with_names
 from optimizer.kernels.amdgpu.ir import Instruction, Program
@@ -17,9 +17,6 @@ from optimizer.kernels.amdgpu.operands import VirtualReg
 from optimizer.kernels.amdgpu.stretches import Homes, Stretch, Stretches
 from optimizer.kernels.amdgpu.units import Units
 from optimizer.regalloc.parallel_copy import sequential
-
-if TYPE_CHECKING:
-    from optimizer.kernels.amdgpu.allocate import ClassFailure
 
 
 def compact(failed: ClassFailure) -> Change | None:

@@ -5,8 +5,7 @@ Briggs, Cooper and Torczon, "Rematerialization", PLDI 1992, for values that need
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from optimizer.kernels.amdgpu.class_failure import ClassFailure
 from optimizer.kernels.amdgpu.edit import Change, Edit, with_names
 from optimizer.kernels.amdgpu.exec_mask import full_exec
 from optimizer.kernels.amdgpu.ir import Instruction, Program
@@ -14,9 +13,6 @@ from optimizer.kernels.amdgpu.liveness import Liveness
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
 from optimizer.kernels.amdgpu.operands import Immediate, RegRange, VirtualReg, registers
 from optimizer.regalloc.intervals import segments_overlap
-
-if TYPE_CHECKING:
-    from optimizer.kernels.amdgpu.allocate import ClassFailure
 
 _SHORTEST = 4
 """Points of a live range below which nothing is won."""

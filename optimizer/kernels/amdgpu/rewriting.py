@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from optimizer.kernels.amdgpu.addends import free_addends
+from optimizer.kernels.amdgpu.class_failure import ClassFailure
 from optimizer.kernels.amdgpu.compaction import compact
 from optimizer.kernels.amdgpu.edit import Change
 from optimizer.kernels.amdgpu.operands import VirtualReg
@@ -12,21 +11,18 @@ from optimizer.kernels.amdgpu.rematerialise import rematerialise
 from optimizer.kernels.amdgpu.spilling import spill
 from optimizer.regalloc.fewest import peak_bound
 
-if TYPE_CHECKING:
-    from optimizer.kernels.amdgpu.allocate import AllocationOptions, ClassFailure
-
 
 class Rewriting:
     """Changes one after another, until the program fits or nothing is left to change."""
 
-    def __init__(self, options: AllocationOptions) -> None:
-        self._options = options
+    def __init__(self, rewrite: bool, allow_spill: bool) -> None:
+        self._may_rewrite, self._may_spill = rewrite or allow_spill, allow_spill
         self._temporaries: set[VirtualReg] = set()
 
     def next(self, failed: ClassFailure) -> Change | None:
         """A changed program to try next; None if nothing that is allowed is left."""
-        change = self._cheap(failed) if self._options.rewrite or self._options.allow_spill else None
-        if change is None and self._options.allow_spill:
+        change = self._cheap(failed) if self._may_rewrite else None
+        if change is None and self._may_spill:
             change = spill(failed, self._temporaries)
         if change is not None:
             self._temporaries |= change.temporaries

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from optimizer.kernels.amdgpu.class_failure import ClassFailure
 from optimizer.kernels.amdgpu.edit import Change, Edit, with_names
 from optimizer.kernels.amdgpu.errors import AllocationError
 from optimizer.kernels.amdgpu.exec_mask import full_exec
@@ -19,9 +19,6 @@ from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.liveness import Liveness
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import OFF, Immediate, MemOffset, Register, VirtualReg, WaitCount
-
-if TYPE_CHECKING:
-    from optimizer.kernels.amdgpu.allocate import ClassFailure
 
 SCRATCH_LIMIT = 4096
 """Bytes that the offset field reaches."""

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
 from optimizer.l1.events import OpAllocations
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout
+from optimizer.opmodel.analytical.matmul_plan import Plan
 from optimizer.opmodel.analytical.tensors import l1_bytes, spec_problem
 from optimizer.opmodel.base import OpQuery, Rejection, TensorSpec
-
-if TYPE_CHECKING:
-    from optimizer.opmodel.analytical.matmul_auto import Plan
 
 
 class Refused(Exception):

@@ -22,8 +22,9 @@ from optimizer.layouts.op_config import (
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
 from optimizer.opmodel.analytical.generic import result_shapes
-from optimizer.opmodel.analytical.matmul_auto import Plan, Problem, check_choice, choice_room, choose
+from optimizer.opmodel.analytical.matmul_auto import Problem, check_choice, choice_room, choose
 from optimizer.opmodel.analytical.matmul_buffers import Buffers, buffers, matmul_cores
+from optimizer.opmodel.analytical.matmul_plan import Plan
 from optimizer.opmodel.analytical.matmul_rules import check_plan, derived_memory
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, TILED
 from optimizer.opmodel.analytical.trace import Trace

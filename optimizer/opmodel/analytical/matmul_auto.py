@@ -14,6 +14,7 @@ from math import gcd
 from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.case import Refused, need, refuse
+from optimizer.opmodel.analytical.matmul_plan import Plan
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH, bounding_box
 
 SUBBLOCKS = (
@@ -22,26 +23,6 @@ SUBBLOCKS = (
 )
 """Output subblocks in tt-metal's order of preference (`SUBBLOCK_HW_CHOICES`)."""
 NARROW_RATIO = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A complete program config: what the kernels will do. Sizes in tiles."""
-
-    kind: str
-    """`multi_core` (no reuse), `reuse`, `1d` or `2d`."""
-    grid_yx: tuple[int, int] = (1, 1)
-    in0_block_w: int = 1
-    subblock_h: int = 1
-    subblock_w: int = 1
-    block_h: int = 1
-    block_w: int = 1
-    per_core_m: int = 1
-    per_core_n: int = 1
-    mcast_in0: bool = False
-    transpose_mcast: bool = False
-    fuse_batch: bool = True
-    fused_activation: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from optimizer.ir.dtype import DType
 from optimizer.layouts.tiling import ceil_div
-from optimizer.opmodel.analytical.matmul_auto import Plan, Problem
+from optimizer.opmodel.analytical.matmul_auto import Problem
+from optimizer.opmodel.analytical.matmul_plan import Plan
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH
 from optimizer.opmodel.base import TensorSpec
 

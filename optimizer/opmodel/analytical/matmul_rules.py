@@ -9,7 +9,8 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardOrien
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.case import Case, need
 from optimizer.opmodel.analytical.derive import block_spec
-from optimizer.opmodel.analytical.matmul_auto import Plan, Problem
+from optimizer.opmodel.analytical.matmul_auto import Problem
+from optimizer.opmodel.analytical.matmul_plan import Plan
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH, bounding_box
 from optimizer.opmodel.base import TensorSpec
 

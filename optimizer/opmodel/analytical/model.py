@@ -18,7 +18,8 @@ from optimizer.opmodel.analytical.cost import CostModel
 from optimizer.opmodel.analytical.families import family
 from optimizer.opmodel.analytical.in_place import in_place
 from optimizer.opmodel.analytical.tensors import dram_bank_bytes, l1_bytes, spec_problem
-from optimizer.opmodel.base import OpConstraints, OpCost, OpQuery, Rejection
+from optimizer.opmodel.analytical.timing import constants
+from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpQuery, Rejection
 from optimizer.opmodel.known_faults import fault
 
 _MORE_INPUTS = {"ttnn.layer_norm": 4}
@@ -41,6 +42,8 @@ class AnalyticalOpModel:
     def __init__(self, device: DeviceSpec, l1_small_bytes: int) -> None:
         self.device = device
         self.l1_small_bytes = l1_small_bytes
+        known = constants(device.arch)
+        self.launch: LaunchTimes | None = LaunchTimes(known["gap_ns"], known["dispatch_ns"])
         self._bank = device.l1_bank_bytes(l1_small_bytes)
         self._cost = CostModel(device)
         self._usages: dict[OpQuery, Usage] = {}

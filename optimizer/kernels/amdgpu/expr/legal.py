@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from optimizer.kernels.amdgpu.expr.values import Values
 from optimizer.kernels.amdgpu.ir import Instruction
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import Immediate, Operand, registers
 from optimizer.kernels.amdgpu.validate import constant_problem
-
-if TYPE_CHECKING:
-    from optimizer.kernels.amdgpu.expr.emitter import ExpressionEmitter
 
 
 def file_of(operand: Operand) -> str:
@@ -34,7 +30,7 @@ def fits(name: str, *uses: Operand) -> bool:
     return constant_problem(opcode(name), Instruction(name, (), uses)) is None
 
 
-def legal_vector(emitter: ExpressionEmitter, name: str, *operands: Operand | int) -> Operand:
+def legal_vector(values: Values, name: str, *operands: Operand | int) -> Operand:
     """Emit an instruction; operands change places or move to registers where its encoding asks for that."""
     uses = [word(o) if isinstance(o, int) else o for o in operands]
     while not fits(name, *uses):
@@ -47,8 +43,8 @@ def legal_vector(emitter: ExpressionEmitter, name: str, *operands: Operand | int
         place = (literals or scalars)[-1]
         use = uses[place]
         if isinstance(use, Immediate):
-            uses[place] = emitter.constant_register(use.value, in_vgpr=bool(scalars))
+            uses[place] = values.constant_register(use.value, in_vgpr=bool(scalars))
         else:
-            uses[place] = emitter.builder.v_mov_b32(use)
-    result: Operand = emitter.builder.emit(name, *uses)
+            uses[place] = values.builder.v_mov_b32(use)
+    result: Operand = values.builder.emit(name, *uses)
     return result

@@ -18,37 +18,37 @@ class ScalarUnit(Unit):
 
     def register(self, expression: Expr) -> Operand:
         """The SGPR of a simplified uniform expression."""
-        operand = self._emitter.value(expression)
-        return self._emitter.constant_register(operand.value) if isinstance(operand, Immediate) else operand
+        operand = self._values.value(expression)
+        return self._values.constant_register(operand.value) if isinstance(operand, Immediate) else operand
 
     def _emit(self, name: str, *operands: Operand | int) -> Operand:
         result: Operand = self._builder.emit(name, *operands)
         return result
 
     def _sum(self, expression: Expr) -> Operand:
-        depth = self._emitter.scopes.depth_of(expression)
-        items = outer_sums(terms(expression), self._emitter, depth, least=1)
+        depth = self._values.scopes.depth_of(expression)
+        items = outer_sums(terms(expression), self._values, depth, least=1)
         # A constant goes early: it is an operand of whatever comes next.
         items.sort(key=lambda item: 1 if item[1] == 1 else 0 if item[0] == 1 else 2 if item[0] > 0 else 3)
         coefficient, first = items.pop(0)
-        total = self._emitter.value(coefficient * first)
+        total = self._values.value(coefficient * first)
         for coefficient, term in items:
             shift = log2(coefficient)
             if term == 1:
                 total = self._emit("s_add_u32", total, int(coefficient))
             elif shift in FUSED_SHIFTS:
-                total = self._emit(f"s_lshl{shift}_add_u32", self._emitter.value(term), total)
+                total = self._emit(f"s_lshl{shift}_add_u32", self._values.value(term), total)
             elif coefficient > 0:
-                total = self._emit("s_add_u32", total, self._emitter.value(coefficient * term))
+                total = self._emit("s_add_u32", total, self._values.value(coefficient * term))
             else:
-                total = self._emit("s_sub_u32", total, self._emitter.value(-coefficient * term))
+                total = self._emit("s_sub_u32", total, self._values.value(-coefficient * term))
         return total
 
     def _product(self, expression: Expr) -> Operand:
         coefficient, factors = factors_of(expression)
-        result = self._emitter.value(factors[0])
+        result = self._values.value(factors[0])
         for factor in factors[1:]:
-            result = self._emit("s_mul_i32", result, self._emitter.value(factor))
+            result = self._emit("s_mul_i32", result, self._values.value(factor))
         shift = log2(coefficient)
         if shift is not None:
             return self._emit("s_lshl_b32", result, shift) if shift else result
@@ -65,12 +65,12 @@ class ScalarUnit(Unit):
     def _remainder(self, expression: Expr) -> Operand:
         value, modulus = expression.args[0], divisor(expression)
         if log2(modulus) is not None:
-            field = bit_field(expression, self._emitter)
+            field = bit_field(expression, self._values)
             if field is not None:
                 source, first, width = field
-                return self._emit("s_bfe_u32", self._emitter.value(source), first | width << 16)
-            return self._emit("s_and_b32", self._emitter.value(value), modulus - 1)
-        self._emitter.check_word(value)
-        quotient = self._emitter.value(self._emitter.simplifier.quotient(value, modulus))
+                return self._emit("s_bfe_u32", self._values.value(source), first | width << 16)
+            return self._emit("s_and_b32", self._values.value(value), modulus - 1)
+        self._values.check_word(value)
+        quotient = self._values.value(self._values.simplifier.quotient(value, modulus))
         whole = self._emit("s_mul_i32", quotient, modulus)
-        return self._emit("s_sub_u32", self._emitter.value(value), whole)
+        return self._emit("s_sub_u32", self._values.value(value), whole)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import sympy
 
 from optimizer.kernels.amdgpu.expr.bounds import Expr, fraction
 from optimizer.kernels.amdgpu.expr.division import WORD, wide_magic
 from optimizer.kernels.amdgpu.expr.shapes import extreme_name, log2, shifted_range
+from optimizer.kernels.amdgpu.expr.values import Values
 from optimizer.kernels.amdgpu.operands import Operand
-
-if TYPE_CHECKING:
-    from optimizer.kernels.amdgpu.expr.emitter import ExpressionEmitter
 
 
 class Unit(ABC):
@@ -22,9 +20,9 @@ class Unit(ABC):
     prefix: ClassVar[str]
     """Of its mnemonics: s or v."""
 
-    def __init__(self, emitter: ExpressionEmitter) -> None:
-        self._emitter = emitter
-        self._builder = emitter.builder
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._builder = values.builder
 
     def compute(self, expression: Expr) -> Any:
         """Emit a simplified expression here."""
@@ -36,8 +34,8 @@ class Unit(ABC):
             return self._quotient(expression)
         if isinstance(expression, sympy.Mod):
             return self._remainder(expression)
-        name = extreme_name(self.prefix, expression, self._emitter)
-        operands = [self._emitter.value(part) for part in expression.args]
+        name = extreme_name(self.prefix, expression, self._values)
+        operands = [self._values.value(part) for part in expression.args]
         result = operands[0]
         for operand in operands[1:]:
             result = self._emit(name, result, operand)
@@ -67,8 +65,8 @@ class Unit(ABC):
     # -- division -----------------------------------------------------------------------------------------------------
     def _quotient(self, expression: Expr) -> Operand:
         numerator, denominator = fraction(expression.args[0])
-        bounds = self._emitter.check_word(numerator)
-        operand = self._emitter.value(numerator)
+        bounds = self._values.check_word(numerator)
+        operand = self._values.value(numerator)
         shift = log2(denominator)
         if shift is not None:
             return self._shifted(operand, shift, signed=not bounds.is_unsigned)

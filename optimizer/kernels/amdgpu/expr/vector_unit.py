@@ -20,10 +20,10 @@ class VectorUnit(Unit):
 
     def register(self, expression: Expr) -> Operand:
         """The VGPR of a simplified expression."""
-        operand = self._emitter.value(expression)
+        operand = self._values.value(expression)
         if file_of(operand) == "v":
             return operand
-        scopes, depth = self._emitter.scopes, self._emitter.scopes.depth_of(expression)
+        scopes, depth = self._values.scopes, self._values.scopes.depth_of(expression)
         found = scopes.known((expression, "v"), depth)
         if found is None:
             with scopes.at(depth):
@@ -32,16 +32,16 @@ class VectorUnit(Unit):
         return found
 
     def _emit(self, name: str, *operands: Operand | int) -> Operand:
-        return legal_vector(self._emitter, name, *operands)
+        return legal_vector(self._values, name, *operands)
 
     def _sum(self, expression: Expr) -> Operand:
-        return VectorSum(self._emitter).compute(expression)
+        return VectorSum(self._values).compute(expression)
 
     # -- products -----------------------------------------------------------------------------------------------------
     def _product(self, expression: Expr) -> Operand:
         coefficient, factors = factors_of(expression)
-        uniform = [f for f in factors if self._emitter.is_uniform(f)]
-        vector = [f for f in factors if not self._emitter.is_uniform(f)]
+        uniform = [f for f in factors if self._values.is_uniform(f)]
+        vector = [f for f in factors if not self._values.is_uniform(f)]
         if uniform:
             return self._multiplied(vector, sympy.Mul(coefficient, *uniform))
         if len(vector) == 1 and (cleared := self._low_bits_cleared(coefficient, vector[0])) is not None:
@@ -54,23 +54,23 @@ class VectorUnit(Unit):
 
     def _low_bits_cleared(self, coefficient: Expr, factor: Expr) -> Operand | None:
         """`2^k * floor(x/2^k)` clears the low bits of x."""
-        if not isinstance(factor, sympy.floor) or self._emitter.is_known(factor):
+        if not isinstance(factor, sympy.floor) or self._values.is_known(factor):
             return None
         numerator, denominator = fraction(factor.args[0])
         if coefficient != denominator or log2(denominator) is None:
             return None
-        self._emitter.check_word(numerator)
-        return self._emit("v_and_b32", -denominator, self._emitter.value(numerator))
+        self._values.check_word(numerator)
+        return self._emit("v_and_b32", -denominator, self._values.value(numerator))
 
     def _multiplied(self, factors: list[Expr], scale: Expr) -> Operand:
         """The product of vector factors and a uniform one, modulo 2^32."""
-        result, so_far = self._emitter.value(factors[0]), factors[0]
+        result, so_far = self._values.value(factors[0]), factors[0]
         for factor in [*factors[1:], *([scale] if scale != 1 else [])]:
             if factor == -1:
                 result = self._emit("v_sub_u32", 0, result)
             else:
-                bounds = (self._emitter.ranges.of(so_far), self._emitter.ranges.of(factor))
-                result = self._emit(product_name(*bounds), self._emitter.value(factor), result)
+                bounds = (self._values.ranges.of(so_far), self._values.ranges.of(factor))
+                result = self._emit(product_name(*bounds), self._values.value(factor), result)
             so_far = so_far * factor
         return result
 
@@ -92,14 +92,14 @@ class VectorUnit(Unit):
     def _remainder(self, expression: Expr) -> Operand:
         value, modulus = expression.args[0], divisor(expression)
         if log2(modulus) is not None:
-            field = bit_field(expression, self._emitter)
+            field = bit_field(expression, self._values)
             if field is not None:
                 source, first, width = field
-                return self._emit("v_bfe_u32", self._emitter.value(source), first, width)
-            return self._emit("v_and_b32", modulus - 1, self._emitter.value(value))
-        self._emitter.check_word(value)
-        quotient = self._emitter.simplifier.quotient(value, modulus)
-        return VectorSum(self._emitter).add([(1, value), (-modulus, quotient)])
+                return self._emit("v_bfe_u32", self._values.value(source), first, width)
+            return self._emit("v_and_b32", modulus - 1, self._values.value(value))
+        self._values.check_word(value)
+        quotient = self._values.simplifier.quotient(value, modulus)
+        return VectorSum(self._values).add([(1, value), (-modulus, quotient)])
 
 
 def product_name(a: Bounds, b: Bounds) -> str:

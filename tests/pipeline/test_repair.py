@@ -69,9 +69,9 @@ def run(graph: Graph, **options: object) -> OptimizedGraph:
 
 
 def test_a_plan_that_tt_metal_takes_needs_one_replay() -> None:
-    check = run(norms(), check="ttmetal").summary["check"]
-    assert (check["ok"], check["rounds"], check["repaired"], check["refused"]) == (True, 1, [], [])
-    assert check["l1"]["exact"] == check["l1"]["steps"] == check["ops"]
+    check = run(norms(), check="ttmetal").summary.check
+    assert (check.ok, check.rounds, check.repaired, check.refused) == (True, 1, (), ())
+    assert check.l1["exact"] == check.l1["steps"] == check.ops
 
 
 def test_what_tt_metal_refuses_is_solved_again() -> None:
@@ -80,19 +80,19 @@ def test_what_tt_metal_refuses_is_solved_again() -> None:
         result = run(norms(), opmodel=name, check="ttmetal")
         assert not check_record(trusted, "ttmetal")["ok"]
         assert check_record(result, "ttmetal")["ok"]
-    check = result.summary["check"]
-    assert check["ok"]
-    assert check["rounds"] > 1
-    assert [r["op"] for r in check["repaired"]] == ["norm"] * len(check["repaired"])
-    assert check["repaired"][0]["kind"] == "validation"
+    check = result.summary.check
+    assert check.ok
+    assert check.rounds > 1
+    assert [r.op for r in check.repaired] == ["norm"] * len(check.repaired)
+    assert check.repaired[0].kind == "validation"
     before, after = (r.layouts[r.graph.op("norm").inputs[0]] for r in (trusted, result))
     assert (before.memory_layout, after.memory_layout) == ("height_sharded", "interleaved")
 
 
 def test_a_class_of_refusals_is_learnt_at_once() -> None:
     with registered(TrustingOpModel) as name:
-        check = run(norms(), opmodel=name, check="ttmetal").summary["check"]
-    assert (check["ok"], check["rounds"], len(check["repaired"])) == (True, 2, 1)
+        check = run(norms(), opmodel=name, check="ttmetal").summary.check
+    assert (check.ok, check.rounds, len(check.repaired)) == (True, 2, 1)
 
 
 def test_repairs_are_deterministic() -> None:

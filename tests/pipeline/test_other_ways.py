@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,18 +48,18 @@ def test_a_long_convolution_becomes_a_product(board: str) -> None:
     ops = [op.op for op in result.graph.run_ops()]
     assert "ttnn.conv2d" not in ops
     assert ops.count("ttnn.linear") == 1
-    (note,) = result.summary["rewritten"]
-    assert (note["op"], note["pass"]) == ("conv0", "unfold-convolution")
-    assert "DRAM Auto slice" in note["because"]
-    assert any("runs in another way (unfold-convolution)" in line for line in result.summary["warnings"])
+    (note,) = result.summary.rewritten
+    assert (note.op, note.way) == ("conv0", "unfold-convolution")
+    assert "DRAM Auto slice" in note.because
+    assert any("runs in another way (unfold-convolution)" in line for line in result.summary.warnings)
 
 
 @pytest.mark.usefixtures("needs_ttnn")
 @pytest.mark.parametrize("board", ["n150", "p150"])
 def test_tt_metal_runs_what_it_becomes(board: str) -> None:
-    check = placed(spectrum(), board, check="ttmetal").summary["check"]
+    check = placed(spectrum(), board, check="ttmetal").summary.check
 
-    assert (check["ok"], check["rounds"]) == (True, 1)
+    assert (check.ok, check.rounds) == (True, 1)
 
 
 def test_such_a_result_is_that_of_its_model(tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ def test_such_a_result_is_that_of_its_model(tmp_path: Path) -> None:
 def test_a_result_that_denies_it_is_found_out() -> None:
     source = spectrum()
     result = placed(source)
-    result.summary["rewritten"] = []
+    result.priced = replace(result.summary, rewritten=())
 
     assert not check_record(result, model=source)["ok"]
 
@@ -82,7 +83,7 @@ def test_a_result_that_denies_it_is_found_out() -> None:
 def test_equal_convolutions_are_rewritten_alike() -> None:
     result = placed(spectrum(count=2))
 
-    assert [note["op"] for note in result.summary["rewritten"]] in (["conv0"], ["conv0", "conv1"])
+    assert [note.op for note in result.summary.rewritten] in (["conv0"], ["conv0", "conv1"])
     assert "ttnn.conv2d" not in [op.op for op in result.graph.run_ops()]
 
 
@@ -132,7 +133,7 @@ def test_refused_convolutions_are_split(name: str) -> None:
 
     result = optimised(graph)
 
-    assert [note["pass"] for note in result.summary["rewritten"]] == [name]
+    assert [note.way for note in result.summary.rewritten] == [name]
     (wanted,), (got,) = graph_values(graph, given), graph_values(result.graph, given)
     np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max())
 
@@ -140,9 +141,9 @@ def test_refused_convolutions_are_split(name: str) -> None:
 @pytest.mark.usefixtures("needs_ttnn")
 @pytest.mark.parametrize("name", REFUSED)
 def test_tt_metal_runs_the_parts(name: str) -> None:
-    check = optimised(convolution(*REFUSED[name]), policy="dfsharding", check="ttmetal").summary["check"]
+    check = optimised(convolution(*REFUSED[name]), policy="dfsharding", check="ttmetal").summary.check
 
-    assert (check["ok"], check["rounds"]) == (True, 1)
+    assert (check.ok, check.rounds) == (True, 1)
 
 
 def depthwise_row(dilation: int) -> Graph:
@@ -158,8 +159,8 @@ def depthwise_row(dilation: int) -> Graph:
 def test_depthwise_rows_that_are_wrong_without_a_bias_get_one(dilation: int, passes: list[str]) -> None:
     summary = optimised(depthwise_row(dilation), policy="dfsharding", check="ttmetal").summary
 
-    assert [note["pass"] for note in summary["rewritten"]] == passes
-    assert (summary["check"]["ok"], summary["check"]["rounds"]) == (True, 1)
+    assert [note.way for note in summary.rewritten] == passes
+    assert (summary.check.ok, summary.check.rounds) == (True, 1)
 
 
 def test_many_slices_give_way_to_parts_of_the_kernel_where_those_are_faster() -> None:
@@ -169,13 +170,13 @@ def test_many_slices_give_way_to_parts_of_the_kernel_where_those_are_faster() ->
 
     fast, slow = optimised(graph), optimised(unfolded)
 
-    assert fast.summary["predicted_time_ns"] < slow.summary["predicted_time_ns"]
+    assert fast.summary.predicted_time_ns < slow.summary.predicted_time_ns
 
 
 def test_grouped_convolutions_of_a_model_are_split_too() -> None:
     result = placed(spectrum(group=2))
 
-    assert [note["op"] for note in result.summary["rewritten"]] == ["conv0"]
+    assert [note.op for note in result.summary.rewritten] == ["conv0"]
 
 
 def test_what_no_way_helps_is_refused_by_name() -> None:

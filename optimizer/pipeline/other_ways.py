@@ -8,11 +8,10 @@ OpModel accepts every op; the result says so in `summary.rewritten`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Any
 
 from optimizer.errors import InfeasibleError, TtoptError
 from optimizer.importers.passes.convolution_parts import (
@@ -29,6 +28,7 @@ from optimizer.ir.graph import Graph, Op, ValueKind
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.dram import dram_decision
+from optimizer.summary import Rewrite
 
 FEW_TAPS = 16
 """Slices per convolution up to which windows are put together before its channels are split."""
@@ -98,8 +98,8 @@ def refused_convolutions(problem: PolicyInput) -> dict[str, str]:
     return found
 
 
-def rewritten(graph: Graph, refused: Mapping[str, str], problem_of: ProblemOf) -> tuple[Graph, list[dict[str, Any]]]:
-    """A copy of the graph in which refused convolutions run in another way, and what was done: `{op, pass, because}`.
+def rewritten(graph: Graph, refused: Mapping[str, str], problem_of: ProblemOf) -> tuple[Graph, tuple[Rewrite, ...]]:
+    """A copy of the graph in which refused convolutions run in another way, and what was done.
 
     A convolution that no way helps stays as it is. Equal ones are done alike.
     """
@@ -115,14 +115,8 @@ def rewritten(graph: Graph, refused: Mapping[str, str], problem_of: ProblemOf) -
         if way is not None:
             step = way(op_id)
             step.apply(graph)
-            notes.append({"op": op_id, "pass": step.name, "because": why})
-    return graph, notes
-
-
-def warnings(notes: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
-    """What a person is told."""
-    for note in notes:
-        yield f"'{note['op']}' runs in another way ({note['pass']}): {note['because']}"
+            notes.append(Rewrite(op_id, step.name, why))
+    return graph, tuple(notes)
 
 
 def _refusal(problem: PolicyInput, op: Op) -> str | None:

@@ -10,7 +10,7 @@ import pytest
 
 from optimizer.errors import DTypeError, FormatError, GraphError, ShapeError, UnknownNameError
 from optimizer.importers import load
-from optimizer.importers.attribute_kinds import check_kinds, kind_of
+from optimizer.ir.attribute_kinds import check_kinds, kind_of
 from optimizer.ir.vocabulary import op_names, opdef
 
 

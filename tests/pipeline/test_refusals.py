@@ -14,7 +14,7 @@ from optimizer.layouts.tiling import sharded_layout
 from optimizer.opmodel.analytical.model import AnalyticalOpModel
 from optimizer.opmodel.base import OpConstraints, OpQuery, Rejection, TensorSpec
 from optimizer.opmodel.cached import CachedOpModel
-from optimizer.refusals import Refusals, refusal_case, refusal_class
+from optimizer.pipeline.refusals import Refusals, refusal_case, refusal_class
 
 N150 = DeviceSpec.preset("n150")
 

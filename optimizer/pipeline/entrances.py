@@ -1,0 +1,96 @@
+"""What callers use: a model optimised, or only prepared for a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optimizer.device import DeviceSpec
+from optimizer.garbage import rare_collections
+from optimizer.ir.graph import Graph
+from optimizer.opmodel.cached import CachedOpModel
+from optimizer.opmodel.registry import create as create_opmodel
+from optimizer.options import Options
+from optimizer.pipeline.clock import Clock, Progress
+from optimizer.pipeline.importing import Import
+from optimizer.pipeline.stages import NAMES, preparation, rewriting, stages
+from optimizer.pipeline.work import Work, run
+from optimizer.result import OptimizedGraph
+from optimizer.sharding.base import PolicyInput
+
+if TYPE_CHECKING:
+    from optimizer.importers import ImportedModel
+
+
+def optimize_file(
+    source: Path | bytes,
+    options: Options,
+    progress: Progress | None = None,
+    name: str | None = None,
+    interrupted: Callable[[], bool] = bool,
+) -> OptimizedGraph:
+    """Import a model (ONNX or JSON, by content), optimise it for `options.board`, verify it.
+
+    Once `interrupted()` says so the policy ends its search, and the result is its best plan so far.
+    """
+    device = DeviceSpec.load(options.board)
+    clock = Clock(NAMES, progress, options.time_limit, interrupted)
+    result = _optimize(source, device, options, clock, name)
+    result.source = source if isinstance(source, Path) else None
+    return result
+
+
+def optimize(
+    model: ImportedModel | Graph,
+    device: DeviceSpec,
+    options: Options,
+    progress: Progress | None = None,
+    interrupted: Callable[[], bool] = bool,
+) -> OptimizedGraph:
+    """Lay out an imported model or a graph on a board. The input graph is not changed.
+
+    Once `interrupted()` says so the policy ends its search, and the result is its best plan so far.
+    Raises InfeasibleError when an op cannot run even from DRAM, VerificationError when the finished plan
+    fails its re-check, and InputError for options that do not fit the graph.
+    """
+    return _optimize(model, device, options, Clock(NAMES, progress, options.time_limit, interrupted))
+
+
+@rare_collections()
+def _optimize(
+    source: Path | bytes | ImportedModel | Graph,
+    device: DeviceSpec,
+    options: Options,
+    clock: Clock,
+    name: str | None = None,
+) -> OptimizedGraph:
+    options = _effective(options)
+    opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes))
+    judge = None if options.check is None else create_opmodel(options.check, device, options.l1_small_bytes)
+    work = Work(source, options, opmodel, clock, name, judge)
+    run(stages(options), work)
+    work.result.timings = {"stages_s": clock.seconds(), **work.result.timings, "opmodel": opmodel.statistics_json()}
+    return work.result
+
+
+def _effective(options: Options) -> Options:
+    """The options that hold: below level 2, where nothing is sharded, those of policy `dram`."""
+    return options if options.optimization_level == 2 else replace(options, policy="dram")
+
+
+def prepare(
+    source: Path | bytes | ImportedModel | Graph, opmodel: CachedOpModel, options: Options, clock: Clock | None = None
+) -> PolicyInput:
+    """Everything a policy needs: the graph with its page layouts, and every op's legal configs."""
+    return prepared(source, opmodel, options, clock).problem
+
+
+def prepared(
+    source: Path | bytes | ImportedModel | Graph, opmodel: CachedOpModel, options: Options, clock: Clock | None = None
+) -> Work:
+    """A run as far as the policy's problem."""
+    work = Work(source, options, opmodel, Clock(NAMES) if clock is None else clock)
+    run((Import.of(options), *preparation(options), rewriting(options)), work)
+    return work

@@ -1,0 +1,178 @@
+"""The written result is checked from scratch, priced, and summed up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from optimizer.errors import InfeasibleError, VerificationError
+from optimizer.ir.numeric_risk import numeric_risks
+from optimizer.ir.vocabulary import opdef
+from optimizer.opmodel.base import OpModel
+from optimizer.pipeline.work import Stage, Work
+from optimizer.predictions import (
+    Predictor,
+    Totals,
+    l1_resident_fraction,
+    l1_weight_figures,
+    launch_figures,
+    reaches,
+    unpriced,
+)
+from optimizer.result import OptimizedGraph, Role
+from optimizer.sharding.base import Plan
+from optimizer.summary import Baselines, Summary
+from optimizer.verify import VerifyReport, verify
+
+SHOWN_ERRORS = 5
+DRAM_ALTERNATIVES = ("a board with more DRAM", "weights_dtype bf16 or bfp8_b", "a smaller batch or sequence")
+"""What may help where DRAM is too small."""
+
+
+@dataclass(frozen=True)
+class Verify(Stage):
+    """Checks the result from scratch: VerificationError if anything is wrong, InfeasibleError where DRAM is full."""
+
+    name: ClassVar[str] = "verify"
+    takes: ClassVar[tuple[str, ...]] = ("result",)
+    gives: ClassVar[tuple[str, ...]] = ("report",)
+    closing: ClassVar[bool] = True
+
+    def apply(self, work: Work) -> None:
+        device = work.opmodel.device
+        report = verify(work.result, work.opmodel)
+        if report.peak_dram_bank_bytes > device.dram_bank_bytes:
+            place, message = report.errors[-1]
+            raise InfeasibleError(
+                f"'{place}': {message}",
+                node=place,
+                limit=device.dram_bank_bytes * device.dram_banks,
+                alternatives=DRAM_ALTERNATIVES,
+            )
+        if not report.ok:
+            shown = "; ".join(f"{place}: {message}" for place, message in report.errors[:SHOWN_ERRORS])
+            more = len(report.errors) - SHOWN_ERRORS
+            raise VerificationError(
+                f"the finished plan fails its re-check: {shown}" + (f" (and {more} more)" if more > 0 else ""),
+                node=report.errors[0][0],
+            )
+        work.report = report
+
+
+@dataclass(frozen=True)
+class Predict(Stage):
+    """Writes into every op's record what the OpModel predicts of it."""
+
+    name: ClassVar[str] = "predict"
+    takes: ClassVar[tuple[str, ...]] = ("result", "report")
+    gives: ClassVar[tuple[str, ...]] = ("result",)
+    closing: ClassVar[bool] = True
+
+    def apply(self, work: Work) -> None:
+        work.result = predicted(work.result, work.opmodel, work.report)
+
+
+def predicted(result: OptimizedGraph, model: OpModel, report: VerifyReport) -> OptimizedGraph:
+    """A result with a `Prediction` in the record of every op of a run; `report` is the verifier's."""
+    predictor, records = Predictor(result.graph, result.layouts, model), dict(result.records)
+    for step in report.steps:
+        record = records[step.op]
+        records[step.op] = replace(record, predicted=predictor.prediction(step.op, record, step.total_bytes))
+    return replace(result, records=records)
+
+
+@dataclass(frozen=True)
+class Summarise(Stage):
+    """Adds the predictions up to the figures that a person reads first."""
+
+    name: ClassVar[str] = "summary"
+    takes: ClassVar[tuple[str, ...]] = ("result", "report", "baseline", "plan", "origin", "rewritten")
+    gives: ClassVar[tuple[str, ...]] = ("result",)
+    closing: ClassVar[bool] = True
+
+    def apply(self, work: Work) -> None:
+        plan = work.plan
+        warnings = (*work.origin.warnings, *plan.warnings, *(rewrite.warning for rewrite in work.rewritten))
+        summary = summarise(work.result, work.opmodel, work.report, work.baseline, plan)
+        summary = replace(summary, rewritten=work.rewritten, warnings=(*warnings, *summary.warnings))
+        work.result = replace(work.result, priced=summary)
+
+
+def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, baseline: Totals, plan: Plan) -> Summary:
+    """The figures of a result whose ops have their predictions; `report` is the verifier's, `baseline` all in DRAM."""
+    totals = Predictor(result.graph, result.layouts, model).totals(result.records)
+    launches, weights = launch_figures(totals, model.launch), l1_weight_figures(result)
+    roles = Counter(record.role for record in result.records.values())
+    options, device = result.options, result.device
+    failed = sum(chain.state == "failed" for chain in result.chains)
+    bound = plan.lower_bound_ns
+    proven = plan.status != "optimal" or reaches(bound, totals.time_ns)
+    return Summary(
+        status=plan.status if proven else "feasible",
+        policy=options.policy,
+        opmodel=options.opmodel,
+        predicted_time_ns=totals.time_ns,
+        lower_bound_ns=bound,
+        gap=None if bound is None else max(0.0, 1 - bound / max(1, totals.time_ns)),
+        baselines=_baselines(baseline, totals.time_ns if options.policy == "dfsharding" else None, plan.baselines),
+        ops=sum(1 for op in result.graph.ops() if result.records[op.id].role is not Role.HOST),
+        ops_by_role={role.value: roles[role] for role in Role if roles[role]},
+        time_by_class_ns=totals.by_class_ns,
+        time_by_bound_ns=totals.by_bound_ns,
+        programs=launches.programs,
+        traced_ns=launches.traced_ns,
+        untraced_ns=launches.untraced_ns,
+        chains=len(result.chains) - failed,
+        chains_failed=failed,
+        reshards=roles[Role.RESHARD],
+        loads=roles[Role.LOAD],
+        spills=roles[Role.SPILL],
+        dram_read_bytes_total=totals.dram_read_bytes,
+        dram_write_bytes_total=totals.dram_write_bytes,
+        l1_peak_bytes=max((r.predicted.peak_l1_bytes for r in result.records.values() if r.predicted), default=0),
+        l1_limit_bytes=device.l1_limit_bytes(options.l1_small_bytes, options.tensor_l1_usage_cap),
+        dram_peak_bank_bytes=report.peak_dram_bank_bytes,
+        dram_bank_bytes=device.dram_bank_bytes,
+        l1_weights_bytes=weights["l1_weights_bytes"],
+        l1_weights_bytes_total=weights["l1_weights_bytes_total"],
+        l1_resident_fraction=l1_resident_fraction(result),
+        fallbacks=plan.fallbacks,
+        rewritten=(),
+        unsupported=tuple((op.op, op.id) for op in result.graph.ops() if opdef(op.op).opaque),
+        numeric_risks=numeric_risks(result.graph),
+        check=None,
+        warnings=tuple(unpriced(result.graph)),
+    )
+
+
+def _baselines(dram: Totals, dfsharding_ns: int | None, made: Mapping[str, int]) -> Baselines:
+    """The plan in DRAM, this one if it is that of `dfsharding`, and those that the policy made on its way."""
+    return Baselines(
+        dram_ns=made.get("dram_ns", dram.time_ns),
+        dfsharding_ns=made.get("dfsharding_ns", dfsharding_ns),
+        dram_read_bytes_total=dram.dram_read_bytes,
+        dram_write_bytes_total=dram.dram_write_bytes,
+        others={name: ns for name, ns in made.items() if name not in ("dram_ns", "dfsharding_ns")},
+    )
+
+
+@dataclass(frozen=True)
+class FuseKernels(Stage):
+    """Names the regions that the emitted program runs as kernels of ours, if that is asked for."""
+
+    name: ClassVar[str] = "fuse-kernels"
+    takes: ClassVar[tuple[str, ...]] = ("result",)
+    gives: ClassVar[tuple[str, ...]] = ("result",)
+    closing: ClassVar[bool] = True
+
+    fuse_kernels: bool
+
+    def apply(self, work: Work) -> None:
+        result = work.result
+        if self.fuse_kernels:
+            from optimizer.export.kernels.binding import fused_kernels, savings
+
+            result = replace(result, fused_kernels=savings(result, fused_kernels(result)))
+        work.result = result

@@ -1,0 +1,113 @@
+"""The model is read, and what this board or TTNN cannot run is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from optimizer.errors import OptionError, UnsupportedOpError
+from optimizer.importers.passes.tile_padding import with_filled_padding
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Graph
+from optimizer.ir.vocabulary import opdef
+from optimizer.options import Options
+from optimizer.pipeline.work import Origin, Stage, Work
+
+if TYPE_CHECKING:
+    from optimizer.importers import ImportedModel
+
+SHOWN_OPS = 5
+
+
+@dataclass(frozen=True)
+class Import(Stage):
+    """Reads the model; a graph that is handed over gets fillings where its ops would see padding."""
+
+    name: ClassVar[str] = "import"
+    takes: ClassVar[tuple[str, ...]] = ()
+    gives: ClassVar[tuple[str, ...]] = ("origin", "imported")
+
+    input_shapes: Mapping[str, tuple[int, ...]]
+    activations_dtype: str | None
+    weights_dtype: str | None
+    max_nodes: int
+    max_model_bytes: int
+
+    def apply(self, work: Work) -> None:
+        source = work.source
+        if isinstance(source, Graph):
+            work.origin = Origin({"name": source.name, "sha256": None})
+            work.imported = with_filled_padding(source)
+            return
+        model = self.read(source, work.name, work.clock.poll) if isinstance(source, Path | bytes) else source
+        record = {"name": model.graph.name, "sha256": model.sha256, "import": model.report.to_json()}
+        work.origin = Origin(record, model.report.warnings, model.report.reasons)
+        work.imported = model.graph
+
+    def read(self, source: Path | bytes, name: str | None, checkpoint: Callable[[], None]) -> ImportedModel:
+        """The model of a file or its bytes. InputError says what is wrong with it where."""
+        from optimizer.importers import load
+        from optimizer.importers.model import KEEP, ImportLimits
+
+        activations = self.activations_dtype
+        weights = self.weights_dtype or activations
+        if weights is not None and DType(weights).is_block_float:  # the stage `weight-dtypes` chooses which ones
+            weights = None if activations is None else DType.BF16.value
+        return load(
+            source,
+            input_shapes=self.input_shapes,
+            limits=ImportLimits(max_nodes=self.max_nodes, max_bytes=self.max_model_bytes),
+            activations_dtype=KEEP if activations is None else DType(activations),
+            weights_dtype=KEEP if weights is None else DType(weights),
+            name=name,
+            checkpoint=checkpoint,
+        )
+
+
+def import_model(
+    source: Path | bytes, options: Options, name: str | None = None, checkpoint: Callable[[], None] = lambda: None
+) -> ImportedModel:
+    """Read a model as the options say (input shapes, element types, limits).
+
+    `checkpoint` is called all the time; what it raises ends the import.
+    """
+    return Import.of(options).read(source, name, checkpoint)
+
+
+@dataclass(frozen=True)
+class CheckSupport(Stage):
+    """Refuses an L1_SMALL that leaves no room, and ops that TTNN lacks unless they may run on the host."""
+
+    name: ClassVar[str] = "support"
+    takes: ClassVar[tuple[str, ...]] = ("imported", "origin")
+    gives: ClassVar[tuple[str, ...]] = ()
+
+    l1_small_bytes: int
+    allow_host_ops: bool
+
+    def apply(self, work: Work) -> None:
+        device = work.opmodel.device
+        limit = device.cb_limit_bytes
+        if self.l1_small_bytes >= limit:
+            message = f"'l1_small_bytes' must be less than the {limit} B of L1 on {device.name}"
+            raise OptionError(f"{message}, got {self.l1_small_bytes}", node="options", limit=limit)
+        if not self.allow_host_ops:
+            _check_ops(work.imported, work.origin.reasons)
+
+
+def _check_ops(graph: Graph, reasons: Mapping[str, str]) -> None:
+    """UnsupportedOpError names the ops that TTNN lacks, with the importer's reason for the first."""
+    lacking = [op for op in graph.run_ops() if opdef(op.op).opaque]
+    if not lacking:
+        return
+    shown = ", ".join(f"'{op.id}' ({op.op})" for op in lacking[:SHOWN_OPS])
+    more = f" and {len(lacking) - SHOWN_OPS} more" if len(lacking) > SHOWN_OPS else ""
+    why = reasons.get(lacking[0].name)
+    raise UnsupportedOpError(
+        f"TTNN cannot run {len(lacking)} op(s) of this graph: {shown}{more}; "
+        + (f"'{lacking[0].name}': {why}; " if why else "")
+        + "option 'allow_host_ops' runs them on the host, between two transfers",
+        node=lacking[0].id,
+    )

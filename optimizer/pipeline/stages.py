@@ -1,0 +1,78 @@
+"""The pipeline: one straight list of stages from a model to a verified, priced result.
+
+Progress events, timings and the table in docs/architecture.md are made of this list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from optimizer.options import Options
+from optimizer.pipeline.finishing import FuseKernels, Predict, Summarise, Verify
+from optimizer.pipeline.graph_edits import DtypeOverrides, MathFidelity, ParseOverrides, Prune, WeightDtypes
+from optimizer.pipeline.importing import CheckSupport, Import
+from optimizer.pipeline.legal import DecideOverridden, LegalConfigs, PageLayouts, ScalarDtypes
+from optimizer.pipeline.planning import Baseline, NoteReasons, Search, Transform
+from optimizer.pipeline.repair import Replay
+from optimizer.pipeline.rewriting import CheckCalls, RewriteConvolutions
+from optimizer.pipeline.work import Stage
+
+
+def edits(options: Options) -> tuple[Stage, ...]:
+    """From the imported graph to the one that computes the model as the options change it."""
+    return (
+        Prune(),
+        ParseOverrides.of(options),
+        DtypeOverrides(),
+        WeightDtypes.of(options),
+        MathFidelity.of(options),
+    )
+
+
+def preparation(options: Options) -> tuple[Stage, ...]:
+    """From the imported graph to the problem that a policy is given."""
+    return (
+        *edits(options),
+        PageLayouts.of(options),
+        ScalarDtypes(),
+        LegalConfigs.of(options),
+        DecideOverridden(),
+    )
+
+
+def rewriting(options: Options) -> RewriteConvolutions:
+    """What prepares the graph again where it has to; single convolutions are tried without the user's overrides."""
+    free = replace(options, override_output_layout="", override_conv2d_config="", insert_memreconfig="")
+    return RewriteConvolutions(again=preparation(options), alone=preparation(free))
+
+
+def baseline() -> Baseline:
+    """What plans everything in DRAM, and writes that plan as the result is written."""
+    return Baseline((Search("dram"), Transform()))
+
+
+def stages(options: Options) -> tuple[Stage, ...]:
+    """The whole data flow, from the model to its result."""
+    solve = (
+        *preparation(options),
+        rewriting(options),
+        CheckCalls(),
+        baseline(),
+        Search.of(options),
+        NoteReasons(),
+        Transform(),
+        Verify(),
+        Predict(),
+        Summarise(),
+    )
+    return (
+        Import.of(options),
+        CheckSupport.of(options),
+        *solve,
+        Replay(again=solve),
+        FuseKernels.of(options),
+    )
+
+
+NAMES = tuple(stage.name for stage in stages(Options()))
+"""The same whatever the options: a stage that has nothing to do does nothing."""

@@ -1,0 +1,108 @@
+"""What a stage is, and what the stages of a run hand on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Graph
+from optimizer.layouts.memory_config import PageLayout
+from optimizer.layouts.overrides import Overrides
+from optimizer.legality import Legality
+from optimizer.opmodel.base import OpModel
+from optimizer.opmodel.cached import CachedOpModel
+from optimizer.options import Options
+from optimizer.pipeline.clock import Clock
+from optimizer.predictions import Totals
+from optimizer.result import OptimizedGraph
+from optimizer.sharding.base import Plan, PolicyInput
+from optimizer.summary import Rewrite
+from optimizer.verify import VerifyReport
+
+if TYPE_CHECKING:
+    from optimizer.importers import ImportedModel
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the result says of the model it came from."""
+
+    record: Mapping[str, Any]
+    """Name, sha256 of the file (None: a graph was handed over), and the import report."""
+    warnings: tuple[str, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Name of an unsupported op -> why it does not run on the device and what can be done."""
+
+
+@dataclass
+class Work:
+    """One run. The first five fields are given; each of the others is there once the stage that gives it has run."""
+
+    source: Path | bytes | ImportedModel | Graph
+    options: Options
+    opmodel: CachedOpModel
+    clock: Clock
+    name: str | None = None
+    """The model's; None: what its file says."""
+    judge: OpModel | None = None
+    """Replays the finished program; None: it is not replayed."""
+
+    origin: Origin = field(init=False)
+    imported: Graph = field(init=False)
+    """As the importer made it. No stage changes it."""
+    graph: Graph = field(init=False)
+    """Ours to edit."""
+    overrides: Overrides = field(init=False)
+    conv_weights: Mapping[str, str] = field(init=False)
+    """Conv op id -> element type that its weights are prepared into."""
+    pages: dict[str, PageLayout] = field(init=False)
+    """Value id -> its page layout."""
+    dtypes: tuple[DType, ...] = field(init=False)
+    """Element types that occur."""
+    legality: Legality = field(init=False)
+    problem: PolicyInput = field(init=False)
+    """The graph with everything that it may do: what a policy is given."""
+    rewritten: tuple[Rewrite, ...] = field(init=False)
+    baseline: Totals = field(init=False)
+    """The same graph with everything in DRAM."""
+    plan: Plan = field(init=False)
+    result: OptimizedGraph = field(init=False)
+    report: VerifyReport = field(init=False)
+
+    def fork(self) -> Self:
+        """A run that goes on from here and leaves this one as it is."""
+        return copy(self)
+
+
+class Stage(ABC):
+    """One step of a run: a frozen dataclass whose fields are the options that it reads, and stages that it repeats."""
+
+    name: ClassVar[str]
+    """In progress events and timings."""
+    takes: ClassVar[tuple[str, ...]]
+    """Fields of `Work` that it reads."""
+    gives: ClassVar[tuple[str, ...]]
+    """Fields of `Work` that it sets. What it edits in place it has made itself, or sets again."""
+    closing: ClassVar[bool] = False
+    """Whether it writes down a plan that is there: past the time limit such a stage still runs."""
+
+    @abstractmethod
+    def apply(self, work: Work) -> None:
+        """Do it."""
+
+    @classmethod
+    def of(cls, options: Options) -> Self:
+        """The stage with its fields as the options say."""
+        return cls(**{f.name: getattr(options, f.name) for f in fields(cls)})  # type: ignore[arg-type]
+
+
+def run(stages: Iterable[Stage], work: Work) -> None:
+    """Each stage in turn, announced and measured."""
+    for stage in stages:
+        with work.clock.stage(stage.name, stage.closing), work.opmodel.stage(stage.name):
+            stage.apply(work)
