@@ -45,6 +45,7 @@ from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.options import Options
 from optimizer.pipeline import optimize, optimize_file
 from optimizer.result import OptimizedGraph, Role
+from tests.samples import examples
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GIVEN = {"ttnn", "device", "tensors", "inputs", "parameters", "make_tensors", "make_inputs", "PARAMETERS", "host_op"}
@@ -390,7 +391,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     return b.finish(*outputs[: draw(st.integers(1, 3))])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(graph=graphs(), policy=st.sampled_from(["dram", "dfsharding", "global"]))
 def test_any_program_compiles_and_frees_every_value_once(graph: Graph, policy: str) -> None:
     result = optimized(graph, policy)

@@ -25,6 +25,7 @@ from optimizer.sharding.concat_chains import set_concat_chain_preferences
 from optimizer.sharding.plan_replay import PlanProgram
 from optimizer.sharding.plan_state import PlanState
 from optimizer.sharding.registry import create_policy
+from tests.samples import examples
 
 ROWS, WIDTH = 512, 1024
 
@@ -271,7 +272,7 @@ def networks(draw: st.DrawFn) -> Graph:
     return b.finish(values[-1])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(networks(), st.sampled_from(["n150", "p150"]), st.sampled_from([0.1, 0.3, 0.95]))
 def test_never_slower_than_dfsharding_and_never_beyond_l1(graph: Graph, board: str, cap: float) -> None:
     try:
@@ -286,7 +287,7 @@ def test_never_slower_than_dfsharding_and_never_beyond_l1(graph: Graph, board: s
     run(graph, "dfsharding2", board, tensor_l1_usage_cap=cap)  # raises unless it verifies
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(networks(), st.sampled_from(["n150", "p150"]), st.randoms(use_true_random=False))
 def test_the_running_replay_says_what_the_whole_one_says(graph: Graph, board: str, order: random.Random) -> None:
     """After any changes, and after taking some back."""

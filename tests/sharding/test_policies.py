@@ -16,6 +16,7 @@ from optimizer.options import Options
 from optimizer.pipeline import optimize
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.registry import create_policy, policy_names
+from tests.samples import examples
 
 
 def run(graph: Graph, policy: str = "dfsharding", board: str = "n150", **options: object) -> OptimizedGraph:
@@ -183,7 +184,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     return b.finish(*sorted(outputs))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(graph=graphs(), board=st.sampled_from(["n150", "p150"]), policy=st.sampled_from(policy_names()))
 def test_any_graph_verifies_is_no_slower_than_dram_and_is_deterministic(graph: Graph, board: str, policy: str) -> None:
     """`optimize` raises if its own re-check fails, so returning at all is the first property."""

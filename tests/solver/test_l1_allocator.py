@@ -21,6 +21,7 @@ from optimizer.solver.l1_allocator import (
     ReplayError,
     replay,
 )
+from tests.samples import examples
 
 BASE, TOP, STEP = 1000, 2024, 16
 
@@ -126,7 +127,7 @@ def test_misuse_of_the_allocator_is_an_error() -> None:
         L1Allocator(TOP, BASE, STEP)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(200), deadline=None, derandomize=True, database=None)
 @given(st.integers(0, 2**32 - 1))
 def test_addresses_match_a_byte_by_byte_simulation(seed: int) -> None:
     """The simulation marks every byte and tries addresses downwards one alignment unit at a time."""

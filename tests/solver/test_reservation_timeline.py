@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from optimizer.errors import StateError
 from optimizer.solver.reservation_timeline import Reservation, ReservationTimeline
+from tests.samples import examples
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ class Naive:
         return sum(size for root, (start, _, size) in self.rooms.items() if start <= position <= self.end(root))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40))
 def test_it_agrees_with_a_naive_one(seed: int, positions: int) -> None:
     random = Random(seed)
