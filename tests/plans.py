@@ -1,0 +1,40 @@
+"""Results that several tests look at, solved once per process."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+from optimizer.device import DeviceSpec
+from optimizer.importers.model import ImportedModel
+from optimizer.ir.graph import Graph
+from optimizer.options import Options
+from optimizer.pipeline import optimize, optimize_file
+from optimizer.result import OptimizedGraph
+
+_SOLVED: dict[bytes, bytes] = {}
+"""Question -> answer, both pickled, so that what a test does to its copy reaches no other."""
+
+
+def planned(model: ImportedModel | Graph, device: DeviceSpec, options: Options) -> OptimizedGraph:
+    """What `optimizer.pipeline.optimize` gives, solved for the first test that asks; a copy that its caller may break.
+
+    Not for tests that watch a solve (progress, limits of time, two solves compared) or that patch what it reads.
+    """
+    question = pickle.dumps((model, device, options))
+    if question not in _SOLVED:
+        _SOLVED[question] = pickle.dumps(optimize(model, device, options))
+    return _answer(question)
+
+
+def planned_file(path: Path, options: Options) -> OptimizedGraph:
+    """The same of `optimize_file`, for a model in one file."""
+    question = pickle.dumps((path, path.read_bytes(), options))
+    if question not in _SOLVED:
+        _SOLVED[question] = pickle.dumps(optimize_file(path, options))
+    return _answer(question)
+
+
+def _answer(question: bytes) -> OptimizedGraph:
+    answer: OptimizedGraph = pickle.loads(_SOLVED[question])
+    return answer
