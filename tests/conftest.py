@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,16 @@ def needs_simulator(needs_ttnn: None) -> None:
         pytest.skip(str(problem))
     if found != "wormhole_b0":
         pytest.skip(f"the simulator named is for {found}")
+
+
+@pytest.fixture(scope="module")
+def remembered_answers() -> Iterator[None]:
+    """The analytical OpModel answers from memory what any test of this process has asked it before."""
+    from tests.plans import remembering
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("optimizer.opmodel.analytical.model.AnalyticalOpModel", remembering)
+        yield
 
 
 @pytest.fixture

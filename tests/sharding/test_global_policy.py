@@ -11,17 +11,20 @@ from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
-from optimizer.pipeline import CachedOpModel, optimize, prepare
+from optimizer.pipeline import CachedOpModel, prepare
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.plan_replay import PlanProgram
 from optimizer.sharding.registry import create_policy
+from tests.plans import planned
 from tests.samples import examples
+
+pytestmark = pytest.mark.usefixtures("remembered_answers")
 
 
 def run(graph: Graph, policy: str = "global", board: str = "n150", **options: object) -> OptimizedGraph:
     chosen = Options.from_mapping({"policy": policy, "board": board, **options})
-    return optimize(graph, DeviceSpec.preset(board), chosen)
+    return planned(graph, DeviceSpec.preset(board), chosen)
 
 
 def problem_of(graph: Graph, board: str = "n150") -> PolicyInput:

@@ -29,6 +29,8 @@ from optimizer.solver.elimination import eliminate
 from tests.samples import examples
 from tests.sharding.test_global_policy import forks, problem_of, run
 
+pytestmark = pytest.mark.usefixtures("remembered_answers")
+
 TIGHT = {"tensor_l1_usage_cap": 0.22, "weights_in_l1": False}
 """Room for two of the tensors of `gated`, not for three."""
 

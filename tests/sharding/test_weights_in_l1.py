@@ -16,7 +16,7 @@ from optimizer.layouts.memory_config import TensorMemoryLayout
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
-from optimizer.pipeline import optimize, prepare
+from optimizer.pipeline import prepare
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.dram import DramPolicy
@@ -25,7 +25,10 @@ from optimizer.sharding.plan_replay import PlanProgram, weights_in_l1
 from optimizer.sharding.weight_choice import WeightChoice
 from optimizer.solver.elimination import eliminate
 from optimizer.verify import verify
+from tests.plans import planned
 from tests.samples import examples
+
+pytestmark = pytest.mark.usefixtures("remembered_answers")
 
 
 def layers(count: int, width: int, bias: bool = False, shared: bool = False) -> Graph:
@@ -51,7 +54,7 @@ def model_of(problem: PolicyInput) -> GlobalProblem:
 
 
 def run(graph: Graph, **options: object) -> OptimizedGraph:
-    return optimize(graph, DeviceSpec.preset("n150"), Options.from_mapping({"policy": "global", **options}))
+    return planned(graph, DeviceSpec.preset("n150"), Options.from_mapping({"policy": "global", **options}))
 
 
 def test_weights_that_fit_are_read_from_l1_and_the_plan_is_faster() -> None:
