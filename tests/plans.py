@@ -39,11 +39,12 @@ def planned(model: ImportedModel | Graph, device: DeviceSpec, options: Options) 
     return _answer(question)
 
 
-def planned_file(path: Path, options: Options) -> OptimizedGraph:
+def planned_file(source: Path | bytes, options: Options, name: str | None = None) -> OptimizedGraph:
     """The same of `optimize_file`, for a model in one file."""
-    question = pickle.dumps((path, path.read_bytes(), options))
+    content = source if isinstance(source, bytes) else (source, source.read_bytes())
+    question = pickle.dumps((content, options, name))
     if question not in _SOLVED:
-        _SOLVED[question] = pickle.dumps(optimize_file(path, options))
+        _SOLVED[question] = pickle.dumps(optimize_file(source, options, name=name))
     return _answer(question)
 
 

@@ -45,6 +45,7 @@ from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.options import Options
 from optimizer.pipeline import optimize, optimize_file
 from optimizer.result import OptimizedGraph, Role
+from tests.plans import planned
 from tests.samples import examples
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -60,7 +61,7 @@ CONV: dict[str, Any] = {
 
 def optimized(graph: Graph, policy: str = "dfsharding", **options: object) -> OptimizedGraph:
     chosen = Options.from_mapping({"policy": policy, "board": "n150", **options})
-    return optimize(graph, DeviceSpec.preset("n150"), chosen)
+    return planned(graph, DeviceSpec.preset("n150"), chosen)
 
 
 def small_cnn() -> Graph:
