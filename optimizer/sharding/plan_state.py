@@ -102,10 +102,6 @@ class PlanState:
         """Layout in which an op reads a value."""
         return self.decisions[op_id].operands[self._ops[op_id].inputs.index(value_id)]
 
-    def residency(self, value_id: str) -> Residency | None:
-        """When a value is in L1; None if it never is."""
-        return self._resident.get(value_id)
-
     def _have(self, value_id: str) -> TensorLayout | None:
         return self.layout(value_id) if value_id in self._producer else None
 
