@@ -1,4 +1,4 @@
-"""What several tests ask, answered once per process: results, and the answers of the analytical OpModel."""
+"""What several tests ask, answered once per process: imports, results, the answers of the analytical OpModel."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from optimizer.device import DeviceSpec
+from optimizer.importers import load
 from optimizer.importers.model import ImportedModel
 from optimizer.ir.graph import Graph
 from optimizer.opmodel.analytical.model import AnalyticalOpModel
@@ -17,6 +18,13 @@ from optimizer.result import OptimizedGraph
 
 _SOLVED: dict[bytes, bytes] = {}
 """Question -> answer, both pickled, so that what a test does to its copy reaches no other."""
+
+
+@cache
+def imported(path: Path) -> ImportedModel:
+    """A model's file as `load` reads it, the same object for all tests: none may change it."""
+    return load(path)
+
 
 REMEMBERED = 60_000
 """Answers of one board; about 2 KB each."""
