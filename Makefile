@@ -9,7 +9,7 @@ BOARD   ?= n150
 OP      ?= /m/resnet/encoder/stages.0/layers.1/layer/layer.0/convolution/Conv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format schema pins serve bench fuzz check-long clean
+.PHONY: help setup demo test test-slow check format schema pins serve bench fuzz check-long clean
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -24,14 +24,21 @@ demo: $(READY) ## optimize ResNet-50 for an n150 and explain one of its convolut
 	$(BIN)/ttopt optimize $(MODEL) --board $(BOARD) -o demo-out
 	$(BIN)/ttopt explain demo-out/graph.json $(OP)
 
-test: $(READY) ## run the tests
-	$(BIN)/python -m pytest -n 2
+# Tests start some hundred processes: none may compile its imports again, whatever the machine is set to.
+TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
-check: $(READY) ## ruff, formatting, mypy, import directions, Dockerfile
+test: $(READY) ## run the tests but for the slow part
+	$(TESTS)
+
+test-slow: $(READY) ## the slow part: large networks, whole sweeps, every example of every property
+	$(TESTS) --slow
+
+check: $(READY) ## ruff, formatting, mypy, import directions, dead code, Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/vulture
 	$(BIN)/hadolint Dockerfile
 
 format: $(READY) ## format the code and fix what ruff can

@@ -1,17 +1,19 @@
-"""What every test may use: golden files and one reproducible hypothesis profile."""
+"""What every test may use: golden files and one reproducible hypothesis profile; and the two parts of the tests."""
 
 from __future__ import annotations
 
 import difflib
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
 from optimizer.opmodel.ttmetal import environment, simulator
+from tests.samples import SLOW_PART
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN_LINES = 30
@@ -24,22 +26,59 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("project")
 
 
-def pytest_configure() -> None:
-    """Tests neither read nor fill the user's answer cache."""
-    os.environ["TTOPT_ANSWER_CACHE"] = "off"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if importlib.util.find_spec("ttnn") is not None:
-        return
-    missing = pytest.mark.skip(reason="ttnn is not installed (extra `ttmetal`)")
-    for item in items:
-        if "needs_ttnn" in getattr(item, "fixturenames", ()):
-            item.add_marker(missing)
+LEFT_OUT = pytest.StashKey[int]()
+"""How many of the collected tests belong to the other part only."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+    parser.addoption("--slow", action="store_true", help="the slow part: tests marked slow, all examples of properties")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests neither read nor fill the user's answer cache."""
+    os.environ["TTOPT_ANSWER_CACHE"] = "off"
+    os.environ[SLOW_PART] = "1" if config.getoption("--slow") else "0"
+    config.stash[LEFT_OUT] = 0
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the other part, after hypothesis has marked its properties."""
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    properties = [item for item in items if item.get_closest_marker("hypothesis")]
+    chosen = {*slow, *properties} if config.getoption("--slow") else set(items).difference(slow)
+    left_out = [item for item in items if item not in chosen]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item in chosen]
+    config.stash[LEFT_OUT] = len(left_out)
+    if importlib.util.find_spec("ttnn") is None:
+        missing = pytest.mark.skip(reason="ttnn is not installed (extra `ttmetal`)")
+        for item in items:
+            if "needs_ttnn" in getattr(item, "fixturenames", ()):
+                item.add_marker(missing)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker tells the process that reports."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash[LEFT_OUT]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Every worker collects all tests, so each leaves out as many."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """How many tests ran, and how to run the others."""
+    ran = sum(len(terminalreporter.stats.get(outcome, ())) for outcome in ("passed", "failed", "xfailed"))
+    others = config.stash[LEFT_OUT]
+    if config.getoption("--slow"):
+        terminalreporter.write_line(f"{ran} tests of the slow part ran; {others} others are in `make test`")
+    else:
+        terminalreporter.write_line(f"{ran} tests ran; {others} more are in the slow part: `make test-slow`")
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +96,16 @@ def needs_simulator(needs_ttnn: None) -> None:
         pytest.skip(str(problem))
     if found != "wormhole_b0":
         pytest.skip(f"the simulator named is for {found}")
+
+
+@pytest.fixture(scope="module")
+def remembered_answers() -> Iterator[None]:
+    """The analytical OpModel answers from memory what any test of this process has asked it before."""
+    from tests.plans import remembering
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("optimizer.opmodel.analytical.model.AnalyticalOpModel", remembering)
+        yield
 
 
 @pytest.fixture

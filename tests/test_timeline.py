@@ -37,8 +37,8 @@ def test_totals_are_those_of_the_predictions(result: OptimizedGraph, found: Time
     assert [(op, predicted and predicted.peak_l1_bytes) for op, predicted in stated] == [
         (p.op, p.memory.total_bytes) for p in found.positions
     ]
-    assert found.peak.memory.total_bytes == result.summary["l1_peak_bytes"]
-    assert found.limit_bytes == result.summary["l1_limit_bytes"]
+    assert found.peak.memory.total_bytes == result.summary.l1_peak_bytes
+    assert found.limit_bytes == result.summary.l1_limit_bytes
 
 
 def test_positions_are_those_of_the_document(result: OptimizedGraph, found: Timeline) -> None:

@@ -28,7 +28,7 @@ from optimizer.layouts.memory_config import (
     TensorMemoryLayout,
 )
 
-FORWARD, CONST_EVAL = "forward_device", "const_eval"
+FORWARD = "forward_device"
 
 _DTYPES = {
     "f32": DType.F32, "bf16": DType.BF16, "bfp_bf8": DType.BFP8_B, "bfp_bf4": DType.BFP4_B,

@@ -149,12 +149,6 @@ class InPlaceConfig(OpConfig):
     """Position of the operand, of the result's shape, type and layout."""
 
 
-MatmulProgramConfig = (
-    MatmulMultiCoreReuseProgramConfig
-    | MatmulMultiCoreReuseMultiCastProgramConfig
-    | MatmulMultiCoreReuseMultiCast1DProgramConfig
-)
-
 _KINDS: dict[str, type[OpConfig]] = {
     cls.kind: cls
     for cls in (

@@ -45,6 +45,8 @@ from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.options import Options
 from optimizer.pipeline import optimize, optimize_file
 from optimizer.result import OptimizedGraph, Role
+from tests.plans import planned
+from tests.samples import examples
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GIVEN = {"ttnn", "device", "tensors", "inputs", "parameters", "make_tensors", "make_inputs", "PARAMETERS", "host_op"}
@@ -59,7 +61,7 @@ CONV: dict[str, Any] = {
 
 def optimized(graph: Graph, policy: str = "dfsharding", **options: object) -> OptimizedGraph:
     chosen = Options.from_mapping({"policy": policy, "board": "n150", **options})
-    return optimize(graph, DeviceSpec.preset("n150"), chosen)
+    return planned(graph, DeviceSpec.preset("n150"), chosen)
 
 
 def small_cnn() -> Graph:
@@ -390,7 +392,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     return b.finish(*outputs[: draw(st.integers(1, 3))])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(graph=graphs(), policy=st.sampled_from(["dram", "dfsharding", "global"]))
 def test_any_program_compiles_and_frees_every_value_once(graph: Graph, policy: str) -> None:
     result = optimized(graph, policy)

@@ -126,6 +126,7 @@ def test_evaluation_that_takes_long_is_left_in_the_graph(
     assert len(list(graph.ops())) > 1
 
 
+@pytest.mark.slow
 def test_sequence_that_is_repeated(make_model: Model) -> None:
     nodes = [node("SequenceConstruct", ["x"] * 3000, ["s"])]
     nodes += [node("ConcatFromSequence", ["s"], [f"t{i}"], axis=0) for i in range(300)]

@@ -19,6 +19,7 @@ from optimizer.importers import load
 from optimizer.ir.graph import ForeignTensor, Graph, Value
 from optimizer.options import Options
 from optimizer.pipeline import optimize
+from tests import plans
 
 Model = Callable[..., onnx.ModelProto]
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "onnx"
@@ -82,7 +83,7 @@ def test_heads_whose_scale_moved_into_the_attention_have_another_name(make_model
      ("mlp_mixer_b16_dynamo20", 1.0), ("yolov8n_like_legacy17", 0.95), ("whisper_tiny_encoder_dynamo20", 0.75)],
 )  # fmt: skip
 def test_most_values_of_real_models_stand_for_tensors(name: str, share: float) -> None:
-    values = run_values(load(FOLDER / f"{name}.onnx").graph)
+    values = run_values(plans.imported(FOLDER / f"{name}.onnx").graph)
 
     assert sum(v.stands_for is not None for v in values) >= share * len(values)
 
@@ -92,7 +93,7 @@ def test_a_value_with_a_tensors_name_stands_for_it_whole(path: Path) -> None:
     proto = onnx.load(path, load_external_data=False)
     tensors = {name for node in proto.graph.node for name in node.output}
 
-    values = [v for v in run_values(load(path).graph) if v.id in tensors]
+    values = [v for v in run_values(plans.imported(path).graph) if v.id in tensors]
 
     assert [v.id for v in values if v.stands_for is None or v.stands_for.dims != tuple(range(len(v.shape)))] == []
 

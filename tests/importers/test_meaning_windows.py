@@ -7,7 +7,6 @@ import pytest
 from op_case import F32, I64, Case, check, const, scalar, weight
 
 X = (2, 3, 8, 6)
-SIXTEEN = (1, 2, 8, 8)
 
 
 def resize(*sizes: int, shape: tuple[int, ...] = X, opset: int = 19, label: str = "", **attrs: object) -> Case:

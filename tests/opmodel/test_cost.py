@@ -25,6 +25,7 @@ from optimizer.opmodel.analytical.roofline import roofline_ns
 from optimizer.opmodel.analytical.timing import Timing, constants
 from optimizer.opmodel.analytical.work import Feed, Groups, Piece, Place, Product, Window, Work
 from optimizer.opmodel.base import Bound, OpCost, OpModel, OpQuery, TensorSpec
+from tests.samples import examples
 
 BOARDS = ("n150", "p150")
 SHAPE = (2048, 1024)
@@ -166,7 +167,7 @@ def _works(draw: st.DrawFn) -> Work:
     )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(_works(), st.sampled_from((WORMHOLE, BLACKHOLE)))
 def test_times_are_positive_integers(work: Work, timing: Timing) -> None:
     time, bound = timing.time(work)
@@ -176,7 +177,7 @@ def test_times_are_positive_integers(work: Work, timing: Timing) -> None:
     assert timing.time(work) == (time, bound)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(_works(), st.sampled_from((WORMHOLE, BLACKHOLE)), st.integers(2, 4))
 def test_more_work_on_the_same_cores_takes_no_less_time(work: Work, timing: Timing, times: int) -> None:
     p, w = work.product, work.window

@@ -21,6 +21,7 @@ from optimizer.layouts.memory_config import (
 from optimizer.layouts.op_config import MatmulMultiCoreReuseMultiCastProgramConfig
 from optimizer.opmodel import registry
 from optimizer.opmodel.base import OpQuery, TensorSpec
+from tests.samples import examples
 
 MODEL = registry.create("analytical", DeviceSpec.preset("n150"))
 SIZES = st.sampled_from([1, 7, 32, 33, 64, 96, 197, 512])
@@ -68,7 +69,7 @@ def queries(draw: st.DrawFn) -> OpQuery:
     return OpQuery(op, inputs, attrs, None, draw(st.one_of(st.none(), MEMORY)))
 
 
-@settings(max_examples=1500)
+@settings(max_examples=examples(1500))
 @given(queries())
 def test_any_question_is_answered(query: OpQuery) -> None:
     answer = MODEL.constraints(query)
@@ -88,7 +89,7 @@ def _dram(*shape: int) -> TensorSpec:
     return TensorSpec(shape, DType.BF16, DRAM)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(TILES, TILES, st.integers(1, 8), st.sampled_from(["ttnn.relu", "ttnn.softmax", "ttnn.layer_norm", "ttnn.exp"]))
 def test_more_tiles_never_take_less_time(rows: int, columns: int, more: int, op: str) -> None:
     attrs = (("dim", -1),) if op == "ttnn.softmax" else ()
@@ -97,7 +98,7 @@ def test_more_tiles_never_take_less_time(rows: int, columns: int, more: int, op:
     assert MODEL.runtime_ns(small) <= MODEL.runtime_ns(large)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(TILES, TILES, st.sampled_from([1, 2, 4, 8]), TILES, st.integers(1, 8))
 def test_a_deeper_matmul_never_takes_less_time(m: int, n: int, block: int, steps: int, more: int) -> None:
     """Of one program config: tt-metal's own choice blocks some depths far worse than greater ones."""

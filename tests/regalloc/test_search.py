@@ -12,6 +12,7 @@ from optimizer.regalloc.exact import Answer, exact_search
 from optimizer.regalloc.fewest import fewest_registers, peak_bound
 from optimizer.regalloc.intervals import LiveInterval, pressure, union
 from optimizer.regalloc.linear_scan import AllocationFailure, Hint, linear_scan
+from tests.samples import examples
 
 Placement = dict[int, int]
 
@@ -52,7 +53,7 @@ def possible(values: list[LiveInterval], capacity: int, reserved: set[int]) -> b
     return any(right(values, dict(enumerate(c)), capacity, reserved) for c in choices)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ranges(most=4), st.integers(3, 7))
 def test_exact_search_finds_an_allocation_if_and_only_if_there_is_one(
     values: list[LiveInterval], capacity: int
@@ -71,7 +72,7 @@ def test_whatever_eviction_finds_is_right(values: list[LiveInterval], capacity: 
     assert answer is None or right(values, answer, capacity, {1})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ranges(most=8))
 def test_the_fewest_registers_are_as_few_as_exact_search_allows(values: list[LiveInterval]) -> None:
     answer = fewest_registers(values, 64, {0})

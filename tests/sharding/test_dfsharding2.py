@@ -25,6 +25,10 @@ from optimizer.sharding.concat_chains import set_concat_chain_preferences
 from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.plan_state import PlanState
 from optimizer.sharding.registry import create_policy
+from tests.plans import planned
+from tests.samples import examples, sampled
+
+pytestmark = pytest.mark.usefixtures("remembered_answers")
 
 ROWS, WIDTH = 512, 1024
 
@@ -41,7 +45,7 @@ def plan_of(graph: Graph, policy: str = "dfsharding2", board: str = "n150", **op
 
 def run(graph: Graph, policy: str = "dfsharding2", board: str = "n150", **options: object) -> OptimizedGraph:
     chosen = Options.from_mapping({"policy": policy, "board": board, **options})
-    return optimize(graph, DeviceSpec.preset(board), chosen)
+    return planned(graph, DeviceSpec.preset(board), chosen)
 
 
 def spills(plan: Plan) -> dict[str, str]:
@@ -223,7 +227,8 @@ def test_where_merging_gains_nothing_the_plan_is_that_of_dfsharding_and_says_why
     assert any("merging chains gains nothing" in w for w in merged.warnings)
 
 
-def test_copies_that_the_user_demands_late_do_not_overrun_l1() -> None:
+@pytest.mark.parametrize("policy", sampled(("dfsharding", "dfsharding2"), kept=["dfsharding"]))
+def test_copies_that_the_user_demands_late_do_not_overrun_l1(policy: str) -> None:
     """What a late demanded copy is made from stays in L1 until then, under dfsharding too."""
     b = GraphBuilder("late")
     x = b.input("x", (1, 1, WIDTH, WIDTH))
@@ -235,9 +240,8 @@ def test_copies_that_the_user_demands_late_do_not_overrun_l1() -> None:
     for i, value in enumerate(late[1:]):
         late[0] = b.op("ttnn.add", late[0], value, name=f"last{i}")
     graph, copies = b.finish(late[0]), ",".join(f"late{i}=0" for i in range(12))
-    for policy in ("dfsharding", "dfsharding2"):
-        result = run(graph, policy, insert_memreconfig=copies, tensor_l1_usage_cap=0.3)
-        assert result.summary.l1_peak_bytes <= result.summary.l1_limit_bytes
+    result = run(graph, policy, insert_memreconfig=copies, tensor_l1_usage_cap=0.3)
+    assert result.summary.l1_peak_bytes <= result.summary.l1_limit_bytes
 
 
 # -- what always holds -----------------------------------------------------------------------------------
@@ -268,7 +272,7 @@ def networks(draw: st.DrawFn) -> Graph:
     return b.finish(values[-1])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(networks(), st.sampled_from(["n150", "p150"]), st.sampled_from([0.1, 0.3, 0.95]))
 def test_never_slower_than_dfsharding_and_never_beyond_l1(graph: Graph, board: str, cap: float) -> None:
     try:
@@ -283,7 +287,7 @@ def test_never_slower_than_dfsharding_and_never_beyond_l1(graph: Graph, board: s
     run(graph, "dfsharding2", board, tensor_l1_usage_cap=cap)  # raises unless it verifies
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(networks(), st.sampled_from(["n150", "p150"]), st.randoms(use_true_random=False))
 def test_the_running_replay_says_what_the_whole_one_says(graph: Graph, board: str, order: random.Random) -> None:
     """After any changes, and after taking some back."""
@@ -303,5 +307,6 @@ def test_the_running_replay_says_what_the_whole_one_says(graph: Graph, board: st
 
 
 def test_the_same_input_gives_the_same_plan() -> None:
-    first, second = (run(attention_in_the_window()).to_json() for _ in range(2))
+    options, device = Options(policy="dfsharding2"), DeviceSpec.preset("n150")
+    first, second = (optimize(attention_in_the_window(), device, options).to_json() for _ in range(2))
     assert {**first, "timings": None} == {**second, "timings": None}

@@ -14,18 +14,21 @@ from optimizer.opmodel.base import OpConstraints, Rejection
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
-from optimizer.pipeline import optimize, prepare
+from optimizer.pipeline import prepare
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.fallbacks import note_fallbacks
 from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.registry import create_policy, policy_names
+from tests.plans import planned
+
+pytestmark = pytest.mark.usefixtures("remembered_answers")
 
 SHARDING = [name for name in policy_names() if name != "dram"]
 
 
 def run(graph: Graph, policy: str) -> OptimizedGraph:
-    return optimize(graph, DeviceSpec.preset("n150"), Options(policy=policy))
+    return planned(graph, DeviceSpec.preset("n150"), Options(policy=policy))
 
 
 def with_batched_matmul() -> Graph:

@@ -12,16 +12,20 @@ from optimizer.ir.graph import Graph
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
-from optimizer.pipeline import optimize, prepare
+from optimizer.pipeline import prepare
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.registry import create_policy
+from tests.plans import planned
+from tests.samples import examples
+
+pytestmark = pytest.mark.usefixtures("remembered_answers")
 
 
 def run(graph: Graph, policy: str = "global", board: str = "n150", **options: object) -> OptimizedGraph:
     chosen = Options.from_mapping({"policy": policy, "board": board, **options})
-    return optimize(graph, DeviceSpec.preset(board), chosen)
+    return planned(graph, DeviceSpec.preset(board), chosen)
 
 
 def problem_of(graph: Graph, board: str = "n150") -> PolicyInput:
@@ -95,7 +99,7 @@ def forks(draw: st.DrawFn) -> Graph:
     return b.finish(values[-1])
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(forks(), st.sampled_from(["n150", "p150"]))
 def test_never_slower_than_chains_and_never_below_its_bound(graph: Graph, board: str) -> None:
     whole, chains = run(graph, "global", board).summary, run(graph, "dfsharding", board).summary
@@ -103,7 +107,7 @@ def test_never_slower_than_chains_and_never_below_its_bound(graph: Graph, board:
     assert whole.lower_bound_ns <= whole.predicted_time_ns
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(forks(), st.sampled_from(["dram", "dfsharding", "global"]))
 def test_the_replay_prices_a_plan_as_the_written_program(graph: Graph, policy: str) -> None:
     problem = problem_of(graph)

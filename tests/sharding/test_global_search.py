@@ -148,7 +148,7 @@ def test_the_same_plan_in_every_run() -> None:
     graph = branches(512, 5)
     texts = set()
     for _ in range(3):
-        result = run(graph, tensor_l1_usage_cap=0.2)
+        result = optimize(graph, DeviceSpec.preset("n150"), Options(policy="global", tensor_l1_usage_cap=0.2))
         result.timings = {}
         texts.add(dumps(result))
     assert len(texts) == 1

@@ -8,8 +8,10 @@ from optimizer.device import DeviceSpec
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph, Op
 from optimizer.options import Options
-from optimizer.pipeline import optimize
 from optimizer.result import OptimizedGraph, Role
+from tests.plans import planned
+
+pytestmark = pytest.mark.usefixtures("remembered_answers")
 
 POLICIES = ("dram", "dfsharding", "dfsharding2", "global")
 SHAPE = (1, 1, 256, 768)
@@ -32,7 +34,7 @@ def products_around_a_host_op(weight: bool = False) -> Graph:
 
 
 def laid_out(graph: Graph, policy: str, board: str = "n150") -> OptimizedGraph:
-    return optimize(graph, DeviceSpec.preset(board), Options(policy=policy, allow_host_ops=True))
+    return planned(graph, DeviceSpec.preset(board), Options(policy=policy, allow_host_ops=True))
 
 
 @pytest.mark.parametrize("board", ["n150", "p150"])

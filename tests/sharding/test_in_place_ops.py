@@ -29,7 +29,10 @@ from optimizer.sharding.global_policy import WORTH_AN_ORDER
 from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.plan_program import bank_of, plan_program
 from optimizer.solver.elimination import eliminate
+from tests.samples import examples
 from tests.sharding.test_global_policy import forks, problem_of, run
+
+pytestmark = pytest.mark.usefixtures("remembered_answers")
 
 TIGHT = {"tensor_l1_usage_cap": 0.22, "weights_in_l1": False}
 """Room for two of the tensors of `gated`, not for three."""
@@ -183,7 +186,7 @@ def with_buffers(result: OptimizedGraph, x: NDArray[np.float64]) -> list[NDArray
     return [memory[v] for v in result.graph.outputs]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(graph=graphs(), cap=st.sampled_from([0.95, 0.02, 0.012]))
 def test_any_plan_computes_what_the_graph_says(graph: Graph, cap: float) -> None:
     result = run(graph, tensor_l1_usage_cap=cap)
@@ -192,7 +195,7 @@ def test_any_plan_computes_what_the_graph_says(graph: Graph, cap: float) -> None
         np.testing.assert_array_equal(found, wanted)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(graph=graphs())
 def test_the_problem_never_charges_more_than_the_program_takes(graph: Graph) -> None:
     """Otherwise it would forbid plans that run, and its bound would be none."""
@@ -229,7 +232,7 @@ def test_answers_come_from_the_backend_that_was_asked(needs_ttnn: None) -> None:
     assert in_place(run(graph, opmodel="ttmetal")) == in_place(run(graph))
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(graph=forks(), cap=st.sampled_from([0.3, 0.1, 0.03]))
 def test_what_may_be_in_place_costs_no_time(graph: Graph, cap: float) -> None:
     """Plans with and without it are both searched for where a gap is left."""

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
 from optimizer.sharding.orders import least_live_schedule, peak_live_bytes, schedules
+from tests.samples import examples
 from tests.sharding.test_global_policy import branches, forks, problem_of
 
 
@@ -20,7 +21,7 @@ def in_order(graph: Graph, schedule: tuple[str, ...]) -> bool:
     return seen == {op.id for op in graph.run_ops()}
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(forks())
 def test_every_order_runs_every_op_after_its_operands(graph: Graph) -> None:
     pricer = problem_of(graph).pricer

@@ -17,6 +17,8 @@ from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.registry import create_policy
 from tests.sharding.test_global_policy import branches, problem_of, residual
 
+pytestmark = pytest.mark.usefixtures("remembered_answers")
+
 
 def time_of(problem: PolicyInput, plan: Plan) -> int:
     replay = replay_plan(problem.pricer, plan.schedule, plan.decisions)

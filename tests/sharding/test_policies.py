@@ -16,11 +16,13 @@ from optimizer.options import Options
 from optimizer.pipeline import optimize
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.registry import create_policy, policy_names
+from tests.plans import planned
+from tests.samples import examples
 
 
 def run(graph: Graph, policy: str = "dfsharding", board: str = "n150", **options: object) -> OptimizedGraph:
     chosen = Options.from_mapping({"policy": policy, "board": board, **options})
-    return optimize(graph, DeviceSpec.preset(board), chosen)
+    return planned(graph, DeviceSpec.preset(board), chosen)
 
 
 def conv_relu() -> Graph:
@@ -183,11 +185,12 @@ def graphs(draw: st.DrawFn) -> Graph:
     return b.finish(*sorted(outputs))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(graph=graphs(), board=st.sampled_from(["n150", "p150"]), policy=st.sampled_from(policy_names()))
 def test_any_graph_verifies_is_no_slower_than_dram_and_is_deterministic(graph: Graph, board: str, policy: str) -> None:
     """`optimize` raises if its own re-check fails, so returning at all is the first property."""
-    first, second = run(graph, policy, board), run(graph, policy, board)
+    options, device = Options.from_mapping({"policy": policy, "board": board}), DeviceSpec.preset(board)
+    first, second = (optimize(graph, device, options) for _ in range(2))
     slower = first.summary.predicted_time_ns > first.summary.baselines.dram_ns
     assert not slower
     documents = [{k: v for k, v in r.to_json().items() if k != "timings"} for r in (first, second)]

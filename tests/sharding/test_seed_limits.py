@@ -22,6 +22,8 @@ from optimizer.result import OpRecord, OptimizedGraph, Role
 from optimizer.sharding.global_policy import GlobalPolicy
 from optimizer.sharding.runner_up import RunnerUp
 
+pytestmark = pytest.mark.usefixtures("remembered_answers")
+
 
 @cache
 def both(make: Callable[[], Graph], **options: object) -> tuple[OptimizedGraph, OptimizedGraph]:

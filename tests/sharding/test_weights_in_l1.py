@@ -16,7 +16,7 @@ from optimizer.layouts.memory_config import TensorMemoryLayout
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
-from optimizer.pipeline import optimize, prepare
+from optimizer.pipeline import prepare
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.dram import DramPolicy
@@ -25,6 +25,10 @@ from optimizer.sharding.plan_program import replay_plan, weights_in_l1
 from optimizer.sharding.weight_choice import WeightChoice
 from optimizer.solver.elimination import eliminate
 from optimizer.verify import verify
+from tests.plans import planned
+from tests.samples import examples
+
+pytestmark = pytest.mark.usefixtures("remembered_answers")
 
 
 def layers(count: int, width: int, bias: bool = False, shared: bool = False) -> Graph:
@@ -50,7 +54,7 @@ def model_of(problem: PolicyInput) -> GlobalProblem:
 
 
 def run(graph: Graph, **options: object) -> OptimizedGraph:
-    return optimize(graph, DeviceSpec.preset("n150"), Options.from_mapping({"policy": "global", **options}))
+    return planned(graph, DeviceSpec.preset("n150"), Options.from_mapping({"policy": "global", **options}))
 
 
 def test_weights_that_fit_are_read_from_l1_and_the_plan_is_faster() -> None:
@@ -121,7 +125,7 @@ def test_what_several_ops_read_is_kept_once() -> None:
     assert model.integers.value(again) <= model.integers.value(chosen)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.integers(1, 4), st.sampled_from([256, 512, 1024, 2048]), st.booleans(), st.booleans())
 def test_a_filled_choice_fits_and_is_no_slower(count: int, width: int, bias: bool, shared: bool) -> None:
     problem = problem_of(layers(count, width, bias, shared))
@@ -180,7 +184,7 @@ def overstated_bytes(problem: PolicyInput, model: GlobalProblem, chosen: Sequenc
     return max(model.integers.load(chosen)) - (problem.pricer.l1_limit_bytes - replay.spare_bytes)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(forks_with_views(), st.integers(0, 1000))
 def test_no_plan_is_charged_more_than_it_takes(graph: Graph, seed: int) -> None:
     """Random costs give all kinds of plans."""

@@ -30,9 +30,14 @@ from optimizer.solver.problem import (
     SolveStatus,
 )
 from optimizer.solver.shard_solver import ShardSolver
+from tests.samples import examples
 
 EXAMPLES = settings(
-    max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=examples(200),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
 )
 
 Pairs = set[tuple[int, int]]

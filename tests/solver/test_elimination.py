@@ -13,6 +13,7 @@ from optimizer.solver.cost_tables import classed, classes_work, least_by_classes
 from optimizer.solver.elimination import eliminate
 from optimizer.solver.elimination_memo import EliminationMemo
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, brute_force
+from tests.samples import examples
 
 CELL = st.one_of(st.integers(0, 9), st.just(FORBIDDEN))
 
@@ -44,7 +45,7 @@ def dense_problems(draw: st.DrawFn) -> GraphProblem:
     return GraphProblem(tuple(draw(st.sampled_from(rows)) for _ in range(nodes)), tuple(pairs))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(dense_problems(), min_size=2, max_size=3), st.sampled_from([2, 9, 1_000]))
 def test_a_memo_kept_over_solves_changes_nothing(problems: list[GraphProblem], table_limit: int) -> None:
     memo = EliminationMemo()
@@ -52,7 +53,7 @@ def test_a_memo_kept_over_solves_changes_nothing(problems: list[GraphProblem], t
         assert eliminate(problem, table_limit=table_limit, memo=memo) == eliminate(problem, table_limit=table_limit)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(dense_problems(), st.integers(1, 30))
 def test_however_tables_are_split_the_optimum_lies_between_bound_and_value(
     problem: GraphProblem, table_limit: int
@@ -119,7 +120,7 @@ def test_elimination_stops_when_asked() -> None:
         eliminate(layered(3), stop=lambda: next(asked))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(dense_problems(), st.integers(1, 30))
 def test_with_a_choice_to_start_from_there_is_always_one(problem: GraphProblem, table_limit: int) -> None:
     """Split tables may lead to a choice with a forbidden pair; a known one is improved instead, or kept."""

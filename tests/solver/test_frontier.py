@@ -12,9 +12,10 @@ from optimizer.solver.frontier import solve_frontier
 from optimizer.solver.frontier_order import frontier_order
 from optimizer.solver.graph_problem import GraphProblem, PairCost, Usage, brute_force
 from optimizer.solver.lagrangian import maximise
+from tests.samples import examples
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(problems(), st.booleans())
 def test_the_answer_is_the_optimum(problem: GraphProblem, priced: bool) -> None:
     exact = brute_force(problem)
@@ -26,7 +27,7 @@ def test_the_answer_is_the_optimum(problem: GraphProblem, priced: bool) -> None:
         assert problem.value(found.solution.chosen) == exact.value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(problems(), st.integers(1, 3))
 def test_with_few_states_the_bound_still_holds(problem: GraphProblem, limit: int) -> None:
     exact, found = brute_force(problem), solve_frontier(problem, state_limit=limit, beam=1)
@@ -36,7 +37,7 @@ def test_with_few_states_the_bound_still_holds(problem: GraphProblem, limit: int
         assert problem.fits(found.solution.chosen)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(problems(), st.integers(1, 60))
 def test_with_an_upper_bound_only_less_is_found(problem: GraphProblem, upper_bound: int) -> None:
     exact, found = brute_force(problem), solve_frontier(problem, upper_bound=upper_bound).solution

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from optimizer.solver.graph_cpsat import solve_cpsat
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
+from tests.samples import examples
 
 
 def dense(nodes: int, options: int) -> GraphProblem:
@@ -28,7 +29,7 @@ def dense(nodes: int, options: int) -> GraphProblem:
     return GraphProblem(costs, pairs, usages, (4 * nodes,))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(problems())
 def test_the_answer_is_the_optimum(problem: GraphProblem) -> None:
     exact, found = brute_force(problem), solve_cpsat(problem)
@@ -38,7 +39,7 @@ def test_the_answer_is_the_optimum(problem: GraphProblem) -> None:
         assert problem.value(found.chosen) == exact.value
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(problems(), st.integers(1, 80))
 def test_with_an_upper_bound_only_less_is_found(problem: GraphProblem, upper_bound: int) -> None:
     exact, found = brute_force(problem), solve_cpsat(problem, upper_bound=upper_bound)

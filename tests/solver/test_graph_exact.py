@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from optimizer.solver.graph_exact import ExactLimits, solve_graph
 from optimizer.solver.graph_problem import GraphProblem, Usage, brute_force
+from tests.samples import examples
 
 WITHOUT = {
     "nothing": ExactLimits(),
@@ -20,7 +21,7 @@ WITHOUT = {
 }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(problems(), st.sampled_from(sorted(WITHOUT)))
 def test_the_answer_is_the_optimum(problem: GraphProblem, without: str) -> None:
     exact, found = brute_force(problem), solve_graph(problem, limits=WITHOUT[without])
@@ -30,7 +31,7 @@ def test_the_answer_is_the_optimum(problem: GraphProblem, without: str) -> None:
         assert problem.value(found.chosen) == exact.value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(problems(), st.integers(1, 60))
 def test_with_an_upper_bound_only_less_is_found(problem: GraphProblem, upper_bound: int) -> None:
     exact, found = brute_force(problem), solve_graph(problem, upper_bound=upper_bound)

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from optimizer.errors import StateError
 from optimizer.solver.graph_lns import improved
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
+from tests.samples import examples
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(problems())
 def test_a_group_of_all_nodes_gives_the_optimum(problem: GraphProblem) -> None:
     fitting = (c for c in np.ndindex(*problem.sizes) if problem.fits(c) and problem.value(c) < FORBIDDEN)

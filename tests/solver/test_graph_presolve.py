@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from optimizer.solver.dominance import survivors
 from optimizer.solver.graph_presolve import presolve
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
+from tests.samples import examples
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(problems())
 def test_the_optimum_stays_and_its_choice_comes_back(problem: GraphProblem) -> None:
     exact, small = brute_force(problem), presolve(problem)
@@ -27,7 +28,7 @@ def test_the_optimum_stays_and_its_choice_comes_back(problem: GraphProblem) -> N
         assert problem.value(chosen) == exact.value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(problems(), st.integers(0, 60))
 def test_an_upper_bound_removes_nothing_below_it(problem: GraphProblem, upper_bound: int) -> None:
     exact, small = brute_force(problem), presolve(problem, upper_bound)

@@ -11,6 +11,7 @@ from optimizer.errors import StateError
 from optimizer.solver import elimination
 from optimizer.solver.elimination import eliminate, priced_costs
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
+from tests.samples import examples
 
 
 @st.composite
@@ -37,7 +38,7 @@ def problems(draw: st.DrawFn, tight: bool = False) -> GraphProblem:
     return GraphProblem(costs, tuple(pairs), tuple(usages), (draw(st.integers(3, 8)),) * steps)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(problems(), st.sampled_from([0, 1 << 60]))
 def test_elimination_finds_the_optimum(problem: GraphProblem, many_options: int) -> None:
     """Whether options are looked at one by one or by classes (0: wherever that is less work)."""
@@ -51,14 +52,14 @@ def test_elimination_finds_the_optimum(problem: GraphProblem, many_options: int)
         assert problem.value(found.chosen) == exact.value
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(problems(), st.integers(1, 9))
 def test_split_tables_bound_the_optimum_from_both_sides(problem: GraphProblem, table_limit: int) -> None:
     exact, found = brute_force(problem), eliminate(problem, table_limit=table_limit)
     assert found.lower_bound <= exact.value <= found.value
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(problems(tight=True), st.data())
 def test_prices_of_memory_keep_the_bound(problem: GraphProblem, data: st.DataObject) -> None:
     """Lagrangian duality: cost with prices, less what the whole capacity would cost, never exceeds the optimum."""

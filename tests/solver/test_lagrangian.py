@@ -11,9 +11,10 @@ from optimizer.solver.capacity import capacity_of
 from optimizer.solver.elimination import eliminate
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, Usage, brute_force
 from optimizer.solver.lagrangian import maximise
+from tests.samples import examples
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(problems(), st.data())
 def test_rows_say_the_same_as_the_capacity(problem: GraphProblem, data: st.DataObject) -> None:
     chosen = tuple(
@@ -23,7 +24,7 @@ def test_rows_say_the_same_as_the_capacity(problem: GraphProblem, data: st.DataO
         assert capacity_of(problem).fits(chosen) == problem.fits(chosen)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(problems(), st.integers(1, 12))
 def test_the_bound_lies_between_the_relaxation_and_the_optimum(problem: GraphProblem, iterations: int) -> None:
     exact, relaxed = brute_force(problem), eliminate(problem)

@@ -12,10 +12,11 @@ from optimizer.solver.elimination import eliminate
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
 from optimizer.solver.neighbourhood import Neighbourhoods
 from optimizer.solver.price_ascent import fit_by_prices, loads
+from tests.samples import examples
 from tests.solver.graph_samples import problems
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(problems(), st.data())
 def test_nodes_are_chosen_anew_within_what_the_others_leave(problem: GraphProblem, data: st.DataObject) -> None:
     start = eliminate(problem).chosen
@@ -35,7 +36,7 @@ def test_nodes_are_chosen_anew_within_what_the_others_leave(problem: GraphProble
     assert (loads(problem, found) <= limits).all()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(problems(), st.data())
 def test_what_fits_by_itself_is_chosen_best(problem: GraphProblem, data: st.DataObject) -> None:
     """With memory for everything, the new choice is the best of all combinations of the free nodes."""
@@ -70,7 +71,7 @@ def _inside(problem: GraphProblem, chosen: tuple[int, ...], free: list[int]) -> 
     return True
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(problems())
 def test_dearer_memory_ends_in_a_choice_that_fits(problem: GraphProblem) -> None:
     exact, found = brute_force(problem), fit_by_prices(problem, 20)

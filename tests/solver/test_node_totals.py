@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from optimizer.solver.elimination import eliminate
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, brute_force
 from optimizer.solver.node_totals import node_totals
+from tests.samples import examples
 
 
 @st.composite
@@ -37,7 +38,7 @@ def forced(problem: GraphProblem, node: int, option: int) -> int:
     return min(brute_force(GraphProblem(costs, problem.pairs)).value, FORBIDDEN)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(problems())
 def test_equal_to_the_optimum_with_each_option_forced(problem: GraphProblem) -> None:
     for v, n in enumerate(problem.sizes):
@@ -46,7 +47,7 @@ def test_equal_to_the_optimum_with_each_option_forced(problem: GraphProblem) -> 
         assert totals.tolist() == [forced(problem, v, i) for i in range(n)]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(problems())
 def test_split_buckets_give_lower_bounds(problem: GraphProblem) -> None:
     for v, n in enumerate(problem.sizes):
@@ -54,7 +55,7 @@ def test_split_buckets_give_lower_bounds(problem: GraphProblem) -> None:
         assert all(totals[i] <= forced(problem, v, i) for i in range(n))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(problems())
 def test_the_least_of_every_node_is_the_optimum(problem: GraphProblem) -> None:
     best = min(eliminate(problem).value, FORBIDDEN)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from optimizer.solver.graph_problem import GraphProblem, PairCost, brute_force
 from optimizer.solver.lagrangian import maximise
 from optimizer.solver.option_pruning import prune, whole
+from tests.samples import examples
 from tests.solver.graph_samples import problems
 
 
@@ -20,7 +21,7 @@ def better(problem: GraphProblem, value: int) -> set[tuple[int, ...]]:
     return {chosen for chosen in choices if problem.value(chosen) < value and problem.fits(chosen)}
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(problems(), st.data())
 def test_every_better_choice_survives_whatever_the_prices(problem: GraphProblem, data: st.DataObject) -> None:
     price = st.sampled_from([0.0, 0.1, 0.5, 1.0, 7.0])
@@ -41,7 +42,7 @@ def test_every_better_choice_survives_whatever_the_prices(problem: GraphProblem,
         assert left.problem.fits(inner)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(problems())
 def test_pruning_again_at_better_prices_keeps_the_optimum(problem: GraphProblem) -> None:
     exact = brute_force(problem)

@@ -21,6 +21,7 @@ from optimizer.solver.placement import (
 )
 from optimizer.solver.placement_cpsat import solve_placement_cpsat
 from optimizer.solver.placement_search import PlacementSearch, search
+from tests.samples import examples
 
 Plain = list[tuple[int, int, int]]
 HOLES = [
@@ -72,7 +73,7 @@ def least_capacity(plain: Plain) -> int:
     return best
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))
 def test_all_engines_agree_with_trying_every_order(seed: int, count: int) -> None:
     plain = random_buffers(seed, count)
@@ -86,7 +87,7 @@ def test_all_engines_agree_with_trying_every_order(seed: int, count: int) -> Non
         assert result.status is (PlacementStatus.PLACED if feasible else PlacementStatus.INFEASIBLE)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 2**32 - 1))
 def test_search_and_cp_sat_agree_where_addresses_are_scarce(seed: int) -> None:
     plain = random_buffers(seed, 14, times=12)

@@ -15,10 +15,10 @@ from optimizer.layouts.op_config import InPlaceConfig, overwritten_operand
 from optimizer.opmodel.base import OpModel
 from optimizer.opmodel.registry import create
 from optimizer.options import Options
-from optimizer.pipeline import optimize
 from optimizer.result import OpRecord, OptimizedGraph, Role
 from optimizer.verify import Subject, verify
 from optimizer.verify.buffer_rules import reads_what_is_there
+from tests.plans import planned
 
 N150 = DeviceSpec.preset("n150")
 
@@ -37,7 +37,7 @@ def good() -> OptimizedGraph:
     p = b.op("ttnn.reshape", p, shape=(1, 512, 512), name="flat")
     p = b.op("ttnn.reshape", p, shape=(1, 1, 512, 512), name="back")
     y = b.op("ttnn.silu", b.op("ttnn.multiply", p, q, name="mul"), name="act")
-    result = optimize(b.finish(b.op("ttnn.add", y, x, name="sum")), N150, Options())
+    result = planned(b.finish(b.op("ttnn.add", y, x, name="sum")), N150, Options())
     assert {op.id for op in result.graph.ops() if into(result, op.id) is not None} == {"mul", "act"}
     return result
 

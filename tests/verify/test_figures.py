@@ -21,6 +21,7 @@ from optimizer.recheck import check_record
 from optimizer.result import OptimizedGraph
 from optimizer.verify import RULES
 from optimizer.verify.figures import same
+from tests import plans
 
 N150 = DeviceSpec.preset("n150")
 GRAPHS = Path(__file__).resolve().parents[2] / "fixtures" / "graphs"
@@ -30,7 +31,7 @@ def planned(device: DeviceSpec = N150, **options: object) -> OptimizedGraph:
     b = GraphBuilder("pair")
     x = b.input("x", (1, 1, 256, 512))
     h = b.op("ttnn.linear", x, b.parameter("w", (512, 512)), name="fc")
-    return optimize(b.finish(b.op("ttnn.relu", h, name="act")), device, Options.from_mapping(options))
+    return plans.planned(b.finish(b.op("ttnn.relu", h, name="act")), device, Options.from_mapping(options))
 
 
 def written(result: OptimizedGraph, folder: Path) -> Path:

@@ -14,9 +14,9 @@ from optimizer.layouts.memory_config import DRAM_TILE, L1_TILE, TensorLayout
 from optimizer.opmodel.base import OpModel
 from optimizer.opmodel.registry import create
 from optimizer.options import Options
-from optimizer.pipeline import optimize
 from optimizer.result import OptimizedGraph
 from optimizer.verify import place_buffer, verify
+from tests.plans import planned
 
 N150 = DeviceSpec.preset("n150")
 
@@ -33,7 +33,7 @@ def good() -> OptimizedGraph:
     x = b.input("x", (1, 1, 512, 1024))
     h = b.op("ttnn.linear", x, b.parameter("w0", (1024, 1024)), name="fc0", activation="relu")
     h = b.op("ttnn.linear", h, b.parameter("w1", (1024, 1024)), name="fc1")
-    return optimize(b.finish(b.op("ttnn.add", h, x, name="residual")), N150, Options(policy="dfsharding"))
+    return planned(b.finish(b.op("ttnn.add", h, x, name="residual")), N150, Options(policy="dfsharding"))
 
 
 def sharded(result: OptimizedGraph) -> str:

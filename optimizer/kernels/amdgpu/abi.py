@@ -10,5 +10,3 @@ KERNARG = RegRange(PhysicalReg("s", 0), 2, 2)
 """64-bit address of the kernel's arguments."""
 WORKGROUP_ID = (PhysicalReg("s", 2), PhysicalReg("s", 3), PhysicalReg("s", 4))
 """x, y, z, as far as the kernel asks for them (`Launch.workgroup_ids`)."""
-LOOP_SGPR = 24
-"""First register of the loop counter, step and bound of programs that keep s24.. for loops, three per level."""

@@ -52,7 +52,6 @@ class KernelBuilder:
         self._labels = 0
         self._defined: set[VirtualReg] = set()
         self._redefinable: set[VirtualReg] = set()
-        self._precolored: dict[VirtualReg, int] = {}
 
     # -- registers ------------------------------------------------------------------------------------------------
     def vgpr(self, count: int = 1, alignment: int | None = None) -> Any:
@@ -62,15 +61,6 @@ class KernelBuilder:
     def sgpr(self, count: int = 1, alignment: int | None = None) -> Any:
         """A new virtual SGPR, or a range of them."""
         return self._new(RegClass.SGPR, count, alignment)
-
-    def agpr(self, count: int = 1, alignment: int | None = None) -> Any:
-        """A new virtual accumulation VGPR, or a range of them."""
-        return self._new(RegClass.AGPR, count, alignment)
-
-    def precolor(self, register: VirtualReg, number: int) -> VirtualReg:
-        """Prescribe the physical register of a virtual one."""
-        self._precolored[register] = number
-        return register
 
     def redefinable(self, operand: RegOperand) -> Any:
         """Allow several definitions (loop counters, accumulators); returns the operand."""
@@ -196,7 +186,6 @@ class KernelBuilder:
         return Program(
             tuple(item for part in self._parts for item in part),
             self._name,
-            precolored=tuple(sorted(self._precolored.items())),
             redefinable=frozenset(self._redefinable),
             launch=self._launch,
             **fields,

@@ -194,7 +194,7 @@ class WaitCount:
 Operand = VirtualReg | PhysicalReg | RegRange | Immediate | Special | MemOffset | WaitCount
 RegOperand = VirtualReg | PhysicalReg | RegRange
 
-VCC, EXEC, M0, SCC, OFF = (Special(name) for name in ("vcc", "exec", "m0", "scc", "off"))
+VCC, EXEC, M0, OFF = (Special(name) for name in ("vcc", "exec", "m0", "off"))
 
 
 def vgpr(number: int, count: int = 1, alignment: int = 1) -> PhysicalReg | RegRange:

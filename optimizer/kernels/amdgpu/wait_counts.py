@@ -14,8 +14,6 @@ class WaitCounts:
     """Static counts: instructions in the text."""
 
     waits: int
-    full_waits: int
-    """Of the waits, those for a counter to reach 0."""
     nops: int
     nop_states: int
     """Wait states of all s_nop: what they cost."""
@@ -38,7 +36,6 @@ def wait_counts(program: Program) -> WaitCounts:
     }
     return WaitCounts(
         len(waits),
-        sum(any(str(use).endswith("(0)") for use in item.uses) for item in waits),
         len(nops),
         sum(int(str(item.uses[0]), 0) + 1 for item in nops),
         sum(item.name == "s_barrier" or _touches(item, loaded) for item in rest),

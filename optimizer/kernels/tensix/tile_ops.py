@@ -95,11 +95,6 @@ class Form:
     to other rows than it should. Source: tenstorrent/tt-llk issue 1680, the LLK of ttnn 0.81.1 (`MOVB2D`), ttsim 1.10.
     """
 
-    @property
-    def dst_operands(self) -> int:
-        """Operands that take a DST slot."""
-        return sum(place is Place.DST for place in self.places)
-
 
 @dataclass(frozen=True)
 class TileOp:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from optimizer.device import DeviceSpec
 from optimizer.layouts.memory_config import CoreRange, MemoryConfig, ShardOrientation, ShardSpec, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div, core_ranges_for, padded_shape, round_up
-from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, TILED, WIDTH
+from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, TILED
 from optimizer.opmodel.base import TensorSpec
 
 
@@ -73,20 +73,3 @@ def scaled_memory(tensor: TensorSpec, to_shape: tuple[int, ...]) -> MemoryConfig
     return MemoryConfig(
         memory.memory_layout, memory.buffer_type, scaled_spec(memory.shard_spec, tensor.shape, to_shape)
     )
-
-
-@lru_cache(maxsize=16384)
-def fitted_spec(
-    kind: TensorMemoryLayout, spec: ShardSpec, from_shape: tuple[int, ...], to_shape: tuple[int, ...], tiled: bool
-) -> ShardSpec:
-    """The shard of one shape for another shape on the same cores, rounded up; whole rows or columns stay whole."""
-    a, b = (padded_shape(s, TILED) if tiled else s for s in (from_shape, to_shape))
-    up = TILE if tiled else 1
-    rows_b, columns_b = _rows(b), (b[-1] if b else 1)
-    height = round_up(ceil_div(spec.shape[0] * rows_b, max(1, _rows(a))), up)
-    width = round_up(ceil_div(spec.shape[1] * columns_b, max(1, a[-1] if a else 1)), up)
-    if kind is HEIGHT:
-        width = columns_b
-    if kind is WIDTH:
-        height = rows_b
-    return ShardSpec(spec.grid_yx, (height, width), spec.core_ranges, spec.orientation)

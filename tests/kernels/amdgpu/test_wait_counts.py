@@ -28,4 +28,4 @@ def test_counts() -> None:
 
     # Waited for: the pointer, the first load, the second, LDS at the barrier. Nops: before v_readfirstlane.
     # Blanket: both loads, three times v2, once LDS data v2, the barrier; five vector instructions.
-    assert wait_counts(program) == WaitCounts(4, 3, 1, 1, blanket_waits=7, blanket_nops=4)
+    assert wait_counts(program) == WaitCounts(4, 1, 1, blanket_waits=7, blanket_nops=4)

@@ -18,6 +18,7 @@ from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.text import text_of
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.witness import witness
+from tests.samples import examples
 
 SAVED = {"dense": 2, "softmax": 2, "rms_norm": 4, "gelu": 4, "attention_scores": 3}
 """Round trips through L1 that fusion saves."""
@@ -88,7 +89,7 @@ def records(draw: st.DrawFn) -> dict[str, object]:
     }
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(records())
 def test_random_bodies_compute_what_they_say(record: dict[str, object]) -> None:
     case = read_cases({"cases": [record]})[0]

@@ -24,6 +24,7 @@ from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower, read_short
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, rounded
 from optimizer.kernels.tensix.witness import witness
+from tests.samples import examples
 
 BF16, F32, BFP8, BFP4 = DType.BF16, DType.F32, DType.BFP8_B, DType.BFP4_B
 executed = pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
@@ -255,7 +256,7 @@ def test_a_typecast_says_what_its_types_are() -> None:
 
 
 # -- block formats -------------------------------------------------------------------------------------------
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=16, max_size=16), st.sampled_from(sorted(BLOCK_BITS)))
 def test_block_formats_share_the_largest_exponent(numbers: list[float], dtype: DType) -> None:
     values = np.array([numbers], np.float32)

@@ -39,7 +39,7 @@ def test_calls_have_a_signature_that_takes_their_arguments(op: TileOp, form: For
 def test_forms_place_every_operand_and_name_what_they_overwrite(op: TileOp, form: Form) -> None:
     assert len(form.places) == op.arity
     assert form.in_place is None or form.places[form.in_place] is Place.DST
-    assert not (form.accumulates and form.dst_operands), "an op that adds to its slot reads circular buffers only"
+    assert not (form.accumulates and Place.DST in form.places), "what adds to its slot reads circular buffers only"
 
 
 def test_every_op_has_a_meaning_in_cpp_of_its_own() -> None:

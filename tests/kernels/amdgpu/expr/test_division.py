@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from optimizer.errors import StateError
 from optimizer.kernels.amdgpu.expr.division import Magic, narrow_magic, wide_magic
+from tests.samples import examples
 
 
 def quotient(x: int, magic: Magic) -> int:
@@ -30,7 +31,7 @@ def test_small_divisions_are_exact(high: int) -> None:
 
 
 @given(st.integers(2, 2**32 - 1), st.integers(1, 2**32 - 1), st.integers(0, 2**32 - 1))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_large_divisions_are_exact(divisor: int, high: int, x: int) -> None:
     magic = wide_magic(divisor, high)
     assert magic.multiplier < 2**32
@@ -38,7 +39,7 @@ def test_large_divisions_are_exact(divisor: int, high: int, x: int) -> None:
 
 
 @given(st.integers(2, 2**24), st.integers(1, 2**24 - 1))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_narrow_products_fit_the_word(divisor: int, high: int) -> None:
     magic = narrow_magic(divisor, high)
     if magic is not None:

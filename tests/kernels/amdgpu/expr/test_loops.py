@@ -15,6 +15,7 @@ from optimizer.kernels.amdgpu.expr import ExpressionEmitter
 from optimizer.kernels.amdgpu.ir import Argument, Launch
 from optimizer.kernels.amdgpu.pipeline import build
 from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
+from tests.samples import examples
 
 NAMES = ("tid_x", "wgid_x", "j", "k")
 TRIPS = {"j": 3, "k": 2}
@@ -24,6 +25,7 @@ TERMS = st.tuples(
     st.sampled_from(["whole", "floor", "mod"]),
     st.sampled_from([2, 3, 4, 5, 16]),
 )
+
 SUMS = st.lists(TERMS, min_size=1, max_size=4)
 
 
@@ -49,7 +51,7 @@ def without(terms: list[Any], *names: str) -> list[Any]:
 
 
 @given(SUMS, SUMS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_sums_over_two_loops(first: list[Any], second: list[Any]) -> None:
     b = KernelBuilder("k", Launch((64, 1, 1), (Argument("out"),), workgroup_ids=1))
     e = ExpressionEmitter(b)

@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optimizer.kernels.amdgpu.errors import ExpressionError
+from tests.samples import examples
 
 SYMBOLS = [
     Symbol("tid_x", "v", 0, 255),
@@ -99,7 +100,7 @@ def check(tree: Tree, seed: int) -> None:
 
 
 @given(TREES, st.integers(0, 1000))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_random_expressions(tree: Tree, seed: int) -> None:
     assume(fits(tree))
     check(tree, seed)

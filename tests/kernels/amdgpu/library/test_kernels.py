@@ -17,6 +17,7 @@ from optimizer.kernels.amdgpu.wait_counts import wait_counts
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
 from optimizer.kernels.amdgpu.witness.llvm import find_llvm
 from optimizer.kernels.amdgpu.witness.mutations import mutations
+from tests.samples import examples
 
 CASES = cases()
 MEASURED = [case for case in CASES if case.upstream is not None]
@@ -66,7 +67,7 @@ def test_no_wait_or_nop_is_superfluous(case: Case) -> None:
 
 
 @given(st.integers(1, 70), st.integers(1, 20).map(lambda n: 4 * n), st.integers(1, 3000))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_any_size(rows: int, columns: int, elements: int) -> None:
     for case in (copy_case(rows, columns), chain_case(elements), sums_case(elements)):
         assert case.error(case.build().text) is None
@@ -90,7 +91,7 @@ def shapes(draw: st.DrawFn) -> GemmShape:
 
 
 @given(shapes())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_any_product(shape: GemmShape) -> None:
     case = gemm_case("random", shape)
     assert case.error(case.build().text) is None

@@ -13,9 +13,6 @@ from .descriptor import Descriptor
 from .hazards import Traits
 from .operands import (
     AGPR,
-    EXEC,
-    FLAT_SCRATCH,
-    M0,
     SGPRS,
     VCC,
     VGPR,
@@ -182,6 +179,3 @@ def vector_reader(register: Register) -> Callable[[Wave], Array]:
 
 def is_constant(operand: Operand) -> bool:
     return isinstance(operand.value, Integer | Float)
-
-
-WRITABLE_SCALARS = frozenset({*range(SGPRS), VCC, VCC + 1, M0, EXEC, EXEC + 1, FLAT_SCRATCH, FLAT_SCRATCH + 1})

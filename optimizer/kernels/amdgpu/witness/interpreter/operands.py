@@ -29,8 +29,6 @@ _NAMED = {
 }
 _BASE = {"s": (0, SGPRS), "v": (VGPR, 256), "a": (AGPR, 256)}
 _REGISTER = re.compile(r"([sva])(?:(\d+)|\[(\d+)(?::(\d+))?\])$")
-FLOAT_CONSTANTS = (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0)
-ONE_OVER_TWO_PI = 0.15915494309189535
 NAMES = frozenset({"off", "scc", "vccz", "execz", "lds_direct", "null"})
 
 

@@ -40,7 +40,6 @@ class Statistics:
     nops: int = 0
     nop_states: int = 0
     hazards: int = 0
-    barriers: int = 0
     waves: int = 0
     by_mnemonic: Counter[str] = field(default_factory=Counter)
     executed_lines: set[int] = field(default_factory=set)
@@ -240,6 +239,4 @@ class _Launch:
             self.statistics.nop_states += states
         elif mnemonic == "s_waitcnt":
             self.statistics.waits += 1
-        elif mnemonic == "s_barrier":
-            self.statistics.barriers += 1
         wave.hazards.advance(states, is_nop=mnemonic == "s_nop")

@@ -1,0 +1,34 @@
+"""What `make test` tries of a property or a sweep. The whole of both is the slow part: `make test-slow`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
+
+SLOW_PART = "TTOPT_SLOW_PART"
+"""Set by `tests/conftest.py` before any test is collected, to "1" in the slow part."""
+SHARE = 4
+"""`make test` tries one example in so many,"""
+LEAST = 5
+"""but so many where a property has them."""
+
+
+def examples(count: int) -> int:
+    """How many examples of a property to try: `count` in the slow part, else the first quarter of the same ones."""
+    return count if os.environ[SLOW_PART] == "1" else min(count, max(LEAST, count // SHARE))
+
+
+def sampled(cases: Iterable[Any], kept: Collection[Any]) -> list[Any]:
+    """The cases of a sweep for `parametrize`: those not in `kept` are slow. ValueError for a kept one that is none."""
+    listed = list(cases)
+    unknown = [case for case in kept if case not in listed]
+    if unknown:
+        raise ValueError(f"no cases of this sweep: {unknown}")
+    return [case if case in kept else _slow(case) for case in listed]
+
+
+def _slow(case: Any) -> Any:
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
