@@ -169,7 +169,8 @@ class ChainResolver:
         choices = self._choices(solution)
         operands = [self.oracle.operands(i, c.operand0) for i, c in enumerate(choices)]
         clash = replay_chain(self._problem.pricer, self.oracle.ops, choices, operands)
-        return Attempt(solution, choices, self._time_ns(solution), clash)
+        assert solution.time_ns is not None
+        return Attempt(solution, choices, solution.time_ns, clash)
 
     def _choices(self, solution: ChainSolution) -> tuple[ChainChoice, ...]:
         entry = dict(solution.entry_reshards)[0]
@@ -184,19 +185,6 @@ class ChainResolver:
                 operand0 = self.oracle.candidates[i - 1][solution.configs[i - 1]].output
             choices.append(ChainChoice(self.oracle.candidates[i][config], operand0))
         return tuple(choices)
-
-    def _time_ns(self, solution: ChainSolution) -> int:
-        """Modelled time of a solution, whatever objective it was found for."""
-        oracle, configs = self.oracle, solution.configs
-        entry = dict(solution.entry_reshards)[0]
-        total = oracle.external_ns(0, configs[0]) if entry is None else oracle.external_reshard_ns(0, entry, configs[0])
-        for edge, reshard in zip(self._shape.edges, solution.edge_reshards, strict=True):
-            p, c = configs[edge.producer], configs[edge.consumer]
-            if reshard is None:
-                total += oracle.direct_ns(edge, p, c)
-            else:
-                total += oracle.reshard_ns(edge, p, reshard) + oracle.resharded_ns(edge, reshard, c)
-        return total + oracle.exit_ns(oracle.candidates[-1][configs[-1]].output)
 
     def _dram_op_ns(self, op_id: str, decision: OpDecision) -> int:
         """Time of an op outside any chain; an overridden one may need copies even there."""
