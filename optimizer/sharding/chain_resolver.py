@@ -16,13 +16,16 @@ from optimizer.sharding.l1_chain import ChainChoice, L1Chain
 from optimizer.sharding.overriding import AloneDecision
 from optimizer.solver.bitset import indices_of
 from optimizer.solver.chain_costs import ChainObjective
+from optimizer.solver.chain_cuts import cuttable, paying_stretches
 from optimizer.solver.chain_exact import solve_chain_exact
-from optimizer.solver.materialise import materialise
+from optimizer.solver.materialise import MaterialisedChain, materialise
 from optimizer.solver.problem import ChainInfeasible, ChainProblem, ChainResult, ChainSolution
 from optimizer.solver.shard_solver import ShardSolver
 
 NO_FASTER = "predicted no faster than in DRAM"
 """How the reason of a chain begins that was resolved but does not pay."""
+ONLY_PARTS_PAY = "as a whole no faster than in DRAM"
+"""How the reason of a chain begins that is cut where it does not pay."""
 SHOWN_ALTERNATIVES = 5
 """Alternatives kept per op for `ttopt explain`."""
 SHOWN_REJECTIONS = 4
@@ -53,6 +56,8 @@ class ResolvedChain:
     """What it was found for."""
     rejections: tuple[Counter[str], ...]
     """Per position, what the OpModel refused by then."""
+    cuts: tuple[int, ...] = ()
+    """Positions between stretches that pay and such that do not; none where the solution pays, or no stretch does."""
     reasons: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Position -> what `ttopt explain` says of the op, filled in when asked for."""
 
@@ -61,7 +66,7 @@ ChainMemo = dict[Hashable, ResolvedChain]
 
 
 class ChainResolver:
-    """Resolves one chain; `cut` tells where a failed one may be split."""
+    """Resolves one chain; `cuts` tells where a failed one may be split."""
 
     def __init__(
         self,
@@ -84,8 +89,8 @@ class ChainResolver:
         self._dram_ns = sum(self._dram_op_ns(op_id, dram[op_id]) for op_id in chain.ops)
         self._resolved: ResolvedChain | None = None
         self._adopted: Attempt | None = None
-        self.cut: int | None = None
-        """Position at which a failed chain of several ops may be cut in two."""
+        self.cuts: tuple[int, ...] = ()
+        """Positions at which a failed chain of several ops may be cut."""
 
     def resolve(self) -> ChainResult:
         """The chain ends Resolved, whether it pays or not, or Failed; returns what ShardSolver found."""
@@ -104,6 +109,8 @@ class ChainResolver:
         self._chain.resolve(attempt.choices)
         if attempt.clash is not None:
             self._fail(attempt.clash.describe(self._chain.ops), attempt.clash.position)
+        elif self._resolved.cuts:
+            self._cut(attempt, self._resolved.cuts)
         else:
             self._adopt(attempt)
         return solved
@@ -127,7 +134,7 @@ class ChainResolver:
         if attempt is None or attempt.clash is not None or attempt.time_ns >= self._dram_ns:
             attempt, objective = self._fastest() or attempt, "time"
         assert attempt is not None
-        return ResolvedChain(solved, attempt, objective, self._rejections())
+        return ResolvedChain(solved, attempt, objective, self._rejections(), self._cuts(attempt))
 
     def _rejections(self) -> tuple[Counter[str], ...]:
         known = self._problem.pricer.rejections
@@ -161,9 +168,26 @@ class ChainResolver:
     # -- attempts ----------------------------------------------------------------------------------
     def _fastest(self) -> Attempt | None:
         """The time-optimal solution, with a reshard allowed on every edge and not only where one is needed."""
-        table = materialise(self._shape, self.oracle)
-        result = solve_chain_exact(table, ChainObjective.TIME)
+        result = solve_chain_exact(self._table, ChainObjective.TIME)
         return self._attempt(result) if isinstance(result, ChainSolution) else None
+
+    def _cuts(self, attempt: Attempt) -> tuple[int, ...]:
+        """Where to cut a chain that does not pay, so that the stretches of it that do are left."""
+        whole = attempt.clash is not None or attempt.time_ns < self._dram_ns
+        if whole or self._preferred is not None or len(self.oracle.ops) == 1:
+            return ()
+        forced = self._problem.forced_reshards
+        closed = frozenset(i for i, op in enumerate(self.oracle.ops) if i and op.id in forced)
+        plain_ns = tuple(self._dram_op_ns(op.id, self._dram[op.id]) for op in self.oracle.ops)
+        leave_ns = tuple(self.oracle.leave_ns(i) for i in range(len(self.oracle.ops)))
+        stretches = paying_stretches(cuttable(self._table, self.oracle, plain_ns, leave_ns, closed))
+        ends = {position for stretch in stretches for position in (stretch.start, stretch.stop)}
+        return tuple(sorted(ends - {0, len(self.oracle.ops)}))
+
+    @cached_property
+    def _table(self) -> MaterialisedChain:
+        """The chain with a reshard allowed on every edge."""
+        return materialise(self._shape, self.oracle)
 
     def _attempt(self, solution: ChainSolution) -> Attempt:
         choices = self._choices(solution)
@@ -195,7 +219,14 @@ class ChainResolver:
         self._chain.fail(reason)
         self._chain.statistics = {"dram_ns": self._dram_ns}
         if position is not None and len(self._chain.ops) > 1:
-            self.cut = max(position, 1)
+            self.cuts = (max(position, 1),)
+
+    def _cut(self, attempt: Attempt, cuts: tuple[int, ...]) -> None:
+        """The chain fails as a whole, with the positions between stretches that pay and others."""
+        before = ", ".join(f"'{self._chain.ops[position]}'" for position in cuts)
+        self._chain.fail(f"{ONLY_PARTS_PAY}: {attempt.time_ns} ns against {self._dram_ns} ns; cut before {before}")
+        self._chain.statistics = {"time_ns": attempt.time_ns, "dram_ns": self._dram_ns}
+        self.cuts = cuts
 
     def _adopt(self, attempt: Attempt) -> None:
         self._adopted = attempt

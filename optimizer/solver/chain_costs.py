@@ -71,15 +71,9 @@ def chain_costs(chain: MaterialisedChain, objective: ChainObjective) -> ChainCos
     problem, units = chain.problem, _units(chain, objective)
     nodes = [_node_costs(chain, op, units) for op in range(problem.num_ops)]
     for op, entry in zip(problem.entries, chain.entries, strict=True):
-        best = np.full(problem.config_counts[op], INFEASIBLE, dtype=np.int64)
-        enabled = entry.direct
-        for option in entry.reshards:
-            enabled |= option.enables if contains(option.producers, 0) else 0
-        for config in indices_of(enabled & chain.masks[op]):
-            best[config] = _bridge_entry(entry, config).time_ns * units.time
-        nodes[op] = add_costs(nodes[op], best)
+        nodes[op] = add_costs(nodes[op], entry_times(entry, chain.masks[op], problem.config_counts[op], units.time))
     edges = [
-        _edge_costs(table, problem.config_counts[edge.consumer], units.time)
+        edge_times(table, problem.config_counts[edge.consumer], units.time)
         for edge, table in zip(problem.edges, chain.edges, strict=True)
     ]
     return ChainCosts(units, tuple(nodes), tuple(edges))
@@ -107,7 +101,19 @@ def _op_ns(chain: MaterialisedChain, op: int, config: int) -> int:
     return sum(table[op][config] for table in (problem.time_ns, problem.exit_ns) if table)
 
 
-def _edge_costs(table: EdgeTable, num_consumers: int, unit: int) -> Costs:
+def entry_times(entry: EntryTable, mask: int, num_configs: int, unit: int = 1) -> Costs:
+    """Per config of an entry op: its fastest way in, in units; INFEASIBLE outside `mask`."""
+    times = np.full(num_configs, INFEASIBLE, dtype=np.int64)
+    enabled = entry.direct
+    for option in entry.reshards:
+        enabled |= option.enables if contains(option.producers, 0) else 0
+    for config in indices_of(enabled & mask):
+        times[config] = _bridge_entry(entry, config).time_ns * unit
+    return times
+
+
+def edge_times(table: EdgeTable, num_consumers: int, unit: int = 1) -> Costs:
+    """[producer config][consumer config]: the fastest connection, in units."""
     costs = np.full((len(table.direct), num_consumers), INFEASIBLE, dtype=np.int64)
     for producer, row in enumerate(table.direct):
         for consumer in indices_of(row):
