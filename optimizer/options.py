@@ -37,7 +37,7 @@ class Options:
     optimization_level: int = _option(2, "0: DRAM, no op configs; 1: DRAM with op configs; 2: sharding", (0, 1, 2))
     chain_objective: str = _option(
         "core_usage",
-        "what a chain's solution maximises or minimises; a chain slower than DRAM is solved again for time",
+        "what a chain's solution maximises or minimises; where it is hardly faster than DRAM, time is minimised",
         ("core_usage", "time"),
     )
     l1_interleaved_fallback: bool = _option(True, "keep results that no chain holds in L1 interleaved where it pays")

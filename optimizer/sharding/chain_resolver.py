@@ -26,6 +26,8 @@ NO_FASTER = "predicted no faster than in DRAM"
 """How the reason of a chain begins that was resolved but does not pay."""
 ONLY_PARTS_PAY = "as a whole no faster than in DRAM"
 """How the reason of a chain begins that is cut where it does not pay."""
+CLEARLY_FASTER = 0.97
+"""Where the solution with the most cores takes more than this share of the time in DRAM, least time is solved for."""
 SHOWN_ALTERNATIVES = 5
 """Alternatives kept per op for `ttopt explain`."""
 SHOWN_REJECTIONS = 4
@@ -131,8 +133,10 @@ class ChainResolver:
         if isinstance(solved, ChainInfeasible):
             return ResolvedChain(solved, None, objective, self._rejections())
         attempt = None if objective == "time" else self._attempt(solved)
-        if attempt is None or attempt.clash is not None or attempt.time_ns >= self._dram_ns:
-            attempt, objective = self._fastest() or attempt, "time"
+        if attempt is None or attempt.clash is not None or attempt.time_ns > CLEARLY_FASTER * self._dram_ns:
+            fastest = self._fastest()
+            if fastest is not None and (fastest.clash is None or attempt is None or not self._is_good(attempt)):
+                attempt, objective = fastest, "time"
         assert attempt is not None
         return ResolvedChain(solved, attempt, objective, self._rejections(), self._cuts(attempt))
 
@@ -171,10 +175,18 @@ class ChainResolver:
         result = solve_chain_exact(self._table, ChainObjective.TIME)
         return self._attempt(result) if isinstance(result, ChainSolution) else None
 
+    def _is_good(self, attempt: Attempt) -> bool:
+        """Whether an attempt fits and is faster than DRAM."""
+        return attempt.clash is None and attempt.time_ns < self._dram_ns
+
     def _cuts(self, attempt: Attempt) -> tuple[int, ...]:
         """Where to cut a chain that does not pay, so that the stretches of it that do are left."""
-        whole = attempt.clash is not None or attempt.time_ns < self._dram_ns
-        if whole or self._preferred is not None or len(self.oracle.ops) == 1:
+        if (
+            attempt.clash is not None
+            or self._is_good(attempt)
+            or self._preferred is not None
+            or len(self.oracle.ops) == 1
+        ):
             return ()
         forced = self._problem.forced_reshards
         closed = frozenset(i for i, op in enumerate(self.oracle.ops) if i and op.id in forced)
