@@ -21,6 +21,7 @@ from optimizer.pipeline.stages import NAMES
 from optimizer.result import ChainRecord, OptimizedGraph, Role
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chain_oracle import ChainOracle
+from optimizer.sharding.chain_resolution import is_part
 from optimizer.sharding.chain_resolver import ChainResolver
 from optimizer.sharding.concat_chains import set_concat_chain_preferences
 from optimizer.sharding.dram import dram_decision
@@ -101,7 +102,7 @@ def _stated(result: OptimizedGraph, chain: ChainRecord) -> Record:
         "spill_location": chain.spill_location,
         "end_layout": result.layouts[result.graph.op(chain.ops[-1]).outputs[0]].describe(),
         "reason": chain.reason,
-        "parts": [c.id for c in result.chains if c.id[:-1] == chain.id and set(c.ops) <= set(chain.ops)],
+        "parts": [c.id for c in result.chains if is_part(c.id, chain.id) and set(c.ops) <= set(chain.ops)],
     }
 
 
@@ -162,11 +163,11 @@ class Solved:
 
     def record(self) -> Record:
         """`{state, because, cut_at, preferred, most_cores, entry, ops, edges}`."""
-        chain, trace, cut = self.chain, self.trace, self.resolver.cut
+        chain, trace = self.chain, self.trace
         return {
             "state": chain.state.value,
             "because": chain.reason or (None if self.resolver.pays else self.resolver.slow_reason()),
-            "cut_at": None if cut is None else chain.ops[cut],
+            "cut_at": [chain.ops[cut] for cut in self.resolver.cuts],
             "preferred": None if chain.preferred is None else chain.preferred.value,
             "statistics": dict(chain.statistics),
             "most_cores": self._outcome(),

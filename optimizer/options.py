@@ -39,7 +39,7 @@ class Options:
     optimization_level: int = _option(2, "0: DRAM, no op configs; 1: DRAM with op configs; 2: sharding", (0, 1, 2))
     chain_objective: str = _option(
         "core_usage",
-        "what a chain's solution maximises or minimises; a chain slower than DRAM is solved again for time",
+        "what a chain's solution maximises or minimises; where it is hardly faster than DRAM, time is minimised",
         ("core_usage", "time"),
     )
     chain_solver: str = _option(

@@ -125,7 +125,7 @@ def _solved_facts(record: Record) -> list[tuple[str, object]]:
         facts.append(("preferred", f"the concat beside it takes {solved['preferred']}"))
     if solved["because"]:
         facts.append(("alone", solved["because"]))
-    return facts + ([("cut at", solved["cut_at"])] if solved["cut_at"] else [])
+    return facts + ([("cut at", ", ".join(solved["cut_at"]))] if solved["cut_at"] else [])
 
 
 def _placed_table(record: Record) -> str:

@@ -49,9 +49,7 @@ class ChainOracle:
             core_usage=tuple(tuple(c.output.num_shard_cores for c in row) for row in self.candidates),
             edges=edges,
             tie_rank=tuple(tuple(_tie_rank(c) for c in row) for row in self.candidates),
-            exit_ns=tuple(
-                tuple(self.exit_ns(c.output) if i == last else 0 for c in row) for i, row in enumerate(self.candidates)
-            ),
+            exit_ns=tuple(self.leave_ns(i) if i == last else (0,) * len(row) for i, row in enumerate(self.candidates)),
             always_reshard_entry=(0,) if entry_forced else (),
             forced_reshards=tuple(forced),
         )
@@ -122,10 +120,11 @@ class ChainOracle:
         copy = self._pricer.copy_ns(self.ops[op].inputs[0], self._defaults[op][0], layout)
         return copy + self._op_ns(op, layout, config)
 
-    def exit_ns(self, output: TensorLayout) -> int:
-        """Time of the spill of the chain's result."""
-        value_id = self.ops[-1].outputs[0]
-        return self._pricer.copy_ns(value_id, output, self._pricer.default_layout(self._problem.graph.value(value_id)))
+    def leave_ns(self, op: int) -> tuple[int, ...]:
+        """Per config: time of the spill of an op's result."""
+        value = self._problem.graph.value(self.ops[op].outputs[0])
+        plain = self._pricer.default_layout(value)
+        return tuple(self._pricer.copy_ns(value.id, c.output, plain) for c in self.candidates[op])
 
     def time_with(self, op: int, operand0: TensorLayout, config: int) -> int | None:
         """Time of an op under a config with this operand 0; None if it does not accept that."""

@@ -63,6 +63,10 @@ class ChainPlan:
         value = self.graph.op(chain.ops[-1]).outputs[0]
         return value if self.state.is_spilled(value) else None
 
+    def forks(self, value: str) -> bool:
+        """Whether several ops read a value."""
+        return len(self.state.readers(value)) > 1
+
     def leave_in_dram(self, chain: L1Chain, reason: str) -> None:
         """Fail a chain whose ops are back in DRAM."""
         chain.fail(reason)

@@ -1,17 +1,19 @@
-"""All chains of a graph, resolved one by one in schedule order; a failed one is cut where it failed."""
+"""All chains of a graph, resolved one by one in schedule order; a failed one is cut where it failed or does not pay."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from optimizer import logs
 from optimizer.ir.graph import Graph
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chain_building import build_chains
 from optimizer.sharding.chain_oracle import ChainOracle
-from optimizer.sharding.chain_resolver import NO_FASTER, ChainMemo, ChainResolver
+from optimizer.sharding.chain_resolver import NO_FASTER, ONLY_PARTS_PAY, ChainMemo, ChainResolver
 from optimizer.sharding.dram import dram_decision
 from optimizer.sharding.l1_chain import ChainState, L1Chain
 from optimizer.sharding.overriding import apart_from_chains
@@ -82,23 +84,22 @@ def resolve_chains(
         resolvers[chain.id] = resolver = ChainResolver(problem, chain, dram, memo=memo)
         with logs.labelled(chain=chain.id):
             solved = resolver.resolve()
-            _tell(chain, resolver.cut)
+            _tell(chain, resolver.cuts)
         if observer is not None:
             observer(chain, resolver.oracle, solved)
-        if resolver.cut is not None:
-            pending.extendleft(reversed(_parts(chain, resolver.cut)))
+        pending.extendleft(reversed(_parts(chain, resolver.cuts)))
         if other is not None and chain.state is ChainState.RESOLVED:
             preferred[chain.id] = other
     return Resolution(schedule, dram, tuple(finished), resolvers, preferred, cut_off)
 
 
-def _tell(chain: L1Chain, cut: int | None) -> None:
+def _tell(chain: L1Chain, cuts: Sequence[int]) -> None:
     """Log how a chain ended, and where it is cut."""
     first, last = chain.ops[0], chain.ops[-1]
     told = {key: chain.statistics[key] for key in _TOLD if key in chain.statistics}
     _log.info(
         "chain", chain=chain.id, ops=len(chain.ops), first=first, last=last, state=chain.state.value, **told,
-        because=chain.reason, cut_at=None if cut is None else chain.ops[cut],
+        because=chain.reason, cut_at=[chain.ops[cut] for cut in cuts],
     )  # fmt: skip
 
 
@@ -116,15 +117,26 @@ def _resolve_as_preferred(
     return resolver if twin.state is ChainState.RESOLVED else None
 
 
-def _parts(chain: L1Chain, cut: int) -> list[L1Chain]:
-    """The chains before and from position `cut` of a failed chain of several ops."""
+def _parts(chain: L1Chain, cuts: Sequence[int]) -> list[L1Chain]:
+    """The chains between the cuts of a failed one; none without a cut."""
+    ends = (0, *cuts, len(chain.ops))
     parts = []
-    for suffix, ops in (("a", chain.ops[:cut]), ("b", chain.ops[cut:])):
-        part = L1Chain(f"{chain.id}{suffix}", list(ops))
-        part.preferred = chain.preferred if suffix == "b" else None
+    for number, (start, end) in enumerate(pairwise(ends) if cuts else ()):
+        part = L1Chain(f"{chain.id}{_letters(number)}", chain.ops[start:end])
+        part.preferred = chain.preferred if end == len(chain.ops) else None
         part.build()
         parts.append(part)
     return parts
+
+
+def is_part(part: str, whole: str) -> bool:
+    """Whether a chain of this id was cut out of the other one, going by their ids."""
+    return part.startswith(whole) and re.fullmatch("z*[a-y]", part[len(whole) :]) is not None
+
+
+def _letters(number: int) -> str:
+    """`a` .. `z`, then `za` and so on, in the order of the numbers."""
+    return "z" * (number // 25) + "abcdefghijklmnopqrstuvwxy"[number % 25]
 
 
 def decision_in_dram(chain: L1Chain, decision: OpDecision) -> OpDecision:
@@ -138,11 +150,11 @@ def failures(chains: Sequence[L1Chain]) -> list[str]:
     """One line for all chains that share a general reason, one for every other failure, naming its ops."""
     lines = []
     general: set[str] = set()
-    for text in (NO_FASTER, TIME_IS_UP):
+    for text, outcome in ((ONLY_PARTS_PAY, "are cut"), (NO_FASTER, "stay in DRAM"), (TIME_IS_UP, "stay in DRAM")):
         alike = [c for c in chains if c.reason is not None and c.reason.startswith(text)]
         general.update(c.id for c in alike)
         if alike:
-            lines.append(f"{len(alike)} chain(s) stay in DRAM: {text} ({alike[0].id}, ...; see `chains`)")
+            lines.append(f"{len(alike)} chain(s) {outcome}: {text} ({alike[0].id}, ...; see `chains`)")
     for chain in chains:
         if chain.reason is not None and chain.id not in general:
             shown = ", ".join(chain.ops[:3]) + (", ..." if len(chain.ops) > 3 else "")

@@ -15,11 +15,17 @@ from optimizer.sharding.chain_program import Clash, replay_chain
 from optimizer.sharding.l1_chain import ChainChoice, L1Chain
 from optimizer.sharding.overriding import AloneDecision
 from optimizer.solver.bitset import indices_of
+from optimizer.solver.chain_cuts import cuttable, paying_stretches
 from optimizer.solver.chain_engines import engine
+from optimizer.solver.materialise import MaterialisedChain, materialise
 from optimizer.solver.problem import ChainInfeasible, ChainProblem, ChainResult, ChainSolution
 
 NO_FASTER = "predicted no faster than in DRAM"
 """How the reason of a chain begins that was resolved but does not pay."""
+ONLY_PARTS_PAY = "as a whole no faster than in DRAM"
+"""How the reason of a chain begins that is cut where it does not pay."""
+CLEARLY_FASTER = 0.97
+"""Where the solution with the most cores takes more than this share of the time in DRAM, least time is solved for."""
 SHOWN_ALTERNATIVES = 5
 """Alternatives kept per op for `ttopt explain`."""
 SHOWN_REJECTIONS = 4
@@ -50,6 +56,8 @@ class ResolvedChain:
     """What it was found for."""
     rejections: tuple[Counter[str], ...]
     """Per position, what the OpModel refused by then."""
+    cuts: tuple[int, ...] = ()
+    """Positions between stretches that pay and such that do not; none where the solution pays, or no stretch does."""
     reasons: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Position -> what `ttopt explain` says of the op, filled in when asked for."""
 
@@ -58,7 +66,7 @@ ChainMemo = dict[Hashable, ResolvedChain]
 
 
 class ChainResolver:
-    """Resolves one chain; `cut` tells where a failed one may be split."""
+    """Resolves one chain; `cuts` tells where a failed one may be split."""
 
     def __init__(
         self,
@@ -82,8 +90,8 @@ class ChainResolver:
         self._dram_ns = sum(self._dram_op_ns(op_id, dram[op_id]) for op_id in chain.ops)
         self._resolved: ResolvedChain | None = None
         self._adopted: Attempt | None = None
-        self.cut: int | None = None
-        """Position at which a failed chain of several ops may be cut in two."""
+        self.cuts: tuple[int, ...] = ()
+        """Positions at which a failed chain of several ops may be cut."""
 
     def resolve(self) -> ChainResult:
         """The chain ends Resolved, whether it pays or not, or Failed; returns what the chain solver found."""
@@ -102,6 +110,8 @@ class ChainResolver:
         self._chain.resolve(attempt.choices)
         if attempt.clash is not None:
             self._fail(attempt.clash.describe(self._chain.ops), attempt.clash.position)
+        elif self._resolved.cuts:
+            self._cut(attempt, self._resolved.cuts)
         else:
             self._adopt(attempt)
         return solved
@@ -122,10 +132,12 @@ class ChainResolver:
         if isinstance(solved, ChainInfeasible):
             return ResolvedChain(solved, None, objective, self._rejections())
         attempt = None if objective == "time" else self._attempt(solved)
-        if attempt is None or attempt.clash is not None or attempt.time_ns >= self._dram_ns:
-            attempt, objective = self._fastest() or attempt, "time"
+        if attempt is None or attempt.clash is not None or attempt.time_ns > CLEARLY_FASTER * self._dram_ns:
+            fastest = self._fastest()
+            if fastest is not None and (fastest.clash is None or attempt is None or not self._is_good(attempt)):
+                attempt, objective = fastest, "time"
         assert attempt is not None
-        return ResolvedChain(solved, attempt, objective, self._rejections())
+        return ResolvedChain(solved, attempt, objective, self._rejections(), self._cuts(attempt))
 
     def _rejections(self) -> tuple[Counter[str], ...]:
         known = self._problem.pricer.rejections
@@ -159,8 +171,34 @@ class ChainResolver:
     # -- attempts ----------------------------------------------------------------------------------
     def _fastest(self) -> Attempt | None:
         """The time-optimal solution, with a reshard allowed on every edge and not only where one is needed."""
-        result = self._engine.fastest(self._shape, self.oracle)
+        result = self._engine.fastest(self._table)
         return self._attempt(result) if isinstance(result, ChainSolution) else None
+
+    def _is_good(self, attempt: Attempt) -> bool:
+        """Whether an attempt fits and is faster than DRAM."""
+        return attempt.clash is None and attempt.time_ns < self._dram_ns
+
+    def _cuts(self, attempt: Attempt) -> tuple[int, ...]:
+        """Where to cut a chain that does not pay, so that the stretches of it that do are left."""
+        if (
+            attempt.clash is not None
+            or self._is_good(attempt)
+            or self._preferred is not None
+            or len(self.oracle.ops) == 1
+        ):
+            return ()
+        forced = self._problem.forced_reshards
+        closed = frozenset(i for i, op in enumerate(self.oracle.ops) if i and op.id in forced)
+        plain_ns = tuple(self._dram_op_ns(op.id, self._dram[op.id]) for op in self.oracle.ops)
+        leave_ns = tuple(self.oracle.leave_ns(i) for i in range(len(self.oracle.ops)))
+        stretches = paying_stretches(cuttable(self._table, self.oracle, plain_ns, leave_ns, closed))
+        ends = {position for stretch in stretches for position in (stretch.start, stretch.stop)}
+        return tuple(sorted(ends - {0, len(self.oracle.ops)}))
+
+    @cached_property
+    def _table(self) -> MaterialisedChain:
+        """The chain with a reshard allowed on every edge."""
+        return materialise(self._shape, self.oracle)
 
     def _attempt(self, solution: ChainSolution) -> Attempt:
         choices = self._choices(solution)
@@ -169,7 +207,8 @@ class ChainResolver:
             for i, (op, choice) in enumerate(zip(self.oracle.ops, choices, strict=True))
         }
         clash = replay_chain(self._problem.pricer, self.oracle.ops, decisions)
-        return Attempt(solution, choices, self._time_ns(solution), clash)
+        assert solution.time_ns is not None
+        return Attempt(solution, choices, solution.time_ns, clash)
 
     def _choices(self, solution: ChainSolution) -> tuple[ChainChoice, ...]:
         entry = dict(solution.entry_reshards)[0]
@@ -185,19 +224,6 @@ class ChainResolver:
             choices.append(ChainChoice(self.oracle.candidates[i][config], operand0))
         return tuple(choices)
 
-    def _time_ns(self, solution: ChainSolution) -> int:
-        """Modelled time of a solution, whatever objective it was found for."""
-        oracle, configs = self.oracle, solution.configs
-        entry = dict(solution.entry_reshards)[0]
-        total = oracle.external_ns(0, configs[0]) if entry is None else oracle.external_reshard_ns(0, entry, configs[0])
-        for edge, reshard in zip(self._shape.edges, solution.edge_reshards, strict=True):
-            p, c = configs[edge.producer], configs[edge.consumer]
-            if reshard is None:
-                total += oracle.direct_ns(edge, p, c)
-            else:
-                total += oracle.reshard_ns(edge, p, reshard) + oracle.resharded_ns(edge, reshard, c)
-        return total + oracle.exit_ns(oracle.candidates[-1][configs[-1]].output)
-
     def _dram_op_ns(self, op_id: str, decision: OpDecision) -> int:
         """Time of an op outside any chain; an overridden one may need copies even there."""
         return AloneDecision(self._problem, self._problem.graph.op(op_id)).time_ns(decision)
@@ -207,7 +233,14 @@ class ChainResolver:
         self._chain.fail(reason)
         self._chain.statistics = {"dram_ns": self._dram_ns}
         if position is not None and len(self._chain.ops) > 1:
-            self.cut = max(position, 1)
+            self.cuts = (max(position, 1),)
+
+    def _cut(self, attempt: Attempt, cuts: tuple[int, ...]) -> None:
+        """The chain fails as a whole, with the positions between stretches that pay and others."""
+        before = ", ".join(f"'{self._chain.ops[position]}'" for position in cuts)
+        self._chain.fail(f"{ONLY_PARTS_PAY}: {attempt.time_ns} ns against {self._dram_ns} ns; cut before {before}")
+        self._chain.statistics = {"time_ns": attempt.time_ns, "dram_ns": self._dram_ns}
+        self.cuts = cuts
 
     def _adopt(self, attempt: Attempt) -> None:
         self._adopted = attempt

@@ -2,7 +2,7 @@
 
     build chains, each concat one of its own -> set concat preferences -> resolve chains (as dfsharding does)
     -> resolve concats -> reservations for reshapes -> for forks -> chain merges
-    -> chains that do not pay even so back to DRAM -> other results L1 interleaved
+    -> forks in the fastest way -> chains that do not pay even so back to DRAM -> other results L1 interleaved
 
 Every step proposes to keep some results in L1, validates everything that is scheduled while they are held, replays the
 allocator, and takes the proposal only if the plan's predicted time falls. Chains that do not pay while spilled take
@@ -19,7 +19,7 @@ from optimizer.sharding.chain_plan import ChainPlan
 from optimizer.sharding.chain_resolution import Resolution, failures, resolve_chains
 from optimizer.sharding.concat_chains import resolve_concat_chains, set_concat_chain_preferences
 from optimizer.sharding.dfsharding import isolated_chains
-from optimizer.sharding.forks import apply_l1_reservations_for_fork_ops
+from optimizer.sharding.forks import apply_l1_reservations_for_fork_ops, choose_fastest_way_of_forks
 from optimizer.sharding.interleaved_results import keep_interleaved_results
 from optimizer.sharding.merged_groups import solve_groups
 from optimizer.sharding.merges import apply_chain_merges
@@ -60,6 +60,7 @@ def merged_chains(problem: PolicyInput, resolution: Resolution, slow_too: bool =
         apply_l1_reservations_for_reshapes(plan)
         apply_l1_reservations_for_fork_ops(plan)
         apply_chain_merges(plan)
+        choose_fastest_way_of_forks(plan)
         leave_chains_that_do_not_pay(plan)
         if problem.options.l1_interleaved_fallback:
             keep_interleaved_results(plan)

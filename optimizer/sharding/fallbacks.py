@@ -24,7 +24,7 @@ def note_fallbacks(problem: PolicyInput, plan: Plan) -> Plan:
     """The plan with its fallbacks, one per cause, in the order of the schedule."""
     if problem.options.policy in UNSHARDED:
         return plan
-    failed = {op: c.reason or "" for c in plan.chains if c.state == ChainState.FAILED.value for op in c.ops}
+    failed = _failed(plan)
     known: dict[Hashable, str | None] = {}
     found: dict[str, list[str]] = {}
     for op_id in plan.schedule:
@@ -39,6 +39,17 @@ def note_fallbacks(problem: PolicyInput, plan: Plan) -> Plan:
         if cause is not None:
             found.setdefault(cause, []).append(op_id)
     return replace(plan, fallbacks=tuple(Fallback(cause, tuple(ops)) for cause, ops in found.items()))
+
+
+def _failed(plan: Plan) -> dict[str, str]:
+    """Op -> why its chain failed; of an op whose chain was cut, what became of its part."""
+    failed: dict[str, str] = {}
+    for chain in plan.chains:
+        for op_id in chain.ops:
+            failed.pop(op_id, None)
+            if chain.state == ChainState.FAILED.value:
+                failed[op_id] = chain.reason or ""
+    return failed
 
 
 def _no_sharded_config(problem: PolicyInput, op: Op, known: dict[Hashable, str | None]) -> str | None:

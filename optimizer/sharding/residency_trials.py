@@ -5,7 +5,7 @@ Every attempt is recorded with what it saved or why it was refused, so that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,6 +47,14 @@ class Trial:
         return {**record, "cause": self.refusal.cause.value, "because": self.refusal.describe()}
 
 
+@dataclass(frozen=True)
+class _Attempt:
+    """A trial that was taken back, and the changes that repeat it."""
+
+    changes: Changes
+    trial: Trial
+
+
 class ResidencyTrials:
     """Changes a plan for the better, one attempt at a time."""
 
@@ -79,26 +87,49 @@ class ResidencyTrials:
     def keep_best(
         self, kind: str, proposals: Iterable[Mapping[str, OpDecision]], check: Check | None, ops: tuple[str, ...]
     ) -> bool:
-        """Of several proposals about `ops`, each with and without readers from DRAM, take the one that saves most."""
-        best: tuple[int, Changes, Trial] | None = None
-        refused: Trial | None = None
-        trial: Trial | None
+        """Of several proposals about `ops`, each with and without readers from DRAM, take the one that saves most.
+
+        One record tells of all of them: the best, or the refusal that came furthest.
+        """
+        attempts = self._attempts(kind, proposals, check)
+        best = self._take_best(attempts)
+        shown = best or max(attempts, key=lambda attempt: attempt.trial.rank, default=None)
+        if shown is not None:
+            self._record(replace(shown.trial, ops=ops))
+        return best is not None
+
+    def keep_fastest(self, kind: str, proposals: Iterable[Mapping[str, OpDecision]], check: Check | None) -> bool:
+        """As `keep_best`, with a record of every way: one that is beaten is refused for its time."""
+        attempts = self._attempts(kind, proposals, check)
+        best = self._take_best(attempts)
+        trials = (a.trial if best is None or a is best else _beaten(a.trial, best.trial) for a in attempts)
+        for trial in dict.fromkeys(trials):
+            self._record(trial)
+        return best is not None
+
+    def _attempts(
+        self, kind: str, proposals: Iterable[Mapping[str, OpDecision]], check: Check | None
+    ) -> list[_Attempt]:
+        """Every proposal that changes the plan, with and without readers from DRAM, made and taken back."""
+        found = []
         for wanted in proposals:
             for dram_too in (False, True):
                 applied, trial = self._attempt(kind, wanted, check, dram_too)
+                after: Changes = {}
                 if applied is not None:
                     after = {op_id: self.state.decisions[op_id] for op_id in applied.before}
                     self.state.undo(applied)
-                    if trial.taken and (best is None or trial.saved_ns > best[0]):
-                        best = trial.saved_ns, after, trial
-                if not trial.taken and (refused is None or refused.rank < trial.rank):
-                    refused = trial
+                if applied is None or any(self.state.decisions[op_id] != d for op_id, d in after.items()):
+                    found.append(_Attempt(after, trial))
+        return found
+
+    def _take_best(self, attempts: Sequence[_Attempt]) -> _Attempt | None:
+        """The attempt that saves most, made for good; the first of equal ones, None if all are refused."""
+        taken = [attempt for attempt in attempts if attempt.trial.taken]
+        best = max(taken, key=lambda attempt: attempt.trial.saved_ns, default=None)
         if best is not None:
-            self.state.apply(best[1])
-        trial = refused if best is None else best[2]
-        if trial is not None:
-            self._record(replace(trial, ops=ops))
-        return best is not None
+            self.state.apply(best.changes)
+        return best
 
     def _record(self, trial: Trial) -> None:
         self.log.append(trial)
@@ -134,3 +165,11 @@ class ResidencyTrials:
 def _trial(kind: str, wanted: Mapping[str, OpDecision], refusal: Refusal | None, saved_ns: int) -> Trial:
     layouts = dict.fromkeys(d.candidate.output.describe() for d in wanted.values())
     return Trial(kind, tuple(wanted), ", ".join(layouts), refusal is None, saved_ns, refusal)
+
+
+def _beaten(trial: Trial, best: Trial) -> Trial:
+    """A trial that was not taken since another one saves more."""
+    if not trial.taken:
+        return trial
+    message = f"saves {trial.saved_ns} ns, another way {best.saved_ns} ns"
+    return replace(trial, taken=False, refusal=Refusal(trial.ops[0], message, Cause.TIME))

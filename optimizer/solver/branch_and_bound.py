@@ -1,14 +1,14 @@
 """Exact selection where ops have several operands inside the chain.
 
 Depth first over the ops in schedule order; every choice is propagated, and the accumulated core usage of
-what is left bounds the total (`optimizer.solver.core_usage`). Among all choices with the most cores the
-result is the one whose (tie rank, index) sequence in schedule order is lexicographically smallest, so it
-does not depend on the order of the search.
+what is left bounds the total (`optimizer.solver.core_usage`). Among all choices with the most cores, and of
+those with the least time, the result is the one whose (tie rank, index) sequence in schedule order is
+lexicographically smallest, so it does not depend on the order of the search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -41,21 +41,33 @@ class _Frame:
 
 
 def search_max_cores(
-    problem: ChainProblem, network: PathNetwork, scales: Sequence[int], node_limit: int = DEFAULT_NODE_LIMIT
+    problem: ChainProblem,
+    network: PathNetwork,
+    scales: Sequence[int],
+    node_limit: int,
+    time_of: Callable[[Sequence[int]], int],
 ) -> SearchResult:
     """Best complete choice within the network's live configs. Leaves the network in an arbitrary state."""
-    return _Search(problem, network, scales, node_limit).run()
+    return _Search(problem, network, scales, node_limit, time_of).run()
 
 
 class _Search:
-    def __init__(self, problem: ChainProblem, network: PathNetwork, scales: Sequence[int], node_limit: int) -> None:
+    def __init__(
+        self,
+        problem: ChainProblem,
+        network: PathNetwork,
+        scales: Sequence[int],
+        node_limit: int,
+        time_of: Callable[[Sequence[int]], int],
+    ) -> None:
         self._problem = problem
         self._network = network
         self._scales = scales
         self._node_limit = node_limit
         self._best: tuple[int, ...] | None = None
         self._best_cores = -1
-        self._best_keys: tuple[tuple[int, int], ...] = ()
+        self._best_order: tuple[int, tuple[tuple[int, int], ...]] = (0, ())
+        self._time_of = time_of
 
     def run(self) -> SearchResult:
         root_bound = self._usage().bound
@@ -87,7 +99,7 @@ class _Search:
         while op < self._problem.num_ops and masks[op].bit_count() == 1:
             op += 1
         usage = self._usage()
-        if self._cannot_improve(usage.bound, op):
+        if usage.bound < self._best_cores:
             return
         if op == self._problem.num_ops:
             self._record()
@@ -96,20 +108,10 @@ class _Search:
         order = sorted(indices_of(masks[op]), key=lambda c: (-values[c], self._problem.tie_key(op, c)))
         stack.append(_Frame(op, self._network.snapshot(), iter(order)))
 
-    def _cannot_improve(self, bound: Fraction, decided: int) -> bool:
-        if self._best is None or bound > self._best_cores:
-            return False
-        if bound < self._best_cores:
-            return True
-        return self._keys(decided) > self._best_keys[:decided]
-
     def _record(self) -> None:
-        """Take the complete choice; `_cannot_improve` has already compared it with the best one."""
+        """Take the complete choice if it has more cores than the best, or as many and comes before it."""
         configs = tuple(mask.bit_length() - 1 for mask in self._network.masks)
-        self._best = configs
-        self._best_cores = self._problem.total_cores(configs)
-        self._best_keys = self._keys(self._problem.num_ops)
-
-    def _keys(self, count: int) -> tuple[tuple[int, int], ...]:
-        """Tie keys of the first `count` ops, all of which have one config left."""
-        return tuple(self._problem.tie_key(op, self._network.masks[op].bit_length() - 1) for op in range(count))
+        cores = self._problem.total_cores(configs)
+        order = self._time_of(configs), tuple(self._problem.tie_key(op, c) for op, c in enumerate(configs))
+        if cores > self._best_cores or order < self._best_order:
+            self._best, self._best_cores, self._best_order = configs, cores, order

@@ -1,11 +1,13 @@
 """The chain problem as node and edge costs: what the exact solvers minimise.
 
-Every connection between two configs reduces to one number: the cheapest of the direct path and the allowed
-reshards. For the objective `time` one integer orders solutions by (time, then most cores):
+Every connection between two configs reduces to one number: the fastest of the direct path and the allowed
+reshards (`bridges`). One integer orders solutions by both measures, first the one that is the objective:
 
-    cost = time_ns * cores_unit - cores,     cores_unit = 1 + the most cores any choice can have
+    cost = time_ns * time_unit - cores * cores_unit
+    time:        cores_unit = 1, time_unit = 1 + the most cores any choice can have
+    core_usage:  time_unit = 1,  cores_unit = 1 + twice the most time, in either direction, any choice can take
 
-and for `core_usage` the cost is `-cores`. Costs are int64 arrays; INFEASIBLE marks impossible pairs.
+What is equal in both is ordered by `ChainProblem.tie_key`. Costs are int64 arrays; INFEASIBLE marks impossible pairs.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from numpy.typing import NDArray
 
 from optimizer.errors import LimitError, StateError
 from optimizer.solver.bitset import contains, full_mask, indices_of
+from optimizer.solver.bridges import Bridge, bridge
 from optimizer.solver.materialise import EdgeTable, EntryTable, MaterialisedChain, Matrix
-from optimizer.solver.problem import ChainSolution, ReshardOption, SolveStats, SolveStatus, choose_reshard
+from optimizer.solver.problem import ChainSolution, SolveStats, SolveStatus
 
 Costs = NDArray[np.int64]
 
@@ -32,15 +35,25 @@ MAX_COST = 1 << 52
 
 class ChainObjective(StrEnum):
     CORE_USAGE = "core_usage"
-    """Most cores; reshards cost nothing (ShardSolver's objective)."""
+    """Most cores; among those, least time (ShardSolver's objective)."""
     TIME = "time"
     """Least time of ops, connections, entries and exits; among those, most cores."""
 
 
 @dataclass(frozen=True)
-class ChainCosts:
+class Units:
+    """What one ns and one core weigh in a cost."""
+
     objective: ChainObjective
-    cores_unit: int
+    time: int
+    cores: int
+    most_ns: int
+    """No choice's time exceeds this, in either direction."""
+
+
+@dataclass(frozen=True)
+class ChainCosts:
+    units: Units
     nodes: tuple[Costs, ...]
     """Per op: cost per config, entry and exit included; INFEASIBLE for configs that are not allowed."""
     edges: tuple[Costs, ...]
@@ -48,39 +61,38 @@ class ChainCosts:
 
     def bound_of(self, cost_bound: int) -> int:
         """Bound in the objective's own unit (cores or ns) that follows from a lower bound of the cost."""
-        if self.objective is ChainObjective.CORE_USAGE:
-            return -cost_bound
-        return -(-cost_bound // self.cores_unit)
+        if self.units.objective is ChainObjective.CORE_USAGE:
+            return (self.units.most_ns - cost_bound) // self.units.cores
+        return -(-cost_bound // self.units.time)
 
 
 def chain_costs(chain: MaterialisedChain, objective: ChainObjective) -> ChainCosts:
     """Reduce a chain to costs. LimitError if they do not fit into 52 bits."""
-    problem = chain.problem
-    cores_unit = 1 + sum(max(row, default=0) for row in problem.core_usage)
-    scale = cores_unit if objective is ChainObjective.TIME else 0
-    if _total_magnitude(chain) * scale + cores_unit >= MAX_COST:
-        raise LimitError("the chain's times and cores are too large to be compared in one integer", limit=MAX_COST)
-    nodes = [_node_costs(chain, op, scale) for op in range(problem.num_ops)]
+    problem, units = chain.problem, _units(chain, objective)
+    nodes = [_node_costs(chain, op, units) for op in range(problem.num_ops)]
     for op, entry in zip(problem.entries, chain.entries, strict=True):
-        best = np.full(problem.config_counts[op], INFEASIBLE, dtype=np.int64)
-        enabled = entry.direct
-        for option in entry.reshards:
-            enabled |= option.enables if contains(option.producers, 0) else 0
-        for config in indices_of(enabled & chain.masks[op]):
-            best[config] = _bridge_entry(entry, config, objective).time_ns * scale
-        nodes[op] = add_costs(nodes[op], best)
+        nodes[op] = add_costs(nodes[op], entry_times(entry, chain.masks[op], problem.config_counts[op], units.time))
     edges = [
-        _edge_costs(table, problem.config_counts[edge.consumer], scale)
+        edge_times(table, problem.config_counts[edge.consumer], units.time)
         for edge, table in zip(problem.edges, chain.edges, strict=True)
     ]
-    return ChainCosts(objective, cores_unit, tuple(nodes), tuple(edges))
+    return ChainCosts(units, tuple(nodes), tuple(edges))
 
 
-def _node_costs(chain: MaterialisedChain, op: int, scale: int) -> Costs:
+def _units(chain: MaterialisedChain, objective: ChainObjective) -> Units:
+    most_cores, most_ns = sum(max(row, default=0) for row in chain.problem.core_usage), _total_magnitude(chain)
+    by_time = objective is ChainObjective.TIME
+    units = Units(objective, 1 + most_cores if by_time else 1, 1 if by_time else 1 + 2 * most_ns, most_ns)
+    if most_ns * units.time + most_cores * units.cores >= MAX_COST:
+        raise LimitError("the chain's times and cores are too large to be compared in one integer", limit=MAX_COST)
+    return units
+
+
+def _node_costs(chain: MaterialisedChain, op: int, units: Units) -> Costs:
     problem = chain.problem
     costs = np.full(problem.config_counts[op], INFEASIBLE, dtype=np.int64)
     for config in indices_of(chain.masks[op]):
-        costs[config] = _op_ns(chain, op, config) * scale - problem.core_usage[op][config]
+        costs[config] = _op_ns(chain, op, config) * units.time - problem.core_usage[op][config] * units.cores
     return costs
 
 
@@ -89,18 +101,30 @@ def _op_ns(chain: MaterialisedChain, op: int, config: int) -> int:
     return sum(table[op][config] for table in (problem.time_ns, problem.exit_ns) if table)
 
 
-def _edge_costs(table: EdgeTable, num_consumers: int, scale: int) -> Costs:
+def entry_times(entry: EntryTable, mask: int, num_configs: int, unit: int = 1) -> Costs:
+    """Per config of an entry op: its fastest way in, in units; INFEASIBLE outside `mask`."""
+    times = np.full(num_configs, INFEASIBLE, dtype=np.int64)
+    enabled = entry.direct
+    for option in entry.reshards:
+        enabled |= option.enables if contains(option.producers, 0) else 0
+    for config in indices_of(enabled & mask):
+        times[config] = _bridge_entry(entry, config).time_ns * unit
+    return times
+
+
+def edge_times(table: EdgeTable, num_consumers: int, unit: int = 1) -> Costs:
+    """[producer config][consumer config]: the fastest connection, in units."""
     costs = np.full((len(table.direct), num_consumers), INFEASIBLE, dtype=np.int64)
     for producer, row in enumerate(table.direct):
         for consumer in indices_of(row):
-            costs[producer, consumer] = table.direct_ns[producer][consumer] * scale if table.direct_ns else 0
+            costs[producer, consumer] = table.direct_ns[producer][consumer] * unit if table.direct_ns else 0
     for number, option in enumerate(table.reshards):
         producers = list(indices_of(option.producers & full_mask(len(table.direct))))
         consumers = list(indices_of(option.enables & full_mask(num_consumers)))
         copy = np.array([table.reshard_ns[number][p] if table.reshard_ns else 0 for p in producers], dtype=np.int64)
         read = np.array([table.resharded_ns[number][c] if table.resharded_ns else 0 for c in consumers], dtype=np.int64)
         block = np.ix_(producers, consumers)
-        costs[block] = np.minimum(costs[block], (copy[:, None] + read[None, :]) * scale)
+        costs[block] = np.minimum(costs[block], (copy[:, None] + read[None, :]) * unit)
     return costs
 
 
@@ -111,7 +135,6 @@ def add_costs(first: Costs, second: Costs) -> Costs:
 
 
 def _total_magnitude(chain: MaterialisedChain) -> int:
-    """No choice's time exceeds this, in either direction."""
     problem = chain.problem
     matrices: list[Matrix] = [(row,) for table in (problem.time_ns, problem.exit_ns) for row in table]
     for edge in chain.edges:
@@ -121,33 +144,7 @@ def _total_magnitude(chain: MaterialisedChain) -> int:
     return sum(max((abs(cell) for row in matrix for cell in row), default=0) for matrix in matrices)
 
 
-@dataclass(frozen=True)
-class _Bridge:
-    """How two configs are connected: the reshard layout (None: direct) and its time."""
-
-    layout_id: int | None
-    time_ns: int
-
-
-def _bridge(
-    objective: ChainObjective,
-    direct_ns: int | None,
-    options: Sequence[tuple[ReshardOption, int]],
-    producer: int,
-    consumer: int,
-) -> _Bridge:
-    """One way out of several: direct if possible (and, for `time`, not slower), else the reshard that
-    `choose_reshard` takes among all (for `time`: among the fastest)."""
-    fastest = min((ns for _, ns in options), default=None)
-    by_time = objective is ChainObjective.TIME
-    if direct_ns is not None and (not by_time or fastest is None or direct_ns <= fastest):
-        return _Bridge(None, direct_ns)
-    candidates = [(option, ns) for option, ns in options if not by_time or ns == fastest]
-    layout_id = choose_reshard([option for option, _ in candidates], producer, consumer)
-    return _Bridge(layout_id, next(ns for option, ns in candidates if option.layout_id == layout_id))
-
-
-def _bridge_edge(table: EdgeTable, producer: int, consumer: int, objective: ChainObjective) -> _Bridge:
+def _bridge_edge(table: EdgeTable, producer: int, consumer: int) -> Bridge:
     direct_ns = None
     if contains(table.direct[producer], consumer):
         direct_ns = table.direct_ns[producer][consumer] if table.direct_ns else 0
@@ -157,10 +154,10 @@ def _bridge_edge(table: EdgeTable, producer: int, consumer: int, objective: Chai
             copy = table.reshard_ns[number][producer] if table.reshard_ns else 0
             read = table.resharded_ns[number][consumer] if table.resharded_ns else 0
             options.append((option, copy + read))
-    return _bridge(objective, direct_ns, options, producer, consumer)
+    return bridge(direct_ns, options, producer)
 
 
-def _bridge_entry(entry: EntryTable, config: int, objective: ChainObjective) -> _Bridge:
+def _bridge_entry(entry: EntryTable, config: int) -> Bridge:
     direct_ns = None
     if contains(entry.direct, config):
         direct_ns = entry.direct_ns[config] if entry.direct_ns else 0
@@ -169,13 +166,12 @@ def _bridge_entry(entry: EntryTable, config: int, objective: ChainObjective) -> 
         for number, option in enumerate(entry.reshards)
         if contains(option.producers, 0) and contains(option.enables, config)
     ]
-    return _bridge(objective, direct_ns, options, 0, config)
+    return bridge(direct_ns, options, 0)
 
 
 def solution_of(
     chain: MaterialisedChain,
     configs: Sequence[int],
-    objective: ChainObjective,
     *,
     status: SolveStatus,
     bound: int,
@@ -187,12 +183,10 @@ def solution_of(
         if not contains(chain.masks[op], config):
             raise StateError(f"config {config} of op {op} is not allowed")
     edges = [
-        _bridge_edge(table, configs[edge.producer], configs[edge.consumer], objective)
+        _bridge_edge(table, configs[edge.producer], configs[edge.consumer])
         for edge, table in zip(problem.edges, chain.edges, strict=True)
     ]
-    entries = [
-        _bridge_entry(entry, configs[op], objective) for op, entry in zip(problem.entries, chain.entries, strict=True)
-    ]
+    entries = [_bridge_entry(entry, configs[op]) for op, entry in zip(problem.entries, chain.entries, strict=True)]
     own_ns = sum(_op_ns(chain, op, config) for op, config in enumerate(configs))
     return ChainSolution(
         status=status,

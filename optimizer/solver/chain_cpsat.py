@@ -79,7 +79,7 @@ def solve_chain_cpsat(
     bound = round(solver.best_objective_bound)
     if status is SolveStatus.OPTIMAL and tie_break:
         configs = _break_ties(chain.problem, model, configs, round(solver.objective_value), max_deterministic_time)
-    return solution_of(chain, configs, objective, status=status, bound=costs.bound_of(bound), stats=stats)
+    return solution_of(chain, configs, status=status, bound=costs.bound_of(bound), stats=stats)
 
 
 def _new_solver(max_deterministic_time: float) -> cp_model.CpSolver:

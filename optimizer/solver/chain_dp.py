@@ -47,7 +47,6 @@ def solve_linear_chain(chain: MaterialisedChain, objective: ChainObjective) -> C
     return solution_of(
         chain,
         configs,
-        objective,
         status=SolveStatus.OPTIMAL,
         bound=costs.bound_of(int(best[0].min())),
         stats=SolveStats(paths_built=sum(int((step < MAX_COST).sum()) for step in steps)),

@@ -22,7 +22,6 @@ from optimizer.solver.problem import (
     ChainResult,
     ChainSolution,
     EdgeOracle,
-    TimeOracle,
 )
 from optimizer.solver.shard_solver import ShardSolver
 from optimizer.solver.shard_trace import EdgeStep, EntryStep, Observer, Step
@@ -40,8 +39,8 @@ class ChainEngine(Protocol):
         """The most cores, with reshards where no direct path is left. `observe` is told of every step."""
         ...
 
-    def fastest(self, problem: ChainProblem, oracle: TimeOracle) -> ChainResult:
-        """The least time, then the most cores, with a reshard allowed on every edge."""
+    def fastest(self, table: MaterialisedChain) -> ChainResult:
+        """The least time, then the most cores, of a chain written out."""
         ...
 
 
@@ -54,8 +53,8 @@ class BitsetEngine:
     def solve(self, problem: ChainProblem, oracle: EdgeOracle, observe: Observer | None = None) -> ChainResult:
         return ShardSolver(problem, oracle, observe=_heard(observe)).solve()
 
-    def fastest(self, problem: ChainProblem, oracle: TimeOracle) -> ChainResult:
-        return solve_chain_exact(materialise(problem, oracle), ChainObjective.TIME)
+    def fastest(self, table: MaterialisedChain) -> ChainResult:
+        return solve_chain_exact(table, ChainObjective.TIME)
 
 
 @dataclass(frozen=True)
@@ -70,18 +69,16 @@ class CpSatEngine:
         if failure is not None:
             return failure
         live = tuple(rule.remaining(op) for op in range(problem.num_ops))
-        table = materialise(problem, oracle, modes=rule.modes, live=live, priced=False)
+        table = materialise(problem, oracle, modes=rule.modes, live=live)
         found, honoured = _most_cores(table)
         stats = replace(rule.stats, search_nodes=found.stats.search_nodes)
         modes = tuple(mode for mode in rule.modes if mode is not None)
         if isinstance(found, ChainInfeasible):
             return replace(found, modes=modes, stats=stats)
-        return replace(
-            found, time_ns=None, modes=modes, live=live, preferred_last_honoured=honoured, stats=stats
-        )  # the table holds no times
+        return replace(found, modes=modes, live=live, preferred_last_honoured=honoured, stats=stats)
 
-    def fastest(self, problem: ChainProblem, oracle: TimeOracle) -> ChainResult:
-        return solve_chain_cpsat(materialise(problem, oracle), ChainObjective.TIME)
+    def fastest(self, table: MaterialisedChain) -> ChainResult:
+        return solve_chain_cpsat(table, ChainObjective.TIME)
 
 
 def _most_cores(table: MaterialisedChain) -> tuple[ChainResult, bool | None]:

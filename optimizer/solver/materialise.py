@@ -76,16 +76,14 @@ def materialise(
     *,
     modes: Sequence[EdgeMode | None] | None = None,
     live: Sequence[int] | None = None,
-    priced: bool = True,
 ) -> MaterialisedChain:
     """Ask the oracle everything.
 
     `modes` are `ChainSolution.modes` or `ChainInfeasible.modes` (None for an edge that was not reached: it may
     be either); without them everything is allowed. `live` narrows the questions to configs known to contain
     every solution of interest, e.g. what ShardSolver's propagation has left. Costs are read if the oracle
-    is a `TimeOracle`, unless `priced` says that nobody needs them.
+    is a `TimeOracle`.
     """
-    prices = oracle if priced and isinstance(oracle, TimeOracle) else None
     masks = problem.initial_masks()
     if live is not None:
         masks = [mask & kept for mask, kept in zip(masks, live, strict=True)]
@@ -95,11 +93,11 @@ def materialise(
         if index in problem.forced_reshards:
             mode = EdgeMode.RESHARD
         table = _edge_table(oracle, edge, masks, mode, problem.config_counts[edge.producer])
-        edges.append(_priced_edge(prices, edge, table, masks) if prices is not None else table)
-    entries = []
-    for op in problem.entries:
-        entry = _entry_table(oracle, op, masks[op], op in problem.always_reshard_entry, reactive=modes is not None)
-        entries.append(_priced_entry(prices, op, entry, masks[op]) if prices is not None else entry)
+        edges.append(_priced_edge(oracle, edge, table, masks) if isinstance(oracle, TimeOracle) else table)
+    entries = [
+        entry_table(oracle, op, masks[op], op in problem.always_reshard_entry, reactive=modes is not None)
+        for op in problem.entries
+    ]
     return MaterialisedChain(problem, tuple(masks), tuple(edges), tuple(entries))
 
 
@@ -117,11 +115,12 @@ def _edge_table(oracle: EdgeOracle, edge: Edge, masks: Sequence[int], mode: Edge
     return EdgeTable(tuple(rows), _narrowed(options, producers, consumers))
 
 
-def _entry_table(oracle: EdgeOracle, op: int, mask: int, always_reshard: bool, *, reactive: bool) -> EntryTable:
+def entry_table(oracle: EdgeOracle, op: int, mask: int, always_reshard: bool, *, reactive: bool = False) -> EntryTable:
+    """How an op may read operand 0 from outside the chain; `reactive`: reshards only where it cannot directly."""
     direct = 0 if always_reshard else oracle.external(op, mask) & mask
-    if direct and reactive:
-        return EntryTable(direct)
-    return EntryTable(direct, _narrowed(oracle.external_reshards(op, mask), 1, mask))
+    options: Sequence[ReshardOption] = () if direct and reactive else oracle.external_reshards(op, mask)
+    table = EntryTable(direct, _narrowed(options, 1, mask))
+    return _priced_entry(oracle, op, table, mask) if isinstance(oracle, TimeOracle) else table
 
 
 def _narrowed(options: Sequence[ReshardOption], producers: int, consumers: int) -> tuple[ReshardOption, ...]:

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from optimizer.errors import StateError
-from optimizer.solver.bitset import ALL, contains, full_mask, mask_of
+from optimizer.solver.bitset import ALL, full_mask, mask_of
 
 Table = tuple[tuple[int, ...], ...]
 """One integer per config, per op."""
@@ -57,7 +57,7 @@ class ChainProblem:
     edges: tuple[Edge, ...] = ()
     """Operand edges inside the chain, each (consumer, operand) once, producers before consumers."""
     tie_rank: Table = ()
-    """Among equally good configs the lower rank wins, then the lower index. Empty: all 0."""
+    """Among choices as good in cores and time the lower rank wins, then the lower index. Empty: all 0."""
     time_ns: Table = ()
     """Time of the op itself under every config. Empty: all 0."""
     exit_ns: Table = ()
@@ -154,7 +154,7 @@ class ChainProblem:
         return [mask_of(i for i, need in enumerate(row) if need <= limit) for row in self.l1_need_bytes]
 
     def tie_key(self, op: int, config: int) -> tuple[int, int]:
-        """Order among equally good configs of one op: (rank, index), the smaller is preferred."""
+        """Order among configs of one op that are equal in cores and time: (rank, index), the smaller is preferred."""
         return (self.tie_rank[op][config] if self.tie_rank else 0, config)
 
     def total_cores(self, configs: Sequence[int]) -> int:
@@ -284,7 +284,7 @@ class ChainSolution:
     core_usage: int
     """Sum of the chosen configs' grid volumes."""
     time_ns: int | None = None
-    """Modelled time of the chain; None if the solver was not asked for time."""
+    """Modelled time of the chain; None if nothing tells it times."""
     bound: int | None = None
     """Proven bound of the objective: upper for cores, lower for time. Equal to the objective if optimal."""
     modes: tuple[EdgeMode, ...] = ()
@@ -335,18 +335,3 @@ _SENTENCES = {
 
 
 ChainResult = ChainSolution | ChainInfeasible
-
-
-def choose_reshard(options: Sequence[ReshardOption], producer_config: int, consumer_config: int) -> int:
-    """Layout id for a config pair: the first option preferred by the producer, else the first that fits.
-
-    tt-mlir takes the first candidate with the producer's page layout, else the first. StateError if none fits.
-    """
-    fitting = [
-        option
-        for option in options
-        if contains(option.producers, producer_config) and contains(option.enables, consumer_config)
-    ]
-    if not fitting:
-        raise StateError(f"no reshard connects configs {producer_config} and {consumer_config}")
-    return next((o for o in fitting if contains(o.preferred_by, producer_config)), fitting[0]).layout_id

@@ -6,15 +6,16 @@ The algorithm of the design's section 3.3, after tt-mlir's `ShardSolver`:
 2. edges in schedule order: PathSet of compatible config pairs among those alive; if there is none, a
    reshard, after which every live producer config pairs with every consumer config the reshard enables;
 3. after each edge, propagation in both directions to the fixed point;
-4. accumulated core usage backward, selection forward: highest usage, then tie rank, then index.
+4. accumulated core usage backward; of the choices with the most cores the fastest, then tie rank, then index
+   (`optimizer.solver.most_cores`); every reshard in the layout that is fastest (`optimizer.solver.bridges`).
 
 Where an op has several operands inside the chain, arc consistency does not decide feasibility and the
 shares of step 4 are only a bound; there step 4 is a branch and bound over the same propagation
 (`optimizer.solver.branch_and_bound`), exact up to a node limit that the status reports.
 
-Differences from tt-mlir: no limit on the number of configs; exact usage instead of `float`; an edge whose
-direct paths contradict the rest of the chain is resharded too, not only one that has none; a preferred
-layout of the last op restricts that op instead of being picked greedily first.
+Differences from tt-mlir: times decide where cores do not; no limit on the number of configs; exact usage
+instead of `float`; an edge whose direct paths contradict the rest of the chain is resharded too, not only one
+that has none; a preferred layout of the last op restricts that op instead of being picked greedily first.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from dataclasses import replace
 from optimizer.errors import StateError
 from optimizer.solver.bitset import contains, indices_of
 from optimizer.solver.branch_and_bound import DEFAULT_NODE_LIMIT, SearchResult, search_max_cores
+from optimizer.solver.bridges import Connections
 from optimizer.solver.core_usage import AccumulatedUsage, accumulate_core_usage, usage_scales
+from optimizer.solver.most_cores import select_most_cores
 from optimizer.solver.path_network import PathNetwork
 from optimizer.solver.problem import (
     ChainInfeasible,
@@ -35,11 +38,9 @@ from optimizer.solver.problem import (
     EdgeMode,
     EdgeOracle,
     Failure,
-    ReshardOption,
     ReshardStrategy,
     SolveStats,
     SolveStatus,
-    choose_reshard,
 )
 from optimizer.solver.shard_trace import EdgeStep, EntryStep, Observer, ResolvedStep
 
@@ -66,10 +67,7 @@ class ShardSolver:
         self._network = PathNetwork(problem, problem.initial_masks())
         self._scales = usage_scales(problem)
         self._modes: list[EdgeMode | None] = [None] * len(problem.edges)
-        self._direct_rows: list[Sequence[int]] = [()] * len(problem.edges)
-        self._options: list[Sequence[ReshardOption]] = [()] * len(problem.edges)
-        self._entry_direct: dict[int, int] = {}
-        self._entry_options: dict[int, Sequence[ReshardOption]] = {}
+        self._connections = Connections(problem, oracle)
         self._stats = SolveStats()
         self._resolved = False
 
@@ -142,12 +140,16 @@ class ShardSolver:
 
     def _tell_entry(self, op: int, before: int) -> None:
         if self._observe is not None:
-            options = tuple(self._entry_options.get(op, ()))
-            self._observe(EntryStep(op, before, self._entry_direct[op], options))
+            options = tuple(self._connections.entry_reshards.get(op, ()))
+            self._observe(EntryStep(op, before, self._connections.entry_direct[op], options))
 
     def _tell_edge(self, index: int, before: tuple[int, ...], pairs: int, failure: Failure | None) -> None:
         if self._observe is not None:
-            edge, mode, options = self._problem.edges[index], self._modes[index], tuple(self._options[index])
+            edge, mode, options = (
+                self._problem.edges[index],
+                self._modes[index],
+                tuple(self._connections.reshards.get(index, ())),
+            )
             after = () if failure is not None else tuple(self._network.masks)
             self._observe(EdgeStep(index, edge, mode, options, pairs, before, after, failure))
 
@@ -157,23 +159,23 @@ class ShardSolver:
             self._observe(ResolvedStep(tuple(self._network.masks), paths, self.accumulated_core_usage()))
 
     def _preprocess_entry(self, op: int) -> bool:
-        """Seed 3.3.5: narrow an entry op to configs that can read the external operand."""
+        """Narrow an entry op to configs that can read the external operand."""
         live = self._network.masks[op]
         accepted = 0
         if op not in self._problem.always_reshard_entry:
             self._count(oracle_calls=1)
             accepted = self._oracle.external(op, live) & live
-        self._entry_direct[op] = accepted
+        self._connections.entry_direct[op] = accepted
         if not accepted or self._strategy is ReshardStrategy.EVERYWHERE:
             self._count(oracle_calls=1)
-            self._entry_options[op] = self._oracle.external_reshards(op, live)
-            for option in self._entry_options[op]:
+            options = self._connections.entry_reshards[op] = self._oracle.external_reshards(op, live)
+            for option in options:
                 accepted |= option.enables & live if contains(option.producers, 0) else 0
         self._network.masks[op] = accepted
         return accepted != 0
 
     def _build_edge(self, index: int) -> Failure | None:
-        """Seed 3.3.4: PathSet of one edge, with a reshard if direct paths are not enough."""
+        """PathSet of one edge, with a reshard if direct paths are not enough."""
         direct: Sequence[int] = ()
         if index not in self._problem.forced_reshards:
             direct = self._query_direct(index)
@@ -182,13 +184,13 @@ class ShardSolver:
             before = self._network.snapshot()
             if self._add_paths(index, direct):
                 self._modes[index] = EdgeMode.DIRECT
-                self._direct_rows[index] = direct
+                self._connections.direct[index] = direct
                 return None
             self._network.restore(before)
         bridged = self._query_reshards(index)
         if self._strategy is ReshardStrategy.EVERYWHERE and has_direct:
             bridged = [a | b for a, b in zip(direct, bridged, strict=True)]
-            self._direct_rows[index] = direct
+            self._connections.direct[index] = direct
             self._modes[index] = EdgeMode.EITHER
         elif any(bridged):
             self._modes[index] = EdgeMode.RESHARD
@@ -214,9 +216,9 @@ class ShardSolver:
         edge = self._problem.edges[index]
         producers, consumers = self._network.masks[edge.producer], self._network.masks[edge.consumer]
         self._count(oracle_calls=1)
-        self._options[index] = self._oracle.reshards(edge, producers, consumers)
+        options = self._connections.reshards[index] = self._oracle.reshards(edge, producers, consumers)
         rows = [0] * self._problem.config_counts[edge.producer]
-        for option in self._options[index]:
+        for option in options:
             enables = option.enables & consumers
             if enables:
                 for config in indices_of(option.producers & producers):
@@ -240,49 +242,26 @@ class ShardSolver:
         return self._select_max_cores(), False
 
     def _select_max_cores(self) -> SearchResult:
+        connections = self._connections
         if not self._problem.is_forest:
-            return search_max_cores(self._problem, self._network, self._scales, self._node_limit)
+            return search_max_cores(self._problem, self._network, self._scales, self._node_limit, connections.total_ns)
         usage = self.accumulated_core_usage()
-        configs = self._select_forward(usage)
-        return SearchResult(tuple(configs), complete=True, bound=usage.bound, nodes=0)
-
-    def _select_forward(self, usage: AccumulatedUsage) -> list[int]:
-        """Highest accumulated usage among the configs on a path from the producer's choice.
-
-        With one operand edge per op the network is a forest, every arc-consistent config extends to a
-        solution downstream, and the PathSet row of the producer's choice is all that `set` would leave.
-        """
-        problem, configs = self._problem, list[int]()
-        for op in range(problem.num_ops):
-            candidates = self._network.masks[op]
-            for index in problem.operand_edges[op]:
-                paths = self._network.path_sets[index]
-                candidates &= paths[configs[problem.edges[index].producer]] if paths else 0
-            values = usage.scaled[op]
-            ranked = ((-values[config], problem.tie_key(op, config)) for config in indices_of(candidates))
-            configs.append(min(ranked)[1][1])
-        return configs
+        configs = select_most_cores(self._problem, self._network, usage, connections)
+        return SearchResult(configs, complete=True, bound=usage.bound, nodes=0)
 
     def _solution(self, found: SearchResult, honoured: bool | None, live: tuple[int, ...]) -> ChainSolution:
         if found.configs is None or None in self._modes:
             raise StateError("no solution to report")
-        configs = found.configs
-        edges: list[int | None] = []
-        for index, edge in enumerate(self._problem.edges):
-            producer, consumer = configs[edge.producer], configs[edge.consumer]
-            rows = self._direct_rows[index]
-            is_direct = bool(rows) and contains(rows[producer], consumer)
-            edges.append(None if is_direct else choose_reshard(self._options[index], producer, consumer))
-        entries = []
-        for op in self._problem.entries:
-            is_direct = contains(self._entry_direct[op], configs[op])
-            entries.append((op, None if is_direct else choose_reshard(self._entry_options[op], 0, configs[op])))
+        configs, ways = found.configs, self._connections
+        edges = [ways.across(i, configs[e.producer], configs[e.consumer]) for i, e in enumerate(self._problem.edges)]
+        entries = [(op, ways.into(op, configs[op]).layout_id) for op in self._problem.entries]
         return ChainSolution(
             status=SolveStatus.OPTIMAL if found.complete else SolveStatus.FEASIBLE,
             configs=configs,
-            edge_reshards=tuple(edges),
+            edge_reshards=tuple(way.layout_id for way in edges),
             entry_reshards=tuple(entries),
             core_usage=self._problem.total_cores(configs),
+            time_ns=ways.total_ns(configs) if ways.are_timed else None,
             bound=found.bound.__floor__(),
             modes=tuple(mode for mode in self._modes if mode is not None),
             live=live,

@@ -136,6 +136,20 @@ def test_a_fork_stays_sharded_until_its_last_reader() -> None:
     assert tried(plan, "fc")[0]["kind"] == "fork"
 
 
+def test_a_fork_ends_in_the_fastest_of_its_ways() -> None:
+    """Kept sharded at first; once the rest is settled, L1 interleaved is faster for two matmuls, and DRAM is not."""
+    b = GraphBuilder("narrow")
+    x = b.op("ttnn.linear", b.input("x", (1, 1, ROWS, WIDTH)), b.parameter("w", (WIDTH, 64)), name="narrow")
+    x = b.op("ttnn.relu", x, name="act")
+    wide = [b.op("ttnn.linear", x, b.parameter(f"w{i}", (64, WIDTH)), name=f"up{i}") for i in range(2)]
+    plan = plan_of(b.finish(b.op("ttnn.add", *wide, name="sum")))
+    assert plan.decisions["act"].candidate.output.describe() == "l1 interleaved tile"
+    assert spills(plan)["act"] == "l1_interleaved"
+    forks = [t for t in tried(plan, "act") if t["kind"] == "fork"]
+    assert [t["layout"].partition("_sharded")[0] for t in forks if t["taken"]] == ["l1 height", "l1 interleaved tile"]
+    assert {t["layout"] for t in forks if not t["taken"]} >= {"dram interleaved tile"}
+
+
 def test_a_reshape_between_a_chain_and_interleaved_readers_costs_nothing() -> None:
     b = GraphBuilder("reshape")
     x = linear(b, b.input("x", (1, 1, ROWS, WIDTH)), "fc")

@@ -129,16 +129,18 @@ def bottleneck() -> Graph:
 SMALL = [f"{where}{i}" for where in ("before", "after") for i in range(2)]
 
 
-def test_3_one_bad_edge_costs_the_whole_chain() -> None:
-    """One edge makes the chain slower than DRAM, so all of it goes there. With a choice per op only the edge pays."""
+def test_3_one_bad_edge_costs_more_than_itself() -> None:
+    """One edge makes the chain slower than DRAM. Cut there, its second part clashes with what is left of the first in
+    L1 and fails whole. With a choice per op only the edge pays."""
     chains, whole = both(bottleneck)
-    assert [(c.state, len(c.ops)) for c in chains.chains] == [("failed", 6)]
-    assert not any(layout.is_l1 for layout in chains.layouts.values())
-    assert [f.ops for f in chains.summary.fallbacks] == [(*SMALL[:2], "widen", "shrink", *SMALL[2:])]
+    states = [("failed", 6), ("completed", 3), ("failed", 3)]
+    assert [(c.state, len(c.ops)) for c in chains.chains] == states
+    assert [f.ops for f in chains.summary.fallbacks] == [("shrink", *SMALL[2:])]
+    assert [gives(chains, op).is_l1 for op in SMALL] == [True, True, False, False]
     assert all(gives(whole, op).is_l1 for op in SMALL)
     assert spilled(whole) == ["widen"]
-    assert time_ns(whole, *SMALL) < 0.8 * time_ns(chains, *SMALL)
-    assert time_ns(whole) < 0.95 * time_ns(chains)
+    assert time_ns(whole, *SMALL) < 0.9 * time_ns(chains, *SMALL)
+    assert time_ns(whole) < 0.96 * time_ns(chains)
 
 
 def long_way_round() -> Graph:
@@ -158,7 +160,7 @@ def test_4_chains_do_not_see_each_other() -> None:
     assert spilled(chains) == ["kept"]
     assert spilled(whole) == []
     assert reads(whole, "join", 1) == gives(whole, "kept")
-    assert time_ns(whole) < 0.75 * time_ns(chains)
+    assert time_ns(whole) < 0.95 * time_ns(chains)
 
 
 def test_4_with_less_l1_the_trade_between_branches_changes() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import ClassVar
 
 import pytest
 
@@ -130,6 +131,42 @@ def test_ties_go_to_the_lower_rank_then_the_lower_index() -> None:
     problem = chain((8, 8, 8), tie_rank=((1, 0, 0),))
 
     assert solved(problem, PairOracle({})).configs == (1,)
+
+
+def test_of_choices_with_as_many_cores_the_fastest_is_taken() -> None:
+    """The rank prefers config 0, but config 1 leads to a faster op; more cores count more than time."""
+    pairs = {Edge(0, 1): {(0, 0), (1, 1), (2, 2)}}
+    problem = chain((8, 8, 4), (4, 4, 4), tie_rank=((0, 1, 0), (0, 0, 0)), time_ns=((5, 5, 0), (90, 60, 0)))
+
+    result = solved(problem, PairOracle(pairs))
+
+    assert (result.configs, result.core_usage, result.time_ns) == ((1, 1), 12, 65)
+
+
+def test_no_time_is_asked_for_where_cores_decide() -> None:
+    class Priced(PairOracle):
+        """Prices every way, and remembers which pairs it was asked for."""
+
+        priced: ClassVar[list[tuple[int, ...]]] = []
+
+        def direct_ns(self, edge: Edge, producer_config: int, consumer_config: int) -> int:
+            self.priced.append((producer_config, consumer_config))
+            return 10
+
+        def external_ns(self, *_: int) -> int:
+            return 7
+
+        def reshard_ns(self, *_: object) -> int:
+            raise AssertionError("nothing is resharded here")
+
+        resharded_ns = external_reshard_ns = reshard_ns
+
+    oracle = Priced({Edge(0, 1): {(0, 0), (1, 1), (2, 1)}})
+
+    result = solved(chain((8, 4, 2), (4, 4)), oracle)
+
+    assert (result.configs, result.time_ns) == ((0, 0), 17)
+    assert set(oracle.priced) == {(0, 0)}
 
 
 def test_propagation_reaches_back_to_the_first_op() -> None:
