@@ -125,7 +125,9 @@ def _solved_facts(record: Record) -> list[tuple[str, object]]:
         facts.append(("preferred", f"the concat beside it takes {solved['preferred']}"))
     if solved["because"]:
         facts.append(("alone", solved["because"]))
-    return facts + ([("cut at", ", ".join(solved["cut_at"]))] if solved["cut_at"] else [])
+    if solved["cut_at"]:
+        facts.append(("cut at", ", ".join(solved["cut_at"])))
+    return facts
 
 
 def _placed_table(record: Record) -> str:
