@@ -118,7 +118,7 @@ def _solved_facts(record: Record) -> list[tuple[str, object]]:
         outcome = f"{found['status']}: {found['because']}"
     else:
         outcome = f"{found['status']}, {found['core_usage']} cores in all (at most {found['bound']})"
-    facts = [(f"solved by {record['engine']}", outcome)]
+    facts: list[tuple[str, object]] = [(f"solved by {record['engine']}", outcome)]
     if solved["statistics"].get("objective") == "time":
         facts.append(("adopted", "the solution of least time, with copies allowed on every edge"))
     if solved["preferred"]:

@@ -58,6 +58,8 @@ class ResolvedChain:
     """Per position, what the OpModel refused by then."""
     cuts: tuple[int, ...] = ()
     """Positions between stretches that pay and such that do not; none where the solution pays, or no stretch does."""
+    quickest: list[Attempt | None] = field(default_factory=list)
+    """One entry once asked for: the least time of what is alive after propagation."""
     reasons: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Position -> what `ttopt explain` says of the op, filled in when asked for."""
 
@@ -159,11 +161,22 @@ class ChainResolver:
 
     def decisions(self) -> dict[str, OpDecision]:
         """Decisions for the ops of a resolved chain; empty if it failed."""
-        if self._adopted is None:
+        return {} if self._adopted is None else self._decided(self._adopted)
+
+    def quickest(self) -> dict[str, OpDecision]:
+        """Decisions of the least time among the configs that are compatible, where `decisions` have the most cores."""
+        resolved = self._resolved
+        if self._adopted is None or resolved is None or resolved.objective == "time":
             return {}
+        if not resolved.quickest:
+            resolved.quickest.append(self._alive_in_least_time(resolved.solved))
+        attempt = resolved.quickest[0]
+        return {} if attempt is None else self._decided(attempt)
+
+    def _decided(self, attempt: Attempt) -> dict[str, OpDecision]:
         result = {}
         for i, op in enumerate(self.oracle.ops):
-            choice = self._adopted.choices[i]
+            choice = attempt.choices[i]
             operands = self.oracle.operands(i, choice.operand0)
             result[op.id] = OpDecision(choice.candidate, operands, self._chain.id, self._reason(i))
         return result
@@ -172,6 +185,14 @@ class ChainResolver:
     def _fastest(self) -> Attempt | None:
         """The time-optimal solution, with a reshard allowed on every edge and not only where one is needed."""
         result = self._engine.fastest(self._table)
+        return self._attempt(result) if isinstance(result, ChainSolution) else None
+
+    def _alive_in_least_time(self, solved: ChainResult) -> Attempt | None:
+        """The time-optimal solution over what propagation left, reshards where the chain solver allowed them."""
+        if isinstance(solved, ChainInfeasible) or not solved.live:
+            return None
+        table = materialise(self._shape, self.oracle, modes=solved.modes, live=solved.live)
+        result = self._engine.fastest(table)
         return self._attempt(result) if isinstance(result, ChainSolution) else None
 
     def _is_good(self, attempt: Attempt) -> bool:

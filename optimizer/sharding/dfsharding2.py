@@ -64,7 +64,7 @@ def merged_chains(problem: PolicyInput, resolution: Resolution, slow_too: bool =
         leave_chains_that_do_not_pay(plan)
         if problem.options.l1_interleaved_fallback:
             keep_interleaved_results(plan)
-        solve_groups(plan, [resolution.dram])
+        solve_groups(plan)
     except TimeLimitError:
         problem.say(f"stopped: {problem.stopped_because()}")
         status = "fallback"

@@ -1,10 +1,10 @@
 """Merged groups: what was tried for chains one step at a time, chosen together.
 
 Every trial proposed decisions for a few ops and was taken or refused beside all that was there then. Here its decisions
-are options, as are those of the plans so far. Chains that merge, forks with their readers and concats with their
-sources then are groups of ops and values that are chosen together; each is one problem for CP-SAT, its capacity what
-the reservations of everything else leave of L1. An answer is taken where the whole plan is faster and the allocator
-takes it.
+are options, as are DRAM and what makes each chain fastest. Chains that merge, forks with their readers and concats with
+their sources then are groups of ops and values that are chosen together; each is one problem for CP-SAT, its capacity
+what the reservations of everything else leave of L1. An answer is taken where the whole plan is faster and the
+allocator takes it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ WORTHWHILE = 0.0005
 """Share of the plan's time that a group must promise to save."""
 WORK_PER_NODE = 0.02
 """Deterministic seconds of CP-SAT for a group."""
+MOST_OPS = 5_000
+"""Of a graph of which groups are solved: the time that they take grows faster than that of the trials."""
 SHRINKING_ROUNDS = 4
 """Answers of one group that the allocator refuses: each time the capacity shrinks by what is missing."""
 
@@ -64,24 +66,28 @@ class GroupReport:
         }
 
 
-def solve_groups(plan: ChainPlan, others: Sequence[Decisions]) -> list[GroupReport]:
-    """Choose every group as one problem, in schedule order, and make the plan as fast as that allows.
-
-    `others` are decisions of further plans over the same schedule, whose choices are options too.
-    """
+def solve_groups(plan: ChainPlan) -> list[GroupReport]:
+    """Choose every group as one problem, in schedule order, and make the plan as fast as that allows."""
+    if len(plan.state.schedule) > MOST_OPS:
+        _log.info("no groups", ops=len(plan.state.schedule), most=MOST_OPS)
+        return []
     reports = []
-    for report in _Groups(plan, others).solve():
+    for report in _Groups(plan).solve():
         reports.append(report)
         _log.info("group", ops=len(report.ops), first=report.ops[0] if report.ops else None, **report.figures())
     return reports
 
 
 class _Groups:
-    def __init__(self, plan: ChainPlan, others: Sequence[Decisions]) -> None:
+    def __init__(self, plan: ChainPlan) -> None:
         self._plan = plan
         self._problem: PolicyInput = plan.problem
         self._schedule = plan.state.schedule
-        seeds = [dict(plan.state.decisions), *others, *plan.trials.proposals]
+        resolution = plan.resolution
+        quickest: dict[str, OpDecision] = {}
+        for chain in plan.resolved:
+            quickest.update(resolution.resolver(chain).quickest())
+        seeds: list[Decisions] = [dict(plan.state.decisions), resolution.dram, quickest, *plan.trials.proposals]
         self._model = GlobalProblem(plan.problem, self._schedule, seeds, open_ops=())
         self._integers = self._model.integers
         self._around = Neighbourhoods(self._integers)
