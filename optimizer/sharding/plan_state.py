@@ -13,9 +13,11 @@ from optimizer.ir.graph import Op
 from optimizer.l1.program import Step
 from optimizer.l1.run import Overflow
 from optimizer.l1.running import Rerun, RunningProgram
+from optimizer.layouts.legal_op_configs import OpCandidate
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.plan_program import PlanSteps, bank_of
+from optimizer.sharding.refusals import Refusal
 
 Changes = Mapping[str, OpDecision]
 
@@ -39,6 +41,17 @@ class Applied:
         return self.rerun.overflow
 
 
+@dataclass(frozen=True)
+class FastestWay:
+    """The fastest candidate of an op with a given result that takes given operands."""
+
+    time_ns: int
+    candidate: OpCandidate | None
+    """None if no candidate takes them."""
+    refusal: Refusal | None
+    """Of the first candidate that does not."""
+
+
 class PlanState:
     """Decisions of all ops of a schedule, with the program that they make."""
 
@@ -55,6 +68,8 @@ class PlanState:
         self._readers: dict[str, tuple[str, ...]] = {}
         self._last_reads: dict[str, int] = {}
         """Known so far of the present decisions."""
+        self.fastest_ways: dict[tuple[str, OpCandidate, tuple[TensorLayout, ...]], FastestWay] = {}
+        """(op, present candidate, operands) -> what trials have found out; it depends on nothing else of the plan."""
         self._steps = PlanSteps(self.pricer, self._have, self._needed_in_dram)
         self._program = RunningProgram(len(self.schedule), self._row, self._last_read, bank_of(self.pricer))
         self.overflows = tuple(self._program.overflows)

@@ -20,7 +20,7 @@ from optimizer.layouts.tiling import sharded_layout
 from optimizer.opmodel.base import OpConstraints, Rejection
 from optimizer.sharding.base import OpDecision
 from optimizer.sharding.overriding import laid_out_alike
-from optimizer.sharding.plan_state import PlanState
+from optimizer.sharding.plan_state import FastestWay, PlanState
 from optimizer.sharding.refusals import Cause, Refusal
 
 MIXED_WAYS = 64
@@ -127,32 +127,48 @@ class ReaderChoice:
             for v, wanted in zip(op.inputs, operands, strict=True)
             if v in layouts and wanted.is_l1
         )
-        best: tuple[int, OpDecision] | None = None
-        for candidate in self._candidates(op, start):
+        fastest = self._fastest(op, start.candidate, operands)
+        if fastest.refusal is not None and self._noted != op.id:
+            self._noted, self._first = op.id, fastest.refusal
+        if fastest.candidate is None:
+            return None
+        return copies + fastest.time_ns, replace(start, candidate=fastest.candidate, operands=operands)
+
+    def _fastest(self, op: Op, present: OpCandidate, operands: tuple[TensorLayout, ...]) -> FastestWay:
+        """The fastest candidate with the result of the present one that takes these operands; asked once per plan."""
+        key = (op.id, present, operands)
+        known = self._state.fastest_ways
+        if key not in known:
+            known[key] = self._ask(op, present, operands)
+        return known[key]
+
+    def _ask(self, op: Op, present: OpCandidate, operands: tuple[TensorLayout, ...]) -> FastestWay:
+        """The refusal kept is the first: what the present candidate says of these operands, if it refuses them."""
+        best: tuple[int, OpCandidate] | None = None
+        refusal: Refusal | None = None
+        for candidate in self._candidates(op, present):
             answer = self._pricer.constraints(op, operands, candidate.config, candidate.request)
             if not answer.valid or answer.outputs[0].layout != candidate.output:
-                self._note(op.id, answer)
+                refusal = refusal or _refusal(op.id, answer)
                 continue
-            time_ns = copies + self._pricer.cost(op, operands, candidate.config, candidate.request).time_ns
+            time_ns = self._pricer.cost(op, operands, candidate.config, candidate.request).time_ns
             if best is None or time_ns < best[0]:
-                best = time_ns, replace(start, candidate=candidate, operands=operands)
-        return best
+                best = time_ns, candidate
+        return FastestWay(0, None, refusal) if best is None else FastestWay(*best, refusal)
 
-    def _note(self, op_id: str, answer: OpConstraints) -> None:
-        """The first refusal of an op is the one that is shown: what it says of its operands as they are."""
-        if self._noted != op_id:
-            self._noted = op_id
-            message = answer.error or f"it gives {answer.outputs[0].layout.describe()}"
-            cause = Cause.L1 if answer.kind is Rejection.OOM_L1 else Cause.LAYOUT
-            self._first = Refusal(op_id, message, cause)
-
-    def _candidates(self, op: Op, start: OpDecision) -> Iterator[OpCandidate]:
+    def _candidates(self, op: Op, present: OpCandidate) -> Iterator[OpCandidate]:
         """The present candidate first, then the others with the same result."""
-        yield start.candidate
+        yield present
         legal = self._state.problem.legal[op.id]
         for candidate in (*legal.dram, *legal.l1_interleaved, *legal.sharded):
-            if candidate.output == start.candidate.output and candidate != start.candidate:
+            if candidate.output == present.output and candidate != present:
                 yield candidate
+
+
+def _refusal(op_id: str, answer: OpConstraints) -> Refusal:
+    message = answer.error or f"it gives {answer.outputs[0].layout.describe()}"
+    cause = Cause.L1 if answer.kind is Rejection.OOM_L1 else Cause.LAYOUT
+    return Refusal(op_id, message, cause)
 
 
 def _together(ways: Sequence[Sequence[TensorLayout]]) -> Iterator[tuple[TensorLayout, ...]]:
