@@ -27,6 +27,8 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
+from reference_solvers.frontier import solve_frontier
+from reference_solvers.graph_exact import ExactLimits, solve_graph
 
 from optimizer.device import DeviceSpec
 from optimizer.ir.builder import GraphBuilder
@@ -40,9 +42,7 @@ from optimizer.sharding.dram import DramPolicy
 from optimizer.sharding.global_options import OpOption
 from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.plan_program import replay_plan
-from optimizer.solver.frontier import solve_frontier
 from optimizer.solver.graph_cpsat import solve_cpsat
-from optimizer.solver.graph_exact import ExactLimits, solve_graph
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, PairCost, Usage
 from optimizer.solver.lagrangian import maximise
 

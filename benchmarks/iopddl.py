@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reference_solvers.graph_lns import improved
 
 from optimizer.solver.graph_cpsat import solve_cpsat
-from optimizer.solver.graph_lns import improved
 from optimizer.solver.graph_presolve import Presolved, presolve
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, PairCost, Table, Usage
 from optimizer.solver.lagrangian import maximise

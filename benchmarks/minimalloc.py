@@ -16,9 +16,10 @@ import sys
 import time
 from pathlib import Path
 
+from reference_solvers.placement import Lifetime, PlacementStatus, peak_load, place, placement_problem
+
 from optimizer.cli.tables import table
 from optimizer.errors import FormatError
-from optimizer.solver.placement import Lifetime, PlacementStatus, peak_load, place, placement_problem
 
 COLUMNS = ("lower", "upper", "size")
 HEADS = ("file", "buffers", "load / capacity", "answer", "engine", "seconds", "check")

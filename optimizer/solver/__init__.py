@@ -1,4 +1,4 @@
-"""Solvers on plain integers: chains of configs, exact references, and the L1 allocator.
+"""Solvers on plain integers: chains of configs, and whole graphs of options with a capacity.
 
 `problem`        what a chain is, what an oracle answers, what a result says
 `shard_solver`   the policy's solver: propagation, reshards where needed, most cores
@@ -6,10 +6,10 @@
 `chain_dp`       exact for linear chains, cores or time
 `chain_cpsat`    exact for every chain, cores or time (ortools is imported when called)
 `chain_exact`    the one of the two that fits
+`chain_cuts`     the stretches of a chain that pay
 `chain_engines`  ShardSolver and CP-SAT under one protocol, by name
 `shard_trace`    what ShardSolver did to a chain, step by step
-`reservation_timeline`  what is held in L1 at which schedule position
-`l1_allocator`   where the runtime would place buffers, and whether circular buffers reach them
-`placement`      addresses for given lifetimes: first fit, then the two engines below, then a check
-`placement_search`, `placement_cpsat`  branch and bound over sections of time; rectangles in CP-SAT
+`graph_problem`  a whole graph of options: costs on nodes and pairs, a memory with a capacity at every step
+`elimination`    its bound without capacity; `lagrangian` with it, `option_pruning` what no better choice holds
+`graph_cpsat`    exact with capacity, for what is small; `neighbourhood` a few nodes at a time
 """

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from graph_samples import problems
 from hypothesis import given, settings
+from reference_solvers.graph_lns import improved
 
 from optimizer.errors import StateError
-from optimizer.solver.graph_lns import improved
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
 from tests.samples import examples
 

@@ -7,8 +7,8 @@ import pytest
 from graph_samples import problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_solvers.graph_exact import ExactLimits, solve_graph
 
-from optimizer.solver.graph_exact import ExactLimits, solve_graph
 from optimizer.solver.graph_problem import GraphProblem, Usage, brute_force
 from tests.samples import examples
 

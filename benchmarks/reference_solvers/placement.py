@@ -18,8 +18,8 @@ from itertools import count, pairwise
 from math import gcd
 
 from optimizer.errors import OptionError, StateError
-from optimizer.solver.placement_cpsat import solve_placement_cpsat
-from optimizer.solver.placement_search import PlacementSearch, SearchResult
+from reference_solvers.placement_cpsat import solve_placement_cpsat
+from reference_solvers.placement_search import PlacementSearch, SearchResult
 
 DEFAULT_NODES = 20_000
 """Of the search in a turn, when no seconds are given."""

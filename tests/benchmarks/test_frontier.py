@@ -6,10 +6,10 @@ import numpy as np
 from graph_samples import problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_solvers.frontier import solve_frontier
+from reference_solvers.frontier_order import frontier_order
 
 from optimizer.solver.capacity import capacity_of
-from optimizer.solver.frontier import solve_frontier
-from optimizer.solver.frontier_order import frontier_order
 from optimizer.solver.graph_problem import GraphProblem, PairCost, Usage, brute_force
 from optimizer.solver.lagrangian import maximise
 from tests.samples import examples

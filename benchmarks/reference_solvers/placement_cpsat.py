@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optimizer.errors import StateError
-from optimizer.solver.placement_search import SearchResult
+from reference_solvers.placement_search import SearchResult
 
 
 def solve_placement_cpsat(

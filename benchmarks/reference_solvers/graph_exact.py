@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from optimizer.solver.elimination import DEFAULT_TABLE_LIMIT
-from optimizer.solver.frontier import STATE_LIMIT, solve_frontier
 from optimizer.solver.graph_presolve import Presolved, presolve
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
 from optimizer.solver.lagrangian import maximise
+from reference_solvers.frontier import STATE_LIMIT, solve_frontier
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.solver.capacity import Capacity, capacity_of
-from optimizer.solver.frontier_order import frontier_order
 from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, Table
 from optimizer.solver.priced import PricedProblem
+from reference_solvers.frontier_order import frontier_order
 
 STATE_LIMIT = 5_000
 """States kept after each node."""
