@@ -108,6 +108,12 @@ def remembered_answers() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def fixtures() -> Path:
+    """The folder of real graphs without weights."""
+    return ROOT / "fixtures" / "onnx"
+
+
 @pytest.fixture
 def project_root() -> Path:
     """The folder of the checkout."""

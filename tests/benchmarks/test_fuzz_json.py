@@ -36,7 +36,7 @@ def test_a_short_run_finds_nothing() -> None:
     verdicts = list(run_cases(JsonTarget(), range(150)))
 
     assert [(v.seed, v.name, v.finding) for v in verdicts if v.finding] == []
-    assert sum(v.outcome.startswith("ok") for v in verdicts) > 30
+    assert sum(v.outcome.startswith("ok") for v in verdicts) > 25
 
 
 def test_cases_are_made_from_their_seed() -> None:

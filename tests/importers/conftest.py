@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import onnx
@@ -11,19 +10,11 @@ import pytest
 import witness as witness_module
 from op_case import build
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "onnx"
-
 
 @pytest.fixture(scope="session")
 def witness() -> ModuleType:
     """The module `witness`."""
     return witness_module
-
-
-@pytest.fixture(scope="session")
-def fixtures() -> Path:
-    """The folder of real graphs without weights."""
-    return FIXTURES
 
 
 @pytest.fixture(scope="session")

@@ -91,12 +91,12 @@ def test_arena_allocates_first_fit_from_the_top() -> None:
     first = arena.allocate(100)
     second = arena.allocate(50)
     arena.free(first)
-    assert arena.allocate(80).depth == 0  # fits the hole
-    assert arena.allocate(60).depth == 150  # does not
+    assert arena.allocate(80).depth == 80  # fits the hole
+    assert arena.allocate(60).depth == 210  # does not
     arena.run(40)
     assert arena.room == 250
-    assert second.depth == 100
-    assert arena.move(second).depth == 80
+    assert second.depth == 150
+    assert arena.move(second).depth == 130
     assert arena.trace.peak_tensors == 190
 
 

@@ -14,11 +14,16 @@ _ENDLESS = 1 << 40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """A live L1 tensor: its bytes per core, its address below the top, and its number among the op's own."""
+    """An L1 tensor: its bytes per core, its address, and its number among the op's own."""
 
     size: int
     address: int
     number: int
+
+    @property
+    def depth(self) -> int:
+        """Distance of its lower end from the top of the bank."""
+        return _ENDLESS - self.address
 
 
 class Arena:
@@ -43,7 +48,7 @@ class Arena:
         block = Block(size, self._place(size), self._last)
         self._live.append(block)
         self.trace.allocate(size)
-        self._deepest = max(self._deepest, _ENDLESS - block.address)
+        self._deepest = max(self._deepest, block.depth)
         return block
 
     def _place(self, size: int) -> int:
