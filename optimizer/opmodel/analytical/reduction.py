@@ -73,7 +73,6 @@ def _reduced(session: Session, held: Held, op: str, dims: Shape, memory: MemoryC
     return _shaped(session, _one_by_one(session, source, op, dims, memory, chained, last=chained), shape)
 
 
-@scoped
 def _filled(session: Session, held: Held) -> Held:
     if len(held.shape) > 1:
         return fill_padding(session, held)
@@ -123,7 +122,6 @@ def _one_by_one(
     return held
 
 
-@scoped
 def _at_once(
     session: Session, held: Held, op: str, dims: Shape, memory: MemoryConfig, chained: bool, last: bool
 ) -> Held:
@@ -154,7 +152,7 @@ def _spread(session: Session, held: Held, op: str, dims: Shape, memory: MemoryCo
     flat = four_dims(moved)
     out = welford(session, flat, axes, _in_four(shape), memory)
     if axes == "h" and order != tuple(range(rank)):
-        out = session.replace(out, permute(session, reshape(session, out, shape), order, memory))
+        out = permute(session, reshape(session, out, shape), order, memory)
     return _shaped(session, out, kept)
 
 

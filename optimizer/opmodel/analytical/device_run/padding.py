@@ -60,7 +60,6 @@ def _apart(shape: Shape, padding: Padding) -> tuple[int, ...]:
     return tuple(d for d in range(last + 1) if any(padding[d]) and (d < last or several))
 
 
-@scoped
 def _pad_leading(session: Session, held: Held, dim: int, before: int, after: int) -> Held:
     """One dim before the last three, by way of four dims."""
     shape = held.shape

@@ -277,7 +277,8 @@ class Session:
         self.ran += 1
         self.program = dfb + scratch + cb
         for index, size in enumerate((cb, dfb, scratch)):
-            self.peaks[index] = max(self.peaks[index], size)
+            if size > self.peaks[index]:
+                self.peaks[index] = size
         self._count(self.tensors)
         together = self.program if per_core is None else per_core
         self.log.ran(together)
@@ -294,8 +295,9 @@ class Session:
 
     def usage(self, *outputs: Held, view: bool = False) -> Usage:
         """What the run took. Room was checked as it went. StateError for a result that is gone."""
-        if any(held.buffer.freed for held in outputs):
-            raise StateError("a result of the op is freed before its end")
+        for held in outputs:
+            if held.buffer.freed:
+                raise StateError(f"a result {held.shape} of the op is freed before its end")
         return Usage(
             tuple(held.tensor() for held in outputs),
             cb=sum(self.peaks),
