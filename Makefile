@@ -33,11 +33,12 @@ test: $(READY) ## run the tests but for the slow part
 test-slow: $(READY) ## the slow part: large networks, whole sweeps, every example of every property
 	$(TESTS) --slow
 
-check: $(READY) ## ruff, formatting, mypy, import directions, dead code, Dockerfile
+check: $(READY) ## ruff, formatting, mypy, import directions and circles, dead code, Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python scripts/import_circles.py
 	$(BIN)/vulture
 	$(BIN)/hadolint Dockerfile
 

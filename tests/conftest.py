@@ -26,8 +26,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("project")
 
 
-LEFT_OUT = pytest.StashKey[int]()
-"""How many of the collected tests belong to the other part only."""
+PARTS = pytest.StashKey[dict[str, int]]()
+"""Of the tests collected: how many run here (`chosen`), how many are marked `slow`, and how many are `properties`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,19 +39,18 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tests neither read nor fill the user's answer cache."""
     os.environ["TTOPT_ANSWER_CACHE"] = "off"
     os.environ[SLOW_PART] = "1" if config.getoption("--slow") else "0"
-    config.stash[LEFT_OUT] = 0
+    config.stash[PARTS] = {}
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out the other part, after hypothesis has marked its properties."""
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    properties = [item for item in items if item.get_closest_marker("hypothesis")]
-    chosen = {*slow, *properties} if config.getoption("--slow") else set(items).difference(slow)
-    left_out = [item for item in items if item not in chosen]
-    config.hook.pytest_deselected(items=left_out)
+    slow = {item for item in items if item.get_closest_marker("slow")}
+    properties = {item for item in items if item.get_closest_marker("hypothesis")} - slow
+    chosen = slow | properties if config.getoption("--slow") else set(items) - slow
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
-    config.stash[LEFT_OUT] = len(left_out)
+    config.stash[PARTS] = {"chosen": len(chosen), "slow": len(slow), "properties": len(properties)}
     if importlib.util.find_spec("ttnn") is None:
         missing = pytest.mark.skip(reason="ttnn is not installed (extra `ttmetal`)")
         for item in items:
@@ -62,23 +61,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker tells the process that reports."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left_out"] = session.config.stash[LEFT_OUT]
+        session.config.workeroutput["parts"] = session.config.stash[PARTS]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Every worker collects all tests, so each leaves out as many."""
-    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+    """Every worker collects all tests, so each says the same."""
+    node.config.stash[PARTS] = getattr(node, "workeroutput", {}).get("parts", {})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """How many tests ran, and how to run the others."""
-    ran = sum(len(terminalreporter.stats.get(outcome, ())) for outcome in ("passed", "failed", "xfailed"))
-    others = config.stash[LEFT_OUT]
-    if config.getoption("--slow"):
-        terminalreporter.write_line(f"{ran} tests of the slow part ran; {others} others are in `make test`")
-    else:
-        terminalreporter.write_line(f"{ran} tests ran; {others} more are in the slow part: `make test-slow`")
+    """How many tests this part has and the slow one, and how to run that."""
+    parts = config.stash[PARTS]
+    if parts:
+        part = "slow part" if config.getoption("--slow") else "tests without the slow part"
+        slow = f"{parts['slow']} slow tests and {parts['properties']} properties with all their examples"
+        terminalreporter.write_line(f"{part}: {parts['chosen']}; `make test-slow` runs {slow}")
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from fuzzing.plans.kinds import Corruption
 from optimizer.errors import InputError
 from optimizer.export.reader import read_result
 from optimizer.recheck import check_record
+from tests.samples import sampled
 
 SEED = 1
 FUZZED = 60
@@ -71,7 +72,7 @@ def test_without_its_digest_put_right_no_change_of_the_graph_is_accepted(tmp_pat
     assert not accepted(document, tmp_path)
 
 
-@pytest.mark.parametrize("seed", range(FUZZED))
+@pytest.mark.parametrize("seed", sampled(range(FUZZED), kept=range(FUZZED // 4)))
 def test_mutated_plans_end_in_an_answer(seed: int) -> None:
     target = PlanTarget()
     case = make_case(target, seed)
