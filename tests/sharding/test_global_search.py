@@ -12,7 +12,7 @@ from optimizer.export.annotated_json import dumps
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
 from optimizer.options import Options
-from optimizer.pipeline import optimize
+from optimizer.pipeline import ProgressEvent, optimize
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.dram import DramPolicy
 from optimizer.sharding.global_policy import GlobalPolicy
@@ -136,11 +136,11 @@ def test_an_interrupted_run_says_so() -> None:
     events = 0
 
     def interrupted() -> bool:
-        return events > 8
+        return events > 3
 
-    def count(_: object) -> None:
+    def count(event: ProgressEvent) -> None:
         nonlocal events
-        events += 1
+        events += event.stage == "policy"
 
     result = optimize(residual(2, 512, 256), DeviceSpec.preset("n150"), Options(policy="global"), count, interrupted)
     assert "interrupted: this is the best plan found until then" in result.summary.warnings
