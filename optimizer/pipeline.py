@@ -29,6 +29,7 @@ from optimizer.importers.passes.tile_padding import with_filled_padding
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.input_overrides import with_overridden_inputs
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
 from optimizer.layouts.memory_config import DRAM_ROW_MAJOR
 from optimizer.layouts.overrides import Overrides, parse_overrides
@@ -46,7 +47,7 @@ from optimizer.runnable import refused_convolutions, rewritten
 from optimizer.runnable import warnings as rewriting_warnings
 from optimizer.sharding.base import INTERRUPTED, Plan, PolicyInput
 from optimizer.sharding.fallbacks import note_fallbacks
-from optimizer.sharding.overriding import decide_overridden, note_overrides
+from optimizer.sharding.overriding import decide_overridden, note_overrides, noted
 from optimizer.sharding.registry import create_policy
 from optimizer.summary import Predictor, Totals, predict, summarise
 from optimizer.transform.apply import AppliedPlan, ApplyPlan
@@ -233,6 +234,7 @@ def _problem(graph: Graph, opmodel: CachedOpModel, options: Options, stages: Sta
     graph = graph.copy()
     graph.prune()
     with stages.run("page-layouts"):
+        with_overridden_inputs(graph, options.override_output_layout)
         overrides = parse_overrides(
             graph, options.override_output_layout, options.override_conv2d_config, options.insert_memreconfig
         )
@@ -260,7 +262,7 @@ def _problem(graph: Graph, opmodel: CachedOpModel, options: Options, stages: Sta
             stages.search_is_over,
             stages.interrupted,
         )
-        return replace(problem, overridden=decide_overridden(problem, overrides, legal_of))
+        return replace(problem, overridden=decide_overridden(problem, overrides, legal_of), noted=noted(overrides))
 
 
 def _check_l1_small(device: DeviceSpec, options: Options) -> None:

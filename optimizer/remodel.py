@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.importers.model import ImportedModel
+from optimizer.layouts.input_overrides import with_overridden_inputs
 from optimizer.layouts.overrides import parse_overrides
 from optimizer.layouts.scalar_dtypes import apply_dtype_overrides
 from optimizer.layouts.weight_dtypes import apply_block_weights
@@ -53,6 +54,7 @@ def _same_graph(result: OptimizedGraph, model: ImportedModel) -> Iterator[Error]
         graph, _ = runnable(graph, {note["op"]: "" for note in result.summary["rewritten"]}, opmodel, options)
     graph.prune()
     texts = (options.override_output_layout, options.override_conv2d_config, options.insert_memreconfig)
+    with_overridden_inputs(graph, options.override_output_layout)
     overrides = parse_overrides(graph, *texts)
     graph = apply_dtype_overrides(graph, overrides)
     prepared = apply_block_weights(graph, block_dtype(options))

@@ -13,6 +13,7 @@ from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import CostClass, OpDef, Page
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import PageLayout
+from optimizer.layouts.overrides import CONVS
 from optimizer.layouts.weight_forms import reshapes_on_host
 
 _FIXED = {Page.TILE: PageLayout.TILE, Page.ROW_MAJOR: PageLayout.ROW_MAJOR}
@@ -31,7 +32,7 @@ class AssignPageLayouts:
     runs_row_major: RowMajorTest | None = None
     """With it, elementwise ops whose operands are all row-major stay row-major (option `row_major_enabled`)."""
     asked: Mapping[str, PageLayout] = field(default_factory=dict)
-    """Op id -> pages that an override wants of its result; granted where the op can."""
+    """Op id -> pages that an override wants of its result; granted where the op can. A conv's config says them."""
     can_run_row_major: RowMajorTest | None = None
     """Asked about the ops that `asked` wants row-major."""
 
@@ -53,12 +54,14 @@ class AssignPageLayouts:
                 graph.replace_op(op)
             for output in op.outputs:
                 pages[output] = PageLayout.ROW_MAJOR if row_major else self._result_page(op, row, pages)
+                if op.op in CONVS:
+                    pages[output] = self.asked.get(op.id, pages[output])
         graph.sort()
         return pages
 
     def _turns_row_major(self, graph: Graph, op: Op) -> bool:
         """Whether an override wants row-major of an op that gives it from row-major operands."""
-        wanted = self.asked.get(op.id) is PageLayout.ROW_MAJOR and op.op != "ttnn.to_layout"
+        wanted = self.asked.get(op.id) is PageLayout.ROW_MAJOR and op.op not in ("ttnn.to_layout", *CONVS)
         return wanted and self.can_run_row_major is not None and self.can_run_row_major(graph, op)
 
     def _wanted(self, op: Op, row: OpDef, index: int, row_major: bool) -> PageLayout | None:

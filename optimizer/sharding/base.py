@@ -45,6 +45,8 @@ class PolicyInput:
     """Whether the user asked for that."""
     overridden: Mapping[str, OpDecision] = field(default_factory=dict)
     """Op id -> a way to run it that honours its override, whatever its neighbours do (`overriding`)."""
+    noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Op id -> its overrides, as its reason states them; also those that fix pages or element types only."""
     rewritten: tuple[Mapping[str, Any], ...] = ()
     """Convolutions of the model that run in another way, since no config runs them (`runnable`)."""
 
