@@ -244,10 +244,10 @@ def _problem(graph: Graph, opmodel: CachedOpModel, options: Options, stages: Sta
         if options.math_fidelity is not None:
             set_math_fidelity(graph, options.math_fidelity)
     with stages.run("scalar-dtypes"):
-        dtypes = ScalarDataTypeAnalysis().apply(graph)
+        scalar_types = ScalarDataTypeAnalysis().apply(graph, overrides)
     limit_bytes = opmodel.device.l1_limit_bytes(options.l1_small_bytes, options.tensor_l1_usage_cap)
     pricer = OpPricer(graph, pages, opmodel, limit_bytes)
-    pools = LegalTensorLayoutAnalysis(opmodel.device)
+    pools = LegalTensorLayoutAnalysis(opmodel.device, scalar_types, limit_bytes)
     with stages.run("legal-configs"), opmodel.stage("legal-configs"):
         legal_of = legal_analyses(graph, pages, pools, pricer, options, conv_weights)
         problem = PolicyInput(
@@ -256,7 +256,6 @@ def _problem(graph: Graph, opmodel: CachedOpModel, options: Options, stages: Sta
             pools,
             pricer,
             options,
-            dtypes,
             overrides.memreconfigs,
             stages.say,
             stages.search_is_over,

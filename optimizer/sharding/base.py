@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from optimizer.errors import TimeLimitError
-from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
 from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
@@ -33,8 +32,6 @@ class PolicyInput:
     pools: LegalTensorLayoutAnalysis
     pricer: OpPricer
     options: Options
-    dtypes: tuple[DType, ...] = ()
-    """Element types that occur in the graph."""
     forced_reshards: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Op id -> operand positions that the user wants resharded."""
     report: Report | None = None

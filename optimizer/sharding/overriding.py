@@ -215,7 +215,8 @@ class AloneDecision:
         return sharded_layout(shape, output.memory_layout, output.shard_spec.grid_yx, device, page)
 
     def _pool(self, value_id: str, kind: TensorMemoryLayout) -> Layouts:
-        pool = self._problem.pools.pool(self._problem.graph.value(value_id).shape, self._pricer.pages[value_id])
+        value = self._problem.graph.value(value_id)
+        pool = self._problem.pools.pool(value.shape, value.dtype, self._pricer.pages[value_id])
         alike = tuple(layout for layout in pool.sharded if layout.memory_layout is kind)
         return alike[: self._problem.options.max_legal_layouts]
 
