@@ -138,7 +138,9 @@ def _operands(problem: PolicyInput, subject: Subject) -> Iterator[tuple[TensorLa
         yield (*(interleaved(place, pages[k]) for k, place in enumerate(places)), *default[len(places) :])
     for first in activations:
         shape = subject.shapes[first]
-        for layout in _representatives(shape, problem.pools.pool(shape, pages[first]).sharded):
+        for layout in _representatives(
+            shape, problem.pools.pool(shape, problem.graph.value(op.inputs[first]).dtype, pages[first]).sharded
+        ):
             if op.op not in ALIKE:
                 yield tuple(layout if k == first else other for k, other in enumerate(default))
             spec = layout.shard_spec
@@ -298,7 +300,7 @@ def copies(device: DeviceSpec, per_shape: int, seed: int = 0) -> list[OpQuery]:
     for shape, page in product(((1, 1, 100, 40), (1, 1, 100, 96), (1, 1, 400, 64), (1, 3, 50, 24)), PageLayout):
         subject = Subject("ttnn.identity", (shape,), rows=page is PageLayout.ROW_MAJOR)
         problem = prepare(subject.graph(), model, options)
-        pool = problem.pools.pool(shape, page)
+        pool = problem.pools.pool(shape, DType.BF16, page)
         layouts = [*pool.interleaved, *_representatives(shape, pool.sharded)]
         queries = [
             OpQuery("ttnn.to_memory_config", (TensorSpec(shape, DType.BF16, a),), (), None, b.memory)

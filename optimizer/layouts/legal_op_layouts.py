@@ -38,7 +38,7 @@ class LegalOpLayoutAnalysis:
         """
         value = graph.value(op.outputs[0])
         page = pages[value.id]
-        pool = pools.pool(value.shape, page)
+        pool = pools.pool(value.shape, value.dtype, page)
         if opdef(op.op).opaque:  # computed on the host, and sent back to DRAM
             return tuple(layout for layout in pool.interleaved if layout.is_dram)
         asked = override is not None and override.places
@@ -51,6 +51,8 @@ class LegalOpLayoutAnalysis:
             raise OptionError(message, node=op.id, alternatives=[page.value])
         wanted = replace(override, grid_yx=None) if opdef(op.op).config is ConfigFamily.CONV2D else override
         kept = tuple(layout for layout in pool.interleaved + sharded if wanted.allows(layout))
+        if not kept and shards:  # the OpModel says what the op lacks in L1, and what it accepts instead
+            kept = tuple(layout for layout in pool.too_large if wanted.allows(layout))
         if not kept:
             rule = why_none(op, value, override, pools, page)
             message = f"override-output-layout: no layout is {override.describe()}: {rule}"

@@ -1,18 +1,21 @@
-"""LegalTensorLayoutAnalysis: every layout a tensor type may have, shared by all values of that type.
+"""LegalTensorLayoutAnalysis: every layout a tensor of a shape and scalar type may have, shared by all such values.
 
 Rules (tt-mlir `LegalTensorLayoutAnalysis`): interleaved in DRAM and L1; block sharding over every grid of
 the worker grid, height and width sharding over every core count; grids ascend and a layout whose shard
 shape was already seen is dropped, so the smallest grid of each shard shape stays and no core is empty;
 no grid may have more rows or columns than the tensor has tiles. Of ours: a row of a row-major tensor is only cut into
-pieces of multiples of `PIECE` elements.
+pieces of multiples of `PIECE` elements, and a tensor that takes more L1 per core than a plan may use is not laid out
+so (tt-mlir leaves that to its OpModel, and such layouts count against `max_legal_layouts`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from optimizer.device import DeviceSpec
+from optimizer.errors import StateError
+from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import (
     BufferType,
     PageLayout,
@@ -20,7 +23,7 @@ from optimizer.layouts.memory_config import (
     TensorMemoryLayout,
     interleaved,
 )
-from optimizer.layouts.tiling import TILE, physical_shape, sharded_layout
+from optimizer.layouts.tiling import TILE, l1_bytes_per_core, physical_shape, sharded_layout
 
 Shape = tuple[int, ...]
 PIECE = 8
@@ -36,30 +39,49 @@ class TensorLayouts:
     """The pool of one tensor type."""
 
     interleaved: tuple[TensorLayout, ...]
-    """DRAM first, then L1."""
+    """DRAM first, then L1 if that can hold it."""
     sharded: tuple[TensorLayout, ...]
     """By number of cores, largest first; ties in the order block, height, width, then ascending grid."""
+    too_large: tuple[TensorLayout, ...] = ()
+    """Layouts that would be legal if L1 could hold them."""
 
 
 class LegalTensorLayoutAnalysis:
-    """Builds pools on demand; one per (shape, page layout), since neither depends on the element type."""
+    """Builds pools on demand, one per (shape, scalar type, page layout), for the scalar types of one graph."""
 
     name = "legal-tensor-layouts"
 
-    def __init__(self, device: DeviceSpec) -> None:
+    def __init__(self, device: DeviceSpec, scalar_types: Collection[DType], l1_limit_bytes: int) -> None:
+        """`scalar_types` are what ScalarDataTypeAnalysis found; `l1_limit_bytes` what a plan may use per core."""
         self.device = device
-        self._pools: dict[tuple[Shape, PageLayout], TensorLayouts] = {}
+        self.scalar_types = frozenset(scalar_types)
+        self.l1_limit_bytes = l1_limit_bytes
+        self._pools: dict[tuple[Shape, DType, PageLayout], TensorLayouts] = {}
 
     @property
     def pool_count(self) -> int:
         return len(self._pools)
 
-    def pool(self, shape: Shape, page_layout: PageLayout) -> TensorLayouts:
-        """All legal layouts of a tensor."""
-        key = (shape, page_layout)
+    def pool(self, shape: Shape, dtype: DType, page_layout: PageLayout) -> TensorLayouts:
+        """All legal layouts of a tensor. StateError for a scalar type that the graph does not have."""
+        key = (shape, dtype, page_layout)
         if key not in self._pools:
-            self._pools[key] = self._build(shape, page_layout)
+            if dtype not in self.scalar_types:
+                raise StateError(f"no layouts are generated for {dtype}, which the graph does not have")
+            self._pools[key] = self._held_by_l1(self._build(shape, page_layout), shape, dtype)
         return self._pools[key]
+
+    def bytes_of(self, shape: Shape, dtype: DType, layout: TensorLayout) -> int:
+        """L1 bytes per core that a tensor takes in a layout."""
+        return l1_bytes_per_core(shape, dtype, layout, self.device)
+
+    def _held_by_l1(self, pool: TensorLayouts, shape: Shape, dtype: DType) -> TensorLayouts:
+        def fits(layout: TensorLayout) -> bool:
+            return self.bytes_of(shape, dtype, layout) <= self.l1_limit_bytes
+
+        layouts = (*pool.interleaved, *pool.sharded)
+        too_large = tuple(layout for layout in layouts if not fits(layout))
+        return TensorLayouts(tuple(filter(fits, pool.interleaved)), tuple(filter(fits, pool.sharded)), too_large)
 
     def _build(self, shape: Shape, page: PageLayout) -> TensorLayouts:
         plain = (interleaved(BufferType.DRAM, page), interleaved(BufferType.L1, page))

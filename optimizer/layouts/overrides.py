@@ -4,6 +4,9 @@ override-output-layout   op1=2x2:l1:block_sharded:tile:bf16,op2=dram      (parts
 override-conv2d-config   conv_1=weights_dtype#bf16:act_block_h_override#64,conv_2=shard_layout#block_sharded
 insert-memreconfig       op1=0,op2=0:1                                   (operand positions)
 
+What an operand or a graph input is overridden with is a copy of it, an op of its own (`input_overrides`). A conv's
+`dtype` and `output_layout` are parts of its result's layout, in whichever option they are written.
+
 They are constraints of every policy. What can be seen from the graph alone is refused here; what the shapes, the
 board or the OpModel forbid is refused in `sharding.overriding`, with the nearest values that would do.
 """
@@ -15,6 +18,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from typing import Any
 
 from optimizer.errors import OptionError, UnknownNameError
@@ -33,9 +37,19 @@ _DTYPES = {
     **{d.value: d for d in DType},
     "bfp_bf8": DType.BFP8_B,
     "bfp_bf4": DType.BFP4_B,
+    "si32": DType.I32,
+    "fp32": DType.F32,
 }
-_CONV2D_WORDS = {"output_layout": ("tile",), "slice": ("auto", "l1")}
-"""Words that a field takes. A row-major result is not offered: what reads a conv here reads tiles."""
+_NEAREST_DTYPE = {
+    **dict.fromkeys(("f16", "fp16"), "bf16"),
+    "bfp_f8": "bfp_bf8",
+    **dict.fromkeys(("bfp_f4", "bfp_f2", "bfp_bf2"), "bfp_bf4"),
+}
+"""Element types that tt-mlir spells and TTNN has no tensors of -> the one that comes nearest."""
+_HOST_PARTS = ("system", "mmio", "none")
+"""Places and memory layouts of tt-mlir for tensors on the host."""
+_CONV2D_WORDS = {"output_layout": ("tile", "row_major"), "slice": ("auto", "l1")}
+"""Words that a field takes."""
 _GRID = re.compile(r"([1-9][0-9]*)x([1-9][0-9]*)$")
 
 
@@ -106,11 +120,11 @@ class Overrides:
 
 def parse_overrides(graph: Graph, output_layout: str, conv2d_config: str, memreconfig: str) -> Overrides:
     """Read the three override options; op names are checked against the graph. Errors name the entry."""
-    layouts = {k: _layout(k, v) for k, v in _entries("override-output-layout", output_layout)}
-    configs = {k: _conv2d(k, v) for k, v in _entries("override-conv2d-config", conv2d_config)}
-    operands = {k: _operands(k, v) for k, v in _entries("insert-memreconfig", memreconfig)}
-    ids = _ids_by_name(graph)
-    resolved = Overrides(_resolve(ids, layouts), _resolve(ids, configs), _resolve(ids, operands))
+    layouts = {k: _layout(k, v) for k, v in entries("override-output-layout", output_layout)}
+    configs = {k: _conv2d(k, v) for k, v in entries("override-conv2d-config", conv2d_config)}
+    operands = {k: _operands(k, v) for k, v in entries("insert-memreconfig", memreconfig)}
+    ids = ids_by_name(graph)
+    resolved = _of_convs(graph, Overrides(_resolve(ids, layouts), _resolve(ids, configs), _resolve(ids, operands)))
     for op_id in resolved.op_ids:
         _check_runs(graph, graph.op(op_id))
     for op_id, positions in resolved.memreconfigs.items():
@@ -118,6 +132,31 @@ def parse_overrides(graph: Graph, output_layout: str, conv2d_config: str, memrec
     for op_id, fixed in resolved.conv2d_configs.items():
         _check_conv2d(graph.op(op_id), fixed)
     return resolved
+
+
+def _of_convs(graph: Graph, given: Overrides) -> Overrides:
+    """The overrides with what a conv's config says of its result in the result's layout too, and its pages in both."""
+    layouts = dict(given.output_layouts)
+    configs = {op_id: dict(fixed) for op_id, fixed in given.conv2d_configs.items()}
+    for op_id, fixed in configs.items():
+        layout = layouts.get(op_id, LayoutOverride())
+        dtype, page = fixed.pop("dtype", None), _PAGES.get(fixed.get("output_layout", ""))
+        _check_alike(op_id, "dtype", dtype, layout.dtype)
+        _check_alike(op_id, "output_layout", page, layout.page_layout)
+        layout = replace(layout, dtype=dtype or layout.dtype, page_layout=page or layout.page_layout)
+        if layout != LayoutOverride():
+            layouts[op_id] = layout
+    for op_id, layout in layouts.items():
+        if layout.page_layout is not None and opdef(graph.op(op_id).op).config is ConfigFamily.CONV2D:
+            configs.setdefault(op_id, {})["output_layout"] = layout.page_layout.value
+    return Overrides(layouts, {op_id: fixed for op_id, fixed in configs.items() if fixed}, given.memreconfigs)
+
+
+def _check_alike(op_id: str, key: str, configured: StrEnum | None, laid_out: StrEnum | None) -> None:
+    """A conv's config and its result's layout do not contradict each other."""
+    if None not in (configured, laid_out) and configured is not laid_out:
+        message = f"override-conv2d-config wants {key}#{configured}, override-output-layout {laid_out}"
+        raise OptionError(message, node=op_id)
 
 
 def _check_runs(graph: Graph, op: Op) -> None:
@@ -161,11 +200,11 @@ def _check_conv2d(op: Op, fixed: Mapping[str, Any]) -> None:
         raise OptionError(f"override-conv2d-config on {op.op}, which is no conv", node=op.id, alternatives=convs)
     computed = op.attrs.get("activation") or None
     if fixed.get("activation", computed) != computed:
-        message = f"'activation#{fixed['activation']}' would change what the model computes"
-        raise OptionError(message, node=op.id, alternatives=[f"activation#{computed}"] if computed else ())
+        message = f"'activation#{fixed['activation'] or 'none'}' would change what the model computes"
+        raise OptionError(message, node=op.id, alternatives=[f"activation#{computed or 'none'}"])
 
 
-def _entries(option: str, text: str) -> list[tuple[str, str]]:
+def entries(option: str, text: str) -> list[tuple[str, str]]:
     """Split `a=x,b=y`; an op named twice is an error."""
     found: list[tuple[str, str]] = []
     for part in filter(None, (p.strip() for p in text.split(","))):
@@ -178,7 +217,8 @@ def _entries(option: str, text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _ids_by_name(graph: Graph) -> dict[str, str]:
+def ids_by_name(graph: Graph) -> dict[str, str]:
+    """Op id by every name that an override may call an op by: its name, or its id."""
     names: dict[str, str] = {}
     for op in graph.ops():
         names.setdefault(op.name, op.id)
@@ -217,8 +257,18 @@ def _named_part(op: str, part: str) -> tuple[str, Any]:
     ):
         if part in table:
             return key, table[part]
+    if part in _HOST_PARTS:
+        raise OptionError(f"'{part}' is of tensors on the host, a TTNN op leaves its result on the device", node=op)
+    _check_dtype(op, part)
     known = [*_BUFFERS, *_MEMORY_LAYOUTS, *_PAGES, *_DTYPES, "ROWSxCOLS"]
     raise UnknownNameError("layout override part", part, known, node=op)
+
+
+def _check_dtype(op: str, text: str) -> None:
+    """Element types that TTNN has no tensors of are refused by name."""
+    if text in _NEAREST_DTYPE:
+        message = f"TTNN has no tensors of element type '{text}'"
+        raise OptionError(message, node=op, alternatives=[_NEAREST_DTYPE[text]])
 
 
 def _conv2d(op: str, text: str) -> dict[str, Any]:
@@ -228,24 +278,28 @@ def _conv2d(op: str, text: str) -> dict[str, Any]:
         key, hash_sign, value = part.partition("#")
         if not hash_sign:
             raise OptionError(f"'{part}' is not field#value", node=op)
+        if key == "core_grid":
+            raise OptionError("'core_grid' cannot be overridden: a conv chooses the grid of its result", node=op)
         if key not in types:
             raise UnknownNameError("conv2d config field", key, types, node=op)
+        if key in result:
+            raise OptionError(f"'{text}' fixes its {key} twice", node=op)
         result[key] = _conv2d_value(op, key, types[key], value)
     return result
 
 
 def _conv2d_types() -> dict[str, Any]:
     hints = typing.get_type_hints(Conv2dConfig)
-    return {f.name: hints[f.name] for f in fields(Conv2dConfig)}
+    return {"dtype": DType, **{f.name: hints[f.name] for f in fields(Conv2dConfig)}}
 
 
 def _conv2d_value(op: str, key: str, hint: Any, text: str) -> Any:
     """A field's text as its type; tt-mlir spellings of dtypes and layouts are translated."""
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if bool in kinds:
-        if text not in ("true", "false"):
-            raise OptionError(f"'{key}' must be true or false, got '{text}'", node=op)
-        return text == "true"
+        if text.lower() not in ("true", "false"):
+            raise OptionError(f"'{key}' must be true or false, got '{text[:40]}'", node=op)
+        return text.lower() == "true"
     if int in kinds:
         if not text.isdigit() or len(text) > 9:
             raise OptionError(f"'{key}' must be a non-negative integer, got '{text[:40]}'", node=op)
@@ -256,10 +310,13 @@ def _conv2d_value(op: str, key: str, hint: Any, text: str) -> Any:
         return int(text)
     if key == "shard_layout" and text not in _SHARDED:
         raise UnknownNameError("shard layout", text, _SHARDED, node=op)
-    if key == "weights_dtype":
+    if key in ("dtype", "weights_dtype"):
+        _check_dtype(op, text)
         if text not in _DTYPES:
             raise UnknownNameError("dtype", text, _DTYPES, node=op)
-        return _DTYPES[text].value
+        return _DTYPES[text] if key == "dtype" else _DTYPES[text].value
+    if key == "activation" and text.lower() == "none":
+        return None
     if key in _CONV2D_WORDS and text not in _CONV2D_WORDS[key]:
         raise OptionError(f"'{key}' cannot be '{text[:40]}'", node=op, alternatives=_CONV2D_WORDS[key])
     return text

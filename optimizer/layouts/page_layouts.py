@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
-from optimizer.ir.opdef import CostClass, OpDef, Page
+from optimizer.ir.opdef import ConfigFamily, CostClass, OpDef, Page
 from optimizer.ir.vocabulary import CONVERT, opdef
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.weight_forms import reshapes_on_host
@@ -31,7 +31,7 @@ class AssignPageLayouts:
     runs_row_major: RowMajorTest | None = None
     """With it, elementwise ops whose operands are all row-major stay row-major (option `row_major_enabled`)."""
     asked: Mapping[str, PageLayout] = field(default_factory=dict)
-    """Op id -> pages that an override wants of its result; granted where the op can."""
+    """Op id -> pages that an override wants of its result; granted where the op can. A conv's config says them."""
     can_run_row_major: RowMajorTest | None = None
     """Asked about the ops that `asked` wants row-major."""
 
@@ -53,12 +53,16 @@ class AssignPageLayouts:
                 graph.replace_op(op)
             for output in op.outputs:
                 pages[output] = PageLayout.ROW_MAJOR if row_major else self._result_page(op, row, pages)
+                if row.config is ConfigFamily.CONV2D:
+                    pages[output] = self.asked.get(op.id, pages[output])
         graph.sort()
         return pages
 
     def _turns_row_major(self, graph: Graph, op: Op) -> bool:
         """Whether an override wants row-major of an op that gives it from row-major operands."""
-        wanted = self.asked.get(op.id) is PageLayout.ROW_MAJOR and opdef(op.op).output_page is not Page.ATTR
+        row = opdef(op.op)
+        turns = row.output_page is not Page.ATTR and row.config is not ConfigFamily.CONV2D
+        wanted = self.asked.get(op.id) is PageLayout.ROW_MAJOR and turns
         return wanted and self.can_run_row_major is not None and self.can_run_row_major(graph, op)
 
     def _wanted(self, op: Op, row: OpDef, index: int, row_major: bool) -> PageLayout | None:

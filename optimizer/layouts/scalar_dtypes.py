@@ -17,13 +17,15 @@ from optimizer.layouts.overrides import Overrides
 
 @dataclass(frozen=True)
 class ScalarDataTypeAnalysis:
-    """Collects the scalar types for which layouts are generated."""
+    """Collects the scalar types for which layouts are generated (`legal_tensor_layouts`); others have none."""
 
     name: str = "scalar-dtypes"
 
-    def apply(self, graph: Graph) -> tuple[DType, ...]:
-        """Element types of all values, sorted by name."""
-        return tuple(sorted({value.dtype for value in graph.values.values()}, key=lambda d: d.value))
+    def apply(self, graph: Graph, overrides: Overrides) -> tuple[DType, ...]:
+        """Element types of all values and of all overrides, sorted by name."""
+        found = {value.dtype for value in graph.values.values()}
+        found |= {override.dtype for override in overrides.output_layouts.values() if override.dtype is not None}
+        return tuple(sorted(found, key=lambda d: d.value))
 
 
 def apply_dtype_overrides(graph: Graph, overrides: Overrides) -> Graph:

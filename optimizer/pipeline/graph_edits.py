@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from optimizer.ir.dtype import DType
 from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.input_overrides import with_overridden_inputs
 from optimizer.layouts.overrides import parse_overrides
 from optimizer.layouts.scalar_dtypes import apply_dtype_overrides
 from optimizer.layouts.weight_dtypes import apply_block_weights
@@ -24,6 +25,22 @@ class Prune(Stage):
     def apply(self, work: Work) -> None:
         graph = work.imported.copy()
         graph.prune()
+        work.graph = graph
+
+
+@dataclass(frozen=True)
+class InputOverrides(Stage):
+    """Gives graph inputs that an override names an op of their own, which the override then is about."""
+
+    name: ClassVar[str] = "input-overrides"
+    takes: ClassVar[tuple[str, ...]] = ("graph",)
+    gives: ClassVar[tuple[str, ...]] = ("graph",)
+
+    override_output_layout: str = ""
+
+    def apply(self, work: Work) -> None:
+        graph = work.graph
+        with_overridden_inputs(graph, self.override_output_layout)
         work.graph = graph
 
 

@@ -15,7 +15,7 @@ from optimizer.opmodel.base import OpModel
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.pipeline.work import Stage, Work
 from optimizer.sharding.base import PolicyInput
-from optimizer.sharding.overriding import decide_overridden
+from optimizer.sharding.overriding import decide_overridden, noted
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class _RunsRowMajor:
 
 @dataclass(frozen=True)
 class ScalarDtypes(Stage):
-    """Collects the element types for which layouts are generated."""
+    """Collects the element types for which layouts are generated, those that overrides ask for included."""
 
     name: ClassVar[str] = "scalar-dtypes"
-    takes: ClassVar[tuple[str, ...]] = ("graph",)
+    takes: ClassVar[tuple[str, ...]] = ("graph", "overrides")
     gives: ClassVar[tuple[str, ...]] = ("dtypes",)
 
     def apply(self, work: Work) -> None:
-        work.dtypes = ScalarDataTypeAnalysis().apply(work.graph)
+        work.dtypes = ScalarDataTypeAnalysis().apply(work.graph, work.overrides)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class LegalConfigs(Stage):
         device, overrides, clock = work.opmodel.device, work.overrides, work.clock
         limit_bytes = device.l1_limit_bytes(self.l1_small_bytes, self.tensor_l1_usage_cap)
         pricer = OpPricer(work.graph, work.pages, work.opmodel, limit_bytes)
-        pools = LegalTensorLayoutAnalysis(device)
+        pools = LegalTensorLayoutAnalysis(device, work.dtypes, limit_bytes)
         legality = Legality(pricer, pools, work.conv_weights, self.max_legal_layouts, self.optimization_level)
         work.legality = legality
         work.problem = PolicyInput(
@@ -89,7 +89,6 @@ class LegalConfigs(Stage):
             pools=pools,
             pricer=pricer,
             options=work.options,
-            dtypes=work.dtypes,
             forced_reshards=overrides.memreconfigs,
             report=clock.say,
             time_is_up=clock.search_is_over,
@@ -107,4 +106,5 @@ class DecideOverridden(Stage):
 
     def apply(self, work: Work) -> None:
         problem = work.problem
-        work.problem = replace(problem, overridden=decide_overridden(problem, work.overrides, work.legality))
+        overridden = decide_overridden(problem, work.overrides, work.legality)
+        work.problem = replace(problem, overridden=overridden, noted=noted(work.overrides))

@@ -9,7 +9,14 @@ from dataclasses import replace
 
 from optimizer.options import Options
 from optimizer.pipeline.finishing import FuseKernels, Predict, Summarise, Verify
-from optimizer.pipeline.graph_edits import DtypeOverrides, MathFidelity, ParseOverrides, Prune, WeightDtypes
+from optimizer.pipeline.graph_edits import (
+    DtypeOverrides,
+    InputOverrides,
+    MathFidelity,
+    ParseOverrides,
+    Prune,
+    WeightDtypes,
+)
 from optimizer.pipeline.importing import CheckSupport, Import
 from optimizer.pipeline.legal import DecideOverridden, LegalConfigs, PageLayouts, ScalarDtypes
 from optimizer.pipeline.planning import Baseline, NoteReasons, Search, Transform
@@ -22,6 +29,7 @@ def edits(options: Options) -> tuple[Stage, ...]:
     """From the imported graph to the one that computes the model as the options change it."""
     return (
         Prune(),
+        InputOverrides.of(options),
         ParseOverrides.of(options),
         DtypeOverrides(),
         WeightDtypes.of(options),

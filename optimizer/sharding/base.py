@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from optimizer.errors import TimeLimitError
-from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
 from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
@@ -34,8 +33,6 @@ class PolicyInput:
     pools: LegalTensorLayoutAnalysis
     pricer: OpPricer
     options: Options
-    dtypes: tuple[DType, ...] = ()
-    """Element types that occur in the graph."""
     forced_reshards: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Op id -> operand positions that the user wants resharded."""
     report: Report | None = None
@@ -46,6 +43,8 @@ class PolicyInput:
     """Whether the user asked for that."""
     overridden: Mapping[str, OpDecision] = field(default_factory=dict)
     """Op id -> a way to run it that honours its override, whatever its neighbours do (`overriding`)."""
+    noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Op id -> its overrides, as its reason states them; also those that fix pages or element types only."""
 
     acceptance: dict[Hashable, dict[TensorLayout, int]] = field(default_factory=dict, compare=False)
     """Answers shared by ops with equal signatures and candidates: operand-0 layout -> accepted candidates."""

@@ -156,7 +156,7 @@ class ChainOracle:
     def _layouts(self, op: int) -> tuple[TensorLayout, ...]:
         if op not in self._reshard_layouts:
             value = self._problem.graph.value(self.ops[op].inputs[0])
-            pool = self._problem.pools.pool(value.shape, self._pricer.pages[value.id])
+            pool = self._problem.pools.pool(value.shape, value.dtype, self._pricer.pages[value.id])
             self._reshard_layouts[op] = pool.sharded[: self._problem.options.max_legal_layouts]
         return self._reshard_layouts[op]
 

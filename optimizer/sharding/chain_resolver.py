@@ -24,8 +24,9 @@ NO_FASTER = "predicted no faster than in DRAM"
 """How the reason of a chain begins that was resolved but does not pay."""
 ONLY_PARTS_PAY = "as a whole no faster than in DRAM"
 """How the reason of a chain begins that is cut where it does not pay."""
-CLEARLY_FASTER = 0.97
-"""Where the solution with the most cores takes more than this share of the time in DRAM, least time is solved for."""
+CLEARLY_FASTER = 0.95
+"""Where the solution with the most cores takes more than this share of the time in DRAM, least time is solved for; that
+is taken where it takes less than this share of the other's time, too: what reads DRAM directly may find it in L1."""
 SHOWN_ALTERNATIVES = 5
 """Alternatives kept per op for `ttopt explain`."""
 SHOWN_REJECTIONS = 4
@@ -136,7 +137,7 @@ class ChainResolver:
         attempt = None if objective == "time" else self._attempt(solved)
         if attempt is None or attempt.clash is not None or attempt.time_ns > CLEARLY_FASTER * self._dram_ns:
             fastest = self._fastest()
-            if fastest is not None and (fastest.clash is None or attempt is None or not self._is_good(attempt)):
+            if fastest is not None and self._is_worth(fastest, attempt):
                 attempt, objective = fastest, "time"
         assert attempt is not None
         return ResolvedChain(solved, attempt, objective, self._rejections(), self._cuts(attempt))
@@ -198,6 +199,12 @@ class ChainResolver:
     def _is_good(self, attempt: Attempt) -> bool:
         """Whether an attempt fits and is faster than DRAM."""
         return attempt.clash is None and attempt.time_ns < self._dram_ns
+
+    def _is_worth(self, fastest: Attempt, other: Attempt | None) -> bool:
+        """Whether the fastest attempt shall replace one that is not good, or is clearly slower."""
+        if other is None or not self._is_good(other):
+            return True
+        return fastest.clash is None and fastest.time_ns < CLEARLY_FASTER * other.time_ns
 
     def _cuts(self, attempt: Attempt) -> tuple[int, ...]:
         """Where to cut a chain that does not pay, so that the stretches of it that do are left."""

@@ -29,7 +29,7 @@ def note_fallbacks(problem: PolicyInput, plan: Plan) -> Plan:
     found: dict[str, list[str]] = {}
     for op_id in plan.schedule:
         decision = plan.decisions[op_id]
-        if decision.candidate.output.is_l1 or "override" in decision.reason:
+        if decision.candidate.output.is_l1 or op_id in problem.overridden:
             continue
         cause = failed.get(op_id)
         if cause is None:

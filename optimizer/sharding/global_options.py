@@ -248,7 +248,7 @@ class OptionTable:
     def _readable(self, value_id: str) -> Layouts:
         page = self._pricer.pages[value_id]
         value = self._problem.graph.value(value_id)
-        pool = self._problem.pools.pool(value.shape, page)
+        pool = self._problem.pools.pool(value.shape, value.dtype, page)
         produced = tuple(layout for layout in self.produced.get(value_id, ()) if not layout.is_host)
         own = (interleaved(BufferType.DRAM, page), interleaved(BufferType.L1, page))
         seeded = []

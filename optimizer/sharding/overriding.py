@@ -60,10 +60,15 @@ def decide_overridden(problem: PolicyInput, overrides: Overrides, legality: Lega
 def note_overrides(problem: PolicyInput, plan: Plan) -> Plan:
     """The plan with every overridden op's reason naming the override, whoever decided the op."""
     decisions = dict(plan.decisions)
-    for op_id, fixed in problem.overridden.items():
-        noted = {**decisions[op_id].reason, "override": fixed.reason["override"]}
-        decisions[op_id] = replace(decisions[op_id], reason=noted)
+    for op_id, override in problem.noted.items():
+        reason = {**decisions[op_id].reason, "override": override}
+        decisions[op_id] = replace(decisions[op_id], reason=reason)
     return replace(plan, decisions=decisions)
+
+
+def noted(overrides: Overrides) -> dict[str, dict[str, str]]:
+    """Every override, by op, as reasons state it."""
+    return {op_id: _shown(op_id, overrides) for op_id in overrides.op_ids}
 
 
 def laid_out_alike(copy: TensorLayout, result: TensorLayout) -> bool:
@@ -208,15 +213,16 @@ class AloneDecision:
         return sharded_layout(shape, output.memory_layout, output.shard_spec.grid_yx, device, page)
 
     def _pool(self, value_id: str, kind: TensorMemoryLayout) -> Layouts:
-        pool = self._problem.pools.pool(self._problem.graph.value(value_id).shape, self._pricer.pages[value_id])
+        value = self._problem.graph.value(value_id)
+        pool = self._problem.pools.pool(value.shape, value.dtype, self._pricer.pages[value_id])
         alike = tuple(layout for layout in pool.sharded if layout.memory_layout is kind)
         return alike[: self._problem.options.max_legal_layouts]
 
 
 # -- refusals ------------------------------------------------------------------------------------------
-def _shown(op_id: str, overrides: Overrides) -> dict[str, Any]:
+def _shown(op_id: str, overrides: Overrides) -> dict[str, str]:
     """The overrides of one op as a reason states them."""
-    found: dict[str, Any] = {}
+    found: dict[str, str] = {}
     if op_id in overrides.output_layouts:
         found["output_layout"] = overrides.output_layouts[op_id].describe()
     if op_id in overrides.conv2d_configs:
@@ -231,7 +237,7 @@ def _conv2d_text(fields: Mapping[str, Any]) -> str:
 
 
 def _field_text(key: str, value: Any) -> str:
-    return f"{key}#{str(value).lower() if isinstance(value, bool) else value}"
+    return f"{key}#{'none' if value is None else str(value).lower() if isinstance(value, bool) else value}"
 
 
 def _check_freed_operand(problem: PolicyInput, op: Op, overrides: Overrides) -> None:

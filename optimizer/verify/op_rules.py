@@ -144,11 +144,9 @@ def _left_to_ttnn(subject: Subject, config: Conv2dConfig, sharded: bool) -> Iter
 
 def _fixed_fields(subject: Subject) -> dict[str, frozenset[str]]:
     """Op id -> fields of its config that the user fixed."""
-    text = subject.result.options.override_conv2d_config
-    if not text:
-        return {}
+    options = subject.result.options
     try:
-        overrides = parse_overrides(subject.graph, "", text, "")
+        overrides = parse_overrides(subject.graph, options.override_output_layout, options.override_conv2d_config, "")
     except TtoptError:  # `override_rules` says what does not fit
         return {}
     return {op_id: frozenset(given) for op_id, given in overrides.conv2d_configs.items()}

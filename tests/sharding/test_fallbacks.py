@@ -55,12 +55,13 @@ def wide_chain() -> Graph:
 def refuse(problem: PolicyInput, model: CachedOpModel, op_id: str, where: str) -> None:
     """Make the OpModel refuse every config of an op whose result is in DRAM, or in L1, in place too."""
     op, legal = problem.graph.op(op_id), problem.legal[op_id]
-    pool = problem.pools.pool(problem.graph.value(op.inputs[0]).shape, DRAM_TILE.page_layout)
+    operand = problem.graph.value(op.inputs[0])
+    pool = problem.pools.pool(operand.shape, operand.dtype, DRAM_TILE.page_layout)
     answer = OpConstraints.rejected(Rejection.OOM_L1, "no room for it")
     for candidate in legal.dram if where == "dram" else (*legal.l1_interleaved, *legal.sharded):
-        for operand in (*pool.interleaved, *pool.sharded):
+        for layout in (*pool.interleaved, *pool.sharded):
             for config in (candidate.config, in_place_config(op, candidate.config, 0)):
-                model.correct(problem.pricer.query(op, (operand,), config, candidate.request), answer)
+                model.correct(problem.pricer.query(op, (layout,), config, candidate.request), answer)
 
 
 @pytest.mark.parametrize("policy", SHARDING)

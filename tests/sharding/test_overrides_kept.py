@@ -73,7 +73,12 @@ LAYOUTS = [
     (chain, "relu=l1:block_sharded:4x4", "relu", "l1 block_sharded 4x4"),
     (chain, "relu=l1", "relu", "l1 "),
     (chain, "fc=1x8:l1:width_sharded:tile:bf16", "fc", "l1 width_sharded 1x8"),
+    (chain, "conv=row_major:l1", "conv", "l1 "),
     (fork, "a=l1:interleaved", "a", "l1 interleaved"),
+    (fork, "x=l1:height_sharded:16x1", "x_layout", "l1 height_sharded 16x1"),
+    (fork, "a_in_0_layout=1x1:l1:interleaved:tile:bf16", "a_in_0_layout", "l1 interleaved"),
+    (fork, "right=row_major", "right", ""),
+    (fork, "join=f32", "join", ""),
     (fork, "a=8x8", "a", "l1 block_sharded 8x8"),
     (fork, "right=interleaved", "right", " interleaved"),
     (fork, "join=l1", "join", "l1 "),
@@ -99,7 +104,8 @@ def test_output_layouts(policy: str, make: Callable[[], Graph], text: str, op: s
         "shard_layout#width_sharded",
         "act_block_h_override#32",
         "weights_dtype#bfp_bf8:enable_act_double_buffer#true",
-        "deallocate_activation#false:reallocate_halo_output#false",
+        "deallocate_activation#False:reallocate_halo_output#FALSE:activation#none",
+        "output_layout#row_major",
         "shard_layout#block_sharded:act_block_h_override#64:act_block_w_div#1",
     ],
 )
@@ -109,7 +115,7 @@ def test_conv_configs(policy: str, text: str) -> None:
     found = config.to_json()
     for part in text.split(":"):
         key, value = part.split("#")
-        assert str(found[key]).lower() == value.replace("bfp_bf8", "bfp8_b")
+        assert str(found[key]).lower() == value.lower().replace("bfp_bf8", "bfp8_b")
 
 
 MEMRECONFIGS = [
