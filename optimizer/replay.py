@@ -44,6 +44,10 @@ class ReplayedStep:
     """How the results differ from what the plan states."""
     predicted_bytes: int | None = None
     """Peak L1 while the op runs, as the plan says; None for ops on weights only."""
+    elsewhere: tuple[str, ...] = ()
+    """Results in L1 that lie at another address than the verifier places them at."""
+    placed: int = 0
+    """Results whose addresses were compared."""
 
     @property
     def accepted(self) -> bool:
@@ -87,10 +91,11 @@ class ReplayReport:
         return max((step.answer.cb_bytes for step in self.steps), default=0)
 
     def l1_record(self) -> dict[str, Any]:
-        """Predicted against real peak L1: `{steps, exact, below, worst_below, worst_below_op}`.
+        """Predicted against real L1: `{steps, exact, below, worst_below, worst_below_op, placed, elsewhere}`.
 
         `exact` and `below` (predicted less than the real peak) count steps; `worst_below` is the largest
-        shortfall as a share of the real peak. Steps after a refused one are left out: L1 is no longer the plan's.
+        shortfall as a share of the real peak; `placed` counts tensors in L1, `elsewhere` those of them that are not at
+        the predicted address. Steps after a refused one are left out: L1 is no longer the plan's.
         """
         first = next((k for k, step in enumerate(self.steps) if not step.answer.valid), len(self.steps))
         compared = [(s.op, s.predicted_bytes, s.real_bytes) for s in self.steps[:first]]
@@ -103,6 +108,8 @@ class ReplayReport:
             "below": len(short),
             "worst_below": round(short[worst], 6) if worst is not None else 0.0,
             "worst_below_op": worst,
+            "placed": sum(s.placed for s in self.steps[:first]),
+            "elsewhere": sum(len(s.elsewhere) for s in self.steps[:first]),
         }
 
 
@@ -174,7 +181,18 @@ class _Replay:
         memory = self.predicted.get(op_id)
         predicted = None if memory is None else memory.total_bytes
         alone = None if answer.valid and not differences else self.backend.constraints(query)
-        return ReplayedStep(op_id, query, answer, alone, differences, predicted)
+        addresses = self._addresses(step, answer, memory)
+        elsewhere = tuple(v for v, (ours, real) in addresses.items() if ours != real)
+        return ReplayedStep(op_id, query, answer, alone, differences, predicted, elsewhere, len(addresses))
+
+    def _addresses(
+        self, step: ProgramStep, answer: StepAnswer, memory: StepMemory | None
+    ) -> dict[str, tuple[int, int]]:
+        """Predicted and real address of every result in L1 that has a buffer of its own."""
+        top = self.result.device.worker_l1_bytes - self.result.options.l1_small_bytes
+        depths = dict(memory.placed) if memory is not None and answer.valid else {}
+        real = {v: address for (_, v), address in zip(step.results, answer.addresses, strict=False)}
+        return {v: (top - depth, at) for v, depth in depths.items() if (at := real.get(v)) is not None}
 
     def _differences(self, step: ProgramStep, answer: StepAnswer) -> tuple[str, ...]:
         """How each result differs from the plan, one text per result that does."""

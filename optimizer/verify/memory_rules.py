@@ -60,7 +60,8 @@ def replay(subject: Subject, watch: Watch | None = None) -> list[StepMemory]:
             dying = None
         deepest = _run(subject, op, own, dying, live)
         extent = max(before + answer.choice_room_bytes, deepest)
-        steps.append(StepMemory(op.id, resident, answer.peak_bytes, answer.cb_bytes, extent))
+        placed = tuple((v, live[v][1]) for v in own)
+        steps.append(StepMemory(op.id, resident, answer.peak_bytes, answer.cb_bytes, extent, placed))
         for v in [v for v in live if last_read.get(v, -1) <= step]:
             del live[v]
     return steps

@@ -44,6 +44,8 @@ class StepMemory:
     cb_bytes: int
     extent_bytes: int
     """Depth of the deepest tensor from the top of L1, holes included, plus the buffers and temporaries below."""
+    placed: tuple[tuple[str, int], ...] = ()
+    """Results with a buffer of their own, and the distance of its lower end from the top of L1."""
 
     @property
     def total_bytes(self) -> int:
