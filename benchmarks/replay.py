@@ -24,7 +24,10 @@ from optimizer.recheck import check_record
 ROOT = Path(__file__).resolve().parent.parent
 LEAST_EXACT = 0.95
 MOST_BELOW = 0.01
-COLUMNS = ("graph", "board", "policy", "ops", "refused", "steps", "exact", "below", "worst", "at", "plan s", "replay s")
+COLUMNS = (
+    "graph", "board", "policy", "ops", "refused", "steps", "exact", "below", "addresses", "worst", "at", "plan s",
+    "replay s",
+)  # fmt: skip
 
 
 def main() -> int:
@@ -68,6 +71,7 @@ def row(record: dict[str, Any]) -> list[object]:
         *(record[key] for key in ("graph", "board", "policy", "steps")),
         len(record["errors"]),
         *(l1[key] for key in ("steps", "exact", "below")),
+        f"{l1['placed'] - l1['elsewhere']} of {l1['placed']}",
         percent_text(l1["worst_below"]),
         l1["worst_below_op"] or "-",
         f"{plan:.1f}",
@@ -80,7 +84,9 @@ def verdict(runs: list[dict[str, Any]]) -> int:
     exact = sum(r["l1"]["exact"] for r in runs) / max(1, steps)
     worst = max((r["l1"]["worst_below"] for r in runs), default=0.0)
     clean = sum(r["ok"] for r in runs)
+    placed, elsewhere = (sum(r["l1"][key] for r in runs) for key in ("placed", "elsewhere"))
     print(f"{clean} of {len(runs)} replay from end to end")
+    print(f"{placed - elsewhere} of {placed} results in L1 lie at the predicted address")
     print(f"peak L1 exact in {percent_text(exact)} of {steps} steps; at worst {percent_text(worst)} below the real one")
     return 0 if clean == len(runs) and exact >= LEAST_EXACT and worst <= MOST_BELOW else 1
 
