@@ -4,7 +4,7 @@
 
 An instance has nodes with costs and memory of each option and a half-open live interval, edges with a cost matrix, and
 a limit of memory. Costs of 1e17 and more exclude. In turn: presolve, prices of memory for a bound and a first choice,
-CP-SAT below that choice, groups of nodes chosen anew, and CP-SAT once more. Every step is limited by
+CP-SAT below that choice, groups of nodes chosen again, and CP-SAT once more. Every step is limited by
 counts; `--seconds` only cuts short what takes longer. Prints one JSON object per instance and, with -v, every step; the
 value is summed again from the file by code of this module's own. Exits 1 if an instance ends without a solution.
 """
@@ -39,7 +39,7 @@ def main() -> int:
     parser.add_argument("instances", nargs="+", type=Path)
     parser.add_argument("--seconds", type=float, default=300.0, help="limit per instance")
     parser.add_argument("--prices", type=int, default=20, help="eliminations for prices of memory")
-    parser.add_argument("--groups", type=int, default=250, help="groups of nodes chosen anew")
+    parser.add_argument("--groups", type=int, default=250, help="groups of nodes chosen again")
     parser.add_argument("--work", type=float, default=120.0, help="deterministic seconds of CP-SAT")
     parser.add_argument("-v", "--verbose", action="store_true", help="print every step")
     args = parser.parse_args()

@@ -21,7 +21,7 @@ def check_record(
     `{ok, steps, errors, peak_l1_bytes, peak_cb_bytes,
     peak_dram_bank_bytes, board, custom_board, opmodel, model, not_checked}`. The OpModel
     defaults to the result's. With `model`, the file that the result came from or its bytes, the graph is also compared
-    with that model, imported anew; `model` in the record says whether they agree, null if none was given.
+    with that model, imported again; `model` in the record says whether they agree, null if none was given.
 
     A backend that runs programs replays the whole emitted program, all tensors in place; the others answer
     op by op.

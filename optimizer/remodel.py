@@ -20,7 +20,7 @@ from optimizer.verify.same_model import differences
 
 
 def model_errors(result: OptimizedGraph, source: Path | bytes) -> list[Error]:
-    """Everything in which a result differs from the model in a file, imported anew with the result's options.
+    """Everything in which a result differs from the model in a file, imported again with the result's options.
 
     Raises InputError where the file is no model, or none that these options fit.
     """

@@ -1,6 +1,6 @@
 """Golden annotated graphs: hand-made graphs, one per rule, through the whole pipeline.
 
-`pytest --update-golden` writes them anew; the diff is the review.
+`pytest --update-golden` writes them again; the diff is the review.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ NAME = "name"
 
 @router.post("/v1/optimize", **OPTIMIZE)
 async def optimize(request: Request) -> Response:
-    # Before the body is read: a busy service shall not take in megabytes only to refuse them.
+    # Before the body is read: a busy service must not take in megabytes only to refuse them.
     request.app.state.pool.check_room()
     job = _job(request, request.app.state.settings)
     with await request.app.state.spool.body(request.scope, request.receive) as body:

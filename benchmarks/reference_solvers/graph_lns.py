@@ -1,4 +1,4 @@
-"""Large-neighbourhood search on graph problems: connected groups of nodes chosen anew, exactly, while all others stay.
+"""Large-neighbourhood search on graph problems: connected groups of nodes chosen again, exactly, while all others stay.
 
 A group grows from a random node over random pairs. It is one node larger after each group that was settled and smaller
 after one that was too hard, so that its size finds what the exact solvers can do (Shaw 1998; adaptive size after Ropke
@@ -63,15 +63,15 @@ class _Groups:
         self.value = problem.value(start)
 
     def round(self, stop: Callable[[], bool] | None) -> None:
-        """One group chosen anew."""
+        """One group chosen again."""
         free = self._group()
         held = self._around.loads(self.chosen) - self._around.loads(self.chosen, free)
         part = self._around.part(self.chosen, free, self._capacity - held)
         before = part.value([self.chosen[v] for v in free])
         found = solve_graph(part, upper_bound=before, limits=self._limits, stop=stop)
         if found.chosen is not None:
-            anew = dict(zip(free, found.chosen, strict=True))
-            self.chosen = tuple(anew.get(v, i) for v, i in enumerate(self.chosen))
+            again = dict(zip(free, found.chosen, strict=True))
+            self.chosen = tuple(again.get(v, i) for v, i in enumerate(self.chosen))
             self.value += found.value - before
         settled = found.lower_bound >= min(before, found.value)
         self._size = self._size + 1 if settled else max(SMALLEST_GROUP, self._size - SMALLER)

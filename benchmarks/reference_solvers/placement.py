@@ -175,7 +175,7 @@ def _exact(plain: Sequence[tuple[int, int, int]], capacity: int, seconds: float 
         found = searching.run(seconds=max(0.0, deadline - time.monotonic()), pause_seconds=pause)
         if found.complete or time.monotonic() >= deadline:
             return "search", found
-        # CP-SAT begins anew each time, and its times vary much with the seed: two of them, each for longer next time
+        # CP-SAT begins again each time, and its times vary much with the seed: two of them, each for longer next time
         left = max(0.0, deadline - time.monotonic())
         found = solve_placement_cpsat(plain, capacity, seconds=min(pause, left), seed=turn % 2)
         if found.complete or time.monotonic() >= deadline:

@@ -13,7 +13,7 @@ from optimizer.ir.graph import Graph, Value
 def graph_sha256(graph: Graph) -> str:
     """The digest that a `graph.json` states as `model.graph_sha256`.
 
-    It has no key: it finds what got lost or mixed up on the way, not what somebody changed who computes it anew.
+    It has no key: it finds what got lost or mixed up on the way, not what somebody changed who computes it again.
     """
     values = {v.id: _value(v.shape, v.dtype.value, v.kind.value, v.data, _held(v)) for v in graph.values.values()}
     ops = [[op.id, op.op, op.inputs, op.outputs, dict(op.attrs)] for op in graph.ops()]

@@ -229,7 +229,7 @@ class Graph:
         return op
 
     def remove_op(self, op_id: str) -> None:
-        """Remove an op; its output values stay until `prune` unless produced anew."""
+        """Remove an op; its output values stay until `prune` unless produced again."""
         self._detach(self._ops[op_id])
 
     def replace_op(self, op: Op) -> None:

@@ -30,7 +30,7 @@ PIECE = 8
 """16 bytes of bf16, what addresses in L1 and on the NoC are aligned to. tt-metal pads every piece to that and accepts
 any, but some of its kernels then read 0 bytes, or write from addresses that are not aligned (run on the simulator,
 which stops at both: a pool's block shards into shards of 1, 2 and 4 columns, a row-major silu into 2 and 6), and a
-convolution that spreads such shards anew computes with other channels (37 columns a shard: 13 % of the values wrong).
+convolution that spreads such shards again computes with other channels (37 columns a shard: 13 % of the values wrong).
 """
 
 

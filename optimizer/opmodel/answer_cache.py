@@ -4,7 +4,7 @@ One SQLite file (WAL). A *context* says who answered (backend version, board, l1
 question is canonical JSON text, its key the first 128 bits of the text's BLAKE2b hash. Questions and answers
 are kept as text, so `export_lines` can hand them to a machine that has no backend.
 
-A file that is not a healthy database is moved aside and begun anew, which is logged as a warning: answers can
+A file that is not a healthy database is moved aside and begun again, which is logged as a warning: answers can
 be asked again. The size is capped; what was not used for longest goes first.
 """
 
@@ -243,7 +243,7 @@ class AnswerCache:
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 os.replace(f"{self.path}{suffix}", f"{aside}{suffix}")
-        log.warning("answer cache %s is not usable (%s); moved to %s and begun anew", self.path, reason, aside.name)
+        log.warning("answer cache %s is not usable (%s); moved to %s and begun again", self.path, reason, aside.name)
 
     def _guarded[T](self, run: Callable[[], T]) -> T:
         """`run()`; when the file turns out to be damaged, it is moved aside and `run` gets a new one."""
@@ -261,7 +261,7 @@ class AnswerCache:
     def _reopened(self) -> sqlite3.Connection:
         with _file_lock(self.path):
             try:
-                connection = self._connected()  # another process may have begun it anew already
+                connection = self._connected()  # another process may have begun it again already
                 if connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
                     return connection
                 connection.close()
@@ -375,7 +375,7 @@ def default_path() -> Path:
 
 
 def close_shared() -> None:
-    """Write and close; the next use opens anew."""
+    """Write and close; the next use opens again."""
     with _shared_lock:
         caches = list(_shared.values())
         _shared.clear()

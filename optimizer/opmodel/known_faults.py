@@ -74,11 +74,11 @@ ROW_PIECE = 8
 
 
 def _conv(query: OpQuery) -> str | None:
-    """Convolutions of row-major shards that they spread anew because of their width.
+    """Convolutions of row-major shards that they spread again because of their width.
 
     A convolution takes row-major shards as they are where their columns are multiples of 8, or of 32 where it is a
     matmul (1x1) or they are width shards (`get_input_channels_alignment` in tt-metal's `conv2d_utils.cpp`); else it
-    pads the channels and spreads the shards anew, and what it then convolves are other channels or garbage. A copy
+    pads the channels and spreads the shards again, and what it then convolves are other channels or garbage. A copy
     between the same two layouts is right, so it is the padding; that host code is not in the wheel. Run: height
     shards of 12 and 20 columns, 3x3, and of 40, 1x1; block shards of 10, 12, 20 and 37 (256 channels on seven
     columns of cores); width shards of 16: 13 to 100 % of the values wrong. Block shards of 3 x 20 and 3 x 22 are

@@ -1,4 +1,4 @@
-"""Search for an allocation in a given number of registers by placing, evicting what is in the way, placing that anew.
+"""Search for an allocation in a given number of registers by placing, evicting what is in the way, placing that again.
 
 An interval that finds no place takes the one where the intervals in its way weigh least; they go back to the queue.
 Each eviction makes the evicted heavier ("breakout", Morris 1993), so that the search does not go in circles: intervals

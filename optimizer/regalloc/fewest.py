@@ -1,7 +1,7 @@
 """An allocation with as few registers as can be found: linear scan, then other orders, then search.
 
 Linear scan is optimal for single registers in strict SSA. With ranges it may leave holes that no range fits; so where
-its result is above the lower bound, large ranges are placed first, then intervals are evicted and placed anew in one
+its result is above the lower bound, large ranges are placed first, then intervals are evicted and placed again in one
 register less each time, and small problems are searched exhaustively.
 """
 

@@ -37,7 +37,7 @@ class PolicyInput:
     """Op id -> operand positions that the user wants resharded."""
     report: Report | None = None
     time_is_up: Callable[[], bool] = bool
-    """Whether the run shall end: its time limit has passed, or the user interrupted it. A policy then returns the best
+    """Whether the run has to end: its time limit has passed, or the user interrupted it. A policy then returns the best
     complete plan it has."""
     interrupted: Callable[[], bool] = bool
     """Whether the user asked for that."""
@@ -55,7 +55,7 @@ class PolicyInput:
             self.report(line)
 
     def poll(self) -> None:
-        """For long loops: TimeLimitError once the run shall end. The policy catches it."""
+        """For long loops: TimeLimitError once the run has to end. The policy catches it."""
         if self.time_is_up():
             raise TimeLimitError(self.stopped_because())
 

@@ -1,4 +1,4 @@
-"""Cuts the schedule into L1 chains (the four rules of the design's section 3.2.3).
+"""Cuts the schedule into L1 chains by tt-mlir's four rules.
 
 An op joins a chain if it can be sharded and has sharded candidates. The chain goes on with the next
 scheduled op if that op reads the current op's result as operand 0 and nothing else reads it; otherwise the

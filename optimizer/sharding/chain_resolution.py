@@ -57,7 +57,7 @@ def resolve_chains(
 ) -> Resolution:
     """Schedule depth first, build chains, let `prepare` set their preferences, resolve each.
 
-    Once the run shall end, chains fail unseen.
+    Once the run has to end, chains fail unseen.
     """
     schedule = depth_first_schedule(problem.graph)
     dram = {op_id: dram_decision(problem, problem.graph.op(op_id), "not in an L1 chain") for op_id in schedule}

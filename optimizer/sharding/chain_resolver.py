@@ -201,7 +201,7 @@ class ChainResolver:
         return attempt.clash is None and attempt.time_ns < self._dram_ns
 
     def _is_worth(self, fastest: Attempt, other: Attempt | None) -> bool:
-        """Whether the fastest attempt shall replace one that is not good, or is clearly slower."""
+        """Whether the fastest attempt replaces one that is not good, or is clearly slower."""
         if other is None or not self._is_good(other):
             return True
         return fastest.clash is None and fastest.time_ns < CLEARLY_FASTER * other.time_ns

@@ -1,10 +1,10 @@
 """Concats: all operands in L1, sharded alike, and the result too.
 
-A concat along the last dimension joins height shards, along the one before it width shards; it takes no block shards
-(the design's section 4.1.2). Before chains are resolved, those that feed a concat, and the chain that reads it, are
-told which sharding it needs; the resolver then solves them that way as well. Afterwards each concat is put together
-with all its sources: those whose result has the sharding as it is, those that were also solved for it, and copies for
-the rest. What the concat's readers cannot take in place, they copy or read from DRAM.
+A concat along the last dimension joins height shards, along the one before it width shards; it takes no block shards.
+Before chains are resolved, those that feed a concat, and the chain that reads it, are told which sharding it needs; the
+resolver then solves them that way as well. Afterwards each concat is put together with all its sources: those whose
+result has the sharding as it is, those that were also solved for it, and copies for the rest. What the concat's
+readers cannot take in place, they copy or read from DRAM.
 """
 
 from __future__ import annotations

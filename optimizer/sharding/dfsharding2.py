@@ -1,4 +1,4 @@
-"""DFSharding2Policy: DFSharding 2.0, chains whose results stay in L1 (the design's section 4.1).
+"""DFSharding2Policy: DFSharding 2.0, chains whose results stay in L1 (docs/solver.md).
 
     build chains, each concat one of its own -> set concat preferences -> resolve chains (as dfsharding does)
     -> resolve concats -> reservations for reshapes -> for forks -> chain merges
@@ -49,7 +49,7 @@ class DFSharding2Policy:
 
 
 def merged_chains(problem: PolicyInput, resolution: Resolution, slow_too: bool = True) -> Plan:
-    """The plan with everything kept in L1 that fits there and pays; as far as it got once the run shall end.
+    """The plan with everything kept in L1 that fits there and pays; as far as it got once the run has to end.
 
     `slow_too`: chains that do not pay by themselves take part until it is clear that merging does not help them.
     """

@@ -2,11 +2,11 @@
 
     elimination without capacity          bound; often its choice fits already
     prices on bytes (Lagrangian dual)     bound with capacity, and choices that fit by their sums
-    weights                               of every choice, those kept in L1 chosen anew in what the rest leaves free
+    weights                               of every choice, those kept in L1 chosen again in what the rest leaves free
     replay                                holes and circular buffers: where a choice clashes the capacity of that step
-                                          shrinks by what is missing, and the nodes around it are chosen anew
+                                          shrinks by what is missing, and the nodes around it are chosen again
     pruning, CP-SAT                       the gap that is left, on problems small enough for it
-    windows                               stretches of the schedule chosen anew within what the rest leaves
+    windows                               stretches of the schedule chosen again within what the rest leaves
 
 The bound is always that of the problem as stated; only plans are searched for within shrunken capacities. Work limits
 are counts of rounds, never seconds, so the same input ends in the same plan on a fast and on a slow machine.
@@ -123,7 +123,7 @@ class GlobalSearch:
         return self.bound_ns > 0 or self._best is not None
 
     def find(self) -> None:
-        """The bound, and plans near it. TimeLimitError at any point once the run shall end."""
+        """The bound, and plans near it. TimeLimitError at any point once the run has to end."""
         self._candidates = self._bounded()
         for chosen in chain(self._candidates, self._at_other_prices()):
             if self._closed(GOOD_ENOUGH):
@@ -247,7 +247,7 @@ class GlobalSearch:
         return None
 
     def _without_clash(self, chosen: Choice, replay: Outcome) -> Choice | None:
-        """The nodes around the first clash chosen anew, with less capacity there. None if that is not possible."""
+        """The nodes around the first clash chosen again, with less capacity there. None if that is not possible."""
         overflow = replay.overflows[0]
         _log.debug("clash", op=overflow.op_id, excess=overflow.excess_bytes, rule=overflow.rule.name)
         t = self._step[overflow.op_id]
@@ -278,7 +278,7 @@ class GlobalSearch:
             self._best = replay.time_ns, chosen
 
     def _windows(self) -> None:
-        """Stretches of the schedule chosen anew, while that makes the best plan faster."""
+        """Stretches of the schedule chosen again, while that makes the best plan faster."""
         for _ in range(WINDOW_PASSES):
             before = self._incumbent.time_ns
             for first in range(0, len(self.schedule), WINDOW_OPS // 2):

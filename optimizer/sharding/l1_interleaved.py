@@ -27,7 +27,7 @@ class L1InterleavedFallback:
         self._inside = {op_id for chain in chains for op_id in chain.ops[1:]}
 
     def apply(self) -> int:
-        """Number of values moved from DRAM to L1 interleaved; as far as it got once the run shall end."""
+        """Number of values moved from DRAM to L1 interleaved; as far as it got once the run has to end."""
         moved = 0
         for producer_id, reader_id in pairwise(self._state.schedule):
             if self._state.problem.time_is_up():

@@ -134,15 +134,15 @@ class _Groups:
             found = solve_cpsat(part, None, work, upper_bound=before, stop=self._problem.time_is_up).chosen
             if found is None:
                 return None
-            anew = list(chosen)
+            changed = list(chosen)
             for v, i in zip(group, found, strict=True):
-                anew[v] = i
-            outcome = self._take(tuple(anew))
+                changed[v] = i
+            outcome = self._take(tuple(changed))
             if outcome is None:
-                return tuple(anew)
+                return tuple(changed)
             if not outcome.overflows:
                 return None
-            self._shrink(tuple(anew), outcome)
+            self._shrink(tuple(changed), outcome)
             part = self._part(chosen, group)
         return None
 

@@ -76,7 +76,7 @@ class ResidencyTrials:
 
         `check` validates the window once the change is made; `dram_too` lets some readers read from DRAM; `as_wanted`
         leaves the wanted ops' operands as they are given.
-        TimeLimitError once the run shall end, with the plan complete.
+        TimeLimitError once the run has to end, with the plan complete.
         """
         applied, trial = self._attempt(kind, wanted, check, dram_too, as_wanted)
         if applied is not None and not trial.taken:

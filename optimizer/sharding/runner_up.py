@@ -28,7 +28,7 @@ from optimizer.solver.node_totals import node_totals
 from optimizer.solver.price_ascent import fit_by_prices, loads
 
 NEARBY_HOPS = 2
-"""Steps from an op to those that read its results, or give its operands, within which ops are chosen anew."""
+"""Steps from an op to those that read its results, or give its operands, within which ops are chosen again."""
 NEARBY_OPS = 8
 SOLVED = 6
 """Alternatives that are solved for."""
@@ -77,7 +77,7 @@ class RunnerUp:
         self._at = self._schedule.index(op_id)
         self._chosen = decisions[op_id]
         self.opened = self._nearby()
-        """Ops that are chosen anew."""
+        """Ops that are chosen again."""
         self._model = GlobalProblem(problem, schedule, [decisions], self.opened)
         self.plan_ns = replay_plan(self._pricer, self._schedule, decisions).time_ns
 

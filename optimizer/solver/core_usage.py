@@ -1,4 +1,4 @@
-"""Accumulated core usage: what every config can reach downstream (seed 3.3.8, tt-mlir `produceMaxCoreUsage`).
+"""Accumulated core usage: what every config can reach downstream (tt-mlir `produceMaxCoreUsage`).
 
     acc[op][i] = volume(op, i) + sum over user edges e of max{acc[consumer][c] : c in paths_e[i]} / in(consumer)
 

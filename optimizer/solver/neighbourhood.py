@@ -56,7 +56,7 @@ class Neighbourhoods:
         strict: Collection[int],
         stop: Callable[[], bool] | None = None,
     ) -> tuple[int, ...] | None:
-        """The choice with these nodes chosen anew, as cheaply as found; None if nothing was found that fits.
+        """The choice with these nodes chosen again, as cheaply as found; None if nothing was found that fits.
 
         At the `strict` steps the capacity must hold; at others it may be exceeded as far as it is now.
         """

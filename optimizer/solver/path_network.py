@@ -1,8 +1,8 @@
 """Live configs per op and PathSets per edge, kept arc consistent.
 
 The PathSet of an edge maps every live producer config to the set of consumer configs it is compatible
-with (seed 3.3.3). Eliminating a config removes its paths, which may eliminate configs at the other end,
-in both directions, until nothing changes (seed 3.3.7). That fixed point is unique: it is the largest
+with. Eliminating a config removes its paths, which may eliminate configs at the other end,
+in both directions, until nothing changes. That fixed point is unique: it is the largest
 arc-consistent subset, so the order of updates does not matter.
 """
 

@@ -1,6 +1,6 @@
 """ShardSolver: one config per op of an L1 chain, compatible along every edge, with the most cores.
 
-The algorithm of the design's section 3.3, after tt-mlir's `ShardSolver`:
+The algorithm of tt-mlir's `ShardSolver` (docs/solver.md):
 
 1. entry ops: configs that accept the external (DRAM interleaved) operand, else a reshard at the entry;
 2. edges in schedule order: PathSet of compatible config pairs among those alive; if there is none, a

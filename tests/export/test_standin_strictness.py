@@ -272,7 +272,7 @@ def test_results_are_rounded_when_asked_for() -> None:
 
 # -- signatures --------------------------------------------------------------------------------------------
 def test_signatures_are_the_wheels(needs_ttnn: None, request: pytest.FixtureRequest) -> None:
-    """The record is what the installed ttnn says; `--update-golden` writes it anew."""
+    """The record is what the installed ttnn says; `--update-golden` writes it again."""
     names = {
         "functions": sorted({*OPS, *RECORD["functions"]}),
         "types": list(RECORD["types"]),

@@ -1,4 +1,4 @@
-"""Answers on disk: kept, shared, capped, and begun anew when the file is damaged."""
+"""Answers on disk: kept, shared, capped, and begun again when the file is damaged."""
 
 from __future__ import annotations
 

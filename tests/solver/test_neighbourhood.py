@@ -1,4 +1,4 @@
-"""Choosing some nodes anew, and choices that fit by prices: against all combinations."""
+"""Choosing some nodes again, and choices that fit by prices: against all combinations."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Corrupt = Callable[[Document, random.Random], bool]
 
 
 class Seen(StrEnum):
-    """What finds a corruption if whoever made it wrote `model.graph_sha256` anew."""
+    """What finds a corruption if whoever made it wrote `model.graph_sha256` again."""
 
     CHECK = "check"
     """`ttopt check`, from the document alone."""

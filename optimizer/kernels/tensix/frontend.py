@@ -22,7 +22,7 @@
 
 The functions run once, and what they do is recorded. Shapes are in tiles. Numbers in Python expressions become scalar
 ops; every op of `tile_ops` is a function here by its name (`exp(x)`, `where(c, a, b)`). `compute_region(body, x, y)`
-says what shall stay in DST together.
+says what stays in DST together.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def block_op(name: str, *operands: Block, result_dtype: DType | None = None, **a
 def compute_region(
     body: Callable[..., Block | tuple[Block, ...]], *operands: Block, keep_in_dst: bool = True
 ) -> tuple[Block, ...]:
-    """Block ops whose values between them shall stay in DST: what `body` makes of the operands.
+    """Block ops whose values between them stay in DST: what `body` makes of the operands.
 
     (y,) = compute_region(lambda a, b: exp(a) * b, x, other)
     """

@@ -70,7 +70,7 @@ class Arena:
             self.free(block)
 
     def move(self, block: Block) -> Block:
-        """`ttnn.move`: freed and allocated anew, higher up where there is room."""
+        """`ttnn.move`: freed and allocated again, higher up where there is room."""
         self.free(block)
         return self.allocate(block.size)
 

@@ -100,7 +100,7 @@ def uneven_channels(p: ConvProblem) -> bool:
 
 
 def resharded(p: ConvProblem, kind: TensorMemoryLayout | None, device: DeviceSpec) -> tuple[Parallel, tuple[int, int]]:
-    """(cores, shard shape) of an input that is spread anew."""
+    """(cores, shard shape) of an input that is spread again."""
     spec = p.memory.shard_spec
     wanted = kind or INTERLEAVED
     if spec is not None and p.matmul and p.memory.memory_layout is BLOCK and uneven_channels(p):

@@ -48,7 +48,7 @@ def prepared_weights(query: OpQuery, device: DeviceSpec, l1_small_bytes: int) ->
 
 
 def read_from(query: OpQuery, device: DeviceSpec, l1_small_bytes: int) -> MemoryConfig:
-    """Where a convolution reads its input when it computes: as given, or, of shards that it spreads anew, spread.
+    """Where a convolution reads its input when it computes: as given, or, of shards that it spreads again, spread.
 
     `ttnn.prepare_conv_weights` and `ttnn.prepare_conv_bias` take the input's memory config at its word, although the
     convolution itself spreads shards that it cannot work on (`shard_or_reshard_tensor_if_required`: rows of a 1x1

@@ -152,7 +152,7 @@ def determine(
 
 @lru_cache(maxsize=16384)
 def determine_output(source: Parallel, out_channels: int, device: DeviceSpec, matmul: bool) -> Parallel:
-    """`determine_output_parallel_config`: the channels of the result are spread anew, except for matmuls."""
+    """`determine_output_parallel_config`: the channels of the result are spread again, except for matmuls."""
     if matmul:
         return source
     blocks = ceil_div(out_channels, TILE)

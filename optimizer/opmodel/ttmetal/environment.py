@@ -57,7 +57,7 @@ def wheel_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Where ttopt keeps what can be made anew: `$XDG_CACHE_HOME/ttopt`, else `~/.cache/ttopt`.
+    """Where ttopt keeps what can be made again: `$XDG_CACHE_HOME/ttopt`, else `~/.cache/ttopt`.
 
     Where neither can be written (no HOME, a read-only one), a folder of this user's own in the temporary
     directory; one that belongs to somebody else is an EnvironmentProblem, never used.

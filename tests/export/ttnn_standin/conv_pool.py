@@ -134,7 +134,7 @@ def _weight(a: Arguments, given: Tensor, kind: str, facts: dict[str, Any], trans
 
 
 def works_on(a: Arguments, memory: Value | None) -> bool:
-    """Whether a convolution computes on an input where it lies; else TTNN spreads its shards anew first.
+    """Whether a convolution computes on an input where it lies; else TTNN spreads its shards again first.
 
     `shard_or_reshard_tensor_if_required` in ttnn 0.81.1's `conv2d_utils.cpp`: for what it computes as a plain product
     it wants shards of whole rows of tiles, block shards that add up to the channels, and no width shards.

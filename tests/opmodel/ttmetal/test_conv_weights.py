@@ -1,4 +1,4 @@
-"""Weights prepared ahead are those that a convolution makes itself, also where it spreads its input anew."""
+"""Weights prepared ahead are those that a convolution makes itself, also where it spreads its input again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`ttl.compute_region` dissolves: its ops join the thread, its arguments become the blocks that it was given.
 
-The region states what shall stay in DST; `fuse_computes` fuses whatever can be, so that nothing is lost. For the same
+The region states what stays in DST; `fuse_computes` fuses whatever can be, so that nothing is lost. For the same
 reason markers of DST registers (`ttl.require_dst`, `ttl.acquire_dst`, `ttl.release_dst`) go: liveness is computed.
 """
 

@@ -126,7 +126,7 @@ def conv(job: Job) -> tuple[Work, ...]:
     works += _result(job, job.cores)
     if slices == 1:
         return tuple(works)
-    # The slices share the moves' bytes; the programs of each start anew.
+    # The slices share the moves' bytes; the programs of each start again.
     return tuple(w for w in works if w.family == "reshard") + slices * tuple(
         _part(w, slices) for w in works if w.family != "reshard"
     )

@@ -66,7 +66,7 @@ class Held:
         self.memory = memory
         self.buffer = buffer
         self.recut = 0
-        """Bytes of a page as written, when a view cut the shards anew."""
+        """Bytes of a page as written, when a view cut the shards again."""
         self.known = known
         """What `tensor` gives, where it is at hand."""
 
@@ -339,7 +339,7 @@ def natural_padding(shape: Shape, page: PageLayout, memory: MemoryConfig) -> Sha
 
 
 def view(held: Held, shape: Shape, padded: Shape | None = None) -> Held:
-    """The same bytes read as another shape (`ttnn.experimental.view`); refused when shards would be cut anew."""
+    """The same bytes read as another shape (`ttnn.experimental.view`); refused when shards would be cut again."""
     memory, spec = held.memory, held.memory.shard_spec
     if padded is None:
         padded = padded_shape(shape, held.page)

@@ -22,7 +22,7 @@ def to_layout(
     if held.page is page:
         return held
     wanted = held.memory if memory is None else memory
-    if page is ROWS and held.is_sharded and wanted.shard_spec is not None:  # its shards are derived anew
+    if page is ROWS and held.is_sharded and wanted.shard_spec is not None:  # its shards are derived again
         need(tile_aligned(wanted.shard_spec), f"Physical shard shape {wanted.shard_spec.shape} must be tile sized!")
     else:
         _check_tiles(session, held, held.shape, wanted)

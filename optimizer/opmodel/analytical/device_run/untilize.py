@@ -260,7 +260,7 @@ def _tiled_part(total: int, parts: int) -> int:
 
 
 def _unpadded_memory(held: Held, memory: MemoryConfig) -> MemoryConfig:
-    """Memory config of the rows: shards cut anew for the unpadded shape, on the cores given."""
+    """Memory config of the rows: shards cut again for the unpadded shape, on the cores given."""
     rows, width = prod(held.shape[:-1]), held.shape[-1]
     if not memory.is_sharded:
         return memory

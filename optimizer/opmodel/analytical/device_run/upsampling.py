@@ -56,7 +56,7 @@ def _grown(held: Held, target: MemoryConfig, scale: Scale) -> MemoryConfig:
 
 
 def _recut(held: Held, shape: tuple[int, ...]) -> MemoryConfig:
-    """`compute_float_output_mem_config`: the operand's cores share the rows anew."""
+    """`compute_float_output_mem_config`: the operand's cores share the rows again."""
     spec, kind = held.spec, held.memory.memory_layout
     parts = {HEIGHT: spec.num_cores, WIDTH: 1}.get(kind) or grid_shards(spec)[0]
     return with_spec(held.memory, reshaped(spec, (ceil_div(prod(shape[:-1]), parts), spec.shape[1])))

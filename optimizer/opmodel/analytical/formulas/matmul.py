@@ -86,7 +86,7 @@ def matmul(t: Clock, work: Work, terms: Terms) -> float:
 
 
 def _reader_cycles(t: Clock, work: Work, p: Product, blocks: tuple[int, int]) -> float:
-    """Cycles of the two readers of one core; a block of output reads its rows of A and its columns of B anew."""
+    """Cycles of the two readers of one core; a block of output reads its rows of A and its columns of B again."""
     steps = ceil_div(p.depth, p.k_block) * blocks[0] * blocks[1] * p.batches
     lines = (p.rows * blocks[1], p.columns * blocks[0])
     # Where every core reads its own part of one operand, one core sends the other to the whole grid.
