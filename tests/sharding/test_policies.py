@@ -98,8 +98,8 @@ def test_a_chain_is_cut_where_it_does_not_pay(policy: str) -> None:
         (("fc",), "completed"),
         (("after",), "failed"),
     ]
-    assert result.summary["predicted_time_ns"] < result.summary["baselines"]["dram_ns"]
-    assert any("1 chain(s) are cut" in w for w in result.summary["warnings"])
+    assert result.summary.predicted_time_ns < result.summary.baselines.dram_ns
+    assert any("1 chain(s) are cut" in w for w in result.summary.warnings)
 
 
 def test_time_objective_is_at_least_as_fast() -> None:

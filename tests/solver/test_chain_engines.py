@@ -17,7 +17,7 @@ from optimizer.sharding.chain_oracle import ChainOracle
 from optimizer.sharding.dfsharding import DFShardingPolicy
 from optimizer.sharding.l1_chain import L1Chain
 from optimizer.solver.chain_engines import ENGINES, BitsetEngine, CpSatEngine, engine
-from optimizer.solver.materialise import MaterialisedChain, TableOracle
+from optimizer.solver.materialise import MaterialisedChain, TableOracle, materialise
 from optimizer.solver.problem import ChainInfeasible, ChainResult, ChainSolution, SolveStatus
 from tests.solver.test_agreement import CHAINS, EXAMPLES, all_solutions, cores, least_time, reference
 
@@ -57,7 +57,7 @@ def test_an_engine_finds_the_most_cores(name: str, chain: MaterialisedChain) -> 
 def test_an_engine_finds_the_least_time(name: str, chain: MaterialisedChain) -> None:
     expected = least_time(chain)
 
-    result = engine(name).fastest(chain.problem, TableOracle(chain))
+    result = engine(name).fastest(materialise(chain.problem, TableOracle(chain)))
 
     found = result.time_ns if isinstance(result, ChainSolution) else None
     assert found == (expected and expected[0])
