@@ -68,7 +68,7 @@ fuzz: $(READY) ## random and mutated input of every kind, each case under limits
 	$(BIN)/python benchmarks/fuzz.py http --cases $(or $(CASES),2000)
 	$(BIN)/python benchmarks/fuzz.py kernel asm --cases $(or $(CASES),1500)
 
-check-long: $(READY) ## slow checks: container steps, every graph on every board, every chain by three solvers, meaning, replays, kernels
+check-long: test-slow ## slow checks: the slow part of the tests, container steps, every graph on every board, every chain by three solvers, meaning, replays, kernels
 	$(BIN)/python scripts/container_steps.py
 	$(BIN)/python benchmarks/graphs.py --boards n150 n300 p100 p150
 	$(BIN)/python benchmarks/chain_agreement.py fixtures/onnx/*.onnx --boards n150 p150
