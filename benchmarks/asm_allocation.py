@@ -18,10 +18,10 @@ from dataclasses import replace
 
 from random_programs import Wishes, random_program
 
-from optimizer.kernels.amdgpu.allocate import Allocation, AllocationOptions, allocate
-from optimizer.kernels.amdgpu.check_allocation import violations
 from optimizer.kernels.amdgpu.errors import AllocationError
 from optimizer.kernels.amdgpu.ir import Program
+from optimizer.kernels.amdgpu.registers.allocate import Allocation, AllocationOptions, allocate
+from optimizer.kernels.amdgpu.registers.check_allocation import violations
 
 SINGLES = Wishes(sizes=(1,))
 TUPLES = Wishes()

@@ -19,14 +19,14 @@ from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
 from optimizer.options import Options
 from optimizer.pipeline import import_model, prepare
-from optimizer.sharding.chain_oracle import ChainOracle
+from optimizer.sharding.chains.chain_oracle import ChainOracle
+from optimizer.sharding.chains.l1_chain import L1Chain
 from optimizer.sharding.dfsharding import DFShardingPolicy
-from optimizer.sharding.l1_chain import L1Chain
-from optimizer.solver.chain_costs import ChainObjective
-from optimizer.solver.chain_cpsat import solve_chain_cpsat
-from optimizer.solver.chain_dp import solve_linear_chain
-from optimizer.solver.materialise import materialise
-from optimizer.solver.problem import ChainInfeasible, ChainResult
+from optimizer.solver.chains.chain_costs import ChainObjective
+from optimizer.solver.chains.chain_cpsat import solve_chain_cpsat
+from optimizer.solver.chains.chain_dp import solve_linear_chain
+from optimizer.solver.chains.chain_problem import ChainInfeasible, ChainResult
+from optimizer.solver.chains.materialise import materialise
 
 
 class Comparison:

@@ -39,12 +39,12 @@ from optimizer.options import Options
 from optimizer.pipeline import prepare
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.dram import DramPolicy
-from optimizer.sharding.global_options import OpOption
-from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.plan_program import replay_plan
-from optimizer.solver.graph_cpsat import solve_cpsat
-from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, PairCost, Usage
-from optimizer.solver.lagrangian import maximise
+from optimizer.sharding.whole_graph.global_options import OpOption
+from optimizer.sharding.whole_graph.global_problem import GlobalProblem
+from optimizer.solver.graphs.graph_cpsat import solve_cpsat
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, PairCost, Usage
+from optimizer.solver.graphs.lagrangian import maximise
 
 Table = NDArray[np.int64]
 MOST_COMBINATIONS = 200_000

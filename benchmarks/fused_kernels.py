@@ -24,13 +24,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from optimizer.checking import check_record
 from optimizer.cli.tables import table
 from optimizer.errors import VerificationError
 from optimizer.export.kernels.binding import fused_kernels
 from optimizer.export.kernels.regions import Region
 from optimizer.options import Options
 from optimizer.pipeline import optimize_file
-from optimizer.recheck import check_record
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path += [str(ROOT / "tests" / "importers"), str(ROOT / "tests" / "export")]

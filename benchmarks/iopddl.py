@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from reference_solvers.graph_lns import improved
 
-from optimizer.solver.graph_cpsat import solve_cpsat
-from optimizer.solver.graph_presolve import Presolved, presolve
-from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, PairCost, Table, Usage
-from optimizer.solver.lagrangian import maximise
+from optimizer.solver.graphs.graph_cpsat import solve_cpsat
+from optimizer.solver.graphs.graph_presolve import Presolved, presolve
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, PairCost, Table, Usage
+from optimizer.solver.graphs.lagrangian import maximise
 
 EXCLUDED = 10**17
 SHARE = 4

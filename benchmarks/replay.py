@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from optimizer.checking import check_record
 from optimizer.cli.tables import percent_text, table
 from optimizer.options import Options
 from optimizer.pipeline import optimize_file
-from optimizer.recheck import check_record
 
 ROOT = Path(__file__).resolve().parent.parent
 LEAST_EXACT = 0.95

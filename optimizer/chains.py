@@ -20,16 +20,16 @@ from optimizer.pipeline import Clock, Progress
 from optimizer.pipeline.stages import NAMES
 from optimizer.result import ChainRecord, OptimizedGraph, Role
 from optimizer.sharding.base import OpDecision, PolicyInput
-from optimizer.sharding.chain_oracle import ChainOracle
-from optimizer.sharding.chain_resolution import is_part
-from optimizer.sharding.chain_resolver import ChainResolver
-from optimizer.sharding.concat_chains import set_concat_chain_preferences
+from optimizer.sharding.chains.chain_oracle import ChainOracle
+from optimizer.sharding.chains.chain_resolution import is_part
+from optimizer.sharding.chains.chain_resolver import ChainResolver
+from optimizer.sharding.chains.l1_chain import L1Chain
 from optimizer.sharding.dram import dram_decision
-from optimizer.sharding.l1_chain import L1Chain
-from optimizer.solver.bitset import contains, indices_of
-from optimizer.solver.chain_engines import engine
-from optimizer.solver.problem import ChainInfeasible, ReshardOption
-from optimizer.solver.shard_trace import ChainTrace, EdgeStep
+from optimizer.sharding.merging.concat_chains import set_concat_chain_preferences
+from optimizer.solver.chains.bitset import contains, indices_of
+from optimizer.solver.chains.chain_engines import engine
+from optimizer.solver.chains.chain_problem import ChainInfeasible, ReshardOption
+from optimizer.solver.chains.shard_trace import ChainTrace, EdgeStep
 from optimizer.solving_again import rebuilt
 
 BY_CHAIN = ("dfsharding", "dfsharding2")

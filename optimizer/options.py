@@ -17,7 +17,7 @@ from typing import Any
 from optimizer.errors import OptionError, UnknownNameError
 
 CHAIN_SOLVERS = ("bitset", "cpsat")
-"""Names of the engines in `optimizer.solver.chain_engines`."""
+"""Names of the engines in `optimizer.solver.chains.chain_engines`."""
 DTYPE_CHOICES = ("f32", "bf16", "bfp8_b", "bfp4_b")
 MATH_FIDELITIES = ("lofi", "hifi2", "hifi3", "hifi4")
 POLICY_DEFAULT = "global"

@@ -46,7 +46,7 @@ def cases() -> Iterator[object]:
     """Every one-node case of the tests."""
     sys.path.insert(0, str(TESTS))
     try:
-        for path in sorted(TESTS.glob("test_meaning_*.py")):
+        for path in sorted(TESTS.glob("meaning/test_meaning_*.py")):
             spec = importlib.util.spec_from_file_location(f"coverage_{path.stem}", path)
             assert spec is not None
             assert spec.loader is not None

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log
 
-from optimizer.solver.capacity import Capacity
-from optimizer.solver.graph_problem import GraphProblem
+from optimizer.solver.graphs.capacity import Capacity
+from optimizer.solver.graphs.graph_problem import GraphProblem
 
 OPEN_ROW = 0.05
 """What a row that is entered and not complete counts against a node's logarithm of options: keeps time's order."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from optimizer.solver.elimination import DEFAULT_TABLE_LIMIT
-from optimizer.solver.graph_presolve import Presolved, presolve
-from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
-from optimizer.solver.lagrangian import maximise
+from optimizer.solver.graphs.elimination import DEFAULT_TABLE_LIMIT
+from optimizer.solver.graphs.graph_presolve import Presolved, presolve
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
+from optimizer.solver.graphs.lagrangian import maximise
 from reference_solvers.frontier import STATE_LIMIT, solve_frontier
 
 
@@ -125,7 +125,7 @@ class _Search:
 
     def _by_cpsat(self, small: Presolved) -> None:
         # Imported here: it loads OR-tools, which most problems do not need.
-        from optimizer.solver.graph_cpsat import solve_cpsat
+        from optimizer.solver.graphs.graph_cpsat import solve_cpsat
 
         upper = self._below - small.offset
         found = solve_cpsat(small.problem, work_limit=self._limits.cpsat_work, upper_bound=upper, stop=self._stop)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from optimizer.errors import StateError
-from optimizer.solver.graph_problem import GraphProblem, GraphSolution
-from optimizer.solver.neighbourhood import Neighbourhoods
+from optimizer.solver.graphs.graph_problem import GraphProblem, GraphSolution
+from optimizer.solver.graphs.neighbourhood import Neighbourhoods
 from reference_solvers.graph_exact import ExactLimits, solve_graph
 
 GROUP_LIMITS = ExactLimits(price_iterations=10, table_cells=1_000_000, states=300, cpsat_work=1.0)

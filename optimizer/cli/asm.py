@@ -14,8 +14,8 @@ from optimizer.errors import InfeasibleError, InputError, TtoptError
 from optimizer.files import write_text
 
 if TYPE_CHECKING:
-    from optimizer.kernels.amdgpu.allocate import AllocationOptions
     from optimizer.kernels.amdgpu.program_json import ProgramCase
+    from optimizer.kernels.amdgpu.registers.allocate import AllocationOptions
 
 
 def add(commands: Commands) -> None:
@@ -46,7 +46,7 @@ def run_alloc(args: argparse.Namespace) -> int:
 
     A program that stands alone is the input: what is wrong with it is said on stderr, too, as other commands do.
     """
-    from optimizer.kernels.amdgpu.allocate import AllocationOptions
+    from optimizer.kernels.amdgpu.registers.allocate import AllocationOptions
 
     options = AllocationOptions(rewrite=args.rewrite or args.allow_spill, allow_spill=args.allow_spill)
     cases = program_cases(args.source, args.case_id)
@@ -102,9 +102,9 @@ def _refused(case: ProgramCase, error: TtoptError) -> dict[str, Any]:
 
 def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
     """Raises what is wrong with the program, AllocationError if it does not fit."""
-    from optimizer.kernels.amdgpu.allocate import allocate
-    from optimizer.kernels.amdgpu.check_allocation import check_allocation
     from optimizer.kernels.amdgpu.program_json import program_json
+    from optimizer.kernels.amdgpu.registers.allocate import allocate
+    from optimizer.kernels.amdgpu.registers.check_allocation import check_allocation
 
     program = case.program
     allocation = allocate(program, options)

@@ -49,8 +49,8 @@ def add(commands: Commands) -> None:
 
 
 def run_check(args: argparse.Namespace) -> int:
+    from optimizer.checking import check_record
     from optimizer.export.reader import read_result
-    from optimizer.recheck import check_record
 
     if args.seed < 0:
         raise OptionError(f"--seed {args.seed} is negative", node="--seed", limit=0)
@@ -110,8 +110,8 @@ def _line_of(checked: Checked) -> None:
 
 
 def run_price(args: argparse.Namespace) -> int:
+    from optimizer.checking import price_record
     from optimizer.export.reader import read_result
-    from optimizer.recheck import price_record
 
     record = price_record(read_result(args.result))
     print(as_json(record) if args.format == "json" else pairs((k, flat(v)) for k, v in record.items()))

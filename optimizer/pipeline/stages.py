@@ -20,7 +20,7 @@ from optimizer.pipeline.graph_edits import (
 from optimizer.pipeline.importing import CheckSupport, Import
 from optimizer.pipeline.legal import DecideOverridden, LegalConfigs, PageLayouts, ScalarDtypes
 from optimizer.pipeline.planning import Baseline, NoteReasons, Search, Transform
-from optimizer.pipeline.repair import Replay
+from optimizer.pipeline.replay_rounds import Replay
 from optimizer.pipeline.rewriting import CheckCalls, RewriteConvolutions
 from optimizer.pipeline.work import Stage
 

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optimizer.sharding.base import OpDecision, Plan, PolicyInput
-from optimizer.sharding.chain_plan import take_in
-from optimizer.sharding.chain_resolution import Observer, Resolution, decision_in_dram, failures, resolve_chains
-from optimizer.sharding.l1_chain import ChainState, L1Chain, SpillLocation
-from optimizer.sharding.l1_interleaved import L1InterleavedFallback
+from optimizer.sharding.chains.chain_plan import take_in
+from optimizer.sharding.chains.chain_resolution import Observer, Resolution, decision_in_dram, failures, resolve_chains
+from optimizer.sharding.chains.l1_chain import ChainState, L1Chain, SpillLocation
+from optimizer.sharding.chains.l1_interleaved import L1InterleavedFallback
+from optimizer.sharding.merging.plan_state import PlanState
 from optimizer.sharding.overriding import separate_copies
-from optimizer.sharding.plan_state import PlanState
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,19 @@ from dataclasses import dataclass, replace
 
 from optimizer.errors import TimeLimitError
 from optimizer.sharding.base import Plan, PolicyInput
-from optimizer.sharding.chain_plan import ChainPlan
-from optimizer.sharding.chain_resolution import Resolution, failures, resolve_chains
-from optimizer.sharding.concat_chains import resolve_concat_chains, set_concat_chain_preferences
+from optimizer.sharding.chains.chain_plan import ChainPlan
+from optimizer.sharding.chains.chain_resolution import Resolution, failures, resolve_chains
 from optimizer.sharding.dfsharding import isolated_chains
-from optimizer.sharding.forks import apply_l1_reservations_for_fork_ops, choose_fastest_way_of_forks
-from optimizer.sharding.interleaved_results import keep_interleaved_results
-from optimizer.sharding.merged_groups import solve_groups
-from optimizer.sharding.merges import apply_chain_merges
+from optimizer.sharding.merging.concat_chains import resolve_concat_chains, set_concat_chain_preferences
+from optimizer.sharding.merging.forks import apply_l1_reservations_for_fork_ops, choose_fastest_way_of_forks
+from optimizer.sharding.merging.interleaved_results import keep_interleaved_results
+from optimizer.sharding.merging.merged_groups import solve_groups
+from optimizer.sharding.merging.merges import apply_chain_merges
+from optimizer.sharding.merging.reshape_reservations import apply_l1_reservations_for_reshapes
 from optimizer.sharding.overriding import separate_copies
 from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.plan_report import PlanReport
 from optimizer.sharding.refusals import Cause
-from optimizer.sharding.reshape_reservations import apply_l1_reservations_for_reshapes
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.sharding.base import Plan, PolicyInput
-from optimizer.sharding.chain_resolver import NO_FASTER
-from optimizer.sharding.l1_chain import ChainState
+from optimizer.sharding.chains.chain_resolver import NO_FASTER
+from optimizer.sharding.chains.l1_chain import ChainState
 from optimizer.sharding.overriding import AloneDecision
 from optimizer.summary import Fallback
 

@@ -10,7 +10,7 @@ from optimizer.layouts.memory_config import TensorLayout
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.result import ChainRecord, Reservation
 from optimizer.sharding.base import OpDecision, Plan
-from optimizer.sharding.l1_chain import ChainState, SpillLocation
+from optimizer.sharding.chains.l1_chain import ChainState, SpillLocation
 from optimizer.sharding.plan_program import plan_program
 
 

@@ -12,7 +12,7 @@ _BUILT_IN = {
     "dram": "optimizer.sharding.dram:DramPolicy",
     "dfsharding": "optimizer.sharding.dfsharding:DFShardingPolicy",
     "dfsharding2": "optimizer.sharding.dfsharding2:DFSharding2Policy",
-    "global": "optimizer.sharding.global_policy:GlobalPolicy",
+    "global": "optimizer.sharding.whole_graph.global_policy:GlobalPolicy",
 }
 
 

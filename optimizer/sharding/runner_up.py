@@ -18,14 +18,14 @@ from optimizer.layouts.legal_op_configs import OpCandidate
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.overrides import spelled
 from optimizer.sharding.base import OpDecision, PolicyInput
-from optimizer.sharding.global_options import WIDEST
-from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.overriding import AloneDecision
 from optimizer.sharding.plan_program import replay_plan
-from optimizer.solver.elimination import eliminate
-from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem
-from optimizer.solver.node_totals import node_totals
-from optimizer.solver.price_ascent import fit_by_prices, loads
+from optimizer.sharding.whole_graph.global_options import WIDEST
+from optimizer.sharding.whole_graph.global_problem import GlobalProblem
+from optimizer.solver.graphs.elimination import eliminate
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem
+from optimizer.solver.graphs.node_totals import node_totals
+from optimizer.solver.graphs.price_ascent import fit_by_prices, loads
 
 NEARBY_HOPS = 2
 """Steps from an op to those that read its results, or give its operands, within which ops are chosen again."""

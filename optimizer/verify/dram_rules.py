@@ -18,8 +18,8 @@ from optimizer.layouts.aliases import may_alias
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.weight_forms import reshapes_on_host
-from optimizer.opmodel.analytical.conv_weights import prepared_weights
 from optimizer.opmodel.analytical.tensors import dram_bank_bytes
+from optimizer.opmodel.analytical.windows.conv_weights import prepared_weights
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.ttnn_calls.conv_pool import prepared_ahead
 from optimizer.result import Role

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from reference_solvers.frontier import solve_frontier
 from reference_solvers.frontier_order import frontier_order
 
-from optimizer.solver.capacity import capacity_of
-from optimizer.solver.graph_problem import GraphProblem, PairCost, Usage, brute_force
-from optimizer.solver.lagrangian import maximise
+from optimizer.solver.graphs.capacity import capacity_of
+from optimizer.solver.graphs.graph_problem import GraphProblem, PairCost, Usage, brute_force
+from optimizer.solver.graphs.lagrangian import maximise
 from tests.samples import examples
 
 

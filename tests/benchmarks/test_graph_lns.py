@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from reference_solvers.graph_lns import improved
 
 from optimizer.errors import StateError
-from optimizer.solver.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
 from tests.samples import examples
 
 

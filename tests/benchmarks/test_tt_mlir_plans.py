@@ -19,6 +19,7 @@ from tt_mlir.judging import judged, priced
 from tt_mlir.program import PlanProgram, plan_program
 from tt_mlir.stripped import stripped
 
+from optimizer.checking import check_record, price_record
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError
 from optimizer.export.reader import read_result
@@ -29,7 +30,6 @@ from optimizer.opmodel.base import OpModel
 from optimizer.opmodel.registry import create
 from optimizer.options import Options
 from optimizer.pipeline import optimize
-from optimizer.recheck import check_record, price_record
 from optimizer.result import OptimizedGraph, Role
 
 N150 = DeviceSpec.preset("n150")

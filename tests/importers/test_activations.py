@@ -1,5 +1,5 @@
 """What ONNX activations become, up to the TTNN call: exact forms, parameters kept, nothing fused that kernels compute
-otherwise. Their meaning is compared with onnxruntime in `test_meaning_*.py`."""
+otherwise. Their meaning is compared with onnxruntime in `meaning/test_meaning_*.py`."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from optimizer.checking import check_record
 from optimizer.device import DeviceSpec
 from optimizer.errors import InfeasibleError
 from optimizer.importers.passes.convolution_ways import UnfoldConvolution
@@ -18,7 +19,6 @@ from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
 from optimizer.options import Options
 from optimizer.pipeline import optimize, optimize_file
-from optimizer.recheck import check_record
 from optimizer.result import OptimizedGraph
 from optimizer.values.graph_values import graph_values
 

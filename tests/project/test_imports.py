@@ -65,6 +65,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_the_default_policy_loads_the_solver_but_not_pandas() -> None:
     """OR-tools' own modelling layer would: loading it takes longer than most networks take to solve."""
-    loaded = modules_after("import optimizer.sharding.global_policy")
+    loaded = modules_after("import optimizer.sharding.whole_graph.global_policy")
     assert "ortools" in loaded
     assert "pandas" not in loaded

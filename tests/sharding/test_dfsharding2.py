@@ -20,10 +20,10 @@ from optimizer.options import Options
 from optimizer.pipeline import optimize, prepare
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import Plan, PolicyInput
-from optimizer.sharding.chain_resolution import resolve_chains
-from optimizer.sharding.concat_chains import set_concat_chain_preferences
+from optimizer.sharding.chains.chain_resolution import resolve_chains
+from optimizer.sharding.merging.concat_chains import set_concat_chain_preferences
+from optimizer.sharding.merging.plan_state import PlanState
 from optimizer.sharding.plan_program import replay_plan
-from optimizer.sharding.plan_state import PlanState
 from optimizer.sharding.registry import create_policy
 from tests.plans import planned
 from tests.samples import examples, sampled

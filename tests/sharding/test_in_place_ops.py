@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from optimizer.checking import check_record
 from optimizer.errors import TtoptError
 from optimizer.export.reader import read_result
 from optimizer.export.registry import emit
@@ -21,16 +22,15 @@ from optimizer.l1.rules import Moment, RoomRule
 from optimizer.l1.run import Run
 from optimizer.layouts.op_config import InPlaceConfig, LayerNormShardedMultiCoreProgramConfig, overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core
-from optimizer.recheck import check_record
 from optimizer.result import OptimizedGraph, Role
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.dram import DramPolicy
-from optimizer.sharding.global_policy import WORTH_AN_ORDER
-from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.plan_program import bank_of, plan_program
-from optimizer.solver.elimination import eliminate
+from optimizer.sharding.whole_graph.global_policy import WORTH_AN_ORDER
+from optimizer.sharding.whole_graph.global_problem import GlobalProblem
+from optimizer.solver.graphs.elimination import eliminate
 from tests.samples import examples
-from tests.sharding.test_global_policy import forks, problem_of, run
+from tests.sharding.whole_graph.test_global_policy import forks, problem_of, run
 
 pytestmark = pytest.mark.usefixtures("remembered_answers")
 

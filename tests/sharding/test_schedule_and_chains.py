@@ -10,7 +10,7 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate
 from optimizer.layouts.memory_config import DRAM_TILE, L1_TILE
-from optimizer.sharding.chain_building import build_chains
+from optimizer.sharding.chains.chain_building import build_chains
 from optimizer.sharding.schedule import depth_first_schedule
 
 SHAPE = (1, 1, 64, 64)

@@ -19,8 +19,8 @@ from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
 from optimizer.pipeline import optimize, prepare
 from optimizer.result import OpRecord, OptimizedGraph, Role
-from optimizer.sharding.global_policy import GlobalPolicy
 from optimizer.sharding.runner_up import RunnerUp
+from optimizer.sharding.whole_graph.global_policy import GlobalPolicy
 
 pytestmark = pytest.mark.usefixtures("remembered_answers")
 

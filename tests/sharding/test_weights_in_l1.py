@@ -20,10 +20,10 @@ from optimizer.pipeline import prepare
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.dram import DramPolicy
-from optimizer.sharding.global_problem import GlobalProblem
 from optimizer.sharding.plan_program import replay_plan, weights_in_l1
-from optimizer.sharding.weight_choice import WeightChoice
-from optimizer.solver.elimination import eliminate
+from optimizer.sharding.whole_graph.global_problem import GlobalProblem
+from optimizer.sharding.whole_graph.weight_choice import WeightChoice
+from optimizer.solver.graphs.elimination import eliminate
 from optimizer.verify import verify
 from tests.plans import planned
 from tests.samples import examples

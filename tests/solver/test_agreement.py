@@ -14,11 +14,10 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from optimizer.solver.chain_costs import ChainObjective
-from optimizer.solver.chain_cpsat import solve_chain_cpsat
-from optimizer.solver.chain_dp import solve_linear_chain
-from optimizer.solver.materialise import EdgeTable, EntryTable, MaterialisedChain, TableOracle, materialise
-from optimizer.solver.problem import (
+from optimizer.solver.chains.chain_costs import ChainObjective
+from optimizer.solver.chains.chain_cpsat import solve_chain_cpsat
+from optimizer.solver.chains.chain_dp import solve_linear_chain
+from optimizer.solver.chains.chain_problem import (
     ChainInfeasible,
     ChainProblem,
     ChainResult,
@@ -29,7 +28,8 @@ from optimizer.solver.problem import (
     ReshardStrategy,
     SolveStatus,
 )
-from optimizer.solver.shard_solver import ShardSolver
+from optimizer.solver.chains.materialise import EdgeTable, EntryTable, MaterialisedChain, TableOracle, materialise
+from optimizer.solver.chains.shard_solver import ShardSolver
 from tests.samples import examples
 
 EXAMPLES = settings(

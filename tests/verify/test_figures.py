@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from optimizer.checking import check_record
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, LimitError
 from optimizer.export import schema
@@ -17,7 +18,6 @@ from optimizer.export.reader import read_result
 from optimizer.ir.builder import GraphBuilder
 from optimizer.options import Options
 from optimizer.pipeline import optimize, optimize_file
-from optimizer.recheck import check_record
 from optimizer.result import OptimizedGraph
 from optimizer.verify import RULES
 from optimizer.verify.figures import same

@@ -10,7 +10,7 @@ from optimizer.ir.opdef import ConfigFamily
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout
 from optimizer.layouts.op_config import Conv2dConfig
-from optimizer.opmodel.analytical.conv_weights import read_from
+from optimizer.opmodel.analytical.windows.conv_weights import read_from
 from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.ttnn_calls.conv_pool import (
     conv_config_text,

@@ -14,8 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from optimizer.errors import UnknownNameError
-from optimizer.kernels.amdgpu.allocate import Allocation, AllocationOptions, allocate
-from optimizer.kernels.amdgpu.allocation_log import log_allocation
 from optimizer.kernels.amdgpu.debug import enabled, say
 from optimizer.kernels.amdgpu.emit import TARGETS, Footprint, footprint, kernel_text
 from optimizer.kernels.amdgpu.ir import Program
@@ -36,6 +34,8 @@ from optimizer.kernels.amdgpu.passes.refresh_vccz import RefreshVccz
 from optimizer.kernels.amdgpu.passes.remove_dead_code import RemoveDeadCode
 from optimizer.kernels.amdgpu.passes.substitute_registers import SubstituteRegisters
 from optimizer.kernels.amdgpu.passes.validate_program import ValidateProgram
+from optimizer.kernels.amdgpu.registers.allocate import Allocation, AllocationOptions, allocate
+from optimizer.kernels.amdgpu.registers.allocation_log import log_allocation
 
 Observer = Callable[[str, Program], None]
 """Takes a stage's name and the program after it; `initial` is the program as given."""

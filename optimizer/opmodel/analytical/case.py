@@ -15,7 +15,7 @@ from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
 from optimizer.l1.events import OpAllocations
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout
-from optimizer.opmodel.analytical.matmul_plan import Plan
+from optimizer.opmodel.analytical.products.matmul_plan import Plan
 from optimizer.opmodel.analytical.tensors import l1_bytes, spec_problem
 from optimizer.opmodel.base import OpQuery, Rejection, TensorSpec
 

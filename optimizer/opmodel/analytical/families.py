@@ -5,33 +5,30 @@ from __future__ import annotations
 from functools import lru_cache
 
 from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, UNARY_PARAMS, opdef
-from optimizer.opmodel.analytical import (
+from optimizer.opmodel.analytical.case import Family
+from optimizer.opmodel.analytical.ops import (
     argmax,
     attention,
     batch_norm,
     binary,
-    conv,
     cumsum,
     eltwise,
     embedding,
     fill_padding,
     generic,
-    grid_sample,
     group_norm,
-    matmul,
-    memory,
+    layout_ops,
     movement,
     norm,
-    pool,
     reduction,
     scatter,
     sdpa,
     softmax,
     topk,
     triangle,
-    upsample,
 )
-from optimizer.opmodel.analytical.case import Family
+from optimizer.opmodel.analytical.products import matmul
+from optimizer.opmodel.analytical.windows import conv, grid_sample, pool, upsample
 
 _FAMILIES: dict[str, Family] = {
     **{f"ttnn.{n}": eltwise.unary for n in (*UNARY, *UNARY_PARAMS) if n != "rsub"},
@@ -76,14 +73,14 @@ _FAMILIES: dict[str, Family] = {
     **{f"ttnn.{n}": triangle.triangle for n in ("tril", "triu")},
     "ttnn.from_device": generic.from_device,
     "ttnn.to_device": generic.to_device,
-    "ttnn.to_layout": memory.to_layout,
-    "ttnn.tilize": memory.tilize,
-    "ttnn.tilize_with_zero_padding": memory.tilize_with_zero_padding,
-    "ttnn.untilize": memory.untilize,
-    "ttnn.to_memory_config": memory.to_memory_config,
-    "ttnn.interleaved_to_sharded": memory.interleaved_to_sharded,
-    "ttnn.sharded_to_interleaved": memory.sharded_to_interleaved,
-    "ttnn.reshard": memory.reshard,
+    "ttnn.to_layout": layout_ops.to_layout,
+    "ttnn.tilize": layout_ops.tilize,
+    "ttnn.tilize_with_zero_padding": layout_ops.tilize_with_zero_padding,
+    "ttnn.untilize": layout_ops.untilize,
+    "ttnn.to_memory_config": layout_ops.to_memory_config,
+    "ttnn.interleaved_to_sharded": layout_ops.interleaved_to_sharded,
+    "ttnn.sharded_to_interleaved": layout_ops.sharded_to_interleaved,
+    "ttnn.reshard": layout_ops.reshard,
     "ttnn.scaled_dot_product_attention": sdpa.sdpa,
     "ttnn.scaled_dot_product_attention_decode": sdpa.sdpa_decode,
     "ttnn.split_query_key_value_and_split_heads": attention.split_heads,

@@ -14,15 +14,15 @@ from random_programs import Wishes, random_program
 from tracing import stores
 
 from optimizer.errors import VerificationError
-from optimizer.kernels.amdgpu.allocate import AllocationOptions, allocate
-from optimizer.kernels.amdgpu.check_allocation import check_allocation, violations
 from optimizer.kernels.amdgpu.errors import AllocationError, OperandError
 from optimizer.kernels.amdgpu.ir import Program
-from optimizer.kernels.amdgpu.liveness import analyse
 from optimizer.kernels.amdgpu.operands import VirtualReg
 from optimizer.kernels.amdgpu.program_json import read_program
+from optimizer.kernels.amdgpu.registers.allocate import AllocationOptions, allocate
+from optimizer.kernels.amdgpu.registers.allocation_units import Units
+from optimizer.kernels.amdgpu.registers.check_allocation import check_allocation, violations
+from optimizer.kernels.amdgpu.registers.liveness import analyse
 from optimizer.kernels.amdgpu.text import parse
-from optimizer.kernels.amdgpu.units import Units
 from optimizer.kernels.amdgpu.validate import validate
 
 DOCUMENT = json.loads((Path(__file__).parents[3] / "fixtures/kernels/amdgpu_cases.json").read_text())

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.kernels.amdgpu.liveness import analyse
 from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
+from optimizer.kernels.amdgpu.registers.liveness import analyse
 from optimizer.kernels.amdgpu.text import parse
 from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
 

@@ -8,13 +8,13 @@ import pytest
 from random_programs import Wishes, random_program
 from tracing import stores
 
-from optimizer.kernels.amdgpu.allocate import Allocation, AllocationOptions, allocate
-from optimizer.kernels.amdgpu.check_allocation import violations
 from optimizer.kernels.amdgpu.errors import AllocationError
 from optimizer.kernels.amdgpu.ir import Program
-from optimizer.kernels.amdgpu.liveness import analyse
 from optimizer.kernels.amdgpu.operands import VirtualReg
-from optimizer.kernels.amdgpu.stretches import Stretches
+from optimizer.kernels.amdgpu.registers.allocate import Allocation, AllocationOptions, allocate
+from optimizer.kernels.amdgpu.registers.check_allocation import violations
+from optimizer.kernels.amdgpu.registers.liveness import analyse
+from optimizer.kernels.amdgpu.registers.split_allocation import Stretches
 from optimizer.kernels.amdgpu.text import parse
 from optimizer.kernels.amdgpu.validate import validate
 

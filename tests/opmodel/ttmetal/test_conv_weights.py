@@ -25,7 +25,7 @@ from optimizer.layouts.memory_config import (
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.tiling import core_ranges_for
 from optimizer.opmodel import registry
-from optimizer.opmodel.analytical.conv_weights import prepared_weights, read_from
+from optimizer.opmodel.analytical.windows.conv_weights import prepared_weights, read_from
 from optimizer.opmodel.base import OpQuery, ProgramRunner, ProgramSession, Rejection, TensorSpec
 from optimizer.opmodel.ttnn_calls import call_text
 

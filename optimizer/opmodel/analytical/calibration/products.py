@@ -15,7 +15,7 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig, TensorMemo
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.calibration import columns
 from optimizer.opmodel.analytical.calibration.columns import Row
-from optimizer.opmodel.analytical.matmul_auto import SUBBLOCKS, Problem, fit_blocks
+from optimizer.opmodel.analytical.products.matmul_auto import SUBBLOCKS, Problem, fit_blocks
 from optimizer.opmodel.analytical.work import Feed, Place, Product, Work
 
 _ROOM = {"wormhole_b0": 1_395_000, "blackhole": 1_469_000}

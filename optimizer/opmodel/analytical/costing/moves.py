@@ -7,10 +7,10 @@ from math import prod
 
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
-from optimizer.opmodel.analytical.attention import head_blocks, head_burst, head_counts
 from optimizer.opmodel.analytical.costing.pieces import Job, across, at_most, elsewhere, of_tensor
 from optimizer.opmodel.analytical.costing.windows import groups
-from optimizer.opmodel.analytical.eltwise import is_uneven
+from optimizer.opmodel.analytical.ops.attention import head_blocks, head_burst, head_counts
+from optimizer.opmodel.analytical.ops.eltwise import is_uneven
 from optimizer.opmodel.analytical.tensors import TILED, tiles
 from optimizer.opmodel.analytical.work import Piece, Place, Window, Work
 from optimizer.opmodel.base import TensorSpec

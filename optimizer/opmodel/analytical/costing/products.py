@@ -5,7 +5,7 @@ from __future__ import annotations
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.costing.pieces import Job, fidelity, of_tensor
-from optimizer.opmodel.analytical.matmul_plan import Plan
+from optimizer.opmodel.analytical.products.matmul_plan import Plan
 from optimizer.opmodel.analytical.tensors import HEIGHT, TILED, tiles
 from optimizer.opmodel.analytical.work import Feed, Place, Product, Work
 

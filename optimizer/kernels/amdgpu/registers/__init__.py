@@ -1,0 +1,1 @@
+"""Register allocation of kernels: liveness, intervals, spills, and the check of the outcome."""

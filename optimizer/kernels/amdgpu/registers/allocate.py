@@ -1,0 +1,158 @@
+"""Register allocation of a kernel: a physical register for every virtual one, or a precise complaint.
+
+VGPRs, SGPRs and AGPRs are allocated apart. Each class is tried with coalesced moves and accumulators first; where that
+costs registers, once more with moves as mere hints. What does not fit is rewritten (`rewriting`): constants are made
+again where they are used, values move to other registers, and, only if asked for, are spilled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from optimizer.kernels.amdgpu.instruction_edits import Placed
+from optimizer.kernels.amdgpu.ir import Program
+from optimizer.kernels.amdgpu.operands import PhysicalReg, VirtualReg
+from optimizer.kernels.amdgpu.registers.allocation_units import Units
+from optimizer.kernels.amdgpu.registers.class_failure import ClassFailure, allocation_error
+from optimizer.kernels.amdgpu.registers.liveness import Liveness, analyse
+from optimizer.kernels.amdgpu.registers.rewriting import Rewriting
+from optimizer.kernels.amdgpu.validate import validate_ssa
+from optimizer.regalloc.fewest import Placement, fewest_registers, peak_bound
+from optimizer.regalloc.linear_scan import AllocationFailure
+
+FILES = ("v", "s", "a")
+
+
+@dataclass(frozen=True)
+class AllocationOptions:
+    """What the allocator may do."""
+
+    rewrite: bool = True
+    """Change the program where it does not fit: rematerialise constants, move values, split live ranges."""
+    allow_spill: bool = False
+    """Spill what still does not fit; every spill is reported with what it costs."""
+    coalesce: bool = True
+    effort: int = 1
+    """Multiplies the search's work limits."""
+
+
+@dataclass(frozen=True)
+class ClassAllocation:
+    """Registers of one class."""
+
+    file: str
+    mapping: Mapping[VirtualReg, int]
+    peak: int
+    """One more than the highest register allocated or reserved."""
+    pressure: int
+    """Most virtual registers live at once (half-open): no allocation has fewer."""
+    lower_bound: int
+    """No lower peak exists for these units: pressure with early clobbers, reserved and prescribed registers."""
+    coalesced: int
+    method: str
+    proven: bool
+    """Whether the peak is as low as can be with these ranges, by the bound or by exhaustive search."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A program, rewritten if need be, and where its registers are."""
+
+    program: Program
+    classes: Mapping[str, ClassAllocation]
+    warnings: tuple[str, ...] = field(default=())
+    moves: int = 0
+    """Moves that were inserted to make room for ranges of registers; some may end in the register they come from."""
+
+    @property
+    def mapping(self) -> dict[VirtualReg, int]:
+        """Every virtual register's number, by class and number."""
+        return {r: n for file in FILES for r, n in sorted(self.classes[file].mapping.items())}
+
+    @property
+    def peak_vgprs(self) -> int:
+        return self.classes["v"].peak
+
+    @property
+    def peak_sgprs(self) -> int:
+        return self.classes["s"].peak
+
+    @property
+    def peak_agprs(self) -> int:
+        return self.classes["a"].peak
+
+
+def allocate(program: Program, options: AllocationOptions | None = None) -> Allocation:
+    """Registers for everything. SsaError, ControlFlowError; AllocationError names range, overlaps and pool."""
+    options = options or AllocationOptions()
+    warnings: list[str] = []
+    rewriting = Rewriting(options.rewrite, options.allow_spill)
+    placed: dict[str, Placed] = {}
+    moves = 0
+    while True:
+        cfg = validate_ssa(program)
+        liveness = analyse(program, cfg)
+        answers = [
+            _as_placed(liveness, placed[file]) if file in placed else allocate_class(liveness, file, options)
+            for file in FILES
+        ]
+        failed = next((a for a in answers if isinstance(a, ClassFailure)), None)
+        if failed is None:
+            done = {a.file: a for a in answers if isinstance(a, ClassAllocation)}
+            return Allocation(program, done, tuple(warnings), moves)
+        change = rewriting.next(failed)
+        if change is None:
+            raise allocation_error(failed)
+        program = change.program
+        warnings += change.warnings
+        moves += change.moves
+        # Other changes make new registers; moves of one class leave the others where they are.
+        placed = {} if change.placed is None else placed | {change.placed.file: change.placed}
+
+
+def allocate_class(liveness: Liveness, file: str, options: AllocationOptions) -> ClassAllocation | ClassFailure:
+    """With moves coalesced if that takes no more registers."""
+    program = liveness.program
+    capacity = {"v": program.max_vgprs, "s": program.max_sgprs, "a": program.max_agprs}[file]
+    reserved = _reserved(program, file)
+    best: tuple[Placement, Units] | None = None
+    failed: ClassFailure | None = None
+    joined = -1
+    for moves in (True, False) if options.coalesce else (False,):
+        units = Units(liveness, file)
+        units.coalesce(moves)
+        if units.coalesced == joined:
+            break
+        joined = units.coalesced
+        placed = fewest_registers(units.intervals(), capacity, reserved, units.hints(), options.effort)
+        if isinstance(placed, AllocationFailure):
+            failed = ClassFailure(file, units, liveness, placed, reserved)
+        elif best is None or placed.peak < best[0].peak:
+            best = placed, units
+        if best is not None and best[0].peak <= best[0].lower_bound:
+            break
+    if best is None:
+        assert failed is not None
+        return failed
+    placement, units = best
+    mapping = units.mapping(placement.assigned)
+    peak = max([*(n + 1 for n in mapping.values()), *(r + 1 for r in reserved)], default=0)
+    return ClassAllocation(
+        file, mapping, peak, liveness.pressure(file), placement.lower_bound, units.coalesced, placement.method,
+        placement.proven,
+    )  # fmt: skip
+
+
+def _as_placed(liveness: Liveness, placed: Placed) -> ClassAllocation:
+    program, file = liveness.program, placed.file
+    units = Units(liveness, file)
+    reserved = _reserved(program, file)
+    named = [r.number for r, s in liveness.segments.items() if isinstance(r, PhysicalReg) and r.file == file and s]
+    peak = max([*(n + 1 for n in (*placed.mapping.values(), *named, *reserved))], default=0)
+    bound = peak_bound(units.intervals(), peak, reserved)
+    return ClassAllocation(file, placed.mapping, peak, liveness.pressure(file), bound, 0, "moves", peak <= bound)
+
+
+def _reserved(program: Program, file: str) -> frozenset[int]:
+    return {"v": program.reserved_vgprs, "s": program.reserved_sgprs, "a": frozenset[int]()}[file]

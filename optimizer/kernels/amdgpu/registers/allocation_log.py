@@ -1,0 +1,96 @@
+"""Liveness and allocation told step by step, for the debugging channels."""
+
+from __future__ import annotations
+
+from optimizer.kernels.amdgpu.debug import enabled, say
+from optimizer.kernels.amdgpu.ir import Program
+from optimizer.kernels.amdgpu.operands import PhysicalReg, RegRange, VirtualReg
+from optimizer.kernels.amdgpu.registers.allocate import Allocation
+from optimizer.kernels.amdgpu.registers.liveness import Liveness, analyse
+
+
+def log_allocation(allocation: Allocation) -> None:
+    """Everything that is being listened to."""
+    if enabled("regalloc"):
+        _log_decisions(allocation)
+    if not (enabled("liveness") or enabled("alloc")):
+        return
+    liveness = analyse(allocation.program)
+    if enabled("liveness"):
+        _log_liveness(liveness)
+    if enabled("alloc"):
+        _log_registers(liveness, allocation)
+
+
+def _log_decisions(allocation: Allocation) -> None:
+    for file, made in allocation.classes.items():
+        text = f"{len(made.mapping)} registers of class {file} in {made.peak} ({made.method}); pressure {made.pressure}"
+        say(
+            "regalloc",
+            f"{text}, {made.coalesced} moves coalesced",
+            reg_class=file,
+            peak=made.peak,
+            pressure=made.pressure,
+            coalesced=made.coalesced,
+            method=made.method,
+            mapping={str(r): n for r, n in sorted(made.mapping.items())},
+        )
+    for warning in allocation.warnings:
+        say("regalloc", warning, warning=True)
+
+
+def _log_liveness(liveness: Liveness) -> None:
+    cfg = liveness.cfg
+    say("liveness", f"Found {len(cfg.blocks)} basic blocks", blocks=[(b.start, b.end) for b in cfg.blocks])
+    for header, body in sorted(cfg.flow.loops().items()):
+        say("liveness", f"Detected loop: blocks {min(body)}-{max(body)}", header=header, blocks=sorted(body))
+    last_use: dict[VirtualReg, int] = {}
+    for place, item in liveness.program.instructions:
+        last_use |= {r: place for r in item.used if isinstance(r, VirtualReg)}
+    for register in liveness.program.virtual_registers:
+        start, end = liveness.live_range(register)
+        last = last_use.get(register, start)
+        if end > last:
+            text = f"Extending live range for {register}: {last} -> {end} (loop-carried)"
+            say("liveness", text, register=str(register), start=start, last_use=last, end=end)
+        else:
+            say("liveness", f"{register} is live from {start} to {end}", register=str(register), start=start, end=end)
+    for file in ("v", "s", "a"):
+        say("liveness", f"pressure of class {file}: {liveness.pressure(file)}", reg_class=file,
+            pressure=liveness.pressure(file))  # fmt: skip
+
+
+def _log_registers(liveness: Liveness, allocation: Allocation) -> None:
+    """Registers taken and given back, in the order of the program's points."""
+    ranges = _ranges(allocation.program)
+    events = []
+    for register in allocation.program.virtual_registers:
+        for start, end in liveness.segments[register]:
+            events += [(end, 0, register), (start, 1, register)]
+    seen: set[PhysicalReg] = set()
+    for point, taken, register in sorted(events):
+        physical = PhysicalReg(register.file, allocation.mapping[register])
+        place = liveness.item_at[min(point // 2, len(liveness.item_at) - 1)]
+        fields = {"register": str(physical), "value": str(register), "place": place}
+        if not taken:
+            say("alloc", f"[FREE] {physical}", event="free", **fields)
+            continue
+        of = ranges.get(register)
+        kind = "single" if of is None else f"part of {of}"
+        again = "  # Reused!" if physical in seen else ""
+        seen.add(physical)
+        say("alloc", f"[ALLOC] {physical} ({kind}){again}", event="alloc", **fields)
+
+
+def _ranges(program: Program) -> dict[VirtualReg, RegRange]:
+    """The largest range that each register is a part of."""
+    found: dict[VirtualReg, RegRange] = {}
+    for _, item in program.instructions:
+        for operand in (*item.defs, *item.uses):
+            if isinstance(operand, RegRange) and isinstance(operand.base, VirtualReg):
+                for i in range(operand.count):
+                    part = operand.component(i)
+                    assert isinstance(part, VirtualReg)
+                    if part not in found or found[part].count < operand.count:
+                        found[part] = operand
+    return found

@@ -1,0 +1,176 @@
+"""An exact check of an allocation, from scratch: what is live after every single instruction, in which register.
+
+It shares nothing with `liveness` and `allocation_units` but what a partial exec mask means: live sets per instruction
+by a worklist over successors; no blocks, no intervals, no numbering. After every instruction, two registers whose
+values are both needed later must not be in the same place, and what an instruction writes must not lie on a value
+needed later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from optimizer.errors import VerificationError
+from optimizer.kernels.amdgpu.cfg import build_cfg
+from optimizer.kernels.amdgpu.exec_mask import partial_updates
+from optimizer.kernels.amdgpu.ir import Instruction, Label, Program
+from optimizer.kernels.amdgpu.opcodes import OPCODES
+from optimizer.kernels.amdgpu.operands import PhysicalReg, Register, RegRange, VirtualReg, registers
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing wrong, at an item of the body."""
+
+    place: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"item {self.place}: {self.message}"
+
+
+def check_allocation(program: Program, mapping: Mapping[VirtualReg, int]) -> None:
+    """VerificationError with the first violation and how many there are."""
+    found = violations(program, mapping)
+    if found:
+        raise VerificationError(f"allocation is wrong in {len(found)} places, first: {found[0]}")
+
+
+def violations(program: Program, mapping: Mapping[VirtualReg, int]) -> list[Violation]:
+    """Everything wrong with a mapping; empty if it is right."""
+    found = _ranges(program, mapping) + _pool(program, mapping)
+    if found:
+        return found
+    homes = _homes(program, mapping)
+    for place, (item, live) in enumerate(zip(program.body, _live_after(program, homes), strict=True)):
+        if isinstance(item, Instruction):
+            found += _writes(place, item, live, homes)
+            if OPCODES[item.name].early_clobber:
+                found += _early(place, item, homes)
+        found += _shared(place, live, homes)
+    return found
+
+
+Homes = Mapping[Register, Register]
+"""Where a register is; a prescribed one that nothing defines is the physical register that holds it at entry."""
+
+
+def _homes(program: Program, mapping: Mapping[VirtualReg, int]) -> Homes:
+    used = {r for _, i in program.instructions for r in (*i.defined, *i.used)}
+    return {r: PhysicalReg(r.file, mapping[r]) if isinstance(r, VirtualReg) else r for r in used}
+
+
+def _ranges(program: Program, mapping: Mapping[VirtualReg, int]) -> list[Violation]:
+    """Everything mapped, ranges contiguous and aligned."""
+    found = []
+    for place, item in enumerate(program.body):
+        if isinstance(item, Label):
+            continue
+        for operand in (*item.defs, *item.uses):
+            base = operand.base if isinstance(operand, RegRange) else operand
+            if not isinstance(base, VirtualReg):
+                continue
+            count, alignment = (operand.count, operand.alignment) if isinstance(operand, RegRange) else (1, 1)
+            numbers = [mapping.get(VirtualReg(base.file, base.number + i)) for i in range(count)]
+            if None in numbers:
+                found.append(Violation(place, f"{operand} is not mapped"))
+            elif any(n != numbers[0] + i for i, n in enumerate(numbers)):  # type: ignore[operator]
+                found.append(Violation(place, f"{operand} is not contiguous: {numbers}"))
+            elif numbers[0] % alignment:  # type: ignore[operator]
+                found.append(Violation(place, f"{operand} begins at {numbers[0]}"))
+    return found
+
+
+def _pool(program: Program, mapping: Mapping[VirtualReg, int]) -> list[Violation]:
+    """Within the register file, reserved registers untouched, prescribed ones as prescribed."""
+    limits = {"v": program.max_vgprs, "s": program.max_sgprs, "a": program.max_agprs}
+    reserved = {"v": program.reserved_vgprs, "s": program.reserved_sgprs, "a": frozenset[int]()}
+    prescribed = dict(program.precolored)
+    found = []
+    for register, number in mapping.items():
+        if not 0 <= number < limits[register.file]:
+            found.append(Violation(-1, f"{register} is in {register.file}{number}, of {limits[register.file]}"))
+        if register in prescribed and number != prescribed[register]:
+            found.append(Violation(-1, f"{register} is in {number}, not in {prescribed[register]}"))
+        if register not in prescribed and number in reserved[register.file]:
+            found.append(Violation(-1, f"{register} is in {register.file}{number}, which is reserved"))
+    return found
+
+
+def _successors(program: Program) -> list[list[int]]:
+    labels = {item.name: n for n, item in enumerate(program.body) if isinstance(item, Label)}
+    found = []
+    for place, item in enumerate(program.body):
+        after = [place + 1] if place + 1 < len(program.body) else []
+        if isinstance(item, Instruction):
+            if item.name in ("s_endpgm", "s_branch"):
+                after = []
+            if OPCODES[item.name].is_branch and item.target is not None:
+                after.append(labels[item.target])
+        found.append(after)
+    return found
+
+
+def _live_after(program: Program, homes: Homes) -> list[frozenset[Register]]:
+    """Registers whose value is needed after each item."""
+    at_entry = {r for r, _ in program.precolored} - {r for _, i in program.instructions for r in i.defined}
+    kept = partial_updates(program, build_cfg(program))
+    predecessors: list[list[int]] = [[] for _ in program.body]
+    successors = _successors(program)
+    for place, following in enumerate(successors):
+        for s in following:
+            predecessors[s].append(place)
+
+    def named(registers: Iterable[Register]) -> frozenset[Register]:
+        return frozenset(homes[r] if r in at_entry else r for r in registers)
+
+    before: list[frozenset[Register]] = [frozenset()] * len(program.body)
+    after = list(before)
+    pending = list(range(len(program.body)))
+    while pending:
+        place = pending.pop()
+        new = after[place] = frozenset[Register]().union(*(before[s] for s in successors[place]))
+        item = program.body[place]
+        if isinstance(item, Instruction):
+            new = (new - (named(item.defined) - kept.get(place, frozenset()))) | named(item.used)
+        if new != before[place]:
+            before[place] = new
+            pending += predecessors[place]
+    return after
+
+
+def _shared(place: int, live: frozenset[Register], homes: Homes) -> list[Violation]:
+    """No two values that are needed later are in one place."""
+    found = []
+    held: dict[Register, Register] = {}
+    for register in sorted(live, key=str):
+        other = held.setdefault(homes.get(register, register), register)
+        if other is not register:
+            found.append(Violation(place, f"{other} and {register} are live in {homes[register]}"))
+    return found
+
+
+def _writes(place: int, item: Instruction, live: frozenset[Register], homes: Homes) -> list[Violation]:
+    """What is written, even if nothing reads it, lies on nothing that is needed later."""
+    found = []
+    written = [homes[r] for r in dict.fromkeys(item.defined)]
+    kept = {homes.get(r, r) for r in live if r not in item.defined}
+    for home in written:
+        if home in kept:
+            found.append(Violation(place, f"{item.name} writes {home}, which holds a value needed later"))
+    if len(set(written)) != len(written):
+        found.append(Violation(place, f"{item.name} writes two results into one register"))
+    return found
+
+
+def _early(place: int, item: Instruction, homes: Homes) -> list[Violation]:
+    """Results that are written before operands are read: in exactly the registers of an operand, or in none of them."""
+    found = []
+    for definition in item.defs:
+        mine = [homes[r] for r in registers(definition)]
+        for use in item.uses:
+            theirs = [homes[r] for r in registers(use)]
+            if mine != theirs and set(mine) & set(theirs):
+                found.append(Violation(place, f"{item.name}: {definition} overlaps {use}"))
+    return found

@@ -1,0 +1,1 @@
+"""Rules of all other ops, a family per file."""

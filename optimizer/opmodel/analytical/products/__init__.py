@@ -1,0 +1,1 @@
+"""Rules of matrix products, and what TTNN chooses for them by itself."""

@@ -1,0 +1,325 @@
+"""Max and average pooling over [1, 1, N*H*W, C].
+
+Source: tt-metal `generic_pools.cpp`, `pool_utils.cpp`: the input is sharded if it is not, haloed, pooled; a DRAM
+input that does not fit at once is pooled slice by slice into DRAM.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import (
+    PageLayout,
+    ShardOrientation,
+    TensorLayout,
+    TensorMemoryLayout,
+)
+from optimizer.layouts.tiling import TILE, ceil_div, round_up
+from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
+from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
+from optimizer.opmodel.analytical.windows import parallel
+from optimizer.opmodel.analytical.windows.arena import Arena, Block
+from optimizer.opmodel.analytical.windows.halo import halo_config, reader_index_bytes
+from optimizer.opmodel.analytical.windows.parallel import ROW, Parallel, Window
+from optimizer.opmodel.base import Rejection, TensorSpec
+from optimizer.opmodel.known_faults import writes_beyond
+
+FACE = 16
+"""Columns of a face; a tile has two side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolProblem:
+    """One pooling run: all of it or one slice."""
+
+    window: Window
+    channels: int
+    tiled: bool
+    dtype: DType
+    average: bool
+
+
+def pool2d(case: Case) -> Usage:
+    problem, shape = _problem(case)
+    memory = case.x.layout.memory
+    asked = case.attrs.get("applied_shard_scheme")
+    if not memory.is_sharded:
+        source = _spread(case, problem, asked)
+        if case.x.layout.is_dram and not _fits(case, problem, source):
+            return _sliced(case, problem, shape, asked)
+        shard = _input_shard(problem, source)
+        return _pooled(case, problem, shape, source, shard, fresh=True)
+    need(asked is None, "A sharding scheme should not be specified for a sharded input tensor.")
+    spec = memory.shard_spec
+    assert spec is not None
+    need(spec.orientation is ShardOrientation.ROW_MAJOR, "Only row major orientation is supported.")
+    source = parallel.of_memory(memory)
+    _check_walk(source)
+    channels = round_up(problem.channels, spec.shape[1])
+    if source.kind is not HEIGHT:
+        fits = channels % source.channels == 0
+        need(fits, f"input channels ({channels}) should be divisible by num_shards ({source.channels})")
+    return _pooled(case, problem, shape, source, spec.shape, fresh=False)
+
+
+def _problem(case: Case) -> tuple[PoolProblem, tuple[int, ...]]:
+    a, x = case.attrs, case.x
+    window = Window(
+        a["batch_size"], a["input_height"], a["input_width"], tuple(a["kernel_size"]), tuple(a["stride"]),
+        tuple(a["padding"]), tuple(a["dilation"]), bool(a.get("ceil_mode")),
+    )  # fmt: skip
+    channels = a["channels"]
+    need(x.shape == (1, 1, window.in_nhw, channels), "input must be [1, 1, N*H*W, C]")
+    oh, ow = replace(window, ceil=False).out_hw
+    need(oh > 0 and ow > 0, "Pool2D: Effective kernel size cannot exceed padded input size")
+    top, bottom, left, right = window.padding
+    half_h, half_w = window.kernel[0] // 2, window.kernel[1] // 2
+    padded = max(top, bottom) <= half_h and max(left, right) <= half_w
+    need(padded, "Pool2D: Padding should not exceed half of kernel size")
+    need(x.dtype in (DType.BF16, DType.BFP8_B), "Only BFLOAT16 supported for now")
+    need(x.layout.is_tile or x.dtype is DType.BF16, "Only BFLOAT16 supported for now")
+    problem = PoolProblem(window, channels, x.layout.is_tile, x.dtype, case.query.op == "ttnn.avg_pool2d")
+    return problem, (1, 1, window.out_nhw, channels)
+
+
+def _check_walk(source: Parallel) -> None:
+    """The cores must be the first ones of a row-by-row walk over the grid."""
+    ranges = source.ranges
+    width = max(r[2] for r in ranges) + 1
+    index = 0
+    for x0, y0, x1, y1 in ranges:
+        for y in range(y0, y1 + 1):
+            for x in range(x0, x1 + 1):
+                need((x, y) == (index % width, index // width), "Sliding-window shard grid must be row-filled")
+                index += 1
+
+
+def _spread(case: Case, p: PoolProblem, asked: str | None) -> Parallel:
+    """Where an interleaved input is sharded: as asked, else the kind that needs least L1."""
+    if asked is not None:
+        return _determine(case, p, TensorMemoryLayout(asked), asked=True)
+    sizes = {kind: _estimate(case, p, _determine(case, p, kind)) for kind in (HEIGHT, WIDTH, BLOCK)}
+    if sizes[HEIGHT] > sizes[WIDTH]:
+        return _determine(case, p, BLOCK if sizes[WIDTH] > sizes[BLOCK] else WIDTH)
+    return _determine(case, p, BLOCK if sizes[HEIGHT] > sizes[BLOCK] else HEIGHT)
+
+
+def _determine(case: Case, p: PoolProblem, kind: TensorMemoryLayout, asked: bool = False) -> Parallel:
+    width = TILE if p.tiled else FACE
+    alignment = 8 if asked and not p.tiled else TILE
+    return parallel.determine(
+        kind,
+        p.channels,
+        p.window.out_nhw,
+        p.channels,
+        alignment,
+        case.device,
+        ROW,
+        False,
+        tile_height=1,
+        tile_width=width,
+    )
+
+
+def _input_shard(p: PoolProblem, source: Parallel) -> tuple[int, int]:
+    unit = TILE if p.tiled else 1
+    channels = round_up(p.channels, TILE) if p.tiled else p.channels
+    width = round_up(channels, source.channels * (TILE if p.tiled else 8)) // source.channels
+    rows = round_up(p.window.in_nhw, TILE) if p.tiled else p.window.in_nhw
+    if source.kind is WIDTH:
+        return (rows, width)
+    return (round_up(rows, source.nhw * unit) // source.nhw, width)
+
+
+def _overhang(p: PoolProblem) -> tuple[int, int]:
+    """Rows and columns that the last windows reach beyond the padded input, when rounding up."""
+    window = p.window
+    top, bottom, left, right = window.padding
+    beyond = []
+    for axis, size in enumerate((window.height + top + bottom, window.width + left + right)):
+        span = window.dilation[axis] * (window.kernel[axis] - 1) + 1
+        beyond.append(max(0, (window.out_hw[axis] - 1) * window.stride[axis] + span - size))
+    return beyond[0], beyond[1]
+
+
+def _own_divisors(p: PoolProblem) -> bool:
+    """Averages whose windows hold different numbers of elements (`is_pool_op_one_scalar_per_core`)."""
+    return p.average and p.window.ceil and any(_overhang(p))
+
+
+@lru_cache(maxsize=4096)
+def _divisor_bytes(p: PoolProblem, rows: int) -> int:
+    """The list of runs of one divisor, three 16-bit words each, of the core with the most; `rows` windows a core."""
+    if not _own_divisors(p):
+        return 0
+    high, wide = p.window.out_hw
+    short_high, short_wide = _overhang(p)
+    full = p.window.kernel[0] * p.window.kernel[1]
+    low, narrow = (p.window.kernel[0] - short_high), (p.window.kernel[1] - short_wide)
+    line = [full] * (wide - 1) + [p.window.kernel[0] * narrow]
+    last = [low * p.window.kernel[1]] * (wide - 1) + [low * narrow]
+    divisors = (line * (high - 1) + last) * p.window.batch
+    starts = [index for index, d in enumerate(divisors) if index % rows == 0 or d != divisors[index - 1]]
+    return round_up(6 * max(Counter(index // rows for index in starts).values()), FACE)
+
+
+def _buffers(p: PoolProblem, source: Parallel) -> int:
+    """Circular buffers of the pooling program (`calculate_L1_usage`), the output's own left out."""
+    kernel = p.window.kernel[0] * p.window.kernel[1]
+    rows = kernel if kernel <= FACE else TILE
+    share = p.channels / source.channels
+    tiles = -int(-share // TILE)
+    partial = 0 < (p.channels // source.channels) % TILE <= FACE
+    large = kernel > (TILE // 2 if partial else TILE)
+    most = 4 if p.average and large else 8
+    elements = min(tiles, most) * TILE * rows if tiles > most else tiles * TILE * rows
+    page = 2 * round_up(elements, TILE * TILE)
+    scalars = 2 if _own_divisors(p) else 1
+    return scalars * 2 * 2048 + 2048 + 4 * page
+
+
+def _estimate(case: Case, p: PoolProblem, source: Parallel) -> int:
+    """What auto-sharding compares: buffers plus a tile-rounded output shard."""
+    channels = round_up(p.channels, source.channels * TILE)
+    rows = p.window.out_nhw
+    height = rows if source.kind is WIDTH else round_up(rows, source.nhw * TILE) // source.nhw
+    width = channels // source.channels
+    pages = height * -int(-(p.channels / source.channels) // FACE)
+    return _buffers(p, source) + round_up(pages * min(FACE, width) * 2, 32)
+
+
+def _run(
+    p: PoolProblem,
+    source: Parallel,
+    shard: tuple[int, int],
+    arena: Arena,
+    fresh: bool,
+    drop: bool,
+    scratch: int = 0,
+) -> tuple[Block, tuple[int, int]]:
+    """Halo and pooling: `fresh` shards the input first, `drop` frees those shards after the halo."""
+    held: Block | None = None
+    if fresh:
+        size = shard[0] * round_up(shard[1] * 2, FACE)
+        if p.tiled:
+            size = ceil_div(shard[0], TILE) * ceil_div(shard[1], TILE) * p.dtype.tile_bytes
+        held = arena.allocate(size)
+        arena.run(0, dataflow=True, scratch=scratch)
+    halo = _halo(p, source, shard, arena)
+    if held is not None and drop:
+        arena.free(held)
+    else:
+        arena.run(0)  # the halo's buffers are gone before it is moved
+    halo = arena.move(halo)
+    rows = ceil_div(p.window.out_nhw, source.nhw)
+    width = ceil_div(p.channels, source.channels)
+    if width % FACE:
+        width = FACE if width < FACE else round_up(width, TILE)
+    out = arena.allocate(rows * round_up(width * 2, FACE))
+    index = round_up(reader_index_bytes(p.window, source.nhw, p.window.out_nhw, 0, False), FACE)
+    index += _divisor_bytes(p, rows)
+    arena.allocate_small(index)
+    arena.run(_buffers(p, source))
+    arena.free_small(index)
+    if not drop:
+        arena.run(0)
+    return out, (rows, width)
+
+
+def _halo(p: PoolProblem, source: Parallel, shard: tuple[int, int], arena: Arena) -> Block:
+    """Every core fetches the rows its windows reach; tiles are untilized on the way."""
+    stick = round_up(shard[1] * 2, FACE)
+    halo = arena.allocate(parallel.halo_sticks(p.window, source.nhw, False) * stick)
+    columns = max(r[2] for r in source.ranges) + 1
+    index = halo_config(p.window, source.nhw, shard[0], p.tiled, columns, source.kind is BLOCK, False)
+    arena.allocate_small(index.allocated)
+    arena.run(2 * stick + (4 * ceil_div(shard[1], TILE) * 2048 if p.tiled else 0))
+    arena.free_small(index.allocated)
+    return halo
+
+
+def _pooled(
+    case: Case, p: PoolProblem, shape: tuple[int, ...], source: Parallel, shard: tuple[int, int], fresh: bool
+) -> Usage:
+    from_rows = fresh and case.x.layout.is_dram and not case.x.layout.is_sharded and not p.tiled
+    scratch = row_scratch(shard[1] * 2, case.device) if from_rows else 0
+    arena = Arena(sum(case.l1(t) for t in case.inputs))
+    block, out_shard = _run(p, source, shard, arena, fresh, case.x.layout.is_dram, scratch)
+    memory = source.memory(out_shard)
+    # Channels are padded inside the shards, so only the grid of the result can be wrong.
+    case.result((*shape[:-1], out_shard[1] * source.channels), DType.BF16, memory, PageLayout.ROW_MAJOR)
+    out = TensorSpec(shape, DType.BF16, TensorLayout(PageLayout.ROW_MAJOR, memory))
+    requested = case.output
+    if requested is not None and requested != memory:
+        if requested.is_sharded:
+            spec = requested.shard_spec
+            need(spec is not None, "bad optional access")
+            assert spec is not None
+            idle = requested.memory_layout is BLOCK and ceil_div(shape[-1], spec.shape[1]) < spec.grid_yx[1]
+            need(not idle, "pooling into block shards with idle columns aborts")
+        out = case.result(shape, DType.BF16, requested, PageLayout.ROW_MAJOR)
+        arena.allocate(case.l1(out))
+        arena.run(0, dataflow=True)
+        arena.free(block)
+    usage = _usage(case, out, arena, source)
+    return _alone(case, usage) if writes_beyond(p.channels, source.channels) else usage
+
+
+def _alone(case: Case, usage: Usage) -> Usage:
+    """The same use of L1, provided that nothing but the operand is there.
+
+    A pool that shards its operand itself and writes beyond its result (`writes_beyond`) hits what is left of those
+    shards, unless other tensors leave a hole for the result elsewhere.
+    """
+    held = sum(case.l1(t) for t in case.inputs)
+    return replace(usage, choice_room=case.device.l1_bank_bytes(case.l1_small_bytes) - held)
+
+
+def _usage(case: Case, out: TensorSpec, arena: Arena, source: Parallel) -> Usage:
+    limit = case.l1_small_bytes
+    if arena.small_peak > limit:
+        raise Refused(f"Out of Memory: {arena.small_peak} B of L1_SMALL of {limit} B", Rejection.OOM_L1_SMALL)
+    trace = arena.trace
+    return Usage(
+        (out,),
+        cb=trace.buffers,
+        l1=trace.peak_tensors,
+        peak=trace.peak_total,
+        cores=source.cores,
+        room=arena.room,
+        allocations=arena.allocations(out.layout.is_l1),
+    )
+
+
+def _fits(case: Case, p: PoolProblem, source: Parallel) -> bool:
+    arena = Arena(0)
+    _run(p, source, _input_shard(p, source), arena, True, True)
+    return arena.room <= case.device.l1_bank_bytes(case.l1_small_bytes)
+
+
+def _sliced(case: Case, p: PoolProblem, shape: tuple[int, ...], asked: str | None) -> Usage:
+    """Pooling a DRAM input in slices of its width (or height): the result is DRAM interleaved."""
+    out = case.result(shape, DType.BF16, DRAM_MEMORY, PageLayout.ROW_MAJOR)
+    window = p.window
+    along_height = window.height > 3 * window.width
+    for side in (along_height, not along_height):
+        axis = 0 if side else 1
+        extent = window.out_hw[axis]
+        for count in range(2, extent + 1):
+            size = ceil_div(extent, count)
+            span = (size - 1) * window.stride[axis] + window.dilation[axis] * (window.kernel[axis] - 1) + 1
+            held = min(window.height if side else window.width, span)
+            piece = replace(p, window=replace(window, height=held) if side else replace(window, width=held))
+            if min(piece.window.out_hw) < 1:
+                break
+            source = _spread(case, piece, asked)
+            if not _fits(case, piece, source):
+                continue
+            arena = Arena(0)
+            _run(piece, source, _input_shard(piece, source), arena, True, True)
+            usage = _usage(case, out, arena, source)
+            return _alone(case, usage) if writes_beyond(p.channels, source.channels) else usage
+    raise Refused("DRAM Auto slice could not find valid slice configuration.")

@@ -1,0 +1,1 @@
+"""L1 chains: how they are built, resolved one by one, and what their plans say."""

@@ -1,0 +1,1 @@
+"""The policy `global`: the whole graph as one problem, searched and proved."""

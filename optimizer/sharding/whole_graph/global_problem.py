@@ -1,0 +1,275 @@
+"""A network as a `solver.graph_problem`: a node per op (how it runs), one per value that may live in L1 (its home).
+
+A home is DRAM, or a layout in L1 up to one of the value's readers, with or without a copy in DRAM; the copy is paid
+once, however many read it. An operand in L1 is read in place or from a copy made for the reader. Steps 2t and 2t+1 of
+the memory are the copies for op t of the schedule, and op t itself. A weight in L1 takes its bytes at every step: it is
+charged to its only reader, or to a node of its own (in which layout, if any, it is there) if it has several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from optimizer.errors import OptionError
+from optimizer.ir.graph import Op
+from optimizer.layouts.memory_config import TensorLayout
+from optimizer.sharding.base import OpDecision, PolicyInput
+from optimizer.sharding.overriding import NOTHING_TO_COPY, laid_out_alike
+from optimizer.sharding.whole_graph.global_memory import MemoryUse
+from optimizer.sharding.whole_graph.global_options import MIXED_OPERANDS, Home, OpOption, OptionTable, Seeds, Way
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
+
+READERS = 4
+"""A value with more readers may stay in L1 up to one of the first so many, or to the last."""
+
+
+def _is_demanded_copy(way: Way, position: int) -> bool:
+    """Whether an operand is copied as insert-memreconfig asks for."""
+    return position in way.copied and laid_out_alike(way.option.operands[position], way.option.candidate.output)
+
+
+class GlobalProblem:
+    """Builds the integer problem, and reads decisions off its solutions."""
+
+    def __init__(
+        self, problem: PolicyInput, schedule: Sequence[str], seeds: Seeds, open_ops: Collection[str] | None = None
+    ) -> None:
+        """With `open_ops`, all other ops run as in one of the seeds."""
+        self._problem = problem
+        self._pricer = problem.pricer
+        self._graph = problem.graph
+        self.schedule = tuple(schedule)
+        self.table = OptionTable(problem, schedule, seeds, open_ops)
+        self._step = {op_id: t for t, op_id in enumerate(schedule)}
+        self._returned = frozenset(self._graph.outputs)
+        self._copy_known: dict[Hashable, int | None] = {}
+        self._ways_known: dict[Hashable, tuple[Way, ...]] = {}
+        self._homes_known: dict[Hashable, tuple[Home, ...]] = {}
+        self._tables_known: dict[Hashable, Table] = {}
+        """By what a table depends on: layers that are alike share theirs, which saves memory and work in the solver.
+        Ways and homes are compared by object; both are shared and held by this problem."""
+        self.ways: list[tuple[Way, ...]] = []
+        self.homes: dict[str, tuple[Home, ...]] = {}
+        self.node_of: dict[str, int] = {}
+        """Value -> node of its home."""
+        self._readers: dict[str, tuple[str, ...]] = {}
+        self.weights: dict[str, tuple[TensorLayout, ...]] = {}
+        """Weight with several readers -> layouts in L1 that some way of theirs reads."""
+        self._list_nodes()
+        self.integers = self._integers()
+
+    def decisions(self, chosen: Sequence[int], reason: Mapping[str, Any]) -> dict[str, OpDecision]:
+        """The decisions of a solution."""
+        result = {}
+        for t, op_id in enumerate(self.schedule):
+            option = self.ways[t][chosen[t]].option
+            result[op_id] = OpDecision(option.candidate, option.operands, None, reason)
+        return result
+
+    # -- nodes ---------------------------------------------------------------------------------------
+    def _list_nodes(self) -> None:
+        for op_id in self.schedule:
+            op = self._graph.op(op_id)
+            for v in op.outputs:
+                self._readers[v] = self.readers(v)
+                if any(layout.is_l1 for layout in self.table.produced[v]):
+                    self.homes[v] = self._list_homes(v)
+            self.ways.append(self._list_ways(op))
+        self._list_weights()
+        for v in (*self.homes, *self.weights):
+            self.node_of[v] = len(self.schedule) + len(self.node_of)
+
+    def _list_weights(self) -> None:
+        wanted: dict[str, dict[TensorLayout, None]] = {}
+        for t, op_id in enumerate(self.schedule):
+            for k, v in self.weight_operands(op_id):
+                layouts = (way.option.operands[k] for way in self.ways[t])
+                wanted.setdefault(v, {}).update(dict.fromkeys(x for x in layouts if x.is_l1))
+        for v, found in wanted.items():
+            if found and len(self.readers(v)) > 1:
+                self.weights[v] = tuple(found)
+
+    def weight_operands(self, op_id: str) -> list[tuple[int, str]]:
+        """(position, weight), each weight once."""
+        op = self._graph.op(op_id)
+        weights = dict.fromkeys(v for v in op.inputs if self._pricer.is_weight(v))
+        return [(op.inputs.index(v), v) for v in weights]
+
+    def readers(self, value_id: str) -> tuple[str, ...]:
+        """Ops that read it, in schedule order."""
+        found = {op.id for op in self._graph.consumers(value_id) if op.id in self._step}
+        return tuple(sorted(found, key=lambda op_id: self._step[op_id]))
+
+    def _list_homes(self, value_id: str) -> tuple[Home, ...]:
+        count = len(self._readers[value_id])
+        lasts = sorted({*range(min(count, READERS) + 1), count})
+        returned = value_id in self._returned
+        key = (self.table.produced[value_id], count, returned)
+        if key in self._homes_known:
+            return self._homes_known[key]
+        homes = []
+        for layout in self.table.produced[value_id]:
+            if not layout.is_l1:
+                homes.append(Home(layout, 0, True))
+                continue
+            for last in lasts:
+                if last == count and not returned:
+                    homes.append(Home(layout, last, False))
+                homes.append(Home(layout, last, True))
+        return self._homes_known.setdefault(key, tuple(homes))
+
+    def _list_ways(self, op: Op) -> tuple[Way, ...]:
+        options = self.table.options[op.id]
+        positions = self.table.activations(op)
+        forced = self._problem.forced_reshards.get(op.id, ())
+        produced = tuple(self.table.produced.get(op.inputs[k]) for k in positions)
+        key = (id(options), produced, tuple(forced))
+        if key not in self._ways_known:
+            ways = [way for option in options for way in self._ways_of(op, option, positions)]
+            wanted = tuple(way for way in ways if all(_is_demanded_copy(way, k) for k in forced))
+            if not wanted:
+                raise OptionError(f"insert-memreconfig: {NOTHING_TO_COPY}", node=op.id)
+            self._ways_known[key] = wanted
+        return self._ways_known[key]
+
+    def _ways_of(self, op: Op, option: OpOption, positions: Sequence[int]) -> list[Way]:
+        modes: dict[str, list[bool]] = {}
+        for k in positions:
+            v, wanted = op.inputs[k], option.operands[k]
+            if not wanted.is_l1:
+                modes[v] = [False]
+                continue
+            sources = self.table.produced.get(v, (self._pricer.default_layout(self._graph.value(v)),))
+            can_copy = any(s != wanted and self._copy_ns(v, s, wanted) is not None for s in sources)
+            modes[v] = [mode for mode, open_ in ((False, wanted in sources), (True, can_copy)) if open_]
+        if not all(modes.values()):
+            return []
+        ways = []
+        if sum(len(row) > 1 for row in modes.values()) > MIXED_OPERANDS:
+            mixed = list(dict.fromkeys(tuple(row[end] for row in modes.values()) for end in (0, -1)))
+        else:
+            mixed = list(product(*modes.values()))
+        for chosen in mixed:
+            copies = dict(zip(modes, chosen, strict=True))
+            ways.append(Way(option, tuple(k for k in positions if copies[op.inputs[k]])))
+        return ways
+
+    def _copy_ns(self, value_id: str, source: TensorLayout, target: TensorLayout) -> int | None:
+        """Time of a copy, None if it cannot be made."""
+        value = self._graph.value(value_id)
+        key = (value.shape, value.dtype, source, target)
+        if key not in self._copy_known:
+            accepted = self._pricer.copy_accepted(value_id, source, target)
+            self._copy_known[key] = self._pricer.copy_ns(value_id, source, target) if accepted else None
+        return self._copy_known[key]
+
+    # -- integers ------------------------------------------------------------------------------------
+    def _integers(self) -> GraphProblem:
+        costs = [self._op_costs(t) for t in range(len(self.schedule))]
+        memory = MemoryUse(self._pricer, self.schedule, self._readers)
+        usages = [self._op_usages(memory, t) for t in range(len(self.schedule))]
+        pairs: list[PairCost] = []
+        for v, homes in self.homes.items():
+            costs.append(self._home_costs(v, homes))
+            usages.append(memory.of_homes(v, homes))
+            producer = self._graph.producer(v)
+            assert producer is not None
+            pairs.append(self._produces(v, self._step[producer.id]))
+            pairs += (self._reads(v, i, self._step[op_id]) for i, op_id in enumerate(self._readers[v]))
+        for v, layouts in self.weights.items():
+            costs.append(np.zeros(len(layouts) + 1, dtype=np.int64))
+            usages.append(((), *(memory.throughout(self._pricer.value_bytes(v, layout)) for layout in layouts)))
+            pairs += (self._takes(v, self._step[op_id]) for op_id in self.readers(v))
+        capacity = (self._pricer.l1_limit_bytes,) * (2 * len(self.schedule))
+        return GraphProblem(tuple(costs), tuple(pairs), tuple(usages), capacity)
+
+    def _op_costs(self, t: int) -> Table:
+        """Times, with the loads of operands that have no other home than DRAM."""
+        op = self._graph.op(self.schedule[t])
+        key = ("op", id(self.ways[t]), tuple(v in self.homes for v in op.inputs))
+        if key in self._tables_known:
+            return self._tables_known[key]
+        row = []
+        for way in self.ways[t]:
+            total = way.option.time_ns
+            for k in way.copied:
+                v = op.inputs[k]
+                if v not in self.homes:
+                    total += self._cost(v, self._pricer.default_layout(self._graph.value(v)), way.option.operands[k])
+            row.append(total)
+        return self._tables_known.setdefault(key, np.asarray(row, dtype=np.int64))
+
+    def _cost(self, value_id: str, source: TensorLayout, target: TensorLayout) -> int:
+        found = self._copy_ns(value_id, source, target)
+        return FORBIDDEN if found is None else found
+
+    def _op_usages(self, memory: MemoryUse, t: int) -> tuple[tuple[Usage, ...], ...]:
+        op_id = self.schedule[t]
+        moving = [v for v in dict.fromkeys(self._graph.op(op_id).inputs) if v in self.homes]
+        own = [v for _, v in self.weight_operands(op_id) if v not in self.weights]
+        return memory.of_ways(t, self.ways[t], moving, own)
+
+    def _takes(self, value_id: str, t: int) -> PairCost:
+        """Where a weight with several readers is in L1, and a reader that wants it there; in DRAM it always is."""
+        layouts = self.weights[value_id]
+        k = self._graph.op(self.schedule[t]).inputs.index(value_id)
+        wanted = [way.option.operands[k] for way in self.ways[t]]
+        rows = [
+            [0 if not want.is_l1 or want == layout else FORBIDDEN for layout in (None, *layouts)] for want in wanted
+        ]
+        return PairCost(t, self.node_of[value_id], np.asarray(rows, dtype=np.int64))
+
+    def _home_costs(self, value_id: str, homes: tuple[Home, ...]) -> Table:
+        """The copies to DRAM."""
+        value = self._graph.value(value_id)
+        default = self._pricer.default_layout(value)
+        key = ("home", id(homes), value.shape, value.dtype, default)
+        if key not in self._tables_known:
+            copied = (home.in_dram and not home.layout.is_dram for home in homes)
+            row = [self._cost(value_id, h.layout, default) if c else 0 for h, c in zip(homes, copied, strict=True)]
+            self._tables_known[key] = np.asarray(row, dtype=np.int64)
+        return self._tables_known[key]
+
+    def _produces(self, value_id: str, t: int) -> PairCost:
+        """An op and the home of its result: the same layout."""
+        op, homes = self._graph.op(self.schedule[t]), self.homes[value_id]
+        key = ("produces", id(self.ways[t]), id(homes), op.outputs.index(value_id), self._pricer.pages[value_id])
+        if key in self._tables_known:
+            return PairCost(t, self.node_of[value_id], self._tables_known[key])
+        given = [self._pricer.result_layout(op, value_id, way.option.candidate.output) for way in self.ways[t]]
+        ids = {layout: i for i, layout in enumerate(self.table.produced[value_id])}
+        rows = np.asarray([ids[layout] for layout in given])
+        columns = np.asarray([ids[home.layout] for home in homes])
+        matrix = np.where(rows[:, None] == columns[None, :], 0, FORBIDDEN).astype(np.int64)
+        return PairCost(t, self.node_of[value_id], self._tables_known.setdefault(key, matrix))
+
+    def _reads(self, value_id: str, reader: int, t: int) -> PairCost:
+        """The home of a value and the way its reader number `reader` takes it, with the copy that is made for it."""
+        op, homes = self._graph.op(self.schedule[t]), self.homes[value_id]
+        positions = tuple(k for k, v in enumerate(op.inputs) if v == value_id)
+        value = self._graph.value(value_id)
+        key = ("reads", id(self.ways[t]), id(homes), positions, reader, value.shape, value.dtype)
+        if key in self._tables_known:
+            return PairCost(self.node_of[value_id], t, self._tables_known[key])
+        columns: dict[tuple[TensorLayout, bool], list[int]] = {}
+        for j, way in enumerate(self.ways[t]):
+            columns.setdefault((way.option.operands[positions[0]], positions[0] in way.copied), []).append(j)
+        matrix = np.full((len(homes), len(self.ways[t])), FORBIDDEN, dtype=np.int64)
+        for (wanted, copied), members in columns.items():
+            column = [self._read_ns(value_id, home, reader, wanted, copied) for home in homes]
+            column = [min(cost * len(positions), FORBIDDEN) for cost in column]
+            matrix[:, members] = np.asarray(column, dtype=np.int64)[:, None]
+        return PairCost(self.node_of[value_id], t, self._tables_known.setdefault(key, matrix))
+
+    def _read_ns(self, value_id: str, home: Home, reader: int, wanted: TensorLayout, copied: bool) -> int:
+        if not wanted.is_l1:
+            return 0 if home.in_dram else FORBIDDEN
+        if home.layout.is_l1 and reader >= home.last:
+            return FORBIDDEN
+        if not copied:
+            return 0 if home.layout == wanted else FORBIDDEN
+        return FORBIDDEN if home.layout == wanted else self._cost(value_id, home.layout, wanted)

@@ -1,0 +1,137 @@
+"""The engines that solve one L1 chain, by the name that the option `chain_solver` gives them.
+
+Both solve the same problem: the most cores, with reshards only where ShardSolver's rule inserts them. Which edges
+those are is decided by propagation along the chain, so both begin with it; then `bitset` chooses on its PathSets, and
+`cpsat` asks CP-SAT. Where only time counts, reshards are allowed everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from optimizer import logs
+from optimizer.errors import UnknownNameError
+from optimizer.solver.chains.chain_costs import ChainObjective
+from optimizer.solver.chains.chain_cpsat import solve_chain_cpsat
+from optimizer.solver.chains.chain_exact import solve_chain_exact
+from optimizer.solver.chains.chain_problem import (
+    ChainInfeasible,
+    ChainProblem,
+    ChainResult,
+    ChainSolution,
+    EdgeOracle,
+)
+from optimizer.solver.chains.materialise import MaterialisedChain, materialise
+from optimizer.solver.chains.shard_solver import ShardSolver
+from optimizer.solver.chains.shard_trace import EdgeStep, EntryStep, Observer, Step
+
+_log = logs.room("solver")
+
+
+class ChainEngine(Protocol):
+    """Takes one config per op of a chain."""
+
+    @property
+    def name(self) -> str: ...
+
+    def solve(self, problem: ChainProblem, oracle: EdgeOracle, observe: Observer | None = None) -> ChainResult:
+        """The most cores, with reshards where no direct path is left. `observe` is told of every step."""
+        ...
+
+    def fastest(self, table: MaterialisedChain) -> ChainResult:
+        """The least time, then the most cores, of a chain written out."""
+        ...
+
+
+@dataclass(frozen=True)
+class BitsetEngine:
+    """ShardSolver; for time, dynamic programming along the chain."""
+
+    name: str = "bitset"
+
+    def solve(self, problem: ChainProblem, oracle: EdgeOracle, observe: Observer | None = None) -> ChainResult:
+        return ShardSolver(problem, oracle, observe=_heard(observe)).solve()
+
+    def fastest(self, table: MaterialisedChain) -> ChainResult:
+        return solve_chain_exact(table, ChainObjective.TIME)
+
+
+@dataclass(frozen=True)
+class CpSatEngine:
+    """CP-SAT on the chain written out. Past its limit of deterministic time the best choice so far is `feasible`."""
+
+    name: str = "cpsat"
+
+    def solve(self, problem: ChainProblem, oracle: EdgeOracle, observe: Observer | None = None) -> ChainResult:
+        rule = ShardSolver(problem, oracle, observe=_heard(observe))
+        failure = rule.resolve()
+        if failure is not None:
+            return failure
+        live = tuple(rule.remaining(op) for op in range(problem.num_ops))
+        table = materialise(problem, oracle, modes=rule.modes, live=live)
+        found, honoured = _most_cores(table)
+        stats = replace(rule.stats, search_nodes=found.stats.search_nodes)
+        modes = tuple(mode for mode in rule.modes if mode is not None)
+        if isinstance(found, ChainInfeasible):
+            return replace(found, modes=modes, stats=stats)
+        return replace(found, modes=modes, live=live, preferred_last_honoured=honoured, stats=stats)
+
+    def fastest(self, table: MaterialisedChain) -> ChainResult:
+        return solve_chain_cpsat(table, ChainObjective.TIME)
+
+
+def _most_cores(table: MaterialisedChain) -> tuple[ChainResult, bool | None]:
+    """The best choice, with the preferred configs of the last op if any has them; whether it has."""
+    preferred = table.problem.preferred_last_mask
+    if preferred is None:
+        return solve_chain_cpsat(table, ChainObjective.CORE_USAGE), None
+    narrowed = solve_chain_cpsat(table.restricted(table.problem.num_ops - 1, preferred), ChainObjective.CORE_USAGE)
+    if isinstance(narrowed, ChainSolution):
+        return narrowed, True
+    return solve_chain_cpsat(table, ChainObjective.CORE_USAGE), False
+
+
+def _heard(observe: Observer | None) -> Observer | None:
+    """The observer, and the log if anybody reads it."""
+    if not _log.tells_debug:
+        return observe
+
+    def tell(step: Step) -> None:
+        _tell(step)
+        if observe is not None:
+            observe(step)
+
+    return tell
+
+
+def _tell(step: Step) -> None:
+    """Log the sizes of sets before and after a step, what was built, and why an edge failed."""
+    if isinstance(step, EntryStep):
+        sizes = {"before": step.before.bit_count(), "direct": step.direct.bit_count(), "after": step.after.bit_count()}
+        _log.debug("entry", op=step.op, **sizes, reshards=len(step.reshards))
+    elif isinstance(step, EdgeStep):
+        _log.debug(
+            "edge",
+            producer=step.edge.producer,
+            consumer=step.edge.consumer,
+            mode=step.mode,
+            pairs=step.pairs_built,
+            reshards=len(step.reshards),
+            before=[mask.bit_count() for mask in step.before],
+            after=[mask.bit_count() for mask in step.after],
+            because=step.failure,
+        )
+    else:
+        left = [step.pairs_left(index) for index in range(len(step.path_sets))]
+        _log.debug("resolved", live=[mask.bit_count() for mask in step.live], pairs=left, cores=int(step.usage.bound))
+
+
+ENGINES: dict[str, ChainEngine] = {e.name: e for e in (BitsetEngine(), CpSatEngine())}
+
+
+def engine(name: str) -> ChainEngine:
+    """The engine of a name. UnknownNameError lists those there are."""
+    if name not in ENGINES:
+        raise UnknownNameError("chain solver", name, ENGINES, node="options")
+    return ENGINES[name]

@@ -1,0 +1,289 @@
+"""ShardSolver: one config per op of an L1 chain, compatible along every edge, with the most cores.
+
+The algorithm of tt-mlir's `ShardSolver` (docs/solver.md):
+
+1. entry ops: configs that accept the external (DRAM interleaved) operand, else a reshard at the entry;
+2. edges in schedule order: PathSet of compatible config pairs among those alive; if there is none, a
+   reshard, after which every live producer config pairs with every consumer config the reshard enables;
+3. after each edge, propagation in both directions to the fixed point;
+4. accumulated core usage backward; of the choices with the most cores the fastest, then tie rank, then index
+   (`most_cores`); every reshard in the layout that is fastest (`bridges`).
+
+Where an op has several operands inside the chain, arc consistency does not decide feasibility and the
+shares of step 4 are only a bound; there step 4 is a branch and bound over the same propagation
+(`optimizer.solver.chains.branch_and_bound`), exact up to a node limit that the status reports.
+
+Differences from tt-mlir: times decide where cores do not; no limit on the number of configs; exact usage
+instead of `float`; an edge whose direct paths contradict the rest of the chain is resharded too, not only one
+that has none; a preferred layout of the last op restricts that op instead of being picked greedily first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optimizer.errors import StateError
+from optimizer.solver.chains.bitset import contains, indices_of
+from optimizer.solver.chains.branch_and_bound import DEFAULT_NODE_LIMIT, SearchResult, search_max_cores
+from optimizer.solver.chains.bridges import Connections
+from optimizer.solver.chains.chain_problem import (
+    ChainInfeasible,
+    ChainProblem,
+    ChainResult,
+    ChainSolution,
+    EdgeMode,
+    EdgeOracle,
+    Failure,
+    ReshardStrategy,
+    SolveStats,
+    SolveStatus,
+)
+from optimizer.solver.chains.core_usage import AccumulatedUsage, accumulate_core_usage, usage_scales
+from optimizer.solver.chains.most_cores import select_most_cores
+from optimizer.solver.chains.path_network import PathNetwork
+from optimizer.solver.chains.shard_trace import EdgeStep, EntryStep, Observer, ResolvedStep
+
+
+class ShardSolver:
+    """Solves one chain. `solve()` does everything; `resolve()` and then `remaining`, `set` and
+    `accumulated_core_usage` give the stages one by one. One instance serves one solve."""
+
+    def __init__(
+        self,
+        problem: ChainProblem,
+        oracle: EdgeOracle,
+        *,
+        strategy: ReshardStrategy = ReshardStrategy.REACTIVE,
+        node_limit: int = DEFAULT_NODE_LIMIT,
+        observe: Observer | None = None,
+    ) -> None:
+        """`observe` is told of every step (`optimizer.solver.chains.shard_trace`)."""
+        self._problem = problem
+        self._oracle = oracle
+        self._strategy = strategy
+        self._node_limit = node_limit
+        self._observe = observe
+        self._network = PathNetwork(problem, problem.initial_masks())
+        self._scales = usage_scales(problem)
+        self._modes: list[EdgeMode | None] = [None] * len(problem.edges)
+        self._connections = Connections(problem, oracle)
+        self._stats = SolveStats()
+        self._resolved = False
+
+    def solve(self) -> ChainResult:
+        """Resolve the constraints and select; never raises for an infeasible chain."""
+        failure = self.resolve()
+        if failure is not None:
+            return failure
+        live = tuple(self._network.masks)
+        found, honoured = self._select()
+        self._stats = replace(self._stats, search_nodes=found.nodes, propagations=self._network.updates)
+        if found.configs is None:
+            if found.complete:
+                return self._infeasible(Failure.SEARCH)
+            return replace(self._infeasible(Failure.LIMIT), status=SolveStatus.UNKNOWN)
+        return self._solution(found, honoured, live)
+
+    def resolve(self) -> ChainInfeasible | None:
+        """Build and propagate every edge. None on success."""
+        if self._resolved:
+            raise StateError("this chain is already resolved")
+        self._resolved = True
+        for op, mask in enumerate(self._network.masks):
+            if not mask:
+                return self._infeasible(Failure.NO_CONFIG, op=op)
+        for op in self._problem.entries:
+            before = self._network.masks[op]
+            accepted = self._preprocess_entry(op)
+            self._tell_entry(op, before)
+            if not accepted:
+                return self._infeasible(Failure.ENTRY, op=op)
+        for index in self._problem.resolution_order:
+            masks, built = tuple(self._network.masks), self._stats.paths_built
+            failure = self._build_edge(index)
+            self._tell_edge(index, masks, self._stats.paths_built - built, failure)
+            if failure is not None:
+                return self._infeasible(failure, edge_index=index)
+        self._stats = replace(self._stats, paths_left=self._network.count_paths())
+        self._tell_resolved()
+        return None
+
+    def remaining(self, op: int) -> int:
+        """Set of the op's configs still alive."""
+        return self._network.masks[op]
+
+    def set(self, op: int, config: int) -> bool:
+        """Choose a live config and propagate. False (and no change) if that leaves an edge without paths."""
+        if not contains(self._network.masks[op], config):
+            raise StateError(f"config {config} of op {op} is not alive")
+        before = self._network.snapshot()
+        if self._network.set(op, config) is None:
+            return True
+        self._network.restore(before)
+        return False
+
+    def accumulated_core_usage(self) -> AccumulatedUsage:
+        """Accumulated usage of the configs alive; only after a successful `resolve`."""
+        network = self._network
+        return accumulate_core_usage(self._problem, network.masks, network.path_sets, self._scales)
+
+    @property
+    def modes(self) -> tuple[EdgeMode | None, ...]:
+        """Per edge: direct, resharded or either; None where resolution did not get that far."""
+        return tuple(self._modes)
+
+    @property
+    def stats(self) -> SolveStats:
+        """What the stages so far have taken."""
+        return replace(self._stats, propagations=self._network.updates)
+
+    def _tell_entry(self, op: int, before: int) -> None:
+        if self._observe is not None:
+            options = tuple(self._connections.entry_reshards.get(op, ()))
+            self._observe(EntryStep(op, before, self._connections.entry_direct[op], options))
+
+    def _tell_edge(self, index: int, before: tuple[int, ...], pairs: int, failure: Failure | None) -> None:
+        if self._observe is not None:
+            edge, mode, options = (
+                self._problem.edges[index],
+                self._modes[index],
+                tuple(self._connections.reshards.get(index, ())),
+            )
+            after = () if failure is not None else tuple(self._network.masks)
+            self._observe(EdgeStep(index, edge, mode, options, pairs, before, after, failure))
+
+    def _tell_resolved(self) -> None:
+        if self._observe is not None:
+            paths = tuple(paths or {} for paths in self._network.path_sets)
+            self._observe(ResolvedStep(tuple(self._network.masks), paths, self.accumulated_core_usage()))
+
+    def _preprocess_entry(self, op: int) -> bool:
+        """Narrow an entry op to configs that can read the external operand."""
+        live = self._network.masks[op]
+        accepted = 0
+        if op not in self._problem.always_reshard_entry:
+            self._count(oracle_calls=1)
+            accepted = self._oracle.external(op, live) & live
+        self._connections.entry_direct[op] = accepted
+        if not accepted or self._strategy is ReshardStrategy.EVERYWHERE:
+            self._count(oracle_calls=1)
+            options = self._connections.entry_reshards[op] = self._oracle.external_reshards(op, live)
+            for option in options:
+                accepted |= option.enables & live if contains(option.producers, 0) else 0
+        self._network.masks[op] = accepted
+        return accepted != 0
+
+    def _build_edge(self, index: int) -> Failure | None:
+        """PathSet of one edge, with a reshard if direct paths are not enough."""
+        direct: Sequence[int] = ()
+        if index not in self._problem.forced_reshards:
+            direct = self._query_direct(index)
+        has_direct = any(direct)
+        if self._strategy is ReshardStrategy.REACTIVE and has_direct:
+            before = self._network.snapshot()
+            if self._add_paths(index, direct):
+                self._modes[index] = EdgeMode.DIRECT
+                self._connections.direct[index] = direct
+                return None
+            self._network.restore(before)
+        bridged = self._query_reshards(index)
+        if self._strategy is ReshardStrategy.EVERYWHERE and has_direct:
+            bridged = [a | b for a, b in zip(direct, bridged, strict=True)]
+            self._connections.direct[index] = direct
+            self._modes[index] = EdgeMode.EITHER
+        elif any(bridged):
+            self._modes[index] = EdgeMode.RESHARD
+        if not any(bridged):
+            return Failure.PROPAGATION if has_direct else Failure.NO_PATH
+        return None if self._add_paths(index, bridged) else Failure.PROPAGATION
+
+    def _add_paths(self, index: int, rows: Sequence[int]) -> bool:
+        self._count(paths_built=sum(row.bit_count() for row in rows))
+        return self._network.add_paths(index, rows) is None
+
+    def _query_direct(self, index: int) -> list[int]:
+        edge = self._problem.edges[index]
+        producers, consumers = self._network.masks[edge.producer], self._network.masks[edge.consumer]
+        self._count(oracle_calls=1)
+        rows = self._oracle.paths(edge, producers, consumers)
+        if len(rows) != self._problem.config_counts[edge.producer]:
+            raise StateError(f"the oracle gave {len(rows)} rows for edge {index}, one per producer config is needed")
+        return [row & consumers if contains(producers, config) else 0 for config, row in enumerate(rows)]
+
+    def _query_reshards(self, index: int) -> list[int]:
+        """Rows after a reshard; remembers the options for the final choice of the layout."""
+        edge = self._problem.edges[index]
+        producers, consumers = self._network.masks[edge.producer], self._network.masks[edge.consumer]
+        self._count(oracle_calls=1)
+        options = self._connections.reshards[index] = self._oracle.reshards(edge, producers, consumers)
+        rows = [0] * self._problem.config_counts[edge.producer]
+        for option in options:
+            enables = option.enables & consumers
+            if enables:
+                for config in indices_of(option.producers & producers):
+                    rows[config] |= enables
+        return rows
+
+    def _select(self) -> tuple[SearchResult, bool | None]:
+        """Selection among the last op's preferred configs first, if there are any."""
+        preferred = self._problem.preferred_last_mask
+        if preferred is None:
+            return self._select_max_cores(), None
+        last = self._problem.num_ops - 1
+        before = self._network.snapshot()
+        if preferred & self._network.masks[last] and self._network.restrict(last, preferred) is None:
+            found = self._select_max_cores()
+            if found.configs is not None:
+                return found, True
+            self._network.restore(before)
+            return self._select_max_cores(), False
+        self._network.restore(before)
+        return self._select_max_cores(), False
+
+    def _select_max_cores(self) -> SearchResult:
+        connections = self._connections
+        if not self._problem.is_forest:
+            return search_max_cores(self._problem, self._network, self._scales, self._node_limit, connections.total_ns)
+        usage = self.accumulated_core_usage()
+        configs = select_most_cores(self._problem, self._network, usage, connections)
+        return SearchResult(configs, complete=True, bound=usage.bound, nodes=0)
+
+    def _solution(self, found: SearchResult, honoured: bool | None, live: tuple[int, ...]) -> ChainSolution:
+        if found.configs is None or None in self._modes:
+            raise StateError("no solution to report")
+        configs, ways = found.configs, self._connections
+        edges = [ways.across(i, configs[e.producer], configs[e.consumer]) for i, e in enumerate(self._problem.edges)]
+        entries = [(op, ways.into(op, configs[op]).layout_id) for op in self._problem.entries]
+        return ChainSolution(
+            status=SolveStatus.OPTIMAL if found.complete else SolveStatus.FEASIBLE,
+            configs=configs,
+            edge_reshards=tuple(way.layout_id for way in edges),
+            entry_reshards=tuple(entries),
+            core_usage=self._problem.total_cores(configs),
+            time_ns=ways.total_ns(configs) if ways.are_timed else None,
+            bound=found.bound.__floor__(),
+            modes=tuple(mode for mode in self._modes if mode is not None),
+            live=live,
+            preferred_last_honoured=honoured,
+            stats=self._stats,
+        )
+
+    def _infeasible(self, failure: Failure, *, op: int | None = None, edge_index: int | None = None) -> ChainInfeasible:
+        edge = None if edge_index is None else self._problem.edges[edge_index]
+        return ChainInfeasible(
+            status=SolveStatus.INFEASIBLE,
+            failure=failure,
+            op=edge.consumer if edge is not None else op,
+            edge=edge,
+            edge_index=edge_index,
+            modes=tuple(self._modes),
+            stats=self.stats,
+        )
+
+    def _count(self, *, oracle_calls: int = 0, paths_built: int = 0) -> None:
+        self._stats = replace(
+            self._stats,
+            oracle_calls=self._stats.oracle_calls + oracle_calls,
+            paths_built=self._stats.paths_built + paths_built,
+        )

@@ -1,0 +1,57 @@
+"""A choice that fits, from one that does not: memory gets dearer where it overflows, until it does not.
+
+Each round is an elimination over the whole problem with the present prices, so all nodes react at once; a step that
+overflows again gets dearer twice as fast. A heuristic: it proves nothing and may find nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from optimizer.solver.graphs.elimination import eliminate, priced_costs
+from optimizer.solver.graphs.elimination_memo import EliminationMemo
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, Table
+
+FIRST_PRICE = 0.02
+"""Of a step's share of the cost, per share of its capacity: what the first round adds."""
+
+
+def fit_by_prices(
+    problem: GraphProblem,
+    rounds: int,
+    start: Sequence[float] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> GraphSolution:
+    """The cheapest choice that fits of all rounds; `chosen` is None if none does. `start` gives prices per step."""
+    capacity = np.asarray(problem.capacity, dtype=np.int64)
+    price = np.zeros(len(capacity)) if start is None else np.array(start, dtype=np.float64)
+    added = np.zeros(len(capacity))
+    best = GraphSolution(None, FORBIDDEN, 0)
+    memo = EliminationMemo()
+    for _ in range(rounds):
+        if stop is not None and stop():
+            break
+        chosen = eliminate(problem, priced_costs(problem, [float(p) for p in price]), memo=memo).chosen
+        if chosen is None:
+            break
+        excess = loads(problem, chosen) - capacity
+        value = problem.value(chosen)
+        if (excess <= 0).all():
+            best = GraphSolution(chosen, value, 0)
+            break
+        first = FIRST_PRICE * max(value, 1) / (np.maximum(capacity, 1) * max(1, len(capacity)))
+        added = np.where(excess > 0, np.maximum(first, 2 * added), added)
+        price += np.where(excess > 0, added, 0)
+    return best
+
+
+def loads(problem: GraphProblem, chosen: Sequence[int], nodes: Sequence[int] | None = None) -> Table:
+    """Bytes that a choice takes at every step; of some nodes only, if given."""
+    change = np.zeros(len(problem.capacity) + 1, dtype=np.int64)
+    for v in range(len(chosen)) if nodes is None else nodes:
+        for use in problem.usages[v][chosen[v]] if problem.usages else ():
+            change[use.first] += use.size
+            change[use.last + 1] -= use.size
+    return np.asarray(np.cumsum(change[:-1]), dtype=np.int64)
