@@ -59,7 +59,7 @@ class OpQuery:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        key = (self.op, self.inputs, self.attrs, self.config, self.output, self.output_dtype)
+        key = (self.op, self.inputs, self.config, self.output)  # the rest seldom tells queries apart
         object.__setattr__(self, "_hash", hash(key))
 
     def __hash__(self) -> int:

@@ -54,16 +54,13 @@ def op_query(
     operands: Sequence[TensorLayout],
     config: OpConfig | None,
     request: MemoryConfig | None,
-    attrs: tuple[tuple[str, Attr], ...] | None = None,
 ) -> OpQuery:
-    """The question of an op with these operand layouts; `attrs` where `query_attributes` is known already."""
+    """The question of an op with these operand layouts."""
     values = graph.values
     inputs = tuple(
         TensorSpec(values[v].shape, values[v].dtype, layout) for v, layout in zip(op.inputs, operands, strict=True)
     )
-    if attrs is None:
-        attrs = query_attributes(graph, op, config)
-    return OpQuery(op.op, inputs, attrs, config, request)
+    return OpQuery(op.op, inputs, query_attributes(graph, op, config), config, request)
 
 
 class OpPricer:
@@ -78,6 +75,9 @@ class OpPricer:
         self.rejections: dict[str, Counter[str]] = {}
         """Op id -> how often the OpModel refused it, by message."""
         self._attrs: dict[tuple[str, bool, int], tuple[tuple[str, Attr], ...]] = {}
+        self._specs: dict[tuple[str, TensorLayout], TensorSpec] = {}
+        self._accepted_copies: dict[tuple[str, TensorLayout, TensorLayout], bool] = {}
+        self._copies_ns: dict[tuple[str, TensorLayout, TensorLayout], int] = {}
 
     @property
     def grid_yx(self) -> tuple[int, int]:
@@ -103,9 +103,9 @@ class OpPricer:
     def query(
         self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
     ) -> OpQuery:
-        """The OpModel question for an op with these operand layouts."""
-        attrs = self._attributes(op, config)
-        return op_query(self.graph, op, operands, config, request, attrs)
+        """`op_query`, made of what earlier questions were made of."""
+        inputs = tuple([self._spec(v, layout) for v, layout in zip(op.inputs, operands, strict=True)])
+        return OpQuery(op.op, inputs, self._attributes(op, config), config, request)
 
     def signature(self, op: Op) -> Hashable:
         """Equal for ops of which every OpModel question is the same: kind, attributes, operands."""
@@ -160,8 +160,8 @@ class OpPricer:
         weight (those have a form on the host), host to DRAM per result. None around any other op."""
         if not opdef(op.op).opaque:
             return ()
-        fetched = (self._spec(v, BufferType.DRAM) for v in dict.fromkeys(op.inputs) if not self.is_weight(v))
-        sent = (self._spec(v, BufferType.HOST) for v in op.outputs)
+        fetched = (self._plain(v, BufferType.DRAM) for v in dict.fromkeys(op.inputs) if not self.is_weight(v))
+        sent = (self._plain(v, BufferType.HOST) for v in op.outputs)
         dram = interleaved(BufferType.DRAM).memory
         return (
             *(OpQuery(FETCH, (spec,)) for spec in fetched),
@@ -170,11 +170,17 @@ class OpPricer:
 
     def _opaque_results(self, op: Op) -> tuple[TensorSpec, ...]:
         """Results of an op the vocabulary lacks: as its values state them, in DRAM."""
-        return tuple(self._spec(v, BufferType.DRAM) for v in op.outputs)
+        return tuple(self._plain(v, BufferType.DRAM) for v in op.outputs)
 
-    def _spec(self, value_id: str, place: BufferType) -> TensorSpec:
-        value = self.graph.value(value_id)
-        return TensorSpec(value.shape, value.dtype, interleaved(place, self.pages[value_id]))
+    def _spec(self, value_id: str, layout: TensorLayout) -> TensorSpec:
+        key = (value_id, layout)
+        if key not in self._specs:
+            value = self.graph.values[value_id]
+            self._specs[key] = TensorSpec(value.shape, value.dtype, layout)
+        return self._specs[key]
+
+    def _plain(self, value_id: str, place: BufferType) -> TensorSpec:
+        return self._spec(value_id, interleaved(place, self.pages[value_id]))
 
     def produced(
         self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
@@ -218,18 +224,25 @@ class OpPricer:
 
     # -- copies ------------------------------------------------------------------------------------
     def copy_query(self, value_id: str, source: TensorLayout, target: TensorLayout) -> OpQuery:
-        value = self.graph.value(value_id)
-        return OpQuery(COPY, (TensorSpec(value.shape, value.dtype, source),), (), None, target.memory)
+        return OpQuery(COPY, (self._spec(value_id, source),), (), None, target.memory)
 
     def copy_accepted(self, value_id: str, source: TensorLayout, target: TensorLayout) -> bool:
         """Whether `to_memory_config` can make this copy within the L1 limit."""
-        answer = self.model.constraints(self.copy_query(value_id, source, target))
-        need = self.value_bytes(value_id, source) + answer.peak_bytes
-        return answer.valid and need <= self.l1_limit_bytes and answer.outputs[0].layout == target
+        key = (value_id, source, target)
+        if key not in self._accepted_copies:
+            answer = self.model.constraints(self.copy_query(value_id, source, target))
+            fits = self.value_bytes(value_id, source) + answer.peak_bytes <= self.l1_limit_bytes
+            self._accepted_copies[key] = answer.valid and fits and answer.outputs[0].layout == target
+        return self._accepted_copies[key]
 
     def copy_ns(self, value_id: str, source: TensorLayout, target: TensorLayout) -> int:
         """Predicted time of a copy between memory configs; 0 when nothing moves."""
-        return 0 if source == target else self.model.runtime_ns(self.copy_query(value_id, source, target))
+        if source == target:
+            return 0
+        key = (value_id, source, target)
+        if key not in self._copies_ns:
+            self._copies_ns[key] = self.model.runtime_ns(self.copy_query(value_id, source, target))
+        return self._copies_ns[key]
 
     def is_weight(self, value_id: str) -> bool:
         """Whether a value is the same in every run: a weight or constant, or computed from such only."""

@@ -2,7 +2,7 @@
 
     build chains, each concat one of its own -> set concat preferences -> resolve chains (as dfsharding does)
     -> resolve concats -> reservations for reshapes -> for forks -> chain merges
-    -> forks in the fastest way -> chains that do not pay even so back to DRAM -> other results L1 interleaved
+    -> chains that do not pay even so back to DRAM -> other results L1 interleaved -> groups of what has been merged
 
 Every step proposes to keep some results in L1, validates everything that is scheduled while they are held, replays the
 allocator, and takes the proposal only if the plan's predicted time falls. Chains that do not pay while spilled take
@@ -19,7 +19,7 @@ from optimizer.sharding.chains.chain_plan import ChainPlan
 from optimizer.sharding.chains.chain_resolution import Resolution, failures, resolve_chains
 from optimizer.sharding.dfsharding import isolated_chains
 from optimizer.sharding.merging.concat_chains import resolve_concat_chains, set_concat_chain_preferences
-from optimizer.sharding.merging.forks import apply_l1_reservations_for_fork_ops, choose_fastest_way_of_forks
+from optimizer.sharding.merging.forks import apply_l1_reservations_for_fork_ops, propose_ways_of_forks
 from optimizer.sharding.merging.interleaved_results import keep_interleaved_results
 from optimizer.sharding.merging.merged_groups import solve_groups
 from optimizer.sharding.merging.merges import apply_chain_merges
@@ -60,10 +60,10 @@ def merged_chains(problem: PolicyInput, resolution: Resolution, slow_too: bool =
         apply_l1_reservations_for_reshapes(plan)
         apply_l1_reservations_for_fork_ops(plan)
         apply_chain_merges(plan)
-        choose_fastest_way_of_forks(plan)
         leave_chains_that_do_not_pay(plan)
         if problem.options.l1_interleaved_fallback:
             keep_interleaved_results(plan)
+        propose_ways_of_forks(plan)
         solve_groups(plan)
     except TimeLimitError:
         problem.say(f"stopped: {problem.stopped_because()}")

@@ -19,7 +19,7 @@ from optimizer.opmodel.analytical.families import family
 from optimizer.opmodel.analytical.in_place import in_place
 from optimizer.opmodel.analytical.tensors import dram_bank_bytes, l1_bytes, spec_problem
 from optimizer.opmodel.analytical.timing import constants
-from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpQuery, Rejection
+from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpQuery, Rejection, TensorSpec
 from optimizer.opmodel.known_faults import fault
 
 _MORE_INPUTS = {"ttnn.layer_norm": 4}
@@ -47,6 +47,7 @@ class AnalyticalOpModel:
         self._bank = device.l1_bank_bytes(l1_small_bytes)
         self._cost = CostModel(device)
         self._usages: dict[OpQuery, Usage] = {}
+        self._sizes: dict[TensorSpec, tuple[int, int]] = {}
 
     def constraints(self, query: OpQuery) -> OpConstraints:
         """Whether tt-metal would run the op on an otherwise empty L1, and what it then takes."""
@@ -95,24 +96,28 @@ class AnalyticalOpModel:
             raise Refused(f"{query.op} cannot take these shapes and attributes: {error}") from error
 
     def _input_bytes(self, query: OpQuery) -> tuple[int, int]:
-        """Bytes per core in L1 and per bank in DRAM that the operands take; refused when one cannot exist."""
+        """What all operands take, as `_size`; refused where they do not fit."""
         used = in_dram = 0
         for tensor in query.inputs:
-            layout = tensor.layout
-            if layout.is_host:
-                continue
-            problem = spec_problem(tensor, self.device)
-            if problem is not None:
-                raise Refused(problem)
-            if layout.is_l1:
-                used += l1_bytes(tensor, self.device)
-            else:
-                in_dram += dram_bank_bytes(tensor, self.device)
+            if tensor not in self._sizes:
+                self._sizes[tensor] = self._size(tensor)
+            in_l1, on_bank = self._sizes[tensor]
+            used += in_l1
+            in_dram += on_bank
         if in_dram > self.device.dram_bank_bytes:
             raise Refused("Out of Memory: DRAM operands do not fit", Rejection.OOM_DRAM)
         if used > self._bank:
             raise Refused(f"Out of Memory: operands need {used} B of {self._bank} B per bank", Rejection.OOM_L1)
         return used, in_dram
+
+    def _size(self, tensor: TensorSpec) -> tuple[int, int]:
+        """Bytes per core in L1 and per bank in DRAM; refused where no such tensor can exist."""
+        if tensor.layout.is_host:
+            return (0, 0)
+        problem = spec_problem(tensor, self.device)
+        if problem is not None:
+            raise Refused(problem)
+        return (l1_bytes(tensor, self.device), dram_bank_bytes(tensor, self.device))
 
     def _fitted(self, used: int, in_dram: int, usage: Usage) -> OpConstraints:
         """The answer for accepted usage, or the rejection that lack of room gives."""

@@ -36,6 +36,7 @@ class ChainOracle:
         kinds = (*(None for _ in rows[1:]), preferred)
         self._accepted = [self._memo(op, kind) for op, kind in zip(self.ops, kinds, strict=True)]
         self._reshard_layouts: dict[int, tuple[TensorLayout, ...]] = {}
+        self._times: dict[tuple[int, TensorLayout, int], int] = {}
 
     def chain_problem(self) -> ChainProblem:
         """The chain in plain integers. Operand 0 of every op but the first comes from the op before it."""
@@ -196,9 +197,11 @@ class ChainOracle:
         return produced == candidate.output
 
     def _op_ns(self, op: int, operand0: TensorLayout, config: int) -> int:
-        candidate = self.candidates[op][config]
-        operands = self.operands(op, operand0)
-        return self._pricer.cost(self.ops[op], operands, candidate.config, candidate.request).time_ns
+        key = (op, operand0, config)
+        if key not in self._times:
+            candidate, operands = self.candidates[op][config], self.operands(op, operand0)
+            self._times[key] = self._pricer.cost(self.ops[op], operands, candidate.config, candidate.request).time_ns
+        return self._times[key]
 
 
 def _tie_rank(candidate: OpCandidate) -> int:

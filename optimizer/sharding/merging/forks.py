@@ -2,7 +2,7 @@
 
 Before chains are merged, forks are kept in the first way that gains, as the chain leaves it before L1 interleaved: what
 is fastest then is not yet known, since most neighbours still read from DRAM (taking the fastest at once makes ResNet-50
-1.4 % slower). Once they are merged, sharded, L1 interleaved and DRAM are compared by the time of the whole plan.
+1.4 % slower). Once they are merged, sharded, L1 interleaved and DRAM are options of the merged groups.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ def apply_l1_reservations_for_fork_ops(plan: ChainPlan) -> None:
         any(plan.trials.keep("fork", {op_id: way}, check, dram_too).taken for dram_too in (False, True) for way in ways)
 
 
-def choose_fastest_way_of_forks(plan: ChainPlan) -> None:
-    """Give every chain's result with several readers the home that makes the whole plan fastest."""
+def propose_ways_of_forks(plan: ChainPlan) -> None:
+    """Leave every home of every chain's result with several readers to the merged groups, which choose by time."""
     for chain in plan.resolved:
         op_id = chain.ops[-1]
-        value = plan.graph.op(op_id).outputs[0]
-        if plan.forks(value):
-            plan.trials.keep_fastest("fork", [{op_id: way} for way in _ways(plan, chain)], _check(plan, op_id, value))
+        if plan.forks(plan.graph.op(op_id).outputs[0]):
+            plan.trials.propose({op_id: way} for way in _ways(plan, chain))
 
 
 def _ways(plan: ChainPlan, chain: L1Chain) -> Iterator[OpDecision]:

@@ -2,9 +2,9 @@
 
 Every trial proposed decisions for a few ops and was taken or refused beside all that was there then. Here its decisions
 are options, as are DRAM and what makes each chain fastest. Chains that merge, forks with their readers and concats with
-their sources then are groups of ops and values that are chosen together; each is one problem for CP-SAT, its capacity
-what the reservations of everything else leave of L1. An answer is taken where the whole plan is faster and the
-allocator takes it.
+their sources then are groups of ops and values that are chosen together. Where the least time of all of them fits
+L1 it is taken at once; else each group is one problem for CP-SAT, its capacity what the reservations of everything else
+leave of L1. An answer is taken where the whole plan is faster and the allocator takes it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import networkx as nx
 import numpy as np
 
 from optimizer import logs
@@ -24,8 +23,7 @@ from optimizer.sharding.plan_program import Decisions, replay_plan
 from optimizer.sharding.whole_graph.global_problem import GlobalProblem
 from optimizer.sharding.whole_graph.plan_choice import choice_of_plan
 from optimizer.solver.graphs.elimination import eliminate
-from optimizer.solver.graphs.graph_cpsat import solve_cpsat
-from optimizer.solver.graphs.graph_problem import GraphProblem
+from optimizer.solver.graphs.graph_problem import GraphProblem, GraphSolution
 from optimizer.solver.graphs.neighbourhood import Neighbourhoods
 
 Choice = tuple[int, ...]
@@ -69,7 +67,7 @@ class GroupReport:
 def solve_groups(plan: ChainPlan) -> list[GroupReport]:
     """Choose every group as one problem, in schedule order, and make the plan as fast as that allows."""
     if len(plan.state.schedule) > MOST_OPS:
-        _log.info("no groups", ops=len(plan.state.schedule), most=MOST_OPS)
+        _log.info("too large for groups", ops=len(plan.state.schedule), most=MOST_OPS)
         return []
     reports = []
     for report in _Groups(plan).solve():
@@ -98,21 +96,43 @@ class _Groups:
         chosen = choice_of_plan(self._model, self._problem.pricer, self._plan.state.decisions)
         if chosen is None:
             return
+        now, free = self._integers.value(chosen), self._without_limit(self._integers)
+        if not self._is_worthwhile(now, free.lower_bound):
+            _log.info("no groups", time_ns=now, bound_ns=free.lower_bound)
+            return
+        if free.chosen is not None and self._fits(self._integers, free) and self._take(free.chosen) is None:
+            all_ops = self._ops(range(len(self._integers.sizes)))
+            yield GroupReport(all_ops, sum(self._integers.sizes), now, free.lower_bound, free.lower_bound)
+            return
         for group in self._components():
             self._problem.poll()
             part = self._part(chosen, group)
-            before = part.value([chosen[v] for v in group])
-            bound = min(before, eliminate(part, stop=self._problem.time_is_up).lower_bound)
-            report = GroupReport(self._ops(group), sum(part.sizes), before, bound)
-            if before - bound > WORTHWHILE * self._plan.state.time_ns:
-                found = self._better(chosen, group, part, before)
+            before, free = part.value([chosen[v] for v in group]), self._without_limit(part)
+            report = GroupReport(self._ops(group), sum(part.sizes), before, min(before, free.lower_bound))
+            if self._is_worthwhile(before, free.lower_bound):
+                found = self._better(chosen, group, part, before, free)
                 if found is not None:
                     chosen = found
                     report = replace(report, after_ns=self._part(chosen, group).value([chosen[v] for v in group]))
             yield report
 
+    def _without_limit(self, problem: GraphProblem) -> GraphSolution:
+        """The least time whatever L1 holds."""
+        return eliminate(problem, stop=self._problem.time_is_up)
+
+    def _fits(self, problem: GraphProblem, free: GraphSolution) -> bool:
+        """Whether the least time without a limit is proven and within the capacity: then it is that with the limit."""
+        if free.chosen is None or free.value > free.lower_bound:
+            return False
+        return all(load <= most for load, most in zip(problem.load(free.chosen), problem.capacity, strict=True))
+
+    def _is_worthwhile(self, now: int, bound: int) -> bool:
+        return now - bound > WORTHWHILE * self._plan.state.time_ns
+
     def _components(self) -> list[tuple[int, ...]]:
         """Nodes with a choice, grouped where one's cost depends on another's; in schedule order."""
+        import networkx as nx  # takes longer to load than most graphs take here
+
         sizes = self._integers.sizes
         graph = nx.Graph()
         graph.add_nodes_from(v for v, count in enumerate(sizes) if count > 1)
@@ -127,11 +147,12 @@ class _Groups:
         held = self._around.loads(chosen) - self._around.loads(chosen, group)
         return self._around.part(chosen, group, np.maximum(0, self._capacity - held))
 
-    def _better(self, chosen: Choice, group: Sequence[int], part: GraphProblem, before: int) -> Choice | None:
-        """The plan with the group as CP-SAT chooses it, if it is faster and the allocator takes it."""
+    def _better(
+        self, chosen: Choice, group: Sequence[int], part: GraphProblem, before: int, free: GraphSolution
+    ) -> Choice | None:
+        """The plan with the group's least time within the capacity, if it is faster and the allocator takes it."""
+        found = free.chosen if self._fits(part, free) else self._by_cpsat(part, before)
         for _ in range(SHRINKING_ROUNDS):
-            work = WORK_PER_NODE * len(group)
-            found = solve_cpsat(part, None, work, upper_bound=before, stop=self._problem.time_is_up).chosen
             if found is None:
                 return None
             changed = list(chosen)
@@ -143,8 +164,15 @@ class _Groups:
             if not outcome.overflows:
                 return None
             self._shrink(tuple(changed), outcome)
-            part = self._part(chosen, group)
+            found = self._by_cpsat(self._part(chosen, group), before)
         return None
+
+    def _by_cpsat(self, part: GraphProblem, before: int) -> Choice | None:
+        """Less than `before` within the capacity; None where CP-SAT finds nothing in its work."""
+        from optimizer.solver.graphs.graph_cpsat import solve_cpsat  # loads OR-tools
+
+        work = WORK_PER_NODE * len(part.sizes)
+        return solve_cpsat(part, None, work, upper_bound=before, stop=self._problem.time_is_up).chosen
 
     def _take(self, chosen: Choice) -> Outcome | None:
         """Change the plan; what is wrong with it, and it is as before, if it is no faster or does not fit."""

@@ -98,14 +98,13 @@ class ResidencyTrials:
             self._record(replace(shown.trial, ops=ops))
         return best is not None
 
-    def keep_fastest(self, kind: str, proposals: Iterable[Mapping[str, OpDecision]], check: Check | None) -> bool:
-        """As `keep_best`, with a record of every way: one that is beaten is refused for its time."""
-        attempts = self._attempts(kind, proposals, check)
-        best = self._take_best(attempts)
-        trials = (a.trial if best is None or a is best else _beaten(a.trial, best.trial) for a in attempts)
-        for trial in dict.fromkeys(trials):
-            self._record(trial)
-        return best is not None
+    def propose(self, ways: Iterable[Mapping[str, OpDecision]]) -> None:
+        """Note what each way would change, with and without readers from DRAM; nothing is tried."""
+        for wanted in ways:
+            for dram_too in (False, True):
+                changes = ReaderChoice(self.state, wanted, dram_too).changes()
+                if not isinstance(changes, Refusal):
+                    self.proposals.append(changes)
 
     def _attempts(
         self, kind: str, proposals: Iterable[Mapping[str, OpDecision]], check: Check | None
@@ -165,11 +164,3 @@ class ResidencyTrials:
 def _trial(kind: str, wanted: Mapping[str, OpDecision], refusal: Refusal | None, saved_ns: int) -> Trial:
     layouts = dict.fromkeys(d.candidate.output.describe() for d in wanted.values())
     return Trial(kind, tuple(wanted), ", ".join(layouts), refusal is None, saved_ns, refusal)
-
-
-def _beaten(trial: Trial, best: Trial) -> Trial:
-    """A trial that was not taken since another one saves more."""
-    if not trial.taken:
-        return trial
-    message = f"saves {trial.saved_ns} ns, another way {best.saved_ns} ns"
-    return replace(trial, taken=False, refusal=Refusal(trial.ops[0], message, Cause.TIME))

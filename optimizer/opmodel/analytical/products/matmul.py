@@ -41,6 +41,7 @@ def _dims(shape: tuple[int, ...], transposed: bool) -> tuple[int, int, int]:
     return (prod(padded[:-2]), rows, columns)
 
 
+@lru_cache(maxsize=65536)
 def _explicit(config: OpConfig) -> Plan:
     """A program config of the caller as a plan (its output block is the whole per-core output)."""
     if isinstance(config, MatmulMultiCoreReuseMultiCast1DProgramConfig):
@@ -125,9 +126,11 @@ def matmul(case: Case) -> Usage:
     activation = case.attrs.get("activation")
     config = case.query.config
     core_grid = case.attrs.get("core_grid")
-    need(activation is None or activation in ACTIVATIONS, f"Unknown unary op: {activation}")
+    if not (activation is None or activation in ACTIVATIONS):
+        refuse(f"Unknown unary op: {activation}")
     fused = getattr(config, "fused_activation", None)
-    need(fused is None or fused in CONFIG_ACTIVATIONS, f"Unsupported UnaryOpType for fused activation: {fused}")
+    if not (fused is None or fused in CONFIG_ACTIVATIONS):
+        refuse(f"Unsupported UnaryOpType for fused activation: {fused}")
     if activation and (a.layout.is_sharded or b.layout.is_sharded):
         refuse("Sharded matmul run with activation: this should be placed in the program config's fused_activation")
     need(not (core_grid and config is not None), "Cannot use both user core grid/coordinates and a program config")

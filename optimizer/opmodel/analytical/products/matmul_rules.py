@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardOrientation, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div
-from optimizer.opmodel.analytical.case import Case, need
+from optimizer.opmodel.analytical.case import Case, need, refuse
 from optimizer.opmodel.analytical.derive import block_spec
 from optimizer.opmodel.analytical.products.matmul_auto import Problem
 from optimizer.opmodel.analytical.products.matmul_plan import Plan
@@ -36,7 +36,8 @@ def check_plan(case: Case, plan: Plan, p: Problem, bias: TensorSpec | None) -> N
         _check_2d(plan, p)
     else:
         _check_reuse(plan, p, bias)
-    need(p.kt % plan.in0_block_w == 0, f"Kt ({p.kt}) must be divisible by in0_block_w ({plan.in0_block_w})")
+    if p.kt % plan.in0_block_w:
+        refuse(f"Kt ({p.kt}) must be divisible by in0_block_w ({plan.in0_block_w})")
     if out.is_sharded:
         full = plan.subblock_w == plan.per_core_n or plan.subblock_h == 1
         need(full, "out_subblock_w must be equal to per_core_N or out_subblock_h must be equal to 1")
@@ -53,7 +54,8 @@ def _check_blocks(plan: Plan, p: Problem, device: tuple[int, int]) -> None:
     need(plan.block_h % plan.subblock_h == 0, "out_block_h must be divisible by out_subblock_h")
     need(plan.block_w % plan.subblock_w == 0, "out_block_w must be divisible by out_subblock_w")
     limit = 4 if p.fp32_dest else 8
-    need(plan.subblock_h * plan.subblock_w <= limit, f"out_subblock needs to be at most {limit} to fit in hardware")
+    if plan.subblock_h * plan.subblock_w > limit:
+        refuse(f"out_subblock needs to be at most {limit} to fit in hardware")
 
 
 def _check_batches(case: Case, p: Problem, plan: Plan) -> None:
@@ -87,14 +89,15 @@ def _check_1d(plan: Plan, p: Problem) -> None:
     m = p.m_total if plan.fuse_batch else p.mt
     blocks_y, blocks_x = ceil_div(m, plan.per_core_m), ceil_div(p.nt, plan.per_core_n)
     total = blocks_y * blocks_x
-    need(total <= rows * columns, f"Number of blocks exceeds number of cores: {total} blocks > {rows * columns} cores")
+    if total > rows * columns:
+        refuse(f"Number of blocks exceeds number of cores: {total} blocks > {rows * columns} cores")
     if p.memory_out.is_sharded:
         need(_within(plan.grid_yx, p.memory_out.shard_spec), "output shard grid must lie within the compute grid")
-    fits = plan.mcast_in0 or plan.per_core_m <= max(1, m)
-    need(fits, f"per_core_M ({plan.per_core_m}) exceeds Mt ({m})")
+    if not plan.mcast_in0 and plan.per_core_m > max(1, m):
+        refuse(f"per_core_M ({plan.per_core_m}) exceeds Mt ({m})")
     spec, out = p.memory_a.shard_spec, p.memory_out
-    if spec is not None:
-        need(spec.num_cores <= rows * columns, f"Target number of cores {spec.num_cores} is greater than total")
+    if spec is not None and spec.num_cores > rows * columns:
+        refuse(f"Target number of cores {spec.num_cores} is greater than total")
     if plan.mcast_in0:
         need(blocks_y == 1, "mcast_in0 requires M to fit within a single per_core_M block")
         if spec is not None:
@@ -114,7 +117,8 @@ def _check_1d(plan: Plan, p: Problem) -> None:
         _check_1d_operand(plan, p, spec, HEIGHT)
         need(ceil_div(m, plan.per_core_m) <= spec.num_cores, "M must be divisible by per_core_M")
         need(p.kt == spec.shape[1] // TILE, "K must be equal to the shard width")
-    need(blocks_x == 1, f"mcast_in1 requires N ({p.nt}) to fit within a single per_core_N block ({plan.per_core_n})")
+    if blocks_x != 1:
+        refuse(f"mcast_in1 requires N ({p.nt}) to fit within a single per_core_N block ({plan.per_core_n})")
     if out.is_sharded:
         need(out.memory_layout is HEIGHT or _is_line(out, 1), "Output memory layout must be HEIGHT_SHARDED")
         need(p.nt == plan.per_core_n, "N must be equal to per_core_N")
@@ -123,7 +127,8 @@ def _check_1d(plan: Plan, p: Problem) -> None:
 
 def _check_1d_operand(plan: Plan, p: Problem, spec: ShardSpec, kind: object) -> None:
     need(plan.fuse_batch, "Batch fusion must be enabled")
-    need(p.memory_a.memory_layout is kind, f"input_tensor_a must be {kind}")
+    if p.memory_a.memory_layout is not kind:
+        refuse(f"input_tensor_a must be {kind}")
     _same_place(p)
     need(spec.orientation is ShardOrientation.ROW_MAJOR, "Shard orientation must be ROW_MAJOR")
     need(plan.per_core_m == spec.shape[0] // TILE, "per_core_M must be equal to the shard height")
@@ -135,9 +140,12 @@ def _check_2d(plan: Plan, p: Problem) -> None:
     blocks_y, blocks_x = ceil_div(m, plan.per_core_m), ceil_div(p.nt, plan.per_core_n)
     if plan.transpose_mcast:
         blocks_y, blocks_x = blocks_x, blocks_y
-    need(blocks_x <= columns, f"Num output blocks along x ({blocks_x}) must be <= number of columns ({columns})")
-    need(blocks_y <= rows, f"Num output blocks along y ({blocks_y}) must be <= number of rows ({rows})")
-    need(plan.per_core_m <= m, f"per_core_M ({plan.per_core_m}) exceeds Mt ({m})")
+    if blocks_x > columns:
+        refuse(f"Num output blocks along x ({blocks_x}) must be <= number of columns ({columns})")
+    if blocks_y > rows:
+        refuse(f"Num output blocks along y ({blocks_y}) must be <= number of rows ({rows})")
+    if plan.per_core_m > m:
+        refuse(f"per_core_M ({plan.per_core_m}) exceeds Mt ({m})")
     out, spec = p.memory_out, p.memory_a.shard_spec
     if out.is_sharded:
         need(_within(plan.grid_yx, out.shard_spec), "output shard grid must lie within the compute grid")
