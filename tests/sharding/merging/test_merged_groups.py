@@ -17,9 +17,13 @@ from optimizer.sharding import dfsharding2
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.chains.chain_resolution import resolve_chains
 from optimizer.sharding.dfsharding2 import merged_chains
+from optimizer.sharding.merging import merged_groups
 from optimizer.sharding.merging.concat_chains import set_concat_chain_preferences
 from optimizer.sharding.merging.merged_groups import GroupReport, solve_groups
 from optimizer.sharding.plan_program import replay_plan
+from optimizer.solver.graphs import graph_cpsat
+from optimizer.solver.graphs.graph_cpsat import solve_cpsat
+from optimizer.solver.graphs.graph_problem import GraphSolution
 from tests.samples import examples
 
 pytestmark = pytest.mark.usefixtures("remembered_answers")
@@ -76,6 +80,45 @@ def test_groups_report_their_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reports
     for report in reports:
         assert report.bound_ns <= (report.after_ns or report.before_ns) <= report.before_ns
+
+
+def branches(count: int, width: int, rows: int) -> Graph:
+    """Branches of one input, added up: the results of all of them wait for the sum."""
+    b = GraphBuilder("branches")
+    x = b.input("x", (1, 1, rows, width))
+    ways = [b.op("ttnn.linear", x, b.parameter(f"w{i}", (width, width)), name=f"up{i}") for i in range(count)]
+    total, *rest = [b.op("ttnn.gelu", y, name=f"gelu{i}") for i, y in enumerate(ways)]
+    for i, y in enumerate(rest):
+        total = b.op("ttnn.add", total, y, name=f"sum{i}")
+    return b.finish(b.op("ttnn.add", total, x, name="last"))
+
+
+@pytest.mark.parametrize(("graph", "cap", "times"), [(blocks(2, 768, 128), 0.95, 0), (branches(3, 1536, 2048), 0.3, 1)])
+def test_cp_sat_is_asked_where_l1_is_short(
+    monkeypatch: pytest.MonkeyPatch, graph: Graph, cap: float, times: int
+) -> None:
+    asked: list[GraphSolution] = []
+
+    def solve(*args: object, **kwargs: object) -> GraphSolution:
+        asked.append(solve_cpsat(*args, **kwargs))  # type: ignore[arg-type]
+        return asked[-1]
+
+    monkeypatch.setattr(graph_cpsat, "solve_cpsat", solve)
+    problem, alone, together = planned(graph, monkeypatch, tensor_l1_usage_cap=cap)
+
+    before, after = (replay_plan(problem.pricer, p.schedule, p.decisions) for p in (alone, together))
+    assert len(asked) == times
+    assert after.time_ns < before.time_ns
+    assert after.overflows == ()
+
+
+def test_cp_sat_agrees_where_l1_is_not_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, _, free = planned(blocks(3, 768, 128), monkeypatch)
+    monkeypatch.setattr(merged_groups._Groups, "_fits", lambda *_: False)
+    _, _, by_cpsat = planned(blocks(3, 768, 128), monkeypatch)
+
+    times = {replay_plan(problem.pricer, p.schedule, p.decisions).time_ns for p in (free, by_cpsat)}
+    assert len(times) == 1
 
 
 @settings(max_examples=examples(12))
