@@ -6,11 +6,11 @@ configs only. Conversions are ordinary `ttnn.to_layout` ops; on weights they run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
-from optimizer.ir.opdef import ConfigFamily, CostClass, OpDef, Page
+from optimizer.ir.opdef import ConfigFamily, OpDef, Page
 from optimizer.ir.vocabulary import CONVERT, opdef
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.weight_forms import reshapes_on_host
@@ -19,21 +19,15 @@ _FIXED = {Page.TILE: PageLayout.TILE, Page.ROW_MAJOR: PageLayout.ROW_MAJOR}
 _OTHER = {PageLayout.TILE: PageLayout.ROW_MAJOR, PageLayout.ROW_MAJOR: PageLayout.TILE}
 
 
-RowMajorTest = Callable[[Graph, Op], bool]
-"""Whether an op that normally works on tiles also runs on row-major operands and gives a row-major result."""
-
-
 @dataclass(frozen=True)
 class AssignPageLayouts:
     """Inserts `ttnn.to_layout` where an operand's page layout is not what its op takes."""
 
     name: str = "page-layouts"
-    runs_row_major: RowMajorTest | None = None
-    """With it, elementwise ops whose operands are all row-major stay row-major (option `row_major_enabled`)."""
+    on_rows: frozenset[str] = frozenset()
+    """Ops that run on row-major operands though they could on tiles, and give a row-major result."""
     asked: Mapping[str, PageLayout] = field(default_factory=dict)
     """Op id -> pages that an override wants of its result; granted where the op can. A conv's config says them."""
-    can_run_row_major: RowMajorTest | None = None
-    """Asked about the ops that `asked` wants row-major."""
 
     def apply(self, graph: Graph) -> dict[str, PageLayout]:
         """Edits the graph in place and returns the page layout of every value."""
@@ -44,7 +38,7 @@ class AssignPageLayouts:
         copies: dict[tuple[str, PageLayout], str] = {}
         for op in list(graph.ops()):
             row = opdef(op.op)
-            row_major = self._turns_row_major(graph, op) or self._stays_row_major(graph, pages, op, row)
+            row_major = op.id in self.on_rows or self._stays_row_major(graph, pages, op, row)
             row_major = row_major or reshapes_on_host(graph, op)
             wanted = [self._wanted(op, row, k, row_major) for k in range(len(op.inputs))]
             inputs = tuple(self._operand(graph, pages, copies, op, k, page) for k, page in enumerate(wanted))
@@ -58,13 +52,6 @@ class AssignPageLayouts:
         graph.sort()
         return pages
 
-    def _turns_row_major(self, graph: Graph, op: Op) -> bool:
-        """Whether an override wants row-major of an op that gives it from row-major operands."""
-        row = opdef(op.op)
-        turns = row.output_page is not Page.ATTR and row.config is not ConfigFamily.CONV2D
-        wanted = self.asked.get(op.id) is PageLayout.ROW_MAJOR and turns
-        return wanted and self.can_run_row_major is not None and self.can_run_row_major(graph, op)
-
     def _wanted(self, op: Op, row: OpDef, index: int, row_major: bool) -> PageLayout | None:
         """Page layout to bring an operand to; None takes it as it is."""
         fixed = _FIXED.get(row.required_page(op, index))
@@ -76,11 +63,8 @@ class AssignPageLayouts:
     def _stays_row_major(self, graph: Graph, pages: dict[str, PageLayout], op: Op, row: OpDef) -> bool:
         if self.asked.get(op.id) is PageLayout.TILE:
             return False
-        if row.view_of_rows and pages[op.inputs[0]] is PageLayout.ROW_MAJOR and _keeps_rows(graph, op):
-            return not graph.is_const_eval(op)
-        if self.runs_row_major is None or row.cost_class is not CostClass.ELTWISE or not op.inputs:
-            return False
-        return all(pages[v] is PageLayout.ROW_MAJOR for v in op.inputs) and self.runs_row_major(graph, op)
+        views = row.view_of_rows and pages[op.inputs[0]] is PageLayout.ROW_MAJOR and _keeps_rows(graph, op)
+        return views and not graph.is_const_eval(op)
 
     @staticmethod
     def _source_page(graph: Graph, value: Value) -> PageLayout:

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from optimizer.ir.graph import Graph, Op
+from optimizer.ir.opdef import ConfigFamily, Page
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
-from optimizer.layouts.memory_config import DRAM_ROW_MAJOR
+from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, PageLayout
 from optimizer.layouts.page_layouts import AssignPageLayouts
+from optimizer.layouts.row_major_choice import faster_on_rows
 from optimizer.layouts.scalar_dtypes import ScalarDataTypeAnalysis
 from optimizer.legality import Legality
-from optimizer.opmodel.base import OpModel
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.pipeline.work import Stage, Work
 from optimizer.sharding.base import PolicyInput
@@ -29,26 +31,53 @@ class PageLayouts(Stage):
     row_major_enabled: bool
 
     def apply(self, work: Work) -> None:
-        graph, runs = work.graph, _RunsRowMajor(work.opmodel)
-        layouts = work.overrides.output_layouts
-        asked = {op_id: o.page_layout for op_id, o in layouts.items() if o.page_layout is not None}
-        assign = AssignPageLayouts(
-            runs_row_major=runs if self.row_major_enabled else None, asked=asked, can_run_row_major=runs
-        )
-        work.pages = assign.apply(graph)
+        graph, pages = work.graph, _Pages(work)
+        on_rows = frozenset(op.id for op in graph.ops() if pages.turns(op))
+        if self.row_major_enabled:
+            on_rows = faster_on_rows(graph, on_rows, pages.can_run, pages.time_ns)
+        work.pages = AssignPageLayouts(on_rows=on_rows, asked=pages.asked).apply(graph)
         work.graph = graph
 
 
-@dataclass(frozen=True)
-class _RunsRowMajor:
-    """Asks the OpModel whether an op takes row-major operands in DRAM and gives a row-major result there."""
+class _Pages:
+    """What overrides ask of pages, and what the OpModel says of ops on rows, everything in DRAM."""
 
-    model: OpModel
+    def __init__(self, work: Work) -> None:
+        self._graph, self._model = work.graph, work.opmodel
+        layouts = work.overrides.output_layouts
+        self.asked = {op_id: o.page_layout for op_id, o in layouts.items() if o.page_layout is not None}
 
-    def __call__(self, graph: Graph, op: Op) -> bool:
-        pricer = OpPricer(graph, {}, self.model, self.model.device.cb_limit_bytes)
-        answer = pricer.constraints(op, [DRAM_ROW_MAJOR] * len(op.inputs), None, DRAM_ROW_MAJOR.memory)
+    def turns(self, op: Op) -> bool:
+        """Whether an override wants row-major of an op that gives it from row-major operands."""
+        row = opdef(op.op)
+        turns = row.output_page is not Page.ATTR and row.config is not ConfigFamily.CONV2D
+        return self.asked.get(op.id) is PageLayout.ROW_MAJOR and turns and self._runs(op)
+
+    def can_run(self, op: Op) -> bool:
+        """Whether an op may be put on rows."""
+        return op.id not in self.asked and self._runs(op)
+
+    def time_ns(self, on_rows: frozenset[str]) -> int | None:
+        """Time of the graph with these ops on rows; None if what reads rows does not run then."""
+        graph = self._graph.copy()
+        pricer = self._pricer(graph, AssignPageLayouts(on_rows=on_rows, asked=self.asked).apply(graph))
+        time_ns = 0
+        for op in graph.run_ops():
+            operands = pricer.default_operands(op)
+            reads_rows = any(layout == DRAM_ROW_MAJOR for layout in operands)
+            if reads_rows and not pricer.constraints(op, operands, None, None).valid:
+                return None
+            time_ns += pricer.cost(op, operands, None, None).time_ns
+        return time_ns
+
+    def _runs(self, op: Op) -> bool:
+        """Whether an op takes row-major operands in DRAM and gives a row-major result there."""
+        operands = [DRAM_ROW_MAJOR] * len(op.inputs)
+        answer = self._pricer(self._graph, {}).constraints(op, operands, None, DRAM_ROW_MAJOR.memory)
         return answer.valid and all(t.layout == DRAM_ROW_MAJOR for t in answer.outputs)
+
+    def _pricer(self, graph: Graph, pages: dict[str, PageLayout]) -> OpPricer:
+        return OpPricer(graph, pages, self._model, self._model.device.cb_limit_bytes)
 
 
 @dataclass(frozen=True)

@@ -49,10 +49,10 @@ def test_a_weight_wanted_both_ways_is_converted_on_the_host() -> None:
     assert [op.op for op in graph.run_ops()] == ["ttnn.embedding", "ttnn.linear"]
 
 
-def test_row_major_goes_on_where_the_op_runs_so() -> None:
+def test_ops_on_rows_give_rows() -> None:
     b = GraphBuilder("pool")
-    graph = b.finish(b.op("ttnn.exp", pooled(b, b.input("x", (1, 1, 64, 32)))))
-    pages = AssignPageLayouts(runs_row_major=lambda *_: True).apply(graph)
+    graph = b.finish(b.op("ttnn.exp", pooled(b, b.input("x", (1, 1, 64, 32))), name="exp"))
+    pages = AssignPageLayouts(on_rows=frozenset({"exp"})).apply(graph)
     assert kinds(graph) == ["max_pool2d", "exp"]
     assert pages[graph.outputs[0]] is PageLayout.ROW_MAJOR
 
