@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from optimizer.device import DeviceSpec
 from optimizer.errors import VerificationError
+from optimizer.ir.builder import GraphBuilder
 from optimizer.options import Options
-from optimizer.pipeline import optimize_file
+from optimizer.pipeline import optimize, optimize_file
 from optimizer.result import OptimizedGraph, Role
 from optimizer.timeline import COLUMNS, Timeline, timeline
 
@@ -63,8 +65,13 @@ def test_what_is_reserved_is_marked_from_where_it_comes_to_life(result: Optimize
 
 
 def test_a_value_in_anothers_buffer_adds_nothing_and_names_it() -> None:
-    """The policy `global` writes the sum of the graph `fork` into an operand."""
-    found = timeline(optimize_file(ROOT / "fixtures/graphs/fork.json", Options(policy="global")))
+    """L1 has room for two of the tensors: the policy `global` writes the product into an operand."""
+    b = GraphBuilder("gated")
+    x = b.input("x", (1, 1, 2048, 2048))
+    y = b.op("ttnn.multiply", b.op("ttnn.gelu", x), b.op("ttnn.exp", x))
+    graph = b.finish(b.op("ttnn.add", b.op("ttnn.silu", y), x))
+    options = Options(policy="global", tensor_l1_usage_cap=0.22, weights_in_l1=False)
+    found = timeline(optimize(graph, DeviceSpec.preset("n150"), options))
     aliases = [(p, item) for p in found.positions for item in p.items if item.kind == "alias"]
     assert aliases
     for p, alias in aliases:

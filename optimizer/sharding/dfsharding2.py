@@ -19,7 +19,7 @@ from optimizer.sharding.chains.chain_plan import ChainPlan
 from optimizer.sharding.chains.chain_resolution import Resolution, failures, resolve_chains
 from optimizer.sharding.dfsharding import isolated_chains
 from optimizer.sharding.merging.concat_chains import resolve_concat_chains, set_concat_chain_preferences
-from optimizer.sharding.merging.forks import apply_l1_reservations_for_fork_ops, propose_ways_of_forks
+from optimizer.sharding.merging.forks import apply_l1_reservations_for_fork_ops, propose_ends_of_chains
 from optimizer.sharding.merging.interleaved_results import keep_interleaved_results
 from optimizer.sharding.merging.merged_groups import solve_groups
 from optimizer.sharding.merging.merges import apply_chain_merges
@@ -63,7 +63,7 @@ def merged_chains(problem: PolicyInput, resolution: Resolution, slow_too: bool =
         leave_chains_that_do_not_pay(plan)
         if problem.options.l1_interleaved_fallback:
             keep_interleaved_results(plan)
-        propose_ways_of_forks(plan)
+        propose_ends_of_chains(plan)
         solve_groups(plan)
     except TimeLimitError:
         problem.say(f"stopped: {problem.stopped_because()}")

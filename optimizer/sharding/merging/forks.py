@@ -1,4 +1,4 @@
-"""Fork optimisation: a chain's result with several readers stays in L1, sharded or interleaved, where that pays.
+"""Ends of chains. Forks: a chain's result with several readers stays in L1, sharded or interleaved, where that pays.
 
 Before chains are merged, forks are kept in the first way that gains, as the chain leaves it before L1 interleaved: what
 is fastest then is not yet known, since most neighbours still read from DRAM (taking the fastest at once makes ResNet-50
@@ -29,12 +29,10 @@ def apply_l1_reservations_for_fork_ops(plan: ChainPlan) -> None:
         any(plan.trials.keep("fork", {op_id: way}, check, dram_too).taken for dram_too in (False, True) for way in ways)
 
 
-def propose_ways_of_forks(plan: ChainPlan) -> None:
-    """Leave every home of every chain's result with several readers to the merged groups, which choose by time."""
+def propose_ends_of_chains(plan: ChainPlan) -> None:
+    """Leave every home of every chain's result to the merged groups, which choose by time."""
     for chain in plan.resolved:
-        op_id = chain.ops[-1]
-        if plan.forks(plan.graph.op(op_id).outputs[0]):
-            plan.trials.propose({op_id: way} for way in _ways(plan, chain))
+        plan.trials.propose({chain.ops[-1]: way} for way in _ways(plan, chain))
 
 
 def _ways(plan: ChainPlan, chain: L1Chain) -> Iterator[OpDecision]:
