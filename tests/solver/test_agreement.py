@@ -25,7 +25,6 @@ from optimizer.solver.chains.chain_problem import (
     Edge,
     EdgeMode,
     ReshardOption,
-    ReshardStrategy,
     SolveStatus,
 )
 from optimizer.solver.chains.materialise import EdgeTable, EntryTable, MaterialisedChain, TableOracle, materialise
@@ -308,14 +307,6 @@ def test_shard_solver_finds_the_exhaustive_optimum(chain: MaterialisedChain) -> 
     result = ShardSolver(chain.problem, TableOracle(chain)).solve()
 
     assert chosen(result) == most_cores(chain, reference(chain, reactive=True), reactive=True)
-
-
-@EXAMPLES
-@given(CHAINS)
-def test_shard_solver_with_reshards_everywhere_finds_the_exhaustive_optimum(chain: MaterialisedChain) -> None:
-    result = ShardSolver(chain.problem, TableOracle(chain), strategy=ReshardStrategy.EVERYWHERE).solve()
-
-    assert chosen(result) == most_cores(chain, reference(chain, reactive=False), reactive=False)
 
 
 @EXAMPLES

@@ -7,7 +7,7 @@ those are is decided by propagation along the chain, so both begin with it; then
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from optimizer import logs
@@ -16,13 +16,11 @@ from optimizer.solver.chains.chain_costs import ChainObjective
 from optimizer.solver.chains.chain_cpsat import solve_chain_cpsat
 from optimizer.solver.chains.chain_exact import solve_chain_exact
 from optimizer.solver.chains.chain_problem import (
-    ChainInfeasible,
     ChainProblem,
     ChainResult,
-    ChainSolution,
     EdgeOracle,
 )
-from optimizer.solver.chains.materialise import MaterialisedChain, materialise
+from optimizer.solver.chains.materialise import MaterialisedChain
 from optimizer.solver.chains.shard_solver import ShardSolver
 from optimizer.solver.chains.shard_trace import EdgeStep, EntryStep, Observer, Step
 
@@ -64,32 +62,10 @@ class CpSatEngine:
     name: str = "cpsat"
 
     def solve(self, problem: ChainProblem, oracle: EdgeOracle, observe: Observer | None = None) -> ChainResult:
-        rule = ShardSolver(problem, oracle, observe=_heard(observe))
-        failure = rule.resolve()
-        if failure is not None:
-            return failure
-        live = tuple(rule.remaining(op) for op in range(problem.num_ops))
-        table = materialise(problem, oracle, modes=rule.modes, live=live)
-        found, honoured = _most_cores(table)
-        stats = replace(rule.stats, search_nodes=found.stats.search_nodes)
-        modes = tuple(mode for mode in rule.modes if mode is not None)
-        if isinstance(found, ChainInfeasible):
-            return replace(found, modes=modes, stats=stats)
-        return replace(found, modes=modes, live=live, preferred_last_honoured=honoured, stats=stats)
+        return ShardSolver(problem, oracle, by_cpsat=True, observe=_heard(observe)).solve()
 
     def fastest(self, table: MaterialisedChain) -> ChainResult:
         return solve_chain_cpsat(table, ChainObjective.TIME)
-
-
-def _most_cores(table: MaterialisedChain) -> tuple[ChainResult, bool | None]:
-    """The best choice, with the preferred configs of the last op if any has them; whether it has."""
-    preferred = table.problem.preferred_last_mask
-    if preferred is None:
-        return solve_chain_cpsat(table, ChainObjective.CORE_USAGE), None
-    narrowed = solve_chain_cpsat(table.restricted(table.problem.num_ops - 1, preferred), ChainObjective.CORE_USAGE)
-    if isinstance(narrowed, ChainSolution):
-        return narrowed, True
-    return solve_chain_cpsat(table, ChainObjective.CORE_USAGE), False
 
 
 def _heard(observe: Observer | None) -> Observer | None:

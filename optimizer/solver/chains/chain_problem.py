@@ -211,15 +211,6 @@ class TimeOracle(EdgeOracle, Protocol):
         ...
 
 
-class ReshardStrategy(StrEnum):
-    """On which edges a reshard may be used."""
-
-    REACTIVE = "reactive"
-    """Only where no direct path is left (and where the problem forces one): the seed's ShardSolver."""
-    EVERYWHERE = "everywhere"
-    """On every edge for which the oracle lists options."""
-
-
 class EdgeMode(StrEnum):
     """What one edge allows, after the strategy has been applied."""
 

@@ -63,12 +63,6 @@ class MaterialisedChain:
     entries: tuple[EntryTable, ...]
     """Parallel to `problem.entries`."""
 
-    def restricted(self, op: int, mask: int) -> MaterialisedChain:
-        """The same chain with fewer configs for one op."""
-        masks = list(self.masks)
-        masks[op] &= mask
-        return replace(self, masks=tuple(masks))
-
 
 def materialise(
     problem: ChainProblem,

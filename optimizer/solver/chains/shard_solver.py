@@ -10,8 +10,7 @@ The algorithm of tt-mlir's `ShardSolver` (docs/solver.md):
    (`most_cores`); every reshard in the layout that is fastest (`bridges`).
 
 Where an op has several operands inside the chain, arc consistency does not decide feasibility and the
-shares of step 4 are only a bound; there step 4 is a branch and bound over the same propagation
-(`optimizer.solver.chains.branch_and_bound`), exact up to a node limit that the status reports.
+shares of step 4 are only a bound; there step 4 is CP-SAT's (`chain_cpsat`), within a limit that the status reports.
 
 Differences from tt-mlir: times decide where cores do not; no limit on the number of configs; exact usage
 instead of `float`; an edge whose direct paths contradict the rest of the chain is resharded too, not only one
@@ -21,12 +20,13 @@ that has none; a preferred layout of the last op restricts that op instead of be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from optimizer.errors import StateError
 from optimizer.solver.chains.bitset import contains, indices_of
-from optimizer.solver.chains.branch_and_bound import DEFAULT_NODE_LIMIT, SearchResult, search_max_cores
 from optimizer.solver.chains.bridges import Connections
+from optimizer.solver.chains.chain_costs import ChainObjective
+from optimizer.solver.chains.chain_cpsat import solve_chain_cpsat
 from optimizer.solver.chains.chain_problem import (
     ChainInfeasible,
     ChainProblem,
@@ -35,14 +35,27 @@ from optimizer.solver.chains.chain_problem import (
     EdgeMode,
     EdgeOracle,
     Failure,
-    ReshardStrategy,
     SolveStats,
     SolveStatus,
 )
 from optimizer.solver.chains.core_usage import AccumulatedUsage, accumulate_core_usage, usage_scales
+from optimizer.solver.chains.materialise import materialise
 from optimizer.solver.chains.most_cores import select_most_cores
 from optimizer.solver.chains.path_network import PathNetwork
 from optimizer.solver.chains.shard_trace import EdgeStep, EntryStep, Observer, ResolvedStep
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """The choice with the most cores among what is alive."""
+
+    configs: tuple[int, ...] | None
+    complete: bool
+    """Whether it is proven to be the best, or that there is none."""
+    bound: int
+    """No choice has more cores."""
+    nodes: int
+    """Branches of CP-SAT."""
 
 
 class ShardSolver:
@@ -54,15 +67,14 @@ class ShardSolver:
         problem: ChainProblem,
         oracle: EdgeOracle,
         *,
-        strategy: ReshardStrategy = ReshardStrategy.REACTIVE,
-        node_limit: int = DEFAULT_NODE_LIMIT,
+        by_cpsat: bool = False,
         observe: Observer | None = None,
     ) -> None:
-        """`observe` is told of every step (`optimizer.solver.chains.shard_trace`)."""
+        """`by_cpsat`: CP-SAT selects, as it always does where an op has several operands inside the chain; `observe`
+        is told of every step (`shard_trace`)."""
         self._problem = problem
         self._oracle = oracle
-        self._strategy = strategy
-        self._node_limit = node_limit
+        self._by_cpsat = by_cpsat
         self._observe = observe
         self._network = PathNetwork(problem, problem.initial_masks())
         self._scales = usage_scales(problem)
@@ -166,7 +178,7 @@ class ShardSolver:
             self._count(oracle_calls=1)
             accepted = self._oracle.external(op, live) & live
         self._connections.entry_direct[op] = accepted
-        if not accepted or self._strategy is ReshardStrategy.EVERYWHERE:
+        if not accepted:
             self._count(oracle_calls=1)
             options = self._connections.entry_reshards[op] = self._oracle.external_reshards(op, live)
             for option in options:
@@ -180,7 +192,7 @@ class ShardSolver:
         if index not in self._problem.forced_reshards:
             direct = self._query_direct(index)
         has_direct = any(direct)
-        if self._strategy is ReshardStrategy.REACTIVE and has_direct:
+        if has_direct:
             before = self._network.snapshot()
             if self._add_paths(index, direct):
                 self._modes[index] = EdgeMode.DIRECT
@@ -188,14 +200,9 @@ class ShardSolver:
                 return None
             self._network.restore(before)
         bridged = self._query_reshards(index)
-        if self._strategy is ReshardStrategy.EVERYWHERE and has_direct:
-            bridged = [a | b for a, b in zip(direct, bridged, strict=True)]
-            self._connections.direct[index] = direct
-            self._modes[index] = EdgeMode.EITHER
-        elif any(bridged):
-            self._modes[index] = EdgeMode.RESHARD
         if not any(bridged):
             return Failure.PROPAGATION if has_direct else Failure.NO_PATH
+        self._modes[index] = EdgeMode.RESHARD
         return None if self._add_paths(index, bridged) else Failure.PROPAGATION
 
     def _add_paths(self, index: int, rows: Sequence[int]) -> bool:
@@ -225,7 +232,7 @@ class ShardSolver:
                     rows[config] |= enables
         return rows
 
-    def _select(self) -> tuple[SearchResult, bool | None]:
+    def _select(self) -> tuple[_Selection, bool | None]:
         """Selection among the last op's preferred configs first, if there are any."""
         preferred = self._problem.preferred_last_mask
         if preferred is None:
@@ -241,15 +248,19 @@ class ShardSolver:
         self._network.restore(before)
         return self._select_max_cores(), False
 
-    def _select_max_cores(self) -> SearchResult:
-        connections = self._connections
-        if not self._problem.is_forest:
-            return search_max_cores(self._problem, self._network, self._scales, self._node_limit, connections.total_ns)
+    def _select_max_cores(self) -> _Selection:
+        if self._by_cpsat or not self._problem.is_forest:
+            table = materialise(self._problem, self._oracle, modes=self._modes, live=self._network.masks)
+            found = solve_chain_cpsat(table, ChainObjective.CORE_USAGE)
+            if isinstance(found, ChainInfeasible):
+                return _Selection(None, found.status is SolveStatus.INFEASIBLE, 0, found.stats.search_nodes)
+            assert found.bound is not None, "CP-SAT gives a bound with every choice"
+            return _Selection(found.configs, found.status is SolveStatus.OPTIMAL, found.bound, found.stats.search_nodes)
         usage = self.accumulated_core_usage()
-        configs = select_most_cores(self._problem, self._network, usage, connections)
-        return SearchResult(configs, complete=True, bound=usage.bound, nodes=0)
+        configs = select_most_cores(self._problem, self._network, usage, self._connections)
+        return _Selection(configs, complete=True, bound=usage.bound.__floor__(), nodes=0)
 
-    def _solution(self, found: SearchResult, honoured: bool | None, live: tuple[int, ...]) -> ChainSolution:
+    def _solution(self, found: _Selection, honoured: bool | None, live: tuple[int, ...]) -> ChainSolution:
         if found.configs is None or None in self._modes:
             raise StateError("no solution to report")
         configs, ways = found.configs, self._connections
@@ -262,7 +273,7 @@ class ShardSolver:
             entry_reshards=tuple(entries),
             core_usage=self._problem.total_cores(configs),
             time_ns=ways.total_ns(configs) if ways.are_timed else None,
-            bound=found.bound.__floor__(),
+            bound=found.bound,
             modes=tuple(mode for mode in self._modes if mode is not None),
             live=live,
             preferred_last_honoured=honoured,

@@ -21,7 +21,6 @@ from optimizer.solver.chains.chain_problem import (
     EdgeMode,
     Failure,
     ReshardOption,
-    ReshardStrategy,
     SolveStatus,
 )
 from optimizer.solver.chains.shard_solver import ShardSolver
@@ -57,9 +56,9 @@ class PairOracle:
     sizes: tuple[int, ...] = ()
 
 
-def solver_for(problem: ChainProblem, oracle: PairOracle, **options: ReshardStrategy) -> ShardSolver:
+def solver_for(problem: ChainProblem, oracle: PairOracle) -> ShardSolver:
     oracle.sizes = problem.config_counts
-    return ShardSolver(problem, oracle, **options)
+    return ShardSolver(problem, oracle)
 
 
 def chain(*core_usage: tuple[int, ...], **fields: object) -> ChainProblem:
@@ -67,8 +66,8 @@ def chain(*core_usage: tuple[int, ...], **fields: object) -> ChainProblem:
     return ChainProblem(core_usage=core_usage, edges=edges, **fields)  # type: ignore[arg-type]
 
 
-def solved(problem: ChainProblem, oracle: PairOracle, **options: ReshardStrategy) -> ChainSolution:
-    result = solver_for(problem, oracle, **options).solve()
+def solved(problem: ChainProblem, oracle: PairOracle) -> ChainSolution:
+    result = solver_for(problem, oracle).solve()
     assert isinstance(result, ChainSolution)
     return result
 
@@ -206,17 +205,6 @@ def test_no_reshard_where_a_direct_path_exists() -> None:
     assert solved(problem, oracle).configs == (0, 0)
     assert [kind for kind, *_ in oracle.asked] == ["paths"]
 
-    everywhere = solved(problem, oracle, strategy=ReshardStrategy.EVERYWHERE)
-    assert (everywhere.configs, everywhere.edge_reshards) == ((0, 1), (5,))
-
-
-def test_everywhere_keeps_direct_edges_direct() -> None:
-    oracle = PairOracle({Edge(0, 1): {(0, 0)}}, {Edge(0, 1): [ReshardOption(layout_id=5, enables=0b11)]})
-
-    result = solved(chain((4,), (8, 4)), oracle, strategy=ReshardStrategy.EVERYWHERE)
-
-    assert (result.configs, result.edge_reshards, result.modes) == ((0, 0), (None,), (EdgeMode.EITHER,))
-
 
 def test_forced_reshard_ignores_direct_paths() -> None:
     oracle = PairOracle({Edge(0, 1): {(0, 0)}}, {Edge(0, 1): [ReshardOption(layout_id=5, enables=0b11)]})
@@ -344,16 +332,6 @@ def test_contradiction_only_the_search_can_see() -> None:
     result = failed(ChainProblem(core_usage=((1, 1), (1, 1)), edges=edges), oracle)
 
     assert (result.status, result.failure) == (SolveStatus.INFEASIBLE, Failure.SEARCH)
-
-
-def test_node_limit_is_reported_as_unknown() -> None:
-    edges = (Edge(0, 1, 0), Edge(0, 1, 1))
-    oracle = PairOracle({edges[0]: {(0, 0), (1, 1)}, edges[1]: {(0, 1), (1, 0)}}, sizes=(2, 2))
-
-    result = ShardSolver(ChainProblem(core_usage=((1, 1), (1, 1)), edges=edges), oracle, node_limit=1).solve()
-
-    assert isinstance(result, ChainInfeasible)
-    assert (result.status, result.failure) == (SolveStatus.UNKNOWN, Failure.LIMIT)
 
 
 def test_1500_configs_are_all_considered() -> None:
