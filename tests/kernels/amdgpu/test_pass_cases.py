@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gfx942.llvm import find_llvm
 
 from optimizer.kernels.amdgpu.emit import code_lines
 from optimizer.kernels.amdgpu.ir import Program
@@ -17,7 +18,6 @@ from optimizer.kernels.amdgpu.passes.substitute_registers import SubstituteRegis
 from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build, virtual_passes
 from optimizer.kernels.amdgpu.program_json import read_cases
 from optimizer.kernels.amdgpu.text import instruction_text, parse_operand
-from optimizer.kernels.amdgpu.witness.llvm import find_llvm
 
 CASES = Path(__file__).parents[3] / "fixtures/kernels/amdgpu_cases.json"
 DOCUMENT = json.loads(CASES.read_text())

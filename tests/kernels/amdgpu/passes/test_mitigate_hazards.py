@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from gfx942.llvm import find_llvm, require_llvm
 from hazard_cases import CASES, EXTRA, HazardCase
 
 from optimizer.errors import InputError
@@ -13,7 +14,6 @@ from optimizer.kernels.amdgpu.operands import Immediate
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import MitigateHazards
 from optimizer.kernels.amdgpu.text import instruction_text, parse, parse_instruction, text_of
 from optimizer.kernels.amdgpu.validate import check_operands
-from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
 
 MIR = dict(EXTRA) | {text: mir for case in CASES for text, mir in zip(case.text, case.mir, strict=True)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gfx942.mutations import mutations
 from random_machine_code import random_program, run
 
 from optimizer.kernels.amdgpu.emit import kernel_text
@@ -12,7 +13,6 @@ from optimizer.kernels.amdgpu.passes.insert_waits import InsertWaits
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import MitigateHazards
 from optimizer.kernels.amdgpu.passes.remove_dead_code import RemoveDeadCode
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
-from optimizer.kernels.amdgpu.witness.mutations import mutations
 
 
 def finished(program: Program) -> str:
