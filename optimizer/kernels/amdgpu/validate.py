@@ -31,11 +31,15 @@ WAIT_LIMITS = {"vmcnt": 63, "lgkmcnt": 15, "expcnt": 7}
 """Largest values that s_waitcnt encodes."""
 
 
-def validate(program: Program) -> None:
-    """Everything: opcodes, operands, control flow, SSA, special registers. Raises the first thing wrong, by place."""
+def validate(program: Program) -> Program:
+    """The program, whose opcodes, operands, control flow, SSA and special registers are right.
+
+    Raises the first thing wrong, by place: OpcodeError, OperandError, ControlFlowError, SsaError.
+    """
     for place, instruction in program.instructions:
         check_operands(instruction, program.where(place))
     check_special_registers(program, validate_ssa(program))
+    return program
 
 
 # -- SSA --------------------------------------------------------------------------------------------------------
@@ -127,7 +131,7 @@ def _virtual(program: Program, place: int, side: str) -> Iterable[VirtualReg]:
 def check_operands(instruction: Instruction, place: str, constants: bool = True) -> None:
     """Kinds, widths, alignments, ranges and positions of an instruction's operands. OperandError, OpcodeError.
 
-    Without `constants` a vector instruction may have its literal in a place from which `CommuteLiterals` moves it.
+    Without `constants` a vector instruction may have its literal in a place from which `commute_literals` moves it.
     """
     known = opcode(instruction.name, place)
     if known.is_pseudo:

@@ -22,7 +22,7 @@ from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op, loop_nest
-from optimizer.kernels.tensix.passes.inline_regions import InlineRegions
+from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.reference import tile_of
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, FLOATS, FORMAT_NUMBERS
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, TileOp
@@ -76,7 +76,7 @@ def bounds(
     exactly, an FPU does not.
     """
     walker = _Walker(program, blocks, sum_unit)
-    for thread in InlineRegions().apply(program).body.ops:
+    for thread in inline_regions(program).body.ops:
         if thread.name == COMPUTE:
             walker.run(thread.body.ops)
     return {name: tuple(made) for name, made in walker.pushed.items()}

@@ -15,7 +15,7 @@ from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op, loop_nest
-from optimizer.kernels.tensix.passes.inline_regions import InlineRegions
+from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType
@@ -27,7 +27,7 @@ def evaluate(program: Op, blocks: Mapping[str, Array], dst: DType = DType.F32) -
     A circular buffer is waited for, and pushed to, once.
     """
     found: dict[str, Array] = {}
-    for thread in InlineRegions().apply(program).body.ops:
+    for thread in inline_regions(program).body.ops:
         if thread.name == COMPUTE:
             _run(thread, blocks, found, dst)
     return found

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from math import prod
 
 from optimizer.kernels.amdgpu.abi import KERNARG
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
@@ -52,25 +52,21 @@ Pending = dict[str, dict[Resource, int]]
 Waits = dict[str, int]
 
 
-@dataclass(frozen=True)
-class InsertWaits:
-    """On physical registers: that two values share one matters."""
+def insert_waits(program: Program, loads_at_barriers: bool = True) -> Program:
+    """On physical registers: that two values share one matters.
 
-    loads_at_barriers: bool = True
-    """Count a global load that is unfinished at a barrier as in conflict with stores behind it. Where loads and stores
-    never touch the same memory, a load may as well stay outstanding."""
-    name: ClassVar[str] = "insert-waits"
+    `loads_at_barriers`: count a global load that is unfinished at a barrier as in conflict with stores behind it. Where
+    loads and stores never touch the same memory, a load may as well stay outstanding.
+    """
+    return program.with_body(_written_out(program, required_waits(program, loads_at_barriers)))
 
-    def apply(self, program: Program) -> Program:
-        return program.with_body(_written_out(program, self.required(program)))
 
-    def required(self, program: Program) -> dict[int, Waits]:
-        """Place of each instruction that needs a wait before it -> counters and their limits."""
-        cfg = build_cfg(program)
-        threads = program.launch.workgroup[0] * program.launch.workgroup[1] * program.launch.workgroup[2]
-        data_loads = _loads_of_data(program, cfg)
-        behind = _accesses_behind_barriers(program, cfg, data_loads) if threads > WAVE else {}
-        return _Tickets(program, cfg, behind, data_loads, self.loads_at_barriers).solve()
+def required_waits(program: Program, loads_at_barriers: bool = True) -> dict[int, Waits]:
+    """Place of each instruction that needs a wait before it -> counters and their limits."""
+    cfg = build_cfg(program)
+    data_loads = _loads_of_data(program, cfg)
+    behind = _accesses_behind_barriers(program, cfg, data_loads) if prod(program.launch.workgroup) > WAVE else {}
+    return _Tickets(program, cfg, behind, data_loads, loads_at_barriers).solve()
 
 
 @dataclass

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
 from optimizer.kernels.amdgpu.hazard_rules import (
@@ -38,18 +37,14 @@ Past = dict[Trace, int]
 """What producers left behind -> wait states since."""
 
 
-@dataclass(frozen=True)
-class MitigateHazards:
+def mitigate_hazards(program: Program) -> Program:
     """Comes last: on physical registers, after everything is expanded and every s_waitcnt is there."""
+    return program.with_body(_written_out(program, required_nops(program)))
 
-    name: ClassVar[str] = "mitigate-hazards"
 
-    def apply(self, program: Program) -> Program:
-        return program.with_body(_written_out(program, self.required(program)))
-
-    def required(self, program: Program) -> dict[int, int]:
-        """Place of each instruction that needs nops before it -> wait states that are missing."""
-        return _Distances(program, build_cfg(program)).solve()
+def required_nops(program: Program) -> dict[int, int]:
+    """Place of each instruction that needs nops before it -> wait states that are missing."""
+    return _Distances(program, build_cfg(program)).solve()
 
 
 @dataclass

@@ -6,9 +6,6 @@ SIInsertWaitcnts, which does the same where `partialVCCWritesUpdateVCCZ` does no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from optimizer.kernels.amdgpu.cfg import build_cfg
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.operands import VCC
@@ -18,20 +15,15 @@ _BRANCHES = ("s_cbranch_vccz", "s_cbranch_vccnz")
 _HALVES = frozenset(("vcc_lo", "vcc_hi"))
 
 
-@dataclass(frozen=True)
-class RefreshVccz:
+def refresh_vccz(program: Program) -> Program:
     """On physical registers; before waits, because the move reads vcc."""
-
-    name: ClassVar[str] = "refresh-vccz"
-
-    def apply(self, program: Program) -> Program:
-        stale = _stale(program)
-        body: list[Item] = []
-        for place, item in enumerate(program.body):
-            if place in stale:
-                body.append(Instruction("s_mov_b64", (VCC,), (VCC,), comment="vccz"))
-            body.append(item)
-        return program.with_body(tuple(body))
+    stale = _stale(program)
+    body: list[Item] = []
+    for place, item in enumerate(program.body):
+        if place in stale:
+            body.append(Instruction("s_mov_b64", (VCC,), (VCC,), comment="vccz"))
+        body.append(item)
+    return program.with_body(tuple(body))
 
 
 def _stale(program: Program) -> set[int]:

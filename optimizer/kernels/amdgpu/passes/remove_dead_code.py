@@ -8,9 +8,6 @@ caches must not ask for this pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.modifiers import keeps_lanes
@@ -26,19 +23,12 @@ from optimizer.kernels.amdgpu.resources import (
 )
 
 
-@dataclass(frozen=True)
-class RemoveDeadCode:
+def remove_dead_code(program: Program) -> Program:
     """On virtual or physical registers."""
-
-    name: ClassVar[str] = "remove-dead-code"
-
-    def apply(self, program: Program) -> Program:
-        needed = _needed(program, build_cfg(program))
-        return program.with_body(
-            tuple(
-                item for place, item in enumerate(program.body) if not isinstance(item, Instruction) or place in needed
-            )
-        )
+    needed = _needed(program, build_cfg(program))
+    return program.with_body(
+        tuple(item for place, item in enumerate(program.body) if not isinstance(item, Instruction) or place in needed)
+    )
 
 
 def has_effect(instruction: Instruction) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
-from typing import ClassVar, Literal
+from typing import Literal
 
 from optimizer.errors import InfeasibleError
 from optimizer.ir.dtype import DType
@@ -57,30 +57,18 @@ def free_l1(program: Op, chosen: int | None = None) -> int:
     return max(0, (chosen or program.integer("l1_bytes", L1_BYTES)) - taken)
 
 
-@dataclass(frozen=True)
-class AssignDst:
-    """Every `ttl.compute`."""
+def assign_dst(program: Op, capacity: int | None, allocator: Allocator, l1_bytes: int | None) -> Op:
+    """Every `ttl.compute`, within as many slots and bytes of L1 as given, or as the program says if that is None
+    (`capacity_of`, `free_l1`). Where nobody says how much L1 there is, buffers that find no room are made as small as
+    they can be."""
+    names = Names(program)
+    l1_is_limit = l1_bytes is not None or program.has_attr("l1_bytes")
+    room = _Room(capacity_of(program, capacity), free_l1(program, l1_bytes), l1_is_limit)
 
-    capacity: int | None = None
-    """Slots; by default what the program says (`capacity_of`)."""
-    allocator: Allocator = "default"
-    l1_bytes: int | None = None
-    """What all circular buffers may take; by default what the program says. Without either, buffers that find no room
-    are made as small as they can be (`free_l1`)."""
-    name: ClassVar[str] = "assign-dst"
+    def change(op: Op) -> tuple[Op, ...]:
+        return tuple(_planned(op, room, allocator, names)) if op.name == "ttl.compute" else (op,)
 
-    def apply(self, program: Op) -> Op:
-        names = Names(program)
-        room = _Room(
-            capacity_of(program, self.capacity),
-            free_l1(program, self.l1_bytes),
-            self.l1_bytes is not None or program.has_attr("l1_bytes"),
-        )
-
-        def change(op: Op) -> tuple[Op, ...]:
-            return tuple(_planned(op, room, self.allocator, names)) if op.name == "ttl.compute" else (op,)
-
-        return rewrite(program, change)[0]
+    return rewrite(program, change)[0]
 
 
 def body_dag(op: Op) -> TileDag:

@@ -16,7 +16,6 @@ What nobody reads is left out; an operand that is given twice becomes one argume
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim
@@ -36,22 +35,17 @@ class LoopNest:
     operands: tuple[IndexMap, ...]
 
 
-@dataclass(frozen=True)
-class ConvertToCompute:
+def convert_to_compute(program: Op) -> Op:
     """Every block op of the compute threads."""
+    names = Names(program)
+    read = _read(program)
 
-    name: ClassVar[str] = "convert-to-compute"
+    def change(op: Op) -> tuple[Op, ...]:
+        if not is_block_op(op):
+            return (op,)
+        return (_compute(op, names),) if op.result.name in read else ()
 
-    def apply(self, program: Op) -> Op:
-        names = Names(program)
-        read = _read(program)
-
-        def change(op: Op) -> tuple[Op, ...]:
-            if not is_block_op(op):
-                return (op,)
-            return (_compute(op, names),) if op.result.name in read else ()
-
-        return rewrite(program, change)[0]
+    return rewrite(program, change)[0]
 
 
 def is_block_op(op: Op) -> bool:

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
@@ -44,19 +42,12 @@ def call(function: str, operands: Sequence[Value], args: Sequence[str], template
     return Op(f"{CALL_PREFIX}{function}", tuple(operands), (), attributes(attrs))
 
 
-@dataclass(frozen=True)
-class ConvertToTTKernel:
-    """All threads."""
-
-    api: str = "0.81"
-    """Profile of the kernel API (`api_profiles.PROFILES`)."""
-    name: ClassVar[str] = "convert-to-ttkernel"
-
-    def apply(self, program: Op) -> Op:
-        waits = (op for op in walk(program) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
-        buffers = {op.result.name: op.operands[0] for op in waits}
-        dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
-        return rewrite(program, _Calls(PROFILES[self.api], Names(program), buffers, dst).change)[0]
+def convert_to_ttkernel(program: Op, api: str) -> Op:
+    """All threads, for a profile of the kernel API (`api_profiles.PROFILES`)."""
+    waits = (op for op in walk(program) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
+    buffers = {op.result.name: op.operands[0] for op in waits}
+    dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
+    return rewrite(program, _Calls(PROFILES[api], Names(program), buffers, dst).change)[0]
 
 
 class _Calls:

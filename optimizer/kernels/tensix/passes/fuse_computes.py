@@ -10,31 +10,21 @@ too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
-from optimizer.kernels.tensix.dialect import COMPUTE, TILE_PREFIX
+from optimizer.kernels.tensix.dialect import TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
-from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes, rewrite, substitute
+from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes, substitute
+from optimizer.kernels.tensix.passes import rewrite_bodies
 from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
 
 _FREES = ("ttl.cb_pop", "ttl.cb_push")
 
 
-@dataclass(frozen=True)
-class FuseComputes:
+def fuse_computes(program: Op) -> Op:
     """Every compute thread, until nothing more can be fused."""
-
-    name: ClassVar[str] = "fuse-computes"
-
-    def apply(self, program: Op) -> Op:
-        def change(op: Op) -> tuple[Op, ...]:
-            if op.name not in (COMPUTE, "ttl.for"):
-                return (op,)
-            return (op.with_body(_fused(op.body.ops)),)
-
-        return rewrite(program, change)[0]
+    return rewrite_bodies(program, _fused)
 
 
 def _fused(ops: tuple[Op, ...]) -> tuple[Op, ...]:

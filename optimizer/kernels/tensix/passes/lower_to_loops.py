@@ -14,9 +14,7 @@ last the slot of the result. Tiles are packed in order, so that every pack goes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
 
 from optimizer.kernels.tensix.dialect import DST_PREFIX, RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim, linear
@@ -28,19 +26,14 @@ Loops = tuple[Value, ...]
 """Counters of the loops around, outermost first: the dimensions of index expressions."""
 
 
-@dataclass(frozen=True)
-class LowerToLoops:
+def lower_to_loops(program: Op) -> Op:
     """Every `ttl.compute`."""
+    names = Names(program)
 
-    name: ClassVar[str] = "lower-to-loops"
+    def change(op: Op) -> tuple[Op, ...]:
+        return _Sections(op, names).ops() if op.name == "ttl.compute" else (op,)
 
-    def apply(self, program: Op) -> Op:
-        names = Names(program)
-
-        def change(op: Op) -> tuple[Op, ...]:
-            return _Sections(op, names).ops() if op.name == "ttl.compute" else (op,)
-
-        return rewrite(program, change)[0]
+    return rewrite(program, change)[0]
 
 
 class _Sections:

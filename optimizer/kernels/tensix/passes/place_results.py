@@ -12,35 +12,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import ClassVar
 
 from optimizer.errors import LimitError
-from optimizer.kernels.tensix.dialect import COMPUTE, SPILL, TILE_PREFIX
+from optimizer.kernels.tensix.dialect import SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
 from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
+from optimizer.kernels.tensix.passes import rewrite_bodies
 from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TileType
 from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
 
 
-@dataclass(frozen=True)
-class StoreValues:
+def store_values(program: Op) -> Op:
     """A block stored as it came becomes a compute that copies it, so that every store has a compute before it."""
+    names = Names(program)
+    made = {v.name for op in walk(program) if op.name in ("ttl.compute", "ttl.copy") for v in op.results}
+    blocks = {v.name for op in walk(program) if op.name == "ttl.cb_wait" for v in op.results}
 
-    name: ClassVar[str] = "store-values"
+    def change(op: Op) -> tuple[Op, ...]:
+        if op.name != "ttl.store" or op.operands[0].name in made or op.operands[0].name not in blocks:
+            return (op,)
+        copied = names.value(op.operands[0].type, "copied")
+        return _copy(op.operands[0], copied, names), replace(op, operands=(copied, op.operands[1]))
 
-    def apply(self, program: Op) -> Op:
-        names = Names(program)
-        made = {v.name for op in walk(program) if op.name in ("ttl.compute", "ttl.copy") for v in op.results}
-        blocks = {v.name for op in walk(program) if op.name in ("ttl.cb_wait",) for v in op.results}
-
-        def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "ttl.store" or op.operands[0].name in made or op.operands[0].name not in blocks:
-                return (op,)
-            copied = names.value(op.operands[0].type, "copied")
-            return _copy(op.operands[0], copied, names), replace(op, operands=(copied, op.operands[1]))
-
-        return rewrite(program, change)[0]
+    return rewrite(program, change)[0]
 
 
 def _copy(source: Value, result: Value, names: Names) -> Op:
@@ -57,24 +52,13 @@ def _copy(source: Value, result: Value, names: Names) -> Op:
     return Op("ttl.compute", (source,), (result,), attributes(attrs), (Region((arg,), body),))
 
 
-@dataclass(frozen=True)
-class PlaceResults:
-    """Every compute thread."""
-
-    name: ClassVar[str] = "place-results"
-
-    def apply(self, program: Op) -> Op:
-        """LimitError if there are more circular buffers than the hardware has."""
-        names = Names(program)
-        used = [op.integer("index") for op in walk(program) if op.name == "ttl.bind_cb"]
-        buffers = _Buffers(names, max(used, default=-1) + 1)
-
-        def change(op: Op) -> tuple[Op, ...]:
-            return (op.with_body(_placed(op.body.ops, buffers)),) if op.name in (COMPUTE, "ttl.for") else (op,)
-
-        changed = rewrite(program, change)[0]
-        first = next(n for n, op in enumerate(changed.body.ops) if op.name != "ttl.bind_cb")
-        return changed.with_body((*changed.body.ops[:first], *buffers.bound, *changed.body.ops[first:]))
+def place_results(program: Op) -> Op:
+    """Every compute thread. LimitError if there are more circular buffers than the hardware has."""
+    used = [op.integer("index") for op in walk(program) if op.name == "ttl.bind_cb"]
+    buffers = _Buffers(Names(program), max(used, default=-1) + 1)
+    changed = rewrite_bodies(program, lambda ops: _placed(ops, buffers))
+    first = next(n for n, op in enumerate(changed.body.ops) if op.name != "ttl.bind_cb")
+    return changed.with_body((*changed.body.ops[:first], *buffers.bound, *changed.body.ops[first:]))
 
 
 @dataclass

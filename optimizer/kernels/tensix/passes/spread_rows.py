@@ -13,12 +13,12 @@ DST at its width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
-from optimizer.kernels.tensix.dialect import COMPUTE, TILE_PREFIX
+from optimizer.kernels.tensix.dialect import TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap, const
-from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite
+from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes
+from optimizer.kernels.tensix.passes import rewrite_bodies
 from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, TileType
@@ -26,21 +26,12 @@ from optimizer.kernels.tensix.types import BlockType, TileType
 _BCAST, _SUM = f"{TILE_PREFIX}bcast_row", f"{TILE_PREFIX}add_bcast_row"
 
 
-@dataclass(frozen=True)
-class SpreadRows:
+def spread_rows(program: Op) -> Op:
     """Every row broadcast of a program with `fp32_dest_acc_en` that its DST would hold wrong."""
-
-    name: ClassVar[str] = "spread-rows"
-
-    def apply(self, program: Op) -> Op:
-        if not program.attr("fp32_dest_acc_en", False):
-            return program
-        names = Names(program)
-
-        def change(op: Op) -> tuple[Op, ...]:
-            return (op.with_body(_spread(op.body.ops, names)),) if op.name in (COMPUTE, "ttl.for") else (op,)
-
-        return rewrite(program, change)[0]
+    if not program.attr("fp32_dest_acc_en", False):
+        return program
+    names = Names(program)
+    return rewrite_bodies(program, lambda ops: _spread(ops, names))
 
 
 def _spread(ops: Sequence[Op], names: Names) -> tuple[Op, ...]:
