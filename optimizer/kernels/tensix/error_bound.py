@@ -105,18 +105,15 @@ class _Walker:
         name = op.operands[0].name
         match op.name:
             case "ttl.cb_wait":
-                given, block = exactly(self._waiting[name][0]), op.result.type
-                assert isinstance(block, BlockType)
-                fits = FLOATS.index(block.dtype) <= FLOATS.index(self._dst)
+                given = exactly(self._waiting[name][0])
+                fits = FLOATS.index(op.result.typed(BlockType).dtype) <= FLOATS.index(self._dst)
                 self._values[op.result.name] = given if fits else rounded_to(given, self._dst)
             case "ttl.cb_pop":
                 self._waiting[name].pop(0)
             case "ttl.cb_reserve":
                 self._targets[op.result.name] = name
             case "ttl.store":
-                source, target = (v.type for v in op.operands)
-                assert isinstance(source, BlockType)
-                assert isinstance(target, BlockType)
+                source, target = (v.typed(BlockType) for v in op.operands)
                 kept = self._values[name]
                 if FLOATS.index(target.dtype) < FLOATS.index(source.dtype):  # else L1 has rounded it already
                     kept = rounded_to(kept, target.dtype)
@@ -129,8 +126,7 @@ class _Walker:
     def _block(self, op: Op) -> Bounded:
         """One block op, tile by tile as its loop nest says."""
         definition = TILE_OPS[op.name.removeprefix(BLOCK_PREFIX)]
-        nest, result = loop_nest(op), op.result.type
-        assert isinstance(result, BlockType)
+        nest, result = loop_nest(op), op.result.typed(BlockType)
         attrs = {name: float(str(op.attr(name))) for name in definition.attrs}
         operands = [self._values[v.name] for v in op.operands]
         shape = (result.shape[0] * TILE, result.shape[1] * TILE)

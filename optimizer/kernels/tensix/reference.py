@@ -52,8 +52,7 @@ def _run(thread: Op, blocks: Mapping[str, Array], found: dict[str, Array], dst: 
 def block_meaning(op: Op, operands: list[Array], dst: DType = DType.F32) -> Array:
     """One block op on the elements of whole blocks, tile by tile as its loop nest says."""
     definition = TILE_OPS[op.name.removeprefix(BLOCK_PREFIX)]
-    nest, result = loop_nest(op), op.result.type
-    assert isinstance(result, BlockType)
+    nest, result = loop_nest(op), op.result.typed(BlockType)
     attrs = {name: float(str(op.attr(name))) for name in definition.attrs}
     made = np.full((result.shape[0] * TILE, result.shape[1] * TILE), definition.initial, dtype=np.float32)
     for point in np.ndindex(*nest.bounds):

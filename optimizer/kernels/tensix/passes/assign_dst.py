@@ -89,9 +89,7 @@ def body_dag(op: Op) -> TileDag:
 
 def parallel_tiles(op: Op) -> int:
     """Tiles of the result."""
-    bounds = op.attr("bounds")
-    assert isinstance(bounds, tuple)
-    return prod(int(str(b)) for b in bounds[:2])
+    return prod(op.integers("bounds")[:2])
 
 
 @dataclass(frozen=True)
@@ -138,15 +136,11 @@ class _Writer:
 
     def _kept_tile(self) -> TileType:
         """What values are between stages: never a block format, whose neighbours would share an exponent."""
-        block = self._op.results[0].type
-        assert isinstance(block, BlockType)
         types = [t.dtype for v in self._op.body.args if isinstance(t := v.type, TileType)]
-        return TileType(widest((DType.BF16, *(types or [block.dtype]))))
+        return TileType(widest((DType.BF16, *(types or [self._op.results[0].typed(BlockType).dtype]))))
 
     def _kept_block(self) -> BlockType:
-        block = self._op.results[0].type
-        assert isinstance(block, BlockType)
-        return BlockType(block.shape, self._dtype.dtype)
+        return BlockType(self._op.results[0].typed(BlockType).shape, self._dtype.dtype)
 
     def stages(self, plan: BodyPlan) -> Iterator[Op]:
         """One compute per stage; values between stages are results of the earlier and operands of the later one."""
@@ -169,13 +163,13 @@ class _Writer:
             yield self._stage(plan, stage, results, blocks)
 
     def _stage(self, plan: BodyPlan, stage: Stage, results: list[tuple[int, Value]], blocks: dict[int, Value]) -> Op:
-        rank = self._op.maps("indexing_maps")[0].rank if self._op.operands else 2
+        rank = self._op.maps[0].rank if self._op.operands else 2
         identity = IndexMap(rank, (dim(0), dim(1)))
         operands, maps, args = [], [], []
         for v in stage.inputs:
             given = v < len(self._op.body.args)
             operands.append(self._op.operands[v] if given else blocks[v])
-            maps.append(self._op.maps("indexing_maps")[v] if given else identity)
+            maps.append(self._op.maps[v] if given else identity)
             arg = self._names.value(self._op.body.args[v].type if given else self._dtype, "in")
             args.append(arg)
         ops, tiles = self._body(plan, stage, args)

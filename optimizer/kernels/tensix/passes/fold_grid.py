@@ -20,9 +20,7 @@ HARDWARE_RANK = 2
 
 def fold_grid(program: Op) -> Op:
     """All threads. OptionError if a coordinate of a grid with more than two dimensions is asked for."""
-    given = program.attr("grid")
-    assert isinstance(given, tuple)
-    grid = tuple(int(str(g)) for g in given)
+    grid = program.integers("grid")
     names = Names(program)
 
     def change(op: Op) -> tuple[Op, ...]:
@@ -65,9 +63,7 @@ def _index(result: Value, expr: IndexExpr, axes: Sequence[Value]) -> Op:
 
 
 def _slice(op: Op, grid: Sequence[int], names: Names) -> tuple[Op, ...]:
-    factors = op.attr("block_factors")
-    assert isinstance(factors, tuple)
-    rows, columns = (int(str(f)) for f in factors)
+    rows, columns = op.integers("block_factors")
     axes = _axes(grid)
     x, y = axes if len(axes) == HARDWARE_RANK else (axes[0], axes[0] * 0)
     return _coordinates(op, grid, (y * rows, x * columns), names)

@@ -14,7 +14,7 @@ from collections import Counter
 
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
-from optimizer.kernels.tensix.ir import Names, Op, Value
+from optimizer.kernels.tensix.ir import Names, Op
 from optimizer.kernels.tensix.passes import rewrite_bodies
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op
 from optimizer.kernels.tensix.types import BlockType
@@ -33,7 +33,7 @@ def _split(ops: tuple[Op, ...], staying: frozenset[str], names: Names) -> tuple[
         kind, _, axis = op.name.removeprefix(BLOCK_PREFIX).partition("_bcast_")
         if axis and is_block_op(op) and (op.operands[0].name in staying or _is_wide(op)):
             first, second = op.operands
-            repeated = names.value(BlockType(_block(op.result).shape, _block(second).dtype), "wide")
+            repeated = names.value(BlockType(op.result.typed(BlockType).shape, second.typed(BlockType).dtype), "wide")
             found.append(Op(f"{BLOCK_PREFIX}bcast_{axis}", (second,), (repeated,)))
             found.append(Op(f"{BLOCK_PREFIX}{kind}", (first, repeated), op.results))
         else:
@@ -49,9 +49,4 @@ def _read_once(ops: tuple[Op, ...]) -> frozenset[str]:
 
 def _is_wide(op: Op) -> bool:
     """Whether an operand is f32."""
-    return any(_block(v).dtype is DType.F32 for v in op.operands)
-
-
-def _block(v: Value) -> BlockType:
-    assert isinstance(v.type, BlockType)
-    return v.type
+    return any(v.typed(BlockType).dtype is DType.F32 for v in op.operands)
