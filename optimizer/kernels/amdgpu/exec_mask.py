@@ -16,15 +16,17 @@ from optimizer.kernels.amdgpu.cfg import ControlFlowGraph
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.modifiers import keeps_lanes
 from optimizer.kernels.amdgpu.opcodes import opcode
-from optimizer.kernels.amdgpu.operands import EXEC, Immediate, Operand, PhysicalReg, Register, Special, VirtualReg
-
-_EXEC_PARTS = frozenset(("exec", "exec_lo", "exec_hi"))
-
-
-def writes_exec(instruction: Instruction) -> bool:
-    """Whether it changes the exec mask."""
-    explicit = any(isinstance(d, Special) and d.name in _EXEC_PARTS for d in instruction.defs)
-    return explicit or "exec" in opcode(instruction.name).writes
+from optimizer.kernels.amdgpu.operands import (
+    EXEC,
+    Immediate,
+    Operand,
+    PhysicalReg,
+    Register,
+    Special,
+    VirtualReg,
+    registers,
+)
+from optimizer.kernels.amdgpu.resources import writes_exec
 
 
 def full_exec(program: Program, cfg: ControlFlowGraph) -> tuple[bool, ...]:
@@ -72,18 +74,11 @@ def _after(program: Program, place: int, state: bool, saved: frozenset[Operand])
 def _saved_full(program: Program, found: list[bool]) -> frozenset[Operand]:
     """Register pairs that hold a full mask wherever they are defined."""
     good: set[Operand] = set()
-    written: dict[Register, int] = {}
     for place, item in program.instructions:
-        for register in item.defined:
-            written[register] = written.get(register, 0) + 1
         saves = item.name.endswith("_saveexec_b64") or (item.name == "s_mov_b64" and item.uses == (EXEC,))
         if saves and found[place] and item.defs and not isinstance(item.defs[0], Special):
             good.add(item.defs[0])
-    return frozenset(o for o in good if all(written[r] == 1 for r in _registers(o)))
-
-
-def _registers(operand: Operand) -> tuple[Register, ...]:
-    return Instruction("", (operand,)).defined
+    return frozenset(o for o in good if all(program.definitions[r] == 1 for r in registers(o)))
 
 
 def partial_updates(program: Program, cfg: ControlFlowGraph) -> dict[int, frozenset[Register]]:
@@ -91,11 +86,7 @@ def partial_updates(program: Program, cfg: ControlFlowGraph) -> dict[int, frozen
     full = full_exec(program, cfg)
     if all(full) and not any(item.modifiers for _, item in program.instructions):
         return {}
-    counts: dict[Register, int] = {}
-    for _, item in program.instructions:
-        for register in dict.fromkeys(item.defined):
-            counts[register] = counts.get(register, 0) + 1
-    several = {r for r, n in counts.items() if r.file != "s" and (n > 1 or isinstance(r, PhysicalReg))}
+    several = {r for r, n in program.definitions.items() if r.file != "s" and (n > 1 or isinstance(r, PhysicalReg))}
     partial = {p: i for p, i in program.instructions if (not full[p] or keeps_lanes(i)) and opcode(i.name).is_vector}
     once = {r for item in partial.values() for r in item.defined if r.file != "s"} - several
     lasting = _read_under_wider_masks(program, cfg, full, sorted(r for r in once if isinstance(r, VirtualReg)))

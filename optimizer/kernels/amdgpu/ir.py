@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -94,6 +95,11 @@ class Program:
     def instructions(self) -> tuple[tuple[int, Instruction], ...]:
         """Instructions with their place in the body (labels count)."""
         return tuple((i, item) for i, item in enumerate(self.body) if isinstance(item, Instruction))
+
+    @cached_property
+    def definitions(self) -> Counter[Register]:
+        """How many instructions define each register."""
+        return Counter(r for _, i in self.instructions for r in dict.fromkeys(i.defined))
 
     @cached_property
     def virtual_registers(self) -> tuple[VirtualReg, ...]:

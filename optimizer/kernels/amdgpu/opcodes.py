@@ -128,16 +128,9 @@ _FLAT = range(-4096, 4096)
 _SMEM = range(-(1 << 20), 1 << 20)
 
 _FORMATS: Mapping[str, tuple[Category, str | None, range]] = {
-    "VOP1": (Category.VALU, None, range(0)),
-    "VOP2": (Category.VALU, None, range(0)),
-    "VOPC": (Category.VALU, None, range(0)),
-    "VOP3": (Category.VALU, None, range(0)),
-    "VOP3P": (Category.VALU, None, range(0)),
+    **dict.fromkeys(("VOP1", "VOP2", "VOPC", "VOP3", "VOP3P"), (Category.VALU, None, range(0))),
     "MAI": (Category.MFMA, None, range(0)),
-    "SOP1": (Category.SALU, None, range(0)),
-    "SOP2": (Category.SALU, None, range(0)),
-    "SOPC": (Category.SALU, None, range(0)),
-    "SOPK": (Category.SALU, None, range(0)),
+    **dict.fromkeys(("SOP1", "SOP2", "SOPC", "SOPK"), (Category.SALU, None, range(0))),
     "SOPP": (Category.CONTROL, None, range(0)),
     "BRANCH": (Category.BRANCH, None, range(0)),
     "SMEM": (Category.SMEM, "lgkmcnt", _SMEM),
@@ -393,12 +386,8 @@ def _opcode(name: str, format_: str, signature: str) -> Opcode:
     if counter is not None:
         stores = "_store" in name or "_write" in name or "atomic" in name or name.startswith(("ds_add", "ds_max"))
         return replace(opcode, stores=stores, memory_bytes=_memory_bytes(opcode), early_clobber=_xnack(opcode))
-    base = name.rpartition("_")[0]
-    return replace(
-        opcode,
-        transcendental=base in TRANSCENDENTAL,
-        early_clobber=category is Category.PSEUDO,
-    )
+    transcendental = name.rpartition("_")[0] in TRANSCENDENTAL
+    return replace(opcode, transcendental=transcendental, early_clobber=category is Category.PSEUDO)
 
 
 def _xnack(opcode: Opcode) -> bool:
@@ -421,15 +410,9 @@ def _memory_bytes(opcode: Opcode) -> int:
     return 4 * data[0]
 
 
-def _table() -> Mapping[str, Opcode]:
-    found: dict[str, Opcode] = {}
-    for format_, signature, names in _TABLE:
-        for name in names.split():
-            found[name] = _opcode(name, format_, signature)
-    return MappingProxyType(found)
-
-
-OPCODES: Mapping[str, Opcode] = _table()
+OPCODES: Mapping[str, Opcode] = MappingProxyType({
+    name: _opcode(name, format_, signature) for format_, signature, names in _TABLE for name in names.split()
+})  # fmt: skip
 
 
 def opcode(name: str, place: str | None = None) -> Opcode:

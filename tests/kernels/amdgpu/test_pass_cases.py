@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gfx942.llvm import find_llvm
 
-from optimizer.kernels.amdgpu.emit import code_lines
+from optimizer.kernels.amdgpu.emit import item_lines
 from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.passes.expand_pseudos import expand_pseudos
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import mitigate_hazards
@@ -60,7 +60,8 @@ def test_hazards(run: Callable[[Program], Program], program: Program, expected: 
 def test_formatting(program: Program, expected: dict[str, Any]) -> None:
     mapping = {parse_operand(name): number for name, number in expected["mapping"].items()}
     program = substitute_registers(program, mapping)
-    assert code_lines(expand_pseudos(program).body) == expected["lines"]
+    items = enumerate(expand_pseudos(program).body)
+    assert [line for place, item in items for line in item_lines(item, place)] == expected["lines"]
 
 
 @pytest.mark.skipif(find_llvm() is None, reason="llvm-19 is not installed (apt-get install llvm-19)")

@@ -17,6 +17,7 @@ from optimizer.kernels.amdgpu.debug import say
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import Immediate, Operand, PhysicalReg, VirtualReg
+from optimizer.kernels.amdgpu.registers.definitions import single_definitions
 from optimizer.kernels.amdgpu.resources import EXEC_PARTS, Resource, read_resources, written_resources
 from optimizer.kernels.amdgpu.validate import constant_problem
 
@@ -56,16 +57,7 @@ FUSIONS: Mapping[str, Fusion] = MappingProxyType({
 def fuse(program: Program, fusion: Fusion) -> Program:
     """Apply one fusion wherever it is safe and legal, in the order of the text."""
     uses = Counter(r for _, i in program.instructions for r in i.used)
-    definitions = Counter(r for _, i in program.instructions for r in i.defined)
-    given = dict(program.precolored)
-    private = {
-        r
-        for r in uses
-        if isinstance(r, VirtualReg)
-        and uses[r] == 1 == definitions[r]
-        and r not in program.redefinable
-        and r not in given
-    }
+    private = {r for r in single_definitions(program) if uses[r] == 1 and r not in program.redefinable}
     aliases: dict[Resource, Resource] = {r: PhysicalReg(r.file, n) for r, n in program.precolored}
     body: list[Item | None] = list(program.body)
     for block in build_cfg(program).blocks:
