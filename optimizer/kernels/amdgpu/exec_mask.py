@@ -10,7 +10,7 @@ definition of the next round would be found in the lanes that had left, be it wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph
 from optimizer.kernels.amdgpu.ir import Instruction, Program
@@ -115,10 +115,7 @@ def _read_under_wider_masks(
     def through(b: int, wider: int, looping: int) -> tuple[int, int]:
         """Read under a wider mask in a block; defined under a narrower mask than the one at its end."""
         read = 0
-        for place in cfg.blocks[b].items:
-            item = program.body[place]
-            if not isinstance(item, Instruction):
-                continue
+        for place, item in program.at(cfg.blocks[b].items):
             all_lanes = not opcode(item.name).is_vector and not full[place]
             read |= word(item.used) & (looping if all_lanes else wider)
             wider &= ~word(item.defined)
@@ -126,33 +123,18 @@ def _read_under_wider_masks(
                 wider |= looping
         return read, wider
 
-    made = [word(r for i in (program.body[p] for p in block.items) if isinstance(i, Instruction) for r in i.defined)
-            for block in cfg.blocks]  # fmt: skip
-    arriving = _forward(cfg, lambda b, bits: bits | made[b])
+    made = [word(r for _, i in program.at(block.items) for r in i.defined) for block in cfg.blocks]
+    arriving = cfg.reaching(0, lambda b, bits: bits | made[b])
     looping = 0
     for b in cfg.order:
         looping |= made[b] & arriving[b]
     if not looping:
         return frozenset()
-    entry = _forward(cfg, lambda b, bits: through(b, bits, looping)[1])
+    entry = cfg.reaching(0, lambda b, bits: through(b, bits, looping)[1])
     read = 0
     for b in cfg.order:
         read |= through(b, entry[b], looping)[0]
     return frozenset(r for r in once if bit[r] & read)
-
-
-def _forward(cfg: ControlFlowGraph, leaving: Callable[[int, int], int]) -> list[int]:
-    """Bit sets at the entry of each block: what leaves some block before it."""
-    entry = [0] * len(cfg.blocks)
-    changed = True
-    while changed:
-        changed = False
-        for b in cfg.order:
-            out = leaving(b, entry[b])
-            for s in cfg.flow.successors[b]:
-                if out & ~entry[s]:
-                    entry[s], changed = entry[s] | out, True
-    return entry
 
 
 def _narrows(item: Instruction) -> bool:
@@ -163,20 +145,15 @@ def _narrows(item: Instruction) -> bool:
 
 def _may_be_defined(program: Program, cfg: ControlFlowGraph, several: set[Register]) -> dict[int, frozenset[Register]]:
     """Per instruction: registers that some way from the entry has defined before it."""
-    entry: list[frozenset[Register]] = [frozenset()] * len(cfg.blocks)
     given = frozenset(r for r in several if isinstance(r, PhysicalReg))
     found: dict[int, frozenset[Register]] = {}
-    changed = True
-    while changed:
-        changed = False
-        for b in cfg.order:
-            state = entry[b] | given
-            for place in cfg.blocks[b].items:
-                item = program.body[place]
-                if isinstance(item, Instruction):
-                    found[place] = state
-                    state |= several.intersection(item.defined)
-            for s in cfg.flow.successors[b]:
-                if not state <= entry[s]:
-                    entry[s], changed = entry[s] | state, True
+
+    def defined_behind(b: int, state: frozenset[Register]) -> frozenset[Register]:
+        state |= given
+        for place, item in program.at(cfg.blocks[b].items):
+            found[place] = state
+            state |= several.intersection(item.defined)
+        return state
+
+    cfg.reaching(frozenset[Register](), defined_behind)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -95,6 +96,10 @@ class Program:
     def instructions(self) -> tuple[tuple[int, Instruction], ...]:
         """Instructions with their place in the body (labels count)."""
         return tuple((i, item) for i, item in enumerate(self.body) if isinstance(item, Instruction))
+
+    def at(self, places: Iterable[int]) -> Iterator[tuple[int, Instruction]]:
+        """Those of the places that hold instructions."""
+        return ((place, item) for place in places if isinstance(item := self.body[place], Instruction))
 
     @cached_property
     def definitions(self) -> Counter[Register]:

@@ -29,23 +29,16 @@ def refresh_vccz(program: Program) -> Program:
 def _stale(program: Program) -> set[int]:
     """Branches on vccz before which, on some way, half of vcc was written last."""
     cfg = build_cfg(program)
-    entry = [False] * len(cfg.blocks)
     found: set[int] = set()
-    changed = True
-    while changed:
-        changed = False
-        for b in cfg.order:
-            stale = entry[b]
-            for place in cfg.blocks[b].items:
-                item = program.body[place]
-                if not isinstance(item, Instruction):
-                    continue
-                if item.name in _BRANCHES and stale:
-                    found.add(place)
-                    stale = False
-                written = _HALVES.intersection(written_resources(item))
-                stale = len(written) == 1 or (stale and not written)
-            for s in cfg.flow.successors[b]:
-                if stale and not entry[s]:
-                    entry[s] = changed = True
+
+    def stale_behind(b: int, stale: int) -> int:
+        for place, item in program.at(cfg.blocks[b].items):
+            if item.name in _BRANCHES and stale:
+                found.add(place)
+                stale = False
+            written = _HALVES.intersection(written_resources(item))
+            stale = len(written) == 1 or (stale and not written)
+        return stale
+
+    cfg.reaching(False, stale_behind)
     return found

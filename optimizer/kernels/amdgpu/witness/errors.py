@@ -21,22 +21,10 @@ class ExecutionError(VerificationError):
     """The program's meaning is not defined at `line`. `kind` is one of `KINDS`."""
 
     KINDS = (
-        "missing-wait",
-        "hazard",
-        "undefined-register",
-        "undefined-memory",
-        "register-limit",
-        "alignment",
-        "offset-range",
-        "memory-fault",
-        "lds-bounds",
-        "scratch-bounds",
-        "race",
-        "barrier",
-        "descriptor",
-        "no-end",
+        "missing-wait", "hazard", "undefined-register", "undefined-memory", "register-limit", "alignment",
+        "offset-range", "memory-fault", "lds-bounds", "scratch-bounds", "race", "barrier", "descriptor", "no-end",
         "unsupported",
-    )
+    )  # fmt: skip
 
     def __init__(self, kind: str, message: str, line: int, text: str = "", where: str = "") -> None:
         if kind not in self.KINDS:

@@ -69,8 +69,8 @@ class _Calls:
         if op.name == "ttl.transfer_wait":
             return ()
         if op.name == "dst.startup":
-            cbs = [self._cb(v) for v in op.operands]
-            return tuple(call(c.function, cbs, c.args, c.template) for c in self._profile.startup(op.string("kind")))
+            startup = self._profile.startups[op.string("kind")]
+            return (call(startup.function, [self._cb(v) for v in op.operands], startup.args, startup.template),)
         if op.name == "dst.init":
             return (self._init(op),)
         if op.name == "dst.uninit":
