@@ -20,9 +20,9 @@ from collections import Counter
 from asm_kernel_cases import Case, cases
 from gfx942.llvm import Llvm, require_llvm
 from gfx942.mutations import mutations
+from gfx942.wait_counts import wait_counts
 
 from optimizer.kernels.amdgpu.pipeline import Assembly
-from optimizer.kernels.amdgpu.wait_counts import wait_counts
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
 
 COLUMNS = (

@@ -1,1 +1,1 @@
-"""What only benchmarks and tests of the gfx942 back end need: sample kernels, LLVM as a witness, broken texts."""
+"""For benchmarks and tests of the gfx942 back end: sample kernels, LLVM as a witness, broken texts, counts of waits."""

@@ -21,7 +21,8 @@ def _words(text: str) -> list[str]:
 
 
 KEYWORDS = frozenset(
-    _words("""alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class
+    _words("""alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t
+        class
         compl concept const consteval constexpr constinit const_cast continue co_await co_return co_yield
         decltype default delete do double dynamic_cast else enum explicit export extern false final float for
         friend goto if import inline int long module mutable namespace new noexcept not not_eq nullptr

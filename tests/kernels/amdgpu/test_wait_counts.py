@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from gfx942.wait_counts import WaitCounts, wait_counts
+
 from optimizer.kernels.amdgpu.passes.insert_waits import insert_waits
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import mitigate_hazards
 from optimizer.kernels.amdgpu.text import parse
-from optimizer.kernels.amdgpu.wait_counts import WaitCounts, wait_counts
 
 PROGRAM = """
 .workgroup 256 1 1

@@ -8,8 +8,7 @@ from dataclasses import replace
 from optimizer.kernels.amdgpu.errors import OperandError
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, RegRange, VirtualReg
-
-_MOVES = frozenset(("v_mov_b32", "v_mov_b64", "s_mov_b32", "s_mov_b64", "v_accvgpr_mov_b32"))
+from optimizer.kernels.amdgpu.registers.allocation_units import MOVES
 
 
 def substitute_registers(program: Program, mapping: Mapping[VirtualReg, int]) -> Program:
@@ -28,7 +27,7 @@ def substitute_registers(program: Program, mapping: Mapping[VirtualReg, int]) ->
             tuple(_physical(o, complete, where) for o in item.defs),
             tuple(_physical(o, complete, where) for o in item.uses),
         )
-        if not (changed.name in _MOVES and changed.defs[0] == changed.uses[0] and not changed.modifiers):
+        if not (changed.name in MOVES and changed.defs[0] == changed.uses[0] and not changed.modifiers):
             body.append(changed)
     return replace(program, body=tuple(body), precolored=(), redefinable=frozenset())
 

@@ -35,17 +35,13 @@ class Liveness:
     segments: Mapping[Register, tuple[Segment, ...]]
     early: Mapping[Register, tuple[Segment, ...]]
     """Points before definitions where early clobbers need their registers, too."""
-    words: tuple[tuple[int, ...], tuple[int, ...]]
-    """Bit sets per block, live in and live out; bit `n` is register `n` of `names`."""
+    words: tuple[int, ...]
+    """Bit sets per block, live in; bit `n` is register `n` of `names`."""
     names: tuple[Register, ...]
 
     def live_in(self, block: int) -> frozenset[Register]:
         """Registers whose value a block needs."""
-        return frozenset(self.names[n] for n in _bits(self.words[0][block]))
-
-    def live_out(self, block: int) -> frozenset[Register]:
-        """Registers whose value some block after it needs."""
-        return frozenset(self.names[n] for n in _bits(self.words[1][block]))
+        return frozenset(self.names[n] for n in _bits(self.words[block]))
 
     @cached_property
     def item_at(self) -> tuple[int, ...]:
@@ -101,7 +97,7 @@ def analyse(program: Program, cfg: ControlFlowGraph | None = None) -> Liveness:
         if register in segments:
             segments[alias] = segments[register]
     early_points = {names[n]: union(s) for n, s in early.items()}
-    return Liveness(program, cfg, rank, segments, early_points, (tuple(live_in), tuple(live_out)), names)
+    return Liveness(program, cfg, rank, segments, early_points, tuple(live_in), names)
 
 
 def live_in_aliases(program: Program) -> dict[Register, Register]:

@@ -10,12 +10,12 @@ from gfx942.library.gemm_shape import GemmShape
 from gfx942.library.reduction import partial_sums
 from gfx942.llvm import find_llvm
 from gfx942.mutations import mutations
+from gfx942.wait_counts import wait_counts
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optimizer.errors import OptionError
 from optimizer.kernels.amdgpu.validate import validate
-from optimizer.kernels.amdgpu.wait_counts import wait_counts
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
 from tests.samples import examples
 
