@@ -112,6 +112,14 @@ class Program:
         found = {r for _, i in self.instructions for r in (*i.defined, *i.used) if isinstance(r, VirtualReg)}
         return tuple(sorted(found))
 
+    def capacity(self, file: str) -> int:
+        """Registers of a class that may be taken."""
+        return {"v": self.max_vgprs, "s": self.max_sgprs, "a": self.max_agprs}[file]
+
+    def reserved(self, file: str) -> frozenset[int]:
+        """Registers of a class that the allocator never touches."""
+        return {"v": self.reserved_vgprs, "s": self.reserved_sgprs}.get(file, frozenset())
+
     def next_number(self, file: str) -> int:
         """A number above those of all virtual registers of a class."""
         return max((r.number + 1 for r in self.virtual_registers if r.file == file), default=0)

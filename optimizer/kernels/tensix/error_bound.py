@@ -180,14 +180,12 @@ _EXACT = frozenset(
 
 So are maxima if their scaler is 1.
 """
-_TURNS: Mapping[str, float] = MappingProxyType(
-    {
-        **dict.fromkeys(("abs", "square", "cosh", "eqz", "nez", "leaky_relu", "elu"), 0.0),
-        "gelu": -0.7517915246935645,
-        "gelu_tanh": -0.7524614221010293,
-        "silu": -1.2784645427610738,
-    }
-)
+_TURNS: Mapping[str, float] = {
+    **dict.fromkeys(("abs", "square", "cosh", "eqz", "nez", "leaky_relu", "elu"), 0.0),
+    "gelu": -0.7517915246935645,
+    "gelu_tanh": -0.7524614221010293,
+    "silu": -1.2784645427610738,
+}
 """Where a function turns: it is monotone on either side."""
 _SLOPE_ONE = ("sin", "cos")
 """Functions that turn often, and whose slope is at most 1."""
@@ -200,20 +198,18 @@ def _quotient_jumps(a: Bounded, b: Bounded) -> Mask:
     return found
 
 
-_JUMPS: Mapping[str, Callable[..., Mask]] = MappingProxyType(
-    {
-        "recip": lambda a: a.may_be(0.0),
-        "div": lambda _a, b: b.may_be(0.0),
-        "tan": lambda a: np.not_equal(*(np.floor(end / np.pi + 0.5) for end in a.ends)),
-        "frac": lambda a: np.not_equal(*map(np.trunc, a.ends)),
-        "eq": lambda a, b: (a.error + b.error > 0) & (np.abs(a.value - b.value) <= a.error + b.error),
-        "ne": lambda a, b: (a.error + b.error > 0) & (np.abs(a.value - b.value) <= a.error + b.error),
-        "pow": lambda a, _b: a.ends[0] < 0,
-        "atan2": lambda a, b: a.may_be(0.0) & (b.ends[0] <= 0),
-        "fmod": _quotient_jumps,
-        "remainder": _quotient_jumps,
-    }
-)
+_JUMPS: Mapping[str, Callable[..., Mask]] = {
+    "recip": lambda a: a.may_be(0.0),
+    "div": lambda _a, b: b.may_be(0.0),
+    "tan": lambda a: np.not_equal(*(np.floor(end / np.pi + 0.5) for end in a.ends)),
+    "frac": lambda a: np.not_equal(*map(np.trunc, a.ends)),
+    "eq": lambda a, b: (a.error + b.error > 0) & (np.abs(a.value - b.value) <= a.error + b.error),
+    "ne": lambda a, b: (a.error + b.error > 0) & (np.abs(a.value - b.value) <= a.error + b.error),
+    "pow": lambda a, _b: a.ends[0] < 0,
+    "atan2": lambda a, b: a.may_be(0.0) & (b.ends[0] <= 0),
+    "fmod": _quotient_jumps,
+    "remainder": _quotient_jumps,
+}
 """Where a function jumps or has a pole between the ends of its operands: the error is not limited there."""
 
 

@@ -56,14 +56,10 @@ class Liveness:
         places = [self.item_at[point // 2] for start, end in self.segments[register] for point in range(start, end)]
         return min(places), max(places)
 
-    def pressure(self, file: str, closed: bool = False) -> int:
-        """Most virtual registers of a class live at once.
-
-        Half-open: a value whose last use is at an item does not conflict with what the item defines; closed: it does.
-        """
+    def pressure(self, file: str) -> int:
+        """Most virtual registers of a class live at once, those that an item reads for the last time not with what it
+        defines."""
         parts = (s for r, s in self.segments.items() if r.file == file and isinstance(r, VirtualReg) and s)
-        if closed:
-            parts = (union((start, end + end % 2) for start, end in p) for p in parts)
         return pressure(LiveInterval(n, p) for n, p in enumerate(parts))
 
 
