@@ -1,4 +1,4 @@
-"""The kernels of `optimizer/kernels/amdgpu/library` on random data, with what numpy makes of it."""
+"""The kernels of `gfx942/library` on random data, with what numpy makes of it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gfx942.library.copy import copy
+from gfx942.library.elementwise import scale_add_relu
+from gfx942.library.gemm import gemm
+from gfx942.library.gemm_shape import GemmShape
+from gfx942.library.kernel import LibraryKernel
+from gfx942.library.reduction import GROUP, PER_LANE, THREADS, partial_sums
 
-from optimizer.kernels.amdgpu.library.copy import copy
-from optimizer.kernels.amdgpu.library.elementwise import scale_add_relu
-from optimizer.kernels.amdgpu.library.gemm import gemm
-from optimizer.kernels.amdgpu.library.gemm_shape import GemmShape
-from optimizer.kernels.amdgpu.library.kernel import LibraryKernel
-from optimizer.kernels.amdgpu.library.reduction import GROUP, PER_LANE, THREADS, partial_sums
 from optimizer.kernels.amdgpu.pipeline import Assembly, AssemblyOptions, build
 from optimizer.kernels.amdgpu.witness.interpreter import Run, run_kernel
 

@@ -1,4 +1,4 @@
-"""The kernels of `optimizer/kernels/amdgpu/library`: registers, instructions, waits, and three witnesses.
+"""The kernels of `gfx942/library`: registers, instructions, waits, and three witnesses.
 
     python benchmarks/asm_kernels.py [--no-mutations]
 
@@ -18,12 +18,12 @@ import sys
 from collections import Counter
 
 from asm_kernel_cases import Case, cases
+from gfx942.llvm import Llvm, require_llvm
+from gfx942.mutations import mutations
+from gfx942.wait_counts import wait_counts
 
 from optimizer.kernels.amdgpu.pipeline import Assembly
-from optimizer.kernels.amdgpu.wait_counts import wait_counts
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
-from optimizer.kernels.amdgpu.witness.llvm import Llvm, require_llvm
-from optimizer.kernels.amdgpu.witness.mutations import mutations
 
 COLUMNS = (
     f"{'kernel':<31}{'vgpr':>9}{'wave':>9}{'sgpr':>9}{'wave':>9}{'instr':>7}{'wave':>6}"

@@ -34,7 +34,7 @@ from optimizer.pipeline import optimize_file
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path += [str(ROOT / "tests" / "importers"), str(ROOT / "tests" / "export")]
-from region_witness import POSITIVE, SIGNED, RegionRun, run_region  # noqa: E402 - the witness is the tests'
+from region_witness import POSITIVE, SIGNED, RegionRun, run_region, shrunk  # noqa: E402 - the witness is the tests'
 
 SHARD_TILES = 64
 COLUMNS = (
@@ -117,7 +117,7 @@ def cut_down(region: Region) -> Region:
     rows, columns = region.home.shard
     if not region.needs_rows:
         columns = min(columns, SHARD_TILES)
-    return region.shrunk((2, 2), (max(1, min(rows, SHARD_TILES // columns)), columns))
+    return shrunk(region, (2, 2), (max(1, min(rows, SHARD_TILES // columns)), columns))
 
 
 def corners(region: Region) -> Iterator[tuple[int, int]]:

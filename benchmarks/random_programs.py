@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from optimizer.kernels.amdgpu.builder import KernelBuilder
 from optimizer.kernels.amdgpu.ir import Program
-from optimizer.kernels.amdgpu.operands import PhysicalReg, RegOperand, RegRange, VirtualReg, sgpr
+from optimizer.kernels.amdgpu.operands import PhysicalReg, RegOperand, RegRange, VirtualReg
 
 THREAD = PhysicalReg("v", 0)
+BUFFER = RegRange(PhysicalReg("s", 4), 4)
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class _Writer:
 
     def _branch(self, steps: int, depth: int, other: bool) -> None:
         otherwise, end = self.b.new_label("else"), self.b.new_label("end")
-        self.b.s_cmp_eq_u32(sgpr(0), self._rng.randint(0, 9))
+        self.b.s_cmp_eq_u32(PhysicalReg("s", 0), self._rng.randint(0, 9))
         self.b.s_cbranch_scc1(otherwise)
         self._inside(steps, depth)
         if other:
@@ -127,7 +128,7 @@ class _Writer:
         if size == 2:
             return self.b.ds_read_b64(self._single(), dst=value)  # type: ignore[no-any-return]
         name = f"buffer_load_dwordx{size}"
-        return self.b.emit(name, self._single(), sgpr(4, 4), 0, dst=value)  # type: ignore[no-any-return]
+        return self.b.emit(name, self._single(), BUFFER, 0, dst=value)  # type: ignore[no-any-return]
 
     def _read(self, value: RegOperand) -> None:
         if isinstance(value, VirtualReg):
@@ -138,7 +139,7 @@ class _Writer:
         elif isinstance(value, RegRange):
             for i in range(0, value.count, 4):
                 part = value.sub_range(i, min(4, value.count - i), value.alignment)
-                self.b.emit(f"buffer_store_dwordx{part.count}", part, THREAD, sgpr(4, 4), 0)
+                self.b.emit(f"buffer_store_dwordx{part.count}", part, THREAD, BUFFER, 0)
 
 
 def _width(value: RegOperand) -> int:

@@ -25,7 +25,7 @@ from optimizer.errors import InfeasibleError, TtoptError
 from optimizer.kernels.tensix.api_profiles import PROFILES
 from optimizer.kernels.tensix.cases import case_program, compile_case, read_cases
 from optimizer.kernels.tensix.dialect import SPILL
-from optimizer.kernels.tensix.dst.dag import TileDag, normalised, sub_dag, usable_forms
+from optimizer.kernels.tensix.dst.dag import TileDag, renumbered, sub_dag, usable_forms
 from optimizer.kernels.tensix.dst.plan import Relief, plan_body
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
@@ -144,8 +144,8 @@ def run_tight(count: int, generator: random.Random) -> list[str]:
         made = record(generator, f"tight-{n}", generator.randint(1, 12), (2, 3))
         made["capacity"] = generator.randint(1, 3)
         case = read_cases({"cases": [made]})[0]
-        dag = normalised(case.dag)
-        alone = [fewest_slots(normalised(sub_dag(dag, [v])[0])) for v in dag.values]
+        dag = renumbered(case.dag)[0]
+        alone = [fewest_slots(renumbered(sub_dag(dag, [v])[0])[0]) for v in dag.values]
         error = compile_case(case, KernelOptions()).record["error"]
         refused += error is not None
         if (error is not None) != (max(alone) > case.capacity):
@@ -192,7 +192,7 @@ def run_small(count: int, generator: random.Random) -> list[str]:
     optimal, worse = 0, []
     for n in range(count):
         made = small_record(generator, n)
-        dag = normalised(read_cases({"cases": [made]})[0].dag)
+        dag = renumbered(read_cases({"cases": [made]})[0].dag)[0]
         ours = plan_body(dag, 1, 16).max_dst
         least = fewest_slots(dag)
         optimal += ours == least
@@ -295,7 +295,7 @@ def run_large(generator: random.Random) -> list[str]:
     failures = []
     for n in range(3):
         case = read_cases({"cases": [large_record(generator, n)]})[0]
-        live = len(normalised(case.dag).nodes)
+        live = len(renumbered(case.dag)[0].nodes)
         started = time.process_time()
         record = compile_case(case, KernelOptions()).record
         seconds = time.process_time() - started

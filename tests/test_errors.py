@@ -5,10 +5,11 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from gfx942.llvm import DisassemblyError
 
 from optimizer.errors import GraphError, InputError, LimitError, OptionError, TtoptError, UnknownNameError
 from optimizer.kernels.amdgpu.errors import AllocationError
-from optimizer.kernels.amdgpu.witness.errors import DisassemblyError, ExecutionError, TextError
+from optimizer.kernels.amdgpu.witness.errors import ExecutionError, TextError
 
 
 def test_the_node_is_named_once() -> None:

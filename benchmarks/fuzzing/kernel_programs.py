@@ -18,6 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gfx942.library.copy import copy as copy_kernel
+from gfx942.library.elementwise import scale_add_relu
+from gfx942.library.reduction import partial_sums
+
 from fuzzing.document_mutations import (
     DOCUMENT_MUTATORS,
     HOSTILE,
@@ -27,9 +31,6 @@ from fuzzing.document_mutations import (
 )
 from fuzzing.harness import Case
 from optimizer.cli.parser import build_parser, parse
-from optimizer.kernels.amdgpu.library.copy import copy as copy_kernel
-from optimizer.kernels.amdgpu.library.elementwise import scale_add_relu
-from optimizer.kernels.amdgpu.library.reduction import partial_sums
 from optimizer.kernels.amdgpu.pipeline import build
 from optimizer.kernels.amdgpu.program_json import program_json, read_cases
 from optimizer.kernels.amdgpu.text import text_of

@@ -62,6 +62,13 @@ def read(path: Path, hint: str = "") -> Node:
         raise FormatError(f"not JSON: {error}{hint}", node=str(path)) from None
 
 
+def records(document: Any) -> list[Node]:
+    """The cases of a document, decoded or not: it is their list, or has that under `cases`. FormatError if neither."""
+    node = document if isinstance(document, Node) else Node(document, "")
+    cases = node.any_fields(("cases",))["cases"] if isinstance(node.value, Mapping) else Node(node.value, "cases")
+    return cases.items()
+
+
 @dataclass(frozen=True)
 class Node:
     """A value of a document, and where it stands in it."""
@@ -73,9 +80,13 @@ class Node:
     def is_null(self) -> bool:
         return self.value is None
 
+    @property
+    def _name(self) -> str:
+        return self.place or "the document"
+
     def error(self, message: str, limit: int | float | None = None, alternatives: Collection[str] = ()) -> FormatError:
         """What is wrong with this value."""
-        return FormatError(message, node=self.place or "the document", limit=limit, alternatives=alternatives)
+        return FormatError(message, node=self._name, limit=limit, alternatives=alternatives)
 
     def _due(self, what: str) -> FormatError:
         return self.error(f"{what} is due, not {_shown(self.value)}")
@@ -103,8 +114,7 @@ class Node:
         if not isinstance(self.value, list | tuple):
             raise self._due("a list")
         if most is not None and len(self.value) > most:
-            place = self.place or "the document"
-            raise LimitError(f"{len(self.value)} elements, {most} are the limit", node=place, limit=most)
+            raise LimitError(f"{len(self.value)} elements, {most} are the limit", node=self._name, limit=most)
         return [Node(item, f"{self.place}[{n}]") for n, item in enumerate(self.value)]
 
     def text(self, choices: Collection[str] | None = None) -> str:
@@ -114,8 +124,7 @@ class Node:
         if choices is not None and self.value not in choices:
             raise self._due(" or ".join(map(_shown, choices)))
         if len(self.value) > MAX_NAME:
-            place = self.place or "the document"
-            raise LimitError(f"a string of {len(self.value)} characters", node=place, limit=MAX_NAME)
+            raise LimitError(f"a string of {len(self.value)} characters", node=self._name, limit=MAX_NAME)
         try:
             self.value.encode()
         except UnicodeEncodeError:

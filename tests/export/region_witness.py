@@ -15,7 +15,7 @@ from interpreter import evaluate
 from numpy.typing import NDArray
 
 from optimizer.export.kernels.lowering import API, blocks_of, lowered, program_of
-from optimizer.export.kernels.placement import Kind, Operand
+from optimizer.export.kernels.placement import Home, Kind, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.ir.vocabulary import COPY
 from optimizer.kernels.tensix.emit_cpp import emit_program
@@ -28,6 +28,7 @@ from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.rounding import rounded
 from optimizer.kernels.tensix.types import TILE
 from optimizer.kernels.tensix.witness import differing
+from optimizer.layouts.memory_config import TensorMemoryLayout
 
 Array = NDArray[np.float32]
 Exact = NDArray[np.float64]
@@ -61,6 +62,32 @@ def interpret_region(
     """The region's compute thread on numpy: its results against the ops one by one, in float64 on whole tensors."""
     given, exact = _values(region, seed, between)
     return _compared(_interpreted(region, core, given), _near(region, core, given), _parts(region, core, exact))
+
+
+def shrunk(region: Region, grid: tuple[int, int], shard: tuple[int, int]) -> Region:
+    """The same computation on a smaller frame: `grid` shards of `shard` tiles; layouts keep their places.
+
+    For execution on this machine. Both are cut down to what the region has; rows stay whole where ops need them. A
+    small grid has two cores to a row where the layout leaves that open.
+    """
+    home, spec = region.home, region.home.layout.shard_spec
+    assert spec is not None
+    shard = (min(shard[0], home.shard[0]), min(shard[1], home.shard[1]))
+    grid = (min(grid[0], home.grid[0]), min(grid[1], home.grid[1]))
+    frame = (grid[0] * shard[0], grid[1] * shard[1])
+    small = replace(spec, grid_yx=grid, shape=(shard[0] * TILE, shard[1] * TILE))
+    core_map = home.core_map
+    if core_map is not None:
+        block = core_map.memory_layout is TensorMemoryLayout.BLOCK_SHARDED
+        core_map = replace(core_map, width=grid[1] if block else min(2, max(grid)))
+    layout = replace(home.layout, memory=replace(home.layout.memory, shard_spec=small))
+    return replace(
+        region,
+        shape=(frame[0] * TILE, frame[1] * TILE),
+        home=Home(layout, frame, shard, core_map),
+        inputs=tuple(replace(o, tiles=o.kind.tiles(*frame, o.depth)) for o in region.inputs),
+        outputs=tuple(replace(o, tiles=o.kind.tiles(*frame, o.depth)) for o in region.outputs),
+    )
 
 
 def run_region(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import region_witness
 from placed_graphs import BLOCK, HEIGHT, N150, WIDTH, placed, shards
-from region_witness import interpret_region, run_region
+from region_witness import interpret_region, run_region, shrunk
 
 from optimizer.cli import main
 from optimizer.device import DeviceSpec
@@ -118,7 +118,7 @@ def test_buffers_of_blocks_are_small() -> None:
 @executed
 @pytest.mark.parametrize("core", [(0, 0), (1, 1)])
 def test_gated_on_every_corner(core: tuple[int, int]) -> None:
-    run = run_region(region_of(gated()).shrunk((2, 2), (1, 2)), core)
+    run = run_region(shrunk(region_of(gated()), (2, 2), (1, 2)), core)
     assert (run.mismatches, run.elements) == (0, 2 * TILE * TILE)
 
 
@@ -132,7 +132,7 @@ def test_blocks_of_a_larger_shard() -> None:
         b.op("ttnn.add", b.input("x", shape), b.parameter("row", shape[-1:])),
         b.input("c", (shape[-2], 1)),
     )
-    region = region_of(placed(b.finish(v), {"x": shards(shape, (8, 8))})).shrunk((2, 2), (5, 4))
+    region = shrunk(region_of(placed(b.finish(v), {"x": shards(shape, (8, 8))})), (2, 2), (5, 4))
     assert [(o.kind, o.resident) for o in region.inputs] == [(Kind.FULL, True), (Kind.ROW, False), (Kind.COLUMN, False)]
     assert blocks_of(region).count == 5
     assert run_region(region, (1, 1)).mismatches == 0
@@ -156,7 +156,7 @@ def test_an_init_that_all_blocks_need_stands_before_their_loop() -> None:
 
 @executed
 def test_blocks_that_share_an_init() -> None:
-    region = region_of(product_by_blocks()).shrunk((2, 2), (8, 8))
+    region = shrunk(region_of(product_by_blocks()), (2, 2), (8, 8))
     assert blocks_of(region).count == 4
     assert interpret_region(region, (1, 1)).mismatches == 0
     assert run_region(region, (1, 1)).mismatches == 0
@@ -177,7 +177,7 @@ def test_savings_of_ops_that_alone_would_go_by_blocks() -> None:
 def test_layer_norm_beside_its_operand() -> None:
     region = region_of(residual_norm())
     assert [o.resident for o in region.outputs] == [False, True]
-    assert run_region(region.shrunk((2, 1), (1, 4)), (1, 0)).mismatches == 0
+    assert run_region(shrunk(region, (2, 1), (1, 4)), (1, 0)).mismatches == 0
 
 
 @executed
@@ -194,7 +194,7 @@ def test_softmax_of_width_shards_with_one_column_of_cores() -> None:
 def test_the_witness_sees_a_kernel_that_takes_the_tiles_of_another_core(
     origin: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    region = region_of(gated()).shrunk((2, 2), (1, 2))
+    region = shrunk(region_of(gated()), (2, 2), (1, 2))
     assert region.home.core_map is not None
     moved = replace(region, home=replace(region.home, core_map=replace(region.home.core_map, origin=origin)))
     monkeypatch.setattr(region_witness, "program_of", lambda _region: program_of(moved))
@@ -217,7 +217,7 @@ def test_a_dense_layer(grid: tuple[int, int], kind: TensorMemoryLayout, shard: t
     v = b.op("ttnn.add", b.op("ttnn.multiply", m, scalar=0.5), b.input("x", shape))
     layouts = {v: shards(shape, grid, kind)} | ({a: shards((*shape[:-1], depth), grid, kind)} if kind is HEIGHT else {})
     region = region_of(placed(b.finish(b.op("ttnn.permute", v, dims=(0, 1, 3, 2))), {"x": layouts[v], **layouts}))
-    small = region.shrunk((2, 2), shard)
+    small = shrunk(region, (2, 2), shard)
     assert blocks_of(small).count == count
     assert small.inputs[0].resident == (kind is HEIGHT)
     assert run_region(small, (1, 0)).mismatches == 0
@@ -233,7 +233,7 @@ def test_a_norm_of_products_has_whole_rows() -> None:
     v = b.op("ttnn.add", m, b.input("x", shape))
     n = b.op("ttnn.layer_norm", v, b.parameter("g", shape[-1:]), b.parameter("h", shape[-1:]))
     layouts = {name: shards(shape, (16, 1), HEIGHT) for name in ("x", v, n)}
-    region = region_of(placed(b.finish(n), layouts)).shrunk((2, 1), (1, 4))
+    region = shrunk(region_of(placed(b.finish(n), layouts)), (2, 1), (1, 4))
     assert region.multiplies
     assert blocks_of(region).shape == (1, 4)
     assert run_region(region, (1, 0)).mismatches == 0
@@ -243,7 +243,7 @@ def test_a_norm_of_products_has_whole_rows() -> None:
 @pytest.mark.parametrize("core", [(0, 0), (0, 1)])
 def test_a_column_of_block_shards_stays_a_column_when_shrunk(core: tuple[int, int]) -> None:
     region = of_shape((1, 1, 256, 64), (8, 1), lambda b, x: b.op("ttnn.square", b.op("ttnn.exp", x)))
-    assert run_region(region.shrunk((2, 2), (1, 2)), core).mismatches == 0
+    assert run_region(shrunk(region, (2, 2), (1, 2)), core).mismatches == 0
 
 
 def test_blocks_of_a_larger_shard_on_numpy() -> None:
@@ -251,7 +251,7 @@ def test_blocks_of_a_larger_shard_on_numpy() -> None:
     b = GraphBuilder("streamed")
     shape, depth = (1, 1, 8 * TILE, 2 * TILE), 3 * TILE
     v = b.op("ttnn.gelu", b.op("ttnn.matmul", b.input("a", (*shape[:-1], depth)), b.parameter("w", (depth, shape[-1]))))
-    region = region_of(placed(b.finish(v), {v: shards(shape, (8, 1))})).shrunk((2, 1), (1, 2))
+    region = shrunk(region_of(placed(b.finish(v), {v: shards(shape, (8, 1))})), (2, 1), (1, 2))
     assert blocks_of(region).count == 2
     assert interpret_region(region, (0, 1)).mismatches == 0
 

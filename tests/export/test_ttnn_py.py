@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from expanded_configs import expanded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,6 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
 from optimizer.export.registry import emit, emitter_names
 from optimizer.export.ttnn_py import ProgramStep, TTNNProgram, placeholder_text, render, ttnn_program
-from optimizer.export.ttnn_py.configs import expanded
 from optimizer.export.ttnn_py.formatting import LINE_LENGTH, comment, laid_out
 from optimizer.export.ttnn_py.lifetimes import Alias, Event, deallocations
 from optimizer.export.ttnn_py.names import RESERVED, Names

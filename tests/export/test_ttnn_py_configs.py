@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from expanded_configs import expanded
 
 from optimizer.device import DeviceSpec
-from optimizer.export.ttnn_py.configs import expanded, repeated_configs, shortened
+from optimizer.export.ttnn_py.configs import repeated_configs, shortened
 from optimizer.export.ttnn_py.names import Names
 from optimizer.layouts.memory_config import TensorMemoryLayout
 from optimizer.layouts.tiling import sharded_layout

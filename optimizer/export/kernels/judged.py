@@ -52,9 +52,8 @@ def _is_call(op: Op) -> bool:
 
 
 def _call(op: Op) -> str:
-    template = op.attr("template", ())
-    assert isinstance(template, tuple)
-    return op.name.removeprefix(CALL_PREFIX) + (f"<{', '.join(map(str, template))}>" if template else "")
+    template = op.strings("template", ())
+    return op.name.removeprefix(CALL_PREFIX) + (f"<{', '.join(template)}>" if template else "")
 
 
 def _move(way: str, operand: Operand, layouts: Mapping[str, TensorLayout]) -> str:

@@ -177,8 +177,7 @@ class _Lowering:
 
     def _take(self, thread: _Thread, what: str, k: int) -> Value:
         cb = self.buffers[k]
-        assert isinstance(cb.type, CircularBufferType)
-        block = self.value(cb.type.block)
+        block = self.value(cb.typed(CircularBufferType).block)
         thread.emit(what, (cb,), block)
         return block
 

@@ -76,18 +76,16 @@ def _same(name: str) -> Unary:
     return lambda w, x: w.op(name, x)
 
 
-_UNARY: Mapping[str, Unary] = MappingProxyType(
-    {
-        **{name: _same(name) for name in _SAME},
-        "reciprocal": lambda w, x: w.op("recip", x),
-        "logical_not": lambda w, x: w.op("eqz", x),
-        "relu6": lambda w, x: w.op("clamp", x, low=0.0, high=6.0),
-        "hardtanh": lambda w, x: w.op("clamp", x, low=-1.0, high=1.0),
-        "hardswish": lambda w, x: w.op("mul", x, w.op("hardsigmoid", x)),
-        "log2": lambda w, x: w.op("mul_scalar", w.op("log", x), value=1 / math.log(2)),
-        "log10": lambda w, x: w.op("mul_scalar", w.op("log", x), value=1 / math.log(10)),
-    }
-)
+_UNARY: Mapping[str, Unary] = {
+    **{name: _same(name) for name in _SAME},
+    "reciprocal": lambda w, x: w.op("recip", x),
+    "logical_not": lambda w, x: w.op("eqz", x),
+    "relu6": lambda w, x: w.op("clamp", x, low=0.0, high=6.0),
+    "hardtanh": lambda w, x: w.op("clamp", x, low=-1.0, high=1.0),
+    "hardswish": lambda w, x: w.op("mul", x, w.op("hardsigmoid", x)),
+    "log2": lambda w, x: w.op("mul_scalar", w.op("log", x), value=1 / math.log(2)),
+    "log10": lambda w, x: w.op("mul_scalar", w.op("log", x), value=1 / math.log(10)),
+}
 """Unary ops without parameters; also the activations of binary ops."""
 
 
@@ -108,31 +106,27 @@ def _clamp(w: BlockWriter, attrs: Attrs, x: Sequence[Block]) -> Block:
     return w.op("clamp", x[0], low=_number(attrs, "min"), high=_number(attrs, "max"))
 
 
-_POWERS: Mapping[float, Unary] = MappingProxyType(
-    {
-        1.0: lambda w, x: w.op("identity", x),
-        2.0: lambda w, x: w.op("square", x),
-        3.0: lambda w, x: w.op("mul", w.op("square", x), x),
-        4.0: lambda w, x: w.op("square", w.op("square", x)),
-        0.5: lambda w, x: w.op("sqrt", x),
-        -0.5: lambda w, x: w.op("rsqrt", x),
-        -1.0: lambda w, x: w.op("recip", x),
-    }
-)
+_POWERS: Mapping[float, Unary] = {
+    1.0: lambda w, x: w.op("identity", x),
+    2.0: lambda w, x: w.op("square", x),
+    3.0: lambda w, x: w.op("mul", w.op("square", x), x),
+    4.0: lambda w, x: w.op("square", w.op("square", x)),
+    0.5: lambda w, x: w.op("sqrt", x),
+    -0.5: lambda w, x: w.op("rsqrt", x),
+    -1.0: lambda w, x: w.op("recip", x),
+}
 
-_PARAMETRIC: Mapping[str, FusedOp] = MappingProxyType(
-    {
-        "leaky_relu": FusedOp(lambda w, a, x: w.op("leaky_relu", x[0], slope=_number(a, "negative_slope"))),
-        "elu": FusedOp(lambda w, a, x: w.op("elu", x[0], alpha=_number(a, "alpha"))),
-        "clamp": FusedOp(_clamp, accepts=lambda a, _: a["min"] is not None or a["max"] is not None),
-        "rsub": FusedOp(lambda w, a, x: w.op("rsub_scalar", x[0], value=_number(a, "scalar"))),
-        "rdiv": FusedOp(lambda w, a, x: w.op("mul_scalar", w.op("recip", x[0]), value=_number(a, "scalar"))),
-        "pow_scalar": FusedOp(
-            lambda w, a, x: _POWERS[_number(a, "exponent")](w, x[0]),
-            accepts=lambda a, _: _number(a, "exponent") in _POWERS,
-        ),
-    }
-)
+_PARAMETRIC: Mapping[str, FusedOp] = {
+    "leaky_relu": FusedOp(lambda w, a, x: w.op("leaky_relu", x[0], slope=_number(a, "negative_slope"))),
+    "elu": FusedOp(lambda w, a, x: w.op("elu", x[0], alpha=_number(a, "alpha"))),
+    "clamp": FusedOp(_clamp, accepts=lambda a, _: a["min"] is not None or a["max"] is not None),
+    "rsub": FusedOp(lambda w, a, x: w.op("rsub_scalar", x[0], value=_number(a, "scalar"))),
+    "rdiv": FusedOp(lambda w, a, x: w.op("mul_scalar", w.op("recip", x[0]), value=_number(a, "scalar"))),
+    "pow_scalar": FusedOp(
+        lambda w, a, x: _POWERS[_number(a, "exponent")](w, x[0]),
+        accepts=lambda a, _: _number(a, "exponent") in _POWERS,
+    ),
+}
 
 
 # -- two and more operands --------------------------------------------------------------------------------

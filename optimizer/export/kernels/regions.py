@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from optimizer.export.kernels.operations import is_matmul, needs_rows
-from optimizer.export.kernels.placement import CoreMap, Home, Kind, Operand
+from optimizer.export.kernels.placement import Home, Kind, Operand
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import COPY
-from optimizer.layouts.memory_config import TensorMemoryLayout
-from optimizer.layouts.tiling import TILE
 
 
 @dataclass(frozen=True)
@@ -64,33 +62,3 @@ class Region:
     def multiplies(self) -> bool:
         """Whether an op is a matmul."""
         return any(is_matmul(op) for op in self.ops)
-
-    def shrunk(self, grid: tuple[int, int], shard: tuple[int, int]) -> Region:
-        """The same computation on a smaller frame: `grid` shards of `shard` tiles; layouts keep their places.
-
-        For execution on this machine. Both are cut down to what the region has; rows stay whole where ops need them.
-        """
-        spec = self.home.layout.shard_spec
-        assert spec is not None
-        shard = (min(shard[0], self.home.shard[0]), min(shard[1], self.home.shard[1]))
-        grid = (min(grid[0], self.home.grid[0]), min(grid[1], self.home.grid[1]))
-        frame = (grid[0] * shard[0], grid[1] * shard[1])
-        small = replace(spec, grid_yx=grid, shape=(shard[0] * TILE, shard[1] * TILE))
-        layout = replace(self.home.layout, memory=replace(self.home.layout.memory, shard_spec=small))
-        core_map = self._small_core_map(grid)
-        home = Home(layout, frame, shard, core_map)
-        return replace(
-            self,
-            shape=(frame[0] * TILE, frame[1] * TILE),
-            home=home,
-            inputs=tuple(replace(o, tiles=o.kind.tiles(*frame, o.depth)) for o in self.inputs),
-            outputs=tuple(replace(o, tiles=o.kind.tiles(*frame, o.depth)) for o in self.outputs),
-        )
-
-    def _small_core_map(self, grid: tuple[int, int]) -> CoreMap | None:
-        """The cores of a small grid, two to a row where the layout leaves that open."""
-        known = self.home.core_map
-        if known is None:
-            return None
-        block = known.memory_layout is TensorMemoryLayout.BLOCK_SHARDED
-        return replace(known, width=grid[1] if block else min(2, max(grid)))

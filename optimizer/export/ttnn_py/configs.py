@@ -1,7 +1,4 @@
-"""Memory configs that several statements of a program take, as constants of its module.
-
-A statement that names one is still the text of its op's query: `expanded` gives that text back.
-"""
+"""Memory configs that several statements of a program take, as constants of its module."""
 
 from __future__ import annotations
 
@@ -36,26 +33,14 @@ def shortened(statement: str, configs: Mapping[str, str]) -> str:
     return "".join([*parts, statement[at:]])
 
 
-def expanded(statement: str, configs: Mapping[str, str]) -> str:
-    """A statement with configs (name -> text) in the place of their names."""
-    if not configs:
-        return statement
-    wanted = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, configs)) + r")(?!\w)")
-    parts, at = [], 0
-    for found in wanted.finditer(_without_strings(statement)):
-        parts += [statement[at : found.start()], configs[found[0]]]
-        at = found.end()
-    return "".join([*parts, statement[at:]])
-
-
-def _without_strings(statement: str) -> str:
+def without_strings(statement: str) -> str:
     """The statement, its strings overwritten: they come from users' files and may hold any text."""
     return _STRING.sub(lambda found: "\0" * len(found[0]), statement)
 
 
 def _spans(statement: str) -> Iterator[tuple[int, int]]:
     """Where memory configs begin and end in a statement."""
-    text = _without_strings(statement)
+    text = without_strings(statement)
     at = 0
     while (found := _CONFIG.search(text, at)) is not None:
         level, at = 1, found.end()

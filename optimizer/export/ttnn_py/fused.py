@@ -95,8 +95,7 @@ def _buffers(kernel: FusedKernel) -> list[str]:
     for op in kernel.lowered.body.ops:
         if op.name != "ttl.bind_cb":
             continue
-        cb, index = op.result.type, literal(op.integer("index"))
-        assert isinstance(cb, CircularBufferType)
+        cb, index = op.result.typed(CircularBufferType), literal(op.integer("index"))
         if op.has_attr("tensor"):
             found.append(call("ttnn.cb_descriptor_from_sharded_tensor", index, op.string("tensor")))
         else:

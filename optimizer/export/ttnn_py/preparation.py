@@ -30,17 +30,17 @@ from optimizer.opmodel.ttnn_calls.text import (
 
 
 def prepared_text(
-    op: Op, query: OpQuery, index: int, operand: str, board: DeviceSpec, l1_small_bytes: int, device: str = "device"
+    op: Op, query: OpQuery, index: int, operand: str, board: DeviceSpec, l1_small_bytes: int
 ) -> str | None:
     """The call that prepares operand `index` of an op, a weight in variable `operand`; None: it is taken as it is."""
     if opdef(op.op).config is ConfigFamily.CONV2D and index in (1, 2) and query.inputs[index].layout.is_host:
-        return _conv_operand(query, index, operand, read_from(query, board, l1_small_bytes), device)
+        return _conv_operand(query, index, operand, read_from(query, board, l1_small_bytes))
     if op.op == "ttnn.group_norm" and index in (1, 2):
         return _group_norm_operand(query, index, operand)
     return None
 
 
-def _conv_operand(query: OpQuery, index: int, operand: str, memory: MemoryConfig, device: str) -> str | None:
+def _conv_operand(query: OpQuery, index: int, operand: str, memory: MemoryConfig) -> str | None:
     """`ttnn.prepare_conv_weights` or `ttnn.prepare_conv_bias`, which give what the conv would make at every call.
 
     `memory`: where the conv reads its input when it computes.
@@ -53,7 +53,7 @@ def _conv_operand(query: OpQuery, index: int, operand: str, memory: MemoryConfig
     if memory != query.inputs[0].layout.memory:  # spread already
         assert isinstance(query.config, Conv2dConfig)
         query = replace(query, config=replace(query.config, reshard_if_not_optimal=False))
-    site = Site(query, tuple("x" for _ in query.inputs), device)
+    site = Site(query, tuple("x" for _ in query.inputs), "device")
     x = query.inputs[0]
     transposed = query.op == "ttnn.conv_transpose2d"
     kind = "weights" if index == 1 else "bias"
@@ -68,7 +68,7 @@ def _conv_operand(query: OpQuery, index: int, operand: str, memory: MemoryConfig
     named.update(conv_geometry(site))
     if transposed and index == 1:
         named["output_padding"] = integer_tuple(site.attr("output_padding", (0, 0)))
-    named["device"] = device
+    named["device"] = "device"
     named["input_dtype"] = dtype_text(x.dtype)
     named["output_dtype"] = site.dtype
     named["conv_config"] = conv_config_text(site)
@@ -88,7 +88,7 @@ def _group_norm_operand(query: OpQuery, index: int, operand: str) -> str | None:
     return call("ttnn.reshape", rows, literal((1, 1, channels // 32, 32)))
 
 
-def moved_text(name: str, source: TensorLayout, target: TensorLayout, device: str = "device") -> str:
+def moved_text(name: str, source: TensorLayout, target: TensorLayout) -> str:
     """An expression that brings a tensor from one placement and page layout into another; the name when equal."""
     if source == target:
         return name
@@ -98,7 +98,7 @@ def moved_text(name: str, source: TensorLayout, target: TensorLayout, device: st
     if source.is_host and target.is_host:
         return text
     if source.is_host:
-        return call("ttnn.to_device", text, device, memory_config=memory_config_text(target.memory))
+        return call("ttnn.to_device", text, "device", memory_config=memory_config_text(target.memory))
     if target.is_host:
         return call("ttnn.from_device", text)
     if source.memory != target.memory:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 from optimizer.kernels.amdgpu.errors import ControlFlowError
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Label, Program
@@ -37,6 +39,46 @@ class ControlFlowGraph:
     def order(self) -> tuple[int, ...]:
         """Reachable blocks in reverse postorder, then the others as they stand."""
         return (*self.flow.order, *(b for b in range(len(self.blocks)) if b not in self.flow.reachable))
+
+    def reaching[S: (int, frozenset[Any])](self, nothing: S, leaving: Callable[[int, S], S]) -> list[S]:
+        """What comes to the entry of each block: all that `leaving` says of the blocks before it, until it settles."""
+        entry = [nothing] * len(self.blocks)
+        changed = True
+        while changed:
+            changed = False
+            for b in self.order:
+                out = leaving(b, entry[b])
+                for s in self.flow.successors[b]:
+                    if entry[s] | out != entry[s]:
+                        entry[s], changed = entry[s] | out, True
+        return entry
+
+    def settled[S, F](
+        self, join: Callable[[Iterable[S]], S], through: Callable[[int, S], tuple[S, dict[int, F]]]
+    ) -> dict[int, F]:
+        """What `through` finds in the blocks, by place, with the state that each begins with: those of all ways to it.
+
+        A state that asks for more early in a block may ask for less later, so states do not only grow. If they have not
+        settled soon, they are made to: what was in a state once stays there, which is never wrong, only stricter.
+        """
+        entry: list[S | None] = [None] * len(self.blocks)
+        leaving: list[S | None] = [None] * len(self.blocks)
+        found: list[dict[int, F]] = [{} for _ in self.blocks]
+        round_number, pending = 0, set(self.order)
+        while pending:
+            round_number += 1
+            for b in (b for b in self.order if b in pending):
+                pending.discard(b)
+                known = entry[b]
+                before = [out for p in self.flow.predecessors[b] if (out := leaving[p]) is not None]
+                if round_number > len(self.blocks) + 4 and known is not None:
+                    before.append(known)
+                state = join(before)
+                if state != known:
+                    entry[b] = state
+                    leaving[b], found[b] = through(b, state)
+                    pending.update(self.flow.successors[b])
+        return {place: item for block in found for place, item in block.items()}
 
     @cached_property
     def depth(self) -> tuple[int, ...]:

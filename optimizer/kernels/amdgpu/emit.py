@@ -17,7 +17,7 @@ from optimizer.identifiers import printable
 from optimizer.kernels.amdgpu.errors import ControlFlowError, OperandError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
-from optimizer.kernels.amdgpu.operands import FILE_SIZES, PhysicalReg, VirtualReg
+from optimizer.kernels.amdgpu.operands import FILE_SIZES, VirtualReg
 from optimizer.kernels.amdgpu.text import LABEL, instruction_text
 from optimizer.kernels.amdgpu.validate import check_operands
 
@@ -72,12 +72,8 @@ def footprint(program: Program) -> Footprint:
     return Footprint(highest["v"] + 1, highest["s"] + 1, highest["a"] + 1)
 
 
-def code_lines(body: tuple[Item, ...]) -> list[str]:
-    """Labels and instructions as the assembler reads them, not indented; operands are range-checked."""
-    return [line for place, item in enumerate(body) for line in _lines(item, place)]
-
-
-def _lines(item: Item, place: int) -> Iterator[str]:
+def item_lines(item: Item, place: int) -> Iterator[str]:
+    """A label or an instruction as the assembler reads it, not indented; operands are range-checked."""
     if isinstance(item, Label):
         yield f"{item.name}:"
     elif item.name == "_comment":
@@ -118,7 +114,7 @@ def kernel_text(program: Program, mcpu: str = "gfx942") -> str:
     taken = footprint(program)
     _check_names(program)
     _check_launch(launch, name, taken)
-    items = [(item, line) for place, item in enumerate(program.body) for line in _lines(item, place)]
+    items = [(item, line) for place, item in enumerate(program.body) for line in item_lines(item, place)]
     code = [line if isinstance(item, Label) else f"    {line}" for item, line in items]
     lines = [
         f'.amdgcn_target "amdgcn-amd-amdhsa--{mcpu}"',
@@ -259,8 +255,3 @@ def _metadata(program: Program, taken: Footprint, mcpu: str) -> Iterator[str]:
             yield "        .address_space: global"
         else:
             yield "        .value_kind: by_value"
-
-
-def is_allocated(program: Program) -> bool:
-    """Whether every register is a physical one."""
-    return all(isinstance(r, PhysicalReg) for _, i in program.instructions for r in (*i.defined, *i.used))

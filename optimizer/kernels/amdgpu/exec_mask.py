@@ -10,21 +10,23 @@ definition of the next round would be found in the lanes that had left, be it wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.modifiers import keeps_lanes
 from optimizer.kernels.amdgpu.opcodes import opcode
-from optimizer.kernels.amdgpu.operands import EXEC, Immediate, Operand, PhysicalReg, Register, Special, VirtualReg
-
-_EXEC_PARTS = frozenset(("exec", "exec_lo", "exec_hi"))
-
-
-def writes_exec(instruction: Instruction) -> bool:
-    """Whether it changes the exec mask."""
-    explicit = any(isinstance(d, Special) and d.name in _EXEC_PARTS for d in instruction.defs)
-    return explicit or "exec" in opcode(instruction.name).writes
+from optimizer.kernels.amdgpu.operands import (
+    EXEC,
+    Immediate,
+    Operand,
+    PhysicalReg,
+    Register,
+    Special,
+    VirtualReg,
+    registers,
+)
+from optimizer.kernels.amdgpu.resources import writes_exec
 
 
 def full_exec(program: Program, cfg: ControlFlowGraph) -> tuple[bool, ...]:
@@ -72,18 +74,11 @@ def _after(program: Program, place: int, state: bool, saved: frozenset[Operand])
 def _saved_full(program: Program, found: list[bool]) -> frozenset[Operand]:
     """Register pairs that hold a full mask wherever they are defined."""
     good: set[Operand] = set()
-    written: dict[Register, int] = {}
     for place, item in program.instructions:
-        for register in item.defined:
-            written[register] = written.get(register, 0) + 1
         saves = item.name.endswith("_saveexec_b64") or (item.name == "s_mov_b64" and item.uses == (EXEC,))
         if saves and found[place] and item.defs and not isinstance(item.defs[0], Special):
             good.add(item.defs[0])
-    return frozenset(o for o in good if all(written[r] == 1 for r in _registers(o)))
-
-
-def _registers(operand: Operand) -> tuple[Register, ...]:
-    return Instruction("", (operand,)).defined
+    return frozenset(o for o in good if all(program.definitions[r] == 1 for r in registers(o)))
 
 
 def partial_updates(program: Program, cfg: ControlFlowGraph) -> dict[int, frozenset[Register]]:
@@ -91,11 +86,7 @@ def partial_updates(program: Program, cfg: ControlFlowGraph) -> dict[int, frozen
     full = full_exec(program, cfg)
     if all(full) and not any(item.modifiers for _, item in program.instructions):
         return {}
-    counts: dict[Register, int] = {}
-    for _, item in program.instructions:
-        for register in dict.fromkeys(item.defined):
-            counts[register] = counts.get(register, 0) + 1
-    several = {r for r, n in counts.items() if r.file != "s" and (n > 1 or isinstance(r, PhysicalReg))}
+    several = {r for r, n in program.definitions.items() if r.file != "s" and (n > 1 or isinstance(r, PhysicalReg))}
     partial = {p: i for p, i in program.instructions if (not full[p] or keeps_lanes(i)) and opcode(i.name).is_vector}
     once = {r for item in partial.values() for r in item.defined if r.file != "s"} - several
     lasting = _read_under_wider_masks(program, cfg, full, sorted(r for r in once if isinstance(r, VirtualReg)))
@@ -124,10 +115,7 @@ def _read_under_wider_masks(
     def through(b: int, wider: int, looping: int) -> tuple[int, int]:
         """Read under a wider mask in a block; defined under a narrower mask than the one at its end."""
         read = 0
-        for place in cfg.blocks[b].items:
-            item = program.body[place]
-            if not isinstance(item, Instruction):
-                continue
+        for place, item in program.at(cfg.blocks[b].items):
             all_lanes = not opcode(item.name).is_vector and not full[place]
             read |= word(item.used) & (looping if all_lanes else wider)
             wider &= ~word(item.defined)
@@ -135,33 +123,18 @@ def _read_under_wider_masks(
                 wider |= looping
         return read, wider
 
-    made = [word(r for i in (program.body[p] for p in block.items) if isinstance(i, Instruction) for r in i.defined)
-            for block in cfg.blocks]  # fmt: skip
-    arriving = _forward(cfg, lambda b, bits: bits | made[b])
+    made = [word(r for _, i in program.at(block.items) for r in i.defined) for block in cfg.blocks]
+    arriving = cfg.reaching(0, lambda b, bits: bits | made[b])
     looping = 0
     for b in cfg.order:
         looping |= made[b] & arriving[b]
     if not looping:
         return frozenset()
-    entry = _forward(cfg, lambda b, bits: through(b, bits, looping)[1])
+    entry = cfg.reaching(0, lambda b, bits: through(b, bits, looping)[1])
     read = 0
     for b in cfg.order:
         read |= through(b, entry[b], looping)[0]
     return frozenset(r for r in once if bit[r] & read)
-
-
-def _forward(cfg: ControlFlowGraph, leaving: Callable[[int, int], int]) -> list[int]:
-    """Bit sets at the entry of each block: what leaves some block before it."""
-    entry = [0] * len(cfg.blocks)
-    changed = True
-    while changed:
-        changed = False
-        for b in cfg.order:
-            out = leaving(b, entry[b])
-            for s in cfg.flow.successors[b]:
-                if out & ~entry[s]:
-                    entry[s], changed = entry[s] | out, True
-    return entry
 
 
 def _narrows(item: Instruction) -> bool:
@@ -172,20 +145,15 @@ def _narrows(item: Instruction) -> bool:
 
 def _may_be_defined(program: Program, cfg: ControlFlowGraph, several: set[Register]) -> dict[int, frozenset[Register]]:
     """Per instruction: registers that some way from the entry has defined before it."""
-    entry: list[frozenset[Register]] = [frozenset()] * len(cfg.blocks)
     given = frozenset(r for r in several if isinstance(r, PhysicalReg))
     found: dict[int, frozenset[Register]] = {}
-    changed = True
-    while changed:
-        changed = False
-        for b in cfg.order:
-            state = entry[b] | given
-            for place in cfg.blocks[b].items:
-                item = program.body[place]
-                if isinstance(item, Instruction):
-                    found[place] = state
-                    state |= several.intersection(item.defined)
-            for s in cfg.flow.successors[b]:
-                if not state <= entry[s]:
-                    entry[s], changed = entry[s] | state, True
+
+    def defined_behind(b: int, state: frozenset[Register]) -> frozenset[Register]:
+        state |= given
+        for place, item in program.at(cfg.blocks[b].items):
+            found[place] = state
+            state |= several.intersection(item.defined)
+        return state
+
+    cfg.reaching(frozenset[Register](), defined_behind)
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -95,11 +97,28 @@ class Program:
         """Instructions with their place in the body (labels count)."""
         return tuple((i, item) for i, item in enumerate(self.body) if isinstance(item, Instruction))
 
+    def at(self, places: Iterable[int]) -> Iterator[tuple[int, Instruction]]:
+        """Those of the places that hold instructions."""
+        return ((place, item) for place in places if isinstance(item := self.body[place], Instruction))
+
+    @cached_property
+    def definitions(self) -> Counter[Register]:
+        """How many instructions define each register."""
+        return Counter(r for _, i in self.instructions for r in dict.fromkeys(i.defined))
+
     @cached_property
     def virtual_registers(self) -> tuple[VirtualReg, ...]:
         """Every single virtual register that occurs, ascending."""
         found = {r for _, i in self.instructions for r in (*i.defined, *i.used) if isinstance(r, VirtualReg)}
         return tuple(sorted(found))
+
+    def capacity(self, file: str) -> int:
+        """Registers of a class that may be taken."""
+        return {"v": self.max_vgprs, "s": self.max_sgprs, "a": self.max_agprs}[file]
+
+    def reserved(self, file: str) -> frozenset[int]:
+        """Registers of a class that the allocator never touches."""
+        return {"v": self.reserved_vgprs, "s": self.reserved_sgprs}.get(file, frozenset())
 
     def next_number(self, file: str) -> int:
         """A number above those of all virtual registers of a class."""

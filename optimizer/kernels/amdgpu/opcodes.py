@@ -82,8 +82,6 @@ class Opcode:
     passes: int = 0
     """MFMA: passes of 4 cycles."""
     transcendental: bool = False
-    memory_bytes: int = 0
-    """Bytes per lane (per wave for SMEM) moved by a memory instruction."""
     stores: bool = False
     mnemonic: str = ""
     """As the assembler spells it, where that is not the name."""
@@ -128,16 +126,9 @@ _FLAT = range(-4096, 4096)
 _SMEM = range(-(1 << 20), 1 << 20)
 
 _FORMATS: Mapping[str, tuple[Category, str | None, range]] = {
-    "VOP1": (Category.VALU, None, range(0)),
-    "VOP2": (Category.VALU, None, range(0)),
-    "VOPC": (Category.VALU, None, range(0)),
-    "VOP3": (Category.VALU, None, range(0)),
-    "VOP3P": (Category.VALU, None, range(0)),
+    **dict.fromkeys(("VOP1", "VOP2", "VOPC", "VOP3", "VOP3P"), (Category.VALU, None, range(0))),
     "MAI": (Category.MFMA, None, range(0)),
-    "SOP1": (Category.SALU, None, range(0)),
-    "SOP2": (Category.SALU, None, range(0)),
-    "SOPC": (Category.SALU, None, range(0)),
-    "SOPK": (Category.SALU, None, range(0)),
+    **dict.fromkeys(("SOP1", "SOP2", "SOPC", "SOPK"), (Category.SALU, None, range(0))),
     "SOPP": (Category.CONTROL, None, range(0)),
     "BRANCH": (Category.BRANCH, None, range(0)),
     "SMEM": (Category.SMEM, "lgkmcnt", _SMEM),
@@ -158,24 +149,20 @@ _SCALAR_COMPARISONS = " ".join(f"s_cmp_{c}_{t}" for t in ("u32", "i32") for c in
 _TABLE: tuple[tuple[str, str, str], ...] = (
     # -- vector moves, conversions, one operand --------------------------------------------------------------
     ("VOP1", "v = x", "v_mov_b32 v_not_b32 v_bfrev_b32 v_ffbh_u32 v_ffbl_b32 v_cvt_f32_f16 v_cvt_f16_f32"),
-    ("VOP1", "v = x", "v_cvt_f32_u32"),
-    ("VOP1", "v = x", "v_cvt_f32_i32 v_cvt_u32_f32 v_cvt_i32_f32 v_cvt_f32_ubyte0 v_exp_f32 v_log_f32 v_rcp_f32"),
-    ("VOP1", "v = x", "v_rcp_iflag_f32 v_rsq_f32 v_sqrt_f32 v_sin_f32 v_cos_f32 v_floor_f32 v_ceil_f32"),
-    ("VOP1", "v = x", "v_trunc_f32"),
-    ("VOP1", "v = x", "v_rndne_f32 v_fract_f32 v_exp_f16 v_log_f16 v_rcp_f16 v_rsq_f16 v_sqrt_f16 v_floor_f16"),
-    ("VOP1", "v = x", "v_ceil_f16"),
-    ("VOP1", "v = x", "v_trunc_f16 v_rndne_f16 v_cvt_f16_u16 v_cvt_f16_i16 v_cvt_u16_f16 v_cvt_i16_f16"),
+    ("VOP1", "v = x", "v_cvt_f32_u32 v_cvt_f32_i32 v_cvt_u32_f32 v_cvt_i32_f32 v_cvt_f32_ubyte0 v_exp_f32 v_log_f32"),
+    ("VOP1", "v = x", "v_rcp_f32 v_rcp_iflag_f32 v_rsq_f32 v_sqrt_f32 v_sin_f32 v_cos_f32 v_floor_f32 v_ceil_f32"),
+    ("VOP1", "v = x", "v_trunc_f32 v_rndne_f32 v_fract_f32 v_exp_f16 v_log_f16 v_rcp_f16 v_rsq_f16 v_sqrt_f16"),
+    ("VOP1", "v = x", "v_floor_f16 v_ceil_f16 v_trunc_f16 v_rndne_f16 v_cvt_f16_u16 v_cvt_f16_i16 v_cvt_u16_f16"),
+    ("VOP1", "v = x", "v_cvt_i16_f16"),
     ("VOP1", "v2 = x2", "v_mov_b64"),
     ("VOP1", "s = v", "v_readfirstlane_b32"),
     ("VOP1", "a = a", "v_accvgpr_mov_b32"),
     ("VOP3P", "v = a", "v_accvgpr_read_b32"),
     ("VOP3P", "a = n", "v_accvgpr_write_b32"),
     # -- vector, two operands (@: commutative) ---------------------------------------------------------------
-    ("VOP2", "v = x, x @", "v_add_u32 v_and_b32 v_or_b32 v_xor_b32 v_xnor_b32 v_max_i32 v_min_i32 v_max_u32"),
-    ("VOP2", "v = x, x @", "v_min_u32"),
+    ("VOP2", "v = x, x @", "v_add_u32 v_and_b32 v_or_b32 v_xor_b32 v_xnor_b32 v_max_i32 v_min_i32 v_max_u32 v_min_u32"),
     ("VOP2", "v = x, x @", "v_mul_u32_u24 v_mul_i32_i24 v_mul_hi_u32_u24 v_mul_hi_i32_i24 v_add_f32 v_mul_f32"),
-    ("VOP2", "v = x, x @", "v_max_f32"),
-    ("VOP2", "v = x, x @", "v_min_f32 v_add_f16 v_mul_f16 v_max_f16 v_min_f16 v_add_u16 v_mul_lo_u16"),
+    ("VOP2", "v = x, x @", "v_max_f32 v_min_f32 v_add_f16 v_mul_f16 v_max_f16 v_min_f16 v_add_u16 v_mul_lo_u16"),
     ("VOP2", "v = x, x", "v_sub_u32 v_subrev_u32 v_lshlrev_b32 v_lshrrev_b32 v_ashrrev_i32 v_sub_f32 v_subrev_f32"),
     ("VOP2", "v = x, x", "v_sub_f16 v_subrev_f16 v_ldexp_f16 v_lshlrev_b16 v_lshrrev_b16 v_sub_u16"),
     ("VOP2", "v = x, x, v!0", "v_fmac_f32"),
@@ -188,13 +175,10 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("VOPC", "m = x, x", _FLOAT_COMPARISONS),
     ("VOPC", "m = x2, x2", _WIDE_COMPARISONS),
     # -- vector, three operands or 64 bits ---------------------------------------------------------------------
-    ("VOP3", "v = x, x, x", "v_lshl_add_u32 v_lshl_or_b32 v_add_lshl_u32 v_or3_b32 v_and_or_b32 v_add3_u32"),
-    ("VOP3", "v = x, x, x", "v_xad_u32"),
+    ("VOP3", "v = x, x, x", "v_lshl_add_u32 v_lshl_or_b32 v_add_lshl_u32 v_or3_b32 v_and_or_b32 v_add3_u32 v_xad_u32"),
     ("VOP3", "v = x, x, x", "v_bfe_u32 v_bfe_i32 v_bfi_b32 v_alignbit_b32 v_alignbyte_b32 v_perm_b32 v_fma_f32"),
-    ("VOP3", "v = x, x, x", "v_fma_f16"),
-    ("VOP3", "v = x, x, x", "v_mad_u32_u24 v_mad_i32_i24 v_med3_f32 v_max3_f32 v_min3_f32 v_max3_u32 v_min3_u32"),
-    ("VOP3", "v = x, x, x", "v_med3_u32"),
-    ("VOP3", "v = x, x, x", "v_max3_i32 v_min3_i32 v_med3_i32 v_div_fixup_f32"),
+    ("VOP3", "v = x, x, x", "v_fma_f16 v_mad_u32_u24 v_mad_i32_i24 v_med3_f32 v_max3_f32 v_min3_f32 v_max3_u32"),
+    ("VOP3", "v = x, x, x", "v_min3_u32 v_med3_u32 v_max3_i32 v_min3_i32 v_med3_i32 v_div_fixup_f32"),
     ("VOP3", "v = x, x @", "v_mul_lo_u32 v_mul_hi_u32 v_mul_hi_i32"),
     ("VOP3", "v = x, x", "v_mbcnt_lo_u32_b32 v_mbcnt_hi_u32_b32 v_bcnt_u32_b32 v_cvt_pkrtz_f16_f32 v_pack_b32_f16"),
     ("VOP3", "v = x, x", "v_ldexp_f32 v_bfm_b32 v_cvt_pknorm_i16_f32 v_cvt_pk_u16_u32 v_cvt_pk_i16_i32"),
@@ -223,12 +207,10 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("SOP1", "s = S, s!0 | scc", "s_cmov_b32"),
     ("SOP1", "s2 = S2 | exec =exec =scc", "s_and_saveexec_b64 s_or_saveexec_b64 s_xor_saveexec_b64"),
     ("SOP1", "s2 = S2 | exec =exec =scc", "s_andn2_saveexec_b64"),
-    ("SOP2", "s = S, S | =scc @", "s_add_u32 s_add_i32 s_and_b32 s_or_b32 s_xor_b32 s_nand_b32 s_nor_b32"),
-    ("SOP2", "s = S, S | =scc @", "s_xnor_b32"),
+    ("SOP2", "s = S, S | =scc @", "s_add_u32 s_add_i32 s_and_b32 s_or_b32 s_xor_b32 s_nand_b32 s_nor_b32 s_xnor_b32"),
     ("SOP2", "s = S, S | =scc @", "s_min_u32 s_max_u32 s_min_i32 s_max_i32 s_absdiff_i32"),
     ("SOP2", "s = S, S | =scc", "s_sub_u32 s_sub_i32 s_andn2_b32 s_orn2_b32 s_lshl_b32 s_lshr_b32 s_ashr_i32"),
-    ("SOP2", "s = S, S | =scc", "s_bfe_u32"),
-    ("SOP2", "s = S, S | =scc", "s_bfe_i32 s_lshl1_add_u32 s_lshl2_add_u32 s_lshl3_add_u32 s_lshl4_add_u32"),
+    ("SOP2", "s = S, S | =scc", "s_bfe_u32 s_bfe_i32 s_lshl1_add_u32 s_lshl2_add_u32 s_lshl3_add_u32 s_lshl4_add_u32"),
     ("SOP2", "s = S, S | scc =scc @", "s_addc_u32"),
     ("SOP2", "s = S, S | scc =scc", "s_subb_u32"),
     ("SOP2", "s = S, S @", "s_mul_i32 s_mul_hi_u32 s_mul_hi_i32"),
@@ -264,8 +246,7 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("DS", "d2 = v, o", "ds_read_b64"),
     ("DS", "d3 = v, o", "ds_read_b96"),
     ("DS", "d4 = v, o", "ds_read_b128"),
-    ("DS", "= v, d, o", "ds_write_b32 ds_write_b16 ds_write_b16_d16_hi ds_write_b8 ds_add_u32 ds_add_f32"),
-    ("DS", "= v, d, o", "ds_max_u32"),
+    ("DS", "= v, d, o", "ds_write_b32 ds_write_b16 ds_write_b16_d16_hi ds_write_b8 ds_add_u32 ds_add_f32 ds_max_u32"),
     ("DS", "= v, d2, o", "ds_write_b64"),
     ("DS", "= v, d3, o", "ds_write_b96"),
     ("DS", "= v, d4, o", "ds_write_b128"),
@@ -277,8 +258,7 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("MUBUF", "d3 = A, s4, r, o", "buffer_load_dwordx3"),
     ("MUBUF", "d4 = A, s4, r, o", "buffer_load_dwordx4"),
     ("MUBUF", "= A, s4, r, o | m0", "buffer_load_dword_lds"),
-    ("MUBUF", "= d, A, s4, r, o", "buffer_store_dword buffer_store_byte buffer_store_short"),
-    ("MUBUF", "= d, A, s4, r, o", "buffer_store_short_d16_hi"),
+    ("MUBUF", "= d, A, s4, r, o", "buffer_store_dword buffer_store_byte buffer_store_short buffer_store_short_d16_hi"),
     ("MUBUF", "= d2, A, s4, r, o", "buffer_store_dwordx2"),
     ("MUBUF", "= d3, A, s4, r, o", "buffer_store_dwordx3"),
     ("MUBUF", "= d4, A, s4, r, o", "buffer_store_dwordx4"),
@@ -288,8 +268,7 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("GLOBAL", "d2 = G, b2, o", "global_load_dwordx2"),
     ("GLOBAL", "d3 = G, b2, o", "global_load_dwordx3"),
     ("GLOBAL", "d4 = G, b2, o", "global_load_dwordx4"),
-    ("GLOBAL", "= G, d, b2, o", "global_store_dword global_store_byte global_store_short"),
-    ("GLOBAL", "= G, d, b2, o", "global_store_short_d16_hi"),
+    ("GLOBAL", "= G, d, b2, o", "global_store_dword global_store_byte global_store_short global_store_short_d16_hi"),
     ("GLOBAL", "= G, d2, b2, o", "global_store_dwordx2"),
     ("GLOBAL", "= G, d3, b2, o", "global_store_dwordx3"),
     ("GLOBAL", "= G, d4, b2, o", "global_store_dwordx4"),
@@ -309,8 +288,6 @@ REDEFINING_PSEUDOS = frozenset(("_mfma_acc", "_loop_inc", "_srd_fill_size", "_sr
 """Pseudo-instructions that update what they define."""
 _PASSES = {"16x16x16": 4, "32x32x8": 8, "16x16x4": 8, "32x32x2": 16}
 _IMMEDIATES = {"s_nop": range(16), "s_sleep": range(128), "s_setprio": range(4)}
-_BYTES = frozenset(("ubyte", "sbyte", "byte", "u8", "i8", "b8"))
-_SHORTS = frozenset(("ushort", "sshort", "short", "u16", "i16", "b16"))
 
 HINTS: Mapping[str, str] = MappingProxyType({
     "v_mfma_f16_16x16x16_f16": "v_mfma_f32_16x16x16_f16: MFMA accumulates in f32",
@@ -386,19 +363,15 @@ def _opcode(name: str, format_: str, signature: str) -> Opcode:
         mnemonic=name,
     )
     if name.endswith("_lds"):
-        return replace(opcode, mnemonic=name.removesuffix("_lds"), memory_bytes=4)
+        return replace(opcode, mnemonic=name.removesuffix("_lds"))
     if category is Category.MFMA:
         passes = next(n for shape, n in _PASSES.items() if f"_{shape}_" in name)
         return replace(opcode, passes=passes, early_clobber=opcode.defs[0].width > 4)
     if counter is not None:
         stores = "_store" in name or "_write" in name or "atomic" in name or name.startswith(("ds_add", "ds_max"))
-        return replace(opcode, stores=stores, memory_bytes=_memory_bytes(opcode), early_clobber=_xnack(opcode))
-    base = name.rpartition("_")[0]
-    return replace(
-        opcode,
-        transcendental=base in TRANSCENDENTAL,
-        early_clobber=category is Category.PSEUDO,
-    )
+        return replace(opcode, stores=stores, early_clobber=_xnack(opcode))
+    transcendental = name.rpartition("_")[0] in TRANSCENDENTAL
+    return replace(opcode, transcendental=transcendental, early_clobber=category is Category.PSEUDO)
 
 
 def _xnack(opcode: Opcode) -> bool:
@@ -412,24 +385,9 @@ def _literal_uses(format_: str, uses: tuple[OperandSpec, ...]) -> tuple[int, ...
     return tuple(n for n, u in enumerate(uses) if u.kind == "S") if format_ in ("SOP1", "SOP2", "SOPC") else ()
 
 
-def _memory_bytes(opcode: Opcode) -> int:
-    words = opcode.name.split("_")
-    for size, names in ((1, _BYTES), (2, _SHORTS)):
-        if not names.isdisjoint(words):
-            return size
-    data = [s.width for s in (*opcode.defs, *opcode.uses) if s.kind in ("d", "s")]
-    return 4 * data[0]
-
-
-def _table() -> Mapping[str, Opcode]:
-    found: dict[str, Opcode] = {}
-    for format_, signature, names in _TABLE:
-        for name in names.split():
-            found[name] = _opcode(name, format_, signature)
-    return MappingProxyType(found)
-
-
-OPCODES: Mapping[str, Opcode] = _table()
+OPCODES: Mapping[str, Opcode] = MappingProxyType({
+    name: _opcode(name, format_, signature) for format_, signature, names in _TABLE for name in names.split()
+})  # fmt: skip
 
 
 def opcode(name: str, place: str | None = None) -> Opcode:

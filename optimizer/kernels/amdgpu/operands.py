@@ -18,14 +18,10 @@ from enum import Enum
 from optimizer.kernels.amdgpu.errors import OperandError
 
 INLINE_INTEGERS = range(-16, 65)
-INLINE_F32 = frozenset(
-    struct.unpack("<I", struct.pack("<f", sign * x))[0] for x in (0.5, 1.0, 2.0, 4.0) for sign in (1, -1)
-) | {0x3E22F983}
+_INLINE_FLOATS = [sign * x for x in (0.5, 1.0, 2.0, 4.0) for sign in (1, -1)]
+INLINE_F32 = frozenset(struct.unpack("<I", struct.pack("<f", x))[0] for x in _INLINE_FLOATS) | {0x3E22F983}
 """Bit patterns that need no literal: +-0.5, 1, 2, 4 and 1/(2 pi)."""
-INLINE_F16 = frozenset(
-    struct.unpack("<H", struct.pack("<e", sign * x))[0] for x in (0.5, 1.0, 2.0, 4.0) for sign in (1, -1)
-) | {0x3118}
-
+INLINE_F16 = frozenset(struct.unpack("<H", struct.pack("<e", x))[0] for x in _INLINE_FLOATS) | {0x3118}
 
 FILE_SIZES = {"v": 256, "s": 102, "a": 256}
 """Registers of each file that a kernel can name."""
@@ -40,9 +36,7 @@ class RegClass(Enum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class VirtualReg:
-    """A register that the allocator places."""
-
+class _Reg:
     file: str
     """Letter of the register class; a plain letter keeps registers orderable."""
     number: int
@@ -51,20 +45,20 @@ class VirtualReg:
     def reg_class(self) -> RegClass:
         return RegClass(self.file)
 
+
+class VirtualReg(_Reg):
+    """A register that the allocator places."""
+
+    __slots__ = ()
+
     def __str__(self) -> str:
         return f"k{self.file}{self.number}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PhysicalReg:
+class PhysicalReg(_Reg):
     """A register of the hardware."""
 
-    file: str
-    number: int
-
-    @property
-    def reg_class(self) -> RegClass:
-        return RegClass(self.file)
+    __slots__ = ()
 
     def __str__(self) -> str:
         return f"{self.file}{self.number}"
@@ -195,21 +189,6 @@ Operand = VirtualReg | PhysicalReg | RegRange | Immediate | Special | MemOffset 
 RegOperand = VirtualReg | PhysicalReg | RegRange
 
 VCC, EXEC, M0, OFF = (Special(name) for name in ("vcc", "exec", "m0", "off"))
-
-
-def vgpr(number: int, count: int = 1, alignment: int = 1) -> PhysicalReg | RegRange:
-    """A physical VGPR or a range of them."""
-    return _physical("v", number, count, alignment)
-
-
-def sgpr(number: int, count: int = 1, alignment: int = 1) -> PhysicalReg | RegRange:
-    """A physical SGPR or a range of them."""
-    return _physical("s", number, count, alignment)
-
-
-def _physical(file: str, number: int, count: int, alignment: int) -> PhysicalReg | RegRange:
-    base = PhysicalReg(file, number)
-    return base if count == 1 else RegRange(base, count, alignment)
 
 
 def registers(operand: Operand) -> tuple[Register, ...]:

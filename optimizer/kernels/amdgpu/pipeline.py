@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from optimizer.errors import UnknownNameError
 from optimizer.kernels.amdgpu.debug import enabled, say
@@ -19,23 +20,20 @@ from optimizer.kernels.amdgpu.emit import TARGETS, Footprint, footprint, kernel_
 from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.operands import FILE_SIZES
 from optimizer.kernels.amdgpu.passes import Pass
-from optimizer.kernels.amdgpu.passes.commute_literals import CommuteLiterals
-from optimizer.kernels.amdgpu.passes.end_program import EndProgram
-from optimizer.kernels.amdgpu.passes.expand_control import ExpandControl
-from optimizer.kernels.amdgpu.passes.expand_pseudos import ExpandPseudos
-from optimizer.kernels.amdgpu.passes.fuse_add_shift import FuseAddShift
-from optimizer.kernels.amdgpu.passes.fuse_or_or import FuseOrOr
-from optimizer.kernels.amdgpu.passes.fuse_shift_add import FuseShiftAdd
-from optimizer.kernels.amdgpu.passes.fuse_shift_or import FuseShiftOr
-from optimizer.kernels.amdgpu.passes.init_accumulators import InitAccumulators
-from optimizer.kernels.amdgpu.passes.insert_waits import InsertWaits
-from optimizer.kernels.amdgpu.passes.mitigate_hazards import MitigateHazards
-from optimizer.kernels.amdgpu.passes.refresh_vccz import RefreshVccz
-from optimizer.kernels.amdgpu.passes.remove_dead_code import RemoveDeadCode
-from optimizer.kernels.amdgpu.passes.substitute_registers import SubstituteRegisters
-from optimizer.kernels.amdgpu.passes.validate_program import ValidateProgram
+from optimizer.kernels.amdgpu.passes.commute_literals import commute_literals
+from optimizer.kernels.amdgpu.passes.end_program import end_program
+from optimizer.kernels.amdgpu.passes.expand_control import expand_control
+from optimizer.kernels.amdgpu.passes.expand_pseudos import expand_pseudos
+from optimizer.kernels.amdgpu.passes.fusion import FUSIONS, fuse
+from optimizer.kernels.amdgpu.passes.init_accumulators import init_accumulators
+from optimizer.kernels.amdgpu.passes.insert_waits import insert_waits
+from optimizer.kernels.amdgpu.passes.mitigate_hazards import mitigate_hazards
+from optimizer.kernels.amdgpu.passes.refresh_vccz import refresh_vccz
+from optimizer.kernels.amdgpu.passes.remove_dead_code import remove_dead_code
+from optimizer.kernels.amdgpu.passes.substitute_registers import substitute_registers
 from optimizer.kernels.amdgpu.registers.allocate import Allocation, AllocationOptions, allocate
 from optimizer.kernels.amdgpu.registers.allocation_log import log_allocation
+from optimizer.kernels.amdgpu.validate import validate
 
 Observer = Callable[[str, Program], None]
 """Takes a stage's name and the program after it; `initial` is the program as given."""
@@ -54,7 +52,7 @@ class AssemblyOptions:
     remove_dead_code: bool = False
     """Drop instructions whose results nothing reads. Off by default: what a program says is what it gets."""
     loads_at_barriers: bool = True
-    """See `passes.insert_waits.InsertWaits`."""
+    """See `passes.insert_waits.insert_waits`."""
 
     def __post_init__(self) -> None:
         if self.mcpu not in TARGETS:
@@ -90,23 +88,27 @@ def _ignore(name: str, program: Program) -> None:
 
 def virtual_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
     """Before allocation."""
-    fusions: tuple[Pass, ...] = (FuseShiftAdd(), FuseShiftOr(), FuseAddShift(), FuseOrOr()) if options.fuse else ()
-    dead: tuple[Pass, ...] = (RemoveDeadCode(),) if options.remove_dead_code else ()
+    fusions = tuple(Pass(name, partial(fuse, fusion=fusion)) for name, fusion in FUSIONS.items())
     return (
-        ExpandControl(),
-        EndProgram(),
-        CommuteLiterals(),
-        ValidateProgram(),
-        *fusions,
-        InitAccumulators(),
-        *dead,
-        ExpandPseudos(),
+        Pass("expand-control", expand_control),
+        Pass("end-program", end_program),
+        Pass("commute-literals", commute_literals),
+        Pass("validate", validate),
+        *(fusions if options.fuse else ()),
+        Pass("init-accumulators", init_accumulators),
+        *((Pass("remove-dead-code", remove_dead_code),) if options.remove_dead_code else ()),
+        Pass("expand-pseudos", expand_pseudos),
     )
 
 
-def physical_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
+def physical_passes(allocation: Allocation, options: AssemblyOptions) -> tuple[Pass, ...]:
     """After allocation."""
-    return (RefreshVccz(), InsertWaits(options.loads_at_barriers), MitigateHazards())
+    return (
+        Pass("substitute-registers", partial(substitute_registers, mapping=allocation.mapping)),
+        Pass("refresh-vccz", refresh_vccz),
+        Pass("insert-waits", partial(insert_waits, loads_at_barriers=options.loads_at_barriers)),
+        Pass("mitigate-hazards", mitigate_hazards),
+    )
 
 
 def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observe: Observer | None = None) -> Assembly:
@@ -123,6 +125,6 @@ def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observ
     allocation = allocate(program, AllocationOptions(allow_spill=options.allow_spill))
     log_allocation(allocation)
     tell("allocate", allocation.program)
-    program = _run((SubstituteRegisters(allocation.mapping), *physical_passes(options)), allocation.program, tell)
+    program = _run(physical_passes(allocation, options), allocation.program, tell)
     text = kernel_text(program, options.mcpu)
     return Assembly(text, program, allocation, footprint(program), allocation.warnings)

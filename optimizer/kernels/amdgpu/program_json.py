@@ -20,7 +20,7 @@ from optimizer.errors import InputError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.operands import Immediate, Operand, VirtualReg
 from optimizer.kernels.amdgpu.text import MAX_ITEMS, MAX_NUMBER, MAX_REGISTERS, parse_operand
-from optimizer.kernels.json_document import Node
+from optimizer.kernels.json_document import Node, records
 
 _LOG = logging.getLogger(__name__)
 _PROGRAM_KEYS = frozenset((
@@ -52,10 +52,8 @@ class ProgramCase:
 
 def read_cases(document: Any) -> tuple[ProgramCase, ...]:
     """Every case that has a program. FormatError if it is no document of cases, or two have the same id."""
-    node = document if isinstance(document, Node) else Node(document, "")
-    records = node.any_fields(("cases",))["cases"] if isinstance(node.value, Mapping) else Node(node.value, "cases")
     found: dict[str, ProgramCase] = {}
-    for record in records.items():
+    for record in records(document):
         fields = record.any_fields()
         if "program" not in fields:
             continue

@@ -50,6 +50,7 @@ def is_scalar(resource: Resource) -> bool:
 
 
 def writes_exec(instruction: Instruction) -> bool:
+    """Whether it changes the exec mask."""
     return not EXEC_PARTS.isdisjoint(written_resources(instruction))
 
 

@@ -6,11 +6,11 @@ State", which names exec, flat_scratch and the registers that the descriptor ask
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph
 from optimizer.kernels.amdgpu.errors import SsaError
-from optimizer.kernels.amdgpu.ir import Instruction, Program
+from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, written_resources
 from optimizer.regalloc.flow import defined_on_every_way
 
@@ -28,37 +28,24 @@ def check_special_registers(program: Program, cfg: ControlFlowGraph) -> None:
     """SsaError names the first instruction that, on some way, reads a special register before any definition."""
     made = []
     for block in cfg.blocks:
-        bits = 0
-        for place in block.items:
-            bits |= _word(program, place, written=True)
-        made.append(bits)
+        written = {r for _, item in program.at(block.items) for r in written_resources(item)}
+        made.append(_word(written))
     ready = defined_on_every_way(cfg.flow, made)
     for b in cfg.flow.order:
         bits = ready[b]
-        for place in cfg.blocks[b].items:
-            if missing := _word(program, place, written=False) & ~bits:
+        for place, item in program.at(cfg.blocks[b].items):
+            if missing := _word(read_resources(item)) & ~bits:
                 raise _undefined(program, place, missing)
-            bits |= _word(program, place, written=True)
+            bits |= _word(written_resources(item))
 
 
-def _word(program: Program, place: int, written: bool) -> int:
-    item = program.body[place]
-    if not isinstance(item, Instruction):
-        return 0
-    return _word_of(written_resources(item) if written else read_resources(item))
-
-
-def _word_of(found: Iterable[Resource]) -> int:
-    bits = 0
-    for resource in found:
-        if isinstance(resource, str):
-            bits |= _BITS.get(resource, 0)
-    return bits
+def _word(found: Collection[Resource]) -> int:
+    return sum(bit for name, bit in _BITS.items() if name in found)
 
 
 def _undefined(program: Program, place: int, missing: int) -> SsaError:
     name = next(n for n, bit in _BITS.items() if missing & bit)
-    somewhere = any(_BITS[name] & _word(program, p, written=True) for p, _ in program.instructions)
+    somewhere = any(name in written_resources(item) for _, item in program.instructions)
     said = "there is a way to it without any definition" if somewhere else "nothing defines it"
     return SsaError(
         f"{name} is used, but {said}; it holds nothing at entry",

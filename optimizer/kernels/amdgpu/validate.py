@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
 from optimizer.kernels.amdgpu.errors import OperandError, SsaError
@@ -31,11 +31,15 @@ WAIT_LIMITS = {"vmcnt": 63, "lgkmcnt": 15, "expcnt": 7}
 """Largest values that s_waitcnt encodes."""
 
 
-def validate(program: Program) -> None:
-    """Everything: opcodes, operands, control flow, SSA, special registers. Raises the first thing wrong, by place."""
+def validate(program: Program) -> Program:
+    """The program, whose opcodes, operands, control flow, SSA and special registers are right.
+
+    Raises the first thing wrong, by place: OpcodeError, OperandError, ControlFlowError, SsaError.
+    """
     for place, instruction in program.instructions:
         check_operands(instruction, program.where(place))
     check_special_registers(program, validate_ssa(program))
+    return program
 
 
 # -- SSA --------------------------------------------------------------------------------------------------------
@@ -95,16 +99,13 @@ def _check_uses(program: Program, cfg: ControlFlowGraph, defs: dict[VirtualReg, 
     given = {register for register, _ in program.precolored if register not in defs}
     made = []
     for block in cfg.blocks:
-        bits = 0
-        for place in block.items:
-            for register in _virtual(program, place, "defined"):
-                bits |= 1 << number[register]
-        made.append(bits)
+        defined = {r for _, item in program.at(block.items) for r in _virtual(item.defined)}
+        made.append(sum(1 << number[r] for r in defined))
     ready = defined_on_every_way(cfg.flow, made)
     for b in cfg.flow.order:
         bits = ready[b]
-        for place in cfg.blocks[b].items:
-            for register in _virtual(program, place, "used"):
+        for place, item in program.at(cfg.blocks[b].items):
+            for register in _virtual(item.used):
                 if register not in number and register not in given:
                     raise SsaError(f"{register} is used, but nothing defines it", node=program.where(place))
                 if register in number and not bits >> number[register] & 1:
@@ -113,21 +114,19 @@ def _check_uses(program: Program, cfg: ControlFlowGraph, defs: dict[VirtualReg, 
                         f"{register} is used where its definition (at {where}) does not dominate",
                         node=program.where(place),
                     )
-            for register in _virtual(program, place, "defined"):
+            for register in _virtual(item.defined):
                 bits |= 1 << number[register]
 
 
-def _virtual(program: Program, place: int, side: str) -> Iterable[VirtualReg]:
-    item = program.body[place]
-    if isinstance(item, Instruction):
-        yield from (r for r in getattr(item, side) if isinstance(r, VirtualReg))
+def _virtual(found: Iterable[Register]) -> Iterator[VirtualReg]:
+    return (r for r in found if isinstance(r, VirtualReg))
 
 
 # -- operands -----------------------------------------------------------------------------------------------------
 def check_operands(instruction: Instruction, place: str, constants: bool = True) -> None:
     """Kinds, widths, alignments, ranges and positions of an instruction's operands. OperandError, OpcodeError.
 
-    Without `constants` a vector instruction may have its literal in a place from which `CommuteLiterals` moves it.
+    Without `constants` a vector instruction may have its literal in a place from which `commute_literals` moves it.
     """
     known = opcode(instruction.name, place)
     if known.is_pseudo:

@@ -41,17 +41,12 @@ class ApiProfile:
             found = {header for header in found if header.startswith(kept)}
         return tuple(f"{self.directory}/{header}" for header in sorted({*self.includes, *found}))
 
-    def startup(self, kind: str) -> tuple[Call, ...]:
-        return (self.startups[kind],)
-
     def rename(self, call: Call, form: Form) -> Call:
         """A call of `tile_ops` in this version's spelling."""
         if form.unit is Unit.REUSE and self.name != "0.81":
             return _dest_reuse(call)
         function = self.renamed.get(call.function, call.function)
-        if call.function == "unary_bcast_init" and self.name != "0.81":
-            return replace(call, function=function, args=("a_cb", "a_cb"))
-        if call.function == "transpose_init" and self.name != "0.81":
+        if call.function in ("unary_bcast_init", "transpose_init") and self.name != "0.81":
             return replace(call, function=function, args=("a_cb", "a_cb"))
         return replace(call, function=function)
 
@@ -80,27 +75,19 @@ _RENAMED_0_69 = {
     "matmul_init": "mm_init_short",
     "transpose_init": "transpose_wh_init",
     "transpose_tile": "transpose_wh_tile",
-    "add_bcast_rows_init": "add_bcast_rows_init_short",
-    "add_bcast_cols_init": "add_bcast_cols_init_short",
+    **{
+        f"{op}_bcast_{axis}_init": f"{op}_bcast_{axis}_init_short"
+        for op in ("add", "sub", "mul")
+        for axis in ("rows", "cols")
+    },
     "add_bcast_scalar_init": "add_bcast_scalar_init_short",
-    "sub_bcast_rows_init": "sub_bcast_rows_init_short",
-    "sub_bcast_cols_init": "sub_bcast_cols_init_short",
     "sub_bcast_scalar_init": "sub_tiles_bcast_scalar_init_short",
-    "mul_bcast_rows_init": "mul_bcast_rows_init_short",
-    "mul_bcast_cols_init": "mul_bcast_cols_init_short",
     "mul_bcast_scalar_init": "mul_tiles_bcast_scalar_init_short",
 }
 _COMMON = (
-    "eltwise_unary/eltwise_unary.h",
-    "eltwise_unary/sfpu_split_includes.h",
-    "eltwise_binary.h",
-    "eltwise_binary_sfpu.h",
-    "tile_move_copy.h",
-    "bcast.h",
-    "matmul.h",
-    "reduce.h",
-    "pack.h",
-)
+    "eltwise_unary/eltwise_unary.h", "eltwise_unary/sfpu_split_includes.h", "eltwise_binary.h",
+    "eltwise_binary_sfpu.h", "tile_move_copy.h", "bcast.h", "matmul.h", "reduce.h", "pack.h",
+)  # fmt: skip
 PROFILES: Mapping[str, ApiProfile] = {
     "0.81": ApiProfile(
         "0.81",

@@ -18,7 +18,7 @@ from typing import Any
 from optimizer.errors import InfeasibleError, InputError, LimitError, UnknownNameError
 from optimizer.identifiers import Identifiers
 from optimizer.ir.dtype import DType
-from optimizer.kernels.json_document import Node
+from optimizer.kernels.json_document import Node, records
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
@@ -70,11 +70,9 @@ _SLOTS = {"bf16": 8, "f32": 4}
 
 def read_cases(document: Any) -> tuple[TileCase, ...]:
     """Cases of a decoded document. FormatError, LimitError and UnknownNameError name the field: `cases[3].ops[2]`."""
-    node = document if isinstance(document, Node) else Node(document, "")
-    records = node.any_fields(("cases",))["cases"] if isinstance(node.value, Mapping) else Node(node.value, "cases")
     cases: list[TileCase] = []
     known: dict[str, str] = {}
-    for record in records.items():
+    for record in records(document):
         case = _case(record)
         if case.id in known:
             raise record.error(f"the id '{case.id}' is that of {known[case.id]}, too")

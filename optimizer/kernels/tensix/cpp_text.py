@@ -93,11 +93,15 @@ def integer(value: object) -> str:
     return str(int(value))
 
 
-def floating(value: object) -> str:
-    """A float literal; infinite and undefined values, which have none, are casts of their bits."""
+def _number(value: object) -> float:
     if not isinstance(value, float | int) or isinstance(value, bool):
         raise StateError(f"{value!r} is no number")
-    number = float(value)
+    return float(value)
+
+
+def floating(value: object) -> str:
+    """A float literal; infinite and undefined values, which have none, are casts of their bits."""
+    number = _number(value)
     if not math.isfinite(single(number)):
         return f"__builtin_bit_cast(float, {float_bits(number)})"
     return f"{number!r}f"
@@ -105,16 +109,12 @@ def floating(value: object) -> str:
 
 def float_bits(value: object) -> str:
     """The bits of a float32."""
-    if not isinstance(value, float | int) or isinstance(value, bool):
-        raise StateError(f"{value!r} is no number")
-    return f"0x{struct.unpack('<I', struct.pack('<f', single(float(value))))[0]:08x}u"
+    return f"0x{struct.unpack('<I', struct.pack('<f', single(_number(value))))[0]:08x}u"
 
 
 def reciprocal(value: object) -> float:
     """One through a float32, as float32: infinite of zero."""
-    if not isinstance(value, float | int) or isinstance(value, bool):
-        raise StateError(f"{value!r} is no number")
-    number: float = struct.unpack("<f", struct.pack("<f", single(float(value))))[0]
+    number: float = struct.unpack("<f", struct.pack("<f", single(_number(value))))[0]
     return math.copysign(math.inf, number) if number == 0 else single(1.0 / number)
 
 

@@ -44,75 +44,51 @@ class OpSpec:
     terminator: bool = False
 
 
-def _spec(
-    operands: tuple[type, ...] | None = (),
-    results: tuple[type, ...] | None = (),
-    attrs: Mapping[str, type] | None = None,
-    optional: Mapping[str, type] | None = None,
-    regions: int = 0,
-    threads: tuple[str, ...] = BOTH,
-    terminator: bool = False,
-) -> OpSpec:
-    return OpSpec(operands, results, attrs or {}, optional or {}, regions, threads, terminator)
-
-
 _CONFIG = {
-    "math_fidelity": str,
-    "fp32_dest_acc_en": bool,
-    "dst_full_sync_en": bool,
-    "math_approx_mode": bool,
-    "dst_capacity": int,
-    "l1_bytes": int,
-}
+    "math_fidelity": str, "fp32_dest_acc_en": bool, "dst_full_sync_en": bool, "math_approx_mode": bool,
+    "dst_capacity": int, "l1_bytes": int,
+}  # fmt: skip
 _NEST = {"indexing_maps": tuple, "iterator_types": tuple, "bounds": tuple, "inputs": int}
-_PLANNED = {"unroll": int, "grouped": bool, "footprint": int}
 _DIMS = {"dims": int}
 _ONLY_COMPUTE = (COMPUTE,)
 _ONLY_MOVEMENT = (DATA_MOVEMENT,)
 
 _STRUCTURE = {
-    "ttl.program": _spec(attrs={"sym_name": str, "grid": tuple}, optional=_CONFIG, regions=1, threads=()),
-    "ttl.bind_cb": _spec((), (CircularBufferType,), {"index": int}, {"tensor": str}, threads=()),
-    COMPUTE: _spec(attrs={"sym_name": str}, regions=1, threads=()),
-    DATA_MOVEMENT: _spec(attrs={"sym_name": str, "processor": str}, regions=1, threads=()),
-    "ttl.for": _spec((), (), {"lower": int, "upper": int, "step": int}, regions=1),
-    "ttl.constant": _spec((), (IndexType,), {"value": int}),
-    "ttl.index": _spec(None, (IndexType,), {"map": IndexMap}),
-    "ttl.core": _spec((), None, {}, _DIMS),
-    "ttl.grid_size": _spec((), None, {}, _DIMS),
-    "ttl.core_linear": _spec((), (IndexType,)),
-    "ttl.core_coordinate": _spec((), (IndexType,), {"axis": int}),
-    "ttl.grid_slice": _spec((TensorType,), (IndexType, IndexType), {"block_factors": tuple}),
+    "ttl.program": OpSpec(attrs={"sym_name": str, "grid": tuple}, optional=_CONFIG, regions=1, threads=()),
+    "ttl.bind_cb": OpSpec((), (CircularBufferType,), {"index": int}, {"tensor": str}, threads=()),
+    COMPUTE: OpSpec(attrs={"sym_name": str}, regions=1, threads=()),
+    DATA_MOVEMENT: OpSpec(attrs={"sym_name": str, "processor": str}, regions=1, threads=()),
+    "ttl.for": OpSpec((), (), {"lower": int, "upper": int, "step": int}, regions=1),
+    "ttl.constant": OpSpec((), (IndexType,), {"value": int}),
+    "ttl.index": OpSpec(None, (IndexType,), {"map": IndexMap}),
+    "ttl.core": OpSpec((), None, {}, _DIMS),
+    "ttl.grid_size": OpSpec((), None, {}, _DIMS),
+    "ttl.core_linear": OpSpec((), (IndexType,)),
+    "ttl.core_coordinate": OpSpec((), (IndexType,), {"axis": int}),
+    "ttl.grid_slice": OpSpec((TensorType,), (IndexType, IndexType), {"block_factors": tuple}),
 }
 _BUFFERS = {
-    "ttl.cb_wait": _spec((CircularBufferType,), (BlockType,)),
-    "ttl.cb_pop": _spec((CircularBufferType,)),
-    "ttl.cb_reserve": _spec((CircularBufferType,), (BlockType,)),
-    "ttl.cb_push": _spec((CircularBufferType,)),
-    "ttl.copy_in": _spec((TensorType, IndexType, IndexType, BlockType), (TransferType,), threads=_ONLY_MOVEMENT),
-    "ttl.copy_out": _spec((BlockType, TensorType, IndexType, IndexType), (TransferType,), threads=_ONLY_MOVEMENT),
-    "ttl.transfer_wait": _spec((TransferType,), threads=_ONLY_MOVEMENT),
-    "ttl.store": _spec((BlockType, BlockType), threads=_ONLY_COMPUTE),
+    "ttl.cb_wait": OpSpec((CircularBufferType,), (BlockType,)),
+    "ttl.cb_pop": OpSpec((CircularBufferType,)),
+    "ttl.cb_reserve": OpSpec((CircularBufferType,), (BlockType,)),
+    "ttl.cb_push": OpSpec((CircularBufferType,)),
+    "ttl.copy_in": OpSpec((TensorType, IndexType, IndexType, BlockType), (TransferType,), threads=_ONLY_MOVEMENT),
+    "ttl.copy_out": OpSpec((BlockType, TensorType, IndexType, IndexType), (TransferType,), threads=_ONLY_MOVEMENT),
+    "ttl.transfer_wait": OpSpec((TransferType,), threads=_ONLY_MOVEMENT),
+    "ttl.store": OpSpec((BlockType, BlockType), threads=_ONLY_COMPUTE),
 }
 _REGIONS = {
-    "ttl.compute_region": _spec(None, None, {}, {"keep_in_dst": bool}, regions=1, threads=_ONLY_COMPUTE),
-    "ttl.compute": _spec(
-        None,
-        None,
-        {"indexing_maps": tuple, "iterator_types": tuple, "bounds": tuple, "inputs": int},
-        {},
-        1,
-        _ONLY_COMPUTE,
-    ),
-    "ttl.yield": _spec(None, (), threads=_ONLY_COMPUTE, terminator=True),
-    "ttl.require_dst": _spec(None, (), threads=_ONLY_COMPUTE),
-    "ttl.acquire_dst": _spec((), (IndexType,), {}, {"index": int}, threads=_ONLY_COMPUTE),
-    "ttl.release_dst": _spec((IndexType,), (), threads=_ONLY_COMPUTE),
-    SPILL: _spec(None, (TileType,), threads=_ONLY_COMPUTE),
-    RESTORE: _spec((TileType,), (TileType,), {}, {"dst": IndexMap, "form": int}, threads=_ONLY_COMPUTE),
+    "ttl.compute_region": OpSpec(None, None, {}, {"keep_in_dst": bool}, regions=1, threads=_ONLY_COMPUTE),
+    "ttl.compute": OpSpec(None, None, _NEST, regions=1, threads=_ONLY_COMPUTE),
+    "ttl.yield": OpSpec(None, (), threads=_ONLY_COMPUTE, terminator=True),
+    "ttl.require_dst": OpSpec(None, (), threads=_ONLY_COMPUTE),
+    "ttl.acquire_dst": OpSpec((), (IndexType,), {}, {"index": int}, threads=_ONLY_COMPUTE),
+    "ttl.release_dst": OpSpec((IndexType,), (), threads=_ONLY_COMPUTE),
+    SPILL: OpSpec(None, (TileType,), threads=_ONLY_COMPUTE),
+    RESTORE: OpSpec((TileType,), (TileType,), {}, {"dst": IndexMap, "form": int}, threads=_ONLY_COMPUTE),
 }
 _REGISTERS = {
-    f"ttl.tile_regs_{step}": _spec(threads=_ONLY_COMPUTE) for step in ("acquire", "commit", "wait", "release")
+    f"ttl.tile_regs_{step}": OpSpec(threads=_ONLY_COMPUTE) for step in ("acquire", "commit", "wait", "release")
 }
 SPECS: Mapping[str, OpSpec] = MappingProxyType({**_STRUCTURE, **_BUFFERS, **_REGIONS, **_REGISTERS})
 """All ops but block ops, tile ops and calls, whose specs follow from their names."""
@@ -123,7 +99,7 @@ def spec_of(name: str) -> OpSpec:
     if name in SPECS:
         return SPECS[name]
     if name.startswith((CALL_PREFIX, DST_PREFIX)):
-        return _spec(None, None)
+        return OpSpec(None, None)
     tile = name.startswith(TILE_PREFIX)
     op = TILE_OPS.get(name.removeprefix(TILE_PREFIX if tile else BLOCK_PREFIX))
     if op is None:
@@ -131,4 +107,4 @@ def spec_of(name: str) -> OpSpec:
     value = TileType if tile else BlockType
     operands = None if tile else (value,) * op.arity
     numbers: dict[str, type] = dict.fromkeys(op.attrs, float)
-    return _spec(operands, (value,), numbers, {"dst": IndexMap, "form": int}, threads=_ONLY_COMPUTE)
+    return OpSpec(operands, (value,), numbers, {"dst": IndexMap, "form": int}, threads=_ONLY_COMPUTE)

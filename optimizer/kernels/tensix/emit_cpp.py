@@ -17,7 +17,7 @@ from optimizer.kernels.tensix import cpp_text
 from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
 from optimizer.kernels.tensix.cpp_text import integer
 from optimizer.kernels.tensix.dialect import BOTH, CALL_PREFIX, COMPUTE
-from optimizer.kernels.tensix.index_expr import IndexMap, const, dim
+from optimizer.kernels.tensix.index_expr import const, dim
 from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.types import CircularBufferType, TensorType
 
@@ -91,12 +91,9 @@ class _Thread:
             index = integer(op.integer("index"))
             name = f"cb_{index}"
             self._text[op.result.name] = name
-            assert isinstance(op.result.type, CircularBufferType)
-            shape = "x".join(map(integer, op.result.type.shape))
-            blocks = op.result.type.block_count
-            comment = (
-                f"{integer(blocks)} block{'s' if blocks > 1 else ''} of {shape} tiles, {op.result.type.dtype.value}"
-            )
+            cb = op.result.typed(CircularBufferType)
+            shape, plural = "x".join(map(integer, cb.shape)), "s" if cb.block_count > 1 else ""
+            comment = f"{integer(cb.block_count)} block{plural} of {shape} tiles, {cb.dtype.value}"
             if op.has_attr("tensor"):
                 comment += f", the shard of {self._names.of(op.string('tensor'))}"
             yield f"constexpr uint32_t {name} = {index};  // {comment}"
@@ -106,13 +103,12 @@ class _Thread:
     def _accessors(self, tensors: list[Value]) -> Iterator[str]:
         previous = ""
         for k, v in enumerate(tensors):
-            assert isinstance(v.type, TensorType)
-            name = self._text[v.name]
+            name, tile_bytes = self._text[v.name], v.typed(TensorType).dtype.tile_bytes
             offset = f"{previous}.next_compile_time_args_offset()" if previous else "0"
             previous = self._names.fresh(f"{name}_args")
             yield f"    constexpr auto {previous} = TensorAccessorArgs<{offset}>();"
             address = f"get_common_arg_val<uint32_t>({k})"
-            yield f"    const auto {name} = TensorAccessor({previous}, {address}, {v.type.dtype.tile_bytes});"
+            yield f"    const auto {name} = TensorAccessor({previous}, {address}, {tile_bytes});"
 
     def _ops(self, ops: tuple[Op, ...]) -> Iterator[str]:
         for op in ops:
@@ -131,12 +127,10 @@ class _Thread:
                 raise StateError(f"{op.name} is no call of the kernel API")
 
     def _index(self, op: Op) -> str:
-        index_map = op.attr("map")
-        assert isinstance(index_map, IndexMap)
         names = [f"({t})" if " " in (t := self._text[v.name]) else t for v in op.operands]
         known = [self._constant.get(v.name) for v in op.operands]
         dims = [dim(k) if value is None else const(value) for k, value in enumerate(known)]
-        return index_map.results[0].substitute(dims).text(names, "/", "%")
+        return op.index_map("map").results[0].substitute(dims).text(names, "/", "%")
 
     def _loop(self, op: Op) -> Iterator[str]:
         counter = self._names.of(op.body.args[0].name)
@@ -148,9 +142,7 @@ class _Thread:
         yield "}"
 
     def _call(self, op: Op) -> str:
-        args, template = op.attr("args"), op.attr("template", ())
-        assert isinstance(args, tuple)
-        assert isinstance(template, tuple)
+        args, template = op.strings("args"), op.strings("template", ())
         written = [self._argument(cpp_text.tokens(a), op.operands) for a in args]
         typed = f"<{', '.join(map(cpp_text.tokens, template))}>" if template else ""
         return f"{cpp_text.function(op.name.removeprefix(CALL_PREFIX))}{typed}({', '.join(written)});"

@@ -22,7 +22,7 @@ from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op, loop_nest
-from optimizer.kernels.tensix.passes.inline_regions import InlineRegions
+from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.reference import tile_of
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, FLOATS, FORMAT_NUMBERS
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, TileOp
@@ -76,7 +76,7 @@ def bounds(
     exactly, an FPU does not.
     """
     walker = _Walker(program, blocks, sum_unit)
-    for thread in InlineRegions().apply(program).body.ops:
+    for thread in inline_regions(program).body.ops:
         if thread.name == COMPUTE:
             walker.run(thread.body.ops)
     return {name: tuple(made) for name, made in walker.pushed.items()}
@@ -105,18 +105,15 @@ class _Walker:
         name = op.operands[0].name
         match op.name:
             case "ttl.cb_wait":
-                given, block = exactly(self._waiting[name][0]), op.result.type
-                assert isinstance(block, BlockType)
-                fits = FLOATS.index(block.dtype) <= FLOATS.index(self._dst)
+                given = exactly(self._waiting[name][0])
+                fits = FLOATS.index(op.result.typed(BlockType).dtype) <= FLOATS.index(self._dst)
                 self._values[op.result.name] = given if fits else rounded_to(given, self._dst)
             case "ttl.cb_pop":
                 self._waiting[name].pop(0)
             case "ttl.cb_reserve":
                 self._targets[op.result.name] = name
             case "ttl.store":
-                source, target = (v.type for v in op.operands)
-                assert isinstance(source, BlockType)
-                assert isinstance(target, BlockType)
+                source, target = (v.typed(BlockType) for v in op.operands)
                 kept = self._values[name]
                 if FLOATS.index(target.dtype) < FLOATS.index(source.dtype):  # else L1 has rounded it already
                     kept = rounded_to(kept, target.dtype)
@@ -129,8 +126,7 @@ class _Walker:
     def _block(self, op: Op) -> Bounded:
         """One block op, tile by tile as its loop nest says."""
         definition = TILE_OPS[op.name.removeprefix(BLOCK_PREFIX)]
-        nest, result = loop_nest(op), op.result.type
-        assert isinstance(result, BlockType)
+        nest, result = loop_nest(op), op.result.typed(BlockType)
         attrs = {name: float(str(op.attr(name))) for name in definition.attrs}
         operands = [self._values[v.name] for v in op.operands]
         shape = (result.shape[0] * TILE, result.shape[1] * TILE)
@@ -184,14 +180,12 @@ _EXACT = frozenset(
 
 So are maxima if their scaler is 1.
 """
-_TURNS: Mapping[str, float] = MappingProxyType(
-    {
-        **dict.fromkeys(("abs", "square", "cosh", "eqz", "nez", "leaky_relu", "elu"), 0.0),
-        "gelu": -0.7517915246935645,
-        "gelu_tanh": -0.7524614221010293,
-        "silu": -1.2784645427610738,
-    }
-)
+_TURNS: Mapping[str, float] = {
+    **dict.fromkeys(("abs", "square", "cosh", "eqz", "nez", "leaky_relu", "elu"), 0.0),
+    "gelu": -0.7517915246935645,
+    "gelu_tanh": -0.7524614221010293,
+    "silu": -1.2784645427610738,
+}
 """Where a function turns: it is monotone on either side."""
 _SLOPE_ONE = ("sin", "cos")
 """Functions that turn often, and whose slope is at most 1."""
@@ -204,20 +198,18 @@ def _quotient_jumps(a: Bounded, b: Bounded) -> Mask:
     return found
 
 
-_JUMPS: Mapping[str, Callable[..., Mask]] = MappingProxyType(
-    {
-        "recip": lambda a: a.may_be(0.0),
-        "div": lambda _a, b: b.may_be(0.0),
-        "tan": lambda a: np.not_equal(*(np.floor(end / np.pi + 0.5) for end in a.ends)),
-        "frac": lambda a: np.not_equal(*map(np.trunc, a.ends)),
-        "eq": lambda a, b: (a.error + b.error > 0) & (np.abs(a.value - b.value) <= a.error + b.error),
-        "ne": lambda a, b: (a.error + b.error > 0) & (np.abs(a.value - b.value) <= a.error + b.error),
-        "pow": lambda a, _b: a.ends[0] < 0,
-        "atan2": lambda a, b: a.may_be(0.0) & (b.ends[0] <= 0),
-        "fmod": _quotient_jumps,
-        "remainder": _quotient_jumps,
-    }
-)
+_JUMPS: Mapping[str, Callable[..., Mask]] = {
+    "recip": lambda a: a.may_be(0.0),
+    "div": lambda _a, b: b.may_be(0.0),
+    "tan": lambda a: np.not_equal(*(np.floor(end / np.pi + 0.5) for end in a.ends)),
+    "frac": lambda a: np.not_equal(*map(np.trunc, a.ends)),
+    "eq": lambda a, b: (a.error + b.error > 0) & (np.abs(a.value - b.value) <= a.error + b.error),
+    "ne": lambda a, b: (a.error + b.error > 0) & (np.abs(a.value - b.value) <= a.error + b.error),
+    "pow": lambda a, _b: a.ends[0] < 0,
+    "atan2": lambda a, b: a.may_be(0.0) & (b.ends[0] <= 0),
+    "fmod": _quotient_jumps,
+    "remainder": _quotient_jumps,
+}
 """Where a function jumps or has a pole between the ends of its operands: the error is not limited there."""
 
 

@@ -119,8 +119,7 @@ class CircularBuffer:
         _now().emit(Op("ttl.cb_push", (self.value,)))
 
     def _block(self, name: str) -> Block:
-        assert isinstance(self.value.type, CircularBufferType)
-        block = _now().value(self.value.type.block)
+        block = _now().value(self.value.typed(CircularBufferType).block)
         _now().emit(Op(name, (self.value,), (block,)))
         return Block(block)
 
@@ -225,8 +224,7 @@ def compute_region(
 
 def typecast(x: Block, dtype: DType) -> Block:
     """The block in another element type."""
-    assert isinstance(x.value.type, BlockType)
-    source, target = (float(FORMAT_NUMBERS[t]) for t in (x.value.type.dtype, dtype))
+    source, target = (float(FORMAT_NUMBERS[t]) for t in (x.value.typed(BlockType).dtype, dtype))
     return block_op("typecast", x, result_dtype=dtype, source=source, target=target)
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
-from optimizer.kernels.tensix.index_expr import IndexMap
 from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.passes.assign_dst import capacity_of
 from optimizer.kernels.tensix.passes.insert_inits import (
@@ -94,11 +93,8 @@ class _Machine:
         """Circular buffers that the thread waits for; the writer takes what is pushed to others at once."""
         for op in program.body.ops:
             if op.name == "ttl.bind_cb":
-                cb = op.result
-                assert isinstance(cb.type, CircularBufferType)
-                self._buffers[cb.name] = _Buffer(cb.type)
-                if cb.name in blocks:
-                    self._buffers[cb.name].ready += [rounded(block, cb.type.dtype) for block in blocks[cb.name]]
+                name, cb = op.result.name, op.result.typed(CircularBufferType)
+                self._buffers[name] = _Buffer(cb, [rounded(block, cb.dtype) for block in blocks.get(name, ())])
 
     def finish(self) -> dict[str, tuple[Array, ...]]:
         """What was pushed and not read, after a check that nothing is left over."""
@@ -123,9 +119,7 @@ class _Machine:
             elif op.name == "ttl.constant":
                 numbers[op.result.name] = op.integer("value")
             elif op.name == "ttl.index":
-                index_map = op.attr("map")
-                assert isinstance(index_map, IndexMap)
-                numbers[op.result.name] = index_map.evaluate([numbers[v.name] for v in op.operands])[0]
+                numbers[op.result.name] = op.index_map("map").evaluate([numbers[v.name] for v in op.operands])[0]
             else:
                 self._step(op, numbers)
 
@@ -186,11 +180,10 @@ class _Machine:
                 buffer.reserved = None
 
     def _tile(self, block: Value, number: int, place: str) -> Array:
-        assert isinstance(block.type, BlockType)
-        buffer = self._buffers[self._block[block.name]]
+        buffer, tiles = self._buffers[self._block[block.name]], block.typed(BlockType).tiles
         self._require(buffer.waited > 0, place, f"reads %{block.name} before it is waited for")
-        self._require(0 <= number < block.type.tiles, place, f"reads tile {number} of {block.type.tiles}")
-        return tile_of(buffer.ready[0], divmod(number, block.type.shape[1]))
+        self._require(0 <= number < tiles, place, f"reads tile {number} of {tiles}")
+        return tile_of(buffer.ready[0], divmod(number, block.typed(BlockType).shape[1]))
 
     # -- DST -------------------------------------------------------------------------------------------
     def _slot(self, number: int, place: str) -> int:
@@ -233,8 +226,7 @@ class _Machine:
     def _pack(self, op: Op, numbers: Mapping[str, int]) -> None:
         source, block, at = op.operands
         self._require(self._phase == "wait", op.name, f"packs after tile_regs_{self._phase}")
-        assert isinstance(block.type, BlockType)
-        buffer = self._buffers[self._block[block.name]]
+        buffer, reserved = self._buffers[self._block[block.name]], block.typed(BlockType)
         set_to = f"packs {buffer.type.dtype}, the packer is set to {self._packer}"
         self._require(self._packer is buffer.type.dtype, op.name, set_to)
         for k in range(op.integer("tiles", 1)):
@@ -242,9 +234,9 @@ class _Machine:
             self._require(slot in self._dst, op.name, f"packs slot {slot}, which holds nothing")
             self._require(buffer.reserved is not None, op.name, f"packs to %{block.name}, which is not reserved")
             self._require(number == buffer.packed, op.name, f"packs tile {number} where {buffer.packed} is next")
-            self._require(number < block.type.tiles, op.name, f"packs beyond the {block.type.tiles} tiles reserved")
+            self._require(number < reserved.tiles, op.name, f"packs beyond the {reserved.tiles} tiles reserved")
             assert buffer.reserved is not None
-            where = tile_of(buffer.reserved, divmod(number, block.type.shape[1]))
+            where = tile_of(buffer.reserved, divmod(number, reserved.shape[1]))
             where[...] = rounded(self._dst[slot], buffer.type.dtype)
             buffer.packed += 1
 

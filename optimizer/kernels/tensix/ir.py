@@ -6,6 +6,7 @@ parses them, `verify.py` checks them. A pass takes an op and returns a new one.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,11 @@ class Value:
 
     def __str__(self) -> str:
         return f"%{self.name}"
+
+    def typed[T](self, kind: builtins.type[T]) -> T:
+        """The type of a value of this kind."""
+        assert isinstance(self.type, kind)
+        return self.type
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,32 +65,44 @@ class Op:
 
     def integer(self, name: str, default: int | None = None) -> int:
         """An attribute that is a whole number."""
-        value = self.attr(name, default)
-        if not isinstance(value, int):
-            raise StateError(f"attribute '{name}' of {self.name} is no integer: {value!r}")
-        return value
+        return self._typed(name, self.attr(name, default), int, "integer")
 
     def number(self, name: str) -> float:
         """An attribute that is a number."""
         value = self.attr(name)
-        if not isinstance(value, int | float):
-            raise StateError(f"attribute '{name}' of {self.name} is no number: {value!r}")
-        return float(value)
+        return float(value) if isinstance(value, int) else self._typed(name, value, float, "number")
 
-    def string(self, name: str, default: str | None = None) -> str:
+    def string(self, name: str) -> str:
         """An attribute that is text."""
-        value = self.attr(name, default)
-        if not isinstance(value, str):
-            raise StateError(f"attribute '{name}' of {self.name} is no text: {value!r}")
-        return value
+        return self._typed(name, self.attr(name), str, "text")
 
-    def maps(self, name: str) -> tuple[IndexMap, ...]:
-        """An attribute that is a list of index maps."""
-        value = self.attr(name)
-        found = tuple(m for m in value if isinstance(m, IndexMap)) if isinstance(value, tuple) else ()
-        if not isinstance(value, tuple) or len(found) != len(value):
-            raise StateError(f"attribute '{name}' of {self.name} is no list of index maps: {value!r}")
+    def integers(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """An attribute that is a list of whole numbers."""
+        return self._list(name, self.attr(name, default), int, "integers")
+
+    def strings(self, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
+        """An attribute that is a list of texts."""
+        return self._list(name, self.attr(name, default), str, "texts")
+
+    def index_map(self, name: str) -> IndexMap:
+        """An attribute that is an index map."""
+        return self._typed(name, self.attr(name), IndexMap, "index map")
+
+    @property
+    def maps(self) -> tuple[IndexMap, ...]:
+        """Index maps of a compute's operands."""
+        return self._list("indexing_maps", self.attr("indexing_maps"), IndexMap, "index maps")
+
+    def _list[T](self, name: str, value: Attr, kind: type[T], called: str) -> tuple[T, ...]:
+        found = tuple(item for item in value if isinstance(item, kind)) if isinstance(value, tuple) else ()
+        if found != value:
+            raise StateError(f"attribute '{name}' of {self.name} is no list of {called}: {value!r}")
         return found
+
+    def _typed[T](self, name: str, value: object, kind: type[T], called: str) -> T:
+        if not isinstance(value, kind):
+            raise StateError(f"attribute '{name}' of {self.name} is no {called}: {value!r}")
+        return value
 
     def with_attrs(self, **changes: Attr) -> Op:
         """The op with attributes set."""

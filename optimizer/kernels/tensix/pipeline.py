@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from optimizer.errors import UnknownNameError
 from optimizer.ir.dtype import DType
@@ -16,17 +17,17 @@ from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.passes import Pass
-from optimizer.kernels.tensix.passes.assign_dst import Allocator, AssignDst
-from optimizer.kernels.tensix.passes.convert_to_compute import ConvertToCompute, is_block_op
-from optimizer.kernels.tensix.passes.convert_to_ttkernel import ConvertToTTKernel
-from optimizer.kernels.tensix.passes.fold_grid import FoldGrid
-from optimizer.kernels.tensix.passes.fuse_computes import FuseComputes
-from optimizer.kernels.tensix.passes.inline_regions import InlineRegions
-from optimizer.kernels.tensix.passes.insert_inits import InsertInits
-from optimizer.kernels.tensix.passes.lower_to_loops import LowerToLoops
-from optimizer.kernels.tensix.passes.place_results import PlaceResults, StoreValues
-from optimizer.kernels.tensix.passes.split_broadcasts import SplitBroadcasts
-from optimizer.kernels.tensix.passes.spread_rows import SpreadRows
+from optimizer.kernels.tensix.passes.assign_dst import Allocator, assign_dst
+from optimizer.kernels.tensix.passes.convert_to_compute import convert_to_compute, is_block_op
+from optimizer.kernels.tensix.passes.convert_to_ttkernel import convert_to_ttkernel
+from optimizer.kernels.tensix.passes.fold_grid import fold_grid
+from optimizer.kernels.tensix.passes.fuse_computes import fuse_computes
+from optimizer.kernels.tensix.passes.inline_regions import inline_regions
+from optimizer.kernels.tensix.passes.insert_inits import insert_inits
+from optimizer.kernels.tensix.passes.lower_to_loops import lower_to_loops
+from optimizer.kernels.tensix.passes.place_results import place_results, store_values
+from optimizer.kernels.tensix.passes.split_broadcasts import split_broadcasts
+from optimizer.kernels.tensix.passes.spread_rows import spread_rows
 from optimizer.kernels.tensix.source_rules import check_source
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType
@@ -58,20 +59,20 @@ class KernelOptions:
 
 def passes(options: KernelOptions) -> tuple[Pass, ...]:
     """The pipeline, in order."""
-    fuse: tuple[Pass, ...] = (FuseComputes(),) if options.fuse else ()
+    dst = partial(assign_dst, capacity=options.capacity, allocator=options.allocator, l1_bytes=options.l1_bytes)
     return (
-        FoldGrid(),
-        InlineRegions(),
-        SplitBroadcasts(computed=options.fuse),
-        ConvertToCompute(),
-        SpreadRows(),
-        *fuse,
-        StoreValues(),
-        AssignDst(options.capacity, options.allocator, options.l1_bytes),
-        PlaceResults(),
-        LowerToLoops(),
-        InsertInits(),
-        ConvertToTTKernel(options.api),
+        Pass("fold-grid", fold_grid),
+        Pass("inline-regions", inline_regions),
+        Pass("split-broadcasts", partial(split_broadcasts, computed=options.fuse)),
+        Pass("convert-to-compute", convert_to_compute),
+        Pass("spread-rows", spread_rows),
+        *((Pass("fuse-computes", fuse_computes),) if options.fuse else ()),
+        Pass("store-values", store_values),
+        Pass("assign-dst", dst),
+        Pass("place-results", place_results),
+        Pass("lower-to-loops", lower_to_loops),
+        Pass("insert-inits", insert_inits),
+        Pass("convert-to-ttkernel", partial(convert_to_ttkernel, api=options.api)),
     )
 
 
@@ -104,7 +105,7 @@ def read_short(program: Op) -> tuple[str, ...]:
         types = (v.type for v in op.operands)
         return any(isinstance(t, BlockType) and t.dtype is DType.F32 for t in types)
 
-    blocks = (op for op in walk(InlineRegions().apply(program)) if is_block_op(op))
+    blocks = (op for op in walk(inline_regions(program)) if is_block_op(op))
     names = ((op.name.removeprefix(BLOCK_PREFIX), op) for op in blocks)
     return tuple(name for name, op in names if TILE_OPS[name].accumulates and reads_f32(op))
 
@@ -122,6 +123,6 @@ def round_trips(program: Op, options: KernelOptions) -> int:
 
 def round_trips_saved(program: Op, options: KernelOptions) -> int:
     """Round trips through L1 that fusion saves: results that block ops read, less those that still go through L1."""
-    blocks = [op for op in walk(InlineRegions().apply(program)) if is_block_op(op)]
+    blocks = [op for op in walk(inline_regions(program)) if is_block_op(op)]
     read = {v.name for op in blocks for v in op.operands}
     return sum(op.result.name in read for op in blocks) - round_trips(program, options)

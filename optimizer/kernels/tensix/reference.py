@@ -15,7 +15,7 @@ from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op, loop_nest
-from optimizer.kernels.tensix.passes.inline_regions import InlineRegions
+from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType
@@ -27,7 +27,7 @@ def evaluate(program: Op, blocks: Mapping[str, Array], dst: DType = DType.F32) -
     A circular buffer is waited for, and pushed to, once.
     """
     found: dict[str, Array] = {}
-    for thread in InlineRegions().apply(program).body.ops:
+    for thread in inline_regions(program).body.ops:
         if thread.name == COMPUTE:
             _run(thread, blocks, found, dst)
     return found
@@ -52,8 +52,7 @@ def _run(thread: Op, blocks: Mapping[str, Array], found: dict[str, Array], dst: 
 def block_meaning(op: Op, operands: list[Array], dst: DType = DType.F32) -> Array:
     """One block op on the elements of whole blocks, tile by tile as its loop nest says."""
     definition = TILE_OPS[op.name.removeprefix(BLOCK_PREFIX)]
-    nest, result = loop_nest(op), op.result.type
-    assert isinstance(result, BlockType)
+    nest, result = loop_nest(op), op.result.typed(BlockType)
     attrs = {name: float(str(op.attr(name))) for name in definition.attrs}
     made = np.full((result.shape[0] * TILE, result.shape[1] * TILE), definition.initial, dtype=np.float32)
     for point in np.ndindex(*nest.bounds):

@@ -259,17 +259,25 @@ def _binary(name: str, meaning: Meaning, function: str = "") -> TileOp:
     return TileOp(name, 2, meaning, (_sfpu(function or f"{name}_binary_tile", 2),))
 
 
+_NARROW = ("bf16", "bfp8_b", "bfp4_b")
+"""Element types of at most 16 bits."""
+
+
+def _fpu(
+    init: Call,
+    function: str,
+    template: tuple[str, ...] = (),
+    accumulates: bool = True,
+    dtypes: tuple[str, ...] = (),
+) -> Form:
+    """On the FPU, from two circular buffers."""
+    call = Call(function, ("a_cb", "b_cb", "a_tile", "b_tile", "d"), template)
+    return Form(Unit.FPU, (Place.CB, Place.CB), init, call, accumulates=accumulates, dtypes=dtypes)
+
+
 def _fpu_binary(name: str, meaning: Meaning) -> TileOp:
     """add, sub and mul: on the FPU from two circular buffers, reusing DST for one operand, or on the SFPU."""
-    tiles = Call(f"{name}_tiles", ("a_cb", "b_cb", "a_tile", "b_tile", "d"))
-    fpu = Form(
-        Unit.FPU,
-        (Place.CB, Place.CB),
-        Call(f"{name}_init", ("a_cb", "b_cb")),
-        tiles,
-        accumulates=name == "mul",
-        dtypes=("bf16", "bfp8_b", "bfp4_b"),
-    )
+    fpu = _fpu(Call(f"{name}_init", ("a_cb", "b_cb")), f"{name}_tiles", accumulates=name == "mul", dtypes=_NARROW)
     return TileOp(name, 2, meaning, (fpu, _reuse(name, 0), _reuse(name, 1), _sfpu(f"{name}_binary_tile", 2)))
 
 
@@ -280,7 +288,7 @@ def _reuse(name: str, kept: int) -> Form:
     places = (Place.DST, Place.CB) if kept == 0 else (Place.CB, Place.DST)
     init = Call(f"{name}_reuse_dest_init", (f"{other}_cb",), (source,))
     call = Call(f"{name}_reuse_dest_tiles", (f"{other}_cb", f"{other}_tile", "d"), (source,))
-    return Form(Unit.REUSE, places, init, call, in_place=kept, dtypes=("bf16", "bfp8_b", "bfp4_b"))
+    return Form(Unit.REUSE, places, init, call, in_place=kept, dtypes=_NARROW)
 
 
 _BINARY = (
@@ -320,7 +328,7 @@ def _bcast(which: str) -> TileOp:
         (Place.CB,),
         Call("unary_bcast_init", ("a_cb",), kind),
         Call("unary_bcast", ("a_cb", "a_tile", "d"), kind),
-        narrow=("bf16", "bfp8_b", "bfp4_b") if which == "row" else (),
+        narrow=_NARROW if which == "row" else (),
     )
     return TileOp(f"bcast_{which}", 1, partial(_repeat, which), (form,), elementwise=False)
 
@@ -328,14 +336,8 @@ def _bcast(which: str) -> TileOp:
 def _bcast_binary(name: str, which: str, meaning: Meaning) -> TileOp:
     """An FPU op whose second operand is broadcast inside the tile."""
     plural = which if which == "scalar" else f"{which}s"
-    form = Form(
-        Unit.FPU,
-        (Place.CB, Place.CB),
-        Call(f"{name}_bcast_{plural}_init", ("a_cb", "b_cb")),
-        Call(f"{name}_tiles_bcast_{plural}", ("a_cb", "b_cb", "a_tile", "b_tile", "d")),
-        accumulates=name == "mul",
-        dtypes=("bf16", "bfp8_b", "bfp4_b"),
-    )
+    init = Call(f"{name}_bcast_{plural}_init", ("a_cb", "b_cb"))
+    form = _fpu(init, f"{name}_tiles_bcast_{plural}", accumulates=name == "mul", dtypes=_NARROW)
     return TileOp(f"{name}_bcast_{which}", 2, lambda a, b: meaning(a, _repeat(which, b)), (form,), elementwise=False)
 
 
@@ -399,13 +401,7 @@ def _product(total: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> NDArray[A
 
 def _reduce(kind: str, axis: str) -> TileOp:
     template = (f"PoolType::{kind.upper()}", f"ReduceDim::REDUCE_{axis.upper()}")
-    form = Form(
-        Unit.FPU,
-        (Place.CB, Place.CB),
-        Call("reduce_init", ("a_cb", "b_cb", "out_cb"), template),
-        Call("reduce_tile", ("a_cb", "b_cb", "a_tile", "b_tile", "d"), template),
-        accumulates=True,
-    )
+    form = _fpu(Call("reduce_init", ("a_cb", "b_cb", "out_cb"), template), "reduce_tile", template)
     initial = 0.0 if kind == "sum" else -np.inf
     meaning = partial(_reduced, kind, axis)
     return TileOp(f"reduce_{kind}_{axis}", 2, meaning, (form,), elementwise=False, accumulates=True, initial=initial)
@@ -413,13 +409,7 @@ def _reduce(kind: str, axis: str) -> TileOp:
 
 def _matmul(name: str, transpose: str, meaning: Meaning) -> TileOp:
     """`matmul_t` multiplies with the transposed second operand, tile by tile and within tiles."""
-    form = Form(
-        Unit.FPU,
-        (Place.CB, Place.CB),
-        Call("matmul_init", ("a_cb", "b_cb", transpose)),
-        Call("matmul_tiles", ("a_cb", "b_cb", "a_tile", "b_tile", "d")),
-        accumulates=True,
-    )
+    form = _fpu(Call("matmul_init", ("a_cb", "b_cb", transpose)), "matmul_tiles")
     return TileOp(name, 2, meaning, (form,), elementwise=False, accumulates=True)
 
 

@@ -22,8 +22,8 @@ class TileType:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockType:
-    """A block of tiles: what one wait or reserve of a circular buffer gives, and what block ops work on."""
+class _Tiles:
+    """So many rows and columns of tiles."""
 
     shape: tuple[int, int]
     dtype: DType
@@ -32,16 +32,23 @@ class BlockType:
     def tiles(self) -> int:
         return prod(self.shape)
 
-    def __str__(self) -> str:
-        return f"block<{_dims(self.shape)}x{self.dtype.value}>"
+    @property
+    def _text(self) -> str:
+        return f"{'x'.join(map(str, self.shape))}x{self.dtype.value}"
 
 
 @dataclass(frozen=True, slots=True)
-class CircularBufferType:
-    """A circular buffer in L1 that holds `block_count` blocks."""
+class BlockType(_Tiles):
+    """A block of tiles: what one wait or reserve of a circular buffer gives, and what block ops work on."""
 
-    shape: tuple[int, int]
-    dtype: DType
+    def __str__(self) -> str:
+        return f"block<{self._text}>"
+
+
+@dataclass(frozen=True, slots=True)
+class CircularBufferType(_Tiles):
+    """A circular buffer in L1 that holds `block_count` blocks; `tiles` are those of one block."""
+
     block_count: int = 2
 
     @property
@@ -50,25 +57,18 @@ class CircularBufferType:
 
     @property
     def size_bytes(self) -> int:
-        return prod(self.shape) * self.block_count * self.dtype.tile_bytes
+        return self.tiles * self.block_count * self.dtype.tile_bytes
 
     def __str__(self) -> str:
-        return f"cb<{_dims(self.shape)}x{self.dtype.value}, {self.block_count}>"
+        return f"cb<{self._text}, {self.block_count}>"
 
 
 @dataclass(frozen=True, slots=True)
-class TensorType:
+class TensorType(_Tiles):
     """A tensor in DRAM or L1, addressed by tile through a `TensorAccessor`."""
 
-    shape: tuple[int, int]
-    dtype: DType
-
-    @property
-    def tiles(self) -> int:
-        return prod(self.shape)
-
     def __str__(self) -> str:
-        return f"tensor<{_dims(self.shape)}x{self.dtype.value}>"
+        return f"tensor<{self._text}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,3 @@ class TransferType:
 
 
 Type = TileType | BlockType | CircularBufferType | TensorType | IndexType | TransferType
-
-
-def _dims(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape))

@@ -128,7 +128,7 @@ def _inputs(program: Op, brought: Mapping[str, str], seed: int) -> dict[str, Arr
     found: dict[str, Array] = {}
     for v in program.body.args:
         if v.name in brought:
-            assert isinstance(v.type, TensorType)
-            shape = (v.type.shape[0] * TILE, v.type.shape[1] * TILE)
-            found[v.name] = rounded(generator.uniform(0.25, 1.5, shape).astype(np.float32), v.type.dtype)
+            tensor = v.typed(TensorType)
+            shape = (tensor.shape[0] * TILE, tensor.shape[1] * TILE)
+            found[v.name] = rounded(generator.uniform(0.25, 1.5, shape).astype(np.float32), tensor.dtype)
     return found

@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 
 import pytest
+from gfx942.llvm import find_llvm, require_llvm
 
 from optimizer.errors import UnknownNameError
 from optimizer.kernels.amdgpu.emit import Footprint, argument_offsets, footprint, instruction_line, kernel_text
 from optimizer.kernels.amdgpu.errors import OperandError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Launch, Program
 from optimizer.kernels.amdgpu.text import parse, parse_instruction
-from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
 
 needs_llvm = pytest.mark.skipif(find_llvm() is None, reason="llvm-19 is not installed (apt-get install llvm-19)")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gfx942.llvm import find_llvm, require_llvm
 
 from optimizer.kernels.amdgpu.errors import ControlFlowError, OperandError
 from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
 from optimizer.kernels.amdgpu.text import parse, text_of
 from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
-from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
 
 GOOD = (
     "global_load_dword v1, v0, s[4:5] sc0 sc1 nt", "global_atomic_add v0, v1, s[4:5] nt", "v_add_u32 v1, v0, v2 clamp",

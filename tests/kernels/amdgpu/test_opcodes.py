@@ -11,7 +11,7 @@ from llvm import assemble, needs_llvm
 from optimizer.kernels.amdgpu.errors import OpcodeError, OperandError
 from optimizer.kernels.amdgpu.ir import Instruction
 from optimizer.kernels.amdgpu.opcodes import HINTS, OPCODES, Opcode, OperandSpec, opcode
-from optimizer.kernels.amdgpu.operands import OFF, VCC, MemOffset, Operand, WaitCount, sgpr, vgpr
+from optimizer.kernels.amdgpu.operands import OFF, VCC, MemOffset, Operand, PhysicalReg, RegRange, WaitCount
 from optimizer.kernels.amdgpu.operands import Immediate as Imm
 from optimizer.kernels.amdgpu.text import instruction_text, parse_instruction
 from optimizer.kernels.amdgpu.validate import check_operands
@@ -29,20 +29,25 @@ def sample(known: Opcode) -> Instruction:
     return Instruction(known.name, defs, uses, target, ("lds",) if known.name.endswith("_lds") else ())
 
 
+def register(file: str, number: int, count: int) -> PhysicalReg | RegRange:
+    first = PhysicalReg(file, number)
+    return first if count == 1 else RegRange(first, count)
+
+
 def operand(spec: OperandSpec, number: int) -> Operand:
     match spec.kind:
         case "v" | "d" | "x" | "c" | "n" | "A":
-            return vgpr(number, spec.width)
+            return register("v", number, spec.width)
         case "a":
             return parse_instruction(f"v_accvgpr_mov_b32 a{number}, a0").defs[0]
         case "s" | "S" | "r":
-            return sgpr(number % 64, spec.width)
+            return register("s", number % 64, spec.width)
         case "l":
             return Imm(3)
         case "m":
             return VCC
         case "G":
-            return vgpr(number, 2)
+            return register("v", number, 2)
         case "b":
             return OFF
         case "i":

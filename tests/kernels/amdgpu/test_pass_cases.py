@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gfx942.llvm import find_llvm
 
-from optimizer.kernels.amdgpu.emit import code_lines
+from optimizer.kernels.amdgpu.emit import item_lines
 from optimizer.kernels.amdgpu.ir import Program
-from optimizer.kernels.amdgpu.passes.expand_pseudos import ExpandPseudos
-from optimizer.kernels.amdgpu.passes.mitigate_hazards import MitigateHazards
-from optimizer.kernels.amdgpu.passes.substitute_registers import SubstituteRegisters
+from optimizer.kernels.amdgpu.passes.expand_pseudos import expand_pseudos
+from optimizer.kernels.amdgpu.passes.mitigate_hazards import mitigate_hazards
+from optimizer.kernels.amdgpu.passes.substitute_registers import substitute_registers
 from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build, virtual_passes
 from optimizer.kernels.amdgpu.program_json import read_cases
 from optimizer.kernels.amdgpu.text import instruction_text, parse_operand
-from optimizer.kernels.amdgpu.witness.llvm import find_llvm
 
 CASES = Path(__file__).parents[3] / "fixtures/kernels/amdgpu_cases.json"
 DOCUMENT = json.loads(CASES.read_text())
@@ -42,7 +42,7 @@ def test_peephole(program: Program, expected: dict[str, Any]) -> None:
 
 
 def as_it_is(program: Program) -> Program:
-    return MitigateHazards().apply(program)
+    return mitigate_hazards(program)
 
 
 def through_everything(program: Program) -> Program:
@@ -59,8 +59,9 @@ def test_hazards(run: Callable[[Program], Program], program: Program, expected: 
 @pytest.mark.parametrize(("program", "expected"), cases("emit"))
 def test_formatting(program: Program, expected: dict[str, Any]) -> None:
     mapping = {parse_operand(name): number for name, number in expected["mapping"].items()}
-    program = SubstituteRegisters(mapping).apply(program)
-    assert code_lines(ExpandPseudos().apply(program).body) == expected["lines"]
+    program = substitute_registers(program, mapping)
+    items = enumerate(expand_pseudos(program).body)
+    assert [line for place, item in items for line in item_lines(item, place)] == expected["lines"]
 
 
 @pytest.mark.skipif(find_llvm() is None, reason="llvm-19 is not installed (apt-get install llvm-19)")

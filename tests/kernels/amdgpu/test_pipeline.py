@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gfx942.llvm import find_llvm, require_llvm
+from gfx942.mutations import mutations
 
 from optimizer.kernels.amdgpu.abi import KERNARG, THREAD_ID
 from optimizer.kernels.amdgpu.builder import KernelBuilder
@@ -17,8 +19,6 @@ from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
 from optimizer.kernels.amdgpu.text import parse
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
 from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
-from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
-from optimizer.kernels.amdgpu.witness.mutations import mutations
 
 Arrays = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
 

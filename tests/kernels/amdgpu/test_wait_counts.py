@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from optimizer.kernels.amdgpu.passes.insert_waits import InsertWaits
-from optimizer.kernels.amdgpu.passes.mitigate_hazards import MitigateHazards
+from gfx942.wait_counts import WaitCounts, wait_counts
+
+from optimizer.kernels.amdgpu.passes.insert_waits import insert_waits
+from optimizer.kernels.amdgpu.passes.mitigate_hazards import mitigate_hazards
 from optimizer.kernels.amdgpu.text import parse
-from optimizer.kernels.amdgpu.wait_counts import WaitCounts, wait_counts
 
 PROGRAM = """
 .workgroup 256 1 1
@@ -24,7 +25,7 @@ s_endpgm
 
 
 def test_counts() -> None:
-    program = MitigateHazards().apply(InsertWaits().apply(parse(PROGRAM)))
+    program = mitigate_hazards(insert_waits(parse(PROGRAM)))
 
     # Waited for: the pointer, the first load, the second, LDS at the barrier. Nops: before v_readfirstlane.
     # Blanket: both loads, three times v2, once LDS data v2, the barrier; five vector instructions.

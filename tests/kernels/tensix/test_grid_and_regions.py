@@ -13,7 +13,7 @@ from optimizer.kernels.tensix.executor.execute import execute, has_compiler
 from optimizer.kernels.tensix.grid import core, core_linear, grid_size
 from optimizer.kernels.tensix.index_expr import dim
 from optimizer.kernels.tensix.ir import Op, walk
-from optimizer.kernels.tensix.passes.fold_grid import FoldGrid
+from optimizer.kernels.tensix.passes.fold_grid import fold_grid
 from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower
 from optimizer.kernels.tensix.text import parse, text_of
 from optimizer.kernels.tensix.verify import verify
@@ -175,7 +175,7 @@ def test_a_region_yields_as_many_values_as_it_has_results() -> None:
 
 
 def test_questions_about_the_grid_become_numbers() -> None:
-    folded = FoldGrid().apply(parse(PROGRAM))
+    folded = fold_grid(parse(PROGRAM))
     names = {op.name for op in walk(folded)}
     assert not names & {"ttl.core_linear", "ttl.grid_size", "ttl.core", "ttl.grid_slice"}
     assert [op.integer("value") for op in walk(folded) if op.name == "ttl.constant"] == [0, 2, 2, 0]

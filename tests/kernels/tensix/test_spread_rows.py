@@ -11,11 +11,12 @@ from sample_kernels import one_block
 from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import pipeline
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import execute, has_compiler
 from optimizer.kernels.tensix.interpreter import run
 from optimizer.kernels.tensix.ir import Op, attributes
-from optimizer.kernels.tensix.passes.spread_rows import SpreadRows
+from optimizer.kernels.tensix.passes.spread_rows import spread_rows
 from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower
 from optimizer.kernels.tensix.witness import witness
 
@@ -78,7 +79,7 @@ def _maximum_with_row(x: ttl.Block, row: ttl.Block) -> ttl.Block:
 
 def as_before(monkeypatch: pytest.MonkeyPatch) -> Op:
     """`linear_add` with the broadcast that was emitted once."""
-    monkeypatch.setattr(SpreadRows, "apply", lambda _self, program: program)
+    monkeypatch.setattr(pipeline, "spread_rows", lambda program: program)
     return linear_add()
 
 
@@ -110,4 +111,4 @@ def test_the_executor_runs_the_new_one() -> None:
 
 def test_a_narrow_program_stays_as_it_is() -> None:
     program = linear_add(wide=False)
-    assert SpreadRows().apply(program) is program
+    assert spread_rows(program) is program

@@ -25,13 +25,11 @@ from optimizer.kernels.amdgpu.abi import THREAD_ID, WORKGROUP_ID
 from optimizer.kernels.amdgpu.builder import KernelBuilder
 from optimizer.kernels.amdgpu.debug import enabled, say
 from optimizer.kernels.amdgpu.errors import ExpressionError
-from optimizer.kernels.amdgpu.expr.bounds import Bounds, Expr, Ranges, terms
-from optimizer.kernels.amdgpu.expr.legal import word
+from optimizer.kernels.amdgpu.expr.bounds import Bounds, Expr, terms
 from optimizer.kernels.amdgpu.expr.scalar_unit import ScalarUnit
-from optimizer.kernels.amdgpu.expr.scopes import Scopes
-from optimizer.kernels.amdgpu.expr.simplify import Simplifier
+from optimizer.kernels.amdgpu.expr.values import Values
 from optimizer.kernels.amdgpu.expr.vector_unit import VectorUnit
-from optimizer.kernels.amdgpu.operands import OFF, Immediate, Operand, RegClass, RegOperand, registers
+from optimizer.kernels.amdgpu.operands import OFF, Immediate, Operand, RegOperand, registers
 
 BUFFER_OFFSET = 4095
 LDS_OFFSET = 65535
@@ -66,19 +64,18 @@ def mod(value: Expr, modulus: int) -> Expr:
     return sympy.Mod(_number(value), modulus)
 
 
-class ExpressionEmitter:
+class ExpressionEmitter(Values):
     """Adds the instructions of expressions to a builder's program."""
 
     def __init__(self, builder: KernelBuilder) -> None:
-        self.builder = builder
-        self.scopes = Scopes(builder)
+        super().__init__(builder)
         self._scalar = ScalarUnit(self)
         self._vector = VectorUnit(self)
-        self._refresh()
 
-    def _refresh(self) -> None:
-        self.ranges = Ranges(self.scopes.bounds())
-        self.simplifier = Simplifier(self.ranges)
+    def compute(self, expression: Expr) -> Operand:
+        unit = self._scalar if self.is_uniform(expression) else self._vector
+        found: Operand = unit.compute(expression)
+        return found
 
     # -- symbols ------------------------------------------------------------------------------------------------------
     def bind(self, name: str, operand: RegOperand, low: int, high: int) -> Expr:
@@ -93,7 +90,7 @@ class ExpressionEmitter:
         if not bounds.is_signed and not bounds.is_unsigned:
             raise ExpressionError(f"symbol '{name}' in {bounds} does not fit a register", node=name, limit=32)
         self.scopes.bind(symbol, operand, bounds)
-        self._refresh()
+        self.refresh()
         return symbol
 
     def bind_thread_ids(self, workgroup: tuple[int, int, int]) -> tuple[Expr, Expr, Expr]:
@@ -198,56 +195,3 @@ class ExpressionEmitter:
         simple = self.simplifier.simplify(given.xreplace(names))
         self.check_word(simple)
         return simple
-
-    def check_word(self, expression: Expr) -> Bounds:
-        """The bounds of an expression that 32 bits hold, with or without sign."""
-        bounds = self.ranges.of(expression)
-        if not bounds.is_signed and not bounds.is_unsigned:
-            raise ExpressionError(
-                f"values {bounds} do not fit 32 bits",
-                node=str(expression),
-                limit=32,
-                alternatives=("narrower bounds of its symbols",),
-            )
-        return bounds
-
-    def is_uniform(self, expression: Expr) -> bool:
-        """Whether all lanes have the same value."""
-        operands = [self.scopes.operand(symbol) for symbol in expression.free_symbols]
-        return all(registers(operand)[0].file == RegClass.SGPR.value for operand in operands)
-
-    # -- for the units ------------------------------------------------------------------------------------------------
-    def value(self, expression: Expr) -> Operand:
-        """The operand of an expression that is simplified already."""
-        if expression.is_Integer:
-            return word(int(expression))
-        if expression.is_Symbol:
-            return self.scopes.operand(expression)
-        depth = self.scopes.depth_of(expression)
-        found = self.scopes.known(expression, depth)
-        if enabled("cse"):
-            outcome = "miss" if found is None else "hit"
-            say("cse", f"{outcome}: {expression}", expression=str(expression), scope=depth, hit=found is not None)
-        if found is None:
-            unit = self._scalar if self.is_uniform(expression) else self._vector
-            with self.scopes.at(depth):
-                found = unit.compute(expression)
-            self.scopes.remember(expression, depth, found)
-            if enabled("emitter"):
-                text = f"{expression} -> {found}"
-                say("emitter", text, expression=str(expression), operand=str(found), scope=depth)
-        return found
-
-    def is_known(self, expression: Expr) -> bool:
-        """Whether an operand holds an expression already."""
-        return self.scopes.known(expression, self.scopes.depth_of(expression)) is not None
-
-    def constant_register(self, value: int, in_vgpr: bool = False) -> Operand:
-        """A register with a constant, set before all scopes but the program's."""
-        key = (value & 0xFFFFFFFF, in_vgpr)
-        found = self.scopes.known(key, 0)
-        if found is None:
-            with self.scopes.at(0):
-                found = self.builder.v_mov_b32(value) if in_vgpr else self.builder.s_mov_b32(value)
-            self.scopes.remember(key, 0, found)
-        return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.kernels.amdgpu.expr.values import Values
+from optimizer.kernels.amdgpu.expr.values import Values, word
 from optimizer.kernels.amdgpu.ir import Instruction
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import Immediate, Operand, registers
@@ -13,12 +13,6 @@ def file_of(operand: Operand) -> str:
     """Letter of a register's class, empty for what is no register."""
     found = registers(operand)
     return found[0].file if found else ""
-
-
-def word(number: int) -> Immediate:
-    """A number modulo 2^32; small negative ones keep their sign, so that they need no literal."""
-    bits = number & 0xFFFFFFFF
-    return Immediate(bits - (1 << 32) if bits >> 31 else bits)
 
 
 def is_literal(operand: Operand) -> bool:

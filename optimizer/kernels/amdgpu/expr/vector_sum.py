@@ -8,9 +8,9 @@ import sympy
 
 from optimizer.kernels.amdgpu.expr.bounds import Expr, disjoint, divisor, fraction, terms
 from optimizer.kernels.amdgpu.expr.division import NARROW
-from optimizer.kernels.amdgpu.expr.legal import file_of, is_literal, legal_vector, word
+from optimizer.kernels.amdgpu.expr.legal import file_of, is_literal, legal_vector
 from optimizer.kernels.amdgpu.expr.shapes import log2, outer_sums
-from optimizer.kernels.amdgpu.expr.values import Values
+from optimizer.kernels.amdgpu.expr.values import Values, word
 from optimizer.kernels.amdgpu.operands import INLINE_INTEGERS, Operand
 
 Item = tuple[Any, Expr]

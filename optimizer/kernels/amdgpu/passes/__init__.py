@@ -1,20 +1,17 @@
-"""Passes over kernel programs, one per file: a frozen dataclass with one `apply`."""
+"""Passes over kernel programs: one file each, whose function takes a program and gives the rewritten one."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from optimizer.kernels.amdgpu.ir import Program
 
 
-class Pass(Protocol):
+@dataclass(frozen=True)
+class Pass:
     """A rewrite of a program."""
 
-    @property
-    def name(self) -> str:
-        """As logs and observers call it."""
-        ...
-
-    def apply(self, program: Program) -> Program:
-        """The rewritten program; the given one is not changed."""
-        ...
+    name: str
+    """As logs and observers call it."""
+    apply: Callable[[Program], Program]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import ClassVar
 
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
@@ -18,14 +17,9 @@ _REVERSED: Mapping[str, str] = MappingProxyType({
 """The same instruction with its operands the other way round."""
 
 
-@dataclass(frozen=True)
-class CommuteLiterals:
+def commute_literals(program: Program) -> Program:
     """Only what cannot be encoded otherwise, and can be once the first two operands are swapped."""
-
-    name: ClassVar[str] = "commute-literals"
-
-    def apply(self, program: Program) -> Program:
-        return program.with_body(tuple(_commuted(item) for item in program.body))
+    return program.with_body(tuple(_commuted(item) for item in program.body))
 
 
 def _commuted(item: Item) -> Item:

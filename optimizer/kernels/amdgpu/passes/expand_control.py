@@ -14,8 +14,7 @@ _raw_asm                        the lines of its comment, read as this IR's text
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 from optimizer.errors import InputError
 from optimizer.kernels.amdgpu.errors import ControlFlowError, OpcodeError, OperandError
@@ -24,38 +23,33 @@ from optimizer.kernels.amdgpu.operands import VirtualReg
 from optimizer.kernels.amdgpu.text import parse
 
 
-@dataclass(frozen=True)
-class ExpandControl:
+def expand_control(program: Program) -> Program:
     """ControlFlowError for loops that are not closed in the order of nesting; FormatError for unreadable raw text."""
-
-    name: ClassVar[str] = "expand-control"
-
-    def apply(self, program: Program) -> Program:
-        body: list[Item] = []
-        open_loops: list[str] = []
-        counters: set[VirtualReg] = set()
-        for place, item in enumerate(program.body):
-            where = program.where(place)
-            if not isinstance(item, Instruction):
-                body.append(item)
-            elif item.name == "_raw_asm":
-                body += _of_line(item, _raw(item, where))
-            elif item.name == "_preload_branch":
-                raise OpcodeError(
-                    "kernel arguments are not preloaded, so that there is nothing for _preload_branch to skip",
-                    node=where,
-                    alternatives=("s_load_dwordx2 from s[0:1]",),
-                )
-            elif item.name == "_loop_begin":
-                body += _of_line(item, _begin(item, open_loops, where))
-            elif item.name == "_loop_end":
-                body += _of_line(item, _end(item, open_loops, where))
-                counters.update(r for r in item.used[:1] if isinstance(r, VirtualReg))
-            else:
-                body.append(item)
-        if open_loops:
-            raise ControlFlowError(f"loop '{open_loops[-1]}' has no _loop_end", node=program.name)
-        return replace(program, body=tuple(body), redefinable=program.redefinable | counters)
+    body: list[Item] = []
+    open_loops: list[str] = []
+    counters: set[VirtualReg] = set()
+    for place, item in enumerate(program.body):
+        where = program.where(place)
+        if not isinstance(item, Instruction):
+            body.append(item)
+        elif item.name == "_raw_asm":
+            body += _of_line(item, _raw(item, where))
+        elif item.name == "_preload_branch":
+            raise OpcodeError(
+                "kernel arguments are not preloaded, so that there is nothing for _preload_branch to skip",
+                node=where,
+                alternatives=("s_load_dwordx2 from s[0:1]",),
+            )
+        elif item.name == "_loop_begin":
+            body += _of_line(item, _begin(item, open_loops, where))
+        elif item.name == "_loop_end":
+            body += _of_line(item, _end(item, open_loops, where))
+            counters.update(r for r in item.used[:1] if isinstance(r, VirtualReg))
+        else:
+            body.append(item)
+    if open_loops:
+        raise ControlFlowError(f"loop '{open_loops[-1]}' has no _loop_end", node=program.name)
+    return replace(program, body=tuple(body), redefinable=program.redefinable | counters)
 
 
 def _of_line(item: Instruction, made: Iterable[Item]) -> Iterable[Item]:

@@ -17,8 +17,7 @@ swizzle; bytes; format and type. Works on virtual and on physical registers alik
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 from optimizer.kernels.amdgpu.errors import OpcodeError, OperandError
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
@@ -37,37 +36,32 @@ _FILLS = {"_srd_fill_size": 2, "_srd_fill_stride": 3}
 _Expansion = Callable[[Instruction], list[Instruction]]
 
 
-@dataclass(frozen=True)
-class ExpandPseudos:
+def expand_pseudos(program: Program) -> Program:
     """OperandError for operands that a pseudo-instruction cannot take; OpcodeError for one with no expansion."""
-
-    name: ClassVar[str] = "expand-pseudos"
-
-    def apply(self, program: Program) -> Program:
-        filled = _filled_words(program)
-        body: list[Item] = []
-        redefinable = set(program.redefinable)
-        for place, item in enumerate(program.body):
-            if not isinstance(item, Instruction) or not opcode(item.name).is_pseudo or item.name == "_comment":
-                body.append(item)
-                continue
-            where = program.where(place)
-            expand = _EXPANSIONS.get(item.name)
-            if expand is None:
-                raise OpcodeError(f"{item.name} cannot be expanded here", node=where, alternatives=sorted(_EXPANSIONS))
-            try:
-                made = expand(item)
-            except OperandError as error:
-                raise OperandError(error.message, node=where, alternatives=error.alternatives) from None
-            made = [i for i in made if not (i.name == "s_mov_b32" and i.defs[0] in filled.get(place, ()))]
-            if item.name in ("_mfma_acc", "_loop_inc"):
-                redefinable.update(r for i in made for r in i.defined if isinstance(r, VirtualReg))
-            if item.name == "_g2s_srd_copy" and not is_physical(item.defs[0]):
-                redefinable.update(r for r in (registers(item.defs[0])[1],) if isinstance(r, VirtualReg))
-            if item.comment and made:
-                made[0] = replace(made[0], comment=item.comment)
-            body += (replace(i, line=item.line) for i in made)
-        return replace(program, body=tuple(body), redefinable=frozenset(redefinable))
+    filled = _filled_words(program)
+    body: list[Item] = []
+    redefinable = set(program.redefinable)
+    for place, item in enumerate(program.body):
+        if not isinstance(item, Instruction) or not opcode(item.name).is_pseudo or item.name == "_comment":
+            body.append(item)
+            continue
+        where = program.where(place)
+        expand = _EXPANSIONS.get(item.name)
+        if expand is None:
+            raise OpcodeError(f"{item.name} cannot be expanded here", node=where, alternatives=sorted(_EXPANSIONS))
+        try:
+            made = expand(item)
+        except OperandError as error:
+            raise OperandError(error.message, node=where, alternatives=error.alternatives) from None
+        made = [i for i in made if not (i.name == "s_mov_b32" and i.defs[0] in filled.get(place, ()))]
+        if item.name in ("_mfma_acc", "_loop_inc"):
+            redefinable.update(r for i in made for r in i.defined if isinstance(r, VirtualReg))
+        if item.name == "_g2s_srd_copy" and not is_physical(item.defs[0]):
+            redefinable.update(r for r in (registers(item.defs[0])[1],) if isinstance(r, VirtualReg))
+        if item.comment and made:
+            made[0] = replace(made[0], comment=item.comment)
+        body += (replace(i, line=item.line) for i in made)
+    return replace(program, body=tuple(body), redefinable=frozenset(redefinable))
 
 
 def _filled_words(program: Program) -> dict[int, set[Register]]:

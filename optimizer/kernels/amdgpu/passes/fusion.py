@@ -1,4 +1,4 @@
-"""Two vector instructions as one: what the fusing passes share.
+"""Two vector instructions as one; the fusing passes are the table `FUSIONS`.
 
 A producer is fused into its consumer if its result is a virtual register with no other use and no other definition,
 both are in one block with neither a redefinition of what the producer reads nor a change of exec between them, and the
@@ -8,14 +8,16 @@ fused instruction is legal: VOP3 on gfx942 takes no literal constant and one sca
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from optimizer.kernels.amdgpu.cfg import build_cfg
 from optimizer.kernels.amdgpu.debug import say
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
-from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, VirtualReg
+from optimizer.kernels.amdgpu.operands import Immediate, Operand, PhysicalReg, VirtualReg
+from optimizer.kernels.amdgpu.registers.definitions import single_definitions
 from optimizer.kernels.amdgpu.resources import EXEC_PARTS, Resource, read_resources, written_resources
 from optimizer.kernels.amdgpu.validate import constant_problem
 
@@ -31,19 +33,31 @@ class Fusion:
     """Of the fused instruction, from producer, consumer and the result's place in it; None where it does not do."""
 
 
+def _shifted(producer: Instruction, consumer: Instruction, place: int) -> tuple[Operand, ...] | None:
+    """Value, amount, other operand; the amount must be a constant."""
+    amount, value = producer.uses
+    return (value, amount, consumer.uses[1 - place]) if isinstance(amount, Immediate) else None
+
+
+def _sum_shifted(producer: Instruction, consumer: Instruction, place: int) -> tuple[Operand, ...] | None:
+    """The same of `(x + y) << n`."""
+    amount = consumer.uses[0]
+    return (*producer.uses, amount) if place == 1 and isinstance(amount, Immediate) else None
+
+
+FUSIONS: Mapping[str, Fusion] = MappingProxyType({
+    "fuse-shift-add": Fusion("v_lshlrev_b32", "v_add_u32", "v_lshl_add_u32", _shifted),
+    "fuse-shift-or": Fusion("v_lshlrev_b32", "v_or_b32", "v_lshl_or_b32", _shifted),
+    "fuse-add-shift": Fusion("v_add_u32", "v_lshlrev_b32", "v_add_lshl_u32", _sum_shifted),
+    "fuse-or-or": Fusion("v_or_b32", "v_or_b32", "v_or3_b32", lambda first, last, n: (*first.uses, last.uses[1 - n])),
+})  # fmt: skip
+"""By the pass's name, in the order in which they run. Chains of ors are fused in pairs, from the top."""
+
+
 def fuse(program: Program, fusion: Fusion) -> Program:
     """Apply one fusion wherever it is safe and legal, in the order of the text."""
     uses = Counter(r for _, i in program.instructions for r in i.used)
-    definitions = Counter(r for _, i in program.instructions for r in i.defined)
-    given = dict(program.precolored)
-    private = {
-        r
-        for r in uses
-        if isinstance(r, VirtualReg)
-        and uses[r] == 1 == definitions[r]
-        and r not in program.redefinable
-        and r not in given
-    }
+    private = {r for r in single_definitions(program) if uses[r] == 1 and r not in program.redefinable}
     aliases: dict[Resource, Resource] = {r: PhysicalReg(r.file, n) for r, n in program.precolored}
     body: list[Item | None] = list(program.body)
     for block in build_cfg(program).blocks:

@@ -7,8 +7,7 @@ around it and no other way to it, is that MFMA.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
@@ -17,27 +16,22 @@ from optimizer.kernels.amdgpu.operands import Immediate, registers
 from optimizer.kernels.amdgpu.passes.expand_pseudos import mfma_of
 
 
-@dataclass(frozen=True)
-class InitAccumulators:
+def init_accumulators(program: Program) -> Program:
     """Looks for `_init_acc_quad` before it is expanded."""
-
-    name: ClassVar[str] = "init-accumulators"
-
-    def apply(self, program: Program) -> Program:
-        cfg = build_cfg(program)
-        depth = cfg.depth
-        body: list[Item | None] = list(program.body)
-        for place, item in program.instructions:
-            value = item.uses[0] if item.name == "_init_acc_quad" and item.uses else None
-            if not isinstance(value, Immediate) or not value.is_inline() or depth[cfg.block_of[place]]:
-                continue
-            first = next((p for p in _behind(cfg, depth, place) if _touches(body[p], item)), None)
-            if first is None:
-                continue
-            matrix = _accumulating(body[first], item)
-            if matrix is not None:
-                body[place], body[first] = None, replace(matrix, uses=(*matrix.uses[:2], value))
-        return program.with_body(tuple(item for item in body if item is not None))
+    cfg = build_cfg(program)
+    depth = cfg.depth
+    body: list[Item | None] = list(program.body)
+    for place, item in program.instructions:
+        value = item.uses[0] if item.name == "_init_acc_quad" and item.uses else None
+        if not isinstance(value, Immediate) or not value.is_inline() or depth[cfg.block_of[place]]:
+            continue
+        first = next((p for p in _behind(cfg, depth, place) if _touches(body[p], item)), None)
+        if first is None:
+            continue
+        matrix = _accumulating(body[first], item)
+        if matrix is not None:
+            body[place], body[first] = None, replace(matrix, uses=(*matrix.uses[:2], value))
+    return program.with_body(tuple(item for item in body if item is not None))
 
 
 def _behind(cfg: ControlFlowGraph, depth: tuple[int, ...], place: int) -> Iterator[int]:

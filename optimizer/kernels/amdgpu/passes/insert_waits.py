@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from math import prod
 
 from optimizer.kernels.amdgpu.abi import KERNARG
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
@@ -52,25 +52,21 @@ Pending = dict[str, dict[Resource, int]]
 Waits = dict[str, int]
 
 
-@dataclass(frozen=True)
-class InsertWaits:
-    """On physical registers: that two values share one matters."""
+def insert_waits(program: Program, loads_at_barriers: bool = True) -> Program:
+    """On physical registers: that two values share one matters.
 
-    loads_at_barriers: bool = True
-    """Count a global load that is unfinished at a barrier as in conflict with stores behind it. Where loads and stores
-    never touch the same memory, a load may as well stay outstanding."""
-    name: ClassVar[str] = "insert-waits"
+    `loads_at_barriers`: count a global load that is unfinished at a barrier as in conflict with stores behind it. Where
+    loads and stores never touch the same memory, a load may as well stay outstanding.
+    """
+    return program.with_body(_written_out(program, required_waits(program, loads_at_barriers)))
 
-    def apply(self, program: Program) -> Program:
-        return program.with_body(_written_out(program, self.required(program)))
 
-    def required(self, program: Program) -> dict[int, Waits]:
-        """Place of each instruction that needs a wait before it -> counters and their limits."""
-        cfg = build_cfg(program)
-        threads = program.launch.workgroup[0] * program.launch.workgroup[1] * program.launch.workgroup[2]
-        data_loads = _loads_of_data(program, cfg)
-        behind = _accesses_behind_barriers(program, cfg, data_loads) if threads > WAVE else {}
-        return _Tickets(program, cfg, behind, data_loads, self.loads_at_barriers).solve()
+def required_waits(program: Program, loads_at_barriers: bool = True) -> dict[int, Waits]:
+    """Place of each instruction that needs a wait before it -> counters and their limits."""
+    cfg = build_cfg(program)
+    data_loads = _loads_of_data(program, cfg)
+    behind = _accesses_behind_barriers(program, cfg, data_loads) if prod(program.launch.workgroup) > WAVE else {}
+    return cfg.settled(_join, _Tickets(program, cfg, behind, data_loads, loads_at_barriers).through)
 
 
 @dataclass
@@ -81,38 +77,11 @@ class _Tickets:
     data_loads: frozenset[int]
     loads_at_barriers: bool
 
-    def solve(self) -> dict[int, Waits]:
-        """Waits at the fixed point of what may be outstanding at each block's entry.
-
-        A stricter wait early in a block can make a later one superfluous, so states do not only grow. If they have not
-        settled soon, they are made to: what was outstanding once stays so, which is never wrong, only stricter.
-        """
-        blocks = self.cfg.blocks
-        entry: list[Pending] = [_nothing() for _ in blocks]
-        leaving: list[Pending | None] = [None] * len(blocks)
-        waits: list[dict[int, Waits]] = [{} for _ in blocks]
-        round_number, pending = 0, set(self.cfg.order)
-        while pending:
-            round_number += 1
-            for b in (b for b in self.cfg.order if b in pending):
-                pending.discard(b)
-                before = [out for p in self.cfg.flow.predecessors[b] if (out := leaving[p]) is not None]
-                if round_number > len(blocks) + 4:
-                    before.append(entry[b])
-                entry[b] = _join(before)
-                state = {counter: dict(entry[b][counter]) for counter in COUNTERS}
-                waits[b] = self._block(b, state)
-                if state != leaving[b]:
-                    leaving[b] = state
-                    pending.update(self.cfg.flow.successors[b])
-        return {place: found for block in waits for place, found in block.items()}
-
-    def _block(self, b: int, state: Pending) -> dict[int, Waits]:
+    def through(self, b: int, entry: Pending) -> tuple[Pending, dict[int, Waits]]:
+        """What may be outstanding behind a block, and the waits that it needs."""
+        state = dict(entry)
         found: dict[int, Waits] = {}
-        for place in self.cfg.blocks[b].items:
-            item = self.program.body[place]
-            if not isinstance(item, Instruction):
-                continue
+        for place, item in self.program.at(self.cfg.blocks[b].items):
             needed = self._needed(place, item, state)
             if needed:
                 found[place] = needed
@@ -120,7 +89,7 @@ class _Tickets:
             if item.name == "s_waitcnt":
                 _wait(state, {u.counter: u.value for u in item.uses if isinstance(u, WaitCount)})
             _issue(item, state, (SCALAR_DATA,) if place in self.data_loads else ())
-        return found
+        return state, found
 
     def _needed(self, place: int, item: Instruction, state: Pending) -> Waits:
         own = "vmcnt" if opcode(item.name).category is Category.VMEM else None
@@ -151,13 +120,9 @@ class _Tickets:
         return (LDS_DMA,) if touches_lds else ()
 
 
-def _nothing() -> Pending:
-    return {counter: {} for counter in COUNTERS}
-
-
 def _join(states: Iterable[Pending]) -> Pending:
     """The newest ticket of every way."""
-    joined = _nothing()
+    joined: Pending = {counter: {} for counter in COUNTERS}
     for state in states:
         for counter in COUNTERS:
             target = joined[counter]
@@ -210,23 +175,16 @@ def _crosses_lanes(item: Instruction) -> bool:
 
 def _loads_of_data(program: Program, cfg: ControlFlowGraph) -> frozenset[int]:
     """Places of scalar loads from elsewhere than the kernel's arguments, which nothing writes."""
-    changed = [False] * len(cfg.blocks)
     found: set[int] = set()
-    pending = True
-    while pending:
-        pending = False
-        for b in cfg.order:
-            moved = changed[b]
-            for place in cfg.blocks[b].items:
-                item = program.body[place]
-                if not isinstance(item, Instruction):
-                    continue
-                if opcode(item.name).category is Category.SMEM and item.uses and (moved or item.uses[0] != KERNARG):
-                    found.add(place)
-                moved = moved or not _ARGUMENTS.isdisjoint(written_resources(item))
-            for s in cfg.flow.successors[b]:
-                if moved and not changed[s]:
-                    changed[s] = pending = True
+
+    def moved_behind(b: int, moved: int) -> int:
+        for place, item in program.at(cfg.blocks[b].items):
+            if opcode(item.name).category is Category.SMEM and item.uses and (moved or item.uses[0] != KERNARG):
+                found.add(place)
+            moved = moved or not _ARGUMENTS.isdisjoint(written_resources(item))
+        return moved
+
+    cfg.reaching(False, moved_behind)
     return frozenset(found)
 
 
@@ -234,7 +192,6 @@ def _accesses_behind_barriers(
     program: Program, cfg: ControlFlowGraph, data_loads: frozenset[int]
 ) -> dict[int, frozenset[str]]:
     """Place of each barrier -> kinds of accesses that may come before the next one on some way."""
-    body = program.body
     reach: list[frozenset[str]] = [frozenset()] * len(cfg.blocks)
     changed = True
     found: dict[int, frozenset[str]] = {}
@@ -242,10 +199,7 @@ def _accesses_behind_barriers(
         changed = False
         for b in reversed(cfg.order):
             kinds = frozenset(k for s in cfg.flow.successors[b] for k in reach[s])
-            for place in reversed(cfg.blocks[b].items):
-                item = body[place]
-                if not isinstance(item, Instruction):
-                    continue
+            for place, item in program.at(reversed(cfg.blocks[b].items)):
                 if item.name == "s_barrier":
                     found[place], kinds = kinds, frozenset()
                 else:

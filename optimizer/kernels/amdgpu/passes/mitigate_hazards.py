@@ -8,10 +8,9 @@ instructions count: a comment or a label between two of them hides nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
-from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
+from optimizer.kernels.amdgpu.cfg import build_cfg
 from optimizer.kernels.amdgpu.hazard_rules import (
     CLAUSE_BREAK,
     CLAUSE_UNITS,
@@ -38,61 +37,27 @@ Past = dict[Trace, int]
 """What producers left behind -> wait states since."""
 
 
-@dataclass(frozen=True)
-class MitigateHazards:
+def mitigate_hazards(program: Program) -> Program:
     """Comes last: on physical registers, after everything is expanded and every s_waitcnt is there."""
-
-    name: ClassVar[str] = "mitigate-hazards"
-
-    def apply(self, program: Program) -> Program:
-        return program.with_body(_written_out(program, self.required(program)))
-
-    def required(self, program: Program) -> dict[int, int]:
-        """Place of each instruction that needs nops before it -> wait states that are missing."""
-        return _Distances(program, build_cfg(program)).solve()
+    return program.with_body(_written_out(program, required_nops(program)))
 
 
-@dataclass
-class _Distances:
-    program: Program
-    cfg: ControlFlowGraph
-    facts: dict[int, _Facts] = field(default_factory=dict)
+def required_nops(program: Program) -> dict[int, int]:
+    """Place of each instruction that needs nops before it -> wait states that are missing."""
+    cfg = build_cfg(program)
+    facts = {place: _facts(item) for place, item in program.instructions if item.name != "_comment"}
 
-    def solve(self) -> dict[int, int]:
-        """Nops at the fixed point of distances; see `insert_waits` for why entries are made to settle."""
-        self.facts = {place: _facts(item) for place, item in self.program.instructions if item.name != "_comment"}
-        blocks = self.cfg.blocks
-        entry: list[Past | None] = [None for _ in blocks]
-        leaving: list[Past] = [{} for _ in blocks]
-        nops: list[dict[int, int]] = [{} for _ in blocks]
-        round_number, pending = 0, set(self.cfg.order)
-        while pending:
-            round_number += 1
-            for b in (b for b in self.cfg.order if b in pending):
-                pending.discard(b)
-                known = entry[b]
-                before = [leaving[p] for p in self.cfg.flow.predecessors[b]]
-                if round_number > len(blocks) + 4 and known is not None:
-                    before.append(known)
-                past = _join(before)
-                if past != known:
-                    entry[b] = past
-                    leaving[b], nops[b] = self._block(b, past)
-                    pending.update(self.cfg.flow.successors[b])
-        return {place: found for block in nops for place, found in block.items()}
-
-    def _block(self, b: int, past: Past) -> tuple[Past, dict[int, int]]:
+    def through(b: int, past: Past) -> tuple[Past, dict[int, int]]:
         window = _Window(past)
         found: dict[int, int] = {}
-        for place in self.cfg.blocks[b].items:
-            facts = self.facts.get(place)
-            if facts is None:
-                continue
-            missing = window.missing(facts)
+        for place in filter(facts.__contains__, cfg.blocks[b].items):
+            missing = window.missing(facts[place])
             if missing:
                 found[place] = missing
-            window.issue(facts, missing)
+            window.issue(facts[place], missing)
         return window.past(), found
+
+    return cfg.settled(_join, through)
 
 
 @dataclass(frozen=True, slots=True)

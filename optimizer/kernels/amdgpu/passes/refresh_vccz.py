@@ -6,9 +6,6 @@ SIInsertWaitcnts, which does the same where `partialVCCWritesUpdateVCCZ` does no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from optimizer.kernels.amdgpu.cfg import build_cfg
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.operands import VCC
@@ -18,42 +15,30 @@ _BRANCHES = ("s_cbranch_vccz", "s_cbranch_vccnz")
 _HALVES = frozenset(("vcc_lo", "vcc_hi"))
 
 
-@dataclass(frozen=True)
-class RefreshVccz:
+def refresh_vccz(program: Program) -> Program:
     """On physical registers; before waits, because the move reads vcc."""
-
-    name: ClassVar[str] = "refresh-vccz"
-
-    def apply(self, program: Program) -> Program:
-        stale = _stale(program)
-        body: list[Item] = []
-        for place, item in enumerate(program.body):
-            if place in stale:
-                body.append(Instruction("s_mov_b64", (VCC,), (VCC,), comment="vccz"))
-            body.append(item)
-        return program.with_body(tuple(body))
+    stale = _stale(program)
+    body: list[Item] = []
+    for place, item in enumerate(program.body):
+        if place in stale:
+            body.append(Instruction("s_mov_b64", (VCC,), (VCC,), comment="vccz"))
+        body.append(item)
+    return program.with_body(tuple(body))
 
 
 def _stale(program: Program) -> set[int]:
     """Branches on vccz before which, on some way, half of vcc was written last."""
     cfg = build_cfg(program)
-    entry = [False] * len(cfg.blocks)
     found: set[int] = set()
-    changed = True
-    while changed:
-        changed = False
-        for b in cfg.order:
-            stale = entry[b]
-            for place in cfg.blocks[b].items:
-                item = program.body[place]
-                if not isinstance(item, Instruction):
-                    continue
-                if item.name in _BRANCHES and stale:
-                    found.add(place)
-                    stale = False
-                written = _HALVES.intersection(written_resources(item))
-                stale = len(written) == 1 or (stale and not written)
-            for s in cfg.flow.successors[b]:
-                if stale and not entry[s]:
-                    entry[s] = changed = True
+
+    def stale_behind(b: int, stale: int) -> int:
+        for place, item in program.at(cfg.blocks[b].items):
+            if item.name in _BRANCHES and stale:
+                found.add(place)
+                stale = False
+            written = _HALVES.intersection(written_resources(item))
+            stale = len(written) == 1 or (stale and not written)
+        return stale
+
+    cfg.reaching(False, stale_behind)
     return found

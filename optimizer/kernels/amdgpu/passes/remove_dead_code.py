@@ -8,16 +8,12 @@ caches must not ask for this pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.modifiers import keeps_lanes
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
 from optimizer.kernels.amdgpu.operands import PhysicalReg
 from optimizer.kernels.amdgpu.resources import (
-    EXEC_PARTS,
     Resource,
     is_scalar,
     read_resources,
@@ -26,19 +22,12 @@ from optimizer.kernels.amdgpu.resources import (
 )
 
 
-@dataclass(frozen=True)
-class RemoveDeadCode:
+def remove_dead_code(program: Program) -> Program:
     """On virtual or physical registers."""
-
-    name: ClassVar[str] = "remove-dead-code"
-
-    def apply(self, program: Program) -> Program:
-        needed = _needed(program, build_cfg(program))
-        return program.with_body(
-            tuple(
-                item for place, item in enumerate(program.body) if not isinstance(item, Instruction) or place in needed
-            )
-        )
+    needed = _needed(program, build_cfg(program))
+    return program.with_body(
+        tuple(item for place, item in enumerate(program.body) if not isinstance(item, Instruction) or place in needed)
+    )
 
 
 def has_effect(instruction: Instruction) -> bool:
@@ -48,7 +37,7 @@ def has_effect(instruction: Instruction) -> bool:
         return True
     if known.is_pseudo and not instruction.defs:
         return True
-    return not EXEC_PARTS.isdisjoint(written_resources(instruction))
+    return writes_exec(instruction)
 
 
 def _needed(program: Program, cfg: ControlFlowGraph) -> set[int]:
@@ -61,10 +50,7 @@ def _needed(program: Program, cfg: ControlFlowGraph) -> set[int]:
         changed = False
         for b in reversed(cfg.order):
             live = {r for s in cfg.flow.successors[b] for r in alive[s]}
-            for place in reversed(cfg.blocks[b].items):
-                item = program.body[place]
-                if not isinstance(item, Instruction):
-                    continue
+            for place, item in program.at(reversed(cfg.blocks[b].items)):
                 written = [aliases.get(r, r) for r in written_resources(item)]
                 if not has_effect(item) and live.isdisjoint(written):
                     continue

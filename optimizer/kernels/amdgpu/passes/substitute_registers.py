@@ -3,50 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 from optimizer.kernels.amdgpu.errors import OperandError
 from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, RegRange, VirtualReg
+from optimizer.kernels.amdgpu.registers.allocation_units import MOVES
 
-_MOVES = frozenset(("v_mov_b32", "v_mov_b64", "s_mov_b32", "s_mov_b64", "v_accvgpr_mov_b32"))
+
+def substitute_registers(program: Program, mapping: Mapping[VirtualReg, int]) -> Program:
+    """`mapping`: of every virtual register; a range may be given by its first register alone.
+
+    OperandError where a virtual register has no physical one, or a range would be torn apart.
+    """
+    complete = _complete(program, mapping)
+    body: list[Item] = []
+    for place, item in enumerate(program.body):
+        if not isinstance(item, Instruction):
+            body.append(item)
+            continue
+        where = program.where(place)
+        changed = item.with_operands(
+            tuple(_physical(o, complete, where) for o in item.defs),
+            tuple(_physical(o, complete, where) for o in item.uses),
+        )
+        if not (changed.name in MOVES and changed.defs[0] == changed.uses[0] and not changed.modifiers):
+            body.append(changed)
+    return replace(program, body=tuple(body), precolored=(), redefinable=frozenset())
 
 
-@dataclass(frozen=True)
-class SubstituteRegisters:
-    """OperandError where a virtual register has no physical one, or a range would be torn apart."""
-
-    mapping: Mapping[VirtualReg, int]
-    """Of every virtual register. A range may be given by its first register alone."""
-    name: ClassVar[str] = "substitute-registers"
-
-    def apply(self, program: Program) -> Program:
-        complete = self._complete(program)
-        body: list[Item] = []
-        for place, item in enumerate(program.body):
-            if not isinstance(item, Instruction):
-                body.append(item)
-                continue
-            where = program.where(place)
-            changed = item.with_operands(
-                tuple(_physical(o, complete, where) for o in item.defs),
-                tuple(_physical(o, complete, where) for o in item.uses),
-            )
-            if not (changed.name in _MOVES and changed.defs[0] == changed.uses[0] and not changed.modifiers):
-                body.append(changed)
-        return replace(program, body=tuple(body), precolored=(), redefinable=frozenset())
-
-    def _complete(self, program: Program) -> dict[VirtualReg, int]:
-        found = dict(self.mapping)
-        for _, item in program.instructions:
-            for operand in (*item.defs, *item.uses):
-                if isinstance(operand, RegRange) and isinstance(operand.base, VirtualReg) and operand.base in found:
-                    for i in range(operand.count):
-                        component = operand.component(i)
-                        assert isinstance(component, VirtualReg)
-                        found.setdefault(component, found[operand.base] + i)
-        return found
+def _complete(program: Program, mapping: Mapping[VirtualReg, int]) -> dict[VirtualReg, int]:
+    found = dict(mapping)
+    for _, item in program.instructions:
+        for operand in (*item.defs, *item.uses):
+            if isinstance(operand, RegRange) and isinstance(operand.base, VirtualReg) and operand.base in found:
+                for i in range(operand.count):
+                    component = operand.component(i)
+                    assert isinstance(component, VirtualReg)
+                    found.setdefault(component, found[operand.base] + i)
+    return found
 
 
 def _physical(operand: Operand, mapping: Mapping[VirtualReg, int], where: str) -> Operand:

@@ -114,8 +114,7 @@ def allocate(program: Program, options: AllocationOptions | None = None) -> Allo
 def allocate_class(liveness: Liveness, file: str, options: AllocationOptions) -> ClassAllocation | ClassFailure:
     """With moves coalesced if that takes no more registers."""
     program = liveness.program
-    capacity = {"v": program.max_vgprs, "s": program.max_sgprs, "a": program.max_agprs}[file]
-    reserved = _reserved(program, file)
+    reserved = program.reserved(file)
     best: tuple[Placement, Units] | None = None
     failed: ClassFailure | None = None
     joined = -1
@@ -125,7 +124,7 @@ def allocate_class(liveness: Liveness, file: str, options: AllocationOptions) ->
         if units.coalesced == joined:
             break
         joined = units.coalesced
-        placed = fewest_registers(units.intervals(), capacity, reserved, units.hints(), options.effort)
+        placed = fewest_registers(units.intervals(), program.capacity(file), reserved, units.hints(), options.effort)
         if isinstance(placed, AllocationFailure):
             failed = ClassFailure(file, units, liveness, placed, reserved)
         elif best is None or placed.peak < best[0].peak:
@@ -147,12 +146,8 @@ def allocate_class(liveness: Liveness, file: str, options: AllocationOptions) ->
 def _as_placed(liveness: Liveness, placed: Placed) -> ClassAllocation:
     program, file = liveness.program, placed.file
     units = Units(liveness, file)
-    reserved = _reserved(program, file)
+    reserved = program.reserved(file)
     named = [r.number for r, s in liveness.segments.items() if isinstance(r, PhysicalReg) and r.file == file and s]
     peak = max([*(n + 1 for n in (*placed.mapping.values(), *named, *reserved))], default=0)
     bound = peak_bound(units.intervals(), peak, reserved)
     return ClassAllocation(file, placed.mapping, peak, liveness.pressure(file), bound, 0, "moves", peak <= bound)
-
-
-def _reserved(program: Program, file: str) -> frozenset[int]:
-    return {"v": program.reserved_vgprs, "s": program.reserved_sgprs, "a": frozenset[int]()}[file]

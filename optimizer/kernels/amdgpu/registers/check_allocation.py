@@ -84,16 +84,15 @@ def _ranges(program: Program, mapping: Mapping[VirtualReg, int]) -> list[Violati
 
 def _pool(program: Program, mapping: Mapping[VirtualReg, int]) -> list[Violation]:
     """Within the register file, reserved registers untouched, prescribed ones as prescribed."""
-    limits = {"v": program.max_vgprs, "s": program.max_sgprs, "a": program.max_agprs}
-    reserved = {"v": program.reserved_vgprs, "s": program.reserved_sgprs, "a": frozenset[int]()}
     prescribed = dict(program.precolored)
     found = []
     for register, number in mapping.items():
-        if not 0 <= number < limits[register.file]:
-            found.append(Violation(-1, f"{register} is in {register.file}{number}, of {limits[register.file]}"))
+        limit = program.capacity(register.file)
+        if not 0 <= number < limit:
+            found.append(Violation(-1, f"{register} is in {register.file}{number}, of {limit}"))
         if register in prescribed and number != prescribed[register]:
             found.append(Violation(-1, f"{register} is in {number}, not in {prescribed[register]}"))
-        if register not in prescribed and number in reserved[register.file]:
+        if register not in prescribed and number in program.reserved(register.file):
             found.append(Violation(-1, f"{register} is in {register.file}{number}, which is reserved"))
     return found
 

@@ -126,9 +126,5 @@ class _Writer:
 
 def _redefinable(program: Program, file: str) -> Program:
     """Values that leave a register and come back define it again."""
-    counts: dict[VirtualReg, int] = {}
-    for _, item in program.instructions:
-        for register in dict.fromkeys(item.defined):
-            if isinstance(register, VirtualReg) and register.file == file:
-                counts[register] = counts.get(register, 0) + 1
-    return replace(program, redefinable=program.redefinable | {r for r, n in counts.items() if n > 1})
+    several = {r for r, n in program.definitions.items() if isinstance(r, VirtualReg) and r.file == file and n > 1}
+    return replace(program, redefinable=program.redefinable | several)

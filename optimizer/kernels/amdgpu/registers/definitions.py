@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from optimizer.kernels.amdgpu.ir import Program
-from optimizer.kernels.amdgpu.operands import Register, VirtualReg
+from optimizer.kernels.amdgpu.operands import VirtualReg
 from optimizer.kernels.amdgpu.registers.liveness import Liveness
 
 MOVES = {"v": "v_mov_b32", "s": "s_mov_b32", "a": "v_accvgpr_mov_b32"}
@@ -12,12 +12,8 @@ MOVES = {"v": "v_mov_b32", "s": "s_mov_b32", "a": "v_accvgpr_mov_b32"}
 
 def single_definitions(program: Program) -> set[VirtualReg]:
     """Registers defined once and not prescribed."""
-    counts: dict[Register, int] = {}
-    for _, item in program.instructions:
-        for register in dict.fromkeys(item.defined):
-            counts[register] = counts.get(register, 0) + 1
     prescribed = {r for r, _ in program.precolored}
-    return {r for r, n in counts.items() if n == 1 and isinstance(r, VirtualReg) and r not in prescribed}
+    return {r for r, n in program.definitions.items() if n == 1 and isinstance(r, VirtualReg) and r not in prescribed}
 
 
 def dominates(liveness: Liveness, a: int, b: int) -> bool:

@@ -35,17 +35,13 @@ class Liveness:
     segments: Mapping[Register, tuple[Segment, ...]]
     early: Mapping[Register, tuple[Segment, ...]]
     """Points before definitions where early clobbers need their registers, too."""
-    words: tuple[tuple[int, ...], tuple[int, ...]]
-    """Bit sets per block, live in and live out; bit `n` is register `n` of `names`."""
+    words: tuple[int, ...]
+    """Bit sets per block, live in; bit `n` is register `n` of `names`."""
     names: tuple[Register, ...]
 
     def live_in(self, block: int) -> frozenset[Register]:
         """Registers whose value a block needs."""
-        return frozenset(self.names[n] for n in _bits(self.words[0][block]))
-
-    def live_out(self, block: int) -> frozenset[Register]:
-        """Registers whose value some block after it needs."""
-        return frozenset(self.names[n] for n in _bits(self.words[1][block]))
+        return frozenset(self.names[n] for n in _bits(self.words[block]))
 
     @cached_property
     def item_at(self) -> tuple[int, ...]:
@@ -60,14 +56,10 @@ class Liveness:
         places = [self.item_at[point // 2] for start, end in self.segments[register] for point in range(start, end)]
         return min(places), max(places)
 
-    def pressure(self, file: str, closed: bool = False) -> int:
-        """Most virtual registers of a class live at once.
-
-        Half-open: a value whose last use is at an item does not conflict with what the item defines; closed: it does.
-        """
+    def pressure(self, file: str) -> int:
+        """Most virtual registers of a class live at once, those that an item reads for the last time not with what it
+        defines."""
         parts = (s for r, s in self.segments.items() if r.file == file and isinstance(r, VirtualReg) and s)
-        if closed:
-            parts = (union((start, end + end % 2) for start, end in p) for p in parts)
         return pressure(LiveInterval(n, p) for n, p in enumerate(parts))
 
 
@@ -101,7 +93,7 @@ def analyse(program: Program, cfg: ControlFlowGraph | None = None) -> Liveness:
         if register in segments:
             segments[alias] = segments[register]
     early_points = {names[n]: union(s) for n, s in early.items()}
-    return Liveness(program, cfg, rank, segments, early_points, (tuple(live_in), tuple(live_out)), names)
+    return Liveness(program, cfg, rank, segments, early_points, tuple(live_in), names)
 
 
 def live_in_aliases(program: Program) -> dict[Register, Register]:

@@ -29,10 +29,7 @@ class Rewriting:
         return change
 
     def _cheap(self, failed: ClassFailure) -> Change | None:
-        change = rematerialise(failed)
-        if change is not None:
-            return change
-        change = free_addends(failed)
+        change = rematerialise(failed) or free_addends(failed)
         if change is not None:
             return change
         # Moves make room for ranges among registers that are free, they do not make more registers free.

@@ -1,1 +1,1 @@
-"""Independent witnesses of emitted gfx942 text: LLVM (`llvm`) and an interpreter (`interpreter`)."""
+"""An independent witness of emitted gfx942 text: an interpreter that refuses what the hardware leaves undefined."""

@@ -1,8 +1,7 @@
-"""What the witnesses refuse: text they cannot read, and programs whose meaning depends on luck.
+"""What the witness refuses: text it cannot read, and programs whose meaning depends on luck.
 
-TextError         (FormatError)        the text is not gfx942 assembly as the witness knows it
-ExecutionError    (VerificationError)  the program did something that hardware does not define
-DisassemblyError  (VerificationError)  LLVM reads the text otherwise than it was written
+TextError       (FormatError)        the text is not gfx942 assembly as the witness knows it
+ExecutionError  (VerificationError)  the program did something that hardware does not define
 """
 
 from __future__ import annotations
@@ -22,22 +21,10 @@ class ExecutionError(VerificationError):
     """The program's meaning is not defined at `line`. `kind` is one of `KINDS`."""
 
     KINDS = (
-        "missing-wait",
-        "hazard",
-        "undefined-register",
-        "undefined-memory",
-        "register-limit",
-        "alignment",
-        "offset-range",
-        "memory-fault",
-        "lds-bounds",
-        "scratch-bounds",
-        "race",
-        "barrier",
-        "descriptor",
-        "no-end",
+        "missing-wait", "hazard", "undefined-register", "undefined-memory", "register-limit", "alignment",
+        "offset-range", "memory-fault", "lds-bounds", "scratch-bounds", "race", "barrier", "descriptor", "no-end",
         "unsupported",
-    )
+    )  # fmt: skip
 
     def __init__(self, kind: str, message: str, line: int, text: str = "", where: str = "") -> None:
         if kind not in self.KINDS:
@@ -46,11 +33,3 @@ class ExecutionError(VerificationError):
         place = f"line {line}" + (f" `{text}`" if text else "") + (f" ({where})" if where else "")
         TtoptError.__init__(self, f"{kind}: {message}", node=place)
         self.reason = message
-
-
-class DisassemblyError(VerificationError):
-    """LLVM's disassembly differs from the text at `line`."""
-
-    def __init__(self, message: str, line: int) -> None:
-        self.line = line
-        super().__init__(message, node=f"line {line}")

@@ -99,13 +99,11 @@ def _reads_in_place_twice(node: TileNode, form: Form) -> bool:
     return form.in_place is not None and len(node.args) == 2 and node.args[0] == node.args[1]
 
 
-def normalised(dag: TileDag) -> TileDag:
-    """Without dead nodes, equal nodes once, and every yield a node: a yielded input gets a `copy`."""
-    return renumbered(dag)[0]
-
-
 def renumbered(dag: TileDag) -> tuple[TileDag, dict[int, int]]:
-    """The normalised body, and the values of the given one in it."""
+    """The body without dead nodes, equal nodes once, and every yield a node: a yielded input gets a `copy`.
+
+    Returns it with the values of the given one in it.
+    """
     numbers: dict[int, int] = {v: v for v in range(dag.inputs)}
     known: dict[TileNode, int] = {}
     nodes: list[TileNode] = []

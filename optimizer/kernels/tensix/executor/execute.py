@@ -107,10 +107,8 @@ def _precompiled() -> Path:
 def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], api: str, main: str) -> None:
     called = {name for kernel in kernels for name in re.findall(r"\b[a-z]\w*", kernel.text)}
     (folder / "kernel_api.hpp").write_text(header(api, called), encoding="utf-8")
-    parts = [
-        '#include "runtime.hpp"',
-        '#include "kernel_api.hpp"',
-    ]  # g++ takes a precompiled header first or not at all
+    # g++ takes a precompiled header first or not at all.
+    parts = ['#include "runtime.hpp"', '#include "kernel_api.hpp"']
     for k, kernel in enumerate(kernels):
         for line in kernel.text.splitlines():
             if line.startswith('#include "'):
@@ -133,16 +131,14 @@ def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: boo
     ]
     for op in program.body.ops:
         if op.name == "ttl.bind_cb":
-            cb = op.result.type
-            assert isinstance(cb, CircularBufferType)
+            cb = op.result.typed(CircularBufferType)
             tiles, number = cb.block.tiles * cb.block_count, FORMAT_NUMBERS[cb.dtype]
             lines.append(f"    {{ auto& b = core.buffers[{op.integer('index')}]; b.bound = true; b.capacity = {tiles};")
             lines.append(f"      b.format = Format({number}); b.tile_bytes = {cb.dtype.tile_bytes};")
             lines.append(f"      b.tiles.resize({tiles}); b.poisoned.assign({tiles}, 1); }}")
     numbers = {v.name: k for k, v in enumerate(program.body.args)}
     for k, v in enumerate(program.body.args):
-        assert isinstance(v.type, TensorType)
-        lines.append(f"    tensors.emplace_back(); tensors[{k}].tiles.resize({v.type.tiles});")
+        lines.append(f"    tensors.emplace_back(); tensors[{k}].tiles.resize({v.typed(TensorType).tiles});")
     lines += _FILES.splitlines()
     backed = _backed(program, numbers)
     lines += [f"    back_by_tensor({index}, {tensor});" for index, tensor in backed]
@@ -183,10 +179,9 @@ _ENDING = """    for (auto& t : threads) t.join();
 def _write_tensors(folder: Path, program: Op, tensors: Mapping[str, Array]) -> None:
     with (folder / "tensors.in").open("wb") as file:
         for v in program.body.args:
-            assert isinstance(v.type, TensorType)
-            rows, columns = v.type.shape
+            rows, columns = v.typed(TensorType).shape
             values = tensors.get(v.name, np.zeros((rows * TILE, columns * TILE), np.float32))
-            file.write(_to_tiles(rounded(values, v.type.dtype), rows, columns).tobytes())
+            file.write(_to_tiles(rounded(values, v.typed(TensorType).dtype), rows, columns).tobytes())
 
 
 def _to_tiles(values: Array, rows: int, columns: int) -> Array:
@@ -199,8 +194,7 @@ def _read_tensors(folder: Path, program: Op) -> dict[str, Array]:
     found: dict[str, Array] = {}
     start = 0
     for v in program.body.args:
-        assert isinstance(v.type, TensorType)
-        rows, columns = v.type.shape
+        rows, columns = v.typed(TensorType).shape
         count = rows * columns * TILE * TILE
         tiles = data[start : start + count].reshape(rows, columns, TILE, TILE)
         found[v.name] = tiles.swapaxes(1, 2).reshape(rows * TILE, columns * TILE)

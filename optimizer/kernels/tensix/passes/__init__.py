@@ -1,20 +1,27 @@
-"""Passes over the kernel IR, one per file: a frozen dataclass with one `apply`."""
+"""Passes over the kernel IR: one file each, whose function takes a program and gives the rewritten one."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.dialect import COMPUTE
+from optimizer.kernels.tensix.ir import Op, rewrite
 
 
-class Pass(Protocol):
+@dataclass(frozen=True)
+class Pass:
     """A rewrite of a program (`ttl.program`)."""
 
-    @property
-    def name(self) -> str:
-        """As `--print-after` takes it."""
-        ...
+    name: str
+    """As `--print-after` takes it."""
+    apply: Callable[[Op], Op]
 
-    def apply(self, program: Op) -> Op:
-        """The rewritten program; the given one is not changed."""
-        ...
+
+def rewrite_bodies(program: Op, change: Callable[[tuple[Op, ...]], tuple[Op, ...]]) -> Op:
+    """The program with the ops of every compute thread and every loop changed as a whole, inner loops first."""
+
+    def changed(op: Op) -> tuple[Op, ...]:
+        return (op.with_body(change(op.body.ops)),) if op.name in (COMPUTE, "ttl.for") else (op,)
+
+    return rewrite(program, changed)[0]

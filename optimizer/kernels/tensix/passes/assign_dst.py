@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
-from typing import ClassVar, Literal
+from typing import Literal
 
 from optimizer.errors import InfeasibleError
 from optimizer.ir.dtype import DType
@@ -57,30 +57,18 @@ def free_l1(program: Op, chosen: int | None = None) -> int:
     return max(0, (chosen or program.integer("l1_bytes", L1_BYTES)) - taken)
 
 
-@dataclass(frozen=True)
-class AssignDst:
-    """Every `ttl.compute`."""
+def assign_dst(program: Op, capacity: int | None, allocator: Allocator, l1_bytes: int | None) -> Op:
+    """Every `ttl.compute`, within as many slots and bytes of L1 as given, or as the program says if that is None
+    (`capacity_of`, `free_l1`). Where nobody says how much L1 there is, buffers that find no room are made as small as
+    they can be."""
+    names = Names(program)
+    l1_is_limit = l1_bytes is not None or program.has_attr("l1_bytes")
+    room = _Room(capacity_of(program, capacity), free_l1(program, l1_bytes), l1_is_limit)
 
-    capacity: int | None = None
-    """Slots; by default what the program says (`capacity_of`)."""
-    allocator: Allocator = "default"
-    l1_bytes: int | None = None
-    """What all circular buffers may take; by default what the program says. Without either, buffers that find no room
-    are made as small as they can be (`free_l1`)."""
-    name: ClassVar[str] = "assign-dst"
+    def change(op: Op) -> tuple[Op, ...]:
+        return tuple(_planned(op, room, allocator, names)) if op.name == "ttl.compute" else (op,)
 
-    def apply(self, program: Op) -> Op:
-        names = Names(program)
-        room = _Room(
-            capacity_of(program, self.capacity),
-            free_l1(program, self.l1_bytes),
-            self.l1_bytes is not None or program.has_attr("l1_bytes"),
-        )
-
-        def change(op: Op) -> tuple[Op, ...]:
-            return tuple(_planned(op, room, self.allocator, names)) if op.name == "ttl.compute" else (op,)
-
-        return rewrite(program, change)[0]
+    return rewrite(program, change)[0]
 
 
 def body_dag(op: Op) -> TileDag:
@@ -101,9 +89,7 @@ def body_dag(op: Op) -> TileDag:
 
 def parallel_tiles(op: Op) -> int:
     """Tiles of the result."""
-    bounds = op.attr("bounds")
-    assert isinstance(bounds, tuple)
-    return prod(int(str(b)) for b in bounds[:2])
+    return prod(op.integers("bounds")[:2])
 
 
 @dataclass(frozen=True)
@@ -150,15 +136,11 @@ class _Writer:
 
     def _kept_tile(self) -> TileType:
         """What values are between stages: never a block format, whose neighbours would share an exponent."""
-        block = self._op.results[0].type
-        assert isinstance(block, BlockType)
         types = [t.dtype for v in self._op.body.args if isinstance(t := v.type, TileType)]
-        return TileType(widest((DType.BF16, *(types or [block.dtype]))))
+        return TileType(widest((DType.BF16, *(types or [self._op.results[0].typed(BlockType).dtype]))))
 
     def _kept_block(self) -> BlockType:
-        block = self._op.results[0].type
-        assert isinstance(block, BlockType)
-        return BlockType(block.shape, self._dtype.dtype)
+        return BlockType(self._op.results[0].typed(BlockType).shape, self._dtype.dtype)
 
     def stages(self, plan: BodyPlan) -> Iterator[Op]:
         """One compute per stage; values between stages are results of the earlier and operands of the later one."""
@@ -181,13 +163,13 @@ class _Writer:
             yield self._stage(plan, stage, results, blocks)
 
     def _stage(self, plan: BodyPlan, stage: Stage, results: list[tuple[int, Value]], blocks: dict[int, Value]) -> Op:
-        rank = self._op.maps("indexing_maps")[0].rank if self._op.operands else 2
+        rank = self._op.maps[0].rank if self._op.operands else 2
         identity = IndexMap(rank, (dim(0), dim(1)))
         operands, maps, args = [], [], []
         for v in stage.inputs:
             given = v < len(self._op.body.args)
             operands.append(self._op.operands[v] if given else blocks[v])
-            maps.append(self._op.maps("indexing_maps")[v] if given else identity)
+            maps.append(self._op.maps[v] if given else identity)
             arg = self._names.value(self._op.body.args[v].type if given else self._dtype, "in")
             args.append(arg)
         ops, tiles = self._body(plan, stage, args)

@@ -15,12 +15,11 @@ What nobody reads is left out; an operand that is given twice becomes one argume
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim
-from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, attributes, rewrite, walk
+from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, TileType
 
@@ -36,22 +35,17 @@ class LoopNest:
     operands: tuple[IndexMap, ...]
 
 
-@dataclass(frozen=True)
-class ConvertToCompute:
+def convert_to_compute(program: Op) -> Op:
     """Every block op of the compute threads."""
+    names = Names(program)
+    read = _read(program)
 
-    name: ClassVar[str] = "convert-to-compute"
+    def change(op: Op) -> tuple[Op, ...]:
+        if not is_block_op(op):
+            return (op,)
+        return (_compute(op, names),) if op.result.name in read else ()
 
-    def apply(self, program: Op) -> Op:
-        names = Names(program)
-        read = _read(program)
-
-        def change(op: Op) -> tuple[Op, ...]:
-            if not is_block_op(op):
-                return (op,)
-            return (_compute(op, names),) if op.result.name in read else ()
-
-        return rewrite(program, change)[0]
+    return rewrite(program, change)[0]
 
 
 def is_block_op(op: Op) -> bool:
@@ -72,30 +66,31 @@ def _compute(op: Op, names: Names) -> Op:
     name = op.name.removeprefix(BLOCK_PREFIX)
     nest = loop_nest(op)
     used = dict.fromkeys(zip(op.operands, nest.operands, strict=True))
-    args = {key: names.value(TileType(_block(key[0].type).dtype), "in") for key in used}
-    made = names.value(TileType(_block(op.result.type).dtype), "t")
+    args = {key: names.value(TileType(key[0].typed(BlockType).dtype), "in") for key in used}
+    made = names.value(TileType(op.result.typed(BlockType).dtype), "t")
     operands = tuple(args[key] for key in zip(op.operands, nest.operands, strict=True))
-    body = (Op(f"{TILE_PREFIX}{name}", operands, (made,), op.attrs), Op("ttl.yield", (made,)))
+    own = replace(nest, operands=tuple(index_map for _, index_map in used))
+    tile_op = Op(f"{TILE_PREFIX}{name}", operands, (made,), op.attrs)
+    return compute(own, tuple(block for block, _ in used), op.result, tuple(args.values()), tile_op)
+
+
+def compute(nest: LoopNest, blocks: tuple[Value, ...], result: Value, args: tuple[Value, ...], tile_op: Op) -> Op:
+    """A `ttl.compute` whose body is one tile op on `args`, the tiles of `blocks`."""
     attrs: dict[str, Attr] = {
         "bounds": nest.bounds,
         "iterator_types": nest.kinds,
-        "indexing_maps": tuple(index_map for _, index_map in used),
-        "inputs": len(used),
+        "indexing_maps": nest.operands,
+        "inputs": len(blocks),
     }
-    blocks = tuple(block for block, _ in used)
-    return Op("ttl.compute", blocks, op.results, attributes(attrs), (Region(tuple(args.values()), body),))
-
-
-def _block(type_: object) -> BlockType:
-    assert isinstance(type_, BlockType)
-    return type_
+    body = (tile_op, Op("ttl.yield", tile_op.results))
+    return Op("ttl.compute", blocks, (result,), attributes(attrs), (Region(args, body),))
 
 
 def loop_nest(op: Op) -> LoopNest:
     """Dimensions and index maps of a block op."""
     name = op.name.removeprefix(BLOCK_PREFIX)
-    shapes = tuple(_block(v.type).shape for v in op.operands)
-    rows, columns = _block(op.result.type).shape
+    shapes = tuple(v.typed(BlockType).shape for v in op.operands)
+    rows, columns = op.result.typed(BlockType).shape
     both = (dim(0), dim(1))
     if name in ("matmul", "matmul_t"):
         depth = shapes[0][1]

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
@@ -44,19 +42,12 @@ def call(function: str, operands: Sequence[Value], args: Sequence[str], template
     return Op(f"{CALL_PREFIX}{function}", tuple(operands), (), attributes(attrs))
 
 
-@dataclass(frozen=True)
-class ConvertToTTKernel:
-    """All threads."""
-
-    api: str = "0.81"
-    """Profile of the kernel API (`api_profiles.PROFILES`)."""
-    name: ClassVar[str] = "convert-to-ttkernel"
-
-    def apply(self, program: Op) -> Op:
-        waits = (op for op in walk(program) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
-        buffers = {op.result.name: op.operands[0] for op in waits}
-        dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
-        return rewrite(program, _Calls(PROFILES[self.api], Names(program), buffers, dst).change)[0]
+def convert_to_ttkernel(program: Op, api: str) -> Op:
+    """All threads, for a profile of the kernel API (`api_profiles.PROFILES`)."""
+    waits = (op for op in walk(program) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
+    buffers = {op.result.name: op.operands[0] for op in waits}
+    dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
+    return rewrite(program, _Calls(PROFILES[api], Names(program), buffers, dst).change)[0]
 
 
 class _Calls:
@@ -70,8 +61,7 @@ class _Calls:
     def change(self, op: Op) -> tuple[Op, ...]:
         if op.name in _BUFFER_CALLS:
             cb = op.operands[0]
-            assert isinstance(cb.type, CircularBufferType)
-            return (call(_BUFFER_CALLS[op.name], (cb,), ("#0", str(cb.type.block.tiles))),)
+            return (call(_BUFFER_CALLS[op.name], (cb,), ("#0", str(cb.typed(CircularBufferType).block.tiles))),)
         if op.name.startswith("ttl.tile_regs_"):
             return (call(op.name.removeprefix("ttl."), (), ()),)
         if op.name in ("ttl.copy_in", "ttl.copy_out"):
@@ -79,8 +69,8 @@ class _Calls:
         if op.name == "ttl.transfer_wait":
             return ()
         if op.name == "dst.startup":
-            cbs = [self._cb(v) for v in op.operands]
-            return tuple(call(c.function, cbs, c.args, c.template) for c in self._profile.startup(op.string("kind")))
+            startup = self._profile.startups[op.string("kind")]
+            return (call(startup.function, [self._cb(v) for v in op.operands], startup.args, startup.template),)
         if op.name == "dst.init":
             return (self._init(op),)
         if op.name == "dst.uninit":
@@ -156,12 +146,11 @@ class _Calls:
         reads = op.name == "ttl.copy_in"
         tensor, row, column = op.operands[:3] if reads else op.operands[1:]
         block = op.operands[3] if reads else op.operands[0]
-        assert isinstance(block.type, BlockType)
-        assert isinstance(tensor.type, TensorType)
+        shape = block.typed(BlockType).shape
         r, c, tile, place = (self._names.value(IndexType(), stem) for stem in ("r", "c", "tile", "at"))
-        width = tensor.type.shape[1]
+        width = tensor.typed(TensorType).shape[1]
         in_tensor = IndexMap(4, ((dim(0) + dim(2)) * width + (dim(1) + dim(3)),))
-        in_block = IndexMap(2, (dim(0) * block.type.shape[1] + dim(1),))
+        in_block = IndexMap(2, (dim(0) * shape[1] + dim(1),))
         pointer = "get_write_ptr" if reads else "get_read_ptr"
         address = f"{pointer}(#2) + #3 * get_tile_size(#2)"
         function = "noc_async_read_tile" if reads else "noc_async_write_tile"
@@ -170,7 +159,7 @@ class _Calls:
             Op("ttl.index", (r, c), (place,), attributes({"map": in_block})),
             call(function, (tile, tensor, self._cb(block), place), ("#0", "#1", address)),
         )
-        loop = _loop(r, block.type.shape[0], (_loop(c, block.type.shape[1], inner),))
+        loop = _loop(r, shape[0], (_loop(c, shape[1], inner),))
         barrier = "noc_async_read_barrier" if reads else "noc_async_write_barrier"
         return loop, call(barrier, (), ())
 

@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from optimizer.errors import OptionError
 from optimizer.kernels.tensix.grid import DEFAULT_DIMS, core, core_linear, grid_size
@@ -20,34 +18,26 @@ HARDWARE_RANK = 2
 """Cores of a Tensix grid have two coordinates."""
 
 
-@dataclass(frozen=True)
-class FoldGrid:
-    """All threads."""
+def fold_grid(program: Op) -> Op:
+    """All threads. OptionError if a coordinate of a grid with more than two dimensions is asked for."""
+    grid = program.integers("grid")
+    names = Names(program)
 
-    name: ClassVar[str] = "fold-grid"
+    def change(op: Op) -> tuple[Op, ...]:
+        dims = op.integer("dims", DEFAULT_DIMS)
+        match op.name:
+            case "ttl.grid_size":
+                sizes = zip(op.results, grid_size(grid, dims), strict=True)
+                return tuple(Op("ttl.constant", (), (v,), attributes({"value": n})) for v, n in sizes)
+            case "ttl.core":
+                return _coordinates(op, grid, core(grid, _axes(grid), dims), names)
+            case "ttl.core_linear":
+                return _coordinates(op, grid, (core_linear(grid, _axes(grid)),), names)
+            case "ttl.grid_slice":
+                return _slice(op, grid, names)
+        return (op,)
 
-    def apply(self, program: Op) -> Op:
-        """OptionError if a coordinate of a grid with more than two dimensions is asked for."""
-        given = program.attr("grid")
-        assert isinstance(given, tuple)
-        grid = tuple(int(str(g)) for g in given)
-        names = Names(program)
-
-        def change(op: Op) -> tuple[Op, ...]:
-            dims = op.integer("dims", DEFAULT_DIMS)
-            match op.name:
-                case "ttl.grid_size":
-                    sizes = zip(op.results, grid_size(grid, dims), strict=True)
-                    return tuple(Op("ttl.constant", (), (v,), attributes({"value": n})) for v, n in sizes)
-                case "ttl.core":
-                    return _coordinates(op, grid, core(grid, _axes(grid), dims), names)
-                case "ttl.core_linear":
-                    return _coordinates(op, grid, (core_linear(grid, _axes(grid)),), names)
-                case "ttl.grid_slice":
-                    return _slice(op, grid, names)
-            return (op,)
-
-        return rewrite(program, change)[0]
+    return rewrite(program, change)[0]
 
 
 def _axes(grid: Sequence[int]) -> tuple[IndexExpr, ...]:
@@ -73,9 +63,7 @@ def _index(result: Value, expr: IndexExpr, axes: Sequence[Value]) -> Op:
 
 
 def _slice(op: Op, grid: Sequence[int], names: Names) -> tuple[Op, ...]:
-    factors = op.attr("block_factors")
-    assert isinstance(factors, tuple)
-    rows, columns = (int(str(f)) for f in factors)
+    rows, columns = op.integers("block_factors")
     axes = _axes(grid)
     x, y = axes if len(axes) == HARDWARE_RANK else (axes[0], axes[0] * 0)
     return _coordinates(op, grid, (y * rows, x * columns), names)

@@ -10,31 +10,21 @@ too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
-from optimizer.kernels.tensix.dialect import COMPUTE, TILE_PREFIX
+from optimizer.kernels.tensix.dialect import TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
-from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes, rewrite, substitute
+from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes, substitute
+from optimizer.kernels.tensix.passes import rewrite_bodies
 from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
 
 _FREES = ("ttl.cb_pop", "ttl.cb_push")
 
 
-@dataclass(frozen=True)
-class FuseComputes:
+def fuse_computes(program: Op) -> Op:
     """Every compute thread, until nothing more can be fused."""
-
-    name: ClassVar[str] = "fuse-computes"
-
-    def apply(self, program: Op) -> Op:
-        def change(op: Op) -> tuple[Op, ...]:
-            if op.name not in (COMPUTE, "ttl.for"):
-                return (op,)
-            return (op.with_body(_fused(op.body.ops)),)
-
-        return rewrite(program, change)[0]
+    return rewrite_bodies(program, _fused)
 
 
 def _fused(ops: tuple[Op, ...]) -> tuple[Op, ...]:
@@ -67,21 +57,17 @@ def fusable(producer: Op, reader: Op) -> bool:
     shared = [k for k, v in enumerate(reader.operands) if v.name in made]
     if not shared or _parallel(producer) != _parallel(reader) or _reduces(reader):
         return False
-    maps = reader.maps("indexing_maps")
+    maps = reader.maps
     return all(maps[k].results == (dim(0), dim(1)) and _takes_from_dst(reader, k) for k in shared)
 
 
-def _parallel(op: Op) -> tuple[Attr, ...]:
-    bounds, kinds = op.attr("bounds"), op.attr("iterator_types")
-    assert isinstance(bounds, tuple)
-    assert isinstance(kinds, tuple)
-    return tuple(b for b, kind in zip(bounds, kinds, strict=True) if kind == PARALLEL)
+def _parallel(op: Op) -> tuple[int, ...]:
+    pairs = zip(op.integers("bounds"), op.strings("iterator_types"), strict=True)
+    return tuple(b for b, kind in pairs if kind == PARALLEL)
 
 
 def _reduces(op: Op) -> bool:
-    kinds = op.attr("iterator_types")
-    assert isinstance(kinds, tuple)
-    return any(kind != PARALLEL for kind in kinds)
+    return any(kind != PARALLEL for kind in op.strings("iterator_types"))
 
 
 def _takes_from_dst(reader: Op, k: int) -> bool:
@@ -119,10 +105,10 @@ def merge(producer: Op, reader: Op, kept: frozenset[str]) -> Op:
     """One compute with the producer's body before the reader's; `kept` results of the producer stay results."""
     made = {v.name: k for k, v in enumerate(producer.results)}
     yielded = producer.body.ops[-1].operands
-    operands, maps, args = list(producer.operands), list(producer.maps("indexing_maps")), list(producer.body.args)
-    rank = _rank(producer)
+    operands, maps, args = list(producer.operands), list(producer.maps), list(producer.body.args)
+    rank = len(producer.integers("bounds"))
     inner: dict[str, Value] = {}
-    for v, m, arg in zip(reader.operands, reader.maps("indexing_maps"), reader.body.args, strict=True):
+    for v, m, arg in zip(reader.operands, reader.maps, reader.body.args, strict=True):
         wide = IndexMap(rank, m.results)
         known = list(zip(operands, maps, strict=True))
         if v.name in made:
@@ -145,9 +131,3 @@ def merge(producer: Op, reader: Op, kept: frozenset[str]) -> Op:
         attrs=attributes(attrs),
         regions=(Region(tuple(args), body),),
     )
-
-
-def _rank(op: Op) -> int:
-    bounds = op.attr("bounds")
-    assert isinstance(bounds, tuple)
-    return len(bounds)

@@ -6,32 +6,24 @@ reason markers of DST registers (`ttl.require_dst`, `ttl.acquire_dst`, `ttl.rele
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from optimizer.kernels.tensix.dialect import DST_MARKERS
 from optimizer.kernels.tensix.ir import Op, Value, rewrite, substitute
 
 
-@dataclass(frozen=True)
-class InlineRegions:
+def inline_regions(program: Op) -> Op:
     """Every `ttl.compute_region`."""
+    known: dict[str, Value] = {}
 
-    name: ClassVar[str] = "inline-regions"
+    def change(op: Op) -> tuple[Op, ...]:
+        op = substitute(op, known)
+        if op.name in DST_MARKERS:
+            return ()
+        if op.name != "ttl.compute_region":
+            return (op,)
+        region = op.body
+        inner = dict(zip((v.name for v in region.args), op.operands, strict=True))
+        ops = tuple(substitute(o, inner) for o in region.ops)
+        known.update(zip((v.name for v in op.results), ops[-1].operands, strict=True))
+        return ops[:-1]
 
-    def apply(self, program: Op) -> Op:
-        known: dict[str, Value] = {}
-
-        def change(op: Op) -> tuple[Op, ...]:
-            op = substitute(op, known)
-            if op.name in DST_MARKERS:
-                return ()
-            if op.name != "ttl.compute_region":
-                return (op,)
-            region = op.body
-            inner = dict(zip((v.name for v in region.args), op.operands, strict=True))
-            ops = tuple(substitute(o, inner) for o in region.ops)
-            known.update(zip((v.name for v in op.results), ops[-1].operands, strict=True))
-            return ops[:-1]
-
-        return rewrite(program, change)[0]
+    return rewrite(program, change)[0]

@@ -11,8 +11,6 @@ Inits name circular buffers, not blocks: they hold for every block of a buffer, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
@@ -24,23 +22,19 @@ RECONFIG, PACK_RECONFIG = "dst.reconfig", "dst.pack_reconfig"
 _OTHER = ("dst.init", "dst.uninit", "dst.startup", "dst.pack", "dst.pack_block", RECONFIG, PACK_RECONFIG)
 
 
-@dataclass(frozen=True)
-class InsertInits:
+def insert_inits(program: Op) -> Op:
     """Every compute thread; after `lower-to-loops`."""
 
-    name: ClassVar[str] = "insert-inits"
+    def change(op: Op) -> tuple[Op, ...]:
+        if op.name != COMPUTE:
+            return (op,)
+        buffers = _buffers(op)
+        ops, _ = _Placer(buffers).place(op.body.ops, None, None)
+        startup = _startup(op, buffers)
+        placed, _ = _Formats().place((*startup, *ops), _UNKNOWN)
+        return (op.with_body(tuple(placed)),)
 
-    def apply(self, program: Op) -> Op:
-        def change(op: Op) -> tuple[Op, ...]:
-            if op.name != COMPUTE:
-                return (op,)
-            buffers = _buffers(op)
-            ops, _ = _Placer(buffers).place(op.body.ops, None, None)
-            startup = _startup(op, buffers)
-            placed, _ = _Formats().place((*startup, *ops), _UNKNOWN)
-            return (op.with_body(tuple(placed)),)
-
-        return rewrite(program, change)[0]
+    return rewrite(program, change)[0]
 
 
 def form_of(op: Op) -> Form:

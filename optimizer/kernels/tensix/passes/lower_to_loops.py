@@ -14,9 +14,7 @@ last the slot of the result. Tiles are packed in order, so that every pack goes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
 
 from optimizer.kernels.tensix.dialect import DST_PREFIX, RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim, linear
@@ -28,41 +26,32 @@ Loops = tuple[Value, ...]
 """Counters of the loops around, outermost first: the dimensions of index expressions."""
 
 
-@dataclass(frozen=True)
-class LowerToLoops:
+def lower_to_loops(program: Op) -> Op:
     """Every `ttl.compute`."""
+    names = Names(program)
 
-    name: ClassVar[str] = "lower-to-loops"
+    def change(op: Op) -> tuple[Op, ...]:
+        return _Sections(op, names).ops() if op.name == "ttl.compute" else (op,)
 
-    def apply(self, program: Op) -> Op:
-        names = Names(program)
-
-        def change(op: Op) -> tuple[Op, ...]:
-            return _Sections(op, names).ops() if op.name == "ttl.compute" else (op,)
-
-        return rewrite(program, change)[0]
+    return rewrite(program, change)[0]
 
 
 class _Sections:
     def __init__(self, op: Op, names: Names) -> None:
         self._op = op
         self._names = names
-        bounds = op.attr("bounds")
-        assert isinstance(bounds, tuple)
-        self._bounds = tuple(int(str(b)) for b in bounds)
+        self._bounds = op.integers("bounds")
         self._tiles = prod(self._bounds[:2])
         self._unroll = op.integer("unroll")
         self._grouped = bool(op.attr("grouped"))
         self._inputs = op.integer("inputs")
         self._body = op.body.ops[:-1]
-        sizes = op.attr("stages", (len(self._body),))
-        assert isinstance(sizes, tuple)
-        self._stages = tuple(int(str(size)) for size in sizes)
-        self._slot = {o.result.name: _slot_map(o) for o in self._body if o.name != SPILL}
+        self._stages = op.integers("stages", (len(self._body),))
+        self._slot = {o.result.name: o.index_map("dst") for o in self._body if o.name != SPILL}
         self._spilled: dict[str, Value] = {}
         """Spilled tile -> the block that holds those of this section."""
         self._block = dict(zip((v.name for v in op.body.args), op.operands, strict=False))
-        self._map = dict(zip((v.name for v in op.body.args), op.maps("indexing_maps"), strict=False))
+        self._map = dict(zip((v.name for v in op.body.args), op.maps, strict=False))
 
     def ops(self) -> tuple[Op, ...]:
         """Whole sections in a loop, then the rest."""
@@ -106,8 +95,8 @@ class _Sections:
                 found += self._pack(count, first, loops, self._slot[tile.name], target)
         handed: list[Op] = []
         for op, cb in spills:
-            assert isinstance(cb.type, CircularBufferType)
-            room, ready = (self._names.value(cb.type.block, stem) for stem in ("room", "spilled"))
+            block = cb.typed(CircularBufferType).block
+            room, ready = (self._names.value(block, stem) for stem in ("room", "spilled"))
             found.append(Op("ttl.cb_reserve", (cb,), (room,)))
             found += self._pack(count, const(0), (), self._slot[op.operands[0].name], room)
             handed += [Op("ttl.cb_push", (cb,)), Op("ttl.cb_wait", (cb,), (ready,))]
@@ -160,8 +149,7 @@ class _Sections:
 
     def _tile_in(self, arg: str, tile: IndexExpr, loops: Loops, rounds: Loops) -> IndexExpr:
         """Number, in its block, of the tile that an argument is in this round."""
-        block, index_map = self._block[arg].type, self._map[arg]
-        assert isinstance(block, BlockType)
+        block, index_map = self._block[arg].typed(BlockType), self._map[arg]
         columns = self._bounds[1]
         if index_map.results == (dim(0), dim(1)) and block.shape[1] == columns:
             return tile
@@ -208,12 +196,6 @@ class _Sections:
         index_map = IndexMap(len(used), (narrow,))
         ops.append(Op("ttl.index", tuple(loops[d] for d in used), (value,), attributes({"map": index_map})))
         return value
-
-
-def _slot_map(op: Op) -> IndexMap:
-    found = op.attr("dst")
-    assert isinstance(found, IndexMap)
-    return found
 
 
 def _accumulates(op: Op) -> bool:

@@ -12,69 +12,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import ClassVar
 
 from optimizer.errors import LimitError
-from optimizer.kernels.tensix.dialect import COMPUTE, SPILL, TILE_PREFIX
+from optimizer.kernels.tensix.dialect import SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
-from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
-from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL
+from optimizer.kernels.tensix.ir import Names, Op, Value, attributes, rewrite, walk
+from optimizer.kernels.tensix.passes import rewrite_bodies
+from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL, LoopNest, compute
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TileType
 from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
 
 
-@dataclass(frozen=True)
-class StoreValues:
+def store_values(program: Op) -> Op:
     """A block stored as it came becomes a compute that copies it, so that every store has a compute before it."""
+    names = Names(program)
+    made = {v.name for op in walk(program) if op.name in ("ttl.compute", "ttl.copy") for v in op.results}
+    blocks = {v.name for op in walk(program) if op.name == "ttl.cb_wait" for v in op.results}
 
-    name: ClassVar[str] = "store-values"
+    def change(op: Op) -> tuple[Op, ...]:
+        if op.name != "ttl.store" or op.operands[0].name in made or op.operands[0].name not in blocks:
+            return (op,)
+        copied = names.value(op.operands[0].type, "copied")
+        return _copy(op.operands[0], copied, names), replace(op, operands=(copied, op.operands[1]))
 
-    def apply(self, program: Op) -> Op:
-        names = Names(program)
-        made = {v.name for op in walk(program) if op.name in ("ttl.compute", "ttl.copy") for v in op.results}
-        blocks = {v.name for op in walk(program) if op.name in ("ttl.cb_wait",) for v in op.results}
-
-        def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "ttl.store" or op.operands[0].name in made or op.operands[0].name not in blocks:
-                return (op,)
-            copied = names.value(op.operands[0].type, "copied")
-            return _copy(op.operands[0], copied, names), replace(op, operands=(copied, op.operands[1]))
-
-        return rewrite(program, change)[0]
+    return rewrite(program, change)[0]
 
 
 def _copy(source: Value, result: Value, names: Names) -> Op:
-    assert isinstance(source.type, BlockType)
-    identity = IndexMap(2, (dim(0), dim(1)))
-    arg, tile = (names.value(TileType(source.type.dtype), stem) for stem in ("in", "t"))
-    attrs: dict[str, Attr] = {
-        "bounds": source.type.shape,
-        "iterator_types": (PARALLEL, PARALLEL),
-        "indexing_maps": (identity,),
-        "inputs": 1,
-    }
-    body = (Op(f"{TILE_PREFIX}copy", (arg,), (tile,)), Op("ttl.yield", (tile,)))
-    return Op("ttl.compute", (source,), (result,), attributes(attrs), (Region((arg,), body),))
+    block = source.typed(BlockType)
+    arg, tile = (names.value(TileType(block.dtype), stem) for stem in ("in", "t"))
+    nest = LoopNest(block.shape, (PARALLEL, PARALLEL), (IndexMap.identity(2),))
+    return compute(nest, (source,), result, (arg,), Op(f"{TILE_PREFIX}copy", (arg,), (tile,)))
 
 
-@dataclass(frozen=True)
-class PlaceResults:
-    """Every compute thread."""
-
-    name: ClassVar[str] = "place-results"
-
-    def apply(self, program: Op) -> Op:
-        """LimitError if there are more circular buffers than the hardware has."""
-        names = Names(program)
-        used = [op.integer("index") for op in walk(program) if op.name == "ttl.bind_cb"]
-        buffers = _Buffers(names, max(used, default=-1) + 1)
-
-        def change(op: Op) -> tuple[Op, ...]:
-            return (op.with_body(_placed(op.body.ops, buffers)),) if op.name in (COMPUTE, "ttl.for") else (op,)
-
-        changed = rewrite(program, change)[0]
-        first = next(n for n, op in enumerate(changed.body.ops) if op.name != "ttl.bind_cb")
-        return changed.with_body((*changed.body.ops[:first], *buffers.bound, *changed.body.ops[first:]))
+def place_results(program: Op) -> Op:
+    """Every compute thread. LimitError if there are more circular buffers than the hardware has."""
+    used = [op.integer("index") for op in walk(program) if op.name == "ttl.bind_cb"]
+    buffers = _Buffers(Names(program), max(used, default=-1) + 1)
+    changed = rewrite_bodies(program, lambda ops: _placed(ops, buffers))
+    first = next(n for n, op in enumerate(changed.body.ops) if op.name != "ttl.bind_cb")
+    return changed.with_body((*changed.body.ops[:first], *buffers.bound, *changed.body.ops[first:]))
 
 
 @dataclass
@@ -136,15 +113,13 @@ def _placed(ops: Sequence[Op], buffers: _Buffers) -> tuple[Op, ...]:
 def _with_spill_buffers(op: Op, buffers: _Buffers) -> tuple[Op, list[Value]]:
     """The compute with circular buffers as further operands of its spills, and those buffers."""
     lent: list[Value] = []
-    bounds, unroll = op.attr("bounds"), op.integer("unroll")
-    assert isinstance(bounds, tuple)
-    rest = prod(int(str(b)) for b in bounds[:2]) % unroll
+    unroll = op.integer("unroll")
+    rest = prod(op.integers("bounds")[:2]) % unroll
     body: list[Op] = []
     for inner in op.body.ops:
         if inner.name == SPILL:
-            tile = inner.operands[0].type
-            assert isinstance(tile, TileType)
-            found = [buffers.bind(BlockType((1, count), tile.dtype)) for count in (unroll, rest) if count]
+            dtype = inner.operands[0].typed(TileType).dtype
+            found = [buffers.bind(BlockType((1, count), dtype)) for count in (unroll, rest) if count]
             lent += found
             inner = replace(inner, operands=(*inner.operands, *found))
         body.append(inner)
@@ -166,8 +141,7 @@ def _with_targets(
     for v, tile in zip(op.results, op.body.ops[-1].operands, strict=True):
         found = list(stores.get(v.name, ()))
         if v.name in last:
-            assert isinstance(v.type, BlockType)
-            cb = buffers.bind(v.type)
+            cb = buffers.bind(v.typed(BlockType))
             block, ready = (buffers.names.value(v.type, stem) for stem in ("room", v.name))
             before.append(Op("ttl.cb_reserve", (cb,), (block,)))
             after += [Op("ttl.cb_push", (cb,)), Op("ttl.cb_wait", (cb,), (ready,))]
@@ -176,10 +150,7 @@ def _with_targets(
         targets += found
         packed += [tile] * len(found)
     inputs = tuple(known.get(v.name, v) for v in op.operands)
-    maps = op.maps("indexing_maps")
-    bounds = op.attr("bounds")
-    assert isinstance(bounds, tuple)
-    identity = IndexMap(len(bounds), (dim(0), dim(1)))
+    identity = IndexMap(len(op.integers("bounds")), (dim(0), dim(1)))
     body = (*op.body.ops[:-1], Op("ttl.yield", tuple(packed)))
     placed = replace(op, operands=(*inputs, *targets), results=()).with_body(body)
-    return before, placed.with_attrs(indexing_maps=(*maps, *(identity for _ in targets))), after
+    return before, placed.with_attrs(indexing_maps=(*op.maps, *(identity for _ in targets))), after

@@ -11,46 +11,34 @@ fit.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import ClassVar
 
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, COMPUTE
-from optimizer.kernels.tensix.ir import Names, Op, Value, rewrite
+from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
+from optimizer.kernels.tensix.ir import Names, Op
+from optimizer.kernels.tensix.passes import rewrite_bodies
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op
 from optimizer.kernels.tensix.types import BlockType
 
 
-@dataclass(frozen=True)
-class SplitBroadcasts:
-    """Every `<add|sub|mul>_bcast_<row|col|scalar>` whose first operand is the only use of a block op's result, or one
-    of whose operands is f32."""
+def split_broadcasts(program: Op, computed: bool = True) -> Op:
+    """Every `<add|sub|mul>_bcast_<row|col|scalar>` one of whose operands is f32, and, if `computed`, every one whose
+    first operand is the only use of a block op's result: that pays if values between ops stay in DST."""
+    names = Names(program)
+    return rewrite_bodies(program, lambda ops: _split(ops, _read_once(ops) if computed else frozenset(), names))
 
-    computed: bool = True
-    """Also those of computed values, which pays if values between ops stay in DST."""
-    name: ClassVar[str] = "split-broadcasts"
 
-    def apply(self, program: Op) -> Op:
-        names = Names(program)
-
-        def change(op: Op) -> tuple[Op, ...]:
-            return (op.with_body(self._split(op.body.ops, names)),) if op.name in (COMPUTE, "ttl.for") else (op,)
-
-        return rewrite(program, change)[0]
-
-    def _split(self, ops: tuple[Op, ...], names: Names) -> tuple[Op, ...]:
-        staying = _read_once(ops) if self.computed else frozenset()
-        found: list[Op] = []
-        for op in ops:
-            kind, _, axis = op.name.removeprefix(BLOCK_PREFIX).partition("_bcast_")
-            if axis and is_block_op(op) and (op.operands[0].name in staying or _is_wide(op)):
-                first, second = op.operands
-                repeated = names.value(BlockType(_block(op.result).shape, _block(second).dtype), "wide")
-                found.append(Op(f"{BLOCK_PREFIX}bcast_{axis}", (second,), (repeated,)))
-                found.append(Op(f"{BLOCK_PREFIX}{kind}", (first, repeated), op.results))
-            else:
-                found.append(op)
-        return tuple(found)
+def _split(ops: tuple[Op, ...], staying: frozenset[str], names: Names) -> tuple[Op, ...]:
+    found: list[Op] = []
+    for op in ops:
+        kind, _, axis = op.name.removeprefix(BLOCK_PREFIX).partition("_bcast_")
+        if axis and is_block_op(op) and (op.operands[0].name in staying or _is_wide(op)):
+            first, second = op.operands
+            repeated = names.value(BlockType(op.result.typed(BlockType).shape, second.typed(BlockType).dtype), "wide")
+            found.append(Op(f"{BLOCK_PREFIX}bcast_{axis}", (second,), (repeated,)))
+            found.append(Op(f"{BLOCK_PREFIX}{kind}", (first, repeated), op.results))
+        else:
+            found.append(op)
+    return tuple(found)
 
 
 def _read_once(ops: tuple[Op, ...]) -> frozenset[str]:
@@ -61,9 +49,4 @@ def _read_once(ops: tuple[Op, ...]) -> frozenset[str]:
 
 def _is_wide(op: Op) -> bool:
     """Whether an operand is f32."""
-    return any(_block(v).dtype is DType.F32 for v in op.operands)
-
-
-def _block(v: Value) -> BlockType:
-    assert isinstance(v.type, BlockType)
-    return v.type
+    return any(v.typed(BlockType).dtype is DType.F32 for v in op.operands)

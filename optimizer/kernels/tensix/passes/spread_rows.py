@@ -13,34 +13,25 @@ DST at its width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
-from optimizer.kernels.tensix.dialect import COMPUTE, TILE_PREFIX
+from optimizer.kernels.tensix.dialect import TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap, const
-from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite
-from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL
+from optimizer.kernels.tensix.ir import Names, Op, Region, Value, attributes
+from optimizer.kernels.tensix.passes import rewrite_bodies
+from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL, LoopNest, compute
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, TileType
 
 _BCAST, _SUM = f"{TILE_PREFIX}bcast_row", f"{TILE_PREFIX}add_bcast_row"
 
 
-@dataclass(frozen=True)
-class SpreadRows:
+def spread_rows(program: Op) -> Op:
     """Every row broadcast of a program with `fp32_dest_acc_en` that its DST would hold wrong."""
-
-    name: ClassVar[str] = "spread-rows"
-
-    def apply(self, program: Op) -> Op:
-        if not program.attr("fp32_dest_acc_en", False):
-            return program
-        names = Names(program)
-
-        def change(op: Op) -> tuple[Op, ...]:
-            return (op.with_body(_spread(op.body.ops, names)),) if op.name in (COMPUTE, "ttl.for") else (op,)
-
-        return rewrite(program, change)[0]
+    if not program.attr("fp32_dest_acc_en", False):
+        return program
+    names = Names(program)
+    return rewrite_bodies(program, lambda ops: _spread(ops, names))
 
 
 def _spread(ops: Sequence[Op], names: Names) -> tuple[Op, ...]:
@@ -48,8 +39,7 @@ def _spread(ops: Sequence[Op], names: Names) -> tuple[Op, ...]:
     zeros: dict[TileType, Value] = {}
     for op in ops:
         if op.name == "ttl.compute" and op.body.ops[0].name == _BCAST and _lands_wrong(op.body.args[0]):
-            tile = op.body.args[0].type
-            assert isinstance(tile, TileType)
+            tile = op.body.args[0].typed(TileType)
             if tile not in zeros:
                 zeros[tile] = names.value(BlockType((1, 1), tile.dtype), "zeros")
                 found.append(_zeros(zeros[tile], names))
@@ -59,21 +49,13 @@ def _spread(ops: Sequence[Op], names: Names) -> tuple[Op, ...]:
 
 
 def _lands_wrong(row: Value) -> bool:
-    assert isinstance(row.type, TileType)
-    return any(row.type.dtype.value in form.narrow for form in TILE_OPS["bcast_row"].forms)
+    return any(row.typed(TileType).dtype.value in form.narrow for form in TILE_OPS["bcast_row"].forms)
 
 
 def _zeros(block: Value, names: Names) -> Op:
-    assert isinstance(block.type, BlockType)
-    tile = names.value(TileType(block.type.dtype), "t")
-    attrs: dict[str, Attr] = {
-        "bounds": (1, 1),
-        "iterator_types": (PARALLEL, PARALLEL),
-        "indexing_maps": (),
-        "inputs": 0,
-    }
-    body = (Op(f"{TILE_PREFIX}fill", (), (tile,), attributes({"value": 0.0})), Op("ttl.yield", (tile,)))
-    return Op("ttl.compute", (), (block,), attributes(attrs), (Region((), body),))
+    tile = names.value(TileType(block.typed(BlockType).dtype), "t")
+    fill = Op(f"{TILE_PREFIX}fill", (), (tile,), attributes({"value": 0.0}))
+    return compute(LoopNest((1, 1), (PARALLEL, PARALLEL), ()), (), block, (), fill)
 
 
 def _sum(op: Op, zeros: Value, names: Names) -> Op:
@@ -81,9 +63,9 @@ def _sum(op: Op, zeros: Value, names: Names) -> Op:
     zero = names.value(op.body.args[0].type, "zero")
     first = op.body.ops[0]
     body = (replace(first, name=_SUM, operands=(zero, *first.operands)), *op.body.ops[1:])
-    everywhere = IndexMap(op.maps("indexing_maps")[0].rank, (const(0), const(0)))
+    everywhere = IndexMap(op.maps[0].rank, (const(0), const(0)))
     return replace(
         op,
         operands=(zeros, *op.operands),
         regions=(Region((zero, *op.body.args), body),),
-    ).with_attrs(indexing_maps=(everywhere, *op.maps("indexing_maps")), inputs=2)
+    ).with_attrs(indexing_maps=(everywhere, *op.maps), inputs=2)

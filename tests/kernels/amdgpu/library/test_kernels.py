@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 from asm_kernel_cases import Case, cases, chain_case, copy_case, gemm_case, sums_case
+from gfx942.library.copy import copy
+from gfx942.library.elementwise import scale_add_relu
+from gfx942.library.gemm_shape import GemmShape
+from gfx942.library.reduction import partial_sums
+from gfx942.llvm import find_llvm
+from gfx942.mutations import mutations
+from gfx942.wait_counts import wait_counts
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optimizer.errors import OptionError
-from optimizer.kernels.amdgpu.library.copy import copy
-from optimizer.kernels.amdgpu.library.elementwise import scale_add_relu
-from optimizer.kernels.amdgpu.library.gemm_shape import GemmShape
-from optimizer.kernels.amdgpu.library.reduction import partial_sums
 from optimizer.kernels.amdgpu.validate import validate
-from optimizer.kernels.amdgpu.wait_counts import wait_counts
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
-from optimizer.kernels.amdgpu.witness.llvm import find_llvm
-from optimizer.kernels.amdgpu.witness.mutations import mutations
 from tests.samples import examples
 
 CASES = cases()

@@ -5,22 +5,18 @@ from __future__ import annotations
 import pytest
 
 from optimizer.kernels.amdgpu.ir import Program
-from optimizer.kernels.amdgpu.passes.fuse_add_shift import FuseAddShift
-from optimizer.kernels.amdgpu.passes.fuse_or_or import FuseOrOr
-from optimizer.kernels.amdgpu.passes.fuse_shift_add import FuseShiftAdd
-from optimizer.kernels.amdgpu.passes.fuse_shift_or import FuseShiftOr
+from optimizer.kernels.amdgpu.passes.fusion import FUSIONS, fuse
 from optimizer.kernels.amdgpu.text import instruction_text, parse
 from optimizer.kernels.amdgpu.validate import validate
 
-PASSES = (FuseShiftAdd(), FuseShiftOr(), FuseAddShift(), FuseOrOr())
 HEAD = "v_mov_b32 kv1, v0\nv_mov_b32 kv2, v0\nv_mov_b32 kv3, v0\n"
 TAIL = "\nds_write_b32 v0, kv9\ns_endpgm\n"
 
 
 def fused(lines: str) -> list[str]:
     program = parse(HEAD + lines + TAIL)
-    for step in PASSES:
-        program = step.apply(program)
+    for fusion in FUSIONS.values():
+        program = fuse(program, fusion)
     validate(program)
     return texts(program)[3:-2]
 

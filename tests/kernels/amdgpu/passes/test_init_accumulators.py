@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.kernels.amdgpu.passes.expand_pseudos import ExpandPseudos
-from optimizer.kernels.amdgpu.passes.init_accumulators import InitAccumulators
+from optimizer.kernels.amdgpu.passes.expand_pseudos import expand_pseudos
+from optimizer.kernels.amdgpu.passes.init_accumulators import init_accumulators
 from optimizer.kernels.amdgpu.text import instruction_text, parse
 
 INIT = "_init_acc_quad kv0..+4@4, 0\n"
@@ -14,7 +14,7 @@ MOVES = [f"v_mov_b32 kv{n}, 0" for n in range(4)]
 
 
 def result(text: str) -> list[str]:
-    program = ExpandPseudos().apply(InitAccumulators().apply(parse(text)))
+    program = expand_pseudos(init_accumulators(parse(text)))
     return [instruction_text(item) for _, item in program.instructions]
 
 

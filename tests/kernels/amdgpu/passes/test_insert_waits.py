@@ -7,16 +7,15 @@ from dataclasses import replace
 import pytest
 
 from optimizer.kernels.amdgpu.ir import Launch
-from optimizer.kernels.amdgpu.passes.insert_waits import InsertWaits
+from optimizer.kernels.amdgpu.passes.insert_waits import insert_waits
 from optimizer.kernels.amdgpu.text import parse, text_of
 
-DEFAULT = InsertWaits()
 
-
-def waits(text: str, options: InsertWaits = DEFAULT, waves: int = 4) -> list[str]:
+def waits(text: str, waves: int = 4, loads_at_barriers: bool = True) -> list[str]:
     """The waits, each with the instruction that it stands before."""
     program = replace(parse(text), launch=Launch((64 * waves, 1, 1)))
-    lines = [line.strip() for line in text_of(options.apply(program)).splitlines() if not line.startswith(".")]
+    written = text_of(insert_waits(program, loads_at_barriers))
+    lines = [line.strip() for line in written.splitlines() if not line.startswith(".")]
     return [
         f"{line.removeprefix('s_waitcnt ')} | {lines[n + 1].split()[0]}"
         for n, line in enumerate(lines)
@@ -195,7 +194,7 @@ LOAD_OVER_BARRIER = "global_load_dword v1, v0, s[4:5]\ns_barrier\nv_mov_b32 v2, 
 
 def test_loads_are_ordered_before_stores_of_others_unless_told_otherwise() -> None:
     assert waits(LOAD_OVER_BARRIER) == ["vmcnt(0) | s_barrier"]
-    assert waits(LOAD_OVER_BARRIER, InsertWaits(loads_at_barriers=False)) == ["vmcnt(0) | v_mov_b32"]
+    assert waits(LOAD_OVER_BARRIER, loads_at_barriers=False) == ["vmcnt(0) | v_mov_b32"]
 
 
 def test_one_wave_is_always_in_order() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.kernels.amdgpu.passes.refresh_vccz import RefreshVccz
+from optimizer.kernels.amdgpu.passes.refresh_vccz import refresh_vccz
 from optimizer.kernels.amdgpu.pipeline import build
 from optimizer.kernels.amdgpu.text import parse, text_of
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
@@ -29,7 +29,7 @@ BRANCH = "s_cbranch_vccz end\nend:\ns_endpgm\n"
     ],
 )
 def test_vcc_is_written_as_a_whole_where_a_way_leads_from_half_of_it(text: str, moves: int) -> None:
-    assert text_of(RefreshVccz().apply(parse(text + BRANCH))).count(REFRESH) == moves
+    assert text_of(refresh_vccz(parse(text + BRANCH))).count(REFRESH) == moves
 
 
 def test_the_interpreter_refuses_a_branch_on_an_old_vccz() -> None:

@@ -8,6 +8,7 @@ from random import Random
 import gfx942_texts
 import numpy as np
 import pytest
+from gfx942.llvm import find_llvm, require_llvm
 from hazard_cases import CASES, EXTRA, HazardCase
 
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
@@ -15,7 +16,6 @@ from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
 from optimizer.kernels.amdgpu.witness.interpreter.hazards import HazardTracker, Traits
 from optimizer.kernels.amdgpu.witness.interpreter.parse import parse_program
 from optimizer.kernels.amdgpu.witness.interpreter.step_table import decode_program
-from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
 
 ENTRY = (
     ["s_load_dwordx2 s[4:5], s[0:1], 0x0", "s_waitcnt lgkmcnt(0)", "s_mov_b64 vcc, 0", "s_mov_b32 s8, 0"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gfx942_texts
 import pytest
+from gfx942 import llvm
+from gfx942.llvm import DisassemblyError, find_llvm, require_llvm
 
 from optimizer.errors import StateError
-from optimizer.kernels.amdgpu.witness import llvm
-from optimizer.kernels.amdgpu.witness.errors import DisassemblyError, TextError
-from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
+from optimizer.kernels.amdgpu.witness.errors import TextError
 
 needs_llvm = pytest.mark.skipif(find_llvm() is None, reason="LLVM 19 is not installed")
 

@@ -11,9 +11,8 @@ from typing import Any
 import gfx942_texts
 import numpy as np
 import pytest
+from gfx942.llvm import find_llvm, require_llvm
 from launches import Array, run_body, run_lanes
-
-from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
 
 RANDOM = np.random.default_rng(3)
 EDGES = np.array([0, 1, 2, 31, 32, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFF, 0x10000, 0x800000, 0xFFFFFF], np.uint32)

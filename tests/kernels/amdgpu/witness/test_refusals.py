@@ -5,12 +5,12 @@ from __future__ import annotations
 import gfx942_texts
 import numpy as np
 import pytest
+from gfx942.llvm import find_llvm, require_llvm
 from launches import run_body
 
 from optimizer.errors import UnknownNameError
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError, TextError
 from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
-from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
 
 ZEROS = np.zeros(256, np.uint32)
 ADDRESS = "v_lshlrev_b32_e32 v1, 2, v0\n"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gfx942.llvm import find_llvm, require_llvm
+from gfx942.mutations import mutations
 from launches import LAUNCHES, Launch
 
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
-from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
-from optimizer.kernels.amdgpu.witness.mutations import mutations
 
 each_launch = pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.name)
 

@@ -8,11 +8,11 @@ from random import Random
 import gfx942_texts
 import numpy as np
 import pytest
+from gfx942.llvm import find_llvm, require_llvm
+from gfx942.mutations import mutations
 
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
 from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
-from optimizer.kernels.amdgpu.witness.llvm import find_llvm, require_llvm
-from optimizer.kernels.amdgpu.witness.mutations import mutations
 
 pytestmark = pytest.mark.skipif(find_llvm() is None, reason="LLVM 19 is not installed")
 

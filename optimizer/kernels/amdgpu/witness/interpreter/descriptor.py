@@ -13,50 +13,21 @@ from ..errors import TextError
 
 # Value of a directive that is not written, for the directives whose value the witness uses.
 _DEFAULTS = {
-    "group_segment_fixed_size": 0,
-    "private_segment_fixed_size": 0,
-    "kernarg_size": 0,
-    "user_sgpr_count": -1,
-    "user_sgpr_dispatch_ptr": 0,
-    "user_sgpr_queue_ptr": 0,
-    "user_sgpr_kernarg_segment_ptr": 0,
-    "user_sgpr_dispatch_id": 0,
-    "user_sgpr_private_segment_size": 0,
-    "user_sgpr_kernarg_preload_length": 0,
-    "enable_private_segment": 0,
-    "system_sgpr_workgroup_id_x": 1,
-    "system_sgpr_workgroup_id_y": 0,
-    "system_sgpr_workgroup_id_z": 0,
-    "system_sgpr_workgroup_info": 0,
-    "system_vgpr_workitem_id": 0,
-    "next_free_vgpr": -1,
-    "next_free_sgpr": -1,
-    "accum_offset": -1,
-    "reserve_vcc": 1,
-    "float_round_mode_32": 0,
+    "group_segment_fixed_size": 0, "private_segment_fixed_size": 0, "kernarg_size": 0, "user_sgpr_count": -1,
+    "user_sgpr_dispatch_ptr": 0, "user_sgpr_queue_ptr": 0, "user_sgpr_kernarg_segment_ptr": 0,
+    "user_sgpr_dispatch_id": 0, "user_sgpr_private_segment_size": 0, "user_sgpr_kernarg_preload_length": 0,
+    "enable_private_segment": 0, "system_sgpr_workgroup_id_x": 1, "system_sgpr_workgroup_id_y": 0,
+    "system_sgpr_workgroup_id_z": 0, "system_sgpr_workgroup_info": 0, "system_vgpr_workitem_id": 0,
+    "next_free_vgpr": -1, "next_free_sgpr": -1, "accum_offset": -1, "reserve_vcc": 1, "float_round_mode_32": 0,
     "float_denorm_mode_32": 0,
-}
+}  # fmt: skip
 # Directives that change nothing the witness computes.
-_NEUTRAL = frozenset(
-    {
-        "uses_dynamic_stack",
-        "reserve_xnack_mask",
-        "float_round_mode_16_64",
-        "float_denorm_mode_16_64",
-        "dx10_clamp",
-        "ieee_mode",
-        "fp16_overflow",
-        "tg_split",
-        "exception_fp_ieee_invalid_op",
-        "exception_fp_denorm_src",
-        "exception_fp_ieee_div_zero",
-        "exception_fp_ieee_overflow",
-        "exception_fp_ieee_underflow",
-        "exception_fp_ieee_inexact",
-        "exception_int_div_zero",
-        "user_sgpr_kernarg_preload_offset",
-    }
-)
+_NEUTRAL = frozenset((
+    "uses_dynamic_stack", "reserve_xnack_mask", "float_round_mode_16_64", "float_denorm_mode_16_64", "dx10_clamp",
+    "ieee_mode", "fp16_overflow", "tg_split", "exception_fp_ieee_invalid_op", "exception_fp_denorm_src",
+    "exception_fp_ieee_div_zero", "exception_fp_ieee_overflow", "exception_fp_ieee_underflow",
+    "exception_fp_ieee_inexact", "exception_int_div_zero", "user_sgpr_kernarg_preload_offset",
+))  # fmt: skip
 _REQUIRED = ("next_free_vgpr", "next_free_sgpr", "accum_offset")
 _USER_SGPRS = (
     ("user_sgpr_dispatch_ptr", 2),

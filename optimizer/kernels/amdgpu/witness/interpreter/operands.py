@@ -15,18 +15,11 @@ from ..errors import TextError
 SGPRS = 102
 FLAT_SCRATCH, XNACK_MASK, VCC, M0, EXEC, VGPR, AGPR = 102, 104, 106, 124, 126, 256, 512
 _NAMED = {
-    "flat_scratch": (FLAT_SCRATCH, 2),
-    "flat_scratch_lo": (FLAT_SCRATCH, 1),
-    "flat_scratch_hi": (FLAT_SCRATCH + 1, 1),
-    "xnack_mask": (XNACK_MASK, 2),
-    "vcc": (VCC, 2),
-    "vcc_lo": (VCC, 1),
-    "vcc_hi": (VCC + 1, 1),
-    "m0": (M0, 1),
-    "exec": (EXEC, 2),
-    "exec_lo": (EXEC, 1),
-    "exec_hi": (EXEC + 1, 1),
-}
+    "flat_scratch": (FLAT_SCRATCH, 2), "flat_scratch_lo": (FLAT_SCRATCH, 1), "flat_scratch_hi": (FLAT_SCRATCH + 1, 1),
+    "xnack_mask": (XNACK_MASK, 2), "m0": (M0, 1),
+    "vcc": (VCC, 2), "vcc_lo": (VCC, 1), "vcc_hi": (VCC + 1, 1),
+    "exec": (EXEC, 2), "exec_lo": (EXEC, 1), "exec_hi": (EXEC + 1, 1),
+}  # fmt: skip
 _BASE = {"s": (0, SGPRS), "v": (VGPR, 256), "a": (AGPR, 256)}
 _REGISTER = re.compile(r"([sva])(?:(\d+)|\[(\d+)(?::(\d+))?\])$")
 NAMES = frozenset({"off", "scc", "vccz", "execz", "lds_direct", "null"})

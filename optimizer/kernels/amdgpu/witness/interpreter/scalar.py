@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ..errors import TextError
 from .decode import Decoder, Step, read_scc, words_of
@@ -32,21 +33,8 @@ def signed(value: int, bits: int = 32) -> int:
     return value - (1 << bits) if value >> (bits - 1) & 1 else value
 
 
-def _logic(function: Callable[[int, int], int]) -> Callable[[int, int], Outcome]:
-    def compute(a: int, b: int) -> Outcome:
-        result = function(a, b)
-        return result, int(result != 0)
-
-    return compute
-
-
-def _add_signed(a: int, b: int) -> Outcome:
-    exact = signed(a) + signed(b)
-    return exact & _M32, int(not -(1 << 31) <= exact < 1 << 31)
-
-
-def _sub_signed(a: int, b: int) -> Outcome:
-    exact = signed(a) - signed(b)
+def _signed_sum(exact: int) -> Outcome:
+    """A sum of signed words, and whether it overflows."""
     return exact & _M32, int(not -(1 << 31) <= exact < 1 << 31)
 
 
@@ -55,7 +43,7 @@ def _field(value: int, control: int, bits: int, *, signed_field: bool) -> Outcom
     result = value >> offset & ((1 << width) - 1)
     if signed_field and width and result >> (width - 1) & 1:
         result |= ((1 << bits) - 1) & ~((1 << width) - 1)
-    return result, int(result != 0)
+    return _nonzero(result)
 
 
 def _shift_add(amount: int) -> Callable[[int, int], Outcome]:
@@ -86,8 +74,8 @@ def _arithmetic() -> dict[str, _Scalar]:
     return {
         "s_add_u32": _two("u32", lambda a, b: (a + b & _M32, a + b >> 32)),
         "s_sub_u32": _two("u32", lambda a, b: (a - b & _M32, int(b > a))),
-        "s_add_i32": _two("u32", _add_signed),
-        "s_sub_i32": _two("u32", _sub_signed),
+        "s_add_i32": _two("u32", lambda a, b: _signed_sum(signed(a) + signed(b))),
+        "s_sub_i32": _two("u32", lambda a, b: _signed_sum(signed(a) - signed(b))),
         "s_addc_u32": _Scalar("u32", ("u32", "u32"), lambda a, b, c: (a + b + c & _M32, a + b + c >> 32), True),
         "s_subb_u32": _Scalar("u32", ("u32", "u32"), lambda a, b, c: (a - b - c & _M32, int(b + c > a)), True),
         "s_mul_i32": _two("u32", lambda a, b: (a * b & _M32, None)),
@@ -108,10 +96,7 @@ def _arithmetic() -> dict[str, _Scalar]:
         "s_bfe_u64": _two("u64", lambda a, b: _field(a, b, 64, signed_field=False), "u32"),
         "s_bfm_b32": _two("u32", lambda a, b: (((1 << (a & 31)) - 1) << (b & 31) & _M32, None)),
         "s_bfm_b64": _Scalar("u64", ("u32", "u32"), lambda a, b: (((1 << (a & 63)) - 1) << (b & 63) & _M64, None)),
-        "s_lshl1_add_u32": _two("u32", _shift_add(1)),
-        "s_lshl2_add_u32": _two("u32", _shift_add(2)),
-        "s_lshl3_add_u32": _two("u32", _shift_add(3)),
-        "s_lshl4_add_u32": _two("u32", _shift_add(4)),
+        **{f"s_lshl{amount}_add_u32": _two("u32", _shift_add(amount)) for amount in range(1, 5)},
         "s_pack_ll_b32_b16": _two("u32", lambda a, b: (a & 0xFFFF | (b & 0xFFFF) << 16, None)),
         "s_pack_lh_b32_b16": _two("u32", lambda a, b: (a & 0xFFFF | b & 0xFFFF0000, None)),
         "s_pack_hh_b32_b16": _two("u32", lambda a, b: (a >> 16 | b & 0xFFFF0000, None)),
@@ -138,10 +123,14 @@ def _unary() -> dict[str, _Scalar]:
         "s_sext_i32_i16": _Scalar("u32", ("u32",), lambda a: (signed(a & 0xFFFF, 16) & _M32, None)),
         "s_abs_i32": _Scalar("u32", ("u32",), lambda a: _nonzero(abs(signed(a)) & _M32)),
         "s_movk_i32": _Scalar("u32", ("k16",), lambda a: (a & _M32, None)),
-        "s_addk_i32": _Scalar("u32", ("k16",), lambda d, k: _add_signed(d, k & _M32), tied=True),
+        "s_addk_i32": _Scalar("u32", ("k16",), lambda d, k: _signed_sum(signed(d) + k), tied=True),
         "s_mulk_i32": _Scalar("u32", ("k16",), lambda d, k: (signed(d) * k & _M32, None), tied=True),
         "s_cmov_b32": _Scalar("u32", ("u32",), lambda d, a, c: (a if c else d, None), True, True),
     }
+
+
+def _logic(function: Callable[[int, int, int], int], mask: int, a: int, b: int) -> Outcome:
+    return _nonzero(function(a, b, mask))
 
 
 def _logical() -> dict[str, _Scalar]:
@@ -158,8 +147,7 @@ def _logical() -> dict[str, _Scalar]:
     table = {}
     for name, function in functions.items():
         for kind, mask in (("u32", _M32), ("u64", _M64)):
-            compute = _logic(lambda a, b, function=function, mask=mask: function(a, b, mask))  # type: ignore[misc]
-            table[f"s_{name}_b{kind[1:]}"] = _two(kind, compute)
+            table[f"s_{name}_b{kind[1:]}"] = _two(kind, partial(_logic, function, mask))
     return table
 
 

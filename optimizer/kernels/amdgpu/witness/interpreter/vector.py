@@ -20,16 +20,9 @@ from .vector_table import TABLE, VectorOp
 MNEMONICS = frozenset(TABLE)
 Reader = Callable[[Wave], Array]
 _VIEWS = {
-    "f32": np.float32,
-    "i32": np.int32,
-    "u32": np.uint32,
-    "f64": np.float64,
-    "i64": np.int64,
-    "u64": np.uint64,
-    "f16": np.float16,
-    "i16": np.int16,
-    "u16": np.uint16,
-}
+    "f32": np.float32, "i32": np.int32, "u32": np.uint32, "f64": np.float64, "i64": np.int64, "u64": np.uint64,
+    "f16": np.float16, "i16": np.int16, "u16": np.uint16,
+}  # fmt: skip
 _LOW_HALF = np.uint32(0xFFFF)
 
 

@@ -310,13 +310,9 @@ def _pack_towards_zero(a: Array, b: Array) -> Array:
 
 def _comparisons() -> dict[str, VectorOp]:
     relations: dict[str, Callable[[Array, Array], Array]] = {
-        "eq": np.equal,
-        "ne": np.not_equal,
-        "lt": np.less,
-        "le": np.less_equal,
-        "gt": np.greater,
+        "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
         "ge": np.greater_equal,
-    }
+    }  # fmt: skip
     negated: dict[str, Callable[[Array, Array], Array]] = {
         "neq": np.not_equal,
         "nlt": lambda a, b: ~(a < b),

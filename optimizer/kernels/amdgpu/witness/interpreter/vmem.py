@@ -19,19 +19,10 @@ from .waits import Outstanding
 
 _CACHE = ("glc", "slc", "nt", "sc0", "sc1")
 _FORMS = {
-    "dword": (4, 1),
-    "dwordx2": (4, 2),
-    "dwordx3": (4, 3),
-    "dwordx4": (4, 4),
-    "ubyte": (1, 1),
-    "sbyte": (1, 1),
-    "ushort": (2, 1),
-    "sshort": (2, 1),
-    "short_d16": (2, 1),
-    "short_d16_hi": (2, 1),
-    "byte": (1, 1),
-    "short": (2, 1),
-}
+    "dword": (4, 1), "dwordx2": (4, 2), "dwordx3": (4, 3), "dwordx4": (4, 4), "ubyte": (1, 1), "sbyte": (1, 1),
+    "ushort": (2, 1), "sshort": (2, 1), "short_d16": (2, 1), "short_d16_hi": (2, 1), "byte": (1, 1), "short": (2, 1),
+}  # fmt: skip
+"""Bytes of a component, and how many there are."""
 _STORE_FORMS = ("byte", "short", "short_d16_hi", "dword", "dwordx2", "dwordx3", "dwordx4")
 _SCALAR_WORDS = {"": 1, "x2": 2, "x4": 4, "x8": 8, "x16": 16}
 _NAME = re.compile(r"(buffer|global|flat|scratch)_(load|store)_(\w+)")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .interpreter.parse import COUNTER_LIMITS, parse_waits
+from optimizer.kernels.amdgpu.witness.interpreter.parse import COUNTER_LIMITS, parse_waits
 
 _WAIT = re.compile(r"^(\s*)s_waitcnt\s+(.*?)(\s*(?://|;).*)?$")
 _NOP = re.compile(r"^(\s*)s_nop\s+(\w+)")

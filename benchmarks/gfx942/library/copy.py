@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.errors import OptionError
-from optimizer.kernels.amdgpu.builder import KernelBuilder
-from optimizer.kernels.amdgpu.expr import ExpressionEmitter, floor_div, mod
-from optimizer.kernels.amdgpu.ir import Argument
-from optimizer.kernels.amdgpu.library.kernel import (
+from gfx942.library.kernel import (
     WAVE,
     LibraryKernel,
     buffer_descriptor,
@@ -14,6 +10,10 @@ from optimizer.kernels.amdgpu.library.kernel import (
     launch_of,
     masked_offset,
 )
+from optimizer.errors import OptionError
+from optimizer.kernels.amdgpu.builder import KernelBuilder
+from optimizer.kernels.amdgpu.expr import ExpressionEmitter, floor_div, mod
+from optimizer.kernels.amdgpu.ir import Argument
 
 TILE = 16
 PER_LANE = 4

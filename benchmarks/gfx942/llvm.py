@@ -17,13 +17,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from optimizer.errors import StateError
-
-from .errors import DisassemblyError, TextError
-from .interpreter.lds import swizzle_pattern
-from .interpreter.mfma import TABLE as MATRIX_TABLE
-from .interpreter.operands import Float, Integer, Name, Operand
-from .interpreter.parse import COUNTER_LIMITS, Instruction, parse_instruction, parse_program
+from optimizer.errors import StateError, VerificationError
+from optimizer.kernels.amdgpu.witness.errors import TextError
+from optimizer.kernels.amdgpu.witness.interpreter.lds import swizzle_pattern
+from optimizer.kernels.amdgpu.witness.interpreter.mfma import TABLE as MATRIX_TABLE
+from optimizer.kernels.amdgpu.witness.interpreter.operands import Float, Integer, Name, Operand
+from optimizer.kernels.amdgpu.witness.interpreter.parse import (
+    COUNTER_LIMITS,
+    Instruction,
+    parse_instruction,
+    parse_program,
+)
 
 VERSION = 19
 DIRECTORY = "TTOPT_LLVM_DIR"
@@ -36,6 +40,14 @@ _WAIT = re.compile(r"S_WAITCNT (\d+)$")
 _SHORT_CONSTANT = re.compile(r"s_(movk|addk|mulk|cmpk)_")
 _DEFAULTS = {**COUNTER_LIMITS, "row_mask": 15, "bank_mask": 15}
 _BRANCH = re.compile(r"s_(branch|cbranch_\w+)$")
+
+
+class DisassemblyError(VerificationError):
+    """LLVM's disassembly differs from the text at `line`."""
+
+    def __init__(self, message: str, line: int) -> None:
+        self.line = line
+        super().__init__(message, node=f"line {line}")
 
 
 @dataclass(frozen=True)

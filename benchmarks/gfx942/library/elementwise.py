@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from gfx942.library.kernel import LibraryKernel, buffer_descriptor, check_buffer, launch_of
 from optimizer.errors import OptionError
 from optimizer.kernels.amdgpu.abi import KERNARG
 from optimizer.kernels.amdgpu.builder import KernelBuilder
 from optimizer.kernels.amdgpu.expr import ExpressionEmitter
 from optimizer.kernels.amdgpu.ir import Argument
-from optimizer.kernels.amdgpu.library.kernel import LibraryKernel, buffer_descriptor, check_buffer, launch_of
 
 THREADS = 256
 PER_LANE = 4

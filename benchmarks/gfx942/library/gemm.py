@@ -14,12 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.kernels.amdgpu.abi import KERNARG
-from optimizer.kernels.amdgpu.builder import KernelBuilder
-from optimizer.kernels.amdgpu.expr import ExpressionEmitter, floor_div, mod
-from optimizer.kernels.amdgpu.ir import Argument
-from optimizer.kernels.amdgpu.library.gemm_shape import TILE, GemmShape
-from optimizer.kernels.amdgpu.library.kernel import (
+from gfx942.library.gemm_shape import TILE, GemmShape
+from gfx942.library.kernel import (
     WAVE,
     LibraryKernel,
     buffer_descriptor,
@@ -27,6 +23,10 @@ from optimizer.kernels.amdgpu.library.kernel import (
     launch_of,
     masked_offset,
 )
+from optimizer.kernels.amdgpu.abi import KERNARG
+from optimizer.kernels.amdgpu.builder import KernelBuilder
+from optimizer.kernels.amdgpu.expr import ExpressionEmitter, floor_div, mod
+from optimizer.kernels.amdgpu.ir import Argument
 from optimizer.kernels.amdgpu.operands import RegRange
 
 
