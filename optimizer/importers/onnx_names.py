@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from heapq import heapify, heappop, heappush
 
 import onnx
 
 from optimizer.errors import GraphError
 from optimizer.importers.onnx_checks import node_label, subgraphs
+from optimizer.ir.topological import topological_order
 
 
 def check_names(graph: onnx.GraphProto) -> None:
@@ -57,27 +57,8 @@ def captured(node: onnx.NodeProto) -> list[str]:
 
 
 def _order(graph: onnx.GraphProto, producer: Mapping[str, int]) -> None:
-    waiting: list[int] = []
-    readers: dict[int, list[int]] = {}
-    for index, node in enumerate(graph.node):
-        sources = {producer[n] for n in [*node.input, *captured(node)] if n in producer}
-        waiting.append(len(sources))
-        for source in sorted(sources):
-            readers.setdefault(source, []).append(index)
-    ready = [i for i, n in enumerate(waiting) if n == 0]
-    heapify(ready)
-    order: list[int] = []
-    while ready:
-        index = heappop(ready)
-        order.append(index)
-        for reader in readers.get(index, ()):
-            waiting[reader] -= 1
-            if waiting[reader] == 0:
-                heappush(ready, reader)
-    if len(order) != len(waiting):
-        stuck = next(i for i, n in enumerate(waiting) if n > 0)
-        node = graph.node[stuck]
-        raise GraphError(f"the graph has a cycle through {node_label(node)}", node=node.name or None)
+    needs = [{producer[n] for n in (*node.input, *captured(node)) if n in producer} for node in graph.node]
+    order = topological_order(needs, lambda i: node_label(graph.node[i]))
     if order != list(range(len(order))):
         nodes = [onnx.NodeProto.FromString(graph.node[i].SerializeToString()) for i in order]
         del graph.node[:]

@@ -7,7 +7,6 @@ in an order in which every producer precedes its consumers (passes that add ops 
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from typing import Any
 
 from optimizer.errors import GraphError
 from optimizer.ir.dtype import DType
+from optimizer.ir.topological import topological_order
 
 Scalar = int | float | bool | str
 Attr = Scalar | None | tuple["Attr", ...]
@@ -276,22 +276,10 @@ class Graph:
 
     def sort(self) -> None:
         """Restore schedule order: topological, ties by rank (original position). Raises on a cycle."""
-        waiting = {op.id: sum(1 for v in set(op.inputs) if v in self._producer) for op in self._ops.values()}
-        ready = [(self._rank[op_id], op_id) for op_id, n in waiting.items() if n == 0]
-        heapq.heapify(ready)
-        order: list[str] = []
-        while ready:
-            _, op_id = heapq.heappop(ready)
-            order.append(op_id)
-            for v in set(self._ops[op_id].outputs):
-                for consumer in self._consumers.get(v, ()):
-                    waiting[consumer] -= 1
-                    if waiting[consumer] == 0:
-                        heapq.heappush(ready, (self._rank[consumer], consumer))
-        if len(order) != len(self._ops):
-            stuck = sorted(op_id for op_id, n in waiting.items() if n > 0)
-            raise GraphError(f"the graph has a cycle through {len(stuck)} op(s), e.g. '{stuck[0]}'", node=stuck[0])
-        self.reorder(order)
+        ops = sorted(self._ops.values(), key=lambda op: self._rank[op.id])
+        at = {op.id: i for i, op in enumerate(ops)}
+        needs = [{at[self._producer[v]] for v in op.inputs if v in self._producer} for op in ops]
+        self.reorder([ops[i].id for i in topological_order(needs, lambda i: ops[i].id)])
 
     def reorder(self, op_ids: Iterable[str]) -> None:
         """Set the schedule to an explicit order of all ops."""
