@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,7 @@ from optimizer.sharding.runner_up import RunnerUp
 from optimizer.sharding.whole_graph.global_policy import GlobalPolicy
 
 pytestmark = pytest.mark.usefixtures("remembered_answers")
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "limits.md"
 
 
 @cache
@@ -221,3 +223,21 @@ def test_5_the_outcome_is_explained_by_what_every_other_choice_would_cost(around
     for other in record["alternatives"]:
         assert (other["total_time_ns"] is None) == (other["why_not"] is not None)
     assert set(record["opened"]) == {"top", "left", "right", "join"}
+
+
+COLUMNS = (("dram", "core_usage"), *((p, o) for p in ("dfsharding", "dfsharding2") for o in ("core_usage", "time")),
+           ("global", "core_usage"))  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("row", "make"), list(enumerate([feed_forward, gated, bottleneck, long_way_round, diamond])))
+def test_the_page_states_these_times(row: int, make: Callable[[], Graph]) -> None:
+    table = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")][1:]
+    stated = [cell.strip() for cell in table[row].split("|")[3:9]]
+
+    times = []
+    for policy, objective in COLUMNS:
+        chosen = {"policy": policy, "chain_objective": objective, "weights_in_l1": False}
+        times.append(time_ns(optimize(make(), DeviceSpec.preset("n150"), Options.from_mapping(chosen))))
+
+    assert stated == [f"{ns / 1000:.1f}" for ns in times]
