@@ -54,12 +54,12 @@ class PlanReport:
         return any(v in results and layout.is_l1 for v, layout in zip(op.inputs, operands, strict=True))
 
     def _end_of(self, op_id: str) -> SpillLocation:
-        """Where the chain's last result goes: nowhere if it is written to DRAM directly, or read from its shards."""
+        """Where the chain's last result goes: nowhere if it is read from its shards."""
         value = self._pricer.graph.op(op_id).outputs[0]
         layout = self._layouts[value]
-        if layout.is_l1 and value in self._spilled:
+        if layout.is_dram or value in self._spilled:
             return SpillLocation.DRAM
-        return SpillLocation.NONE if layout.is_dram or layout.is_sharded else SpillLocation.L1_INTERLEAVED
+        return SpillLocation.NONE if layout.is_sharded else SpillLocation.L1_INTERLEAVED
 
     def reservations(self) -> tuple[Reservation, ...]:
         """Weights that stay in L1, then values, in the order they come to life; positions are of the schedule."""

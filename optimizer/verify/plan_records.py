@@ -71,9 +71,9 @@ def _end_of(result: OptimizedGraph, op_id: str) -> str:
     value = result.graph.op(op_id).outputs[0]
     layout = result.layouts[value]
     spilled = any(result.records[r.id].role is Role.SPILL for r in result.graph.consumers(value))
-    if layout.is_l1 and spilled:
+    if spilled or not layout.is_l1:
         return "dram"
-    return "none" if not layout.is_l1 or layout.is_sharded else "l1_interleaved"
+    return "none" if layout.is_sharded else "l1_interleaved"
 
 
 def _members(result: OptimizedGraph) -> Iterator[Error]:

@@ -34,8 +34,10 @@ class SpillLocation(StrEnum):
     """Where the chain's last result goes."""
 
     NONE = "none"
+    """It is read from its shards."""
     L1_INTERLEAVED = "l1_interleaved"
     DRAM = "dram"
+    """By a copy, or the last op writes there itself."""
 
 
 @dataclass(frozen=True)
