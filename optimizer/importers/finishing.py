@@ -10,7 +10,7 @@ from optimizer import logs
 from optimizer.errors import DTypeError, GraphError, ShapeError, UnsupportedOpError
 from optimizer.importers.foreign import follow_movement
 from optimizer.importers.model import ImportedModel, ImportReport
-from optimizer.importers.passes.tile_padding import TilePadding
+from optimizer.importers.passes.tile_padding import tile_padding
 from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
@@ -33,7 +33,7 @@ def finish(
     reasons: Mapping[str, str] | None = None,
 ) -> ImportedModel:
     """Fill padding that ops take for elements, name the outputs as the model does, order the schedule and sum up."""
-    filled = TilePadding().apply(graph)
+    filled = tile_padding.apply(graph)
     graph.prune()
     _compute_outputs(graph, output_names)
     _name_outputs(graph, output_names)
@@ -48,7 +48,7 @@ def finish(
     parameters = [v for v in graph.values.values() if v.kind is ValueKind.PARAMETER and graph.producer(v.id) is None]
     report = ImportReport(
         foreign_ops=dict(sorted(foreign_ops.items())),
-        fused={**fused, **({TilePadding.name: filled} if filled else {})},
+        fused={**fused, **({tile_padding.name: filled} if filled else {})},
         unsupported=_unsupported(graph),
         warnings=tuple(notes),
         parameter_count=sum(v.volume for v in parameters),

@@ -163,10 +163,7 @@ class OpPricer:
         fetched = (self._spec(v, BufferType.DRAM) for v in dict.fromkeys(op.inputs) if not self.is_weight(v))
         sent = (self._spec(v, BufferType.HOST) for v in op.outputs)
         dram = interleaved(BufferType.DRAM).memory
-        return (
-            *(OpQuery(FETCH, (spec,)) for spec in fetched),
-            *(OpQuery(SEND, (spec,), output=dram) for spec in sent),
-        )
+        return (*(OpQuery(FETCH, (spec,)) for spec in fetched), *(OpQuery(SEND, (spec,), output=dram) for spec in sent))
 
     def _opaque_results(self, op: Op) -> tuple[TensorSpec, ...]:
         """Results of an op the vocabulary lacks: as its values state them, in DRAM."""

@@ -92,10 +92,7 @@ def memory_from_row(record: Row) -> MemoryConfig:
 
 def memory_to_row(memory: MemoryConfig) -> dict[str, Any]:
     """The inverse of `memory_from_row`."""
-    record: dict[str, Any] = {
-        "memory_layout": _MEMORY_NAMES[memory.memory_layout],
-        "buffer": memory.buffer_type.value,
-    }
+    record: dict[str, Any] = {"memory_layout": _MEMORY_NAMES[memory.memory_layout], "buffer": memory.buffer_type.value}
     spec = memory.shard_spec
     if spec is not None:
         record["shard_shape"] = list(spec.shape)
@@ -236,10 +233,7 @@ def _page_attr(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
 
 
 def _sdpa_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
-    return {
-        **_without("program_config", "causal")(attrs, inputs),
-        "is_causal": bool(attrs.get("causal", False)),
-    }
+    return {**_without("program_config", "causal")(attrs, inputs), "is_causal": bool(attrs.get("causal", False))}
 
 
 _OPS: dict[str, tuple[str, Callable[[Row, tuple[TensorSpec, ...]], Attrs]]] = {

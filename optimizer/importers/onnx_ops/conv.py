@@ -106,10 +106,7 @@ def _volume(ctx: Lowering, operands: list[str]) -> str:
         "groups": groups,
     }
     result = ctx.emit_raw(
-        "nchw.conv2d",
-        [x, weight, *operands[2:]],
-        attrs,
-        [((n * depth.out, cout, *ctx.out_shape()[3:]), ctx.vdtype(x))],
+        "nchw.conv2d", [x, weight, *operands[2:]], attrs, [((n * depth.out, cout, *ctx.out_shape()[3:]), ctx.vdtype(x))]
     )[0]
     return ctx.permute(join_frames(ctx, result, n), (0, 2, 1, 3, 4))
 

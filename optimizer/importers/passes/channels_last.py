@@ -7,31 +7,26 @@ leaves it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
 
 from optimizer.importers.passes import channels_last_rules as rules
-from optimizer.importers.passes.rewriting import finish
+from optimizer.importers.passes.rewriting import Pass, finish
 from optimizer.importers.passes.twins import Twins
 from optimizer.ir.graph import Graph
 
 
-@dataclass(frozen=True)
-class ChannelsLast:
+@partial(Pass, "channels-last")
+def channels_last(graph: Graph) -> int:
     """NCHW to [1, 1, N*H*W, C]; counts the ops that now run channels-last."""
-
-    name: ClassVar[str] = "channels-last"
-
-    def apply(self, graph: Graph) -> int:
-        twins = Twins(graph)
-        rewrites = 0
-        for op in graph.ops():
-            rule = rules.RULES.get(op.op)
-            if rule is not None and rule(twins, op):
-                rewrites += 1
-                continue
-            for value_id in op.inputs:
-                twins.materialise(value_id)
-        for value_id in graph.outputs:
+    twins = Twins(graph)
+    rewrites = 0
+    for op in graph.ops():
+        rule = rules.RULES.get(op.op)
+        if rule is not None and rule(twins, op):
+            rewrites += 1
+            continue
+        for value_id in op.inputs:
             twins.materialise(value_id)
-        return finish(graph, rewrites)
+    for value_id in graph.outputs:
+        twins.materialise(value_id)
+    return finish(graph, rewrites)

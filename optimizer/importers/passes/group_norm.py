@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
 
 from optimizer.importers.passes.rewriting import (
     Shape,
@@ -15,52 +13,46 @@ from optimizer.importers.passes.rewriting import (
     only_use,
     produced_by,
     reshape,
-    rewrite_each,
+    rewrites_each,
 )
 from optimizer.ir.graph import Graph, Op, ValueKind
 
 TILE = 32
 
 
-@dataclass(frozen=True)
-class GroupNorm:
+@rewrites_each("group-norm", "nchw.group_norm")
+def group_norm(graph: Graph, norm: Op) -> int:
     """Reshape to groups, instance norm, reshape back, scale, shift -> `nchw.group_norm`."""
+    grouped = produced_by(graph, norm.inputs[0], "reshape")
+    back = only_use(graph, norm.outputs[0])
+    if grouped is None or back is None or back.op != "ttnn.reshape":
+        return 0
+    x = grouped.inputs[0]
+    shape = graph.value(x).shape
+    groups = graph.value(norm.inputs[0]).shape[1]
+    fits = len(shape) >= 3 and graph.value(back.outputs[0]).shape == shape and shape[1] % groups == 0
+    if not fits or norm.attrs["num_groups"] != groups or graph.value(norm.inputs[0]).shape[0] != shape[0]:
+        return 0
+    if not (_is_filled(graph, norm.inputs[1], 1.0) and _is_filled(graph, norm.inputs[2], 0.0)):
+        return 0
+    last, scales, between = _scales(graph, back, shape)
+    attrs = {"num_groups": groups, "epsilon": norm.attr("epsilon")}
+    fuse(graph, last, last, "nchw.group_norm", [x, *scales], attrs, [grouped, norm, *between])
+    return 1
 
-    name: ClassVar[str] = "group-norm"
 
-    def apply(self, graph: Graph) -> int:
-        return rewrite_each(graph, "nchw.group_norm", self._visit)
-
-    def _visit(self, graph: Graph, norm: Op) -> int:
-        grouped = produced_by(graph, norm.inputs[0], "reshape")
-        back = only_use(graph, norm.outputs[0])
-        if grouped is None or back is None or back.op != "ttnn.reshape":
-            return 0
-        x = grouped.inputs[0]
-        shape = graph.value(x).shape
-        groups = graph.value(norm.inputs[0]).shape[1]
-        fits = len(shape) >= 3 and graph.value(back.outputs[0]).shape == shape and shape[1] % groups == 0
-        if not fits or norm.attrs["num_groups"] != groups or graph.value(norm.inputs[0]).shape[0] != shape[0]:
-            return 0
-        if not (_is_filled(graph, norm.inputs[1], 1.0) and _is_filled(graph, norm.inputs[2], 0.0)):
-            return 0
-        last, scales, between = self._scales(graph, back, shape)
-        attrs = {"num_groups": groups, "epsilon": norm.attr("epsilon")}
-        fuse(graph, last, last, "nchw.group_norm", [x, *scales], attrs, [grouped, norm, *between])
-        return 1
-
-    def _scales(self, graph: Graph, root: Op, shape: Shape) -> tuple[Op, list[str], list[Op]]:
-        scales: list[str] = []
-        between: list[Op] = []
-        for name in ("multiply", "add"):
-            following = only_use(graph, root.outputs[0])
-            channel = channel_operand(graph, following, root.outputs[0]) if following is not None else None
-            if following is None or channel is None or following.op != f"ttnn.{name}":
-                break
-            scales.append(emit(graph, following, "reshape", [channel], {"shape": (shape[1],)}))
-            between.append(root)
-            root = following
-        return root, scales, between
+def _scales(graph: Graph, root: Op, shape: Shape) -> tuple[Op, list[str], list[Op]]:
+    scales: list[str] = []
+    between: list[Op] = []
+    for name in ("multiply", "add"):
+        following = only_use(graph, root.outputs[0])
+        channel = channel_operand(graph, following, root.outputs[0]) if following is not None else None
+        if following is None or channel is None or following.op != f"ttnn.{name}":
+            break
+        scales.append(emit(graph, following, "reshape", [channel], {"shape": (shape[1],)}))
+        between.append(root)
+        root = following
+    return root, scales, between
 
 
 def channel_operand(graph: Graph, op: Op, x: str) -> str | None:
@@ -80,32 +72,25 @@ def _is_filled(graph: Graph, value_id: str, number: float) -> bool:
     return value.kind is ValueKind.CONSTANT and value.data is not None and all(v == number for v in value.data)
 
 
-@dataclass(frozen=True)
-class SpellOutGroupNorm:
+@rewrites_each("spell-out-group-norm", "nchw.group_norm")
+def spell_out_group_norm(graph: Graph, norm: Op) -> int:
     """A norm over channels that are no whole tiles: TTNN's group_norm refuses them, its layer_norm does not.
 
     Each group becomes a row: [N, G, C/G * spatial]; scale and shift follow per channel.
     """
-
-    name: ClassVar[str] = "spell-out-group-norm"
-
-    def apply(self, graph: Graph) -> int:
-        return rewrite_each(graph, "nchw.group_norm", self._visit)
-
-    def _visit(self, graph: Graph, norm: Op) -> int:
-        x = norm.inputs[0]
-        shape = graph.value(x).shape
-        if shape[1] % TILE == 0:
-            return 0
-        groups = int(norm.attr("num_groups"))
-        rows = reshape(graph, norm, x, (shape[0], groups, prod(shape[1:]) // groups))
-        result = emit(graph, norm, "layer_norm", [rows], {"epsilon": norm.attr("epsilon")})
-        result = reshape(graph, norm, result, shape)
-        for name, scale in zip(("multiply", "add"), norm.inputs[1:], strict=False):
-            if _is_filled(graph, scale, 1.0 if name == "multiply" else 0.0):
-                continue
-            channels = reshape(graph, norm, scale, (1, shape[1], *(1,) * (len(shape) - 2)))
-            result = emit(graph, norm, name, [result, channels], {})
-        graph.replace_uses(norm.outputs[0], result)
-        drop_dead(graph, [norm.id])
-        return 1
+    x = norm.inputs[0]
+    shape = graph.value(x).shape
+    if shape[1] % TILE == 0:
+        return 0
+    groups = int(norm.attr("num_groups"))
+    rows = reshape(graph, norm, x, (shape[0], groups, prod(shape[1:]) // groups))
+    result = emit(graph, norm, "layer_norm", [rows], {"epsilon": norm.attr("epsilon")})
+    result = reshape(graph, norm, result, shape)
+    for name, scale in zip(("multiply", "add"), norm.inputs[1:], strict=False):
+        if _is_filled(graph, scale, 1.0 if name == "multiply" else 0.0):
+            continue
+        channels = reshape(graph, norm, scale, (1, shape[1], *(1,) * (len(shape) - 2)))
+        result = emit(graph, norm, name, [result, channels], {})
+    graph.replace_uses(norm.outputs[0], result)
+    drop_dead(graph, [norm.id])
+    return 1

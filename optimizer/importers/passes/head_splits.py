@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from optimizer.importers.passes.rewriting import (
-    Shape,
-    drop_dead,
-    is_static,
-    only_use,
-    origins,
-    permute,
-    reshape,
-)
+from optimizer.importers.passes.rewriting import Shape, drop_dead, is_static, only_use, origins, permute, reshape
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
 from optimizer.layouts.tiling import TILE
 

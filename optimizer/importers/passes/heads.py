@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-from typing import ClassVar
 
 from optimizer.importers.passes.head_splits import head_split, permuted_dims, split_by_one_op, whole_tiles
-from optimizer.importers.passes.rewriting import drop_dead, emit, finish, fuse, only_use, origins, produced_by, reshape
+from optimizer.importers.passes.rewriting import (
+    drop_dead,
+    emit,
+    fuse,
+    only_use,
+    origins,
+    produced_by,
+    reshape,
+    rewrites_each,
+)
 from optimizer.ir.graph import Graph, Op
 
 TILE = 32
@@ -16,108 +24,79 @@ TILE = 32
 _CUTS = ("ttnn.split", "ttnn.slice")
 
 
-@dataclass(frozen=True)
-class ConcatHeads:
+@rewrites_each("concat-heads", "permute")
+def concat_heads(graph: Graph, op: Op) -> int:
     """[B, H, S, D] permuted to [B, S, H, D] and reshaped to [B, S, H*D] -> concatenate_heads.
 
     TTNN needs a head size that is a multiple of 32.
     """
-
-    name: ClassVar[str] = "concat-heads"
-
-    def apply(self, graph: Graph) -> int:
-        rewrites = 0
-        for op in graph.ops():
-            if op.op == "ttnn.permute" and graph.has_op(op.id) and permuted_dims(op) == (0, 2, 1, 3):
-                rewrites += self._visit(graph, op)
-        return finish(graph, rewrites)
-
-    def _visit(self, graph: Graph, op: Op) -> int:
-        b, h, s, d = graph.value(op.inputs[0]).shape
-        merged = only_use(graph, op.outputs[0])
-        source = produced_by(graph, op.inputs[0], "scaled_dot_product_attention", "matmul", "reshape")
-        if merged is None or merged.op != "ttnn.reshape" or d % TILE or h == 1 or source is None:
-            return 0
-        shape = graph.value(merged.outputs[0]).shape
-        if shape[-1] != h * d:
-            return 0
-        if shape == (b, s, h * d):
-            fuse(graph, merged, op, "concatenate_heads", op.inputs, {}, [])
-        else:
-            joined = emit(graph, replace(op, origin=origins([op, merged])), "concatenate_heads", op.inputs, {})
-            fuse(graph, merged, merged, "reshape", [joined], {"shape": shape}, [op])
-        return 1
+    if permuted_dims(op) != (0, 2, 1, 3):
+        return 0
+    b, h, s, d = graph.value(op.inputs[0]).shape
+    merged = only_use(graph, op.outputs[0])
+    source = produced_by(graph, op.inputs[0], "scaled_dot_product_attention", "matmul", "reshape")
+    if merged is None or merged.op != "ttnn.reshape" or d % TILE or h == 1 or source is None:
+        return 0
+    shape = graph.value(merged.outputs[0]).shape
+    if shape[-1] != h * d:
+        return 0
+    if shape == (b, s, h * d):
+        fuse(graph, merged, op, "concatenate_heads", op.inputs, {}, [])
+    else:
+        joined = emit(graph, replace(op, origin=origins([op, merged])), "concatenate_heads", op.inputs, {})
+        fuse(graph, merged, merged, "reshape", [joined], {"shape": shape}, [op])
+    return 1
 
 
-@dataclass(frozen=True)
-class SplitHeads:
+@rewrites_each("split-heads", "split", "slice")
+def split_heads(graph: Graph, cut: Op) -> int:
     """One fused projection cut in Q, K, V, each split into heads -> split_query_key_value_and_split_heads."""
-
-    name: ClassVar[str] = "split-heads"
-
-    def apply(self, graph: Graph) -> int:
-        rewrites = 0
-        for op in graph.ops():
-            if op.op in _CUTS and graph.has_op(op.id):
-                rewrites += self._visit(graph, op)
-        return finish(graph, rewrites)
-
-    def _visit(self, graph: Graph, cut: Op) -> int:
-        x = cut.inputs[0]
-        thirds = _thirds(graph, x, len(graph.value(x).shape) - 1)
-        readers = [only_use(graph, v) for v in thirds]
-        found = [head_split(graph, r) for r in readers if r is not None]
-        splits = [s for s in found if s is not None and whole_tiles(s)]
-        if len(splits) != 3 or splits[1].heads != splits[2].heads:
-            return 0
-        if len({(s.batch, s.length, s.size) for s in splits}) > 1:
-            return 0
-        cuts = [p for v in thirds if (p := graph.producer(v)) is not None]
-        split_by_one_op(graph, replace(cut, origin=origins(cuts)), x, splits)
-        drop_dead(graph, [c.id for c in cuts])
-        return 1
+    x = cut.inputs[0]
+    thirds = _thirds(graph, x, len(graph.value(x).shape) - 1)
+    readers = [only_use(graph, v) for v in thirds]
+    found = [head_split(graph, r) for r in readers if r is not None]
+    splits = [s for s in found if s is not None and whole_tiles(s)]
+    if len(splits) != 3 or splits[1].heads != splits[2].heads:
+        return 0
+    if len({(s.batch, s.length, s.size) for s in splits}) > 1:
+        return 0
+    cuts = [p for v in thirds if (p := graph.producer(v)) is not None]
+    split_by_one_op(graph, replace(cut, origin=origins(cuts)), x, splits)
+    drop_dead(graph, [c.id for c in cuts])
+    return 1
 
 
-@dataclass(frozen=True)
-class UnbindHeads:
+@rewrites_each("unbind-heads", "permute")
+def unbind_heads(graph: Graph, turned: Op) -> int:
     """[B, S, 3*H*D] seen as [B, S, 3, H, D], permuted and cut in three -> split_query_key_value_and_split_heads."""
-
-    name: ClassVar[str] = "unbind-heads"
-
-    def apply(self, graph: Graph) -> int:
-        rewrites = 0
-        for op in graph.ops():
-            if op.op == "ttnn.permute" and graph.has_op(op.id) and permuted_dims(op) == (2, 0, 3, 1, 4):
-                rewrites += self._visit(graph, op)
-        return finish(graph, rewrites)
-
-    def _visit(self, graph: Graph, turned: Op) -> int:
-        spread = produced_by(graph, turned.inputs[0], "reshape")
-        b, s, three, h, d = graph.value(turned.inputs[0]).shape
-        if spread is None or three != 3 or d % TILE or graph.value(spread.inputs[0]).shape != (b, s, 3 * h * d):
-            return 0
-        thirds = _thirds(graph, turned.outputs[0], 0)
-        ends = [only_use(graph, v) for v in thirds]
-        if len(ends) != 3 or any(e is None or e.op != "ttnn.reshape" for e in ends):
-            return 0
-        reshapes = [e for e in ends if e is not None]
-        if any(graph.value(e.outputs[0]).shape != (b, h, s, d) for e in reshapes):
-            return 0
-        cuts = [p for v in thirds if (p := graph.producer(v)) is not None]
-        for end in reshapes:
-            graph.remove_op(end.id)
-        new = replace(
-            turned,
-            id=graph.fresh_id(f"{turned.id}_heads"),
-            op="ttnn.split_query_key_value_and_split_heads",
-            inputs=spread.inputs,
-            outputs=tuple(e.outputs[0] for e in reshapes),
-            attrs={"num_heads": h, "transpose_key": False},
-            origin=origins([spread, turned, *cuts, *reshapes]),
-        )
-        graph.add_op(new, at=turned.id)
-        drop_dead(graph, [c.id for c in cuts])
-        return 1
+    if permuted_dims(turned) != (2, 0, 3, 1, 4):
+        return 0
+    spread = produced_by(graph, turned.inputs[0], "reshape")
+    b, s, three, h, d = graph.value(turned.inputs[0]).shape
+    if spread is None or three != 3 or d % TILE or graph.value(spread.inputs[0]).shape != (b, s, 3 * h * d):
+        return 0
+    thirds = _thirds(graph, turned.outputs[0], 0)
+    ends = [only_use(graph, v) for v in thirds]
+    if len(ends) != 3 or any(e is None or e.op != "ttnn.reshape" for e in ends):
+        return 0
+    reshapes = [e for e in ends if e is not None]
+    if any(graph.value(e.outputs[0]).shape != (b, h, s, d) for e in reshapes):
+        return 0
+    cuts = [p for v in thirds if (p := graph.producer(v)) is not None]
+    for end in reshapes:
+        graph.remove_op(end.id)
+    new = replace(
+        turned,
+        id=graph.fresh_id(f"{turned.id}_heads"),
+        op="ttnn.split_query_key_value_and_split_heads",
+        inputs=spread.inputs,
+        outputs=tuple(e.outputs[0] for e in reshapes),
+        attrs={"num_heads": h, "transpose_key": False},
+        origin=origins([spread, turned, *cuts, *reshapes]),
+    )
+    graph.add_op(new, at=turned.id)
+    drop_dead(graph, [c.id for c in cuts])
+    return 1
 
 
 def _thirds(graph: Graph, value_id: str, axis: int) -> list[str]:
@@ -142,52 +121,43 @@ def _thirds(graph: Graph, value_id: str, axis: int) -> list[str]:
     return ordered if len(readers) == len(ordered) == 3 and together else []
 
 
-@dataclass(frozen=True)
-class Rotary:
+@rewrites_each("rotary", "concat")
+def rotary(graph: Graph, turned: Op) -> int:
     """x*cos + concat(-x[D/2:], x[:D/2])*sin -> rotary_embedding.
 
     The head size must be a multiple of 64 and the sequence one of 32: TTNN's op returns it padded to whole tiles.
     """
-
-    name: ClassVar[str] = "rotary"
-
-    def apply(self, graph: Graph) -> int:
-        rewrites = 0
-        for op in graph.ops():
-            if op.op == "ttnn.concat" and graph.has_op(op.id) and len(op.inputs) == 2:
-                rewrites += self._visit(graph, op)
-        return finish(graph, rewrites)
-
-    def _visit(self, graph: Graph, turned: Op) -> int:
-        negated = produced_by(graph, turned.inputs[0], "neg")
-        if negated is None:
-            return 0
-        high, low = _half(graph, negated.inputs[0]), _half(graph, turned.inputs[1])
-        if high is None or low is None or high[0] != low[0] or (low[1], high[1]) != (0, 1):
-            return 0
-        x = high[0]
-        shape = graph.value(x).shape
-        axis = int(turned.attr("dim")) % len(shape)
-        by_sin = only_use(graph, turned.outputs[0])
-        if len(shape) != 4 or axis != 3 or shape[3] % (2 * TILE) or shape[2] % TILE:
-            return 0
-        if by_sin is None or by_sin.op != "ttnn.multiply":
-            return 0
-        total = only_use(graph, by_sin.outputs[0])
-        if total is None or total.op != "ttnn.add" or len(total.inputs) != 2 or len(by_sin.inputs) != 2:
-            return 0
-        by_cos = graph.producer(total.inputs[1 - total.inputs.index(by_sin.outputs[0])])
-        if by_cos is None or by_cos.op != "ttnn.multiply" or x not in by_cos.inputs or len(by_cos.inputs) != 2:
-            return 0
-        cos = by_cos.inputs[1 - by_cos.inputs.index(x)]
-        sin = by_sin.inputs[1 - by_sin.inputs.index(turned.outputs[0])]
-        tables = [graph.value(t).shape for t in (cos, sin)]
-        if any(t[-2:] != shape[-2:] or prod(t[:-2]) != 1 for t in tables):
-            return 0
-        caches = [reshape(graph, total, t, (1, 1, *shape[2:])) for t in (cos, sin)]
-        absorbed = [high[2], low[2], negated, turned, by_sin, by_cos]
-        fuse(graph, total, total, "rotary_embedding", [x, *caches], {}, absorbed)
-        return 1
+    if len(turned.inputs) != 2:
+        return 0
+    negated = produced_by(graph, turned.inputs[0], "neg")
+    if negated is None:
+        return 0
+    high, low = _half(graph, negated.inputs[0]), _half(graph, turned.inputs[1])
+    if high is None or low is None or high[0] != low[0] or (low[1], high[1]) != (0, 1):
+        return 0
+    x = high[0]
+    shape = graph.value(x).shape
+    axis = int(turned.attr("dim")) % len(shape)
+    by_sin = only_use(graph, turned.outputs[0])
+    if len(shape) != 4 or axis != 3 or shape[3] % (2 * TILE) or shape[2] % TILE:
+        return 0
+    if by_sin is None or by_sin.op != "ttnn.multiply":
+        return 0
+    total = only_use(graph, by_sin.outputs[0])
+    if total is None or total.op != "ttnn.add" or len(total.inputs) != 2 or len(by_sin.inputs) != 2:
+        return 0
+    by_cos = graph.producer(total.inputs[1 - total.inputs.index(by_sin.outputs[0])])
+    if by_cos is None or by_cos.op != "ttnn.multiply" or x not in by_cos.inputs or len(by_cos.inputs) != 2:
+        return 0
+    cos = by_cos.inputs[1 - by_cos.inputs.index(x)]
+    sin = by_sin.inputs[1 - by_sin.inputs.index(turned.outputs[0])]
+    tables = [graph.value(t).shape for t in (cos, sin)]
+    if any(t[-2:] != shape[-2:] or prod(t[:-2]) != 1 for t in tables):
+        return 0
+    caches = [reshape(graph, total, t, (1, 1, *shape[2:])) for t in (cos, sin)]
+    absorbed = [high[2], low[2], negated, turned, by_sin, by_cos]
+    fuse(graph, total, total, "rotary_embedding", [x, *caches], {}, absorbed)
+    return 1
 
 
 def _half(graph: Graph, value_id: str) -> tuple[str, int, Op] | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
 
-from optimizer.importers.passes.rewriting import fuse, is_scalar_op, is_static, only_use, produced_by, rewrite_each
+from optimizer.importers.passes.rewriting import fuse, is_scalar_op, is_static, only_use, produced_by, rewrites_each
 from optimizer.ir.graph import Graph, Op
 
 
@@ -74,43 +73,29 @@ def _normalised(graph: Graph, root: Op) -> _Normalised | None:
     return _Normalised(epsilon, square.inputs[0], scaled, (square, mean, shifted, root))
 
 
-@dataclass(frozen=True)
-class LayerNorm:
+@rewrites_each("layer-norm", "rsqrt")
+def layer_norm(graph: Graph, root: Op) -> int:
     """(x - mean)*rsqrt(mean((x - mean)^2) + eps)*weight + bias -> layer_norm."""
-
-    name: ClassVar[str] = "layer-norm"
-
-    def apply(self, graph: Graph) -> int:
-        return rewrite_each(graph, "ttnn.rsqrt", self._visit)
-
-    def _visit(self, graph: Graph, root: Op) -> int:
-        found = _normalised(graph, root)
-        centre = produced_by(graph, found.v, "subtract") if found is not None else None
-        if found is None or centre is None or len(centre.inputs) != 2 or found.v not in found.scaled.inputs:
-            return 0
-        mean = _mean_of_last(graph, centre.inputs[1])
-        if mean is None or mean.inputs[0] != centre.inputs[0]:
-            return 0
-        last, rows, between = _with_scales(graph, found.scaled, ("multiply", "add"))
-        absorbed = [mean, centre, *found.between, *between]
-        fuse(graph, last, last, "layer_norm", [centre.inputs[0], *rows], {"epsilon": found.epsilon}, absorbed)
-        return 1
+    found = _normalised(graph, root)
+    centre = produced_by(graph, found.v, "subtract") if found is not None else None
+    if found is None or centre is None or len(centre.inputs) != 2 or found.v not in found.scaled.inputs:
+        return 0
+    mean = _mean_of_last(graph, centre.inputs[1])
+    if mean is None or mean.inputs[0] != centre.inputs[0]:
+        return 0
+    last, rows, between = _with_scales(graph, found.scaled, ("multiply", "add"))
+    absorbed = [mean, centre, *found.between, *between]
+    fuse(graph, last, last, "layer_norm", [centre.inputs[0], *rows], {"epsilon": found.epsilon}, absorbed)
+    return 1
 
 
-@dataclass(frozen=True)
-class RmsNorm:
+@rewrites_each("rms-norm", "rsqrt")
+def rms_norm(graph: Graph, root: Op) -> int:
     """x*rsqrt(mean(x^2) + eps)*weight -> rms_norm."""
-
-    name: ClassVar[str] = "rms-norm"
-
-    def apply(self, graph: Graph) -> int:
-        return rewrite_each(graph, "ttnn.rsqrt", self._visit)
-
-    def _visit(self, graph: Graph, root: Op) -> int:
-        found = _normalised(graph, root)
-        if found is None or len(found.scaled.inputs) != 2 or found.v not in found.scaled.inputs:
-            return 0
-        last, rows, between = _with_scales(graph, found.scaled, ("multiply",))
-        absorbed = [*found.between, *between]
-        fuse(graph, last, last, "rms_norm", [found.v, *rows], {"epsilon": found.epsilon}, absorbed)
-        return 1
+    found = _normalised(graph, root)
+    if found is None or len(found.scaled.inputs) != 2 or found.v not in found.scaled.inputs:
+        return 0
+    last, rows, between = _with_scales(graph, found.scaled, ("multiply",))
+    absorbed = [*found.between, *between]
+    fuse(graph, last, last, "rms_norm", [found.v, *rows], {"epsilon": found.epsilon}, absorbed)
+    return 1

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-from typing import ClassVar
 
 from optimizer.importers.passes.rewriting import (
     drop_dead,
     emit,
-    finish,
     fuse,
     is_scalar_op,
     is_static,
@@ -17,61 +15,56 @@ from optimizer.importers.passes.rewriting import (
     origins,
     produced_by,
     reshape,
+    rewrites_each,
 )
 from optimizer.ir.graph import Graph, Op
 
 _PRODUCTS = ("ttnn.matmul", "ttnn.linear")
 
 
-@dataclass(frozen=True)
-class ScaleIntoWeights:
+@rewrites_each("scale-into-weights", "multiply")
+def scale_into_weights(graph: Graph, op: Op) -> int:
     """A number, or one for each column, times the rows before or after a matmul or linear -> other weights.
 
     After it, columns of the weights and the bias are scaled; before it, rows of the weights.
     """
+    return 0 if op.attrs.get("activations") else _after(graph, op) or _before(graph, op)
 
-    name: ClassVar[str] = "scale-into-weights"
 
-    def apply(self, graph: Graph) -> int:
-        rewrites = 0
-        for op in graph.ops():
-            if op.op == "ttnn.multiply" and graph.has_op(op.id) and not op.attrs.get("activations"):
-                rewrites += self._after(graph, op) or self._before(graph, op)
-        return finish(graph, rewrites)
+def _after(graph: Graph, scale: Op) -> int:
+    """product -> scale."""
+    for x in scale.inputs:
+        product = produced_by(graph, x, "matmul", "linear")
+        if product is None or only_use(graph, x) is None or not _by_weights(graph, product):
+            continue
+        if product.attrs.get("activation") or not _scales_columns(graph, scale, x):
+            continue
+        columns = (1, -1) if not product.attrs.get("transpose_b") else (-1, 1)
+        weights = [_times(graph, scale, product.inputs[1], x, columns)]
+        weights += [_times(graph, scale, v, x, graph.value(v).shape) for v in product.inputs[2:]]
+        name = product.op.removeprefix("ttnn.")
+        fuse(graph, scale, product, name, [product.inputs[0], *weights], product.attrs, [])
+        return 1
+    return 0
 
-    def _after(self, graph: Graph, scale: Op) -> int:
-        """product -> scale."""
-        for x in scale.inputs:
-            product = produced_by(graph, x, "matmul", "linear")
-            if product is None or only_use(graph, x) is None or not _by_weights(graph, product):
-                continue
-            if product.attrs.get("activation") or not _scales_columns(graph, scale, x):
-                continue
-            columns = (1, -1) if not product.attrs.get("transpose_b") else (-1, 1)
-            weights = [_times(graph, scale, product.inputs[1], x, columns)]
-            weights += [_times(graph, scale, v, x, graph.value(v).shape) for v in product.inputs[2:]]
-            name = product.op.removeprefix("ttnn.")
-            fuse(graph, scale, product, name, [product.inputs[0], *weights], product.attrs, [])
-            return 1
+
+def _before(graph: Graph, scale: Op) -> int:
+    """scale -> product."""
+    product = only_use(graph, scale.outputs[0])
+    if product is None or product.op not in _PRODUCTS or not _by_weights(graph, product):
         return 0
-
-    def _before(self, graph: Graph, scale: Op) -> int:
-        """scale -> product."""
-        product = only_use(graph, scale.outputs[0])
-        if product is None or product.op not in _PRODUCTS or not _by_weights(graph, product):
-            return 0
-        if product.inputs[0] != scale.outputs[0] or product.attrs.get("transpose_a"):
-            return 0
-        for x in scale.inputs:
-            if is_static(graph, x) or not _scales_columns(graph, scale, x):
-                continue
-            rows = (-1, 1) if not product.attrs.get("transpose_b") else (1, -1)
-            weight = _times(graph, scale, product.inputs[1], x, rows)
-            inputs = (x, weight, *product.inputs[2:])
-            graph.replace_op(replace(product, inputs=inputs, origin=origins([scale, product])))
-            drop_dead(graph, [scale.id])
-            return 1
+    if product.inputs[0] != scale.outputs[0] or product.attrs.get("transpose_a"):
         return 0
+    for x in scale.inputs:
+        if is_static(graph, x) or not _scales_columns(graph, scale, x):
+            continue
+        rows = (-1, 1) if not product.attrs.get("transpose_b") else (1, -1)
+        weight = _times(graph, scale, product.inputs[1], x, rows)
+        inputs = (x, weight, *product.inputs[2:])
+        graph.replace_op(replace(product, inputs=inputs, origin=origins([scale, product])))
+        drop_dead(graph, [scale.id])
+        return 1
+    return 0
 
 
 def _by_weights(graph: Graph, product: Op) -> bool:

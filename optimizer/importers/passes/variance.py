@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from optimizer.importers.passes.rewriting import emit, fuse, produced_by, rewrite_each
+from optimizer.importers.passes.rewriting import emit, fuse, produced_by, rewrites_each
 from optimizer.ir.graph import Attr, Graph, Op
 from optimizer.ir.vocabulary import opdef
 
 
-@dataclass(frozen=True)
-class CentredVariance:
+@rewrites_each("centred-variance", "subtract")
+def centred_variance(graph: Graph, root: Op) -> int:
     """mean(x^2) - mean(x)^2 -> mean((x - mean(x))^2): the same number, of which bf16 keeps what the difference loses.
 
     Runs where arithmetic is in one spelling (x*x is a square), before the patterns of norms, which then find it.
     """
-
-    name: ClassVar[str] = "centred-variance"
-
-    def apply(self, graph: Graph) -> int:
-        return rewrite_each(graph, "ttnn.subtract", self._visit)
-
-    def _visit(self, graph: Graph, root: Op) -> int:
-        if len(root.inputs) != 2 or root.attrs.get("activations"):
-            return 0
-        squares, squared_mean = produced_by(graph, root.inputs[0], "mean"), produced_by(graph, root.inputs[1], "square")
-        square = None if squares is None else produced_by(graph, squares.inputs[0], "square")
-        mean = None if squared_mean is None else produced_by(graph, squared_mean.inputs[0], "mean")
-        if squares is None or squared_mean is None or square is None or mean is None:
-            return 0
-        x = square.inputs[0]
-        if mean.inputs[0] != x or _dims(graph, mean) != _dims(graph, squares):
-            return 0
-        keep = bool(opdef(squares.op).attr(squares, "keepdim"))
-        if bool(opdef(mean.op).attr(mean, "keepdim")) is not keep:
-            return 0
-        dims: Attr = _dims(graph, mean)
-        kept = mean.outputs[0] if keep else emit(graph, root, "mean", [x], {"dim": dims, "keepdim": True})
-        spread = emit(graph, root, "square", [_centred(graph, root, x, kept)], {})
-        absorbed = [squares, square, squared_mean, mean]
-        fuse(graph, root, root, "mean", [spread], {"dim": dims, "keepdim": keep}, absorbed)
-        return 1
+    if len(root.inputs) != 2 or root.attrs.get("activations"):
+        return 0
+    squares, squared_mean = produced_by(graph, root.inputs[0], "mean"), produced_by(graph, root.inputs[1], "square")
+    square = None if squares is None else produced_by(graph, squares.inputs[0], "square")
+    mean = None if squared_mean is None else produced_by(graph, squared_mean.inputs[0], "mean")
+    if squares is None or squared_mean is None or square is None or mean is None:
+        return 0
+    x = square.inputs[0]
+    if mean.inputs[0] != x or _dims(graph, mean) != _dims(graph, squares):
+        return 0
+    keep = bool(opdef(squares.op).attr(squares, "keepdim"))
+    if bool(opdef(mean.op).attr(mean, "keepdim")) is not keep:
+        return 0
+    dims: Attr = _dims(graph, mean)
+    kept = mean.outputs[0] if keep else emit(graph, root, "mean", [x], {"dim": dims, "keepdim": True})
+    spread = emit(graph, root, "square", [_centred(graph, root, x, kept)], {})
+    absorbed = [squares, square, squared_mean, mean]
+    fuse(graph, root, root, "mean", [spread], {"dim": dims, "keepdim": keep}, absorbed)
+    return 1
 
 
 def _dims(graph: Graph, op: Op) -> tuple[int, ...]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from math import prod
-from typing import ClassVar
 
-from optimizer.importers.passes.rewriting import Shape, emit, finish, is_static, produced_by, reshape
+from optimizer.importers.passes.rewriting import Pass, Shape, emit, finish, is_static, produced_by, reshape
 from optimizer.ir.graph import Attr, Graph, Op
 from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, UNARY_PARAMS, opdef
 from optimizer.layouts.weight_forms import swells, tile_count
@@ -16,36 +15,33 @@ _ELEMENT_WISE = frozenset((*UNARY, *UNARY_PARAMS, *BINARY, "where", "typecast"))
 """Ops that compute every element from those at its place; the factors of prelu are channels, whatever the shape."""
 
 
-@dataclass(frozen=True)
-class WeightRows:
+@partial(Pass, "weight-rows")
+def weight_rows(graph: Graph) -> int:
     """Element-wise ops and reductions of weights [O, I, kh, kw] run on a matrix, mostly [O, I*kh*kw].
 
     In tiles each [kh, kw] is padded to 32x32. The reshapes around the op are views on the host
     (`layouts.weight_forms`). An operand that has to be spread within the matrix (the factors [1, O, 1, 1] of a
     transposed convolution's [I, O, kh, kw]) is repeated first.
     """
+    rewrites = 0
+    for op_id in [op.id for op in graph.ops()]:
+        op = graph.op(op_id)
+        if graph.is_const_eval(op) and len(op.outputs) == 1 and op.inputs:
+            rewrites += _visit(graph, op)
+    return finish(graph, rewrites)
 
-    name: ClassVar[str] = "weight-rows"
 
-    def apply(self, graph: Graph) -> int:
-        rewrites = 0
-        for op_id in [op.id for op in graph.ops()]:
-            op = graph.op(op_id)
-            if graph.is_const_eval(op) and len(op.outputs) == 1 and op.inputs:
-                rewrites += self._visit(graph, op)
-        return finish(graph, rewrites)
-
-    def _visit(self, graph: Graph, op: Op) -> int:
-        shapes = [graph.value(v).shape for v in (*op.inputs, *op.outputs)]
-        if not any(swells(s) for s in shapes) or any(graph.value(v).dtype.is_block_float for v in op.inputs):
-            return 0
-        row = opdef(op.op)
-        if row.opaque or not all(is_static(graph, v) for v in op.inputs):
-            return 0
-        name = op.op.removeprefix("ttnn.")
-        if name in _ELEMENT_WISE:
-            return _elementwise(graph, op, max(shapes, key=lambda s: (prod(s), len(s))))
-        return _reduction(graph, op) if name in REDUCTIONS else 0
+def _visit(graph: Graph, op: Op) -> int:
+    shapes = [graph.value(v).shape for v in (*op.inputs, *op.outputs)]
+    if not any(swells(s) for s in shapes) or any(graph.value(v).dtype.is_block_float for v in op.inputs):
+        return 0
+    row = opdef(op.op)
+    if row.opaque or not all(is_static(graph, v) for v in op.inputs):
+        return 0
+    name = op.op.removeprefix("ttnn.")
+    if name in _ELEMENT_WISE:
+        return _elementwise(graph, op, max(shapes, key=lambda s: (prod(s), len(s))))
+    return _reduction(graph, op) if name in REDUCTIONS else 0
 
 
 def _elementwise(graph: Graph, op: Op, full: Shape) -> int:

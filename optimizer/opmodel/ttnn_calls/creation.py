@@ -24,13 +24,7 @@ def _filled(site: Site) -> str:
     value = [literal(site.attr("value", 0.0))] if site.query.op == "ttnn.full" else []
     layout = _page(site, PageLayout.TILE)
     return call(
-        site.query.op,
-        shape,
-        *value,
-        dtype=_dtype(site),
-        layout=layout,
-        device=site.device,
-        memory_config=site.memory,
+        site.query.op, shape, *value, dtype=_dtype(site), layout=layout, device=site.device, memory_config=site.memory
     )
 
 
@@ -53,10 +47,5 @@ def _arange(site: Site) -> str:
     return call("ttnn.add", scaled, literal(float(start)), memory_config=site.memory)
 
 
-CALLS = {
-    "ttnn.full": _filled,
-    "ttnn.zeros": _filled,
-    "ttnn.ones": _filled,
-    "ttnn.arange": _arange,
-}
+CALLS = {"ttnn.full": _filled, "ttnn.zeros": _filled, "ttnn.ones": _filled, "ttnn.arange": _arange}
 """Query op -> writer of its call."""

@@ -76,8 +76,5 @@ def _linear(site: Site) -> str:
     return call("ttnn.linear", site.operand(0), site.operand(1), bias=site.optional(2), **_keywords(site))
 
 
-CALLS = {
-    "ttnn.matmul": _matmul,
-    "ttnn.linear": _linear,
-}
+CALLS = {"ttnn.matmul": _matmul, "ttnn.linear": _linear}
 """Query op -> writer of its call."""

@@ -157,10 +157,7 @@ def core_coord_text(grid_yx: tuple[int, int]) -> str:
     return _core_text(grid_yx[1], grid_yx[0])
 
 
-_ACTIVATION_TYPES = {
-    "logical_not": "LOGICAL_NOT_UNARY",
-    "reciprocal": "RECIP",
-}
+_ACTIVATION_TYPES = {"logical_not": "LOGICAL_NOT_UNARY", "reciprocal": "RECIP"}
 """Activations whose `ttnn.UnaryOpType` is not their name in capitals."""
 _ACTIVATION_PARAMETERS = {"gelu": "0.0"}
 """Parameter that an activation is passed with. Without one conv and binary kernels take GELU's table, off by 0.024;

@@ -34,9 +34,7 @@ def _sum(mean: bool) -> Rule:
 
 
 def _extreme(function: Any) -> Rule:
-    return lambda attrs, operands: [
-        function(operands[0], axis=_axes(attrs, operands[0]), keepdims=_keeps(attrs)),
-    ]
+    return lambda attrs, operands: [function(operands[0], axis=_axes(attrs, operands[0]), keepdims=_keeps(attrs))]
 
 
 def _spread(root: bool) -> Rule:

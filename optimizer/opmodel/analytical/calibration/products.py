@@ -105,10 +105,7 @@ def _configured(row: Row, s: _Shape, p: Problem, config: str, b_feed: Feed) -> P
     """A whole program config: what the kernels of each kind do with the operands."""
     numbers = {n: columns.config_number(row, n) or 0 for n in ("per_core_M", "per_core_N", "in0_block_w")}
     each = (numbers["per_core_M"], numbers["per_core_N"])
-    block = (
-        columns.config_number(row, "out_block_h") or each[0],
-        columns.config_number(row, "out_block_w") or each[1],
-    )
+    block = (columns.config_number(row, "out_block_h") or each[0], columns.config_number(row, "out_block_w") or each[1])
     where = columns.place(row.get("in0_mem") or "")
     alone = {Feed.DRAM_SHARED: Feed.DRAM_EACH, Feed.L1_SHARED: Feed.L1_EACH}
     a_feed = Feed.SHARED if where is Place.SHARD else _feed(where)

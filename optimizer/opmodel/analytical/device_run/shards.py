@@ -5,13 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from optimizer.device import DeviceSpec
-from optimizer.layouts.memory_config import (
-    CoreRange,
-    MemoryConfig,
-    ShardOrientation,
-    ShardSpec,
-    TensorMemoryLayout,
-)
+from optimizer.layouts.memory_config import CoreRange, MemoryConfig, ShardOrientation, ShardSpec, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.derive import block_spec
 from optimizer.opmodel.analytical.device_run.session import Shape

@@ -9,13 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import (
-    BufferType,
-    MemoryConfig,
-    PageLayout,
-    TensorLayout,
-    TensorMemoryLayout,
-)
+from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Refused, need
 from optimizer.opmodel.analytical.ops.layout_ops import to_layout

@@ -85,10 +85,7 @@ def _transposed_span(first: int, end: int, extent: int, size: int, w: Window, ax
     before, after = base - w.padding[2 * axis], base - w.padding[2 * axis + 1]
     skipped = max(0, first - before)
     stop = end - before + base
-    pads = [
-        max(0, before - first, -skipped % step),
-        max(0, stop - extent, (stop - 1) % step if end < extent else 0),
-    ]
+    pads = [max(0, before - first, -skipped % step), max(0, stop - extent, (stop - 1) % step if end < extent else 0)]
     low, high = max(0, ceil_div(first - before, step)), min(size, (stop - 1) // step + 1)
     extra = 0
     if first == 0:

@@ -11,12 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import (
-    PageLayout,
-    ShardOrientation,
-    TensorLayout,
-    TensorMemoryLayout,
-)
+from optimizer.layouts.memory_config import PageLayout, ShardOrientation, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
@@ -192,13 +187,7 @@ def _estimate(case: Case, p: PoolProblem, source: Parallel) -> int:
 
 
 def _run(
-    p: PoolProblem,
-    source: Parallel,
-    shard: tuple[int, int],
-    arena: Arena,
-    fresh: bool,
-    drop: bool,
-    scratch: int = 0,
+    p: PoolProblem, source: Parallel, shard: tuple[int, int], arena: Arena, fresh: bool, drop: bool, scratch: int = 0
 ) -> tuple[Block, tuple[int, int]]:
     """Halo and pooling: `fresh` shards the input first, `drop` frees those shards after the halo."""
     held: Block | None = None
