@@ -7,7 +7,7 @@ what is emitted. The families are in modules beside this one; each maps op names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from optimizer.errors import OpModelError, TtoptError
 from optimizer.ir.vocabulary import opdef
@@ -24,11 +24,9 @@ from optimizer.opmodel.ttnn_calls import (
     norm,
     reduction,
 )
-from optimizer.opmodel.ttnn_calls.text import Site, dtype_text, layout_text, literal, memory_config_text
+from optimizer.opmodel.ttnn_calls.text import Site, Writer, dtype_text, layout_text, literal, memory_config_text
 
 __all__ = ["asked_inputs", "call_text", "called_ops", "dtype_text", "layout_text", "literal", "memory_config_text"]
-
-Writer = Callable[[Site], str]
 
 _FAMILIES = (eltwise, matmul, conv_pool, norm, reduction, movement, layout, creation, attention)
 _TABLE: dict[str, Writer] = {op: write for family in _FAMILIES for op, write in family.CALLS.items()}

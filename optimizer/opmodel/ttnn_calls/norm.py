@@ -4,42 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from optimizer.errors import OpModelError
 from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, PageLayout
 from optimizer.layouts.op_config import LayerNormShardedMultiCoreProgramConfig
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.base import OpQuery, TensorSpec
-from optimizer.opmodel.ttnn_calls.text import Site, call, core_coord_text, layout_text, literal
+from optimizer.opmodel.ttnn_calls.text import Site, Writer, layout_text, literal, program_config_text
 
 EPSILON = 1e-5
 """Where a query gives none."""
 
 
 def _softmax(site: Site) -> str:
-    stable = literal(bool(site.attr("numeric_stable"))) if "numeric_stable" in site.attrs else None
-    return call(
-        "ttnn.softmax",
-        site.operand(0),
-        dim=literal(int(site.attr("dim", -1))),
+    return site.call(
+        dim=site.integer("dim", -1),
         memory_config=site.memory,
         compute_kernel_config=site.compute,
-        numeric_stable=stable,
-    )
-
-
-def _program_config(site: Site) -> str | None:
-    config = site.query.config
-    if config is None:
-        return None
-    if not isinstance(config, LayerNormShardedMultiCoreProgramConfig):
-        raise OpModelError(f"{site.query.op} takes no {config.kind} config")
-    return call(
-        "ttnn.LayerNormShardedMultiCoreProgramConfig",
-        compute_with_storage_grid_size=core_coord_text(config.compute_with_storage_grid_yx),
-        subblock_w=literal(config.subblock_w),
-        block_h=literal(config.block_h),
-        block_w=literal(config.block_w),
-        inplace=literal(config.inplace),
+        numeric_stable=site.stated_flag("numeric_stable"),
     )
 
 
@@ -49,13 +29,11 @@ def _epsilon(site: Site) -> str:
 
 def _layer_norm(site: Site) -> str:
     named = dict(zip(("weight", "bias", "residual_input_tensor"), site.operands[1:], strict=False))
-    return call(
-        site.query.op,
-        site.operand(0),
+    return site.call(
         epsilon=_epsilon(site),
         **named,
         memory_config=site.memory,
-        program_config=_program_config(site),
+        program_config=program_config_text(site, LayerNormShardedMultiCoreProgramConfig),
         compute_kernel_config=site.compute,
     )
 
@@ -67,15 +45,13 @@ def _group_norm(site: Site) -> str:
         names.insert(0, "input_mask")
     layout = site.attr("output_layout")
     blocks = site.attr("num_out_blocks")
-    return call(
-        "ttnn.group_norm",
-        site.operand(0),
+    return site.call(
         num_groups=literal(groups),
         epsilon=_epsilon(site),
         **dict(zip(names, site.operands[1:], strict=False)),
         memory_config=site.memory,
         core_grid=site.core_grid,
-        inplace=literal(bool(site.attr("inplace", False))),
+        inplace=site.flag("inplace"),
         output_layout=None if layout is None else layout_text(PageLayout(layout)),
         num_out_blocks=None if blocks is None else literal(int(blocks)),
         compute_kernel_config=site.compute,
@@ -102,9 +78,7 @@ def prepared_inputs(query: OpQuery) -> tuple[TensorSpec, ...]:
 
 
 def _batch_norm(site: Site) -> str:
-    return call(
-        "ttnn.batch_norm",
-        site.operand(0),
+    return site.call(
         running_mean=site.operand(1),
         running_var=site.operand(2),
         weight=site.optional(3),
@@ -116,7 +90,7 @@ def _batch_norm(site: Site) -> str:
     )
 
 
-CALLS = {
+CALLS: dict[str, Writer] = {
     "ttnn.softmax": _softmax,
     "ttnn.layer_norm": _layer_norm,
     "ttnn.rms_norm": _layer_norm,
