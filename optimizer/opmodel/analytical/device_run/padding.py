@@ -8,16 +8,11 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
+from optimizer.opmodel.analytical.derive import named_shards, reshaped
 from optimizer.opmodel.analytical.device_run.elementwise import fill_padding, typecast
 from optimizer.opmodel.analytical.device_run.reshaping import read_as, reshape
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
-from optimizer.opmodel.analytical.device_run.shards import reshaped
-from optimizer.opmodel.analytical.device_run.transfer import (
-    BAD_ACCESS,
-    aligned_page,
-    interleaved_to_sharded,
-    to_memory_config,
-)
+from optimizer.opmodel.analytical.device_run.transfer import aligned_page, interleaved_to_sharded, to_memory_config
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH
 
@@ -161,9 +156,7 @@ def _program(session: Session, held: Held, target: Shape, start: Shape, memory: 
         whole = held.page_bytes == aligned_page(held, session.device)
         need(whole, f"Input row-major shard width gives page size {held.page_bytes} bytes, which must be aligned")
     if memory.is_sharded:
-        need(memory.shard_spec is not None, BAD_ACCESS)
-        assert memory.shard_spec is not None
-        size = memory.shard_spec.shape[1] * held.dtype.element_bytes
+        size = named_shards(memory).shape[1] * held.dtype.element_bytes
         whole = size % session.device.l1_alignment_bytes == 0
         need(whole, f"Output row-major shard width gives page size {size} bytes, which must be aligned")
     out = session.make(target, held.dtype, held.page, memory)

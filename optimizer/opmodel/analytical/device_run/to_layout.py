@@ -5,11 +5,10 @@ from __future__ import annotations
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout
 from optimizer.opmodel.analytical.case import need
+from optimizer.opmodel.analytical.derive import BAD_ACCESS, tile_aligned
 from optimizer.opmodel.analytical.device_run.padding import pad
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
-from optimizer.opmodel.analytical.device_run.shards import tile_aligned
 from optimizer.opmodel.analytical.device_run.tilize import tilize, tilize_with_padding
-from optimizer.opmodel.analytical.device_run.transfer import BAD_ACCESS
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded, untilize, untilize_with_unpadding
 from optimizer.opmodel.analytical.tensors import HEIGHT, ROWS, TILED, spec_problem
 from optimizer.opmodel.base import TensorSpec

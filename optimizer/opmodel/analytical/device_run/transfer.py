@@ -12,8 +12,16 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig
 from optimizer.layouts.tiling import TILE, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.device_run.session import Held, Session, scoped
-from optimizer.opmodel.analytical.device_run.shards import grid_shards
+from optimizer.opmodel.analytical.derive import (
+    ROW_WISE,
+    adjusted,
+    grid_shards,
+    named_shards,
+    synthesized,
+    tile_aligned,
+    with_spec,
+)
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH
 
 MOST_COPIED = 65536 * 4
@@ -21,7 +29,6 @@ MOST_COPIED = 65536 * 4
 MOST_ENTRIES = 65535
 """Entries of a dataflow buffer: the hardware counts them in 16 bits."""
 TILES_ONLY = "Only tile layout supports dtype conversion"
-BAD_ACCESS = "bad optional access: a sharded memory config needs shards here"
 
 
 def alignment(device: DeviceSpec, memory: MemoryConfig) -> int:
@@ -31,6 +38,18 @@ def alignment(device: DeviceSpec, memory: MemoryConfig) -> int:
 
 def aligned_page(held: Held, device: DeviceSpec) -> int:
     return round_up(held.page_bytes, alignment(device, held.memory))
+
+
+def derived(session: Session, held: Held, before: Shape, after: Shape, target: MemoryConfig) -> MemoryConfig:
+    """Shards for a request that names none: the operand's scaled exactly, else over the whole grid."""
+    if not target.is_sharded or target.shard_spec is not None:
+        return target
+    if held.is_sharded and held.memory.memory_layout is target.memory_layout:
+        scaled = adjusted(held.spec, before, after)
+        if scaled is not None and (not held.is_tile or tile_aligned(scaled)):
+            return with_spec(target, scaled)
+    orientation = held.spec.orientation if held.is_sharded else ROW_WISE
+    return with_spec(target, synthesized(after, target.memory_layout, session.device, orientation))
 
 
 def copy(session: Session, held: Held, memory: MemoryConfig, dtype: DType | None = None) -> Held:
@@ -96,12 +115,11 @@ def _i2s_problem(session: Session, held: Held, memory: MemoryConfig, dtype: DTyp
         return "Output memory config must be sharded"
     if memory.memory_layout is BLOCK and memory.buffer_type is not BufferType.L1:
         return "We don't support DRAM block sharding"
-    need(memory.shard_spec is not None, BAD_ACCESS)
-    assert memory.shard_spec is not None
+    spec = named_shards(memory)
     if not held.is_tile:
         if dtype is not held.dtype:
             return TILES_ONLY
-        size = memory.shard_spec.shape[1] * held.dtype.element_bytes
+        size = spec.shape[1] * held.dtype.element_bytes
         if size % session.device.l1_alignment_bytes:
             return "Shard page size must currently have L1 aligned page size"
     return None
@@ -283,14 +301,9 @@ def to_memory_config(session: Session, held: Held, memory: MemoryConfig, dtype: 
 
 @scoped
 def _between_shards(session: Session, held: Held, memory: MemoryConfig, dtype: DType | None) -> Held | None:
-    need(memory.shard_spec is not None, BAD_ACCESS)
-    assert memory.shard_spec is not None
-    to = dtype or held.dtype
-    detour = (
-        not held.is_tile
-        and held.memory.memory_layout is not memory.memory_layout
-        and held.spec.shape[1] != memory.shard_spec.shape[1]
-    )
+    spec, to = named_shards(memory), dtype or held.dtype
+    recut = held.memory.memory_layout is not memory.memory_layout and held.spec.shape[1] != spec.shape[1]
+    detour = not held.is_tile and recut
     if not detour and dtype is not None:
         return copy(session, held, memory, dtype)
     fits = _reshard_scratch(session, held, memory) < session.device.cb_limit_bytes

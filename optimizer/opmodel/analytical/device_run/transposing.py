@@ -8,19 +8,11 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
+from optimizer.opmodel.analytical.derive import adjusted, paged_rows, reshaped, synthesized, tile_aligned, with_spec
 from optimizer.opmodel.analytical.device_run.elementwise import typecast
 from optimizer.opmodel.analytical.device_run.reshaping import read_as
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped
-from optimizer.opmodel.analytical.device_run.shards import (
-    ROW_WISE,
-    adjusted,
-    paged_rows,
-    reshaped,
-    synthesized,
-    tile_aligned,
-    with_spec,
-)
-from optimizer.opmodel.analytical.device_run.transfer import aligned_page, alignment, clone, to_memory_config
+from optimizer.opmodel.analytical.device_run.transfer import aligned_page, alignment, clone, derived, to_memory_config
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded
 from optimizer.opmodel.analytical.tensors import BLOCK, L1_MEMORY, WIDTH
 
@@ -157,21 +149,9 @@ def _transposed_padding(held: Held, pair: tuple[int, int]) -> Shape:
     return _swapped(held.padded, *pair)
 
 
-def _derived(session: Session, held: Held, padded: Shape, target: MemoryConfig) -> MemoryConfig:
-    """Shards for a request that names none: the operand's scaled exactly, else tile-sized over the whole grid."""
-    if not target.is_sharded or target.shard_spec is not None:
-        return target
-    if held.is_sharded and held.memory.memory_layout is target.memory_layout:
-        scaled = adjusted(held.spec, held.padded, padded)
-        if scaled is not None and (not held.is_tile or tile_aligned(scaled)):
-            return with_spec(target, scaled)
-    orientation = held.spec.orientation if held.is_sharded else ROW_WISE
-    return with_spec(target, synthesized(padded, target.memory_layout, session.device, orientation))
-
-
 def _transpose_program(session: Session, held: Held, pair: tuple[int, int], target: MemoryConfig) -> Held:
     padded = _transposed_padding(held, pair)
-    memory = _derived(session, held, padded, target)
+    memory = derived(session, held, held.padded, padded, target)
     natural = not held.is_tile and held.shape == held.padded
     out = session.make(
         _swapped(held.shape, *pair), held.dtype, held.page, memory, None if natural or held.is_tile else padded
@@ -309,7 +289,7 @@ def _permute_program(session: Session, held: Held, dims: Shape, target: MemoryCo
     """`ttnn::prim::permute`."""
     shape = tuple(held.shape[d] for d in dims)
     padded = tile_padded(shape) if held.is_tile else shape
-    out = session.make(shape, held.dtype, held.page, _derived(session, held, padded, target))
+    out = session.make(shape, held.dtype, held.page, derived(session, held, held.padded, padded, target))
     if held.is_tile:
         session.run(dfb=_tile_buffers(session, held, dims))
         return out

@@ -8,9 +8,8 @@ from typing import Any
 from optimizer.layouts.memory_config import BufferType, MemoryConfig
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, physical_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.derive import flat_spec
+from optimizer.opmodel.analytical.derive import flat_spec, reshaped, with_spec
 from optimizer.opmodel.analytical.device_run.session import Held, Session
-from optimizer.opmodel.analytical.device_run.shards import reshaped, with_spec
 from optimizer.opmodel.analytical.device_run.transfer import sharded_to_interleaved
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, L1_MEMORY, TILED, WIDTH
 from optimizer.opmodel.base import TensorSpec

@@ -13,7 +13,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
-from optimizer.opmodel.analytical.derive import flat_spec, scaled_memory, whole_grid_spec
+from optimizer.opmodel.analytical.derive import flat_spec, scaled_memory, synthesized
 from optimizer.opmodel.analytical.tensors import ROWS, WIDTH, row_bytes
 from optimizer.opmodel.base import TensorSpec
 
@@ -45,10 +45,8 @@ def complete(case: Case, memory: MemoryConfig, shape: tuple[int, ...], source: T
         return memory
     given = source.layout.shard_spec
     if given is None:
-        rows, columns = prod(padded_shape(shape, source.layout.page_layout)[:-1]), shape[-1]
-        if source.layout.is_tile:
-            columns = round_up(columns, TILE)
-        spec = whole_grid_spec(memory.memory_layout, rows, columns, source.layout.is_tile, case.device)
+        rows, tiled = prod(padded_shape(shape, source.layout.page_layout)[:-1]), source.layout.is_tile
+        spec = synthesized((rows, shape[-1]), memory.memory_layout, case.device, tiled=tiled)
     else:
         found = scaled_memory(source, shape).shard_spec
         assert found is not None

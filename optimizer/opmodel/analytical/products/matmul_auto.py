@@ -203,7 +203,7 @@ def _mcast_1d(p: Problem, grid: tuple[int, int], fuse: bool, mcast_in0: bool, sh
 def _with_core_grid(p: Problem) -> Plan:
     """`create_matmul_program_config`."""
     grid = _grid(p)
-    a, b = p.memory_a, p.memory_b
+    a = p.memory_a
     if p.batch_b > 1:
         return _batched(p, grid)
     narrow = max(p.m_total, p.nt) // min(p.m_total, p.nt) > NARROW_RATIO
@@ -224,7 +224,6 @@ def _with_core_grid(p: Problem) -> Plan:
     transpose = a.shard_spec is not None and a.shard_spec.orientation is ShardOrientation.COL_MAJOR
     if sw != n:
         sh = 1
-    del b
     return Plan("2d", grid, k, sh, sw, bh, bw, m, n, transpose_mcast=transpose, fused_activation=p.fused_activation)
 
 

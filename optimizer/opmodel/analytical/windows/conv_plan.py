@@ -15,6 +15,7 @@ from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, Tens
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
+from optimizer.opmodel.analytical.derive import first_cores
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH
 from optimizer.opmodel.analytical.windows import parallel
 from optimizer.opmodel.analytical.windows.conv_buffers import ConvPlan, conv_buffer_bytes
@@ -120,7 +121,7 @@ def check_source(p: ConvProblem, source: Parallel, target: Parallel, keeps: bool
         walks = parallel.walks_rows(source.ranges)
         need(walks, "Sliding-window shard grid must be an origin-anchored walk row by row")
         if source.kind is WIDTH and target.cores < source.cores:
-            placed = source.ranges == parallel.row_walk(source.cores, device.grid_yx[1])
+            placed = source.ranges == first_cores(source.cores, device.grid_yx)
             need(placed, "Multicast runtime arguments target an unplaced core")
     spec = p.memory.shard_spec
     if not p.matmul or spec is None:

@@ -11,8 +11,8 @@ from math import prod
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.derive import flat_spec
 from optimizer.opmodel.analytical.device_run.session import Held, Session, scoped
-from optimizer.opmodel.analytical.device_run.shards import flat
 from optimizer.opmodel.analytical.device_run.transfer import interleaved_to_sharded, to_memory_config
 from optimizer.opmodel.analytical.device_run.upsampling import upsample as nearest
 from optimizer.opmodel.analytical.tensors import HEIGHT
@@ -51,13 +51,13 @@ def _bilinear(session: Session, held: Held, scale: tuple[int, int], memory: Memo
         interleaved_to_sharded(session, held, _rows_over(session, n * h * w, c, cores))
     shape = (n, h * scale[0], w * scale[1], c)
     results = ceil_div(prod(shape[:3]), cores)
-    target = MemoryConfig(HEIGHT, BufferType.L1, flat(HEIGHT, cores, (results, c), session.device))
+    target = MemoryConfig(HEIGHT, BufferType.L1, flat_spec(HEIGHT, cores, (results, c), session.device))
     if held.is_sharded:
         spec = held.spec
         cut = ShardSpec(spec.grid_yx, (results, c), spec.core_ranges, spec.orientation)
         target = MemoryConfig(HEIGHT, BufferType.L1, cut)
     sticks = _around((n, h, w), scale, results)
-    around = MemoryConfig(HEIGHT, BufferType.L1, flat(HEIGHT, cores, (sticks, width), session.device))
+    around = MemoryConfig(HEIGHT, BufferType.L1, flat_spec(HEIGHT, cores, (sticks, width), session.device))
     session.make((1, 1, cores * sticks, width), held.dtype, PageLayout.ROW_MAJOR, around)
     session.run(cb=2 * c * held.dtype.element_bytes)
     out = session.make(shape, held.dtype, PageLayout.ROW_MAJOR, target)
@@ -67,7 +67,9 @@ def _bilinear(session: Session, held: Held, scale: tuple[int, int], memory: Memo
 
 def _rows_over(session: Session, rows: int, channels: int, cores: int) -> MemoryConfig:
     size = ceil_div(rows, cores)
-    return MemoryConfig(HEIGHT, BufferType.L1, flat(HEIGHT, ceil_div(rows, size), (size, channels), session.device))
+    return MemoryConfig(
+        HEIGHT, BufferType.L1, flat_spec(HEIGHT, ceil_div(rows, size), (size, channels), session.device)
+    )
 
 
 @lru_cache(maxsize=1024)
