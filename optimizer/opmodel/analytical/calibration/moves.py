@@ -44,8 +44,8 @@ def short_name(row: Row) -> str:
 
 
 def _pieces(row: Row) -> tuple[list[Piece], Piece | None]:
-    reads = [p for p in (columns.piece(row, n, "in0_layout") for n in ("in0", "in1")) if p is not None]
-    return reads, columns.piece(row, "out", "out_layout") or (reads[0] if reads else None)
+    reads, writes = columns.pieces(row)
+    return list(reads), next(iter(writes or reads), None)
 
 
 def eltwise(row: Row) -> Work:

@@ -70,11 +70,8 @@ def matmul(row: Row) -> Work:
     s, cores = _shape(row), columns.cores(row)
     problem = _problem(row, s, cores)
     product = _planned(row, s, cores, problem)
-    reads = tuple(p for p in (columns.piece(row, n, "in0_layout") for n in ("in0", "in1")) if p is not None)
-    out = columns.piece(row, "out", "out_layout")
     gap = row.get("time_kind") == "host_traced"
-    writes = () if out is None else (out,)
-    return Work("matmul", "matmul", cores, reads, writes, product, gap=gap)
+    return Work("matmul", "matmul", cores, *columns.pieces(row), product, gap=gap)
 
 
 def _planned(row: Row, s: _Shape, cores: int, p: Problem) -> Product:
@@ -205,9 +202,7 @@ def sdpa(row: Row) -> Work:
         keys = ceil_div(keys, 2)
     sizes = (columns.dtype(row, "in0_dtype").tile_bytes, columns.dtype(row, "in1_dtype").tile_bytes)
     product = Product(ceil_div(tiles, cores), ceil_div(q[-1], TILE), keys, 1, sizes, fidelity=fidelity(row))
-    reads = tuple(p for p in (columns.piece(row, n, "in0_layout") for n in ("in0", "in1")) if p is not None)
-    out = columns.piece(row, "out", "out_layout")
-    return Work("sdpa", "sdpa", cores, reads, () if out is None else (out,), product)
+    return Work("sdpa", "sdpa", cores, *columns.pieces(row), product)
 
 
 def fidelity(row: Row) -> str:

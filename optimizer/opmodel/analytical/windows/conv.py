@@ -16,7 +16,8 @@ from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.products.matmul import ACTIVATIONS, CONFIG_ACTIVATIONS, matmul
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, HEIGHT, TILED, WIDTH
 from optimizer.opmodel.analytical.windows.arena import Arena
-from optimizer.opmodel.analytical.windows.conv_plan import ConvProblem, auto_kind
+from optimizer.opmodel.analytical.windows.conv_buffers import ConvProblem
+from optimizer.opmodel.analytical.windows.conv_plan import auto_kind
 from optimizer.opmodel.analytical.windows.conv_run import Held, flatten, run_in_l1, tilize_buffers
 from optimizer.opmodel.analytical.windows.conv_slices import choose_slices, run_slices
 from optimizer.opmodel.analytical.windows.parallel import Window

@@ -17,9 +17,8 @@ from optimizer.opmodel.analytical.ops.movement import FAMILIES
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
 from optimizer.opmodel.analytical.windows import parallel
 from optimizer.opmodel.analytical.windows.arena import Arena, Block
-from optimizer.opmodel.analytical.windows.conv_buffers import ConvPlan, conv_buffer_bytes, reader_rows
+from optimizer.opmodel.analytical.windows.conv_buffers import ConvPlan, ConvProblem, conv_buffer_bytes, reader_rows
 from optimizer.opmodel.analytical.windows.conv_plan import (
-    ConvProblem,
     alignment,
     check_source,
     keeps_shards,
@@ -189,7 +188,7 @@ def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int]
     sticks = parallel.halo_sticks(p.window, plan.source.nhw) if halo else 0
     need(sticks <= MOST_PAGES, f"For buffer index 1, number of CB pages {sticks} is greater than {MOST_PAGES}.")
     size = sticks * stick
-    out_size = shard_bytes(plan.out_shard, plan.dtype_out, plan.untilize)
+    out_size = shard_bytes(plan.out_shard, p.dtype_out, plan.untilize)
     buffers = conv_buffer_bytes(plan, alone=plan.alone)
     _check_room(case, size + out_size, buffers)
     if halo:
@@ -271,7 +270,7 @@ def _matmul(p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], row_major: b
         if held.block is not None and (held.own or drop):
             arena.free(held.block)
         held.block, held.own = tiled, True
-    result = arena.allocate(shard_bytes(plan.out_shard, plan.dtype_out, False))
+    result = arena.allocate(shard_bytes(plan.out_shard, p.dtype_out, False))
     arena.run(_matmul_buffers(p, plan), dataflow=True)
     if held.block is not None and drop and p.memory.buffer_type is not BufferType.DRAM:
         arena.free(held.block)

@@ -14,15 +14,8 @@ from optimizer.opmodel.analytical.case import Case, Refused, need
 from optimizer.opmodel.analytical.tensors import WIDTH
 from optimizer.opmodel.analytical.windows import parallel
 from optimizer.opmodel.analytical.windows.arena import Arena, Block
-from optimizer.opmodel.analytical.windows.conv_buffers import conv_buffer_bytes
-from optimizer.opmodel.analytical.windows.conv_plan import (
-    ConvProblem,
-    alignment,
-    auto_kind,
-    estimate,
-    plan_of,
-    shard_bytes,
-)
+from optimizer.opmodel.analytical.windows.conv_buffers import ConvProblem, conv_buffer_bytes
+from optimizer.opmodel.analytical.windows.conv_plan import alignment, auto_kind, estimate, plan_of, shard_bytes
 from optimizer.opmodel.analytical.windows.conv_run import ConvOutcome, run_in_l1
 from optimizer.opmodel.analytical.windows.parallel import Parallel, Window
 
