@@ -72,13 +72,7 @@ def convolve(ctx: Lowering, operands: list[str]) -> str:
     cout, _, kh, kw = ctx.vshape(weight)
     stride, dilation = two(ctx.attr("strides"), rank), two(ctx.attr("dilations"), rank)
     padding = pads(ctx, (height, width), (kh, kw), stride, dilation, rank)
-    attrs: dict[str, Attr] = {
-        "kernel_size": (kh, kw),
-        "stride": stride,
-        "padding": padding,
-        "dilation": dilation,
-        "groups": int(ctx.attr("group", 1)),
-    }
+    attrs = _window(ctx, (kh, kw), stride, padding, dilation)
     return _emit(ctx, "nchw.conv2d", [x, weight, *operands[2:]], attrs, (n, cout), rank)
 
 
@@ -97,18 +91,27 @@ def _volume(ctx: Lowering, operands: list[str]) -> str:
     else:
         x = parts[0]
     weight = ctx.reshape(ctx.permute(operands[1], (0, 2, 1, 3, 4)), (cout, kd * per_group, kh, kw))
-    given, one = ctx.attr("pads") or (0,) * 6, (1, 1, 1)
-    attrs: dict[str, Attr] = {
-        "kernel_size": (kh, kw),
-        "stride": two(tuple((ctx.attr("strides") or one)[1:]), 2),
-        "padding": (int(given[1]), int(given[4]), int(given[2]), int(given[5])),
-        "dilation": two(tuple((ctx.attr("dilations") or one)[1:]), 2),
-        "groups": groups,
-    }
-    result = ctx.emit_raw(
-        "nchw.conv2d", [x, weight, *operands[2:]], attrs, [((n * depth.out, cout, *ctx.out_shape()[3:]), ctx.vdtype(x))]
-    )[0]
+    results = [((n * depth.out, cout, *ctx.out_shape()[3:]), ctx.vdtype(x))]
+    result = ctx.emit_raw("nchw.conv2d", [x, weight, *operands[2:]], _frame_window(ctx, (kh, kw)), results)[0]
     return ctx.permute(join_frames(ctx, result, n), (0, 2, 1, 3, 4))
+
+
+def _window(
+    ctx: Lowering, kernel: tuple[int, int], stride: tuple[int, int], padding: Pads, dilation: tuple[int, int]
+) -> dict[str, Attr]:
+    sizes: dict[str, Attr] = {"kernel_size": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+    return {**sizes, "groups": int(ctx.attr("group", 1))}
+
+
+def frame_steps(ctx: Lowering) -> tuple[tuple[int, int], Pads, tuple[int, int]]:
+    """Stride, padding and dilation over the last two of three dims."""
+    given, one = ctx.attr("pads") or (0,) * 6, (1, 1, 1)
+    stride, dilation = (two(tuple((ctx.attr(name) or one)[1:]), 2) for name in ("strides", "dilations"))
+    return stride, (int(given[1]), int(given[4]), int(given[2]), int(given[5])), dilation
+
+
+def _frame_window(ctx: Lowering, kernel: tuple[int, int]) -> dict[str, Attr]:
+    return _window(ctx, kernel, *frame_steps(ctx))
 
 
 def _check_weights(ctx: Lowering, weights: list[str]) -> None:
@@ -128,14 +131,7 @@ def conv_transpose(ctx: Lowering) -> str:
     stride, dilation = two(ctx.attr("strides"), rank), two(ctx.attr("dilations"), rank)
     extra = two(ctx.attr("output_padding"), rank, 0)
     padding = _transpose_pads(ctx, (height, width), (kh, kw), stride, dilation, extra, rank)
-    attrs: dict[str, Attr] = {
-        "kernel_size": (kh, kw),
-        "stride": stride,
-        "padding": padding,
-        "dilation": dilation,
-        "groups": groups,
-        "output_padding": extra,
-    }
+    attrs = _window(ctx, (kh, kw), stride, padding, dilation) | {"output_padding": extra}
     operands = [x, weight, *([ctx.x(2)] if ctx.has(2) else [])]
     return _emit(ctx, "nchw.conv_transpose2d", operands, attrs, (n, cout * groups), rank)
 
@@ -143,20 +139,12 @@ def conv_transpose(ctx: Lowering) -> str:
 def _flat_volume_transpose(ctx: Lowering) -> str:
     """A transposed convolution whose kernel sees one frame at a time."""
     _, per_group, kd, kh, kw = ctx.shape(1)
-    depth, one = Depth.of(ctx, kd), (1, 1, 1)
+    depth = Depth.of(ctx, kd)
     extra = tuple(ctx.attr("output_padding") or (0, 0, 0))
     if (kd, depth.stride, depth.before, depth.after, extra[0]) != (1, 1, 0, 0, 0) or ctx.attr("output_shape"):
         raise NotMappedError("a transposed convolution over the depth of three dims")
-    frames, given = split_frames(ctx, ctx.x(0)), ctx.attr("pads") or (0,) * 6
-    groups = int(ctx.attr("group", 1))
-    attrs: dict[str, Attr] = {
-        "kernel_size": (kh, kw),
-        "stride": two(tuple((ctx.attr("strides") or one)[1:]), 2),
-        "padding": (int(given[1]), int(given[4]), int(given[2]), int(given[5])),
-        "dilation": two(tuple((ctx.attr("dilations") or one)[1:]), 2),
-        "groups": groups,
-        "output_padding": two(extra[1:], 2, 0),
-    }
+    frames, groups = split_frames(ctx, ctx.x(0)), int(ctx.attr("group", 1))
+    attrs = _frame_window(ctx, (kh, kw)) | {"output_padding": two(extra[1:], 2, 0)}
     weight = ctx.reshape(ctx.x(1), (ctx.shape(1)[0], per_group, kh, kw))
     operands = [frames, weight, *([ctx.x(2)] if ctx.has(2) else [])]
     shape = (ctx.vshape(frames)[0], per_group * groups, *ctx.out_shape()[3:])
