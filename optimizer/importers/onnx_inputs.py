@@ -66,18 +66,13 @@ def bind_inputs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) -
         shape.SetInParent()
         for size in given:
             shape.dim.add().dim_value = size
-    _refuse_dynamic(dynamic)
-    return _drop_unread(graph, unread)
-
-
-def _refuse_dynamic(dynamic: list[onnx.ValueInfoProto]) -> None:
-    """ShapeError that lists a flag per input whose shape is not known."""
     if dynamic:
         flags = [f"--input-shapes {i.name}:{','.join(map(str, _dims(i))) or '?'}" for i in dynamic]
         raise ShapeError(
             "the model has dynamic input shapes; give a number for every name in: " + " ".join(flags),
             node=dynamic[0].name,
         )
+    return _drop_unread(graph, unread)
 
 
 def _unread(graph: onnx.GraphProto) -> set[str]:

@@ -174,7 +174,7 @@ class AnswerCache:
         with self._lock:
             self.flush()
             self._touched.clear()
-            count = self._guarded(self._delete_all)
+            count = self._guarded(lambda: self._connection.execute("DELETE FROM answers").rowcount)
             self._connection.execute("VACUUM")
             return count
 
@@ -318,9 +318,6 @@ class AnswerCache:
         self._pending.clear()
         self._touched.clear()
         self._shrink()
-
-    def _delete_all(self) -> int:
-        return self._connection.execute("DELETE FROM answers").rowcount
 
     def _used_bytes(self) -> int:
         pages, free, size = (

@@ -118,17 +118,14 @@ def _depthwise_row(query: OpQuery) -> str | None:
     if a["input_height"] != 1 or high != 1 or wide == 1:
         return None
     kind = getattr(query.config, "shard_layout", None)
-    if kind == TensorMemoryLayout.BLOCK_SHARDED.value or _in_blocks(query):
+    blocks = TensorMemoryLayout.BLOCK_SHARDED
+    if kind == blocks.value or query.inputs[0].layout.memory_layout is blocks:
         return "a depthwise convolution of one row without a bias does not end in block shards"
     if a.get("dilation", (1, 1))[1] != 1:
         return "a dilated depthwise convolution of one row without a bias computes something else"
     if a.get("stride", (1, 1)) == (high, wide):
         return "a depthwise convolution of one row without a bias is folded with weights of another form"
     return None
-
-
-def _in_blocks(query: OpQuery) -> bool:
-    return query.inputs[0].layout.memory_layout is TensorMemoryLayout.BLOCK_SHARDED
 
 
 def _element_wise_rows(query: OpQuery) -> str | None:

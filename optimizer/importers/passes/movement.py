@@ -176,10 +176,6 @@ def merge_movement(graph: Graph, op: Op) -> int:
     return _merge(graph, graph.op(op.id))
 
 
-def _is_movement(op: Op) -> bool:
-    return op.op in ("ttnn.reshape", "ttnn.permute")
-
-
 def _step(op: Op, rank: int) -> Step:
     if op.op == "ttnn.reshape":
         return "reshape", tuple(op.attr("shape"))
@@ -190,7 +186,7 @@ def _merge(graph: Graph, last: Op) -> int:
     chain = [last]
     while len(chain) < LONGEST:
         above = graph.producer(chain[0].inputs[0])
-        if above is None or not _is_movement(above):
+        if above is None or above.op not in ("ttnn.reshape", "ttnn.permute"):
             break
         chain.insert(0, above)
     removable = 1

@@ -48,7 +48,8 @@ def _elementwise(graph: Graph, op: Op, full: Shape) -> int:
     """One op on matrices in place of one on tensors of many small ones; the split of dims that takes fewest tiles."""
     if graph.value(op.outputs[0]).shape != full:
         return 0
-    shapes = [_padded(graph.value(v).shape, len(full)) for v in op.inputs]
+    own = [graph.value(v).shape for v in op.inputs]
+    shapes = [(*(1,) * (len(full) - len(shape)), *shape) for shape in own]
     before = sum(tile_count(s) for s in shapes) + tile_count(full)
     after, split = min((_tiles(shapes, full, k), k) for k in range(1, len(full)))
     if 2 * after > before:
@@ -57,10 +58,6 @@ def _elementwise(graph: Graph, op: Op, full: Shape) -> int:
     operands = [_matrix(graph, op, v, s, full, split) for v, s in zip(op.inputs, shapes, strict=True)]
     _replace(graph, op, operands, op.attrs, matrix)
     return 1
-
-
-def _padded(shape: Shape, rank: int) -> Shape:
-    return (*(1,) * (rank - len(shape)), *shape)
 
 
 def _groups(shape: Shape, full: Shape, split: int) -> Iterator[tuple[Shape, Shape]]:

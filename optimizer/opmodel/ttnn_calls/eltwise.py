@@ -47,15 +47,6 @@ def _keywords(*names: str) -> Writer:
     return write
 
 
-def _clamp(site: Site) -> str:
-    return site.call(literal(site.attr("min")), literal(site.attr("max")), output_tensor=site.output_tensor)
-
-
-def _rsub(site: Site) -> str:
-    """scalar - x, and the two-operand form."""
-    return site.call(site.optional(1) or literal(site.need("scalar")), dtype=site.dtype)
-
-
 def _binary(site: Site) -> str:
     other = site.optional(1)
     if other is None:
@@ -143,8 +134,11 @@ CALLS: dict[str, Writer] = {
     "ttnn.softplus": _keywords("beta", "threshold"),
     "ttnn.atan2": _atan2,
     "ttnn.prelu": _prelu,
-    "ttnn.clamp": _clamp,
-    "ttnn.rsub": _rsub,
+    "ttnn.clamp": lambda site: site.call(
+        literal(site.attr("min")), literal(site.attr("max")), output_tensor=site.output_tensor
+    ),
+    # scalar - x, and the two-operand form
+    "ttnn.rsub": lambda site: site.call(site.optional(1) or literal(site.need("scalar")), dtype=site.dtype),
     "ttnn.rdiv": _positional("scalar", function="ttnn.rdiv"),
     "ttnn.where": _where,
     "ttnn.addcmul": _ternary_value,

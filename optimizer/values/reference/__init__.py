@@ -35,9 +35,5 @@ def computed(op: str, attrs: Attrs, operands: Sequence[Array]) -> list[Computed]
     rule = RULES.get(op)
     if rule is None:
         raise ExecutionError(f"there is no reference for the values of {op}", node=op)
-    results = rule(attrs, [_as_numbers(x) for x in operands])
+    results = rule(attrs, [x.astype("float64") if x.dtype.kind == "f" else x for x in operands])
     return [r if isinstance(r, Computed) else Computed.exactly(r) for r in results]
-
-
-def _as_numbers(x: Array) -> Array:
-    return x.astype("float64") if x.dtype.kind == "f" else x

@@ -29,10 +29,6 @@ def gelu(x: Array) -> Array:
     return result
 
 
-def _softplus(x: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
-    return np.where(beta * x > threshold, x, np.logaddexp(0.0, beta * x) / beta)
-
-
 def _erfinv(x: Array) -> Any:
     """Newton's method on erf from a rational start (S. Winitzki's)."""
     logs = np.log1p(-x * x)
@@ -101,7 +97,7 @@ PARAMETERS: Mapping[str, Callable[[Array, Attrs], Array]] = {
     "leaky_relu": lambda x, a: np.where(x >= 0, x, a["negative_slope"] * x),
     "elu": lambda x, a: _elu(x, a["alpha"]),
     "celu": lambda x, a: np.maximum(x, 0) + np.minimum(0, a["alpha"] * np.expm1(np.minimum(x, 0) / a["alpha"])),
-    "softplus": lambda x, a: _softplus(x, a["beta"], a["threshold"]),
+    "softplus": lambda x, a: np.where(a["beta"] * x > a["threshold"], x, np.logaddexp(0.0, a["beta"] * x) / a["beta"]),
     "clamp": lambda x, a: np.clip(x, a["min"], a["max"]),
     "pow_scalar": lambda x, a: np.power(x, float(a["exponent"])),
     "rsub": lambda x, a: a["scalar"] - x,

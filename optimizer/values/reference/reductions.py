@@ -70,10 +70,6 @@ def _topk(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
     return [v.take(range(attrs["k"]), axis) for v in _ordered(x, axis, bool(attrs.get("largest", True)))]
 
 
-def _sort(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
-    return list(_ordered(operands[0], int(attrs["dim"]), bool(attrs.get("descending"))))
-
-
 def _cumsum(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array | Computed]:
     x, axis = operands[0], int(attrs["dim"])
 
@@ -95,6 +91,6 @@ RULES: Mapping[str, Rule] = {
     "ttnn.var": _spread(root=False),
     "ttnn.argmax": _argmax,
     "ttnn.topk": _topk,
-    "ttnn.sort": _sort,
+    "ttnn.sort": lambda attrs, x: list(_ordered(x[0], int(attrs["dim"]), bool(attrs.get("descending")))),
     "ttnn.cumsum": _cumsum,
 }

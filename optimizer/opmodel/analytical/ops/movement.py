@@ -72,14 +72,6 @@ def _unsqueeze(session: Session, case: Case, x: Held) -> Held:
     return reshape(session, x, tuple(shape))
 
 
-def _permute(session: Session, case: Case, x: Held) -> Held:
-    return permute(session, x, tuple(d % len(x.shape) for d in _numbers(case, "dims")), case.output)
-
-
-def _pad(session: Session, case: Case, x: Held) -> Held:
-    return pad(session, x, tuple((int(a), int(b)) for a, b in case.attrs["padding"]), case.output)
-
-
 def _repeat(session: Session, case: Case, x: Held) -> Held:
     result_shapes(case)
     return repeat(session, x, _numbers(case, "repeats"), case.output)
@@ -105,9 +97,9 @@ FAMILIES: dict[str, Family] = {
     "ttnn.slice": _run(_slice),
     "ttnn.reshape": _run(lambda s, c, x: reshape(s, x, _numbers(c, "shape"), c.output)),
     "ttnn.unsqueeze": _run(_unsqueeze),
-    "ttnn.permute": _run(_permute),
+    "ttnn.permute": _run(lambda s, c, x: permute(s, x, tuple(d % len(x.shape) for d in _numbers(c, "dims")), c.output)),
     "ttnn.transpose": _run(lambda s, c, x: transpose(s, x, _dim(c, "dim0"), _dim(c, "dim1"), c.output)),
-    "ttnn.pad": _run(_pad),
+    "ttnn.pad": _run(lambda s, c, x: pad(s, x, tuple((int(a), int(b)) for a, b in c.attrs["padding"]), c.output)),
     "ttnn.concat": _run(lambda s, c, _: concat(s, tuple(s.inputs), _fitting(c, _dim(c)), c.output)),
     "ttnn.split": _run(lambda s, c, x: split(s, x, _numbers(c, "sizes"), _fitting(c, _dim(c)), c.output)),
     "ttnn.repeat": _run(_repeat),
