@@ -82,6 +82,14 @@ class NamedModel:
     notes: tuple[str, ...]
 
 
+def inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A model without local functions."""
+    try:
+        return onnx.inliner.inline_local_functions(proto)
+    except LIBRARY_ERRORS as error:
+        raise GraphError(f"local functions cannot be inlined: {error}") from error
+
+
 def name_weights(
     proto: onnx.ModelProto, options: ImportOptions, budget: Budget, keep: Keep = keep_nothing
 ) -> NamedModel:
@@ -92,10 +100,7 @@ def name_weights(
     strip_weights(proto, keep)
     if proto.functions:
         check_functions(proto, limits)
-        try:
-            proto = onnx.inliner.inline_local_functions(proto)
-        except LIBRARY_ERRORS as error:
-            raise GraphError(f"local functions cannot be inlined: {error}") from error
+        proto = inlined(proto)
     if len(proto.graph.node) > limits.max_nodes:
         raise LimitError(
             f"{len(proto.graph.node)} nodes exceed the limit of {limits.max_nodes}", limit=limits.max_nodes
