@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from optimizer import logs
-from optimizer.importers.passes.activation_patterns import gelu, gelu_tanh, hardswish, quick_gelu, silu
+from optimizer.importers.passes.activation_patterns import gelu, gelu_tanh, hardswish, log_sigmoid, quick_gelu, silu
 from optimizer.importers.passes.attention_pattern import attention, repeat_heads
 from optimizer.importers.passes.channels_last import channels_last
 from optimizer.importers.passes.conv_patterns import conv_batch_norm, pad_into_window, scale_into_batch_norm
@@ -14,15 +14,13 @@ from optimizer.importers.passes.head_padding import pad_heads
 from optimizer.importers.passes.heads import concat_heads, rotary, split_heads, unbind_heads
 from optimizer.importers.passes.indices import index_types
 from optimizer.importers.passes.linear import fuse_activation, linear, linear_rank
-from optimizer.importers.passes.log_sigmoid import log_sigmoid
 from optimizer.importers.passes.movement import merge_movement
-from optimizer.importers.passes.norm_patterns import layer_norm, rms_norm
+from optimizer.importers.passes.norm_patterns import centred_variance, layer_norm, rms_norm
 from optimizer.importers.passes.projections import lone_heads, merge_qkv
 from optimizer.importers.passes.rewriting import Pass
 from optimizer.importers.passes.scales import scale_into_weights
 from optimizer.importers.passes.simplify import common_subexpressions, drop_repeat, simplify
 from optimizer.importers.passes.stacking import pick_columns, stack_rows
-from optimizer.importers.passes.variance import centred_variance
 from optimizer.importers.passes.weight_rows import weight_rows
 from optimizer.ir.graph import Graph
 

@@ -1,4 +1,4 @@
-"""Activations that exporters spell out: GELU (erf, tanh, sigmoid), SiLU, HardSwish, HardSigmoid, Mish."""
+"""Activations that exporters spell out: GELU (erf, tanh, sigmoid), SiLU, HardSwish, HardSigmoid, Mish, LogSigmoid."""
 
 from __future__ import annotations
 
@@ -199,3 +199,13 @@ def hardswish(graph: Graph, op: Op) -> int:
         fuse(graph, scale, scale, "hardsigmoid", [x], {}, absorbed)
         return 1
     return 0
+
+
+@rewrites_each("log-sigmoid", "log")
+def log_sigmoid(graph: Graph, op: Op) -> int:
+    """log(sigmoid(x)) -> log_sigmoid, where nothing else reads the sigmoid."""
+    gate = produced_by(graph, op.inputs[0], "sigmoid")
+    if gate is None or only_use(graph, gate.outputs[0]) is None:
+        return 0
+    fuse(graph, op, op, "log_sigmoid", gate.inputs, {}, [gate])
+    return 1

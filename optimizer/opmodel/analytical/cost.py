@@ -12,9 +12,8 @@ from optimizer.layouts.tiling import padded_shape
 from optimizer.opmodel.analytical.case import Usage
 from optimizer.opmodel.analytical.costing import moves, products, windows
 from optimizer.opmodel.analytical.costing.pieces import Job, of_tensor
-from optimizer.opmodel.analytical.roofline import roofline_ns
 from optimizer.opmodel.analytical.tensors import TILED
-from optimizer.opmodel.analytical.timing import Timing
+from optimizer.opmodel.analytical.timing import Timing, roofline_ns
 from optimizer.opmodel.analytical.work import Place, Work
 from optimizer.opmodel.base import Bound, CostPart, OpCost, OpQuery
 

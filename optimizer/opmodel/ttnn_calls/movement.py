@@ -1,9 +1,44 @@
-"""Calls of ops that move data without computing."""
+"""Calls of ops that make a tensor from nothing, move data, or change only where it is or its page layout."""
 
 from __future__ import annotations
 
+from optimizer.ir.dtype import DType
+from optimizer.ir.shape_rules import steps
 from optimizer.layouts.memory_config import PageLayout
-from optimizer.opmodel.ttnn_calls.text import Site, Writer, call, integer_tuple, integers, layout_text, literal
+from optimizer.opmodel.ttnn_calls.text import (
+    Site,
+    Writer,
+    call,
+    dtype_text,
+    integer_tuple,
+    integers,
+    layout_text,
+    literal,
+)
+
+
+def _made(site: Site, *positional: str, function: str, **named: str | None) -> str:
+    """A call with the `dtype=` argument, else attribute `dtype`."""
+    name = site.attr("dtype")
+    dtype = site.dtype if name is None else dtype_text(DType(str(name)))
+    return call(function, *positional, dtype=dtype, **named, device=site.device, memory_config=site.memory)
+
+
+def _filled(site: Site) -> str:
+    value = [literal(site.attr("value", 0.0))] if site.query.op == "ttnn.full" else []
+    page = site.attr("layout", PageLayout.TILE.value)
+    layout = layout_text({"rm": PageLayout.ROW_MAJOR}.get(page) or PageLayout(page))
+    return _made(site, integer_tuple(site.need("shape")), *value, function=site.query.op, layout=layout)
+
+
+def _arange(site: Site) -> str:
+    """`ttnn.arange` counts in whole numbers; other steps scale and shift a count."""
+    start, end, step = site.attr("start", 0), site.need("end"), site.attr("step", 1)
+    if all(float(v).is_integer() for v in (start, end, step)):
+        return _made(site, *(literal(int(v)) for v in (start, end, step)), function="ttnn.arange")
+    counted = _made(site, "0", literal(steps(start, end, step)), "1", function="ttnn.arange")
+    scaled = call("ttnn.multiply", counted, literal(float(step)), memory_config=site.memory)
+    return call("ttnn.add", scaled, literal(float(start)), memory_config=site.memory)
 
 
 def _slice(site: Site) -> str:
@@ -27,7 +62,29 @@ def _scatter(site: Site) -> str:
     return site.call(site.integer("dim"), site.operand(1), site.operand(2))
 
 
+def _to_layout(site: Site) -> str:
+    layout = layout_text(PageLayout(site.need("layout")))
+    return site.call(layout, dtype=site.dtype, memory_config=site.memory)
+
+
+def _interleaved_to_sharded(site: Site) -> str:
+    extra = [] if site.dtype is None else [site.dtype]
+    return site.call(site.needed_memory, *extra, memory_config=None)
+
+
+def _moved(site: Site) -> str:
+    return site.call(site.needed_memory, memory_config=None)
+
+
+def _typed(site: Site) -> str:
+    return site.call(dtype=site.dtype)
+
+
 CALLS: dict[str, Writer] = {
+    "ttnn.full": _filled,
+    "ttnn.zeros": _filled,
+    "ttnn.ones": _filled,
+    "ttnn.arange": _arange,
     "ttnn.reshape": lambda site: site.call(integer_tuple(site.need("shape"))),
     "ttnn.permute": lambda site: site.call(integer_tuple(site.need("dims"))),
     "ttnn.transpose": lambda site: site.call(site.integer("dim0"), site.integer("dim1")),
@@ -48,5 +105,15 @@ CALLS: dict[str, Writer] = {
     "ttnn.gather": lambda site: site.call(site.integer("dim", -1), site.operand(1)),
     "ttnn.scatter": _scatter,
     "ttnn.scatter_add": _scatter,
+    "ttnn.to_layout": _to_layout,
+    "ttnn.to_memory_config": lambda site: site.call(site.needed_memory, memory_config=None, dtype=site.dtype),
+    "ttnn.interleaved_to_sharded": _interleaved_to_sharded,
+    "ttnn.sharded_to_interleaved": _moved,
+    "ttnn.reshard": _moved,
+    "ttnn.to_device": lambda site: site.call(site.device),
+    "ttnn.from_device": lambda site: site.call(memory_config=None),
+    "ttnn.tilize": _typed,
+    "ttnn.tilize_with_zero_padding": _typed,
+    "ttnn.untilize": lambda site: site.call(),
+    "ttnn.clone": _typed,
 }
-"""Query op -> writer of its call."""

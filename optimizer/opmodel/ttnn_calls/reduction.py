@@ -1,10 +1,16 @@
-"""Calls of reductions, sorting and running sums."""
+"""Calls of reductions, sorting, running sums, softmax and norms."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from optimizer.errors import OpModelError
 from optimizer.ir.vocabulary import REDUCTIONS
-from optimizer.opmodel.ttnn_calls.text import Site, Writer, call, integers, literal
+from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, PageLayout
+from optimizer.layouts.op_config import LayerNormShardedMultiCoreProgramConfig
+from optimizer.layouts.tiling import TILE
+from optimizer.opmodel.base import OpQuery, TensorSpec
+from optimizer.opmodel.ttnn_calls.text import Site, Writer, call, integers, layout_text, literal, program_config_text
 
 
 def _dim(site: Site) -> str:
@@ -54,6 +60,86 @@ def _cumsum(site: Site) -> str:
     return site.call(site.integer("dim", -1), reverse_order=backwards, memory_config=site.memory)
 
 
+EPSILON = 1e-5
+"""Where a query gives none."""
+
+
+def _softmax(site: Site) -> str:
+    return site.call(
+        dim=site.integer("dim", -1),
+        memory_config=site.memory,
+        compute_kernel_config=site.compute,
+        numeric_stable=site.stated_flag("numeric_stable"),
+    )
+
+
+def _epsilon(site: Site) -> str:
+    return literal(float(site.attr("epsilon", EPSILON)))
+
+
+def _layer_norm(site: Site) -> str:
+    named = dict(zip(("weight", "bias", "residual_input_tensor"), site.operands[1:], strict=False))
+    return site.call(
+        epsilon=_epsilon(site),
+        **named,
+        memory_config=site.memory,
+        program_config=program_config_text(site, LayerNormShardedMultiCoreProgramConfig),
+        compute_kernel_config=site.compute,
+    )
+
+
+def _group_norm(site: Site) -> str:
+    groups = int(site.need("num_groups"))
+    names = ["weight", "bias"]
+    if len(site.operands) > 1 and is_mask(site, groups):
+        names.insert(0, "input_mask")
+    layout = site.attr("output_layout")
+    blocks = site.attr("num_out_blocks")
+    return site.call(
+        num_groups=literal(groups),
+        epsilon=_epsilon(site),
+        **dict(zip(names, site.operands[1:], strict=False)),
+        memory_config=site.memory,
+        core_grid=site.core_grid,
+        inplace=site.flag("inplace"),
+        output_layout=None if layout is None else layout_text(PageLayout(layout)),
+        num_out_blocks=None if blocks is None else literal(int(blocks)),
+        compute_kernel_config=site.compute,
+    )
+
+
+def is_mask(site: Site, groups: int) -> bool:
+    """Whether operand 1 is an input mask [1, groups, 32, n*32] and not the weight."""
+    shape = site.query.inputs[1].shape
+    return len(shape) == 4 and shape[:3] == (1, groups, 32)
+
+
+def prepared_inputs(query: OpQuery) -> tuple[TensorSpec, ...]:
+    """The operands of a group norm as its program passes them: scale and shift in row-major rows of one tile's width.
+
+    A graph has them as [C]; the emitted program reshapes them once, to [1, 1, C / 32, 32].
+    """
+    channels = query.inputs[0].shape[-1]
+    rows = (1, 1, channels // TILE, TILE)
+    return tuple(
+        replace(spec, shape=rows, layout=DRAM_ROW_MAJOR) if index and spec.shape == (channels,) else spec
+        for index, spec in enumerate(query.inputs)
+    )
+
+
+def _batch_norm(site: Site) -> str:
+    return site.call(
+        running_mean=site.operand(1),
+        running_var=site.operand(2),
+        weight=site.optional(3),
+        bias=site.optional(4),
+        training="False",
+        eps=_epsilon(site),
+        memory_config=site.memory,
+        compute_kernel_config=site.compute,
+    )
+
+
 CALLS: dict[str, Writer] = {
     **{f"ttnn.{name}": _reduce for name in REDUCTIONS},
     "ttnn.prod": _prod,
@@ -61,5 +147,9 @@ CALLS: dict[str, Writer] = {
     "ttnn.topk": _topk,
     "ttnn.sort": _sort,
     "ttnn.cumsum": _cumsum,
+    "ttnn.softmax": _softmax,
+    "ttnn.layer_norm": _layer_norm,
+    "ttnn.rms_norm": _layer_norm,
+    "ttnn.group_norm": _group_norm,
+    "ttnn.batch_norm": _batch_norm,
 }
-"""Query op -> writer of its call."""

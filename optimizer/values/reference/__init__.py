@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from optimizer.errors import ExecutionError
 from optimizer.opmodel.base import OpQuery
-from optimizer.values.reference import attention, contraction, eltwise, movement, norms, pooling, reductions
+from optimizer.values.reference import attention, contraction, eltwise, movement, pooling, reductions
 from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule
 
 RULES: dict[str, Rule] = {
     name: rule
-    for family in (eltwise, contraction, pooling, norms, reductions, movement, attention)
+    for family in (eltwise, contraction, pooling, reductions, movement, attention)
     for name, rule in family.RULES.items()
 }
 """Vocabulary name -> its rule."""

@@ -12,11 +12,10 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardOrien
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.derive import named_shards, reshaped, tile_aligned, with_spec
-from optimizer.opmodel.analytical.device_run.room import enough, pending_bytes, run_blocks
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
 from optimizer.opmodel.analytical.device_run.transfer import aligned_page, to_memory_config
 from optimizer.opmodel.analytical.device_run.untilize import folded, tile_padded
-from optimizer.opmodel.analytical.device_run.work_split import wants_blocks
+from optimizer.opmodel.analytical.device_run.work_split import enough, pending_bytes, run_blocks, wants_blocks
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, INTERLEAVED, TILED, WIDTH
 
 PLAIN = (DType.BF16, DType.F32, DType.U32, DType.I32, DType.U16)

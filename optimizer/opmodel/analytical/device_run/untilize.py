@@ -12,10 +12,9 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.derive import grid_shards, named_shards, reshaped, with_spec
-from optimizer.opmodel.analytical.device_run.room import enough, pending_bytes, run_blocks
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, view
 from optimizer.opmodel.analytical.device_run.transfer import alignment
-from optimizer.opmodel.analytical.device_run.work_split import wants_blocks
+from optimizer.opmodel.analytical.device_run.work_split import enough, pending_bytes, run_blocks, wants_blocks
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, ROWS, TILED, WIDTH
 
 NO_SHARDS = "Output memory config is sharded but no shard spec is provided"

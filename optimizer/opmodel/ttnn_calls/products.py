@@ -1,9 +1,36 @@
-"""Calls of the attention family."""
+"""Calls of matmul, linear and the attention family."""
 
 from __future__ import annotations
 
-from optimizer.layouts.op_config import SDPAProgramConfig
+from optimizer.layouts.op_config import (
+    MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastProgramConfig,
+    MatmulMultiCoreReuseProgramConfig,
+    SDPAProgramConfig,
+)
 from optimizer.opmodel.ttnn_calls.text import Site, Writer, integers, literal, program_config_text
+
+
+def _product(site: Site, bias: str | None) -> str:
+    activation = site.attr("activation")
+    program = program_config_text(
+        site,
+        MatmulMultiCoreReuseProgramConfig,
+        MatmulMultiCoreReuseMultiCastProgramConfig,
+        MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    )
+    return site.call(
+        site.operand(1),
+        bias=bias,
+        transpose_a="True" if site.attr("transpose_a") else None,
+        transpose_b="True" if site.attr("transpose_b") else None,
+        memory_config=site.memory,
+        dtype=site.dtype,
+        program_config=program,
+        activation=None if not activation else literal(str(activation)),
+        compute_kernel_config=site.compute,
+        core_grid=site.core_grid,
+    )
 
 
 def _attended(site: Site, mask: str | None, positions: str | None, causal: bool) -> str:
@@ -67,6 +94,8 @@ def _attention_softmax(site: Site) -> str:
 
 
 CALLS: dict[str, Writer] = {
+    "ttnn.matmul": lambda site: _product(site, None),
+    "ttnn.linear": lambda site: _product(site, site.optional(2)),
     "ttnn.scaled_dot_product_attention": lambda site: _attended(site, site.optional(3) or "None", None, causal=False),
     "ttnn.scaled_dot_product_attention_decode": _sdpa_decode,
     "ttnn.split_query_key_value_and_split_heads": _split_heads,
@@ -76,4 +105,3 @@ CALLS: dict[str, Writer] = {
     "ttnn.rotary_embedding": _rotary,
     "ttnn.attention_softmax": _attention_softmax,
 }
-"""Query op -> writer of its call."""
