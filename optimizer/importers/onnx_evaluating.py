@@ -1,13 +1,30 @@
-"""What it takes to evaluate a node on constants, estimated before anybody does it."""
+"""What it takes to evaluate a node on constants, estimated before anybody does it; what the ONNX libraries raise."""
 
 from __future__ import annotations
 
 from math import prod
 
+import onnx
+import onnx.checker
+import onnx.shape_inference
 import onnx_ir as ir
 
-from optimizer.importers.onnx_libraries import CONTROL_FLOW
-
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+LIBRARY_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    onnx.checker.ValidationError,
+    onnx.defs.SchemaError,
+    onnx.shape_inference.InferenceError,
+)
+"""What the ONNX libraries raise on models that they cannot digest."""
 MOST_STEPS = 1 << 22
 """Steps of one evaluation, each some nanoseconds; a node that takes more is left in the graph."""
 _SLOW_STEPS = 64

@@ -26,8 +26,7 @@ from onnxscript.optimizer._constant_folding import FoldConstantsPass
 
 from optimizer.errors import GraphError, LimitError, ShapeError, TtoptError
 from optimizer.importers.budget import Budget
-from optimizer.importers.onnx_evaluating import evaluation_steps, is_never_evaluated
-from optimizer.importers.onnx_libraries import LIBRARY_ERRORS
+from optimizer.importers.onnx_evaluating import LIBRARY_ERRORS, evaluation_steps, is_never_evaluated
 from optimizer.importers.onnx_weights import FOLD_LIMIT
 
 ROUNDS = 5

@@ -97,14 +97,11 @@ def time_rows(rows: Iterable[Mapping[str, str]], opmodel: str = "analytical") ->
     from optimizer.opmodel.analytical.calibration import row_work
     from optimizer.opmodel.analytical.timing import Timing
 
-    timings: dict[tuple[str, int], Timing] = {}
+    timing = cache(Timing)
     for number, row in enumerate(rows, start=1):
         place = _place(row, number)
         try:
-            key = _clock(row)
-            if key not in timings:
-                timings[key] = Timing(*key)
-            predicted, _ = timings[key].time(row_work(row))
+            predicted, _ = timing(*_clock(row)).time(row_work(row))
         except TtoptError as error:
             raise FormatError(error.message, node=place) from error
         yield {"id": row.get("id", str(number)), "predicted_ns": predicted}

@@ -7,15 +7,20 @@ from collections.abc import Callable
 from optimizer import logs
 from optimizer.importers.passes.activation_patterns import gelu, gelu_tanh, hardswish, log_sigmoid, quick_gelu, silu
 from optimizer.importers.passes.attention_pattern import attention, repeat_heads
-from optimizer.importers.passes.channels_last import channels_last
+from optimizer.importers.passes.channels_last_rules import channels_last
 from optimizer.importers.passes.conv_patterns import conv_batch_norm, pad_into_window, scale_into_batch_norm
-from optimizer.importers.passes.group_norm import group_norm, spell_out_group_norm
 from optimizer.importers.passes.head_padding import pad_heads
 from optimizer.importers.passes.heads import concat_heads, rotary, split_heads, unbind_heads
 from optimizer.importers.passes.indices import index_types
 from optimizer.importers.passes.linear import fuse_activation, linear, linear_rank
 from optimizer.importers.passes.movement import merge_movement
-from optimizer.importers.passes.norm_patterns import centred_variance, layer_norm, rms_norm
+from optimizer.importers.passes.norm_patterns import (
+    centred_variance,
+    group_norm,
+    layer_norm,
+    rms_norm,
+    spell_out_group_norm,
+)
 from optimizer.importers.passes.projections import lone_heads, merge_qkv
 from optimizer.importers.passes.rewriting import Pass
 from optimizer.importers.passes.scales import scale_into_weights

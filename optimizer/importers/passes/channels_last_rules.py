@@ -1,4 +1,8 @@
-"""How each op runs on channels-last twins.
+"""Write convolutions and what surrounds them in TTNN's form [1, 1, N*H*W, C].
+
+One forward sweep. `nchw.*` ops become TTNN ops on flat twins; elementwise ops, concats, norms, linears
+and channel slices follow into the flat domain, so that permutes remain only where the graph enters or
+leaves it.
 
 A rule gets the twins and an op; it either replaces the op by one on twins and returns True, or leaves
 everything as it was and returns False.
@@ -8,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from optimizer.importers.passes.channels_last_rows import ROW_RULES
-from optimizer.importers.passes.rewriting import Shape, emit, is_static, reshape
+from optimizer.importers.passes.rewriting import Pass, Shape, emit, finish, is_static, reshape
 from optimizer.importers.passes.twins import ROWS, SECOND, Form, Rule, Twins, done, put
 from optimizer.ir.graph import Attr, Graph, Op
 from optimizer.ir.vocabulary import BINARY, UNARY, UNARY_PARAMS
@@ -328,3 +333,20 @@ RULES: dict[str, Rule] = {
     "ttnn.permute": _permute,
     **ROW_RULES,
 }
+
+
+@partial(Pass, "channels-last")
+def channels_last(graph: Graph) -> int:
+    """NCHW to [1, 1, N*H*W, C]; counts the ops that now run channels-last."""
+    twins = Twins(graph)
+    rewrites = 0
+    for op in graph.ops():
+        rule = RULES.get(op.op)
+        if rule is not None and rule(twins, op):
+            rewrites += 1
+            continue
+        for value_id in op.inputs:
+            twins.materialise(value_id)
+    for value_id in graph.outputs:
+        twins.materialise(value_id)
+    return finish(graph, rewrites)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from optimizer.importers.passes.channels_last_rules import batch_norm_factors
-from optimizer.importers.passes.group_norm import channel_operand
+from optimizer.importers.passes.norm_patterns import channel_operand
 from optimizer.importers.passes.rewriting import (
     Pass,
     drop_dead,

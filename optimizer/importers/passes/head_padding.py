@@ -7,9 +7,9 @@ from dataclasses import replace
 from optimizer.importers.passes.head_splits import HeadSplit, head_split, permuted_dims
 from optimizer.importers.passes.rewriting import (
     Shape,
+    by_weights,
     drop_dead,
     emit,
-    is_static,
     only_use,
     origins,
     produced_by,
@@ -77,11 +77,8 @@ def _absorb_cut(graph: Graph, cut: Op) -> int:
 
 def _plain_weights(graph: Graph, product: Op, *, activation: bool = False) -> bool:
     """A product by a matrix of weights as it stands; `activation`: one may follow."""
-    if product.attrs.get("transpose_a") or product.attrs.get("transpose_b"):
-        return False
-    weights = product.inputs[1:]
-    static = bool(weights) and all(is_static(graph, v) for v in weights)
-    return static and len(graph.value(weights[0]).shape) == 2 and (activation or not product.attrs.get("activation"))
+    otherwise = ("transpose_a", "transpose_b") if activation else ("transpose_a", "transpose_b", "activation")
+    return not any(product.attrs.get(name) for name in otherwise) and by_weights(graph, product)
 
 
 def _added_columns(pad: Op) -> int:

@@ -10,9 +10,9 @@ from itertools import batched
 from optimizer.importers.passes.head_splits import HeadSplit, head_split, split_by_one_op, whole_tiles
 from optimizer.importers.passes.rewriting import (
     Pass,
+    by_weights,
     emit,
     finish,
-    is_static,
     only_use,
     origins,
     produced_by,
@@ -39,7 +39,9 @@ def merge_qkv(graph: Graph) -> int:
         if split is None or not whole_tiles(split):
             continue
         product = produced_by(graph, split.source, "matmul", "linear")
-        if product is not None and only_use(graph, split.source) is not None and _by_weights(graph, product):
+        if product is None or product.attrs.get("transpose_a") or product.attrs.get("activation"):
+            continue
+        if only_use(graph, split.source) is not None and by_weights(graph, product):
             weight = graph.value(product.inputs[1])
             sizes = (split.batch, split.length, split.size, len(graph.value(split.source).shape))
             key = (product.inputs[0], weight.dtype, tuple(sorted(_given(product).items())), *sizes)
@@ -64,12 +66,6 @@ def _merge(graph: Graph, triple: Sequence[Projection]) -> int:
     fused = emit(graph, like, "matmul" if len(operands) == 2 else "linear", operands, attrs)
     split_by_one_op(graph, like, fused, [split for _, split in ordered])
     return 1
-
-
-def _by_weights(graph: Graph, product: Op) -> bool:
-    weights = product.inputs[1:]
-    plain = not product.attrs.get("transpose_a") and not product.attrs.get("activation")
-    return plain and len(graph.value(weights[0]).shape) == 2 and all(is_static(graph, v) for v in weights)
 
 
 def _given(product: Op) -> dict[str, Attr]:

@@ -46,6 +46,12 @@ def is_static(graph: Graph, value_id: str) -> bool:
     return graph.value(value_id).kind in STATIC
 
 
+def by_weights(graph: Graph, product: Op) -> bool:
+    """Whether what a product takes beside its first operand is a matrix of weights, and a bias of weights if any."""
+    weights = product.inputs[1:]
+    return len(graph.value(weights[0]).shape) == 2 and all(is_static(graph, v) for v in weights)
+
+
 def produced_by(graph: Graph, value_id: str, *names: str) -> Op | None:
     """The producer of a value if it is one of the named ops (`ttnn.` left out)."""
     op = graph.producer(value_id)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from optimizer.importers.passes.rewriting import (
+    by_weights,
     drop_dead,
     emit,
     fuse,
@@ -35,7 +36,7 @@ def _after(graph: Graph, scale: Op) -> int:
     """product -> scale."""
     for x in scale.inputs:
         product = produced_by(graph, x, "matmul", "linear")
-        if product is None or only_use(graph, x) is None or not _by_weights(graph, product):
+        if product is None or only_use(graph, x) is None or not by_weights(graph, product):
             continue
         if product.attrs.get("activation") or not _scales_columns(graph, scale, x):
             continue
@@ -51,7 +52,7 @@ def _after(graph: Graph, scale: Op) -> int:
 def _before(graph: Graph, scale: Op) -> int:
     """scale -> product."""
     product = only_use(graph, scale.outputs[0])
-    if product is None or product.op not in _PRODUCTS or not _by_weights(graph, product):
+    if product is None or product.op not in _PRODUCTS or not by_weights(graph, product):
         return 0
     if product.inputs[0] != scale.outputs[0] or product.attrs.get("transpose_a"):
         return 0
@@ -65,11 +66,6 @@ def _before(graph: Graph, scale: Op) -> int:
         drop_dead(graph, [scale.id])
         return 1
     return 0
-
-
-def _by_weights(graph: Graph, product: Op) -> bool:
-    weights = product.inputs[1:]
-    return len(graph.value(weights[0]).shape) == 2 and all(is_static(graph, v) for v in weights)
 
 
 def _scales_columns(graph: Graph, scale: Op, x: str) -> bool:

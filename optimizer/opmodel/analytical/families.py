@@ -17,7 +17,6 @@ from optimizer.opmodel.analytical.ops import (
     movement,
     norm,
     reduction,
-    sdpa,
     softmax,
 )
 from optimizer.opmodel.analytical.products import matmul
@@ -57,8 +56,8 @@ _FAMILIES: dict[str, Family] = {
     **{f"ttnn.{n}": eltwise.triangle for n in ("tril", "triu")},
     "ttnn.from_device": generic.from_device,
     "ttnn.to_device": generic.to_device,
-    "ttnn.scaled_dot_product_attention": sdpa.sdpa,
-    "ttnn.scaled_dot_product_attention_decode": sdpa.sdpa_decode,
+    "ttnn.scaled_dot_product_attention": attention.sdpa,
+    "ttnn.scaled_dot_product_attention_decode": attention.sdpa_decode,
     "ttnn.split_query_key_value_and_split_heads": attention.split_heads,
     "ttnn.nlp_create_qkv_heads": attention.split_heads,
     "ttnn.concatenate_heads": attention.concatenate_heads,
