@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.importers.onnx_ops import norm
-from optimizer.importers.onnx_ops.attending import (
+from optimizer.importers.onnx_ops.attention import (
     Scores,
     attend,
     boolean_mask,
@@ -16,9 +16,9 @@ from optimizer.importers.onnx_ops.attending import (
     split_heads,
     table_of,
 )
-from optimizer.importers.onnx_ops.computed import counting
 from optimizer.importers.onnx_ops.conv import conv
 from optimizer.importers.onnx_ops.matmul import gemm, multiply
+from optimizer.importers.onnx_ops.selecting import counting
 from optimizer.ir.dtype import DType
 
 

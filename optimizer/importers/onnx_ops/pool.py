@@ -8,9 +8,18 @@ from math import prod
 from optimizer.errors import ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.importers.onnx_node import BF16_MAX
-from optimizer.importers.onnx_ops.computed import filled
-from optimizer.importers.onnx_ops.conv import frame_steps, lift, pads, spatial, two
-from optimizer.importers.onnx_ops.depth import Depth, join_frames, split_frames, taps
+from optimizer.importers.onnx_ops.conv import (
+    Depth,
+    frame_steps,
+    join_frames,
+    lift,
+    pads,
+    spatial,
+    split_frames,
+    taps,
+    two,
+)
+from optimizer.importers.onnx_ops.selecting import filled
 from optimizer.ir.graph import Attr
 
 

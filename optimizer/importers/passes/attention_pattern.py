@@ -25,8 +25,8 @@ from optimizer.importers.passes.rewriting import (
 )
 from optimizer.ir.graph import Attr, Graph, Op, ValueKind
 from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.tiling import TILE
 
-TILE = 32
 MASKED = -1e4
 """A score this low or lower counts as masked out."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from optimizer.importers.passes.head_splits import HeadSplit, head_split, permuted_dims
+from optimizer.importers.passes.heads import HeadSplit, head_split, permuted_dims
 from optimizer.importers.passes.rewriting import (
     Shape,
     by_weights,

@@ -22,6 +22,7 @@ from optimizer.importers.passes.rewriting import (
 )
 from optimizer.ir.graph import Attr, Graph, Op, ValueKind
 from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.tiling import TILE
 
 
 @rewrites_each("centred-variance", "subtract")
@@ -171,9 +172,6 @@ def rms_norm(graph: Graph, root: Op) -> int:
     absorbed = [*found.between, *between]
     fuse(graph, last, last, "rms_norm", [found.v, *rows], {"epsilon": found.epsilon}, absorbed)
     return 1
-
-
-TILE = 32
 
 
 @rewrites_each("group-norm", "nchw.group_norm")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import batched
 
-from optimizer.importers.passes.head_splits import HeadSplit, head_split, split_by_one_op, whole_tiles
+from optimizer.importers.passes.heads import HeadSplit, head_split, split_by_one_op, whole_tiles
 from optimizer.importers.passes.rewriting import (
     Pass,
     by_weights,

@@ -9,10 +9,15 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.derive import named_shards, reshaped
-from optimizer.opmodel.analytical.device_run.elementwise import fill_padding, typecast
 from optimizer.opmodel.analytical.device_run.reshaping import read_as, reshape
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
-from optimizer.opmodel.analytical.device_run.transfer import aligned_page, interleaved_to_sharded, to_memory_config
+from optimizer.opmodel.analytical.device_run.transfer import (
+    aligned_page,
+    fill_padding,
+    interleaved_to_sharded,
+    to_memory_config,
+    typecast,
+)
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH
 

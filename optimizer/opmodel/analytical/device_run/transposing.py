@@ -9,10 +9,16 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.derive import adjusted, paged_rows, reshaped, synthesized, tile_aligned, with_spec
-from optimizer.opmodel.analytical.device_run.elementwise import typecast
 from optimizer.opmodel.analytical.device_run.reshaping import read_as
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped
-from optimizer.opmodel.analytical.device_run.transfer import aligned_page, alignment, clone, derived, to_memory_config
+from optimizer.opmodel.analytical.device_run.transfer import (
+    aligned_page,
+    alignment,
+    clone,
+    derived,
+    to_memory_config,
+    typecast,
+)
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded
 from optimizer.opmodel.analytical.tensors import BLOCK, L1_MEMORY, WIDTH
 

@@ -12,12 +12,12 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import CoreRange, MemoryConfig, PageLayout
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.device_run.elementwise import fill_padding
 from optimizer.opmodel.analytical.device_run.reducing import fast_reduce, four_dims, reduce_four, welford
 from optimizer.opmodel.analytical.device_run.reshaping import reshape
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
 from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
+from optimizer.opmodel.analytical.device_run.transfer import fill_padding
 from optimizer.opmodel.analytical.device_run.transposing import permute, transpose
 
 FAST_DTYPES = (DType.BF16, DType.BFP8_B)
