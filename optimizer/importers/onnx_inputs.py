@@ -27,9 +27,10 @@ def _dims(info: onnx.ValueInfoProto) -> list[int | str]:
 
 def bind_inputs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
     """Give every input its static shape; returns the names of those that could not be and that nothing reads."""
-    unread = _unread(graph)
+    read = {name for node in graph.node for name in [*node.input, *captured(node)]} | {o.name for o in graph.output}
     inputs = list(graph.input)
     names = [i.name for i in inputs]
+    unread = set(names) - read
     for name, shape in shapes.items():
         if name not in names:
             raise ShapeError(f"--input-shapes names '{name}', which is no input of the model", alternatives=names)
@@ -73,12 +74,6 @@ def bind_inputs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) -
             node=dynamic[0].name,
         )
     return _drop_unread(graph, unread)
-
-
-def _unread(graph: onnx.GraphProto) -> set[str]:
-    """Inputs that no node reads and that are no output."""
-    read = {name for node in graph.node for name in [*node.input, *captured(node)]} | {o.name for o in graph.output}
-    return {info.name for info in graph.input} - read
 
 
 def _drop_unread(graph: onnx.GraphProto, unread: set[str]) -> tuple[str, ...]:

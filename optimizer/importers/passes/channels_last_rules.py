@@ -108,8 +108,8 @@ def _nary(twins: Twins, op: Op) -> bool:
     if not forms or len(out) < 2:
         return False
     form = SECOND if SECOND in forms else ROWS
-    moving = [v for v in whole if not is_static(graph, v)]
-    if form is SECOND and 2 * sum(1 for v in moving if _has(twins, v, form)) < len(moving):
+    moving = [twins.get(v) for v in whole if not is_static(graph, v)]
+    if form is SECOND and 2 * sum(twin is not None and twin.form is form for twin in moving) < len(moving):
         return False
     views = [_operand_view(graph.value(v).shape, out, form) for v in op.inputs]
     if None in views:
@@ -118,11 +118,6 @@ def _nary(twins: Twins, op: Op) -> bool:
         return _per_sample(twins, op, views)
     operands = [_as_operand(twins, op, v, str(view), form) for v, view in zip(op.inputs, views, strict=True)]
     return done(twins, op, form, put(graph, op, op.op, operands, op.attrs))
-
-
-def _has(twins: Twins, value_id: str, form: Form) -> bool:
-    twin = twins.get(value_id)
-    return twin is not None and twin.form is form
 
 
 def _operand_view(shape: Shape, out: Shape, form: Form) -> str | None:

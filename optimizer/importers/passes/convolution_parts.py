@@ -313,11 +313,7 @@ def _added(graph: Graph, op: Op, sums: list[str]) -> str:
         attrs: dict[str, Attr] = {"activations": (str(activation),)} if last else {}
         pairs = [emit(graph, op, "add", sums[k : k + 2], attrs) for k in range(0, len(sums) - 1, 2)]
         sums = pairs + sums[len(pairs) * 2 :]
-    if activation and not (fused and _is_sum(graph, sums[0])):
+    maker = graph.producer(sums[0])
+    if activation and not (fused and maker is not None and maker.op == "ttnn.add"):
         return emit(graph, op, str(activation), sums, {})
     return sums[0]
-
-
-def _is_sum(graph: Graph, value: str) -> bool:
-    maker = graph.producer(value)
-    return maker is not None and maker.op == "ttnn.add"

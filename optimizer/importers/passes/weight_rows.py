@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from math import prod
 
@@ -60,15 +60,10 @@ def _elementwise(graph: Graph, op: Op, full: Shape) -> int:
     return 1
 
 
-def _groups(shape: Shape, full: Shape, split: int) -> Iterator[tuple[Shape, Shape]]:
-    """The dims of an operand and of the result that become rows, then those that become columns."""
-    yield shape[:split], full[:split]
-    yield shape[split:], full[split:]
-
-
 def _spread(shape: Shape, full: Shape, split: int) -> Shape:
     """The operand with every group of dims whole or one: what broadcasts over a matrix."""
-    return tuple(n for own, whole in _groups(shape, full, split) for n in (own if prod(own) == 1 else whole))
+    groups = ((shape[:split], full[:split]), (shape[split:], full[split:]))  # those of rows, those of columns
+    return tuple(n for own, whole in groups for n in (own if prod(own) == 1 else whole))
 
 
 def _tiles(shapes: list[Shape], full: Shape, split: int) -> int:

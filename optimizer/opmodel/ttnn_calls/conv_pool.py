@@ -180,12 +180,6 @@ def _upsample(site: Site) -> str:
     return site.call(scale, mode=mode, memory_config=site.memory, compute_kernel_config=site.compute)
 
 
-def _grid_sample(site: Site) -> str:
-    """Between the four pixels around a point; beyond the image there are zeros."""
-    corners, compute = site.flag("align_corners"), site.compute
-    return site.call(site.operand(1), align_corners=corners, memory_config=site.memory, compute_kernel_config=compute)
-
-
 CALLS: dict[str, Writer] = {
     "ttnn.conv2d": _conv,
     "ttnn.conv_transpose2d": _conv,
@@ -193,6 +187,12 @@ CALLS: dict[str, Writer] = {
     "ttnn.avg_pool2d": _pool,
     "ttnn.global_avg_pool2d": lambda site: site.call(),
     "ttnn.upsample": _upsample,
-    "ttnn.grid_sample": _grid_sample,
+    # between the four pixels around a point; beyond the image there are zeros
+    "ttnn.grid_sample": lambda site: site.call(
+        site.operand(1),
+        align_corners=site.flag("align_corners"),
+        memory_config=site.memory,
+        compute_kernel_config=site.compute,
+    ),
 }
 """Query op -> writer of its call."""

@@ -62,16 +62,6 @@ def _scatter(site: Site) -> str:
     return site.call(site.integer("dim"), site.operand(1), site.operand(2))
 
 
-def _to_layout(site: Site) -> str:
-    layout = layout_text(PageLayout(site.need("layout")))
-    return site.call(layout, dtype=site.dtype, memory_config=site.memory)
-
-
-def _interleaved_to_sharded(site: Site) -> str:
-    extra = [] if site.dtype is None else [site.dtype]
-    return site.call(site.needed_memory, *extra, memory_config=None)
-
-
 def _moved(site: Site) -> str:
     return site.call(site.needed_memory, memory_config=None)
 
@@ -105,9 +95,13 @@ CALLS: dict[str, Writer] = {
     "ttnn.gather": lambda site: site.call(site.integer("dim", -1), site.operand(1)),
     "ttnn.scatter": _scatter,
     "ttnn.scatter_add": _scatter,
-    "ttnn.to_layout": _to_layout,
+    "ttnn.to_layout": lambda site: site.call(
+        layout_text(PageLayout(site.need("layout"))), dtype=site.dtype, memory_config=site.memory
+    ),
     "ttnn.to_memory_config": lambda site: site.call(site.needed_memory, memory_config=None, dtype=site.dtype),
-    "ttnn.interleaved_to_sharded": _interleaved_to_sharded,
+    "ttnn.interleaved_to_sharded": lambda site: site.call(
+        site.needed_memory, *([] if site.dtype is None else [site.dtype]), memory_config=None
+    ),
     "ttnn.sharded_to_interleaved": _moved,
     "ttnn.reshard": _moved,
     "ttnn.to_device": lambda site: site.call(site.device),

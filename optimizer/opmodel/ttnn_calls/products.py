@@ -79,20 +79,6 @@ def _nlp_create_heads(site: Site) -> str:
     return f"{made}[0]" if kv == 0 else made  # keys and values without heads have no elements
 
 
-def _rotary(site: Site) -> str:
-    name = "ttnn.experimental.rotary_embedding"
-    return site.call(site.operand(1), site.operand(2), function=name, compute_kernel_config=site.compute)
-
-
-def _attention_softmax(site: Site) -> str:
-    return site.call(
-        function="ttnn.transformer.attention_softmax",
-        head_size=site.integer("head_size"),
-        attention_mask=site.optional(1) or "None",
-        memory_config=site.memory,
-    )
-
-
 CALLS: dict[str, Writer] = {
     "ttnn.matmul": lambda site: _product(site, None),
     "ttnn.linear": lambda site: _product(site, site.optional(2)),
@@ -102,6 +88,16 @@ CALLS: dict[str, Writer] = {
     "ttnn.concatenate_heads": lambda site: site.call(function="ttnn.transformer.concatenate_heads"),
     "ttnn.nlp_create_qkv_heads": _nlp_create_heads,
     "ttnn.nlp_concat_heads": lambda site: site.call(function="ttnn.experimental.nlp_concat_heads"),
-    "ttnn.rotary_embedding": _rotary,
-    "ttnn.attention_softmax": _attention_softmax,
+    "ttnn.rotary_embedding": lambda site: site.call(
+        site.operand(1),
+        site.operand(2),
+        function="ttnn.experimental.rotary_embedding",
+        compute_kernel_config=site.compute,
+    ),
+    "ttnn.attention_softmax": lambda site: site.call(
+        function="ttnn.transformer.attention_softmax",
+        head_size=site.integer("head_size"),
+        attention_mask=site.optional(1) or "None",
+        memory_config=site.memory,
+    ),
 }

@@ -18,11 +18,6 @@ def _dim(site: Site) -> str:
     return integers(dim) if isinstance(dim, tuple) else literal(None if dim is None else int(dim))
 
 
-def _reduce(site: Site) -> str:
-    keep = site.flag("keepdim", True)
-    return site.call(dim=_dim(site), keepdim=keep, memory_config=site.memory, compute_kernel_config=site.compute)
-
-
 def _prod(site: Site) -> str:
     """`ttnn.prod` takes one dim or all: several are reduced one after the other, the last one first."""
     keep, dim = site.stated_flag("keepdim"), site.attr("dim")
@@ -43,21 +38,6 @@ def _argmax(site: Site) -> str:
         dim = dim[0]
     one = literal(None if dim is None else int(dim))
     return site.call(dim=one, keepdim=site.flag("keepdim"), memory_config=site.memory)
-
-
-def _topk(site: Site) -> str:
-    dim, largest = site.integer("dim", -1), site.stated_flag("largest")
-    return site.call(site.integer("k"), dim=dim, largest=largest, memory_config=site.memory)
-
-
-def _sort(site: Site) -> str:
-    dim, descending = site.integer("dim", -1), site.stated_flag("descending")
-    return site.call(dim=dim, descending=descending, memory_config=site.memory)
-
-
-def _cumsum(site: Site) -> str:
-    backwards = "True" if site.attr("reverse_order", False) else None
-    return site.call(site.integer("dim", -1), reverse_order=backwards, memory_config=site.memory)
 
 
 EPSILON = 1e-5
@@ -141,12 +121,28 @@ def _batch_norm(site: Site) -> str:
 
 
 CALLS: dict[str, Writer] = {
-    **{f"ttnn.{name}": _reduce for name in REDUCTIONS},
+    **dict.fromkeys(
+        (f"ttnn.{name}" for name in REDUCTIONS),
+        lambda site: site.call(
+            dim=_dim(site),
+            keepdim=site.flag("keepdim", True),
+            memory_config=site.memory,
+            compute_kernel_config=site.compute,
+        ),
+    ),
     "ttnn.prod": _prod,
     "ttnn.argmax": _argmax,
-    "ttnn.topk": _topk,
-    "ttnn.sort": _sort,
-    "ttnn.cumsum": _cumsum,
+    "ttnn.topk": lambda site: site.call(
+        site.integer("k"), dim=site.integer("dim", -1), largest=site.stated_flag("largest"), memory_config=site.memory
+    ),
+    "ttnn.sort": lambda site: site.call(
+        dim=site.integer("dim", -1), descending=site.stated_flag("descending"), memory_config=site.memory
+    ),
+    "ttnn.cumsum": lambda site: site.call(
+        site.integer("dim", -1),
+        reverse_order="True" if site.attr("reverse_order", False) else None,
+        memory_config=site.memory,
+    ),
     "ttnn.softmax": _softmax,
     "ttnn.layer_norm": _layer_norm,
     "ttnn.rms_norm": _layer_norm,

@@ -99,11 +99,6 @@ def _transpose(session: Session, held: Held, pair: tuple[int, int], memory: Memo
     return _transpose_program(session, held, pair, target)
 
 
-def _even(held: Held) -> bool:
-    height, width = held.spec.shape
-    return held.rows % height == 0 and held.padded[-1] % width == 0
-
-
 def _native_side(memory: MemoryConfig, is_tile: bool) -> bool:
     if not memory.is_sharded or memory.buffer_type is BufferType.DRAM or memory.memory_layout is BLOCK:
         return False
@@ -113,7 +108,9 @@ def _native_side(memory: MemoryConfig, is_tile: bool) -> bool:
 
 def _native(held: Held, memory: MemoryConfig | None = None) -> bool:
     """`is_native_transpose_sharding`: shards that a program of their own transposes where they are."""
-    if not _native_side(held.memory, held.is_tile) or not _even(held):
+    if not _native_side(held.memory, held.is_tile) or held.rows % held.spec.shape[0]:
+        return False
+    if held.padded[-1] % held.spec.shape[1]:
         return False
     if memory is None:
         return True

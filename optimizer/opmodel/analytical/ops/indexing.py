@@ -45,16 +45,12 @@ def embedding(case: Case) -> Usage:
     height = not memory.is_sharded or memory.memory_layout is HEIGHT
     need(fused or height, "Embedding only supports height sharded Row Major outputs")
     if fused and memory.shard_spec is not None:
-        _check_cut(prod(indices.padded), width, memory.shard_spec.shape)
+        rows, shard = prod(indices.padded), memory.shard_spec.shape
+        need(rows % shard[0] == 0, f"Input tensor volume {rows} must be a multiple of shard height {shard[0]}")
+        need(width % shard[1] == 0, f"Number of columns in table {width} must be factor of shard width {shard[1]}")
     if fused and not indices.is_tile:
         return session.usage(_fused(session, indices, width, memory))
     return session.usage(to_layout(session, _rows(session, indices, width, memory), page))
-
-
-def _check_cut(rows: int, width: int, shard: tuple[int, int]) -> None:
-    """Shards of tiles must divide the result."""
-    need(rows % shard[0] == 0, f"Input tensor volume {rows} must be a multiple of shard height {shard[0]}")
-    need(width % shard[1] == 0, f"Number of columns in table {width} must be factor of shard width {shard[1]}")
 
 
 def _rows(session: Session, indices: Held, width: int, memory: MemoryConfig) -> Held:

@@ -35,8 +35,10 @@ def keeps_shards(p: ConvProblem, kind: TensorMemoryLayout | None, device: Device
     spec = p.memory.shard_spec
     if spec is None:
         return False
-    if p.config.reshard_if_not_optimal and not _same(resharded(p, kind, device)[0], parallel.of_memory(p.memory)):
-        return False
+    if p.config.reshard_if_not_optimal:
+        best, given = resharded(p, kind, device)[0], parallel.of_memory(p.memory)
+        if (best.kind, best.orientation, sorted(best.ranges)) != (given.kind, given.orientation, sorted(given.ranges)):
+            return False
     kind = p.memory.memory_layout
     if kind is not BLOCK and spec.orientation is COL:
         return False
@@ -45,11 +47,6 @@ def keeps_shards(p: ConvProblem, kind: TensorMemoryLayout | None, device: Device
     if p.matmul and kind is BLOCK and uneven_channels(p):
         return False
     return not (p.matmul and spec.shape[0] % TILE)
-
-
-def _same(a: Parallel, b: Parallel) -> bool:
-    """Whether two shardings are on the same cores in the same order."""
-    return (a.kind, sorted(a.ranges), a.orientation) == (b.kind, sorted(b.ranges), b.orientation)
 
 
 def uneven_channels(p: ConvProblem) -> bool:
