@@ -54,7 +54,8 @@ def _widen(graph: Graph, pad: Op) -> int:
 def _absorb_cut(graph: Graph, cut: Op) -> int:
     wide, narrow = (graph.value(v).shape for v in (cut.inputs[0], cut.outputs[0]))
     turned = only_use(graph, cut.outputs[0])
-    if len(wide) != 4 or wide[:3] != narrow[:3] or not _from_the_front(cut) or turned is None:
+    from_the_front = not any(cut.attr("begins")) and set(cut.attrs.get("steps") or (1,)) == {1}  # type: ignore[arg-type]
+    if len(wide) != 4 or wide[:3] != narrow[:3] or not from_the_front or turned is None:
         return 0
     joined = only_use(graph, turned.outputs[0])
     if turned.op != "ttnn.permute" or permuted_dims(turned) != (0, 2, 1, 3) or joined is None:
@@ -86,11 +87,6 @@ def _added_columns(pad: Op) -> int:
     *others, last = pad.attr("padding")
     plain = all(tuple(p) == (0, 0) for p in others) and last[0] == 0 and not pad.attrs.get("value")
     return int(last[1]) if plain and len(others) == 3 else 0
-
-
-def _from_the_front(cut: Op) -> bool:
-    steps = cut.attrs.get("steps") or (1,)
-    return not any(cut.attr("begins")) and set(steps) == {1}  # type: ignore[arg-type]
 
 
 def _wider(graph: Graph, like: Op, value_id: str, split: HeadSplit, added: int) -> str:

@@ -58,8 +58,10 @@ def pick_columns(graph: Graph) -> int:
     picked: dict[str, list[tuple[Op, Op]]] = defaultdict(list)
     for op in graph.ops():
         after = only_use(graph, op.outputs[0]) if op.op == "ttnn.slice" else None
-        if after is not None and _is_column(graph, op) and _flattens(graph, after):
-            picked[op.inputs[0]].append((op, after))
+        if after is not None and after.op == "ttnn.reshape" and _is_column(graph, op):
+            rows = graph.value(after.inputs[0]).shape[0]
+            if graph.value(after.outputs[0]).shape in ((rows,), (1, rows)):
+                picked[op.inputs[0]].append((op, after))
     pairs = [(x, columns) for x, columns in picked.items() if len(columns) > 1]
     return finish(graph, sum(_turn(graph, x, columns) for x, columns in pairs))
 
@@ -83,8 +85,3 @@ def _is_column(graph: Graph, cut: Op) -> bool:
     steps = cut.attrs.get("steps") or (1, 1)
     column = len(whole) == 2 and graph.value(cut.outputs[0]).shape == (whole[0], 1) and whole[1] > 1
     return column and steps == (1, 1) and not is_static(graph, cut.inputs[0])
-
-
-def _flattens(graph: Graph, op: Op) -> bool:
-    rows = graph.value(op.inputs[0]).shape[0]
-    return op.op == "ttnn.reshape" and graph.value(op.outputs[0]).shape in ((rows,), (1, rows))

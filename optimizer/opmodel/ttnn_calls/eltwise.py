@@ -16,13 +16,6 @@ def _unary(site: Site) -> str:
     return site.call(*extra, output_tensor=site.output_tensor, **named)
 
 
-def _gelu_tanh(site: Site) -> str:
-    """TTNN's `gelu` in the variant that the name of the activation `gelu_tanh` stands for."""
-    variant = "ttnn.GeluVariant.Tanh"
-    into = site.output_tensor
-    return site.call(function="ttnn.gelu", variant=variant, memory_config=site.memory, output_tensor=into)
-
-
 def _positional(*names: str, function: str | None = None) -> Writer:
     """A unary op whose scalars follow the tensor; rows that carry `args` instead say them all."""
 
@@ -118,7 +111,12 @@ def _typecast(site: Site) -> str:
 
 CALLS: dict[str, Writer] = {
     **{f"ttnn.{name}": _unary for name in UNARY},
-    "ttnn.gelu_tanh": _gelu_tanh,
+    "ttnn.gelu_tanh": lambda site: site.call(
+        function="ttnn.gelu",
+        variant="ttnn.GeluVariant.Tanh",
+        memory_config=site.memory,
+        output_tensor=site.output_tensor,
+    ),
     **{f"ttnn.{name}": _binary for name in BINARY},
     "ttnn.leaky_relu": _positional("negative_slope"),
     "ttnn.heaviside": _positional("value"),

@@ -53,11 +53,6 @@ def _split(site: Site) -> str:
     return site.call(site.integer("size", sizes[0]) if even else literal(sizes), site.integer("dim"))
 
 
-def _pad(site: Site) -> str:
-    padding = [(int(before), int(after)) for before, after in site.need("padding")]
-    return site.call(literal(padding), literal(site.attr("value", 0.0)))
-
-
 def _scatter(site: Site) -> str:
     return site.call(site.integer("dim"), site.operand(1), site.operand(2))
 
@@ -83,7 +78,9 @@ CALLS: dict[str, Writer] = {
     ),
     "ttnn.slice": _slice,
     "ttnn.split": _split,
-    "ttnn.pad": _pad,
+    "ttnn.pad": lambda site: site.call(
+        literal([(int(before), int(after)) for before, after in site.need("padding")]), literal(site.attr("value", 0.0))
+    ),
     # works on its operand's buffer, whatever memory config it is given
     "ttnn.fill_implicit_tile_padding": lambda site: site.call(literal(float(site.need("value"))), memory_config=None),
     "ttnn.repeat": lambda site: site.call(integer_tuple(site.need("repeats"))),

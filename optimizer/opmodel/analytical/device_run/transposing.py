@@ -40,7 +40,8 @@ def _part_rows(held: Held) -> bool:
     return bool(held.shape[-1] % TILE or held.shape[-2] % TILE)
 
 
-def _swapped(shape: Shape, a: int, b: int) -> Shape:
+def swapped(shape: Shape, a: int, b: int) -> Shape:
+    """The shape with two dims exchanged."""
     found = list(shape)
     found[a], found[b] = found[b], found[a]
     return tuple(found)
@@ -53,11 +54,11 @@ def transpose(session: Session, held: Held, a: int, b: int, memory: MemoryConfig
     if _part_rows(held):
         target = memory
         if memory is not None and memory.is_sharded and memory.shard_spec is None:
-            target = with_spec(memory, _paged(session, held, _swapped(held.padded, a, b), memory))
+            target = with_spec(memory, _paged(session, held, swapped(held.padded, a, b), memory))
         return transpose(session, to_memory_config(session, held, L1_MEMORY), a, b, target)
     rank = len(held.shape)
     if rank > 4:
-        return permute(session, held, _swapped(tuple(range(rank)), a, b), memory)
+        return permute(session, held, swapped(tuple(range(rank)), a, b), memory)
     lead = 4 - rank
     pair = (min(a, b) + lead, max(a, b) + lead)
     flat = read_as(held, (1,) * lead + held.shape, (1,) * lead + held.padded[-rank:])
@@ -87,7 +88,7 @@ def _paged(session: Session, held: Held, padded: Shape, memory: MemoryConfig) ->
 
 def _transpose(session: Session, held: Held, pair: tuple[int, int], memory: MemoryConfig | None) -> Held:
     if pair not in (CN, HC, WH):
-        return permute(session, held, _swapped((0, 1, 2, 3), *pair), memory)
+        return permute(session, held, swapped((0, 1, 2, 3), *pair), memory)
     target = _target(held, pair, memory)
     if not held.is_tile:
         rows_of_it = not held.is_sharded
@@ -95,7 +96,7 @@ def _transpose(session: Session, held: Held, pair: tuple[int, int], memory: Memo
             wide, high = (round_up(n, TILE) for n in (held.shape[3], held.shape[2]))
             rows_of_it = (2 * wide + 2 * high + high * wide) * held.dtype.element_bytes > session.free_l1()
         if rows_of_it:
-            return _permute_program(session, held, _swapped((0, 1, 2, 3), *pair), target)
+            return _permute_program(session, held, swapped((0, 1, 2, 3), *pair), target)
     return _transpose_program(session, held, pair, target)
 
 
@@ -149,7 +150,7 @@ def _transposed_padding(held: Held, pair: tuple[int, int]) -> Shape:
     if pair == HC and held.is_tile:
         n, c, h, _ = held.shape
         return (held.padded[0] if n else 0, h, round_up(c, TILE), held.padded[3])
-    return _swapped(held.padded, *pair)
+    return swapped(held.padded, *pair)
 
 
 def _transpose_program(session: Session, held: Held, pair: tuple[int, int], target: MemoryConfig) -> Held:
@@ -157,7 +158,7 @@ def _transpose_program(session: Session, held: Held, pair: tuple[int, int], targ
     memory = derived(session, held, held.padded, padded, target)
     natural = not held.is_tile and held.shape == held.padded
     out = session.make(
-        _swapped(held.shape, *pair), held.dtype, held.page, memory, None if natural or held.is_tile else padded
+        swapped(held.shape, *pair), held.dtype, held.page, memory, None if natural or held.is_tile else padded
     )
     if pair == CN:
         unit = held.dtype.tile_bytes if held.is_tile else held.padded[-1] * held.dtype.element_bytes
@@ -325,5 +326,5 @@ def _swapped_height(held: Held, dims: Shape) -> int:
     """Rows of the result where rows become columns: the program works on the operand with its last dims swapped."""
     rank = len(dims)
     turned = {rank - 2: rank - 1, rank - 1: rank - 2}
-    shape = _swapped(held.shape, rank - 2, rank - 1)
+    shape = swapped(held.shape, rank - 2, rank - 1)
     return shape[turned.get(dims[-2], dims[-2])]

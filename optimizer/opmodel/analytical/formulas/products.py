@@ -81,8 +81,10 @@ def matmul(t: Clock, work: Work, terms: Terms) -> float:
     write = _write_ns(t, work, p)
     terms.add(Bound.COMPUTE, compute)
     terms.add(Bound.NOC, reader)
+    parts = zip(work.reads, p.feeds, (across, down), strict=False)
+    fetched = sum(r.size * again for r, feed, again in parts if r.place is Place.DRAM and feed is not Feed.LOCAL)
     # All blocks but the last are written while the next one is computed.
-    terms.add(Bound.DRAM, _fetched(work, p, (down, across)) / t.k["matmul.dram_read_gbps"] + write * (1 - 1 / blocks))
+    terms.add(Bound.DRAM, fetched / t.k["matmul.dram_read_gbps"] + write * (1 - 1 / blocks))
     tail = max(0.0, write / blocks - max(compute, reader) / (steps * blocks))
     fill = min(compute, reader) / steps + t.cycles((p.batches - 1) * t.k["matmul.batch_cycles"])
     spread = sum(w.size for w in work.writes if w.place is Place.L1)
@@ -102,15 +104,6 @@ def _reader_cycles(t: Clock, work: Work, p: Product, blocks: tuple[int, int]) ->
             cycles += steps * _k(t, p, "step_cycles")
         readers.append(cycles)
     return max(readers) + t.k["matmul.reader_overlap"] * min(readers)
-
-
-def _fetched(work: Work, p: Product, blocks: tuple[int, int]) -> int:
-    """Bytes read from DRAM by all cores."""
-    total = 0
-    for part, feed, again in zip(work.reads, p.feeds, reversed(blocks), strict=False):
-        if part.place is Place.DRAM and feed is not Feed.LOCAL:
-            total += part.size * again
-    return total
 
 
 def _write_ns(t: Clock, work: Work, p: Product) -> float:

@@ -21,7 +21,7 @@ from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
 from optimizer.opmodel.analytical.device_run.to_layout import to_layout
 from optimizer.opmodel.analytical.device_run.transfer import fill_padding
-from optimizer.opmodel.analytical.device_run.transposing import transpose
+from optimizer.opmodel.analytical.device_run.transposing import swapped, transpose
 from optimizer.opmodel.analytical.ops.generic import result_shapes
 
 VALUES = (DType.BF16, DType.BFP8_B, DType.F32)
@@ -40,7 +40,7 @@ def topk(case: Case) -> Usage:
     need(x.dtype in VALUES, f"Input tensor must be BFLOAT16, BFLOAT8_B, or FLOAT32, got: {x.dtype.name}")
     axis = int(case.attrs["dim"]) % len(x.shape)
     last = len(x.shape) - 1
-    shape, k = _swapped(x.shape, axis), int(case.attrs["k"])
+    shape, k = swapped(x.shape, axis, -1), int(case.attrs["k"])
     need(0 < k <= shape[-1], f"K cannot be larger than the dimension size! K={k}, dimension size={shape[-1]}")
     memory = case.output or x.layout.memory
     need(not memory.is_sharded, "Sharded implementation not supported yet")
@@ -58,13 +58,6 @@ def topk(case: Case) -> Usage:
         return session.usage(out, where)
     out = transpose(session, out, axis, last, memory)
     return session.usage(out, transpose(session, where, axis, last, memory))
-
-
-def _swapped(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    """The shape with one dim and the last one exchanged, as tt-metal transposes it."""
-    found = list(shape)
-    found[axis], found[-1] = found[-1], found[axis]
-    return tuple(found)
 
 
 @scoped

@@ -18,7 +18,7 @@ from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape
 from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
 from optimizer.opmodel.analytical.device_run.transfer import fill_padding
-from optimizer.opmodel.analytical.device_run.transposing import permute, transpose
+from optimizer.opmodel.analytical.device_run.transposing import permute, swapped, transpose
 
 FAST_DTYPES = (DType.BF16, DType.BFP8_B)
 
@@ -179,7 +179,7 @@ def cumsum(case: Case) -> Usage:
         return session.usage(_accumulate(session, held, memory))
     lead = max(0, 4 - rank)
     flat = four_dims(held) if lead else held
-    order = _swapped(rank + lead, dim + lead)
+    order = swapped(tuple(range(rank + lead)), 0, dim + lead)  # the dim summed over goes first
     out = permute(session, _accumulated_first(session, flat, order, memory), order, memory)
     return session.usage(Held(x.shape, held.padded, out.dtype, out.page, out.memory, out.buffer))
 
@@ -187,13 +187,6 @@ def cumsum(case: Case) -> Usage:
 @scoped
 def _accumulated_first(session: Session, held: Held, order: Shape, memory: MemoryConfig) -> Held:
     return _accumulate(session, permute(session, held, order), memory)
-
-
-def _swapped(rank: int, dim: int) -> Shape:
-    """The dim summed over goes first."""
-    order = list(range(rank))
-    order[0], order[dim] = dim, 0
-    return tuple(order)
 
 
 def _accumulate(session: Session, held: Held, memory: MemoryConfig) -> Held:
