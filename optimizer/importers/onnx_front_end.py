@@ -15,12 +15,10 @@ import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from optimizer.errors import FormatError, GraphError, LimitError, ShapeError
-from optimizer.importers.budget import Budget
-from optimizer.importers.model import ImportOptions
+from optimizer.importers.model import Budget, ImportOptions
 from optimizer.importers.onnx_checks import absent_from_opset, check_functions, check_nodes, opset_versions
-from optimizer.importers.onnx_evaluating import CONTROL_FLOW, LIBRARY_ERRORS
-from optimizer.importers.onnx_inputs import bind_inputs, check_sizes, drop_default_inputs
-from optimizer.importers.onnx_names import check_names
+from optimizer.importers.onnx_folding import CONTROL_FLOW, LIBRARY_ERRORS
+from optimizer.importers.onnx_inputs import bind_inputs, check_names, check_sizes, drop_default_inputs
 from optimizer.importers.onnx_tensors import settle
 from optimizer.importers.onnx_weights import Keep, hoist_weights, keep_nothing, promote_weights, strip_weights
 

@@ -1,15 +1,93 @@
-"""Inputs of an ONNX graph: static shapes for all of them, and none that nothing reads and nothing could stand for."""
+"""Names and inputs of an ONNX graph.
+
+Names: each defined once and before it is read. Inputs: static shapes for all of them, and none that nothing reads and
+nothing could stand for.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
 from math import prod
 
 import onnx
 
 from optimizer.errors import GraphError, LimitError, ShapeError
 from optimizer.importers.model import ImportLimits
-from optimizer.importers.onnx_names import captured
+from optimizer.importers.onnx_checks import node_label, subgraphs
+
+
+def check_names(graph: onnx.GraphProto) -> None:
+    """Every value defined once, every input defined, no cycle; nodes are put in topological order."""
+    initializers = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+    if len(initializers) != len(graph.initializer) + len(graph.sparse_initializer):
+        twice = [name for name, n in Counter(t.name for t in graph.initializer).items() if n > 1]
+        raise GraphError(f"two initializers have the name '{twice[0]}'", node=twice[0])
+    inputs = Counter(i.name for i in graph.input)
+    for name, count in inputs.items():
+        if count > 1:
+            raise GraphError(f"two graph inputs have the name '{name}'", node=name)
+    producer: dict[str, int] = {}
+    for index, node in enumerate(graph.node):
+        for name in node.output:
+            if name and (name in producer or name in inputs or name in initializers):
+                raise GraphError(f"value '{name}' is defined twice (again by {node_label(node)})", node=name)
+            if name:
+                producer[name] = index
+    known = producer.keys() | inputs.keys() | initializers
+    for node in graph.node:
+        for name in node.input:
+            if name and name not in known:
+                raise GraphError(f"{node_label(node)} reads '{name}', which nothing defines", node=node.name or None)
+    for output in graph.output:
+        if output.name not in known:
+            raise GraphError(f"graph output '{output.name}' is not computed by any node", node=output.name)
+    _order(graph, producer)
+
+
+def captured(node: onnx.NodeProto) -> list[str]:
+    """Names that a node's subgraphs read from outside."""
+    read: list[str] = []
+    defined: set[str] = set()
+    stack = subgraphs(node)
+    while stack:
+        graph = stack.pop()
+        defined.update(v.name for v in [*graph.input, *graph.initializer])
+        for inner in graph.node:
+            read.extend(inner.input)
+            defined.update(inner.output)
+            stack += subgraphs(inner)
+        read.extend(o.name for o in graph.output)
+    return [name for name in read if name not in defined]
+
+
+def _order(graph: onnx.GraphProto, producer: Mapping[str, int]) -> None:
+    waiting: list[int] = []
+    readers: dict[int, list[int]] = {}
+    for index, node in enumerate(graph.node):
+        sources = {producer[n] for n in [*node.input, *captured(node)] if n in producer}
+        waiting.append(len(sources))
+        for source in sorted(sources):
+            readers.setdefault(source, []).append(index)
+    ready = [i for i, n in enumerate(waiting) if n == 0]
+    heapify(ready)
+    order: list[int] = []
+    while ready:
+        index = heappop(ready)
+        order.append(index)
+        for reader in readers.get(index, ()):
+            waiting[reader] -= 1
+            if waiting[reader] == 0:
+                heappush(ready, reader)
+    if len(order) != len(waiting):
+        stuck = next(i for i, n in enumerate(waiting) if n > 0)
+        node = graph.node[stuck]
+        raise GraphError(f"the graph has a cycle through {node_label(node)}", node=node.name or None)
+    if order != list(range(len(order))):
+        nodes = [onnx.NodeProto.FromString(graph.node[i].SerializeToString()) for i in order]
+        del graph.node[:]
+        graph.node.extend(nodes)
 
 
 def drop_default_inputs(graph: onnx.GraphProto) -> None:

@@ -17,14 +17,12 @@ import onnx
 import onnx.inliner
 
 from optimizer.errors import FormatError, LimitError
-from optimizer.importers.budget import Budget
 from optimizer.importers.loading import read_model_file
-from optimizer.importers.model import ImportLimits
+from optimizer.importers.model import Budget, ImportLimits
 from optimizer.importers.onnx_checks import has_no_data
 from optimizer.importers.onnx_external import Reference, read_data
 from optimizer.importers.onnx_front_end import inlined, parse
-from optimizer.importers.onnx_inputs import drop_default_inputs
-from optimizer.importers.onnx_names import captured
+from optimizer.importers.onnx_inputs import captured, drop_default_inputs
 from optimizer.importers.onnx_tensors import messages, settle
 from optimizer.importers.onnx_weights import weight_places
 

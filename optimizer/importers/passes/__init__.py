@@ -12,7 +12,7 @@ from optimizer.importers.passes.conv_patterns import conv_batch_norm, pad_into_w
 from optimizer.importers.passes.head_padding import pad_heads
 from optimizer.importers.passes.heads import concat_heads, rotary, split_heads, unbind_heads
 from optimizer.importers.passes.indices import index_types
-from optimizer.importers.passes.linear import fuse_activation, linear, linear_rank
+from optimizer.importers.passes.linear import fuse_activation, linear, linear_rank, scale_into_weights
 from optimizer.importers.passes.movement import merge_movement
 from optimizer.importers.passes.norm_patterns import (
     centred_variance,
@@ -23,7 +23,6 @@ from optimizer.importers.passes.norm_patterns import (
 )
 from optimizer.importers.passes.projections import lone_heads, merge_qkv
 from optimizer.importers.passes.rewriting import Pass
-from optimizer.importers.passes.scales import scale_into_weights
 from optimizer.importers.passes.simplify import common_subexpressions, drop_repeat, simplify
 from optimizer.importers.passes.stacking import pick_columns, stack_rows
 from optimizer.importers.passes.weight_rows import weight_rows

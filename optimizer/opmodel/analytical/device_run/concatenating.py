@@ -9,9 +9,9 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.derive import grid_shards, named_shards, reshaped, with_spec
+from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
 from optimizer.opmodel.analytical.device_run.transfer import MOST_ENTRIES, alignment, clone, to_memory_config
 from optimizer.opmodel.analytical.device_run.transposing import transpose
 from optimizer.opmodel.analytical.device_run.untilize import untilize_with_unpadding

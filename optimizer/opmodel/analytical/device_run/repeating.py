@@ -19,9 +19,9 @@ from optimizer.opmodel.analytical.derive import (
     tile_aligned,
     with_spec,
 )
+from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.reshaping import viewed
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, natural_padding, scoped
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
 from optimizer.opmodel.analytical.device_run.transfer import (
     aligned_page,
     alignment,

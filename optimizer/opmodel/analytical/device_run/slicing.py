@@ -10,8 +10,8 @@ from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.derive import ROW_WISE, grid_shards, is_rectangle, reshaped, synthesized, with_spec
+from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
 from optimizer.opmodel.analytical.device_run.transfer import aligned_page, alignment, derived, to_memory_config
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, L1_MEMORY, ROWS, WIDTH

@@ -11,18 +11,5 @@ from optimizer.opmodel.analytical.formulas.products import conv, matmul, pool, s
 from optimizer.opmodel.analytical.work import Work
 
 Formula = Callable[[Clock, Work, Terms], float]
-FORMULAS: dict[str, Formula] = {
-    "eltwise": eltwise,
-    "matmul": matmul,
-    "conv": conv,
-    "norm": norm,
-    "reduce": reduce,
-    "movement": movement,
-    "reshard": reshard,
-    "halo": halo,
-    "tilize": tilize,
-    "pool": pool,
-    "sdpa": sdpa,
-    "view": view,
-    "transfer": transfer,
-}
+_FORMULAS = (eltwise, matmul, conv, norm, reduce, movement, reshard, halo, tilize, pool, sdpa, view, transfer)
+FORMULAS: dict[str, Formula] = {formula.__name__: formula for formula in _FORMULAS}

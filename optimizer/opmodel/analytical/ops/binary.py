@@ -14,8 +14,8 @@ from optimizer.ir.shape_rules import broadcast
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
 from optimizer.opmodel.analytical.derive import scaled_memory
+from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Session
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
 from optimizer.opmodel.analytical.ops.eltwise import (
     complete,
     is_uneven,

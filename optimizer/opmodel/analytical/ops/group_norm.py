@@ -22,9 +22,9 @@ from optimizer.layouts.group_norm import (
 from optimizer.layouts.memory_config import PageLayout, ShardOrientation, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Session, natural_padding
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, WIDTH, bounding_box
 from optimizer.opmodel.base import TensorSpec
 

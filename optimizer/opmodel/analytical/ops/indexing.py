@@ -18,8 +18,8 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Held, Session
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
 from optimizer.opmodel.analytical.device_run.transfer import alignment
 from optimizer.opmodel.analytical.ops.generic import result_shapes
 from optimizer.opmodel.analytical.tensors import HEIGHT, ROWS, TILED

@@ -14,12 +14,11 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.device_run.padding import pad
+from optimizer.opmodel.analytical.device_run.padding import pad, to_layout
 from optimizer.opmodel.analytical.device_run.reducing import four_dims
 from optimizer.opmodel.analytical.device_run.session import Held, Session, scoped
 from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
 from optimizer.opmodel.analytical.device_run.transfer import fill_padding
 from optimizer.opmodel.analytical.device_run.transposing import swapped, transpose
 from optimizer.opmodel.analytical.ops.generic import result_shapes

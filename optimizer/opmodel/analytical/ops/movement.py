@@ -8,12 +8,11 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout
 from optimizer.opmodel.analytical.case import Case, Family, Usage, need
 from optimizer.opmodel.analytical.device_run import tilize as tilizing
-from optimizer.opmodel.analytical.device_run import to_layout as layouts
 from optimizer.opmodel.analytical.device_run import transfer
 from optimizer.opmodel.analytical.device_run import untilize as untilizing
 from optimizer.opmodel.analytical.device_run.concatenating import concat
 from optimizer.opmodel.analytical.device_run.interleaving import repeat_interleave
-from optimizer.opmodel.analytical.device_run.padding import pad
+from optimizer.opmodel.analytical.device_run.padding import pad, to_layout
 from optimizer.opmodel.analytical.device_run.repeating import repeat
 from optimizer.opmodel.analytical.device_run.reshaping import reshape
 from optimizer.opmodel.analytical.device_run.session import Held, Session
@@ -86,7 +85,7 @@ def _reshard(session: Session, case: Case, x: Held) -> Held:
 
 def _to_layout(session: Session, case: Case, x: Held) -> Held:
     page = PageLayout(str(case.attrs["layout"]))
-    return layouts.to_layout(session, x, page, case.output, case.query.output_dtype)
+    return to_layout(session, x, page, case.output, case.query.output_dtype)
 
 
 def _tilizing(tilize: Callable[[Session, Held, MemoryConfig | None, DType | None], Held]) -> Family:
