@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
-from optimizer.importers.onnx_ops.selecting import broadcast_to, counting, filled, full
+from optimizer.importers.onnx_ops.computed import counting, filled
+from optimizer.importers.onnx_ops.selecting import broadcast_to, full
 from optimizer.ir.dtype import DType
 from optimizer.layouts.tiling import TILE
 

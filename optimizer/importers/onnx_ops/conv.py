@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.errors import ShapeError
 from optimizer.importers.onnx_lowering import STEPS_OF_AN_OP, Lowering, NodeMapping, NotMappedError, Shape
-from optimizer.importers.onnx_ops.selecting import Array, places
+from optimizer.importers.onnx_ops.computed import Array, places
 from optimizer.ir.graph import Attr
 
 

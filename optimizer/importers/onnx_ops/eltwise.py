@@ -7,7 +7,8 @@ import math
 import onnx_ir as ir
 
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping
-from optimizer.importers.onnx_ops.selecting import filled, full
+from optimizer.importers.onnx_ops.computed import filled
+from optimizer.importers.onnx_ops.selecting import full
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from optimizer.errors import GraphError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
-from optimizer.importers.onnx_ops.selecting import MAX_PARTS, Array, counting, places, runs, select, table_rows, take
+from optimizer.importers.onnx_ops.computed import Array, counting, places
+from optimizer.importers.onnx_ops.selecting import MAX_PARTS, runs, select, table_rows, take
 from optimizer.ir.dtype import DType
 
 

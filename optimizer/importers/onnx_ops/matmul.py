@@ -6,7 +6,8 @@ from math import prod
 
 from optimizer.errors import GraphError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
-from optimizer.importers.onnx_ops.selecting import broadcast_to, diagonal
+from optimizer.importers.onnx_ops.computed import diagonal
+from optimizer.importers.onnx_ops.selecting import broadcast_to
 from optimizer.ir.shape_rules import broadcast
 
 

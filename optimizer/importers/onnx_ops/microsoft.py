@@ -16,9 +16,9 @@ from optimizer.importers.onnx_ops.attention import (
     split_heads,
     table_of,
 )
+from optimizer.importers.onnx_ops.computed import counting
 from optimizer.importers.onnx_ops.conv import conv
 from optimizer.importers.onnx_ops.matmul import gemm, multiply
-from optimizer.importers.onnx_ops.selecting import counting
 from optimizer.ir.dtype import DType
 
 

@@ -8,16 +8,8 @@ import numpy as np
 
 from optimizer.errors import GraphError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
-from optimizer.importers.onnx_ops.selecting import (
-    MAX_CONSTANT,
-    bordered,
-    broadcast_to,
-    counting,
-    diagonal,
-    full,
-    select,
-    triangle,
-)
+from optimizer.importers.onnx_ops.computed import bordered, counting, diagonal, triangle
+from optimizer.importers.onnx_ops.selecting import MAX_CONSTANT, broadcast_to, full, select
 from optimizer.ir.graph import Attr
 
 MAX_MIRRORED = 64

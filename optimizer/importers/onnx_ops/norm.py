@@ -7,7 +7,7 @@ from math import prod
 
 from optimizer.errors import GraphError, ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
-from optimizer.importers.onnx_ops.selecting import counting, filled
+from optimizer.importers.onnx_ops.computed import counting, filled
 from optimizer.ir.dtype import DType
 
 MAX_WINDOW = 64

@@ -8,6 +8,7 @@ from math import prod
 from optimizer.errors import ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.importers.onnx_node import BF16_MAX
+from optimizer.importers.onnx_ops.computed import filled
 from optimizer.importers.onnx_ops.conv import (
     Depth,
     frame_steps,
@@ -19,7 +20,6 @@ from optimizer.importers.onnx_ops.conv import (
     taps,
     two,
 )
-from optimizer.importers.onnx_ops.selecting import filled
 from optimizer.ir.graph import Attr
 
 

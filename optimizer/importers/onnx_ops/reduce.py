@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping
-from optimizer.importers.onnx_ops.selecting import counting, full
+from optimizer.importers.onnx_ops.computed import counting
+from optimizer.importers.onnx_ops.selecting import full
 from optimizer.ir.dtype import DType
 
 

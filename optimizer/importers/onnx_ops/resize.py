@@ -8,17 +8,8 @@ from math import floor
 import numpy as np
 
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError, Shape
-from optimizer.importers.onnx_ops.selecting import (
-    MAX_CONSTANT,
-    MAX_MATRIX,
-    Array,
-    along,
-    counting,
-    filled,
-    mix,
-    one_hot_rows,
-    runs,
-)
+from optimizer.importers.onnx_ops.computed import Array, counting, filled, one_hot_rows
+from optimizer.importers.onnx_ops.selecting import MAX_CONSTANT, MAX_MATRIX, along, mix, runs
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 from optimizer.layouts.tiling import TILE, round_up

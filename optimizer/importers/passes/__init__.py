@@ -11,7 +11,6 @@ from optimizer.importers.passes.channels_last_rules import channels_last
 from optimizer.importers.passes.conv_patterns import conv_batch_norm, pad_into_window, scale_into_batch_norm
 from optimizer.importers.passes.head_padding import pad_heads
 from optimizer.importers.passes.heads import concat_heads, rotary, split_heads, unbind_heads
-from optimizer.importers.passes.indices import index_types
 from optimizer.importers.passes.linear import fuse_activation, linear, linear_rank, scale_into_weights
 from optimizer.importers.passes.movement import merge_movement
 from optimizer.importers.passes.norm_patterns import (
@@ -23,7 +22,7 @@ from optimizer.importers.passes.norm_patterns import (
 )
 from optimizer.importers.passes.projections import lone_heads, merge_qkv
 from optimizer.importers.passes.rewriting import Pass
-from optimizer.importers.passes.simplify import common_subexpressions, drop_repeat, simplify
+from optimizer.importers.passes.simplify import common_subexpressions, drop_repeat, index_types, simplify
 from optimizer.importers.passes.stacking import pick_columns, stack_rows
 from optimizer.importers.passes.weight_rows import weight_rows
 from optimizer.ir.graph import Graph
