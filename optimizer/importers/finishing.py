@@ -1,4 +1,10 @@
-"""What every importer does last: output names, schedule, the well-formedness of the result, the report."""
+"""What every importer does last: output names, schedule, the well-formedness of the result, the report.
+
+Which tensors of the model the values equal: a value that the lowering names after a tensor stands for it
+(`Value.stands_for`) and keeps that through the passes; a pass that makes a value something else says so
+(`passes.rewriting.computes_otherwise`). What a pass adds stands for nothing, but for channels-last twins. Here follow
+the values around those that do: permutes and reshapes move elements and change none.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +14,11 @@ from dataclasses import replace
 
 from optimizer import logs
 from optimizer.errors import DTypeError, GraphError, ShapeError, UnsupportedOpError
-from optimizer.importers.foreign import follow_movement
 from optimizer.importers.model import ImportedModel, ImportReport
-from optimizer.importers.passes.tile_padding import TilePadding
+from optimizer.importers.passes.tile_padding import tile_padding
 from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Graph, Op, Value, ValueKind
+from optimizer.ir.graph import ForeignTensor, Graph, Op, Value, ValueKind
 from optimizer.ir.opdef import Page
 from optimizer.ir.positions import check_positions
 from optimizer.ir.vocabulary import opdef
@@ -33,7 +38,7 @@ def finish(
     reasons: Mapping[str, str] | None = None,
 ) -> ImportedModel:
     """Fill padding that ops take for elements, name the outputs as the model does, order the schedule and sum up."""
-    filled = TilePadding().apply(graph)
+    filled = tile_padding.apply(graph)
     graph.prune()
     _compute_outputs(graph, output_names)
     _name_outputs(graph, output_names)
@@ -48,7 +53,7 @@ def finish(
     parameters = [v for v in graph.values.values() if v.kind is ValueKind.PARAMETER and graph.producer(v.id) is None]
     report = ImportReport(
         foreign_ops=dict(sorted(foreign_ops.items())),
-        fused={**fused, **({TilePadding.name: filled} if filled else {})},
+        fused={**fused, **({tile_padding.name: filled} if filled else {})},
         unsupported=_unsupported(graph),
         warnings=tuple(notes),
         parameter_count=sum(v.volume for v in parameters),
@@ -166,3 +171,39 @@ def _drop_unused_data(graph: Graph) -> None:
         produced = graph.producer(value_id) is not None
         if not produced and value_id not in graph.inputs:
             del graph.values[value_id]
+
+
+def name_outputs(graph: Graph, names: Sequence[str]) -> None:
+    """What the graph returns stands for the model's outputs, in its shape."""
+    for value_id, name in zip(graph.outputs, names, strict=True):
+        value = graph.value(value_id)
+        if value.id == name or value.stands_for is None:
+            graph.set_value(replace(value, stands_for=ForeignTensor.whole(name, value.shape)))
+
+
+def follow_movement(graph: Graph) -> None:
+    """Give every value that is only moved elements of one that stands for a tensor, or is moved into one, its own."""
+    ops = list(graph.ops())
+    for op in reversed(ops):
+        _follow(graph, op, backwards=True)
+    for op in ops:
+        _follow(graph, op, backwards=False)
+
+
+def _follow(graph: Graph, op: Op, backwards: bool) -> None:
+    if op.op not in ("ttnn.reshape", "ttnn.permute", "ttnn.identity"):
+        return
+    source, result = graph.value(op.inputs[0]), graph.value(op.outputs[0])
+    known, other = (result, source) if backwards else (source, result)
+    if known.stands_for is not None and other.stands_for is None:
+        graph.set_value(replace(other, stands_for=_moved(op, known, backwards)))
+
+
+def _moved(op: Op, known: Value, backwards: bool) -> ForeignTensor | None:
+    """The tensor of a value on the other side of a movement."""
+    held = known.stands_for
+    if held is None or op.op != "ttnn.permute":
+        return held
+    dims = tuple(int(d) % len(known.shape) for d in op.attr("dims"))
+    order = tuple(dims.index(d) for d in range(len(dims))) if backwards else dims
+    return held.permuted(known.shape, order)

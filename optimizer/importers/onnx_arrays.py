@@ -15,9 +15,8 @@ import numpy as np
 import onnx
 
 from optimizer.errors import FormatError, GraphError
-from optimizer.importers.budget import Budget
 from optimizer.importers.loading import read_model_file
-from optimizer.importers.model import ImportLimits, ImportOptions
+from optimizer.importers.model import Budget, ImportLimits, ImportOptions
 from optimizer.importers.onnx_checks import has_no_data
 from optimizer.importers.onnx_external import Reference, read_data
 from optimizer.importers.onnx_front_end import name_weights, parse

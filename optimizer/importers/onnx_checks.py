@@ -14,8 +14,7 @@ import onnx
 import onnx.defs
 
 from optimizer.errors import FormatError, GraphError, LimitError
-from optimizer.importers.budget import Budget
-from optimizer.importers.model import ImportLimits
+from optimizer.importers.model import Budget, ImportLimits
 
 MAX_CALL_DEPTH = 256
 """Local functions that call one another; inlining recurses once per level."""

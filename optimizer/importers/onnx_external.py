@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 import onnx
 
 from optimizer.errors import FormatError
-from optimizer.importers.budget import Budget
+from optimizer.importers.model import Budget
 from optimizer.importers.onnx_checks import data_bytes
 from optimizer.importers.onnx_weights import FOLD_LIMIT
 

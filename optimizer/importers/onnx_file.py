@@ -8,10 +8,8 @@ from dataclasses import replace
 from hashlib import sha256
 
 from optimizer.importers import onnx_front_end
-from optimizer.importers.budget import Budget
-from optimizer.importers.finishing import finish
-from optimizer.importers.foreign import name_outputs
-from optimizer.importers.model import ImportedModel, ImportOptions
+from optimizer.importers.finishing import finish, name_outputs
+from optimizer.importers.model import Budget, ImportedModel, ImportOptions
 from optimizer.importers.onnx_lowering import Lowering
 from optimizer.importers.onnx_ops import TABLE
 from optimizer.importers.onnx_ops.lacking import reason

@@ -15,12 +15,10 @@ import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from optimizer.errors import FormatError, GraphError, LimitError, ShapeError
-from optimizer.importers.budget import Budget
-from optimizer.importers.model import ImportOptions
+from optimizer.importers.model import Budget, ImportOptions
 from optimizer.importers.onnx_checks import absent_from_opset, check_functions, check_nodes, opset_versions
-from optimizer.importers.onnx_inputs import bind_inputs, check_sizes, drop_default_inputs
-from optimizer.importers.onnx_libraries import CONTROL_FLOW, LIBRARY_ERRORS
-from optimizer.importers.onnx_names import check_names
+from optimizer.importers.onnx_folding import CONTROL_FLOW, LIBRARY_ERRORS
+from optimizer.importers.onnx_inputs import bind_inputs, check_names, check_sizes, drop_default_inputs
 from optimizer.importers.onnx_tensors import settle
 from optimizer.importers.onnx_weights import Keep, hoist_weights, keep_nothing, promote_weights, strip_weights
 
@@ -82,6 +80,14 @@ class NamedModel:
     notes: tuple[str, ...]
 
 
+def inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A model without local functions."""
+    try:
+        return onnx.inliner.inline_local_functions(proto)
+    except LIBRARY_ERRORS as error:
+        raise GraphError(f"local functions cannot be inlined: {error}") from error
+
+
 def name_weights(
     proto: onnx.ModelProto, options: ImportOptions, budget: Budget, keep: Keep = keep_nothing
 ) -> NamedModel:
@@ -92,10 +98,7 @@ def name_weights(
     strip_weights(proto, keep)
     if proto.functions:
         check_functions(proto, limits)
-        try:
-            proto = onnx.inliner.inline_local_functions(proto)
-        except LIBRARY_ERRORS as error:
-            raise GraphError(f"local functions cannot be inlined: {error}") from error
+        proto = inlined(proto)
     if len(proto.graph.node) > limits.max_nodes:
         raise LimitError(
             f"{len(proto.graph.node)} nodes exceed the limit of {limits.max_nodes}", limit=limits.max_nodes

@@ -1,7 +1,12 @@
-"""Inputs of an ONNX graph: static shapes for all of them, and none that nothing reads and nothing could stand for."""
+"""Names and inputs of an ONNX graph.
+
+Names: each defined once and before it is read. Inputs: static shapes for all of them, and none that nothing reads and
+nothing could stand for.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from math import prod
 
@@ -9,7 +14,61 @@ import onnx
 
 from optimizer.errors import GraphError, LimitError, ShapeError
 from optimizer.importers.model import ImportLimits
-from optimizer.importers.onnx_names import captured
+from optimizer.importers.onnx_checks import node_label, subgraphs
+from optimizer.ir.topological import topological_order
+
+
+def check_names(graph: onnx.GraphProto) -> None:
+    """Every value defined once, every input defined, no cycle; nodes are put in topological order."""
+    initializers = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+    if len(initializers) != len(graph.initializer) + len(graph.sparse_initializer):
+        twice = [name for name, n in Counter(t.name for t in graph.initializer).items() if n > 1]
+        raise GraphError(f"two initializers have the name '{twice[0]}'", node=twice[0])
+    inputs = Counter(i.name for i in graph.input)
+    for name, count in inputs.items():
+        if count > 1:
+            raise GraphError(f"two graph inputs have the name '{name}'", node=name)
+    producer: dict[str, int] = {}
+    for index, node in enumerate(graph.node):
+        for name in node.output:
+            if name and (name in producer or name in inputs or name in initializers):
+                raise GraphError(f"value '{name}' is defined twice (again by {node_label(node)})", node=name)
+            if name:
+                producer[name] = index
+    known = producer.keys() | inputs.keys() | initializers
+    for node in graph.node:
+        for name in node.input:
+            if name and name not in known:
+                raise GraphError(f"{node_label(node)} reads '{name}', which nothing defines", node=node.name or None)
+    for output in graph.output:
+        if output.name not in known:
+            raise GraphError(f"graph output '{output.name}' is not computed by any node", node=output.name)
+    _order(graph, producer)
+
+
+def captured(node: onnx.NodeProto) -> list[str]:
+    """Names that a node's subgraphs read from outside."""
+    read: list[str] = []
+    defined: set[str] = set()
+    stack = subgraphs(node)
+    while stack:
+        graph = stack.pop()
+        defined.update(v.name for v in [*graph.input, *graph.initializer])
+        for inner in graph.node:
+            read.extend(inner.input)
+            defined.update(inner.output)
+            stack += subgraphs(inner)
+        read.extend(o.name for o in graph.output)
+    return [name for name in read if name not in defined]
+
+
+def _order(graph: onnx.GraphProto, producer: Mapping[str, int]) -> None:
+    needs = [{producer[n] for n in (*node.input, *captured(node)) if n in producer} for node in graph.node]
+    order = topological_order(needs, lambda i: node_label(graph.node[i]))
+    if order != list(range(len(order))):
+        nodes = [onnx.NodeProto.FromString(graph.node[i].SerializeToString()) for i in order]
+        del graph.node[:]
+        graph.node.extend(nodes)
 
 
 def drop_default_inputs(graph: onnx.GraphProto) -> None:
@@ -27,9 +86,10 @@ def _dims(info: onnx.ValueInfoProto) -> list[int | str]:
 
 def bind_inputs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
     """Give every input its static shape; returns the names of those that could not be and that nothing reads."""
-    unread = _unread(graph)
+    read = {name for node in graph.node for name in [*node.input, *captured(node)]} | {o.name for o in graph.output}
     inputs = list(graph.input)
     names = [i.name for i in inputs]
+    unread = set(names) - read
     for name, shape in shapes.items():
         if name not in names:
             raise ShapeError(f"--input-shapes names '{name}', which is no input of the model", alternatives=names)
@@ -66,24 +126,13 @@ def bind_inputs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) -
         shape.SetInParent()
         for size in given:
             shape.dim.add().dim_value = size
-    _refuse_dynamic(dynamic)
-    return _drop_unread(graph, unread)
-
-
-def _refuse_dynamic(dynamic: list[onnx.ValueInfoProto]) -> None:
-    """ShapeError that lists a flag per input whose shape is not known."""
     if dynamic:
         flags = [f"--input-shapes {i.name}:{','.join(map(str, _dims(i))) or '?'}" for i in dynamic]
         raise ShapeError(
             "the model has dynamic input shapes; give a number for every name in: " + " ".join(flags),
             node=dynamic[0].name,
         )
-
-
-def _unread(graph: onnx.GraphProto) -> set[str]:
-    """Inputs that no node reads and that are no output."""
-    read = {name for node in graph.node for name in [*node.input, *captured(node)]} | {o.name for o in graph.output}
-    return {info.name for info in graph.input} - read
+    return _drop_unread(graph, unread)
 
 
 def _drop_unread(graph: onnx.GraphProto, unread: set[str]) -> tuple[str, ...]:

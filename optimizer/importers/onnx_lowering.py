@@ -19,8 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optimizer.errors import DTypeError, GraphError, LimitError, ShapeError
-from optimizer.importers.budget import Budget
-from optimizer.importers.model import ImportOptions
+from optimizer.importers.model import Budget, ImportOptions
 from optimizer.importers.onnx_front_end import FrontEndModel
 from optimizer.importers.onnx_node import BF16_MAX, I32_MAX, I32_MIN, NodeReader, NotMappedError, Shape
 from optimizer.ir.dtype import DType

@@ -16,16 +16,13 @@ import numpy as np
 import onnx
 import onnx.inliner
 
-from optimizer.errors import FormatError, GraphError, LimitError
-from optimizer.importers.budget import Budget
+from optimizer.errors import FormatError, LimitError
 from optimizer.importers.loading import read_model_file
-from optimizer.importers.model import ImportLimits
+from optimizer.importers.model import Budget, ImportLimits
 from optimizer.importers.onnx_checks import has_no_data
 from optimizer.importers.onnx_external import Reference, read_data
-from optimizer.importers.onnx_front_end import parse
-from optimizer.importers.onnx_inputs import drop_default_inputs
-from optimizer.importers.onnx_libraries import LIBRARY_ERRORS
-from optimizer.importers.onnx_names import captured
+from optimizer.importers.onnx_front_end import inlined, parse
+from optimizer.importers.onnx_inputs import captured, drop_default_inputs
 from optimizer.importers.onnx_tensors import messages, settle
 from optimizer.importers.onnx_weights import weight_places
 
@@ -58,10 +55,7 @@ def reference_model(path: Path, limits: ImportLimits | None = None, taps: Iterab
     proto = parse(data)
     _take_in(proto, path.parent, Budget(limits, len(data)))
     if proto.functions:
-        try:
-            proto = onnx.inliner.inline_local_functions(proto)
-        except LIBRARY_ERRORS as error:
-            raise GraphError(f"local functions cannot be inlined: {error}") from error
+        proto = inlined(proto)
     _widen(proto)
     drop_default_inputs(proto.graph)
     _drop_unread_inputs(proto.graph)

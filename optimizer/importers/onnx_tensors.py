@@ -16,7 +16,7 @@ import onnx
 from google.protobuf.descriptor import Descriptor, FieldDescriptor  # type: ignore[import-untyped]
 
 from optimizer.errors import FormatError, GraphError
-from optimizer.importers.budget import Budget
+from optimizer.importers.model import Budget
 from optimizer.importers.onnx_checks import DATA_FIELDS, check_data, node_label
 from optimizer.importers.onnx_external import Reference, read_elements
 

@@ -21,7 +21,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
@@ -174,7 +174,7 @@ class AnswerCache:
         with self._lock:
             self.flush()
             self._touched.clear()
-            count = self._guarded(self._delete_all)
+            count = self._guarded(lambda: self._connection.execute("DELETE FROM answers").rowcount)
             self._connection.execute("VACUUM")
             return count
 
@@ -283,9 +283,9 @@ class AnswerCache:
     def _context_id(self, context: Context) -> int | None:
         found = self._ids.get(context)
         if found is None:
-            values = (context.version, context.board, context.l1_small_bytes, context.source)
             row = self._connection.execute(
-                "SELECT id FROM contexts WHERE version = ? AND board = ? AND l1_small = ? AND source = ?", values
+                "SELECT id FROM contexts WHERE version = ? AND board = ? AND l1_small = ? AND source = ?",
+                astuple(context),
             ).fetchone()
             if row is None:
                 return None
@@ -296,11 +296,10 @@ class AnswerCache:
         connection, now = self._connection, time.time_ns()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            for context in sorted({context for context, _ in self._pending}):
-                values = (context.version, context.board, context.l1_small_bytes, context.source)
-                connection.execute(
-                    "INSERT OR IGNORE INTO contexts (version, board, l1_small, source) VALUES (?, ?, ?, ?)", values
-                )
+            connection.executemany(
+                "INSERT OR IGNORE INTO contexts (version, board, l1_small, source) VALUES (?, ?, ?, ?)",
+                [astuple(context) for context in sorted({context for context, _ in self._pending})],
+            )
             connection.executemany(
                 "INSERT OR REPLACE INTO answers (context, key, question, answer, used) VALUES (?, ?, ?, ?, ?)",
                 [(self._context_id(c), key, question, answer, now)
@@ -318,9 +317,6 @@ class AnswerCache:
         self._pending.clear()
         self._touched.clear()
         self._shrink()
-
-    def _delete_all(self) -> int:
-        return self._connection.execute("DELETE FROM answers").rowcount
 
     def _used_bytes(self) -> int:
         pages, free, size = (

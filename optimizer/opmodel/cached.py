@@ -102,14 +102,7 @@ class CachedOpModel:
         if found is not None:
             self._constraints.move_to_end(query)
             return found
-        start = time.perf_counter()
-        answer = self.backend.constraints(query)
-        stage.seconds += time.perf_counter() - start
-        stage.misses += 1
-        self._constraints[query] = answer
-        if len(self._constraints) > self._max_entries:
-            self._constraints.popitem(last=False)
-        return answer
+        return self._asked(self._constraints, self.backend.constraints, query)
 
     def cost(self, query: OpQuery) -> OpCost:
         stage = self._current
@@ -118,13 +111,17 @@ class CachedOpModel:
         if found is not None:
             self._costs.move_to_end(query)
             return found
+        return self._asked(self._costs, self.backend.cost, query)
+
+    def _asked[T](self, kept: OrderedDict[OpQuery, T], ask: Callable[[OpQuery], T], query: OpQuery) -> T:
+        """The backend's answer, which is kept from now on."""
         start = time.perf_counter()
-        answer = self.backend.cost(query)
-        stage.seconds += time.perf_counter() - start
-        stage.misses += 1
-        self._costs[query] = answer
-        if len(self._costs) > self._max_entries:
-            self._costs.popitem(last=False)
+        answer = ask(query)
+        self._current.seconds += time.perf_counter() - start
+        self._current.misses += 1
+        kept[query] = answer
+        if len(kept) > self._max_entries:
+            kept.popitem(last=False)
         return answer
 
     def runtime_ns(self, query: OpQuery) -> int:

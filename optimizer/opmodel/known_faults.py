@@ -12,7 +12,7 @@ from typing import Any
 
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.memory_config import MemoryConfig, TensorMemoryLayout
+from optimizer.layouts.memory_config import TensorMemoryLayout
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.base import OpQuery, TensorSpec
 
@@ -118,17 +118,14 @@ def _depthwise_row(query: OpQuery) -> str | None:
     if a["input_height"] != 1 or high != 1 or wide == 1:
         return None
     kind = getattr(query.config, "shard_layout", None)
-    if kind == TensorMemoryLayout.BLOCK_SHARDED.value or _in_blocks(query):
+    blocks = TensorMemoryLayout.BLOCK_SHARDED
+    if kind == blocks.value or query.inputs[0].layout.memory_layout is blocks:
         return "a depthwise convolution of one row without a bias does not end in block shards"
     if a.get("dilation", (1, 1))[1] != 1:
         return "a dilated depthwise convolution of one row without a bias computes something else"
     if a.get("stride", (1, 1)) == (high, wide):
         return "a depthwise convolution of one row without a bias is folded with weights of another form"
     return None
-
-
-def _in_blocks(query: OpQuery) -> bool:
-    return query.inputs[0].layout.memory_layout is TensorMemoryLayout.BLOCK_SHARDED
 
 
 def _element_wise_rows(query: OpQuery) -> str | None:
@@ -143,17 +140,14 @@ def _element_wise_rows(query: OpQuery) -> str | None:
     x = query.inputs[0]
     memory = x.layout.memory if query.output is None else query.output
     columns = max((t.shape[-1] for t in query.inputs if t.shape), default=1)
-    given = {_page_columns(t, t.layout.memory) for t in query.inputs if t.shape and t.shape[-1] == columns}
+    specs = [t.layout.memory.shard_spec for t in query.inputs if t.shape and t.shape[-1] == columns]
+    given = {columns if spec is None else spec.shape[1] for spec in specs}
     if x.layout.is_tile or x.layout.is_host or not x.shape or (memory.is_sharded and memory.shard_spec is None):
         return None
     result = columns if memory.shard_spec is None else memory.shard_spec.shape[1]
     if given - {result}:
         return f"rows in pieces of {sorted(given)} columns give pieces of {result}: elements out of place"
     return None
-
-
-def _page_columns(tensor: TensorSpec, memory: MemoryConfig) -> int:
-    return tensor.shape[-1] if memory.shard_spec is None else memory.shard_spec.shape[1]
 
 
 def _rotary(query: OpQuery) -> str | None:

@@ -127,7 +127,9 @@ class OpPricer:
         """The OpModel's answer, with the plan's L1 limit applied to operands plus the op's own peak."""
         answer = self.model.constraints(self.query(op, operands, config, request))
         if answer.valid and opdef(op.op).opaque:
-            answer = self._moved(op, replace(answer, outputs=self._opaque_results(op)))
+            # results of an op on the host are as its values state them, in DRAM; its transfers may be refused
+            answer = replace(answer, outputs=tuple(self._plain(v, BufferType.DRAM) for v in op.outputs))
+            answer = next((m for m in map(self.model.constraints, self.transfers(op)) if not m.valid), answer)
         if answer.valid and (other := self._other_result(op, answer)) is not None:
             answer = OpConstraints.rejected(Rejection.VALIDATION, other)
         if answer.valid:
@@ -150,11 +152,6 @@ class OpPricer:
                 )
         return None
 
-    def _moved(self, op: Op, answer: OpConstraints) -> OpConstraints:
-        """The answer for an op on the host, or why one of its transfers is refused."""
-        refused = (self.model.constraints(query) for query in self.transfers(op))
-        return next((moved for moved in refused if not moved.valid), answer)
-
     def transfers(self, op: Op) -> tuple[OpQuery, ...]:
         """The transfers around an op on the host, as the transform inserts them: DRAM to host per operand that is no
         weight (those have a form on the host), host to DRAM per result. None around any other op."""
@@ -163,14 +160,7 @@ class OpPricer:
         fetched = (self._plain(v, BufferType.DRAM) for v in dict.fromkeys(op.inputs) if not self.is_weight(v))
         sent = (self._plain(v, BufferType.HOST) for v in op.outputs)
         dram = interleaved(BufferType.DRAM).memory
-        return (
-            *(OpQuery(FETCH, (spec,)) for spec in fetched),
-            *(OpQuery(SEND, (spec,), output=dram) for spec in sent),
-        )
-
-    def _opaque_results(self, op: Op) -> tuple[TensorSpec, ...]:
-        """Results of an op the vocabulary lacks: as its values state them, in DRAM."""
-        return tuple(self._plain(v, BufferType.DRAM) for v in op.outputs)
+        return (*(OpQuery(FETCH, (spec,)) for spec in fetched), *(OpQuery(SEND, (spec,), output=dram) for spec in sent))
 
     def _spec(self, value_id: str, layout: TensorLayout) -> TensorSpec:
         key = (value_id, layout)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from optimizer.device import DeviceSpec
@@ -18,19 +19,8 @@ L1_SMALL_BYTES = 32768
 """What rows that do not say assume: the tables were recorded so."""
 
 
-class _Backends:
-    """One backend per (board, l1_small) that the rows name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._made: dict[tuple[str, int], OpModel] = {}
-
-    def get(self, board: str, l1_small: int) -> OpModel:
-        made = self._made.get((board, l1_small))
-        if made is None:
-            made = registry.create(self.name, DeviceSpec.preset(board), l1_small)
-            self._made[board, l1_small] = made
-        return made
+Backend = Callable[[str, int], OpModel]
+"""Of (board, l1_small)."""
 
 
 def query_rows(
@@ -42,8 +32,8 @@ def query_rows(
     its number and id, after the answers to the rows before it. Backends that answer batches are asked so, by
     `jobs` processes at once (None: the backend's default).
     """
-    backends = _Backends(opmodel)
-    for batch, problem in _batches(rows, backends):
+    backend = cache(lambda board, l1_small: registry.create(opmodel, DeviceSpec.preset(board), l1_small))
+    for batch, problem in _batches(rows, backend):
         yield from _answered(batch, jobs)
         if problem is not None:
             raise problem
@@ -53,15 +43,13 @@ _Asked = tuple[Any, OpModel, OpQuery]
 """Row id, backend, question."""
 
 
-def _batches(
-    rows: Iterable[Mapping[str, Any]], backends: _Backends
-) -> Iterator[tuple[list[_Asked], TtoptError | None]]:
+def _batches(rows: Iterable[Mapping[str, Any]], backend: Backend) -> Iterator[tuple[list[_Asked], TtoptError | None]]:
     """Rows as questions, some at a time; with what ended the reading, if it was an error."""
     batch: list[_Asked] = []
     try:
         for number, row in enumerate(rows, start=1):
             place = _place(row, number)
-            model = _of_row(backends, row, place)
+            model = _of_row(backend, row, place)
             batch.append((row.get("id", number), model, query_from_row(row, place)))
             if len(batch) >= (BATCH_ROWS if isinstance(model, BatchOpModel) else 1):
                 yield batch, None
@@ -93,13 +81,13 @@ def _place(row: Mapping[str, Any], number: int) -> str:
     return f"row {number} (id {row['id']})" if "id" in row else f"row {number}"
 
 
-def _of_row(backends: _Backends, row: Mapping[str, Any], place: str) -> OpModel:
+def _of_row(backend: Backend, row: Mapping[str, Any], place: str) -> OpModel:
     board, small = row.get("board", DEFAULT_BOARD), row.get("l1_small", L1_SMALL_BYTES)
     if not isinstance(board, str):
         raise FormatError(f"'board' must be a name, got {board!r}", node=place)
     if not isinstance(small, int) or isinstance(small, bool) or small < 0:
         raise FormatError(f"'l1_small' must be a count of bytes, got {small!r}", node=place)
-    return backends.get(board, small)
+    return backend(board, small)
 
 
 def time_rows(rows: Iterable[Mapping[str, str]], opmodel: str = "analytical") -> Iterator[dict[str, Any]]:
@@ -109,14 +97,11 @@ def time_rows(rows: Iterable[Mapping[str, str]], opmodel: str = "analytical") ->
     from optimizer.opmodel.analytical.calibration import row_work
     from optimizer.opmodel.analytical.timing import Timing
 
-    timings: dict[tuple[str, int], Timing] = {}
+    timing = cache(Timing)
     for number, row in enumerate(rows, start=1):
         place = _place(row, number)
         try:
-            key = _clock(row)
-            if key not in timings:
-                timings[key] = Timing(*key)
-            predicted, _ = timings[key].time(row_work(row))
+            predicted, _ = timing(*_clock(row)).time(row_work(row))
         except TtoptError as error:
             raise FormatError(error.message, node=place) from error
         yield {"id": row.get("id", str(number)), "predicted_ns": predicted}

@@ -8,6 +8,7 @@ distributions add theirs through the entry-point group `ttopt.opmodels`, whose o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from threading import Lock
@@ -58,31 +59,15 @@ class Registry:
         return factory(device, l1_small_bytes)
 
 
-def _default() -> Registry:
+@cache
+def default_registry() -> Registry:
+    """The process-wide registry, filled on first use."""
     registry = Registry()
     for name, target in _BUILT_IN.items():
-        registry.register(name, lambda target=target: _load(target))  # type: ignore[misc]
+        registry.register(name, partial(_load, target))
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda p: (p.name, p.value)):
         registry.register(point.name, point.load)
     return registry
-
-
-_registry: Registry | None = None
-_registry_lock = Lock()
-
-
-def default_registry() -> Registry:
-    """The process-wide registry, filled on first use."""
-    global _registry
-    with _registry_lock:
-        if _registry is None:
-            _registry = _default()
-        return _registry
-
-
-def register(name: str, load: Callable[[], Factory]) -> None:
-    """Add a backend to the process-wide registry."""
-    default_registry().register(name, load)
 
 
 def names() -> tuple[str, ...]:

@@ -92,10 +92,7 @@ def memory_from_row(record: Row) -> MemoryConfig:
 
 def memory_to_row(memory: MemoryConfig) -> dict[str, Any]:
     """The inverse of `memory_from_row`."""
-    record: dict[str, Any] = {
-        "memory_layout": _MEMORY_NAMES[memory.memory_layout],
-        "buffer": memory.buffer_type.value,
-    }
+    record: dict[str, Any] = {"memory_layout": _MEMORY_NAMES[memory.memory_layout], "buffer": memory.buffer_type.value}
     spec = memory.shard_spec
     if spec is not None:
         record["shard_shape"] = list(spec.shape)
@@ -104,32 +101,25 @@ def memory_to_row(memory: MemoryConfig) -> dict[str, Any]:
     return record
 
 
-def _tensor(record: Row) -> TensorSpec:
+def tensor_from_row(record: Row) -> TensorSpec:
+    """An operand or a result as rows describe it (docs/formats.md)."""
     memory = HOST_MEMORY if record.get("host") else memory_from_row(record)
     layout = TensorLayout(_PAGES[record["layout"]], memory)
     return TensorSpec(tuple(int(s) for s in record["shape"]), DType(record["dtype"]), layout)
 
 
 # -- attributes ------------------------------------------------------------------------------------------
-def _plain(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
-    return {k: frozen(v) for k, v in attrs.items()}
-
-
-def _renamed(**names: str) -> Callable[[Row, tuple[TensorSpec, ...]], Attrs]:
-    """Attributes under vocabulary names: `_renamed(dims="axes")` reads `axes` as `dims`."""
+def _without(*dropped: str, **names: str) -> Callable[[Row, tuple[TensorSpec, ...]], Attrs]:
+    """Attributes but for these, under vocabulary names: `_without(dims="axes")` reads `axes` as `dims`."""
     back = {old: new for new, old in names.items()}
 
     def read(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
-        return {back.get(k, k): frozen(v) for k, v in attrs.items()}
+        return {back.get(k, k): frozen(v) for k, v in attrs.items() if k not in dropped}
 
     return read
 
 
-def _without(*dropped: str) -> Callable[[Row, tuple[TensorSpec, ...]], Attrs]:
-    def read(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
-        return {k: frozen(v) for k, v in attrs.items() if k not in dropped}
-
-    return read
+_plain = _without()
 
 
 def _window(attrs: Row) -> Attrs:
@@ -194,7 +184,7 @@ def _norm_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
 
 
 def _group_norm_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
-    found = _renamed(num_groups="groups")(attrs, inputs)
+    found = _without(num_groups="groups")(attrs, inputs)
     if "output_layout" in attrs:
         found["output_layout"] = _PAGES[attrs["output_layout"]].value
     return found
@@ -236,10 +226,7 @@ def _page_attr(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
 
 
 def _sdpa_attrs(attrs: Row, inputs: tuple[TensorSpec, ...]) -> Attrs:
-    return {
-        **_without("program_config", "causal")(attrs, inputs),
-        "is_causal": bool(attrs.get("causal", False)),
-    }
+    return {**_without("program_config", "causal")(attrs, inputs), "is_causal": bool(attrs.get("causal", False))}
 
 
 _OPS: dict[str, tuple[str, Callable[[Row, tuple[TensorSpec, ...]], Attrs]]] = {
@@ -253,14 +240,14 @@ _OPS: dict[str, tuple[str, Callable[[Row, tuple[TensorSpec, ...]], Attrs]]] = {
     "layer_norm": ("ttnn.layer_norm", _norm_attrs),
     "rms_norm": ("ttnn.rms_norm", _norm_attrs),
     "group_norm": ("ttnn.group_norm", _group_norm_attrs),
-    "transpose": ("ttnn.transpose", _renamed(dim0="d0", dim1="d1")),
+    "transpose": ("ttnn.transpose", _without(dim0="d0", dim1="d1")),
     "slice": ("ttnn.slice", _slice_attrs),
     "split": ("ttnn.split", _split_attrs),
-    "repeat": ("ttnn.repeat", _renamed(repeats="reps")),
-    "repeat_interleave": ("ttnn.repeat_interleave", _renamed(repeats="n")),
+    "repeat": ("ttnn.repeat", _without(repeats="reps")),
+    "repeat_interleave": ("ttnn.repeat_interleave", _without(repeats="n")),
     "embedding": ("ttnn.embedding", _page_attr),
     "to_layout": ("ttnn.to_layout", _page_attr),
-    "pow_scalar": ("ttnn.pow_scalar", _renamed(exponent="exp")),
+    "pow_scalar": ("ttnn.pow_scalar", _without(exponent="exp")),
     "sdpa": ("ttnn.scaled_dot_product_attention", _sdpa_attrs),
     "sdpa_decode": ("ttnn.scaled_dot_product_attention_decode", _plain),
     "split_qkv": ("ttnn.split_query_key_value_and_split_heads", _heads_attrs),
@@ -270,29 +257,16 @@ _OPS: dict[str, tuple[str, Callable[[Row, tuple[TensorSpec, ...]], Attrs]]] = {
 """Row op name -> (query op name, attribute reader); any other name is `ttnn.<name>` with plain attributes."""
 
 EXTRA_OPS = (
-    "ttnn.attention_softmax",
-    "ttnn.clone",
-    "ttnn.interleaved_to_sharded",
-    "ttnn.reshard",
-    "ttnn.sharded_to_interleaved",
-    "ttnn.tilize",
-    "ttnn.tilize_with_zero_padding",
-    "ttnn.unsqueeze",
-    "ttnn.untilize",
+    *("ttnn.attention_softmax", "ttnn.clone", "ttnn.interleaved_to_sharded", "ttnn.reshard"),
+    *("ttnn.sharded_to_interleaved", "ttnn.tilize", "ttnn.tilize_with_zero_padding", "ttnn.unsqueeze", "ttnn.untilize"),
 )
 """TTNN calls that rows name and graphs never do: a graph says `to_layout`, `to_memory_config`, `reshape`."""
 
 
-def _matmul_config(config: Row) -> OpConfig:
-    fields = {k: v for k, v in config.items() if k not in ("kind", "grid")}
-    if fields.get("fused_activation"):
-        fields["fused_activation"] = fields["fused_activation"].lower()
-    fields["compute_with_storage_grid_yx"] = (config["grid"][1], config["grid"][0])
-    if config["kind"] == "1d":
-        return MatmulMultiCoreReuseMultiCast1DProgramConfig(**fields)
-    if config["kind"] == "2d":
-        return MatmulMultiCoreReuseMultiCastProgramConfig(**fields)
-    return MatmulMultiCoreReuseProgramConfig(**fields)
+_MATMUL_CONFIGS: dict[str, type[OpConfig]] = {
+    "1d": MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    "2d": MatmulMultiCoreReuseMultiCastProgramConfig,
+}
 
 
 def _config(op: str, attrs: Row) -> OpConfig | None:
@@ -301,10 +275,12 @@ def _config(op: str, attrs: Row) -> OpConfig | None:
     config = attrs.get("program_config")
     if not config:
         return None
-    if op in ("matmul", "linear"):
-        return _matmul_config(config)
     fields = {k: v for k, v in config.items() if k != "grid"}
     fields["compute_with_storage_grid_yx"] = (config["grid"][1], config["grid"][0])
+    if op in ("matmul", "linear"):
+        if fields.get("fused_activation"):
+            fields["fused_activation"] = fields["fused_activation"].lower()
+        return _MATMUL_CONFIGS.get(fields.pop("kind"), MatmulMultiCoreReuseProgramConfig)(**fields)
     if op == "sdpa":
         return SDPAProgramConfig(**fields)
     return LayerNormShardedMultiCoreProgramConfig(**fields)
@@ -320,7 +296,7 @@ def query_from_row(row: Any, place: str = "row") -> OpQuery:
         known = [*_OPS, *(n.removeprefix("ttnn.") for n in (*op_names(), *EXTRA_OPS))]
         raise UnknownNameError("row op", op, known, node=place)
     try:
-        inputs = tuple(_tensor(r) for r in row["inputs"])
+        inputs = tuple(tensor_from_row(r) for r in row["inputs"])
         attrs = row.get("attrs") or {}
         found = read(attrs, inputs)
         dtype = None if row.get("request_dtype") is None else DType(row["request_dtype"])

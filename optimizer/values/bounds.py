@@ -63,7 +63,8 @@ def judge(query: OpQuery, dtype: DType, got: Array, computed: Computed) -> Verdi
     """A result of this type against its reference."""
     want = computed.value
     if want.dtype.kind != "f" or not dtype.is_float:
-        return _integers(got, want)
+        wrong = int((got.astype(np.int64) != want.astype(np.int64)).sum())
+        return Verdict(float("inf") if wrong else 0.0, float("inf") if wrong else 0.0, wrong)
     want, got = want.astype(np.float64), got.astype(np.float64)
     each, usual = _limits(query, dtype, computed)
     with np.errstate(invalid="ignore"):
@@ -81,11 +82,6 @@ def _overflows(got: Array, want: Array) -> Any:
     """Beyond bf16's and f32's range: infinity and the largest number are both right."""
     most = 3.3e38
     return (np.abs(want) > most) & (np.abs(got) > most) & (np.sign(got) == np.sign(want))
-
-
-def _integers(got: Array, want: Array) -> Verdict:
-    wrong = int((got.astype(np.int64) != want.astype(np.int64)).sum())
-    return Verdict(float("inf") if wrong else 0.0, float("inf") if wrong else 0.0, wrong)
 
 
 def _limits(query: OpQuery, dtype: DType, computed: Computed) -> tuple[Array, Array]:

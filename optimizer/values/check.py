@@ -9,7 +9,6 @@ from typing import Any
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError
-from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.pricing import op_query
@@ -120,13 +119,10 @@ def value_queries(result: OptimizedGraph) -> dict[OpQuery, list[str]]:
     graph, found = result.graph, dict[OpQuery, list[str]]()
     for op in graph.ops():
         if not opdef(op.op).opaque and not graph.is_const_eval(op):
-            found.setdefault(_query(result, op), []).append(op.id)
+            record, given = result.records[op.id], [result.layouts[v] for v in op.inputs]
+            query = op_query(graph, op, given, record.config, record.request)
+            found.setdefault(query, []).append(op.id)
     return found
-
-
-def _query(result: OptimizedGraph, op: Op) -> OpQuery:
-    record = result.records[op.id]
-    return op_query(result.graph, op, [result.layouts[v] for v in op.inputs], record.config, record.request)
 
 
 def check_queries(

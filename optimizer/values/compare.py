@@ -29,11 +29,7 @@ class Agreement:
         return self.pcc >= least_pcc and self.relative_error <= most_error
 
     def record(self) -> dict[str, float]:
-        return {name: _rounded(getattr(self, name)) for name in self.__dataclass_fields__}
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")
+        return {name: float(f"{getattr(self, name):.6g}") for name in self.__dataclass_fields__}
 
 
 def compare(got: NDArray[Any], reference: NDArray[Any]) -> Agreement:

@@ -32,7 +32,9 @@ def graph_values(
     last = {v: index for index, op in enumerate(ops) for v in op.inputs} | dict.fromkeys(graph.outputs, len(ops))
 
     def kept(value: Value, array: Array) -> Array:
-        return _in_bf16(array) if rounding and value.dtype is DType.BF16 else _typed(value, array)
+        if rounding and value.dtype is DType.BF16:
+            return from_bfloat16(to_bfloat16(array)).astype(np.float64)
+        return _typed(value, array)
 
     def read(value_id: str) -> Array:
         value = graph.value(value_id)
@@ -65,7 +67,3 @@ def _source(value: Value, given: Mapping[str, Array]) -> Array:
 
 def _typed(value: Value, array: Array) -> Array:
     return array.astype(np.float64 if value.dtype.is_float else np.int64, copy=False)
-
-
-def _in_bf16(array: Array) -> Array:
-    return from_bfloat16(to_bfloat16(array)).astype(np.float64)

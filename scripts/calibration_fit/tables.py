@@ -12,7 +12,7 @@ import numpy as np
 from calibration_fit.least_squares import Vector
 from calibration_fit.model import Measured
 from optimizer.device import DeviceSpec
-from optimizer.opmodel.analytical.roofline import roofline_ns
+from optimizer.opmodel.analytical.timing import roofline_ns
 
 DIFFERENT = 0.05
 """Alternatives whose times differ by less are not ordered."""

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 import optimizer.importers
 from optimizer.errors import GraphError, LimitError, TimeLimitError
 from optimizer.importers import ImportLimits, load
-from optimizer.importers.budget import Budget
+from optimizer.importers.model import Budget
 from optimizer.options import Options
 from optimizer.pipeline import optimize_file
 

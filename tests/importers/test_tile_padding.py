@@ -10,7 +10,7 @@ import pytest
 from optimizer.device import DeviceSpec
 from optimizer.export.annotated_json import dumps
 from optimizer.importers import load
-from optimizer.importers.passes.tile_padding import TilePadding
+from optimizer.importers.passes.tile_padding import tile_padding
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
@@ -39,23 +39,23 @@ def ops(graph: Graph, name: str) -> list[Op]:
 
 def test_one_fill_serves_all_attentions() -> None:
     graph = attention(197, layers=3)
-    assert TilePadding().apply(graph) == 3
+    assert tile_padding.apply(graph) == 3
     (fill,) = ops(graph, FILL)
     assert (fill.inputs, fill.attrs) == (("mask",), {"value": HIDDEN})
     assert {op.inputs[3] for op in ops(graph, SDPA)} == set(fill.outputs)
-    assert TilePadding().apply(graph) == 0
+    assert tile_padding.apply(graph) == 0
 
 
 def test_whole_tiles_and_no_mask_need_none() -> None:
-    assert TilePadding().apply(attention(192)) == 0
+    assert tile_padding.apply(attention(192)) == 0
     b = GraphBuilder("free")
     x = b.input("x", (1, 1, 197, 64))
-    assert TilePadding().apply(b.finish(b.op(SDPA, x, x, x))) == 0
+    assert tile_padding.apply(b.finish(b.op(SDPA, x, x, x))) == 0
 
 
 def test_block_floats_are_unpacked_first() -> None:
     graph = attention(197, dtype=DType.BFP8_B)
-    TilePadding().apply(graph)
+    tile_padding.apply(graph)
     (cast,) = ops(graph, "ttnn.typecast")
     assert ops(graph, FILL)[0].inputs == cast.outputs
 
@@ -64,7 +64,7 @@ def test_masks_of_one_token_are_filled_too() -> None:
     b = GraphBuilder("decode")
     q, cache, mask = b.input("q", (1, 2, 32, 64)), b.input("kv", (2, 1, 80, 64)), b.input("mask", (2, 1, 32, 80))
     step = b.op("ttnn.scaled_dot_product_attention_decode", q, cache, cache, mask, cur_pos=(3, 4), is_causal=False)
-    assert TilePadding().apply(b.finish(step)) == 1
+    assert tile_padding.apply(b.finish(step)) == 1
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_softmax_of_what_may_be_infinite_there(names: tuple[str, ...], columns: 
         else:
             x = b.op(f"ttnn.{name}", x, *([] if name == "relu" else [y]))
     graph = b.finish(b.op("ttnn.softmax", x, dim=dim))
-    assert TilePadding().apply(graph) == fills
-    assert TilePadding().apply(graph) == 0
+    assert tile_padding.apply(graph) == fills
+    assert tile_padding.apply(graph) == 0
 
 
 def test_softmax_of_block_floats_keeps_its_type() -> None:
@@ -119,9 +119,9 @@ def test_keys_that_may_be_infinite_there(positions: int, names: tuple[str, ...],
         more = {"matmul": (64, 64), "rms_norm": (64,)}.get(name, (1, 1, positions, 64))
         k = b.op(f"ttnn.{name}", k, b.parameter(f"with_{name}", more), **({"epsilon": 0.0} if "norm" in name else {}))
     graph = b.finish(b.op(SDPA, q, k, q))
-    assert TilePadding().apply(graph) == fills
+    assert tile_padding.apply(graph) == fills
     assert [op.attrs["value"] for op in ops(graph, FILL)] == [0.0] * fills
-    assert TilePadding().apply(graph) == 0
+    assert tile_padding.apply(graph) == 0
 
 
 @pytest.mark.parametrize("way", ["library", "document"])

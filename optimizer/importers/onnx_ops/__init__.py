@@ -10,18 +10,15 @@ from optimizer.importers.onnx_ops import (
     indexing,
     matmul,
     microsoft,
-    microsoft_attention,
     movement,
     norm,
     pool,
     quantize,
     reduce,
     resize,
-    sampling,
-    scatter,
 )
 
-_FAMILIES = (eltwise, matmul, conv, pool, resize, sampling, norm, reduce, movement, indexing, scatter, attention,
-             quantize, microsoft, microsoft_attention)  # fmt: skip
+_FAMILIES = (eltwise, matmul, conv, pool, resize, norm, reduce, movement, indexing, attention,
+             quantize, microsoft)  # fmt: skip
 
 TABLE: dict[str, NodeMapping] = {name: fn for family in _FAMILIES for name, fn in family.OPS.items()}

@@ -1,21 +1,180 @@
-"""Attention and RotaryEmbedding of opset 23."""
+"""Attention and RotaryEmbedding of opset 23; what all attention ops share: heads, masks, SDPA and rotary embedding."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
-from optimizer.importers.onnx_ops.attending import (
-    Scores,
-    attend,
-    boolean_mask,
-    extended,
-    join_heads,
-    rotate,
-    spelled_out,
-    split_heads,
-    table_of,
-)
+from optimizer.importers.onnx_ops.computed import counting, filled
+from optimizer.importers.onnx_ops.selecting import broadcast_to, full
+from optimizer.ir.dtype import DType
+from optimizer.layouts.tiling import TILE
+
+MASKED = -1e9
+"""What a masked score gets; finite, since rows without any key would become NaN."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How scores are made of queries [B, H, Sq, D] and keys [B, Hkv, Sk, D]."""
+
+    scale: float
+    mask: str | None = None
+    """Added to the scores; any rank, broadcasts to [B, H, Sq, Sk]."""
+    causal: bool = False
+    offset: int = 0
+    """Keys before the first query: query i sees keys up to i + offset."""
+    softcap: float = 0.0
+    window: int = 0
+    """Keys that a query sees, itself included; 0 for all."""
+
+
+def split_heads(ctx: Lowering, x: str, heads: int) -> str:
+    """[B, S, H*D] to [B, H, S, D]."""
+    b, s, width = ctx.vshape(x)
+    if width % heads:
+        raise NotMappedError(f"{heads} heads of a width of {width}")
+    return ctx.permute(ctx.reshape(x, (b, s, heads, width // heads)), (0, 2, 1, 3))
+
+
+def join_heads(ctx: Lowering, x: str) -> str:
+    """[B, H, S, D] to [B, S, H*D]."""
+    b, h, s, d = ctx.vshape(x)
+    return ctx.reshape(ctx.permute(x, (0, 2, 1, 3)), (b, s, h * d))
+
+
+def extended(ctx: Lowering, past: str, new: str) -> str:
+    """A cache [B, H, P, D] with the new keys or values behind."""
+    return ctx.emit("concat", past, ctx.typecast(new, ctx.vdtype(past)), dim=2)
+
+
+def boolean_mask(ctx: Lowering, mask: str) -> str:
+    """A mask that is nonzero where a key is seen, as numbers to add."""
+    return ctx.emit("where", mask, x=0.0, y=MASKED)
+
+
+def _causal(ctx: Lowering, queries: int, keys: int, offset: int, window: int) -> str:
+    """[1, 1, Sq, Sk]: 0 where a query may see a key, else `MASKED`; computed once."""
+    barred = full(ctx, (1, 1, queries, keys), MASKED)
+    later = ctx.emit("triu", barred, diagonal=offset + 1)
+    if not window:
+        return later
+    return ctx.emit("add", later, ctx.emit("tril", barred, diagonal=offset - window))
+
+
+def _whole_mask(ctx: Lowering, how: Scores, shape: tuple[int, int, int, int]) -> str | None:
+    """Everything that is added to the scores, as [B|1, H|1, Sq, Sk]; None when nothing is."""
+    queries, keys = shape[2:]
+    mask = how.mask
+    if mask is not None:
+        given = (1,) * (4 - len(ctx.vshape(mask))) + ctx.vshape(mask)
+        if any(m not in (1, s) for m, s in zip(given, shape, strict=True)):
+            raise NotMappedError(f"mask {list(given)} for scores {list(shape)}")
+        mask = ctx.typecast(ctx.reshape(mask, given), ctx.float_dtype)
+    hides_none = queries == 1 and how.offset >= keys - 1
+    if (how.causal and not hides_none) or how.window:
+        limits = _causal(ctx, queries, keys, how.offset, how.window)
+        mask = limits if mask is None else ctx.emit("add", mask, limits)
+    if mask is None:
+        return None
+    lead = ctx.vshape(mask)[:2]
+    return broadcast_to(ctx, mask, ctx.vshape(mask), (*lead, queries, keys))
+
+
+def attend(ctx: Lowering, q: str, k: str, v: str, how: Scores) -> str:
+    """softmax(q k^T * scale + mask) v: [B, H, Sq, Dv].
+
+    TTNN's op takes one head size for all, in whole tiles (zeros add nothing and are cut off again), causal
+    scores only for as many queries as keys, and no cap; anything else is spelled out.
+    """
+    if how.softcap:
+        return spelled_out(ctx, q, k, v, how)[0]
+    b, h, queries, size = ctx.vshape(q)
+    keys, values = ctx.vshape(k)[2], ctx.vshape(v)[3]
+    square = how.causal and how.mask is None and queries == keys and not how.offset and not how.window
+    mask = None if square else _whole_mask(ctx, how, (b, h, queries, keys))
+    width = -(-max(size, values) // TILE) * TILE
+    padded = [_widened(ctx, t, width) for t in (q, k, v)]
+    operands = [*padded, *([mask] if mask is not None else [])]
+    result = ctx.emit("scaled_dot_product_attention", *operands, scale=how.scale, is_causal=square)
+    if values == width:
+        return result
+    return ctx.emit("slice", result, begins=(0, 0, 0, 0), ends=(b, h, queries, values))
+
+
+def _widened(ctx: Lowering, x: str, width: int) -> str:
+    missing = width - ctx.vshape(x)[3]
+    return ctx.emit("pad", x, padding=((0, 0), (0, 0), (0, 0), (0, missing)), value=0.0) if missing else x
+
+
+def spelled_out(ctx: Lowering, q: str, k: str, v: str, how: Scores) -> tuple[str, list[str]]:
+    """Attention as single ops: the result, and the scores raw, masked, capped and normalised."""
+    b, h, queries, _ = ctx.vshape(q)
+    repeats = h // ctx.vshape(k)[1]
+    if repeats > 1:
+        k, v = (ctx.emit("repeat_interleave", t, repeats=repeats, dim=1) for t in (k, v))
+    scores = ctx.emit("matmul", ctx.emit("multiply", q, scalar=how.scale), ctx.permute(k, (0, 1, 3, 2)))
+    capped = scores
+    if how.softcap:
+        inner = ctx.emit("multiply", scores, scalar=1 / how.softcap)
+        capped = ctx.emit("multiply", ctx.emit("tanh", inner), scalar=how.softcap)
+    mask = _whole_mask(ctx, how, (b, h, queries, ctx.vshape(k)[2]))
+    masked = capped if mask is None else ctx.emit("add", capped, mask)
+    weights = ctx.emit("softmax", masked, dim=-1)
+    return ctx.emit("matmul", weights, v), [scores, capped, masked, weights]
+
+
+# -- rotary embedding ------------------------------------------------------------------------------
+def rotate(ctx: Lowering, x: str, tables: Sequence[str], interleaved: bool) -> str:
+    """Rotate the first dims of heads [B, H, S, D] by cosines and sines [B|1, S, R/2], R <= D."""
+    d = ctx.vshape(x)[-1]
+    turned_size = 2 * ctx.vshape(tables[0])[-1]
+    if turned_size > d:
+        raise NotMappedError(f"a rotation of {turned_size} of {d} elements")
+    part = ctx.slice(x, 3, 0, turned_size)
+    cos, sin = (_doubled(ctx, table, interleaved) for table in tables)
+    result = _rotate_pairs(ctx, part, cos, sin) if interleaved else rotate_half(ctx, part, cos, sin)
+    return result if turned_size == d else ctx.emit("concat", result, ctx.slice(x, 3, turned_size, d), dim=3)
+
+
+def _doubled(ctx: Lowering, table: str, interleaved: bool) -> str:
+    """[B|1, S, R/2] to [B|1, 1, S, R]: each number for both elements that it turns."""
+    b, s, half = ctx.vshape(table)
+    table = ctx.reshape(table, (b, 1, s, half))
+    if interleaved:
+        return ctx.emit("repeat_interleave", table, repeats=2, dim=3)
+    return ctx.emit("concat", table, table, dim=3)
+
+
+def rotate_half(ctx: Lowering, x: str, cos: str, sin: str) -> str:
+    """x*cos + concat(-x[D/2:], x[:D/2])*sin, the form that the rotary pass recognises."""
+    d = ctx.vshape(x)[-1]
+    low, high = ctx.slice(x, 3, 0, d // 2), ctx.slice(x, 3, d // 2, d)
+    turned = ctx.emit("concat", ctx.emit("neg", high), low, dim=3)
+    return ctx.emit("add", ctx.emit("multiply", x, cos), ctx.emit("multiply", turned, sin))
+
+
+def _rotate_pairs(ctx: Lowering, x: str, cos: str, sin: str) -> str:
+    """Neighbours are turned together; a matrix of zeros and ones swaps them, as TTNN's own decoders do."""
+    d = ctx.vshape(x)[-1]
+    swap = filled(ctx, (d, d), 0.0)
+    even = 2 * counting(ctx, d // 2)
+    swap[even + 1, even], swap[even, even + 1] = -1.0, 1.0
+    turned = ctx.emit("matmul", x, ctx.constant(swap, ctx.vdtype(x), "swap"))
+    return ctx.emit("add", ctx.emit("multiply", x, cos), ctx.emit("multiply", turned, sin))
+
+
+def table_of(ctx: Lowering, table: str, positions: str | None, length: int) -> str:
+    """Rows of a cosine or sine cache as [B|1, S, R/2]; without positions the cache is in order."""
+    if positions is not None:
+        ids = ctx.typecast(positions, DType.U32)
+        ids = ids if len(ctx.vshape(ids)) == 2 else ctx.reshape(ids, (1, length))
+        return ctx.emit("embedding", ids, table)
+    shape = ctx.vshape(table)
+    return table if len(shape) == 3 else ctx.reshape(ctx.slice(table, 0, 0, length), (1, length, shape[1]))
 
 
 def attention(ctx: Lowering) -> list[str | None]:

@@ -1,13 +1,88 @@
-"""Convolutions; one- and three-dimensional ones run as two-dimensional ones."""
+"""Convolutions; one- and three-dimensional ones run as two-dimensional ones.
+
+Windows over three dims: TTNN's run over two, so the depth becomes batch and shifted frames are combined.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from optimizer.errors import ShapeError
-from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError, Shape
-from optimizer.importers.onnx_ops.depth import Depth, join_frames, split_frames, taps
+from optimizer.importers.onnx_lowering import STEPS_OF_AN_OP, Lowering, NodeMapping, NotMappedError, Shape
+from optimizer.importers.onnx_ops.computed import Array, places
 from optimizer.ir.graph import Attr
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How a window moves over the first of three dims."""
+
+    size: int
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+
+    @classmethod
+    def of(cls, ctx: Lowering, kernel: int | None = None) -> Depth:
+        """From the current node's attributes; `kernel` for ops that take it from their weight."""
+        if str(ctx.attr("auto_pad", "NOTSET")) not in ("NOTSET", "VALID"):
+            raise NotMappedError("three-dimensional window with automatic padding")
+        given = ctx.attr("pads") or (0,) * 6
+        one = (1, 1, 1)
+        depth = cls(
+            size=ctx.shape(0)[2],
+            kernel=kernel or int(ctx.attr("kernel_shape", one)[0]),
+            stride=int((ctx.attr("strides") or one)[0]),
+            dilation=int((ctx.attr("dilations") or one)[0]),
+            before=int(given[0]),
+            after=int(given[3]),
+        )
+        if min(depth.kernel, depth.stride, depth.dilation) < 1 or min(depth.before, depth.after) < 0 or depth.out < 1:
+            raise ShapeError(
+                f"a window of {depth.kernel} in steps of {depth.stride}, {depth.dilation} apart, does not fit into "
+                f"{depth.size} frames with {depth.before} before and {depth.after} after them"
+            )
+        ctx.budget.work(ctx.label, STEPS_OF_AN_OP * depth.kernel)
+        return depth
+
+    @property
+    def out(self) -> int:
+        span = self.size + self.before + self.after - self.dilation * (self.kernel - 1) - 1
+        return span // self.stride + 1
+
+    def counts(self, ctx: Lowering) -> Array:
+        """Frames of the input in each window."""
+        window, frame = places(ctx, (self.out, self.kernel)).reshape(2, self.out, self.kernel)
+        seen = window * self.stride - self.before + frame * self.dilation
+        return np.asarray(((seen >= 0) & (seen < self.size)).sum(axis=1))
+
+
+def split_frames(ctx: Lowering, x: str) -> str:
+    """[N, C, D, H, W] to [N*D, C, H, W]."""
+    n, c, d, h, w = ctx.vshape(x)
+    return ctx.reshape(ctx.permute(x, (0, 2, 1, 3, 4)), (n * d, c, h, w))
+
+
+def join_frames(ctx: Lowering, frames: str, batch: int) -> str:
+    """[N*D, C, H, W] to [N, D, C, H, W]."""
+    total, *rest = ctx.vshape(frames)
+    return ctx.reshape(frames, (batch, total // batch, *rest))
+
+
+def taps(ctx: Lowering, x: str, depth: Depth, fill: float) -> list[str]:
+    """The frames [N, OD, C, H, W] that each place of the kernel sees, of x [N, D, C, H, W]."""
+    if depth.before or depth.after:
+        padding = ((0, 0), (depth.before, depth.after), (0, 0), (0, 0), (0, 0))
+        x = ctx.emit("pad", x, padding=padding, value=fill)
+    last = (depth.out - 1) * depth.stride + 1
+    begins = [k * depth.dilation for k in range(depth.kernel)]
+    return [ctx.slice(x, 1, begin, begin + last, depth.stride) for begin in begins]
+
 
 Pads = tuple[int, int, int, int]
 """Top, bottom, left, right."""
@@ -72,13 +147,7 @@ def convolve(ctx: Lowering, operands: list[str]) -> str:
     cout, _, kh, kw = ctx.vshape(weight)
     stride, dilation = two(ctx.attr("strides"), rank), two(ctx.attr("dilations"), rank)
     padding = pads(ctx, (height, width), (kh, kw), stride, dilation, rank)
-    attrs: dict[str, Attr] = {
-        "kernel_size": (kh, kw),
-        "stride": stride,
-        "padding": padding,
-        "dilation": dilation,
-        "groups": int(ctx.attr("group", 1)),
-    }
+    attrs = _window(ctx, (kh, kw), stride, padding, dilation)
     return _emit(ctx, "nchw.conv2d", [x, weight, *operands[2:]], attrs, (n, cout), rank)
 
 
@@ -97,21 +166,27 @@ def _volume(ctx: Lowering, operands: list[str]) -> str:
     else:
         x = parts[0]
     weight = ctx.reshape(ctx.permute(operands[1], (0, 2, 1, 3, 4)), (cout, kd * per_group, kh, kw))
-    given, one = ctx.attr("pads") or (0,) * 6, (1, 1, 1)
-    attrs: dict[str, Attr] = {
-        "kernel_size": (kh, kw),
-        "stride": two(tuple((ctx.attr("strides") or one)[1:]), 2),
-        "padding": (int(given[1]), int(given[4]), int(given[2]), int(given[5])),
-        "dilation": two(tuple((ctx.attr("dilations") or one)[1:]), 2),
-        "groups": groups,
-    }
-    result = ctx.emit_raw(
-        "nchw.conv2d",
-        [x, weight, *operands[2:]],
-        attrs,
-        [((n * depth.out, cout, *ctx.out_shape()[3:]), ctx.vdtype(x))],
-    )[0]
+    results = [((n * depth.out, cout, *ctx.out_shape()[3:]), ctx.vdtype(x))]
+    result = ctx.emit_raw("nchw.conv2d", [x, weight, *operands[2:]], _frame_window(ctx, (kh, kw)), results)[0]
     return ctx.permute(join_frames(ctx, result, n), (0, 2, 1, 3, 4))
+
+
+def _window(
+    ctx: Lowering, kernel: tuple[int, int], stride: tuple[int, int], padding: Pads, dilation: tuple[int, int]
+) -> dict[str, Attr]:
+    sizes: dict[str, Attr] = {"kernel_size": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+    return {**sizes, "groups": int(ctx.attr("group", 1))}
+
+
+def frame_steps(ctx: Lowering) -> tuple[tuple[int, int], Pads, tuple[int, int]]:
+    """Stride, padding and dilation over the last two of three dims."""
+    given, one = ctx.attr("pads") or (0,) * 6, (1, 1, 1)
+    stride, dilation = (two(tuple((ctx.attr(name) or one)[1:]), 2) for name in ("strides", "dilations"))
+    return stride, (int(given[1]), int(given[4]), int(given[2]), int(given[5])), dilation
+
+
+def _frame_window(ctx: Lowering, kernel: tuple[int, int]) -> dict[str, Attr]:
+    return _window(ctx, kernel, *frame_steps(ctx))
 
 
 def _check_weights(ctx: Lowering, weights: list[str]) -> None:
@@ -131,14 +206,7 @@ def conv_transpose(ctx: Lowering) -> str:
     stride, dilation = two(ctx.attr("strides"), rank), two(ctx.attr("dilations"), rank)
     extra = two(ctx.attr("output_padding"), rank, 0)
     padding = _transpose_pads(ctx, (height, width), (kh, kw), stride, dilation, extra, rank)
-    attrs: dict[str, Attr] = {
-        "kernel_size": (kh, kw),
-        "stride": stride,
-        "padding": padding,
-        "dilation": dilation,
-        "groups": groups,
-        "output_padding": extra,
-    }
+    attrs = _window(ctx, (kh, kw), stride, padding, dilation) | {"output_padding": extra}
     operands = [x, weight, *([ctx.x(2)] if ctx.has(2) else [])]
     return _emit(ctx, "nchw.conv_transpose2d", operands, attrs, (n, cout * groups), rank)
 
@@ -146,20 +214,12 @@ def conv_transpose(ctx: Lowering) -> str:
 def _flat_volume_transpose(ctx: Lowering) -> str:
     """A transposed convolution whose kernel sees one frame at a time."""
     _, per_group, kd, kh, kw = ctx.shape(1)
-    depth, one = Depth.of(ctx, kd), (1, 1, 1)
+    depth = Depth.of(ctx, kd)
     extra = tuple(ctx.attr("output_padding") or (0, 0, 0))
     if (kd, depth.stride, depth.before, depth.after, extra[0]) != (1, 1, 0, 0, 0) or ctx.attr("output_shape"):
         raise NotMappedError("a transposed convolution over the depth of three dims")
-    frames, given = split_frames(ctx, ctx.x(0)), ctx.attr("pads") or (0,) * 6
-    groups = int(ctx.attr("group", 1))
-    attrs: dict[str, Attr] = {
-        "kernel_size": (kh, kw),
-        "stride": two(tuple((ctx.attr("strides") or one)[1:]), 2),
-        "padding": (int(given[1]), int(given[4]), int(given[2]), int(given[5])),
-        "dilation": two(tuple((ctx.attr("dilations") or one)[1:]), 2),
-        "groups": groups,
-        "output_padding": two(extra[1:], 2, 0),
-    }
+    frames, groups = split_frames(ctx, ctx.x(0)), int(ctx.attr("group", 1))
+    attrs = _frame_window(ctx, (kh, kw)) | {"output_padding": two(extra[1:], 2, 0)}
     weight = ctx.reshape(ctx.x(1), (ctx.shape(1)[0], per_group, kh, kw))
     operands = [frames, weight, *([ctx.x(2)] if ctx.has(2) else [])]
     shape = (ctx.vshape(frames)[0], per_group * groups, *ctx.out_shape()[3:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import onnx_ir as ir
 
@@ -13,39 +12,13 @@ from optimizer.importers.onnx_ops.selecting import full
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 
-UNARY = {
-    "Relu": "relu",
-    "Sigmoid": "sigmoid",
-    "Tanh": "tanh",
-    "Exp": "exp",
-    "Sqrt": "sqrt",
-    "Neg": "neg",
-    "Abs": "abs",
-    "Log": "log",
-    "Reciprocal": "reciprocal",
-    "Sin": "sin",
-    "Cos": "cos",
-    "Tan": "tan",
-    "Asin": "asin",
-    "Acos": "acos",
-    "Atan": "atan",
-    "Sinh": "sinh",
-    "Cosh": "cosh",
-    "Erf": "erf",
-    "Softsign": "softsign",
-    "Mish": "mish",
-    "HardSwish": "hardswish",
-    "Floor": "floor",
-    "Ceil": "ceil",
-    "Round": "round",
-    "Sign": "sign",
-    "Not": "logical_not",
-    "IsNaN": "isnan",
-    "BitwiseNot": "bitwise_not",
-    "Asinh": "asinh",
-    "Acosh": "acosh",
-    "Atanh": "atanh",
-}
+_SAME = (
+    "Relu", "Sigmoid", "Tanh", "Exp", "Sqrt", "Neg", "Abs", "Log", "Reciprocal", "Sin", "Cos", "Tan", "Asin", "Acos",
+    "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Erf", "Softplus", "Softsign", "Mish", "HardSwish", "Floor",
+    "Ceil", "Round", "Sign", "IsNaN",
+)  # fmt: skip
+"""Ops of one operand that TTNN calls the same, in small letters."""
+UNARY = {**{name: name.lower() for name in _SAME}, "Not": "logical_not", "BitwiseNot": "bitwise_not"}
 
 BINARY = {
     "Add": "add",
@@ -189,12 +162,9 @@ def clip(ctx: Lowering) -> str:
     rank = len(ctx.shape(0))
     x = ctx.x(0)
     if ctx.opset < 11:
-        low: float | None = ctx.attr("min")
-        high: float | None = ctx.attr("max")
+        low, high = ctx.attr("min"), ctx.attr("max")
     else:
-        bounds: list[float | None] = []
-        for index in (1, 2):
-            bounds.append(ctx.scalar(ctx.input(index), rank) if ctx.has(index) else None)
+        bounds = [ctx.scalar(ctx.input(index), rank) if ctx.has(index) else None for index in (1, 2)]
         for index, op in ((1, "maximum"), (2, "minimum")):
             if ctx.has(index) and bounds[index - 1] is None:
                 x = ctx.emit(op, x, ctx.x(index))
@@ -221,9 +191,8 @@ def where(ctx: Lowering) -> str:
     condition_rank = len(ctx.shape(0))
     if (x is not None or y is not None) and condition_rank < rank and len(ctx.vshape(cond)) < rank:
         cond = ctx.reshape(cond, (*(1,) * (rank - condition_rank), *ctx.shape(0)))
-    operands = [cond]
     dtype = ctx.dtype(ctx.node.outputs[0])
-    operands[0] = ctx.typecast(cond, dtype)
+    operands = [ctx.typecast(cond, dtype)]
     attrs: dict[str, Attr] = {}
     for name, scalar, index in (("x", x, 1), ("y", y, 2)):
         if scalar is not None:
@@ -234,24 +203,16 @@ def where(ctx: Lowering) -> str:
 
 
 def cast(ctx: Lowering) -> str:
-    target = ctx.node.outputs[0]
-    source = ctx.input(0)
+    target, source = ctx.node.outputs[0], ctx.input(0)
     dtype = ctx.dtype(target)
     if target.dtype == ir.DataType.BOOL and source.dtype != ir.DataType.BOOL:
         return ctx.emit("nez", ctx.typecast(ctx.x(0), dtype))
     return ctx.typecast(ctx.x(0), dtype)
 
 
-def leaky_relu(ctx: Lowering) -> str:
-    return ctx.emit("leaky_relu", ctx.x(0), negative_slope=float(ctx.attr("alpha", 0.01)))
-
-
-def elu(ctx: Lowering) -> str:
-    return ctx.emit("elu", ctx.x(0), alpha=float(ctx.attr("alpha", 1.0)))
-
-
-def celu(ctx: Lowering) -> str:
-    return ctx.emit("celu", ctx.x(0), alpha=float(ctx.attr("alpha", 1.0)))
+def with_alpha(op: str, attribute: str, default: float) -> NodeMapping:
+    """An op whose one number ONNX calls `alpha`."""
+    return lambda ctx: ctx.emit(op, ctx.x(0), **{attribute: float(ctx.attr("alpha", default))})
 
 
 def selu(ctx: Lowering) -> str:
@@ -259,10 +220,6 @@ def selu(ctx: Lowering) -> str:
     if abs(alpha - 1.6732632) < 1e-5 and abs(gamma - 1.050701) < 1e-5:
         return ctx.emit("selu", ctx.x(0))
     return ctx.emit("multiply", ctx.emit("elu", ctx.x(0), alpha=alpha), scalar=gamma)
-
-
-def softplus(ctx: Lowering) -> str:
-    return ctx.emit("softplus", ctx.x(0))
 
 
 def thresholded_relu(ctx: Lowering) -> str:
@@ -326,11 +283,13 @@ def identity(ctx: Lowering) -> list[str | None]:
     return outputs
 
 
-_SPECIAL: dict[str, Callable[[Lowering], str | list[str | None]]] = {
+OPS: dict[str, NodeMapping] = {
+    **{name: _unary(op) for name, op in UNARY.items()},
+    **{name: _binary(op) for name, op in BINARY.items()},
     "Div": div,
-    "Sum": variadic("add"),  # type: ignore[dict-item]
-    "Max": variadic("maximum"),  # type: ignore[dict-item]
-    "Min": variadic("minimum"),  # type: ignore[dict-item]
+    "Sum": variadic("add"),
+    "Max": variadic("maximum"),
+    "Min": variadic("minimum"),
     "Mean": mean,
     "Pow": power,
     "Mod": mod,
@@ -338,11 +297,10 @@ _SPECIAL: dict[str, Callable[[Lowering], str | list[str | None]]] = {
     "Where": where,
     "Cast": cast,
     "CastLike": cast,
-    "LeakyRelu": leaky_relu,
-    "Elu": elu,
-    "Celu": celu,
+    "LeakyRelu": with_alpha("leaky_relu", "negative_slope", 0.01),
+    "Elu": with_alpha("elu", "alpha", 1.0),
+    "Celu": with_alpha("celu", "alpha", 1.0),
     "Selu": selu,
-    "Softplus": softplus,
     "ThresholdedRelu": thresholded_relu,
     "Shrink": shrink,
     "HardSigmoid": hard_sigmoid,
@@ -353,10 +311,4 @@ _SPECIAL: dict[str, Callable[[Lowering], str | list[str | None]]] = {
     "BitShift": bit_shift,
     "Identity": identity,
     "Dropout": identity,
-}
-
-OPS: dict[str, NodeMapping] = {
-    **{name: _unary(op) for name, op in UNARY.items()},
-    **{name: _binary(op) for name, op in BINARY.items()},
-    **_SPECIAL,
 }

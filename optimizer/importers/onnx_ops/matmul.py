@@ -47,7 +47,9 @@ def gemm(ctx: Lowering) -> str:
         else:
             attrs["transpose_b"] = True
     has_bias = ctx.has(2) and beta != 0
-    if alpha == 1.0 and has_bias and beta == 1.0 and _is_row(ctx.shape(2), ctx.out_shape()):
+    bias_shape = ctx.shape(2) if has_bias else ()
+    is_row = bool(bias_shape) and bias_shape[-1] == ctx.out_shape()[-1] and prod(bias_shape[:-1]) == 1
+    if alpha == 1.0 and beta == 1.0 and is_row:
         return ctx.emit("linear", a, b, ctx.x(2), **attrs)
     if not has_bias and alpha == 1.0:
         return ctx.emit("linear", a, b, **attrs)
@@ -58,10 +60,6 @@ def gemm(ctx: Lowering) -> str:
         bias = ctx.x(2) if beta == 1.0 else ctx.emit("multiply", ctx.x(2), scalar=beta)
         result = ctx.emit("add", result, bias)
     return result
-
-
-def _is_row(bias: tuple[int, ...], out: tuple[int, ...]) -> bool:
-    return bool(bias) and bias[-1] == out[-1] and prod(bias[:-1]) == 1
 
 
 def einsum(ctx: Lowering) -> str:

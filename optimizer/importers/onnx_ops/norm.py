@@ -91,11 +91,7 @@ def over_tail(ctx: Lowering, op: str, x: str, axis: int, scales: list[str], epsi
         if prod(ctx.vshape(scale)) == 1 and width != 1:
             scale = ctx.emit("repeat", ctx.reshape(scale, (1,)), repeats=(width,))
         rows.append(ctx.reshape(scale, (width,)))
-    if (op == "layer_norm" and len(rows) == 2) or op == "rms_norm" or not rows or len(rows) == 1:
-        result = ctx.emit(op, flat, *rows, epsilon=epsilon)
-    else:
-        raise NotMappedError("more than scale and bias")
-    return ctx.reshape(result, shape)
+    return ctx.reshape(ctx.emit(op, flat, *rows, epsilon=epsilon), shape)
 
 
 def batch_norm(ctx: Lowering) -> list[str | None]:

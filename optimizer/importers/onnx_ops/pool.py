@@ -9,8 +9,17 @@ from optimizer.errors import ShapeError
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError
 from optimizer.importers.onnx_node import BF16_MAX
 from optimizer.importers.onnx_ops.computed import filled
-from optimizer.importers.onnx_ops.conv import Pads, lift, pads, spatial, two
-from optimizer.importers.onnx_ops.depth import Depth, join_frames, split_frames, taps
+from optimizer.importers.onnx_ops.conv import (
+    Depth,
+    frame_steps,
+    join_frames,
+    lift,
+    pads,
+    spatial,
+    split_frames,
+    taps,
+    two,
+)
 from optimizer.ir.graph import Attr
 
 
@@ -73,15 +82,13 @@ def average_pool(ctx: Lowering) -> str:
 def _volume(ctx: Lowering, op: str) -> str:
     """Each frame is pooled in two dims, then the frames of a window are put together."""
     depth = Depth.of(ctx)
-    kernel, stride, dilation = (two(tuple((ctx.attr(name) or (1, 1, 1))[1:]), 2)
-                                for name in ("kernel_shape", "strides", "dilations"))  # fmt: skip
+    kernel = two(tuple((ctx.attr("kernel_shape") or (1, 1, 1))[1:]), 2)
+    stride, flat, dilation = frame_steps(ctx)
     if dilation != (1, 1) and op == "nchw.avg_pool2d":
         raise NotMappedError("three-dimensional average with dilation")
     frames = split_frames(ctx, ctx.x(0))
     n, c = ctx.vshape(frames)[:2]
     out = ctx.out_shape()
-    given = ctx.attr("pads") or (0,) * 6
-    flat: Pads = (given[1], given[4], given[2], given[5])
     if str(ctx.attr("auto_pad", "NOTSET")) not in ("NOTSET", "VALID") or ctx.attr("ceil_mode", 0):
         raise NotMappedError("three-dimensional window with automatic padding or ceil_mode")
     attrs: dict[str, Attr] = {

@@ -1,4 +1,4 @@
-"""Resize and Upsample: TTNN's upsample for whole factors, else one interpolation matrix per axis."""
+"""Resize and Upsample: TTNN's upsample for whole factors, else one interpolation matrix per axis; GridSample."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from math import floor
 import numpy as np
 
 from optimizer.importers.onnx_lowering import Lowering, NodeMapping, NotMappedError, Shape
-from optimizer.importers.onnx_ops.computed import counting, filled, one_hot_rows
-from optimizer.importers.onnx_ops.selecting import MAX_CONSTANT, MAX_MATRIX, Array, along, mix, runs
+from optimizer.importers.onnx_ops.computed import Array, counting, filled, one_hot_rows
+from optimizer.importers.onnx_ops.selecting import MAX_CONSTANT, MAX_MATRIX, along, mix, runs
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
+from optimizer.layouts.tiling import TILE, round_up
 
-TILE = 32
 _HALF_PIXEL = ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric")
 
 
@@ -212,9 +212,29 @@ def space_to_depth(ctx: Lowering) -> str:
     return ctx.reshape(ctx.permute(split, (0, 3, 5, 1, 2, 4)), (n, c * b * b, h // b, w // b))
 
 
+def grid_sample(ctx: Lowering) -> str:
+    mode, outside = ctx.attr("mode", "linear"), ctx.attr("padding_mode", "zeros")
+    if len(ctx.shape(0)) != 4:
+        raise NotMappedError("TTNN samples images only, no volumes")
+    if mode not in ("linear", "bilinear"):
+        raise NotMappedError(f"TTNN samples bilinearly only, not by mode '{mode}'")
+    if outside != "zeros":
+        raise NotMappedError(f"TTNN takes zeros outside of the image, not padding_mode '{outside}'")
+    n, channels = ctx.shape(0)[:2]
+    whole = round_up(channels, TILE)
+    x = ctx.x(0)
+    if whole != channels:
+        x = ctx.emit("pad", x, padding=((0, 0), (0, whole - channels), (0, 0), (0, 0)), value=0.0)
+    attrs = {"align_corners": bool(ctx.attr("align_corners", 0))}
+    shape = (n, whole, *ctx.shape(1)[1:3])
+    found = ctx.emit_raw("nchw.grid_sample", [x, ctx.x(1)], attrs, [(shape, ctx.vdtype(x))])[0]
+    return found if whole == channels else ctx.slice(found, 1, 0, channels)
+
+
 OPS: dict[str, NodeMapping] = {
     "Resize": resize,
     "Upsample": resize,
     "DepthToSpace": depth_to_space,
     "SpaceToDepth": space_to_depth,
+    "GridSample": grid_sample,
 }

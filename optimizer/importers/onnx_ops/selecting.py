@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from optimizer.importers.onnx_lowering import Lowering, NotMappedError, Shape
+from optimizer.importers.onnx_ops.computed import Array
 from optimizer.ir.dtype import DType
-
-Array = np.ndarray[Any, Any]
 
 MAX_PARTS = 8
 """Slices that are put together before rows of a table are cheaper."""

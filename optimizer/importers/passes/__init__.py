@@ -3,86 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from optimizer import logs
-from optimizer.importers.passes.activation_patterns import Gelu, GeluTanh, HardSwish, QuickGelu, Silu
-from optimizer.importers.passes.attention_pattern import Attention, RepeatHeads
-from optimizer.importers.passes.channels_last import ChannelsLast
-from optimizer.importers.passes.conv_patterns import ConvBatchNorm, PadIntoWindow, ScaleIntoBatchNorm
-from optimizer.importers.passes.group_norm import GroupNorm, SpellOutGroupNorm
-from optimizer.importers.passes.head_padding import PadHeads
-from optimizer.importers.passes.heads import ConcatHeads, Rotary, SplitHeads, UnbindHeads
-from optimizer.importers.passes.indices import IndexTypes
-from optimizer.importers.passes.linear import FuseActivation, Linear, LinearRank
-from optimizer.importers.passes.log_sigmoid import LogSigmoid
-from optimizer.importers.passes.movement import MergeMovement
-from optimizer.importers.passes.norm_patterns import LayerNorm, RmsNorm
-from optimizer.importers.passes.projections import LoneHeads, MergeQKV
-from optimizer.importers.passes.scales import ScaleIntoWeights
-from optimizer.importers.passes.simplify import CommonSubexpressions, DropRepeat, Simplify
-from optimizer.importers.passes.stacking import PickColumns, StackRows
-from optimizer.importers.passes.variance import CentredVariance
-from optimizer.importers.passes.weight_rows import WeightRows
+from optimizer.importers.passes.activation_patterns import gelu, gelu_tanh, hardswish, log_sigmoid, quick_gelu, silu
+from optimizer.importers.passes.attention_pattern import attention, repeat_heads
+from optimizer.importers.passes.channels_last_rules import channels_last
+from optimizer.importers.passes.conv_patterns import conv_batch_norm, pad_into_window, scale_into_batch_norm
+from optimizer.importers.passes.head_padding import pad_heads
+from optimizer.importers.passes.heads import concat_heads, rotary, split_heads, unbind_heads
+from optimizer.importers.passes.linear import fuse_activation, linear, linear_rank, scale_into_weights
+from optimizer.importers.passes.movement import merge_movement
+from optimizer.importers.passes.norm_patterns import (
+    centred_variance,
+    group_norm,
+    layer_norm,
+    rms_norm,
+    spell_out_group_norm,
+)
+from optimizer.importers.passes.projections import lone_heads, merge_qkv
+from optimizer.importers.passes.rewriting import Pass
+from optimizer.importers.passes.simplify import common_subexpressions, drop_repeat, index_types, simplify
+from optimizer.importers.passes.stacking import pick_columns, stack_rows
+from optimizer.importers.passes.weight_rows import weight_rows
 from optimizer.ir.graph import Graph
 
 _log = logs.room("importers")
 
 
-class Pass(Protocol):
-    """One rewrite of the graph; near-linear in its size."""
-
-    @property
-    def name(self) -> str: ...
-
-    def apply(self, graph: Graph) -> int:
-        """Rewrite the graph in place; returns the number of rewrites."""
-
-
 def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
     """All passes in order; `causal` names the parameters known to be causal masks."""
     return (
-        Simplify(),
-        CommonSubexpressions(),
-        DropRepeat(),
-        RepeatHeads(),
-        UnbindHeads(),
-        MergeMovement(),
-        Gelu(),
-        GeluTanh(),
-        HardSwish(),
-        Silu(),
-        QuickGelu(),
-        LogSigmoid(),
-        CentredVariance(),
-        LayerNorm(),
-        RmsNorm(),
-        GroupNorm(),
-        Attention(causal),
-        MergeMovement(),
-        Rotary(),
-        ConcatHeads(),
-        SplitHeads(),
-        StackRows(),
-        PickColumns(),
-        LinearRank(),
-        MergeMovement(),
-        PadIntoWindow(),
-        ScaleIntoBatchNorm(),
-        ConvBatchNorm(),
-        Linear(),
-        ScaleIntoWeights(),
-        PadHeads(),
-        MergeQKV(),
-        LoneHeads(),
-        ConcatHeads(),
-        SpellOutGroupNorm(),
-        ChannelsLast(),
-        MergeMovement(),
-        WeightRows(),
-        CommonSubexpressions(),
-        FuseActivation(),
-        IndexTypes(),
+        simplify,
+        common_subexpressions,
+        drop_repeat,
+        repeat_heads,
+        unbind_heads,
+        merge_movement,
+        gelu,
+        gelu_tanh,
+        hardswish,
+        silu,
+        quick_gelu,
+        log_sigmoid,
+        centred_variance,
+        layer_norm,
+        rms_norm,
+        group_norm,
+        attention(causal),
+        merge_movement,
+        rotary,
+        concat_heads,
+        split_heads,
+        stack_rows,
+        pick_columns,
+        linear_rank,
+        merge_movement,
+        pad_into_window,
+        scale_into_batch_norm,
+        conv_batch_norm,
+        linear,
+        scale_into_weights,
+        pad_heads,
+        merge_qkv,
+        lone_heads,
+        concat_heads,
+        spell_out_group_norm,
+        channels_last,
+        merge_movement,
+        weight_rows,
+        common_subexpressions,
+        fuse_activation,
+        index_types,
     )
 
 

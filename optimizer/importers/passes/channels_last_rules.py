@@ -1,4 +1,8 @@
-"""How each op runs on channels-last twins.
+"""Write convolutions and what surrounds them in TTNN's form [1, 1, N*H*W, C].
+
+One forward sweep. `nchw.*` ops become TTNN ops on flat twins; elementwise ops, concats, norms, linears
+and channel slices follow into the flat domain, so that permutes remain only where the graph enters or
+leaves it.
 
 A rule gets the twins and an op; it either replaces the op by one on twins and returns True, or leaves
 everything as it was and returns False.
@@ -6,11 +10,13 @@ everything as it was and returns False.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from optimizer.importers.passes.channels_last_rows import ROW_RULES
-from optimizer.importers.passes.rewriting import Shape, emit, is_static, reshape
+from optimizer.importers.passes.rewriting import Pass, Shape, emit, finish, is_static, reshape
 from optimizer.importers.passes.twins import ROWS, SECOND, Form, Rule, Twins, done, put
 from optimizer.ir.graph import Attr, Graph, Op
 from optimizer.ir.vocabulary import BINARY, UNARY, UNARY_PARAMS
@@ -21,8 +27,7 @@ def _conv(twins: Twins, op: Op) -> bool:
     graph = twins.graph
     n, cin, height, width = graph.value(op.inputs[0]).shape
     cout = graph.value(op.outputs[0]).shape[1]
-    attrs = dict(op.attrs)
-    attrs |= {"batch_size": n, "input_height": height, "input_width": width}
+    attrs = {**op.attrs, "batch_size": n, "input_height": height, "input_width": width}
     attrs |= {"in_channels": cin, "out_channels": cout}
     operands = [twins.flat(op.inputs[0], SECOND, op), op.inputs[1]]
     if len(op.inputs) > 2:
@@ -34,23 +39,20 @@ def _conv(twins: Twins, op: Op) -> bool:
 def _pool(twins: Twins, op: Op) -> bool:
     graph = twins.graph
     n, channels, height, width = graph.value(op.inputs[0]).shape
-    attrs = dict(op.attrs)
-    attrs |= {"batch_size": n, "input_height": height, "input_width": width, "channels": channels}
+    sizes = {"batch_size": n, "input_height": height, "input_width": width, "channels": channels}
+    attrs = {**op.attrs, **sizes}
     flats = put(graph, op, f"ttnn.{op.op.removeprefix('nchw.')}", [twins.flat(op.inputs[0], SECOND, op)], attrs)
     return done(twins, op, SECOND, flats)
 
 
-def _upsample(twins: Twins, op: Op) -> bool:
-    last = twins.last(op.inputs[0], SECOND, op)
-    result = put(twins.graph, op, "ttnn.upsample", [last], op.attrs)[0]
-    twins.add(op.outputs[0], SECOND, op, last=result)
-    return True
+def _sampled(twins: Twins, op: Op) -> bool:
+    operands = [twins.last(op.inputs[0], SECOND, op), *op.inputs[1:]]
+    return _apart(twins, op, SECOND, f"ttnn.{op.op.removeprefix('nchw.')}", operands, op.attrs)
 
 
-def _grid_sample(twins: Twins, op: Op) -> bool:
-    last = twins.last(op.inputs[0], SECOND, op)
-    result = put(twins.graph, op, "ttnn.grid_sample", [last, op.inputs[1]], op.attrs)[0]
-    twins.add(op.outputs[0], SECOND, op, last=result)
+def _apart(twins: Twins, op: Op, form: Form, name: str, operands: Sequence[str], attrs: Mapping[str, Attr]) -> bool:
+    """Replace an op by one on twins whose dims are apart; always True."""
+    twins.add(op.outputs[0], form, op, last=put(twins.graph, op, name, operands, attrs)[0])
     return True
 
 
@@ -106,8 +108,8 @@ def _nary(twins: Twins, op: Op) -> bool:
     if not forms or len(out) < 2:
         return False
     form = SECOND if SECOND in forms else ROWS
-    moving = [v for v in whole if not is_static(graph, v)]
-    if form is SECOND and 2 * sum(1 for v in moving if _has(twins, v, form)) < len(moving):
+    moving = [twins.get(v) for v in whole if not is_static(graph, v)]
+    if form is SECOND and 2 * sum(twin is not None and twin.form is form for twin in moving) < len(moving):
         return False
     views = [_operand_view(graph.value(v).shape, out, form) for v in op.inputs]
     if None in views:
@@ -116,11 +118,6 @@ def _nary(twins: Twins, op: Op) -> bool:
         return _per_sample(twins, op, views)
     operands = [_as_operand(twins, op, v, str(view), form) for v, view in zip(op.inputs, views, strict=True)]
     return done(twins, op, form, put(graph, op, op.op, operands, op.attrs))
-
-
-def _has(twins: Twins, value_id: str, form: Form) -> bool:
-    twin = twins.get(value_id)
-    return twin is not None and twin.form is form
 
 
 def _operand_view(shape: Shape, out: Shape, form: Form) -> str | None:
@@ -198,8 +195,7 @@ def _concat(twins: Twins, op: Op) -> bool:
         dim = 2
     elif form is SECOND:
         lasts = [twins.last(v, form, op) for v in op.inputs]
-        twins.add(op.outputs[0], form, op, last=put(graph, op, op.op, lasts, {"dim": axis - 1})[0])
-        return True
+        return _apart(twins, op, form, op.op, lasts, {"dim": axis - 1})
     else:
         return False
     flats = [twins.flat(v, form, op) for v in op.inputs]
@@ -233,9 +229,7 @@ def _slice(twins: Twins, op: Op) -> bool:
         "ends": tuple(ends[i] for i in order),
         "steps": tuple(steps[i] for i in order),
     }
-    last = put(graph, op, op.op, [twins.last(op.inputs[0], SECOND, op)], attrs)[0]
-    twins.add(op.outputs[0], SECOND, op, last=last)
-    return True
+    return _apart(twins, op, SECOND, op.op, [twins.last(op.inputs[0], SECOND, op)], attrs)
 
 
 def _split(twins: Twins, op: Op) -> bool:
@@ -257,9 +251,7 @@ def _pad(twins: Twins, op: Op) -> bool:
     pairs = op.attr("padding")
     order = (0, *range(2, len(twin.shape)), 1)
     attrs = {**op.attrs, "padding": tuple(pairs[i] for i in order)}
-    last = put(twins.graph, op, op.op, [twins.last(op.inputs[0], SECOND, op)], attrs)[0]
-    twins.add(op.outputs[0], SECOND, op, last=last)
-    return True
+    return _apart(twins, op, SECOND, op.op, [twins.last(op.inputs[0], SECOND, op)], attrs)
 
 
 def _reshape(twins: Twins, op: Op) -> bool:
@@ -322,8 +314,8 @@ RULES: dict[str, Rule] = {
     "nchw.conv_transpose2d": _conv,
     "nchw.max_pool2d": _pool,
     "nchw.avg_pool2d": _pool,
-    "nchw.upsample": _upsample,
-    "nchw.grid_sample": _grid_sample,
+    "nchw.upsample": _sampled,
+    "nchw.grid_sample": _sampled,
     "nchw.batch_norm": _batch_norm,
     "nchw.group_norm": _group_norm,
     **{f"ttnn.{name}": _unary for name in (*UNARY, *UNARY_PARAMS, "typecast")},
@@ -336,3 +328,20 @@ RULES: dict[str, Rule] = {
     "ttnn.permute": _permute,
     **ROW_RULES,
 }
+
+
+@partial(Pass, "channels-last")
+def channels_last(graph: Graph) -> int:
+    """NCHW to [1, 1, N*H*W, C]; counts the ops that now run channels-last."""
+    twins = Twins(graph)
+    rewrites = 0
+    for op in graph.ops():
+        rule = RULES.get(op.op)
+        if rule is not None and rule(twins, op):
+            rewrites += 1
+            continue
+        for value_id in op.inputs:
+            twins.materialise(value_id)
+    for value_id in graph.outputs:
+        twins.materialise(value_id)
+    return finish(graph, rewrites)

@@ -92,56 +92,70 @@ class _Image:
 
 
 @dataclass(frozen=True)
-class ZeroBias:
+class _Other:
+    """Another way to compute one convolution."""
+
+    op_id: str
+
+    def apply(self, graph: Graph) -> int:
+        """Rewrite the op in place; 0 where the way is not open to it."""
+        op = graph.op(self.op_id)
+        image = _Image.of(graph, op)
+        result = None if image is None else self.computed(graph, op, image)
+        if result is None:
+            return 0
+        put(graph, op, result)
+        return finish(graph, 1)
+
+    def computed(self, graph: Graph, op: Op, image: _Image) -> str | None:
+        """What takes the place of the op's result; None where the way is not open to it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ZeroBias(_Other):
     """A depthwise convolution of one row gets a bias of zeros, which makes it an ordinary convolution.
 
     Without one tt-metal takes kernels that not every form of it runs in (`opmodel.known_faults`).
     """
 
-    op_id: str
     name: ClassVar[str] = "zero-bias"
 
-    def apply(self, graph: Graph) -> int:
-        op = graph.op(self.op_id)
-        image = _Image.of(graph, op)
-        if image is None or len(op.inputs) > 2 or image.shape[1] != 1:
-            return 0
+    def computed(self, graph: Graph, op: Op, image: _Image) -> str | None:
+        if len(op.inputs) > 2 or image.shape[1] != 1:
+            return None
         results = graph.value(op.inputs[1]).shape[0]
         if not image.attrs["groups"] == image.shape[3] == results:
-            return 0
+            return None
         dtype = graph.value(op.inputs[1]).dtype
         shape = (1, 1, 1, results)
         zeros = graph.add_value(Value(graph.fresh_id(f"{op.id}_no_bias"), shape, dtype, ValueKind.PARAMETER)).id
         emit(graph, op, "zeros", [], {"shape": shape, "dtype": dtype.value}, output=zeros, shape=shape, dtype=dtype)
-        put(graph, op, emit(graph, op, "conv2d", [*op.inputs, zeros], op.attrs))
-        return finish(graph, 1)
+        return emit(graph, op, "conv2d", [*op.inputs, zeros], op.attrs)
 
 
 @dataclass(frozen=True)
-class SplitGroups:
+class SplitGroups(_Other):
     """Convolutions of some of the groups each, side by side.
 
     Groups are kept together until their channels are whole tiles where there are enough of them.
     """
 
-    op_id: str
     parts: int
     name: ClassVar[str] = "split-groups"
 
-    def apply(self, graph: Graph) -> int:
-        op = graph.op(self.op_id)
-        image = _Image.of(graph, op)
-        groups = image.attrs["groups"] if image is not None else 1
+    def computed(self, graph: Graph, op: Op, image: _Image) -> str | None:
+        groups = image.attrs["groups"]
         parts = min(self.parts, groups, MOST_PARTS)
-        if image is None or parts < 2:
-            return 0
+        if parts < 2:
+            return None
         rows, given = image.shape[0] * image.shape[1] * image.shape[2], image.shape[3] // groups
         made = graph.value(op.inputs[1]).shape[0] // groups
         each = -(-groups // parts)
         whole = lcm(_whole(given), _whole(made))
         each = round_up(each, whole) if each >= whole else each
         if each >= groups:
-            return 0
+            return None
         found = []
         for first in range(0, groups, each):
             end = min(groups, first + each)
@@ -150,24 +164,20 @@ class SplitGroups:
             operands += [cut(graph, op, v, (0, 0, 0, first * made), (1, 1, 1, end * made)) for v in op.inputs[2:]]
             sizes = {"groups": end - first, "in_channels": (end - first) * given, "out_channels": (end - first) * made}
             found.append(emit(graph, op, "conv2d", operands, {**op.attrs, **sizes}))
-        put(graph, op, emit(graph, op, "concat", found, {"dim": 3}))
-        return finish(graph, 1)
+        return emit(graph, op, "concat", found, {"dim": 3})
 
 
 @dataclass(frozen=True)
-class SplitBatch:
+class SplitBatch(_Other):
     """Convolutions of some of the images each, one behind the other."""
 
-    op_id: str
     parts: int
     name: ClassVar[str] = "split-batch"
 
-    def apply(self, graph: Graph) -> int:
-        op = graph.op(self.op_id)
-        image = _Image.of(graph, op)
-        parts = 1 if image is None else min(self.parts, image.shape[0], MOST_PARTS)
-        if image is None or parts < 2:
-            return 0
+    def computed(self, graph: Graph, op: Op, image: _Image) -> str | None:
+        parts = min(self.parts, image.shape[0], MOST_PARTS)
+        if parts < 2:
+            return None
         batch, height, width, channels = image.shape
         found = []
         each = -(-batch // parts)
@@ -177,15 +187,13 @@ class SplitBatch:
             piece = cut(graph, op, op.inputs[0], (0, 0, rows[0], 0), (1, 1, rows[1], channels))
             operands = [piece, *op.inputs[1:]]
             found.append(emit(graph, op, "conv2d", operands, {**op.attrs, "batch_size": count}))
-        put(graph, op, emit(graph, op, "concat", found, {"dim": 2}))
-        return finish(graph, 1)
+        return emit(graph, op, "concat", found, {"dim": 2})
 
 
 @dataclass(frozen=True)
-class SplitImage:
+class SplitImage(_Other):
     """Convolutions of strips of the image, which overlap by what windows at their ends share, put together."""
 
-    op_id: str
     axis: Literal["height", "width"]
     parts: int
 
@@ -193,18 +201,16 @@ class SplitImage:
     def name(self) -> str:
         return f"split-{self.axis}"
 
-    def apply(self, graph: Graph) -> int:
-        op = graph.op(self.op_id)
-        image = _Image.of(graph, op)
+    def computed(self, graph: Graph, op: Op, image: _Image) -> str | None:
         axis = _AXIS[self.axis]
-        if image is None or not 2 <= self.parts <= min(image.out(axis), MOST_PARTS):
-            return 0
+        if not 2 <= self.parts <= min(image.out(axis), MOST_PARTS):
+            return None
         extent, kernel = image.out(axis), image.attrs["kernel_size"][axis]
         each = -(-extent // self.parts)
         ranges = [(first, min(extent, first + each)) for first in range(0, extent, each)]
         seen = [image.seen(axis, (0, kernel), part) for part in ranges]
         if None in seen:
-            return 0
+            return None
         out = [image.out(0), image.out(1)]
         found = []
         for (first, end), what in zip(ranges, seen, strict=True):
@@ -214,19 +220,17 @@ class SplitImage:
             out[axis] = end - first
             found.append(reshape(graph, op, result, (image.shape[0], out[0], out[1], graph.value(result).shape[3])))
         joined = emit(graph, op, "concat", found, {"dim": 1 + axis})
-        put(graph, op, reshape(graph, op, joined, graph.value(op.outputs[0]).shape))
-        return finish(graph, 1)
+        return reshape(graph, op, joined, graph.value(op.outputs[0]).shape)
 
 
 @dataclass(frozen=True)
-class SplitKernel:
+class SplitKernel(_Other):
     """Convolutions with parts of the kernel, each over what it sees of the image, added up.
 
     A part that sees nothing but padding is left out. Every part's sum is rounded to the element type; the pairs are
     added first, then theirs, so that as few roundings as possible follow one another.
     """
 
-    op_id: str
     axis: Literal["height", "width"]
     parts: int
 
@@ -234,19 +238,17 @@ class SplitKernel:
     def name(self) -> str:
         return f"split-kernel-{self.axis}"
 
-    def apply(self, graph: Graph) -> int:
-        op = graph.op(self.op_id)
-        image = _Image.of(graph, op)
+    def computed(self, graph: Graph, op: Op, image: _Image) -> str | None:
         axis = _AXIS[self.axis]
-        if image is None or not 2 <= self.parts <= min(image.attrs["kernel_size"][axis], MOST_PARTS):
-            return 0
+        if not 2 <= self.parts <= min(image.attrs["kernel_size"][axis], MOST_PARTS):
+            return None
         kernel = image.attrs["kernel_size"][axis]
         each = -(-kernel // self.parts)
         results = (0, image.out(axis))
         ranges = [(first, min(kernel, first + each)) for first in range(0, kernel, each)]
         parts = [(taps, seen) for taps in ranges if (seen := image.seen(axis, taps, results)) is not None]
         if not parts:
-            return 0
+            return None
         sums: list[str] = []
         plain = {k: v for k, v in op.attrs.items() if k != "activation"}
         for taps, seen in parts:
@@ -257,8 +259,7 @@ class SplitKernel:
             bias = op.inputs[2:] if not sums else ()
             attrs: dict[str, Attr] = {**plain, **changed, "kernel_size": tuple(size)}
             sums.append(emit(graph, op, "conv2d", [piece, weight, *bias], attrs))
-        put(graph, op, _added(graph, op, sums))
-        return finish(graph, 1)
+        return _added(graph, op, sums)
 
 
 @dataclass(frozen=True)
@@ -312,11 +313,7 @@ def _added(graph: Graph, op: Op, sums: list[str]) -> str:
         attrs: dict[str, Attr] = {"activations": (str(activation),)} if last else {}
         pairs = [emit(graph, op, "add", sums[k : k + 2], attrs) for k in range(0, len(sums) - 1, 2)]
         sums = pairs + sums[len(pairs) * 2 :]
-    if activation and not (fused and _is_sum(graph, sums[0])):
+    maker = graph.producer(sums[0])
+    if activation and not (fused and maker is not None and maker.op == "ttnn.add"):
         return emit(graph, op, str(activation), sums, {})
     return sums[0]
-
-
-def _is_sum(graph: Graph, value: str) -> bool:
-    maker = graph.producer(value)
-    return maker is not None and maker.op == "ttnn.add"

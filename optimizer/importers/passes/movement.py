@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
-from typing import ClassVar
 
-from optimizer.importers.passes.rewriting import Shape, drop_dead, finish, is_read, is_static, only_use, origins
+from optimizer.importers.passes.rewriting import Shape, drop_dead, is_read, is_static, only_use, origins, rewrites_each
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.ir.view_rules import permute_is_view, reshape_is_view
 
@@ -171,22 +170,10 @@ def _with_ones(shape: Shape, target: Shape, order: list[int]) -> Shape | None:
     return tuple(dims) if fits else None
 
 
-@dataclass(frozen=True)
-class MergeMovement:
+@rewrites_each("movement", "reshape", "permute")
+def merge_movement(graph: Graph, op: Op) -> int:
     """Chains of reshape and permute become the fewest ops with the same result."""
-
-    name: ClassVar[str] = "movement"
-
-    def apply(self, graph: Graph) -> int:
-        rewrites = 0
-        for op in graph.ops():
-            if graph.has_op(op.id) and _is_movement(op):
-                rewrites += _merge(graph, graph.op(op.id))
-        return finish(graph, rewrites)
-
-
-def _is_movement(op: Op) -> bool:
-    return op.op in ("ttnn.reshape", "ttnn.permute")
+    return _merge(graph, graph.op(op.id))
 
 
 def _step(op: Op, rank: int) -> Step:
@@ -199,7 +186,7 @@ def _merge(graph: Graph, last: Op) -> int:
     chain = [last]
     while len(chain) < LONGEST:
         above = graph.producer(chain[0].inputs[0])
-        if above is None or not _is_movement(above):
+        if above is None or above.op not in ("ttnn.reshape", "ttnn.permute"):
             break
         chain.insert(0, above)
     removable = 1

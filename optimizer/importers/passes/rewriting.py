@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import wraps
 
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
@@ -14,9 +15,41 @@ Shape = tuple[int, ...]
 STATIC = (ValueKind.PARAMETER, ValueKind.CONSTANT)
 
 
+@dataclass(frozen=True)
+class Pass:
+    """One rewrite of the graph; near-linear in its size."""
+
+    name: str
+    apply: Callable[[Graph], int]
+    """Rewrites the graph in place; returns the number of rewrites."""
+
+
+def rewrites_each(name: str, *ops: str) -> Callable[[Callable[[Graph, Op], int]], Pass]:
+    """Make a pass of a function that rewrites around one op and returns how often; `ttnn.` is left out in `ops`."""
+
+    def made(visit: Callable[[Graph, Op], int]) -> Pass:
+        @wraps(visit)
+        def apply(graph: Graph) -> int:
+            rewrites = 0
+            for op in graph.ops():
+                if op.op.removeprefix("ttnn.") in ops and graph.has_op(op.id):
+                    rewrites += visit(graph, op)
+            return finish(graph, rewrites)
+
+        return Pass(name, apply)
+
+    return made
+
+
 def is_static(graph: Graph, value_id: str) -> bool:
     """Whether a value is a weight or constant, or computed from such only."""
     return graph.value(value_id).kind in STATIC
+
+
+def by_weights(graph: Graph, product: Op) -> bool:
+    """Whether what a product takes beside its first operand is a matrix of weights, and a bias of weights if any."""
+    weights = product.inputs[1:]
+    return len(graph.value(weights[0]).shape) == 2 and all(is_static(graph, v) for v in weights)
 
 
 def produced_by(graph: Graph, value_id: str, *names: str) -> Op | None:
@@ -148,15 +181,6 @@ def permute(graph: Graph, like: Op, value_id: str, dims: Shape, output: str | No
     if output is None and list(dims) == sorted(dims):
         return value_id
     return emit(graph, like, "permute", [value_id], {"dims": dims}, output=output)
-
-
-def rewrite_each(graph: Graph, name: str, visit: Callable[[Graph, Op], int]) -> int:
-    """Let `visit` rewrite around each op of one name; returns how often it did."""
-    rewrites = 0
-    for op in graph.ops():
-        if op.op == name and graph.has_op(op.id):
-            rewrites += visit(graph, op)
-    return finish(graph, rewrites)
 
 
 def finish(graph: Graph, rewrites: int) -> int:

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
+from functools import partial
 
-from optimizer.importers.passes.rewriting import emit, finish, produced_by
+from optimizer.importers.passes.rewriting import Pass, emit, finish, produced_by
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.padding import exposed
 from optimizer.ir.vocabulary import FILL, short_name
 
 
-@dataclass(frozen=True)
-class TilePadding:
+@partial(Pass, "tile-padding")
+def tile_padding(graph: Graph) -> int:
     """`fill_implicit_tile_padding` where an op takes the padding of an operand's tiles for elements.
 
     Masks of attention over keys that are no whole tiles: their padding mostly holds zeros, and keys that do not exist
     would be attended to. Operands of softmax, and keys, whose padding a division or the like may have made infinite
     (`optimizer.ir.padding`). Block floats are unpacked first: the filling would share exponents with their elements.
     """
-
-    name: ClassVar[str] = "tile-padding"
-
-    def apply(self, graph: Graph) -> int:
-        filled: dict[tuple[str, float], str] = {}
-        rewrites = 0
-        for op in graph.ops():
-            for position, value in unfilled(graph, op):
-                source = op.inputs[position]
-                if (source, value) not in filled:
-                    filled[source, value] = _filled(graph, op, source, value)
-                inputs = (*op.inputs[:position], filled[source, value], *op.inputs[position + 1 :])
-                op = replace(_in_bf16(graph, op, position), inputs=inputs)
-                graph.replace_op(op)
-                rewrites += 1
-        return finish(graph, rewrites)
+    filled: dict[tuple[str, float], str] = {}
+    rewrites = 0
+    for op in graph.ops():
+        for position, value in unfilled(graph, op):
+            source = op.inputs[position]
+            if (source, value) not in filled:
+                filled[source, value] = _filled(graph, op, source, value)
+            inputs = (*op.inputs[:position], filled[source, value], *op.inputs[position + 1 :])
+            op = replace(_in_bf16(graph, op, position), inputs=inputs)
+            graph.replace_op(op)
+            rewrites += 1
+    return finish(graph, rewrites)
 
 
 def with_filled_padding(graph: Graph) -> Graph:
@@ -43,7 +39,7 @@ def with_filled_padding(graph: Graph) -> Graph:
     if not any(unfilled(graph, op) for op in graph.ops()):
         return graph
     graph = graph.copy()
-    TilePadding().apply(graph)
+    tile_padding.apply(graph)
     return graph
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import partial
 from math import prod
-from typing import ClassVar
 
-from optimizer.importers.passes.rewriting import Shape, emit, finish, is_static, produced_by, reshape
+from optimizer.importers.passes.rewriting import Pass, Shape, emit, finish, is_static, produced_by, reshape
 from optimizer.ir.graph import Attr, Graph, Op
 from optimizer.ir.vocabulary import BINARY, REDUCTIONS, UNARY, UNARY_PARAMS, opdef
 from optimizer.layouts.weight_forms import swells, tile_count
@@ -16,43 +15,41 @@ _ELEMENT_WISE = frozenset((*UNARY, *UNARY_PARAMS, *BINARY, "where", "typecast"))
 """Ops that compute every element from those at its place; the factors of prelu are channels, whatever the shape."""
 
 
-@dataclass(frozen=True)
-class WeightRows:
+@partial(Pass, "weight-rows")
+def weight_rows(graph: Graph) -> int:
     """Element-wise ops and reductions of weights [O, I, kh, kw] run on a matrix, mostly [O, I*kh*kw].
 
     In tiles each [kh, kw] is padded to 32x32. The reshapes around the op are views on the host
     (`layouts.weight_forms`). An operand that has to be spread within the matrix (the factors [1, O, 1, 1] of a
     transposed convolution's [I, O, kh, kw]) is repeated first.
     """
+    rewrites = 0
+    for op_id in [op.id for op in graph.ops()]:
+        op = graph.op(op_id)
+        if graph.is_const_eval(op) and len(op.outputs) == 1 and op.inputs:
+            rewrites += _visit(graph, op)
+    return finish(graph, rewrites)
 
-    name: ClassVar[str] = "weight-rows"
 
-    def apply(self, graph: Graph) -> int:
-        rewrites = 0
-        for op_id in [op.id for op in graph.ops()]:
-            op = graph.op(op_id)
-            if graph.is_const_eval(op) and len(op.outputs) == 1 and op.inputs:
-                rewrites += self._visit(graph, op)
-        return finish(graph, rewrites)
-
-    def _visit(self, graph: Graph, op: Op) -> int:
-        shapes = [graph.value(v).shape for v in (*op.inputs, *op.outputs)]
-        if not any(swells(s) for s in shapes) or any(graph.value(v).dtype.is_block_float for v in op.inputs):
-            return 0
-        row = opdef(op.op)
-        if row.opaque or not all(is_static(graph, v) for v in op.inputs):
-            return 0
-        name = op.op.removeprefix("ttnn.")
-        if name in _ELEMENT_WISE:
-            return _elementwise(graph, op, max(shapes, key=lambda s: (prod(s), len(s))))
-        return _reduction(graph, op) if name in REDUCTIONS else 0
+def _visit(graph: Graph, op: Op) -> int:
+    shapes = [graph.value(v).shape for v in (*op.inputs, *op.outputs)]
+    if not any(swells(s) for s in shapes) or any(graph.value(v).dtype.is_block_float for v in op.inputs):
+        return 0
+    row = opdef(op.op)
+    if row.opaque or not all(is_static(graph, v) for v in op.inputs):
+        return 0
+    name = op.op.removeprefix("ttnn.")
+    if name in _ELEMENT_WISE:
+        return _elementwise(graph, op, max(shapes, key=lambda s: (prod(s), len(s))))
+    return _reduction(graph, op) if name in REDUCTIONS else 0
 
 
 def _elementwise(graph: Graph, op: Op, full: Shape) -> int:
     """One op on matrices in place of one on tensors of many small ones; the split of dims that takes fewest tiles."""
     if graph.value(op.outputs[0]).shape != full:
         return 0
-    shapes = [_padded(graph.value(v).shape, len(full)) for v in op.inputs]
+    own = [graph.value(v).shape for v in op.inputs]
+    shapes = [(*(1,) * (len(full) - len(shape)), *shape) for shape in own]
     before = sum(tile_count(s) for s in shapes) + tile_count(full)
     after, split = min((_tiles(shapes, full, k), k) for k in range(1, len(full)))
     if 2 * after > before:
@@ -63,19 +60,10 @@ def _elementwise(graph: Graph, op: Op, full: Shape) -> int:
     return 1
 
 
-def _padded(shape: Shape, rank: int) -> Shape:
-    return (*(1,) * (rank - len(shape)), *shape)
-
-
-def _groups(shape: Shape, full: Shape, split: int) -> Iterator[tuple[Shape, Shape]]:
-    """The dims of an operand and of the result that become rows, then those that become columns."""
-    yield shape[:split], full[:split]
-    yield shape[split:], full[split:]
-
-
 def _spread(shape: Shape, full: Shape, split: int) -> Shape:
     """The operand with every group of dims whole or one: what broadcasts over a matrix."""
-    return tuple(n for own, whole in _groups(shape, full, split) for n in (own if prod(own) == 1 else whole))
+    groups = ((shape[:split], full[:split]), (shape[split:], full[split:]))  # those of rows, those of columns
+    return tuple(n for own, whole in groups for n in (own if prod(own) == 1 else whole))
 
 
 def _tiles(shapes: list[Shape], full: Shape, split: int) -> int:

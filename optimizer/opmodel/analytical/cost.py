@@ -12,9 +12,8 @@ from optimizer.layouts.tiling import padded_shape
 from optimizer.opmodel.analytical.case import Usage
 from optimizer.opmodel.analytical.costing import moves, products, windows
 from optimizer.opmodel.analytical.costing.pieces import Job, of_tensor
-from optimizer.opmodel.analytical.roofline import roofline_ns
 from optimizer.opmodel.analytical.tensors import TILED
-from optimizer.opmodel.analytical.timing import Timing
+from optimizer.opmodel.analytical.timing import Timing, roofline_ns
 from optimizer.opmodel.analytical.work import Place, Work
 from optimizer.opmodel.base import Bound, CostPart, OpCost, OpQuery
 
@@ -85,13 +84,10 @@ class CostModel:
         if builder is None:
             return (Work("view", "view", 1),)
         if not query.inputs or (klass in _PRODUCTS and (len(query.inputs) < 2 or not usage.outputs)):
-            builder = moves.movement if reads else _written
+            if not reads:  # an op without operands writes its result
+                return (Work("movement", name, cores, (), writes),)
+            builder = moves.movement
         return builder(job)
-
-
-def _written(job: Job) -> tuple[Work, ...]:
-    """An op without operands writes its result."""
-    return (Work("movement", job.name, job.cores, (), job.writes),)
 
 
 def _short_name(query: OpQuery) -> str:
@@ -99,7 +95,7 @@ def _short_name(query: OpQuery) -> str:
     name = query.op.removeprefix("ttnn.")
     if name == "to_layout":
         x = query.inputs[0]
-        padded = _padded(x.shape)
+        padded = padded_shape(x.shape, TILED) != x.shape
         if x.layout.is_tile:
             return "untilize_with_unpadding" if padded else "untilize"
         return "tilize_with_zero_padding" if padded else "tilize"
@@ -109,10 +105,6 @@ def _short_name(query: OpQuery) -> str:
     if name == "transpose":
         return _transpose_name(dict(query.attrs), len(query.inputs[0].shape))
     return name
-
-
-def _padded(shape: tuple[int, ...]) -> bool:
-    return padded_shape(shape, TILED) != shape
 
 
 def _permute_name(dims: tuple[Any, ...]) -> str:

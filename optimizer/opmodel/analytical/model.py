@@ -16,7 +16,7 @@ from optimizer.layouts.op_config import InPlaceConfig
 from optimizer.opmodel.analytical.case import Case, Refused, Usage
 from optimizer.opmodel.analytical.cost import CostModel
 from optimizer.opmodel.analytical.families import family
-from optimizer.opmodel.analytical.in_place import in_place
+from optimizer.opmodel.analytical.ops.eltwise import in_place
 from optimizer.opmodel.analytical.tensors import dram_bank_bytes, l1_bytes, spec_problem
 from optimizer.opmodel.analytical.timing import constants
 from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpQuery, Rejection, TensorSpec

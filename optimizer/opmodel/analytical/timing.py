@@ -14,10 +14,11 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from optimizer.device import DeviceSpec
 from optimizer.errors import UnknownNameError
 from optimizer.opmodel.analytical.formulas import FORMULAS
-from optimizer.opmodel.analytical.terms import Clock, Terms
-from optimizer.opmodel.analytical.work import Feed, Work
+from optimizer.opmodel.analytical.formulas.basics import PHASES, Clock, Terms
+from optimizer.opmodel.analytical.work import Feed, Place, Work
 from optimizer.opmodel.base import Bound
 
 
@@ -86,3 +87,19 @@ class Timing(Clock):
         if work.family == "matmul" and work.product is not None and work.product.feeds[0] is Feed.LOCAL:
             keys = ("t0_ns.matmul_local",)
         return next((self.k[key] for key in keys if key in self.k), self.k["t0_ns"])
+
+
+TILE_PRODUCT_CYCLES = 16
+"""Cycles of a 32x32x32 product per pass of the matrix engine."""
+
+
+def roofline_ns(work: Work, device: DeviceSpec) -> float:
+    """Nanoseconds at peak: every core's matrix engine busy, or DRAM at its peak bandwidth."""
+    compute = 0.0
+    p = work.product
+    if p is not None:
+        products = p.rows * p.columns * p.depth * p.batches * work.cores
+        cycles = products * TILE_PRODUCT_CYCLES * PHASES.get(p.fidelity, 2) / device.num_cores
+        compute = cycles * 1000.0 / device.clock_mhz
+    moved = sum(part.size for part in (*work.reads, *work.writes) if part.place is Place.DRAM)
+    return max(compute, moved / device.dram_peak_gbps)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from optimizer.errors import OpModelError
-from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import PageLayout, TensorLayout
+from optimizer.layouts.memory_config import PageLayout
 from optimizer.opmodel.answer_cache import canonical
 from optimizer.opmodel.base import OpConstraints, Rejection, TensorSpec
-from optimizer.opmodel.rows import HOST_MEMORY, memory_from_row, memory_to_row
+from optimizer.opmodel.rows import memory_to_row, tensor_from_row
 from optimizer.opmodel.ttmetal.child import Message
 
 _PAGES = {PageLayout.TILE: "tile", PageLayout.ROW_MAJOR: "rm"}
-_PAGE_NAMES = {name: page for page, name in _PAGES.items()}
 
 
 def input_record(tensor: TensorSpec) -> dict[str, Any]:
@@ -41,13 +38,6 @@ def question_text(inputs: tuple[TensorSpec, ...], call: str) -> str:
 def request(question: str) -> Message:
     """The worker's request for a question text."""
     return {"kind": "query", "mode": "normal", **json.loads(question)}
-
-
-def tensor_from(record: Mapping[str, Any]) -> TensorSpec:
-    """A result as the worker describes it."""
-    memory = HOST_MEMORY if record.get("host") else memory_from_row(record)
-    layout = TensorLayout(_PAGE_NAMES[record["layout"]], memory)
-    return TensorSpec(tuple(record["shape"]), DType(record["dtype"]), layout)
 
 
 def answer_text(message: Message) -> str:
@@ -82,7 +72,7 @@ def constraints_from(text: str) -> tuple[OpConstraints, float | None]:
         return answer, record.get("seconds")
     answer = OpConstraints(
         valid=True,
-        outputs=tuple(tensor_from(out) for out in record["outputs"]),
+        outputs=tuple(tensor_from_row(out) for out in record["outputs"]),
         cb_bytes=record["peak_cb"],
         l1_peak_bytes=record["peak_l1"],
         peak_bytes=record["peak_total"],

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from optimizer.errors import OpModelError
 from optimizer.opmodel.base import Rejection, StepAnswer
-from optimizer.opmodel.ttmetal.answers import tensor_from
+from optimizer.opmodel.rows import tensor_from_row
 from optimizer.opmodel.ttmetal.child import Child, ChildDiedError, ChildKey, Message, OverdueError
 from optimizer.opmodel.ttmetal.pool import MAX_CRASHES, MAX_EXTERNAL_KILLS, START_SECONDS
 
@@ -41,7 +41,7 @@ class TTMetalSession:
         records = [record for name in results for record in answer["outputs"][name]]
         return StepAnswer(
             True,
-            results=tuple(tensor_from(record) for record in records),
+            results=tuple(tensor_from_row(record) for record in records),
             addresses=tuple(record.get("address") for record in records),
             l1_before_bytes=before,
             l1_after_bytes=after,

@@ -16,11 +16,7 @@ TRACED_PROGRAMS = 12
 TRACED_BUFFERS = 32
 
 _FAILED = re.compile(r"TT_(?:FATAL|THROW|ASSERT) @ (?P<where>\S+:\d+): ?(?P<condition>.*)")
-_BUFFERS = {
-    "circular_buffer_allocate": "cb",
-    "dataflow_buffer_allocate": "dfb",
-    "scratchpad_allocate": "scr",
-}
+_BUFFERS = {"circular_buffer_allocate": "cb", "dataflow_buffer_allocate": "dfb", "scratchpad_allocate": "scr"}
 _RANGE = re.compile(r"(\d+)-(\d+) - (\d+)-(\d+)")
 
 

@@ -7,36 +7,24 @@ what is emitted. The families are in modules beside this one; each maps op names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from optimizer.errors import OpModelError, TtoptError
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.op_config import InPlaceConfig
 from optimizer.opmodel.base import OpQuery, TensorSpec
-from optimizer.opmodel.ttnn_calls import (
-    attention,
-    conv_pool,
-    creation,
-    eltwise,
-    layout,
-    matmul,
-    movement,
-    norm,
-    reduction,
-)
-from optimizer.opmodel.ttnn_calls.text import Site, dtype_text, layout_text, literal, memory_config_text
+from optimizer.opmodel.ttnn_calls import conv_pool, eltwise, movement, products, reduction
+from optimizer.opmodel.ttnn_calls.text import Site, Writer, dtype_text, layout_text, literal, memory_config_text
 
 __all__ = ["asked_inputs", "call_text", "called_ops", "dtype_text", "layout_text", "literal", "memory_config_text"]
 
-Writer = Callable[[Site], str]
-
-_FAMILIES = (eltwise, matmul, conv_pool, norm, reduction, movement, layout, creation, attention)
+_FAMILIES = (eltwise, products, conv_pool, reduction, movement)
 _TABLE: dict[str, Writer] = {op: write for family in _FAMILIES for op, write in family.CALLS.items()}
 
 
 def asked_inputs(query: OpQuery) -> tuple[TensorSpec, ...]:
     """Operands as the call takes them on every run: weights that are prepared once are in their prepared form."""
-    return norm.prepared_inputs(query) if query.op == "ttnn.group_norm" else query.inputs
+    return reduction.prepared_inputs(query) if query.op == "ttnn.group_norm" else query.inputs
 
 
 def called_ops() -> tuple[str, ...]:

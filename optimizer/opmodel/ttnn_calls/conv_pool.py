@@ -11,6 +11,7 @@ from optimizer.layouts.op_config import CONV2D_SWITCHES, Conv2dConfig
 from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.ttnn_calls.text import (
     Site,
+    Writer,
     activation_text,
     call,
     dtype_text,
@@ -53,7 +54,7 @@ def conv_config_text(site: Site) -> str | None:
         fields["shard_layout"] = memory_layout_text(TensorMemoryLayout(config.shard_layout))
     if config.output_layout != _DEFAULT.output_layout:
         fields["output_layout"] = layout_text(PageLayout(config.output_layout))
-    fields.update({name: literal(bool(site.attr(name))) for name in _EXTRA_FLAGS if name in site.attrs})
+    fields.update({name: site.flag(name) for name in _EXTRA_FLAGS if name in site.attrs})
     return call("ttnn.Conv2dConfig", **fields) if fields else None
 
 
@@ -86,16 +87,16 @@ def padding_text(padding: Any, pair: str = "({}, {})") -> str:
 def conv_geometry(site: Site) -> dict[str, str]:
     """Keywords that say what is convolved: the same for a convolution and for preparing its weights."""
     return {
-        "in_channels": literal(int(site.need("in_channels"))),
-        "out_channels": literal(int(site.need("out_channels"))),
-        "batch_size": literal(int(site.need("batch_size"))),
-        "input_height": literal(int(site.need("input_height"))),
-        "input_width": literal(int(site.need("input_width"))),
+        "in_channels": site.integer("in_channels"),
+        "out_channels": site.integer("out_channels"),
+        "batch_size": site.integer("batch_size"),
+        "input_height": site.integer("input_height"),
+        "input_width": site.integer("input_width"),
         "kernel_size": integer_tuple(site.need("kernel_size")),
         "stride": integer_tuple(site.attr("stride", (1, 1))),
         "padding": padding_text(site.attr("padding", (0, 0, 0, 0))),
         "dilation": integer_tuple(site.attr("dilation", (1, 1))),
-        "groups": literal(int(site.attr("groups", 1))),
+        "groups": site.integer("groups", 1),
     }
 
 
@@ -140,10 +141,10 @@ def _conv(site: Site) -> str:
 def _pool(site: Site) -> str:
     scheme = site.attr("applied_shard_scheme")
     keywords: dict[str, str | None] = {
-        "batch_size": literal(int(site.need("batch_size"))),
-        "input_h": literal(int(site.need("input_height"))),
-        "input_w": literal(int(site.need("input_width"))),
-        "channels": literal(int(site.need("channels"))),
+        "batch_size": site.integer("batch_size"),
+        "input_h": site.integer("input_height"),
+        "input_w": site.integer("input_width"),
+        "channels": site.integer("channels"),
         "kernel_size": integers(site.need("kernel_size")),
         "stride": integers(site.attr("stride", (1, 1))),
         "padding": padding_text(site.attr("padding", (0, 0, 0, 0)), "[{}, {}]"),
@@ -153,7 +154,7 @@ def _pool(site: Site) -> str:
         keywords["dilation"] = literal(dilation)
     elif dilation != [1, 1]:
         raise OpModelError("ttnn.avg_pool2d has no dilation")
-    keywords["ceil_mode"] = literal(bool(site.attr("ceil_mode", False)))
+    keywords["ceil_mode"] = site.flag("ceil_mode")
     if site.query.op == "ttnn.avg_pool2d" and not site.attr("count_include_pad", True):
         keywords["count_include_pad"] = "False"
     pooled = call(
@@ -172,32 +173,26 @@ def _pool(site: Site) -> str:
     return call("ttnn.reshape", pooled, flat)
 
 
-def _global_avg_pool2d(site: Site) -> str:
-    return call("ttnn.global_avg_pool2d", site.operand(0), memory_config=site.memory)
-
-
 def _upsample(site: Site) -> str:
     high, wide = site.need("scale_factor")
     scale = literal(high) if (high, type(high)) == (wide, type(wide)) else literal([high, wide])
-    mode = str(site.attr("mode", "nearest"))
-    named = {"mode": literal(mode), "memory_config": site.memory, "compute_kernel_config": site.compute}
-    return call("ttnn.upsample", site.operand(0), scale, **named)
+    mode = literal(str(site.attr("mode", "nearest")))
+    return site.call(scale, mode=mode, memory_config=site.memory, compute_kernel_config=site.compute)
 
 
-def _grid_sample(site: Site) -> str:
-    """Between the four pixels around a point; beyond the image there are zeros."""
-    corners = literal(bool(site.attr("align_corners", False)))
-    named = {"align_corners": corners, "memory_config": site.memory, "compute_kernel_config": site.compute}
-    return call("ttnn.grid_sample", site.operand(0), site.operand(1), **named)
-
-
-CALLS = {
+CALLS: dict[str, Writer] = {
     "ttnn.conv2d": _conv,
     "ttnn.conv_transpose2d": _conv,
     "ttnn.max_pool2d": _pool,
     "ttnn.avg_pool2d": _pool,
-    "ttnn.global_avg_pool2d": _global_avg_pool2d,
+    "ttnn.global_avg_pool2d": lambda site: site.call(),
     "ttnn.upsample": _upsample,
-    "ttnn.grid_sample": _grid_sample,
+    # between the four pixels around a point; beyond the image there are zeros
+    "ttnn.grid_sample": lambda site: site.call(
+        site.operand(1),
+        align_corners=site.flag("align_corners"),
+        memory_config=site.memory,
+        compute_kernel_config=site.compute,
+    ),
 }
 """Query op -> writer of its call."""

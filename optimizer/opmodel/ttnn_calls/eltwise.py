@@ -2,69 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from optimizer.errors import OpModelError
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.dtype import DType
 from optimizer.ir.vocabulary import BINARY, UNARY
-from optimizer.opmodel.ttnn_calls.text import Site, activation_text, call, dtype_text, literal
+from optimizer.opmodel.ttnn_calls.text import Site, Writer, activation_text, call, dtype_text, literal
 
 
 def _unary(site: Site) -> str:
     """`ttnn.relu(x, *args, memory_config=, **kwargs)`: rows may carry `args` and `kwargs` of their own."""
     extra = [literal(v) for v in site.attr("args") or ()]
     named = {name: literal(value) for name, value in site.attr("kwargs") or ()}
-    into = site.output_tensor
-    return call(site.query.op, site.operand(0), *extra, memory_config=site.memory, output_tensor=into, **named)
+    return site.call(*extra, output_tensor=site.output_tensor, **named)
 
 
-def _gelu_tanh(site: Site) -> str:
-    """TTNN's `gelu` in the variant that the name of the activation `gelu_tanh` stands for."""
-    into = site.output_tensor
-    variant = "ttnn.GeluVariant.Tanh"
-    return call("ttnn.gelu", site.operand(0), variant=variant, memory_config=site.memory, output_tensor=into)
-
-
-def _positional(*names: str, function: str | None = None) -> Any:
+def _positional(*names: str, function: str | None = None) -> Writer:
     """A unary op whose scalars follow the tensor; rows that carry `args` instead say them all."""
 
     def write(site: Site) -> str:
         if "args" in site.attrs or "kwargs" in site.attrs:
             return _unary(site)
         values = [literal(site.need(name)) for name in names if name in site.attrs or function]
-        into = site.output_tensor
-        return call(function or site.query.op, site.operand(0), *values, memory_config=site.memory, output_tensor=into)
+        return site.call(*values, function=function, output_tensor=site.output_tensor)
 
     return write
 
 
-def _keywords(*names: str) -> Any:
+def _keywords(*names: str) -> Writer:
     """A unary op whose scalars are keywords; one that the query leaves out is left to TTNN."""
 
     def write(site: Site) -> str:
         if "args" in site.attrs or "kwargs" in site.attrs:
             return _unary(site)
         named = {name: literal(site.need(name)) for name in names if name in site.attrs}
-        return call(
-            site.query.op, site.operand(0), memory_config=site.memory, output_tensor=site.output_tensor, **named
-        )
-
-    return write
-
-
-def _clamp(site: Site) -> str:
-    least, most = literal(site.attr("min")), literal(site.attr("max"))
-    into = site.output_tensor
-    return call("ttnn.clamp", site.operand(0), least, most, memory_config=site.memory, output_tensor=into)
-
-
-def _reversed(function: str) -> Any:
-    """scalar - x and scalar / x, and the two-operand form."""
-
-    def write(site: Site) -> str:
-        other = site.optional(1) or literal(site.need("scalar"))
-        return call(function, site.operand(0), other, memory_config=site.memory, dtype=site.dtype)
+        return site.call(output_tensor=site.output_tensor, **named)
 
     return write
 
@@ -77,7 +48,7 @@ def _binary(site: Site) -> str:
             raise OpModelError(f"{site.query.op} needs a second operand or a scalar")
     fused = {name: _activations(site, name) for name in ("activations", *OPERAND_ACTIVATIONS)}
     fused["output_tensor"] = site.output_tensor
-    return call(site.query.op, site.operand(0), other, memory_config=site.memory, dtype=site.dtype, **fused)
+    return site.call(other, dtype=site.dtype, **fused)
 
 
 def _activations(site: Site, name: str) -> str | None:
@@ -91,7 +62,7 @@ def _atan2(site: Site) -> str:
     if site.optional(1) is not None or site.attr("scalar") is None:
         return _binary(site)
     other = call("ttnn.full_like", site.operand(0), literal(site.attr("scalar")))
-    return call("ttnn.atan2", site.operand(0), other, memory_config=site.memory)
+    return site.call(other)
 
 
 def _prelu(site: Site) -> str:
@@ -103,7 +74,7 @@ def _prelu(site: Site) -> str:
     aligned = (1,) * (len(x) - len(slope)) + slope
     if len(x) > 1 and aligned == (1, x[1], *(1,) * (len(x) - 2)):
         return _binary(site)
-    below = call("ttnn.multiply", site.operand(0), other, memory_config=site.memory)
+    below = site.call(other, function="ttnn.multiply")
     above = f"ttnn.gtz({site.operand(0)})"
     return call("ttnn.where", above, site.operand(0), below, memory_config=site.memory)
 
@@ -118,17 +89,16 @@ def _where(site: Site) -> str:
         chosen.append(rest.pop(0) if use_tensor else literal(value))
     if "None" in chosen:
         raise OpModelError("ttnn.where needs a tensor or a scalar for each branch")
-    return call("ttnn.where", site.operand(0), *chosen, memory_config=site.memory)
+    return site.call(*chosen)
 
 
 def _ternary(site: Site) -> str:
-    operands = [site.operand(k) for k in range(3)]
-    return call(site.query.op, *operands, memory_config=site.memory)
+    return site.call(site.operand(1), site.operand(2))
 
 
 def _ternary_value(site: Site) -> str:
-    operands = [site.operand(k) for k in range(3)]
-    return call(site.query.op, *operands, value=literal(site.attr("value", 1.0)), memory_config=site.memory)
+    value = literal(site.attr("value", 1.0))
+    return site.call(site.operand(1), site.operand(2), value=value, memory_config=site.memory)
 
 
 def _typecast(site: Site) -> str:
@@ -136,12 +106,17 @@ def _typecast(site: Site) -> str:
     dtype = site.query.output_dtype if name is None else DType(str(name))
     if dtype is None:
         raise OpModelError("ttnn.typecast needs a dtype")
-    return call("ttnn.typecast", site.operand(0), dtype_text(dtype), memory_config=site.memory)
+    return site.call(dtype_text(dtype))
 
 
-CALLS = {
+CALLS: dict[str, Writer] = {
     **{f"ttnn.{name}": _unary for name in UNARY},
-    "ttnn.gelu_tanh": _gelu_tanh,
+    "ttnn.gelu_tanh": lambda site: site.call(
+        function="ttnn.gelu",
+        variant="ttnn.GeluVariant.Tanh",
+        memory_config=site.memory,
+        output_tensor=site.output_tensor,
+    ),
     **{f"ttnn.{name}": _binary for name in BINARY},
     "ttnn.leaky_relu": _positional("negative_slope"),
     "ttnn.heaviside": _positional("value"),
@@ -157,8 +132,11 @@ CALLS = {
     "ttnn.softplus": _keywords("beta", "threshold"),
     "ttnn.atan2": _atan2,
     "ttnn.prelu": _prelu,
-    "ttnn.clamp": _clamp,
-    "ttnn.rsub": _reversed("ttnn.rsub"),
+    "ttnn.clamp": lambda site: site.call(
+        literal(site.attr("min")), literal(site.attr("max")), output_tensor=site.output_tensor
+    ),
+    # scalar - x, and the two-operand form
+    "ttnn.rsub": lambda site: site.call(site.optional(1) or literal(site.need("scalar")), dtype=site.dtype),
     "ttnn.rdiv": _positional("scalar", function="ttnn.rdiv"),
     "ttnn.where": _where,
     "ttnn.addcmul": _ternary_value,

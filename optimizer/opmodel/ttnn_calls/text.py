@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from keyword import iskeyword
 from typing import Any
@@ -26,7 +26,7 @@ from optimizer.layouts.memory_config import (
     ShardOrientation,
     TensorMemoryLayout,
 )
-from optimizer.layouts.op_config import InPlaceConfig
+from optimizer.layouts.op_config import InPlaceConfig, OpConfig
 from optimizer.opmodel.base import OpQuery
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -157,10 +157,7 @@ def core_coord_text(grid_yx: tuple[int, int]) -> str:
     return _core_text(grid_yx[1], grid_yx[0])
 
 
-_ACTIVATION_TYPES = {
-    "logical_not": "LOGICAL_NOT_UNARY",
-    "reciprocal": "RECIP",
-}
+_ACTIVATION_TYPES = {"logical_not": "LOGICAL_NOT_UNARY", "reciprocal": "RECIP"}
 """Activations whose `ttnn.UnaryOpType` is not their name in capitals."""
 _ACTIVATION_PARAMETERS = {"gelu": "0.0"}
 """Parameter that an activation is passed with. Without one conv and binary kernels take GELU's table, off by 0.024;
@@ -199,6 +196,17 @@ class Site:
             raise OpModelError(f"{self.query.op} needs attribute '{name}'")
         return self.attrs[name]
 
+    def integer(self, name: str, default: int | None = None) -> str:
+        """Text of a whole number; OpModelError where it is absent and has no default."""
+        return literal(int(self.need(name) if default is None else self.attr(name, default)))
+
+    def flag(self, name: str, default: bool = False) -> str:
+        return literal(bool(self.attr(name, default)))
+
+    def stated_flag(self, name: str) -> str | None:
+        """None where the query leaves it to TTNN."""
+        return self.flag(name) if name in self.attrs else None
+
     def operand(self, index: int) -> str:
         """Name of an operand; OpModelError when there are fewer."""
         if index >= len(self.operands):
@@ -208,6 +216,15 @@ class Site:
     def optional(self, index: int) -> str | None:
         """Name of an operand, None when there are fewer."""
         return self.operands[index] if index < len(self.operands) else None
+
+    def call(self, *positional: str, function: str | None = None, **named: str | None) -> str:
+        """The call of `function`, by default the op's name, on operand 0.
+
+        `memory_config=` is the first named argument unless it is among those given.
+        """
+        if "memory_config" not in named:
+            named = {"memory_config": self.memory, **named}
+        return call(function or self.query.op, self.operand(0), *positional, **named)
 
     @property
     def memory(self) -> str | None:
@@ -242,6 +259,32 @@ class Site:
         """A `ttnn.CoreGrid` from attribute `core_grid` (columns, rows)."""
         grid = self.attr("core_grid")
         return None if not grid else f"ttnn.CoreGrid(x={int(grid[0])}, y={int(grid[1])})"
+
+
+Writer = Callable[[Site], str]
+"""Writes the call of an op."""
+
+
+def program_config_text(site: Site, *kinds: type[OpConfig]) -> str | None:
+    """The program config of a call that takes these kinds; None gives None."""
+    config = site.query.config
+    if config is None:
+        return None
+    if not isinstance(config, kinds):
+        raise OpModelError(f"{site.query.op} takes no {config.kind} config")
+    names = [field.name for field in fields(config)]
+    if "mcast_in0" in names:  # ttnn's own order
+        names[-3:] = reversed(names[-3:])
+    texts: dict[str, str] = {}
+    for name in names:
+        value = getattr(config, name)
+        if name == "compute_with_storage_grid_yx":
+            texts["compute_with_storage_grid_size"] = core_coord_text(value)
+        elif name == "fused_activation" and value is not None:
+            texts[name] = activation_text(value)
+        else:
+            texts[name] = literal(value)
+    return call(f"ttnn.{type(config).__name__}", **texts)
 
 
 def compute_text(site: Site) -> str | None:

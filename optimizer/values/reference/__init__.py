@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from optimizer.errors import ExecutionError
 from optimizer.opmodel.base import OpQuery
-from optimizer.values.reference import attention, contraction, eltwise, movement, norms, pooling, reductions
+from optimizer.values.reference import attention, contraction, eltwise, movement, pooling, reductions
 from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule
 
 RULES: dict[str, Rule] = {
     name: rule
-    for family in (eltwise, contraction, pooling, norms, reductions, movement, attention)
+    for family in (eltwise, contraction, pooling, reductions, movement, attention)
     for name, rule in family.RULES.items()
 }
 """Vocabulary name -> its rule."""
@@ -35,9 +35,5 @@ def computed(op: str, attrs: Attrs, operands: Sequence[Array]) -> list[Computed]
     rule = RULES.get(op)
     if rule is None:
         raise ExecutionError(f"there is no reference for the values of {op}", node=op)
-    results = rule(attrs, [_as_numbers(x) for x in operands])
+    results = rule(attrs, [x.astype("float64") if x.dtype.kind == "f" else x for x in operands])
     return [r if isinstance(r, Computed) else Computed.exactly(r) for r in results]
-
-
-def _as_numbers(x: Array) -> Array:
-    return x.astype("float64") if x.dtype.kind == "f" else x

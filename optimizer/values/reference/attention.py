@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_one
-from optimizer.values.reference.norms import softmax
+from optimizer.values.reference.reductions import softmax
 
 _EXPONENTIAL = 2.0**-4.5
 """Of ttnn 0.81.1's approximation: 2.1 % as a root mean square on Tenstorrent's simulator, 0.3 % with the exact one."""

@@ -29,10 +29,6 @@ def gelu(x: Array) -> Array:
     return result
 
 
-def _softplus(x: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
-    return np.where(beta * x > threshold, x, np.logaddexp(0.0, beta * x) / beta)
-
-
 def _erfinv(x: Array) -> Any:
     """Newton's method on erf from a rational start (S. Winitzki's)."""
     logs = np.log1p(-x * x)
@@ -55,33 +51,29 @@ def _as_float(test: Function) -> Function:
     return lambda x: test(x).astype(np.float64)
 
 
+_NUMPY_UNARY = (
+    "tanh", "exp", "sqrt", "abs", "log", "square", "sin", "cos", "tan", "sinh", "cosh", "floor", "ceil", "round",
+    "trunc", "sign", "log1p", "log2", "log10", "expm1", "exp2", "cbrt", "bitwise_not",
+)  # fmt: skip
+_NUMPY_BINARY = (
+    "add", "subtract", "multiply", "divide", "maximum", "minimum", "logical_and", "logical_or", "logical_xor", "fmod",
+    "remainder", "bitwise_and", "bitwise_or", "bitwise_xor",
+)  # fmt: skip
+"""Ops that NumPy has by the same name."""
+
 UNARY: Mapping[str, Function] = {
+    **{name: getattr(np, name) for name in _NUMPY_UNARY},
+    **{f"a{name}": getattr(np, f"arc{name}") for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{name: _as_float(getattr(np, name)) for name in ("isnan", "isinf", "isposinf", "isneginf")},
     "relu": lambda x: np.maximum(x, 0),
     "relu6": lambda x: np.clip(x, 0, 6),
     "gelu": gelu,
     "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "silu": lambda x: x * _sigmoid(x),
     "sigmoid": _sigmoid,
-    "tanh": np.tanh,
-    "exp": np.exp,
-    "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "neg": np.negative,
-    "abs": np.abs,
-    "log": np.log,
     "reciprocal": lambda x: 1 / x,
-    "square": np.square,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
     "erf": _erf,
     "erfc": _erfc,
     "erfinv": _erfinv,
@@ -91,28 +83,12 @@ UNARY: Mapping[str, Function] = {
     "hardsigmoid": _hardsigmoid,
     "hardtanh": lambda x: np.clip(x, -1, 1),
     "selu": lambda x: _SELU_SCALE * _elu(x, _SELU_ALPHA),
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round": np.round,
-    "trunc": np.trunc,
     "frac": lambda x: x - np.trunc(x),
-    "sign": np.sign,
-    "log1p": np.log1p,
-    "log2": np.log2,
-    "log10": np.log10,
-    "expm1": np.expm1,
-    "exp2": np.exp2,
-    "cbrt": np.cbrt,
-    "isnan": _as_float(np.isnan),
-    "isinf": _as_float(np.isinf),
-    "isposinf": _as_float(np.isposinf),
-    "isneginf": _as_float(np.isneginf),
     "logical_not": _as_float(lambda x: x == 0),
     "gtz": _as_float(lambda x: x > 0),
     "ltz": _as_float(lambda x: x < 0),
     "eqz": _as_float(lambda x: x == 0),
     "nez": _as_float(lambda x: x != 0),
-    "bitwise_not": np.bitwise_not,
     "log_sigmoid": lambda x: -np.logaddexp(0.0, -x),
     "identity": lambda x: x,
 }
@@ -121,7 +97,7 @@ PARAMETERS: Mapping[str, Callable[[Array, Attrs], Array]] = {
     "leaky_relu": lambda x, a: np.where(x >= 0, x, a["negative_slope"] * x),
     "elu": lambda x, a: _elu(x, a["alpha"]),
     "celu": lambda x, a: np.maximum(x, 0) + np.minimum(0, a["alpha"] * np.expm1(np.minimum(x, 0) / a["alpha"])),
-    "softplus": lambda x, a: _softplus(x, a["beta"], a["threshold"]),
+    "softplus": lambda x, a: np.where(a["beta"] * x > a["threshold"], x, np.logaddexp(0.0, a["beta"] * x) / a["beta"]),
     "clamp": lambda x, a: np.clip(x, a["min"], a["max"]),
     "pow_scalar": lambda x, a: np.power(x, float(a["exponent"])),
     "rsub": lambda x, a: a["scalar"] - x,
@@ -134,12 +110,7 @@ PARAMETERS: Mapping[str, Callable[[Array, Attrs], Array]] = {
 }
 
 BINARY: Mapping[str, Callable[[Array, Array], Array]] = {
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
-    "divide": np.divide,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
+    **{name: getattr(np, name) for name in _NUMPY_BINARY},
     "pow": np.power,
     "eq": np.equal,
     "ne": np.not_equal,
@@ -147,17 +118,9 @@ BINARY: Mapping[str, Callable[[Array, Array], Array]] = {
     "gt": np.greater,
     "le": np.less_equal,
     "ge": np.greater_equal,
-    "logical_and": lambda a, b: (a != 0) & (b != 0),
-    "logical_or": lambda a, b: (a != 0) | (b != 0),
-    "logical_xor": lambda a, b: (a != 0) ^ (b != 0),
     "squared_difference": lambda a, b: (a - b) ** 2,
     "atan2": np.arctan2,
-    "fmod": np.fmod,
-    "remainder": np.remainder,
     "prelu": lambda a, b: np.where(a >= 0, a, a * b),
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
     "bitwise_left_shift": np.left_shift,
     "logical_right_shift": lambda a, b: (a.astype(np.uint32) >> b.astype(np.uint32)).astype(a.dtype),
 }
@@ -213,7 +176,7 @@ def _where(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
     return [np.asarray(np.where(operands[0] != 0, chosen[0], chosen[1]))]
 
 
-def _without_attributes(function: Function) -> Callable[[Array, Attrs], Array]:
+def _alone(function: Function) -> Callable[[Array, Attrs], Array]:
     return lambda x, _: function(x)
 
 
@@ -236,7 +199,7 @@ def _typecast(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
 
 
 RULES: Mapping[str, Rule] = {
-    **{f"ttnn.{name}": of_one(_without_attributes(function)) for name, function in UNARY.items()},
+    **{f"ttnn.{name}": of_one(_alone(function)) for name, function in UNARY.items()},
     **{f"ttnn.{name}": of_one(function) for name, function in PARAMETERS.items()},
     **{f"ttnn.{name}": _binary(function, name in _SUMS) for name, function in BINARY.items()},
     "ttnn.where": _where,

@@ -16,10 +16,6 @@ def _slice(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
     return [operands[0][tuple(slice(*bounds) for bounds in window)]]
 
 
-def _split(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
-    return np.split(operands[0], np.cumsum(attrs["sizes"])[:-1], axis=int(attrs["dim"]))
-
-
 def _scatter(adds: bool) -> Rule:
     def rule(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
         x, index, source = operands
@@ -56,7 +52,7 @@ RULES: Mapping[str, Rule] = {
     "ttnn.transpose": of_one(lambda x, attrs: x.swapaxes(attrs["dim0"], attrs["dim1"])),
     "ttnn.concat": lambda attrs, operands: [np.concatenate(operands, axis=attrs["dim"])],
     "ttnn.slice": _slice,
-    "ttnn.split": _split,
+    "ttnn.split": lambda attrs, operands: np.split(operands[0], np.cumsum(attrs["sizes"])[:-1], axis=int(attrs["dim"])),
     "ttnn.pad": of_one(lambda x, attrs: np.pad(x, attrs["padding"], constant_values=attrs.get("value", 0.0))),
     "ttnn.repeat": of_one(lambda x, attrs: np.tile(x, attrs["repeats"])),
     "ttnn.repeat_interleave": of_one(lambda x, attrs: x.repeat(attrs["repeats"], axis=attrs["dim"])),

@@ -21,8 +21,7 @@ from optimizer.layouts.memory_config import DRAM_TILE
 from optimizer.opmodel import registry
 from optimizer.opmodel.analytical.calibration import row_work
 from optimizer.opmodel.analytical.formulas import FORMULAS
-from optimizer.opmodel.analytical.roofline import roofline_ns
-from optimizer.opmodel.analytical.timing import Timing, constants
+from optimizer.opmodel.analytical.timing import Timing, constants, roofline_ns
 from optimizer.opmodel.analytical.work import Feed, Groups, Piece, Place, Product, Window, Work
 from optimizer.opmodel.base import Bound, OpCost, OpModel, OpQuery, TensorSpec
 from tests.samples import examples

@@ -97,6 +97,13 @@ def piece(row: Row, name: str, layout: str) -> Piece | None:
     return _piece(sizes, kind, where, is_tile(row, layout) or kind.is_block_float)
 
 
+def pieces(row: Row, names: tuple[str, ...] = ("in0", "in1")) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """The operands and the result that the row has."""
+    reads = tuple(p for p in (piece(row, name, "in0_layout") for name in names) if p is not None)
+    out = piece(row, "out", "out_layout")
+    return reads, () if out is None else (out,)
+
+
 @lru_cache(maxsize=16384)
 def _piece(sizes: tuple[int, ...], kind: DType, where: Place, tiled: bool) -> Piece:
     if tiled:

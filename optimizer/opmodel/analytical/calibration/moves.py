@@ -44,8 +44,8 @@ def short_name(row: Row) -> str:
 
 
 def _pieces(row: Row) -> tuple[list[Piece], Piece | None]:
-    reads = [p for p in (columns.piece(row, n, "in0_layout") for n in ("in0", "in1")) if p is not None]
-    return reads, columns.piece(row, "out", "out_layout") or (reads[0] if reads else None)
+    reads, writes = columns.pieces(row)
+    return list(reads), next(iter(writes or reads), None)
 
 
 def eltwise(row: Row) -> Work:
@@ -122,15 +122,10 @@ def _untilized(row: Row, out: Piece, cores: int) -> Window | None:
     sizes = columns.shape(row, "out_shape")
     across = 1
     if row.get("out_mem") == "L1_BLOCK_SHARDED":
-        across = _across(cores)
+        across = grid_of(cores)[1]
     width = ceil_div(columns.given_shape(row, "in0_shape")[-1], TILE * across)
     rows = ceil_div(ceil_div(prod(sizes[:-1]), TILE) * across, cores)
     return Window(rows * TILE, untilized=(rows, rows * width))
-
-
-def _across(cores: int) -> int:
-    """Cores along the width of a block-sharded tensor: the known grids are square or wider than high."""
-    return grid_of(cores)[1]
 
 
 def cut(part: Piece, whole: Piece) -> Piece:
@@ -157,7 +152,7 @@ def reshard(row: Row) -> Work:
     if name == "move" and source.place is not Place.SHARD:
         return Work("movement", name, cores, (source,), (out,))
     if "L1_BLOCK_SHARDED" in (row.get("in0_mem"), row.get("out_mem")):  # every row is cut
-        across = _across(cores)
+        across = grid_of(cores)[1]
         source, out = (Piece(p.size, p.tiles, p.place, p.sticks * across) for p in (source, out))
     return Work("reshard", name, cores, (source,), (out,))
 
@@ -183,7 +178,7 @@ def tilize(row: Row) -> Work:
     reads, out = _pieces(row)
     cores = columns.cores(row)
     sizes = columns.given_shape(row, "in0_shape")
-    across = _across(cores) if row.get("in0_mem") == "L1_BLOCK_SHARDED" else 1
+    across = grid_of(cores)[1] if row.get("in0_mem") == "L1_BLOCK_SHARDED" else 1
     width = ceil_div(sizes[-1], TILE)
     rows = columns.tile_rows(sizes)
     if rows < cores and across == 1 and width > 1:  # rows are cut into blocks

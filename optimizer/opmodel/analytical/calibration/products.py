@@ -15,7 +15,7 @@ from optimizer.layouts.memory_config import BufferType, MemoryConfig, TensorMemo
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.calibration import columns
 from optimizer.opmodel.analytical.calibration.columns import Row
-from optimizer.opmodel.analytical.products.matmul_auto import SUBBLOCKS, Problem, fit_blocks
+from optimizer.opmodel.analytical.products.matmul_auto import Problem, fit_blocks, subblock
 from optimizer.opmodel.analytical.work import Feed, Place, Product, Work
 
 _ROOM = {"wormhole_b0": 1_395_000, "blackhole": 1_469_000}
@@ -30,11 +30,6 @@ class _Shape:
     m: int
     k: int
     n: int
-
-
-def _shape(row: Row) -> _Shape:
-    tiles = (max(1, ceil_div(columns.number(row, c), TILE)) for c in ("M", "K", "N"))
-    return _Shape(max(1, columns.number(row, "batch", 1)), *tiles)
 
 
 def _problem(row: Row, s: _Shape, cores: int) -> Problem:
@@ -55,26 +50,13 @@ def _problem(row: Row, s: _Shape, cores: int) -> Problem:
     )  # fmt: skip
 
 
-@lru_cache(maxsize=4096)
-def _subblock(rows: int, width: int, fp32: bool, whole_width: bool = False) -> tuple[int, int]:
-    """Output tiles in the destination registers; into shards a row of them must be the whole width."""
-    for h, w in SUBBLOCKS:
-        if whole_width and (h, w) != (1, width):
-            continue
-        if (h * w <= 4 or not fp32) and rows % h == 0 and width % w == 0:
-            return (h, w)
-    return (1, 1)
-
-
 def matmul(row: Row) -> Work:
-    s, cores = _shape(row), columns.cores(row)
+    tiles = (max(1, ceil_div(columns.number(row, c), TILE)) for c in ("M", "K", "N"))
+    s, cores = _Shape(max(1, columns.number(row, "batch", 1)), *tiles), columns.cores(row)
     problem = _problem(row, s, cores)
     product = _planned(row, s, cores, problem)
-    reads = tuple(p for p in (columns.piece(row, n, "in0_layout") for n in ("in0", "in1")) if p is not None)
-    out = columns.piece(row, "out", "out_layout")
     gap = row.get("time_kind") == "host_traced"
-    writes = () if out is None else (out,)
-    return Work("matmul", "matmul", cores, reads, writes, product, gap=gap)
+    return Work("matmul", "matmul", cores, *columns.pieces(row), product, gap=gap)
 
 
 def _planned(row: Row, s: _Shape, cores: int, p: Problem) -> Product:
@@ -105,10 +87,7 @@ def _configured(row: Row, s: _Shape, p: Problem, config: str, b_feed: Feed) -> P
     """A whole program config: what the kernels of each kind do with the operands."""
     numbers = {n: columns.config_number(row, n) or 0 for n in ("per_core_M", "per_core_N", "in0_block_w")}
     each = (numbers["per_core_M"], numbers["per_core_N"])
-    block = (
-        columns.config_number(row, "out_block_h") or each[0],
-        columns.config_number(row, "out_block_w") or each[1],
-    )
+    block = (columns.config_number(row, "out_block_h") or each[0], columns.config_number(row, "out_block_w") or each[1])
     where = columns.place(row.get("in0_mem") or "")
     alone = {Feed.DRAM_SHARED: Feed.DRAM_EACH, Feed.L1_SHARED: Feed.L1_EACH}
     a_feed = Feed.SHARED if where is Place.SHARD else _feed(where)
@@ -189,7 +168,7 @@ def _product(
     batches: int = 1,
 ) -> Product:  # fmt: skip
     sharded = columns.place(row.get("out_mem") or "") is Place.SHARD and not row.get("program_config")
-    held = _subblock(*block, p.fp32_dest, sharded)
+    held = subblock(*block, p.fp32_dest, sharded)
     given = (columns.config_number(row, "out_subblock_h"), columns.config_number(row, "out_subblock_w"))
     if given[0] and given[1]:
         held = (given[0], given[1])
@@ -208,9 +187,7 @@ def sdpa(row: Row) -> Work:
         keys = ceil_div(keys, 2)
     sizes = (columns.dtype(row, "in0_dtype").tile_bytes, columns.dtype(row, "in1_dtype").tile_bytes)
     product = Product(ceil_div(tiles, cores), ceil_div(q[-1], TILE), keys, 1, sizes, fidelity=fidelity(row))
-    reads = tuple(p for p in (columns.piece(row, n, "in0_layout") for n in ("in0", "in1")) if p is not None)
-    out = columns.piece(row, "out", "out_layout")
-    return Work("sdpa", "sdpa", cores, reads, () if out is None else (out,), product)
+    return Work("sdpa", "sdpa", cores, *columns.pieces(row), product)
 
 
 def fidelity(row: Row) -> str:

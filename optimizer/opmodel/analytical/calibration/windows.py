@@ -47,15 +47,12 @@ def conv(row: Row) -> Work:
         rows * TILE, 0, 0, height, width, ceil_div(channels, across) * columns.element_bytes(a),
         rows * ceil_div(k, across), block_h, shared,
     )  # fmt: skip
-    reads = tuple(p for p in (columns.piece(row, x, "in0_layout") for x in ("in0", "in1")) if p is not None)
-    out = columns.piece(row, "out", "out_layout")
-    return Work("conv", "conv2d", cores, reads, () if out is None else (out,), product, window)
+    return Work("conv", "conv2d", cores, *columns.pieces(row), product, window)
 
 
 def pool(row: Row) -> Work:
     cores, op = columns.cores(row), row.get("op") or ""
-    source, out = columns.piece(row, "in0", "in0_layout"), columns.piece(row, "out", "out_layout")
-    reads, writes = (() if source is None else (source,)), (() if out is None else (out,))
+    reads, writes = columns.pieces(row, ("in0",))
     if not op.startswith("Pool"):
         return _other(op, cores, reads, writes, row)
     height, width = _kernel(row)
@@ -109,9 +106,7 @@ def _padding(row: Row, outputs: int) -> int:
 
 def norm(row: Row) -> Work:
     op, cores = row.get("op") or "", columns.cores(row)
-    reads = tuple(p for p in (columns.piece(row, "in0", "in0_layout"),) if p is not None)
-    out = columns.piece(row, "out", "out_layout")
-    writes = () if out is None else (out,)
+    reads, writes = columns.pieces(row, ("in0",))
     if op.startswith("GroupNorm"):
         return Work("norm", "group_norm", cores, reads, writes, groups=_groups(row, cores))
     name = "softmax" if op.startswith("Softmax") else "layer_norm"

@@ -112,11 +112,9 @@ def conv(job: Job) -> tuple[Work, ...]:
     before, tiled = _input(job, pixels, wide, down, channels)
     works = [*before]
     if pointwise:
-        works.append(
-            Work(
-                "matmul", "conv2d", job.cores, (Piece(0, 0, Place.SHARD), _weights(job, product, columns)), (), product
-            )
-        )
+        count = product.depth * columns
+        weights = Piece(count * product.tile_bytes[1], count, Place.DRAM)
+        works.append(Work("matmul", "conv2d", job.cores, (Piece(0, 0, Place.SHARD), weights), (), product))
     else:
         works.append(_halo(job, pixels, wide, channels, kernel, tiled))
         gathered = each[0] * ceil_div(product.depth, wide)
@@ -143,11 +141,6 @@ def _part(work: Work, slices: int) -> Work:
         w.stick_bytes, untilized=(ceil_div(rows, slices), ceil_div(count, slices)),
     )  # fmt: skip
     return Work("halo", work.op, work.cores, window=window)
-
-
-def _weights(job: Job, product: Product, columns: int) -> Piece:
-    size = product.depth * columns
-    return Piece(size * product.tile_bytes[1], size, Place.DRAM)
 
 
 def _conv_product(

@@ -8,20 +8,14 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.device_run.room import pending_bytes
+from optimizer.opmodel.analytical.derive import grid_shards, named_shards, reshaped, with_spec
+from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
-from optimizer.opmodel.analytical.device_run.shards import grid_shards, reshaped, with_spec
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
-from optimizer.opmodel.analytical.device_run.transfer import (
-    BAD_ACCESS,
-    MOST_ENTRIES,
-    alignment,
-    clone,
-    to_memory_config,
-)
+from optimizer.opmodel.analytical.device_run.transfer import MOST_ENTRIES, alignment, clone, to_memory_config
 from optimizer.opmodel.analytical.device_run.transposing import transpose
 from optimizer.opmodel.analytical.device_run.untilize import untilize_with_unpadding
+from optimizer.opmodel.analytical.device_run.work_split import pending_bytes
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, ROWS, TILED, WIDTH
 
 Tensors = tuple[Held, ...]
@@ -209,11 +203,9 @@ def _check(session: Session, tensors: Tensors, dim: int, target: MemoryConfig) -
         return
     kind, rank = first.memory.memory_layout, len(first.shape)
     need(target.memory_layout is kind, "Sharded output and inputs must have the same memory layout.")
-    need(target.shard_spec is not None, BAD_ACCESS)
-    assert target.shard_spec is not None
-    same = target.shard_spec.core_ranges == first.spec.core_ranges
-    need(same, "Sharded output and inputs must have the same grid.")
-    same = target.shard_spec.orientation is first.spec.orientation
+    asked = named_shards(target)
+    need(asked.core_ranges == first.spec.core_ranges, "Sharded output and inputs must have the same grid.")
+    same = asked.orientation is first.spec.orientation
     need(same, "Sharded output and inputs must have the same shard orientation.")
     if dim == rank - 1:
         need(kind in (HEIGHT, BLOCK), "Only support width concat on height-sharded or block-sharded tensors.")

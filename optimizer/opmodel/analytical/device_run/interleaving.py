@@ -6,11 +6,10 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.tiling import round_up
 from optimizer.opmodel.analytical.device_run.concatenating import concat
-from optimizer.opmodel.analytical.device_run.elementwise import typecast
+from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.reshaping import reshape
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
-from optimizer.opmodel.analytical.device_run.transfer import alignment, to_memory_config
+from optimizer.opmodel.analytical.device_run.transfer import alignment, to_memory_config, typecast
 from optimizer.opmodel.analytical.device_run.transposing import transpose
 from optimizer.opmodel.analytical.device_run.upsampling import upsample
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, ROWS

@@ -9,9 +9,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, ShardSpec, TensorLayout
 from optimizer.layouts.tiling import TILE, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.device_run.reshaping import viewed
-from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, natural_padding, scoped
-from optimizer.opmodel.analytical.device_run.shards import (
+from optimizer.opmodel.analytical.derive import (
     ROW_WISE,
     grid_shards,
     is_rectangle,
@@ -21,7 +19,9 @@ from optimizer.opmodel.analytical.device_run.shards import (
     tile_aligned,
     with_spec,
 )
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
+from optimizer.opmodel.analytical.device_run.padding import to_layout
+from optimizer.opmodel.analytical.device_run.reshaping import viewed
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, natural_padding, scoped
 from optimizer.opmodel.analytical.device_run.transfer import (
     aligned_page,
     alignment,

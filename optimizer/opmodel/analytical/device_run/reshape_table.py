@@ -60,7 +60,7 @@ def _unlike_tiles(before: Shape3, after: Shape3) -> list[tuple[Array, int, int]]
             if wide == before[2]:  # rows stay rows: one column of tiles is like another
                 columns = 1
             starts = _sums(bands, _phases(TILE, columns, period) + column, period)
-            found.append((_spread(starts, MOST_TILES), height, width))
+            found.append((starts[_spread_indices(len(starts), MOST_TILES)], height, width))
     return found
 
 
@@ -91,10 +91,6 @@ def _spread_indices(count: int, most: int) -> Array:
     if count <= most:
         return np.arange(count, dtype=np.int64)
     return np.linspace(0, count - 1, most).astype(np.int64)
-
-
-def _spread(items: Array, most: int) -> Array:
-    return items if len(items) <= most else items[_spread_indices(len(items), most)]
 
 
 def _slots(before: Shape3, wide: int, starts: Array, height: int, width: int) -> int:

@@ -8,15 +8,15 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.derive import block_spec
-from optimizer.opmodel.analytical.device_run.elementwise import fill_padding, typecast
+from optimizer.opmodel.analytical.derive import ROW_WISE, block_spec, is_rectangle, reshaped, tile_aligned, with_spec
 from optimizer.opmodel.analytical.device_run.reshape_table import table_bytes
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
-from optimizer.opmodel.analytical.device_run.shards import ROW_WISE, is_rectangle, reshaped, tile_aligned, with_spec
 from optimizer.opmodel.analytical.device_run.transfer import (
+    fill_padding,
     interleaved_to_sharded,
     sharded_to_interleaved,
     to_memory_config,
+    typecast,
 )
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, TILED, WIDTH, bounding_box

@@ -13,6 +13,7 @@ tensor that it reads. Operands, and what a caller made, are never freed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from math import prod
 from typing import Concatenate
@@ -25,50 +26,38 @@ from optimizer.l1.events import EventLog
 from optimizer.layouts.memory_config import BufferType, CoreRange, MemoryConfig, PageLayout, ShardSpec, TensorLayout
 from optimizer.layouts.tiling import padded_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
+from optimizer.opmodel.analytical.derive import reshaped
 from optimizer.opmodel.analytical.tensors import BLOCK, WIDTH, dram_bank_bytes, l1_bytes, spec_problem
 from optimizer.opmodel.base import Rejection, TensorSpec
 
 Shape = tuple[int, ...]
 
 
+@dataclass(slots=True, eq=False)
 class Buffer:
     """Bytes on every core, or on every DRAM bank when without an address."""
 
-    __slots__ = ("address", "freed", "number", "size")
-
-    def __init__(self, size: int, address: int | None, number: int | None = None) -> None:
-        self.size = size
-        self.number = number
-        """Among the buffers that the run made in L1; None of others."""
-        self.address = address
-        self.freed = False
+    size: int
+    address: int | None
+    number: int | None = None
+    """Among the buffers that the run made in L1; None of others."""
+    freed: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class Held:
     """A device tensor of the run; views share its buffer. `padded` is tt-metal's padded shape."""
 
-    __slots__ = ("buffer", "dtype", "known", "memory", "padded", "page", "recut", "shape")
-
-    def __init__(
-        self,
-        shape: Shape,
-        padded: Shape,
-        dtype: DType,
-        page: PageLayout,
-        memory: MemoryConfig,
-        buffer: Buffer,
-        known: TensorSpec | None = None,
-    ) -> None:
-        self.shape = shape
-        self.padded = padded
-        self.dtype = dtype
-        self.page = page
-        self.memory = memory
-        self.buffer = buffer
-        self.recut = 0
-        """Bytes of a page as written, when a view cut the shards again."""
-        self.known = known
-        """What `tensor` gives, where it is at hand."""
+    shape: Shape
+    padded: Shape
+    dtype: DType
+    page: PageLayout
+    memory: MemoryConfig
+    buffer: Buffer
+    known: TensorSpec | None = None
+    """What `tensor` gives, where it is at hand."""
+    recut: int = 0
+    """Bytes of a page as written, when a view cut the shards again."""
 
     @property
     def is_tile(self) -> bool:
@@ -353,8 +342,7 @@ def view(held: Held, shape: Shape, padded: Shape | None = None) -> Held:
         tall = spec.shape[0] * spec.shape[1] // padded[-1]
         fits = memory.memory_layout is not WIDTH or tall == prod(padded[:-1])
         need(fits, f"Shard height {tall} must match physical height {prod(padded[:-1])} for width sharded")
-        wider = ShardSpec(spec.grid_yx, (tall, padded[-1]), spec.core_ranges, spec.orientation)
-        memory = MemoryConfig(memory.memory_layout, memory.buffer_type, wider)
+        memory = MemoryConfig(memory.memory_layout, memory.buffer_type, reshaped(spec, (tall, padded[-1])))
     found = Held(shape, padded, held.dtype, held.page, memory, held.buffer)
     found.recut = held.recut if memory is held.memory else held.page_bytes
     return found

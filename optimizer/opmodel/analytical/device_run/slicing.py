@@ -9,19 +9,10 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
+from optimizer.opmodel.analytical.derive import ROW_WISE, grid_shards, is_rectangle, reshaped, synthesized, with_spec
+from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
-from optimizer.opmodel.analytical.device_run.shards import (
-    ROW_WISE,
-    adjusted,
-    grid_shards,
-    is_rectangle,
-    reshaped,
-    synthesized,
-    tile_aligned,
-    with_spec,
-)
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
-from optimizer.opmodel.analytical.device_run.transfer import aligned_page, alignment, to_memory_config
+from optimizer.opmodel.analytical.device_run.transfer import aligned_page, alignment, derived, to_memory_config
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, L1_MEMORY, ROWS, WIDTH
 
@@ -163,7 +154,7 @@ def _program(session: Session, held: Held, taken: Range, target: MemoryConfig) -
     for begin, end, size in zip(taken.begins, taken.ends, held.padded, strict=False):
         need(begin < size, f"Slice start ({begin}) must be less than input tensor shape ({size})")
         need(end <= size, f"Ends {end} must be less than or equal to the shape of the tensor {size}")
-    out = session.make(taken.shape, held.dtype, held.page, _derived(session, held, taken.shape, target))
+    out = session.make(taken.shape, held.dtype, held.page, derived(session, held, held.shape, taken.shape, target))
     rank = 4 * len(held.shape)
     if held.is_tile:
         session.run(dfb=2 * held.dtype.tile_bytes, scratch=rank)
@@ -178,18 +169,6 @@ def _program(session: Session, held: Held, taken: Range, target: MemoryConfig) -
     else:
         session.run(dfb=_row_buffer(session, held, out, start), scratch=rank)
     return out
-
-
-def _derived(session: Session, held: Held, shape: Shape, target: MemoryConfig) -> MemoryConfig:
-    """Shards for a request that names none: the operand's scaled exactly, else over the whole grid."""
-    if not target.is_sharded or target.shard_spec is not None:
-        return target
-    if held.is_sharded and held.memory.memory_layout is target.memory_layout:
-        scaled = adjusted(held.spec, held.shape, shape)
-        if scaled is not None and (not held.is_tile or tile_aligned(scaled)):
-            return with_spec(target, scaled)
-    orientation = held.spec.orientation if held.is_sharded else ROW_WISE
-    return with_spec(target, synthesized(shape, target.memory_layout, session.device, orientation))
 
 
 def _row_buffer(session: Session, held: Held, out: Held, start: int) -> int:

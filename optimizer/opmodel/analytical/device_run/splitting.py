@@ -7,15 +7,9 @@ from math import prod
 
 from optimizer.layouts.memory_config import BufferType, MemoryConfig
 from optimizer.layouts.tiling import TILE
+from optimizer.opmodel.analytical.derive import ROW_WISE, adjusted, synthesized, tile_aligned, with_spec
 from optimizer.opmodel.analytical.device_run.reshaping import read_as
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped
-from optimizer.opmodel.analytical.device_run.shards import (
-    ROW_WISE,
-    adjusted,
-    synthesized,
-    tile_aligned,
-    with_spec,
-)
 from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
 from optimizer.opmodel.analytical.device_run.transfer import to_memory_config
 from optimizer.opmodel.analytical.device_run.untilize import folded

@@ -5,16 +5,17 @@ Sources: tt-metal 0.81 `data_movement/tilize`, `data_movement/tilize_with_val_pa
 
 from __future__ import annotations
 
+from math import prod
+
 from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardOrientation
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.device_run.room import enough, pending_bytes, run_blocks
+from optimizer.opmodel.analytical.derive import named_shards, reshaped, tile_aligned, with_spec
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped, view
-from optimizer.opmodel.analytical.device_run.shards import reshaped, tile_aligned, with_spec
-from optimizer.opmodel.analytical.device_run.transfer import BAD_ACCESS, aligned_page, to_memory_config
+from optimizer.opmodel.analytical.device_run.transfer import aligned_page, to_memory_config
 from optimizer.opmodel.analytical.device_run.untilize import folded, tile_padded
-from optimizer.opmodel.analytical.device_run.work_split import wants_blocks
+from optimizer.opmodel.analytical.device_run.work_split import enough, pending_bytes, run_blocks, wants_blocks
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, INTERLEAVED, TILED, WIDTH
 
 PLAIN = (DType.BF16, DType.F32, DType.U32, DType.I32, DType.U16)
@@ -35,10 +36,7 @@ def _run(session: Session, held: Held, padded: Shape, fits: bool, tile_out: int)
     wide, high = padded[-1] // TILE, padded[-2] // TILE
     tile_in = held.dtype.tile_bytes
     matrix = held.padded[-1] * (held.padded[-2] if len(held.padded) > 1 else 1) // (TILE * TILE)
-    rows = 1
-    for size in padded[:-1]:
-        rows *= size
-    cut = not fits or wants_blocks(session.device.num_cores, rows // TILE, wide, high, matrix)
+    cut = not fits or wants_blocks(session.device.num_cores, prod(padded[:-1]) // TILE, wide, high, matrix)
     if cut and not held.is_sharded:
         run_blocks(session, wide, high, tile_in, tile_out, staged=True)
     else:
@@ -103,13 +101,10 @@ def _in_place(session: Session, held: Held, memory: MemoryConfig) -> bool:
             return False
     elif to is not kind:
         if kind is WIDTH and to is BLOCK:
-            need(memory.shard_spec is not None, BAD_ACCESS)
+            named_shards(memory)
         return False
-    if kind in (WIDTH, BLOCK):
-        need(memory.shard_spec is not None, BAD_ACCESS)
-        assert memory.shard_spec is not None
-        if not tile_aligned(memory.shard_spec):
-            return False
+    if kind in (WIDTH, BLOCK) and not tile_aligned(named_shards(memory)):
+        return False
     rows, columns = session.device.grid_yx
     return all(x1 < columns and y1 < rows for _, _, x1, y1 in held.spec.core_ranges)
 
@@ -158,9 +153,7 @@ def _pad_and_tilize(
 
 
 def _tilize_width_shards(session: Session, held: Held, memory: MemoryConfig, dtype: DType, padded: Shape) -> Held:
-    rows = 1
-    for size in padded[:-1]:
-        rows *= size
+    rows = prod(padded[:-1])
     out = session.make(held.shape, dtype, TILED, with_spec(memory, reshaped(held.spec, (rows, held.spec.shape[1]))))
     batches = rows // padded[-2]
     tiles = rows * held.spec.shape[1] // (TILE * TILE) // batches * 2

@@ -1,6 +1,6 @@
-"""Moving a tensor as it is: copy, interleaved_to_sharded, sharded_to_interleaved, reshard, to_memory_config.
+"""Moving a tensor as it is (copy, interleaved_to_sharded, sharded_to_interleaved, reshard, to_memory_config); typecast.
 
-Sources: tt-metal 0.81 `data_movement/{copy,sharded}` and `core/to_memory_config/to_memory_config_op.cpp`.
+Sources: tt-metal 0.81 `data_movement/{copy,sharded}`, `core/to_memory_config/to_memory_config_op.cpp`, `copy/typecast`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,16 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig
 from optimizer.layouts.tiling import TILE, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.device_run.session import Held, Session, scoped
-from optimizer.opmodel.analytical.device_run.shards import grid_shards
+from optimizer.opmodel.analytical.derive import (
+    ROW_WISE,
+    adjusted,
+    grid_shards,
+    named_shards,
+    synthesized,
+    tile_aligned,
+    with_spec,
+)
+from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH
 
 MOST_COPIED = 65536 * 4
@@ -21,7 +29,6 @@ MOST_COPIED = 65536 * 4
 MOST_ENTRIES = 65535
 """Entries of a dataflow buffer: the hardware counts them in 16 bits."""
 TILES_ONLY = "Only tile layout supports dtype conversion"
-BAD_ACCESS = "bad optional access: a sharded memory config needs shards here"
 
 
 def alignment(device: DeviceSpec, memory: MemoryConfig) -> int:
@@ -31,6 +38,18 @@ def alignment(device: DeviceSpec, memory: MemoryConfig) -> int:
 
 def aligned_page(held: Held, device: DeviceSpec) -> int:
     return round_up(held.page_bytes, alignment(device, held.memory))
+
+
+def derived(session: Session, held: Held, before: Shape, after: Shape, target: MemoryConfig) -> MemoryConfig:
+    """Shards for a request that names none: the operand's scaled exactly, else over the whole grid."""
+    if not target.is_sharded or target.shard_spec is not None:
+        return target
+    if held.is_sharded and held.memory.memory_layout is target.memory_layout:
+        scaled = adjusted(held.spec, before, after)
+        if scaled is not None and (not held.is_tile or tile_aligned(scaled)):
+            return with_spec(target, scaled)
+    orientation = held.spec.orientation if held.is_sharded else ROW_WISE
+    return with_spec(target, synthesized(after, target.memory_layout, session.device, orientation))
 
 
 def copy(session: Session, held: Held, memory: MemoryConfig, dtype: DType | None = None) -> Held:
@@ -96,12 +115,11 @@ def _i2s_problem(session: Session, held: Held, memory: MemoryConfig, dtype: DTyp
         return "Output memory config must be sharded"
     if memory.memory_layout is BLOCK and memory.buffer_type is not BufferType.L1:
         return "We don't support DRAM block sharding"
-    need(memory.shard_spec is not None, BAD_ACCESS)
-    assert memory.shard_spec is not None
+    spec = named_shards(memory)
     if not held.is_tile:
         if dtype is not held.dtype:
             return TILES_ONLY
-        size = memory.shard_spec.shape[1] * held.dtype.element_bytes
+        size = spec.shape[1] * held.dtype.element_bytes
         if size % session.device.l1_alignment_bytes:
             return "Shard page size must currently have L1 aligned page size"
     return None
@@ -283,14 +301,9 @@ def to_memory_config(session: Session, held: Held, memory: MemoryConfig, dtype: 
 
 @scoped
 def _between_shards(session: Session, held: Held, memory: MemoryConfig, dtype: DType | None) -> Held | None:
-    need(memory.shard_spec is not None, BAD_ACCESS)
-    assert memory.shard_spec is not None
-    to = dtype or held.dtype
-    detour = (
-        not held.is_tile
-        and held.memory.memory_layout is not memory.memory_layout
-        and held.spec.shape[1] != memory.shard_spec.shape[1]
-    )
+    spec, to = named_shards(memory), dtype or held.dtype
+    recut = held.memory.memory_layout is not memory.memory_layout and held.spec.shape[1] != spec.shape[1]
+    detour = not held.is_tile and recut
     if not detour and dtype is not None:
         return copy(session, held, memory, dtype)
     fits = _reshard_scratch(session, held, memory) < session.device.cb_limit_bytes
@@ -302,3 +315,29 @@ def _between_shards(session: Session, held: Held, memory: MemoryConfig, dtype: D
     if _can_i2s(session, between, memory, to):
         return interleaved_to_sharded(session, between, memory, to)
     return None
+
+
+def typecast(session: Session, held: Held, dtype: DType, memory: MemoryConfig | None = None) -> Held:
+    """`ttnn.typecast`: both types double buffered, tile by tile (`copy/typecast`)."""
+    target = held.memory if memory is None else memory
+    same = target.memory_layout is held.memory.memory_layout
+    need(same, "Typecast operation requires Input and Output memory layout to match")
+    out = session.like(held, target, dtype)
+    session.run(dfb=2 * (held.dtype.tile_bytes + dtype.tile_bytes))
+    return out
+
+
+@scoped
+def fill_padding(session: Session, held: Held) -> Held:
+    """`ttnn.fill_implicit_tile_padding`: in place, nothing where there is no padding (`fill_pad`).
+
+    Block floats are filled as bf16. One mask tile for part columns and one for part rows.
+    """
+    right, bottom = held.shape[-1] % TILE, held.shape[-2] % TILE
+    if not right and not bottom:
+        return held
+    filled = typecast(session, held, DType.BF16) if held.dtype.is_block_float else held
+    if held.is_sharded and held.is_l1:
+        need(prod(held.shape[:-2]) == 1, "FillPadL1ShardedProgramFactory: N_slices > 1 not yet supported")
+    session.run(dfb=(4 + bool(right) + bool(bottom)) * filled.dtype.tile_bytes)
+    return typecast(session, filled, held.dtype) if filled is not held else held

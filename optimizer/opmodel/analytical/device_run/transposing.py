@@ -8,19 +8,17 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.device_run.elementwise import typecast
+from optimizer.opmodel.analytical.derive import adjusted, paged_rows, reshaped, synthesized, tile_aligned, with_spec
 from optimizer.opmodel.analytical.device_run.reshaping import read_as
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, scoped
-from optimizer.opmodel.analytical.device_run.shards import (
-    ROW_WISE,
-    adjusted,
-    paged_rows,
-    reshaped,
-    synthesized,
-    tile_aligned,
-    with_spec,
+from optimizer.opmodel.analytical.device_run.transfer import (
+    aligned_page,
+    alignment,
+    clone,
+    derived,
+    to_memory_config,
+    typecast,
 )
-from optimizer.opmodel.analytical.device_run.transfer import aligned_page, alignment, clone, to_memory_config
 from optimizer.opmodel.analytical.device_run.untilize import tile_padded
 from optimizer.opmodel.analytical.tensors import BLOCK, L1_MEMORY, WIDTH
 
@@ -42,7 +40,8 @@ def _part_rows(held: Held) -> bool:
     return bool(held.shape[-1] % TILE or held.shape[-2] % TILE)
 
 
-def _swapped(shape: Shape, a: int, b: int) -> Shape:
+def swapped(shape: Shape, a: int, b: int) -> Shape:
+    """The shape with two dims exchanged."""
     found = list(shape)
     found[a], found[b] = found[b], found[a]
     return tuple(found)
@@ -55,11 +54,11 @@ def transpose(session: Session, held: Held, a: int, b: int, memory: MemoryConfig
     if _part_rows(held):
         target = memory
         if memory is not None and memory.is_sharded and memory.shard_spec is None:
-            target = with_spec(memory, _paged(session, held, _swapped(held.padded, a, b), memory))
+            target = with_spec(memory, _paged(session, held, swapped(held.padded, a, b), memory))
         return transpose(session, to_memory_config(session, held, L1_MEMORY), a, b, target)
     rank = len(held.shape)
     if rank > 4:
-        return permute(session, held, _swapped(tuple(range(rank)), a, b), memory)
+        return permute(session, held, swapped(tuple(range(rank)), a, b), memory)
     lead = 4 - rank
     pair = (min(a, b) + lead, max(a, b) + lead)
     flat = read_as(held, (1,) * lead + held.shape, (1,) * lead + held.padded[-rank:])
@@ -89,7 +88,7 @@ def _paged(session: Session, held: Held, padded: Shape, memory: MemoryConfig) ->
 
 def _transpose(session: Session, held: Held, pair: tuple[int, int], memory: MemoryConfig | None) -> Held:
     if pair not in (CN, HC, WH):
-        return permute(session, held, _swapped((0, 1, 2, 3), *pair), memory)
+        return permute(session, held, swapped((0, 1, 2, 3), *pair), memory)
     target = _target(held, pair, memory)
     if not held.is_tile:
         rows_of_it = not held.is_sharded
@@ -97,13 +96,8 @@ def _transpose(session: Session, held: Held, pair: tuple[int, int], memory: Memo
             wide, high = (round_up(n, TILE) for n in (held.shape[3], held.shape[2]))
             rows_of_it = (2 * wide + 2 * high + high * wide) * held.dtype.element_bytes > session.free_l1()
         if rows_of_it:
-            return _permute_program(session, held, _swapped((0, 1, 2, 3), *pair), target)
+            return _permute_program(session, held, swapped((0, 1, 2, 3), *pair), target)
     return _transpose_program(session, held, pair, target)
-
-
-def _even(held: Held) -> bool:
-    height, width = held.spec.shape
-    return held.rows % height == 0 and held.padded[-1] % width == 0
 
 
 def _native_side(memory: MemoryConfig, is_tile: bool) -> bool:
@@ -115,7 +109,9 @@ def _native_side(memory: MemoryConfig, is_tile: bool) -> bool:
 
 def _native(held: Held, memory: MemoryConfig | None = None) -> bool:
     """`is_native_transpose_sharding`: shards that a program of their own transposes where they are."""
-    if not _native_side(held.memory, held.is_tile) or not _even(held):
+    if not _native_side(held.memory, held.is_tile) or held.rows % held.spec.shape[0]:
+        return False
+    if held.padded[-1] % held.spec.shape[1]:
         return False
     if memory is None:
         return True
@@ -154,27 +150,15 @@ def _transposed_padding(held: Held, pair: tuple[int, int]) -> Shape:
     if pair == HC and held.is_tile:
         n, c, h, _ = held.shape
         return (held.padded[0] if n else 0, h, round_up(c, TILE), held.padded[3])
-    return _swapped(held.padded, *pair)
-
-
-def _derived(session: Session, held: Held, padded: Shape, target: MemoryConfig) -> MemoryConfig:
-    """Shards for a request that names none: the operand's scaled exactly, else tile-sized over the whole grid."""
-    if not target.is_sharded or target.shard_spec is not None:
-        return target
-    if held.is_sharded and held.memory.memory_layout is target.memory_layout:
-        scaled = adjusted(held.spec, held.padded, padded)
-        if scaled is not None and (not held.is_tile or tile_aligned(scaled)):
-            return with_spec(target, scaled)
-    orientation = held.spec.orientation if held.is_sharded else ROW_WISE
-    return with_spec(target, synthesized(padded, target.memory_layout, session.device, orientation))
+    return swapped(held.padded, *pair)
 
 
 def _transpose_program(session: Session, held: Held, pair: tuple[int, int], target: MemoryConfig) -> Held:
     padded = _transposed_padding(held, pair)
-    memory = _derived(session, held, padded, target)
+    memory = derived(session, held, held.padded, padded, target)
     natural = not held.is_tile and held.shape == held.padded
     out = session.make(
-        _swapped(held.shape, *pair), held.dtype, held.page, memory, None if natural or held.is_tile else padded
+        swapped(held.shape, *pair), held.dtype, held.page, memory, None if natural or held.is_tile else padded
     )
     if pair == CN:
         unit = held.dtype.tile_bytes if held.is_tile else held.padded[-1] * held.dtype.element_bytes
@@ -309,7 +293,7 @@ def _permute_program(session: Session, held: Held, dims: Shape, target: MemoryCo
     """`ttnn::prim::permute`."""
     shape = tuple(held.shape[d] for d in dims)
     padded = tile_padded(shape) if held.is_tile else shape
-    out = session.make(shape, held.dtype, held.page, _derived(session, held, padded, target))
+    out = session.make(shape, held.dtype, held.page, derived(session, held, held.padded, padded, target))
     if held.is_tile:
         session.run(dfb=_tile_buffers(session, held, dims))
         return out
@@ -342,5 +326,5 @@ def _swapped_height(held: Held, dims: Shape) -> int:
     """Rows of the result where rows become columns: the program works on the operand with its last dims swapped."""
     rank = len(dims)
     turned = {rank - 2: rank - 1, rank - 1: rank - 2}
-    shape = _swapped(held.shape, rank - 2, rank - 1)
+    shape = swapped(held.shape, rank - 2, rank - 1)
     return shape[turned.get(dims[-2], dims[-2])]

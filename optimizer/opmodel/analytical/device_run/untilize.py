@@ -11,13 +11,13 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, round_up
 from optimizer.opmodel.analytical.case import need
-from optimizer.opmodel.analytical.device_run.room import enough, pending_bytes, run_blocks
+from optimizer.opmodel.analytical.derive import grid_shards, named_shards, reshaped, with_spec
 from optimizer.opmodel.analytical.device_run.session import Held, Session, Shape, view
-from optimizer.opmodel.analytical.device_run.shards import grid_shards, reshaped, with_spec
-from optimizer.opmodel.analytical.device_run.transfer import BAD_ACCESS, alignment
-from optimizer.opmodel.analytical.device_run.work_split import wants_blocks
+from optimizer.opmodel.analytical.device_run.transfer import alignment
+from optimizer.opmodel.analytical.device_run.work_split import enough, pending_bytes, run_blocks, wants_blocks
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, ROWS, TILED, WIDTH
 
+NO_SHARDS = "Output memory config is sharded but no shard spec is provided"
 CODEGEN_TILE = 2048
 WIDEST_CODEGEN = 800_000
 """Bytes of two rows of tiles above which the code-generated program is not used."""
@@ -114,9 +114,7 @@ def _native(session: Session, held: Held, memory: MemoryConfig) -> Held:
     """`ttnn::prim::untilize`: the padding stays."""
     dtype = row_dtype(held.dtype)
     if memory.is_sharded:
-        need(memory.shard_spec is not None, "Output memory config is sharded but no shard spec is provided")
-        assert memory.shard_spec is not None
-        size = memory.shard_spec.shape[1] * (2 if dtype is DType.BF16 else dtype.element_bytes)
+        size = named_shards(memory, NO_SHARDS).shape[1] * (2 if dtype is DType.BF16 else dtype.element_bytes)
         need(size % alignment(session.device, memory) == 0, f"Output shard row size {size} bytes must be aligned")
         in_l1 = memory.memory_layout is not BLOCK or memory.buffer_type is BufferType.L1
         need(in_l1, "We don't support DRAM block sharding")
@@ -179,7 +177,7 @@ def untilize_with_unpadding(session: Session, held: Held, memory: MemoryConfig |
     if flat.is_sharded:
         _check_sharded(flat, memory)
     elif memory.is_sharded:
-        need(memory.shard_spec is not None, "Output memory config is sharded but no shard spec is provided")
+        named_shards(memory, NO_SHARDS)
     out = session.make(flat.shape, dtype, ROWS, _unpadded_memory(flat, memory))
     if flat.is_sharded:
         _run_unpadding_shards(session, flat, out)
@@ -246,10 +244,8 @@ def _check_width(held: Held, memory: MemoryConfig, single: bool) -> None:
 
 def _check_across(held: Held, memory: MemoryConfig, single: bool) -> None:
     """Width to block shards or back: the columns must be cut alike."""
-    need(memory.shard_spec is not None, "Output memory config is sharded but no shard spec is provided")
-    assert memory.shard_spec is not None
     width = held.spec.shape[1]
-    need(width == memory.shard_spec.shape[1], "requires matching column shard width")
+    need(width == named_shards(memory, NO_SHARDS).shape[1], "requires matching column shard width")
     columns = held.spec.num_cores if held.memory.memory_layout is WIDTH else grid_shards(held.spec)[1]
     need(columns == ceil_div(held.shape[-1], width), "requires the output to span the same number of column shards")
     need(single, "Can only write unbatched output across shard types")
@@ -264,11 +260,9 @@ def _unpadded_memory(held: Held, memory: MemoryConfig) -> MemoryConfig:
     rows, width = prod(held.shape[:-1]), held.shape[-1]
     if not memory.is_sharded:
         return memory
-    given = memory.shard_spec if not held.is_sharded else held.spec
     if held.is_sharded and held.memory.memory_layout is not memory.memory_layout:
         return memory
-    need(given is not None, BAD_ACCESS)
-    assert given is not None
+    given = held.spec if held.is_sharded else named_shards(memory)
     return with_spec(memory, reshaped(given, _unpadded_shard(held, memory, given, rows, width)))
 
 

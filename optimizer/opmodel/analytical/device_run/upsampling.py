@@ -8,8 +8,8 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
+from optimizer.opmodel.analytical.derive import grid_shards, named_shards, reshaped, with_spec
 from optimizer.opmodel.analytical.device_run.session import Held, Session
-from optimizer.opmodel.analytical.device_run.shards import grid_shards, reshaped, with_spec
 from optimizer.opmodel.analytical.device_run.transfer import aligned_page
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH
 
@@ -49,10 +49,9 @@ def upsample(session: Session, held: Held, scale: Scale, memory: MemoryConfig | 
 
 def _grown(held: Held, target: MemoryConfig, scale: Scale) -> MemoryConfig:
     """`compute_integer_output_mem_config`: input shards times the scales, on the named cores."""
-    need(target.shard_spec is not None, "bad optional access")
-    assert target.shard_spec is not None
+    named = named_shards(target, "bad optional access")
     height, width = held.spec.shape
-    return with_spec(target, reshaped(target.shard_spec, (ceil(height * scale[0] * scale[1]), width)))
+    return with_spec(target, reshaped(named, (ceil(height * scale[0] * scale[1]), width)))
 
 
 def _recut(held: Held, shape: tuple[int, ...]) -> MemoryConfig:

@@ -4,29 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from optimizer.opmodel.analytical.formulas.conv import conv, pool
-from optimizer.opmodel.analytical.formulas.eltwise import eltwise
-from optimizer.opmodel.analytical.formulas.host import transfer, view
-from optimizer.opmodel.analytical.formulas.matmul import matmul
-from optimizer.opmodel.analytical.formulas.movement import halo, movement, reshard, tilize
-from optimizer.opmodel.analytical.formulas.norm import norm, reduce
-from optimizer.opmodel.analytical.formulas.sdpa import sdpa
-from optimizer.opmodel.analytical.terms import Clock, Terms
+from optimizer.opmodel.analytical.formulas.basics import Clock, Terms
+from optimizer.opmodel.analytical.formulas.eltwise import eltwise, norm, reduce
+from optimizer.opmodel.analytical.formulas.movement import halo, movement, reshard, tilize, transfer, view
+from optimizer.opmodel.analytical.formulas.products import conv, matmul, pool, sdpa
 from optimizer.opmodel.analytical.work import Work
 
 Formula = Callable[[Clock, Work, Terms], float]
-FORMULAS: dict[str, Formula] = {
-    "eltwise": eltwise,
-    "matmul": matmul,
-    "conv": conv,
-    "norm": norm,
-    "reduce": reduce,
-    "movement": movement,
-    "reshard": reshard,
-    "halo": halo,
-    "tilize": tilize,
-    "pool": pool,
-    "sdpa": sdpa,
-    "view": view,
-    "transfer": transfer,
-}
+_FORMULAS = (eltwise, matmul, conv, norm, reduce, movement, reshard, halo, tilize, pool, sdpa, view, transfer)
+FORMULAS: dict[str, Formula] = {formula.__name__: formula for formula in _FORMULAS}

@@ -1,9 +1,11 @@
-"""Time of data movement: whole tiles, part tiles line by line, row-major sticks, reshards, halo."""
+"""Time of data movement: tiles, lines, row-major sticks, reshards, halo, transfers to and from the host."""
 
 from __future__ import annotations
 
 from optimizer.layouts.tiling import ceil_div
 from optimizer.opmodel.analytical.formulas.basics import (
+    Clock,
+    Terms,
     dram,
     dram_both_ways,
     most_tiles,
@@ -13,7 +15,6 @@ from optimizer.opmodel.analytical.formulas.basics import (
     tile_trips,
     tiles_per_core,
 )
-from optimizer.opmodel.analytical.terms import Clock, Terms
 from optimizer.opmodel.analytical.work import Place, Work
 from optimizer.opmodel.base import Bound
 
@@ -80,4 +81,16 @@ def tilize(t: Clock, work: Work, terms: Terms) -> float:
     noc(t, work, terms)
     if any(p.place is not Place.SHARD and not p.sticks for p in (*work.reads, *work.writes)):
         terms.add(Bound.NOC, t.cycles(tiles * t.k["reshard_tile_cycles"]))
+    return 0.0
+
+
+def view(t: Clock, work: Work, terms: Terms) -> float:
+    """Nothing runs on the device."""
+    return 0.0
+
+
+def transfer(t: Clock, work: Work, terms: Terms) -> float:
+    """What one blocking transfer takes however small, and bytes over PCIe; DRAM is far faster than the link."""
+    way = "pcie_read" if any(p.place is Place.HOST for p in work.writes) else "pcie_write"
+    terms.add(Bound.PCIE, t.k[f"{way}_ns"] + sum(p.size for p in work.reads) / t.k[f"{way}_gbps"])
     return 0.0

@@ -1,19 +1,226 @@
-"""Attention beside SDPA: head splitting and joining, rotary embedding."""
+"""Scaled dot product attention, over a sequence and for one new token per user; heads split and joined; rotary.
+
+Sources: tt-metal 0.81 `sdpa_device_operation.cpp`, `sdpa_program_factory.cpp`, `sdpa_subblock_utils.hpp`; of
+`sdpa_decode` the messages and the buffers measured on mock devices.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
+from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig
+from optimizer.layouts.op_config import SDPAProgramConfig
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, physical_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
-from optimizer.opmodel.analytical.derive import flat_spec
+from optimizer.opmodel.analytical.derive import flat_spec, reshaped, with_spec
 from optimizer.opmodel.analytical.device_run.session import Held, Session
-from optimizer.opmodel.analytical.device_run.shards import reshaped, with_spec
 from optimizer.opmodel.analytical.device_run.transfer import sharded_to_interleaved
+from optimizer.opmodel.analytical.ops.generic import result_shapes
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, L1_MEMORY, TILED, WIDTH
 from optimizer.opmodel.base import TensorSpec
+
+FLOATS = (DType.BF16, DType.BFP8_B, DType.BFP4_B)
+BF16_TILE, F32_TILE, BFP4_TILE = (d.tile_bytes for d in (DType.BF16, DType.F32, DType.BFP4_B))
+MOST_SHARED_QUERIES = 4
+"""Tallest query chunk, in tiles, with which cores share keys and values."""
+MOST_KEYS = 512
+"""Most keys that the decode kernel takes at a time."""
+MOST_CORES_PER_HEAD = 64
+"""Six rounds of pairwise reduction."""
+DEST_TILES = 8
+SUBBLOCKS = (
+    (2, 4), (4, 2), (1, 8), (8, 1), (1, 7), (7, 1), (2, 3), (3, 2), (1, 6), (6, 1),
+    (1, 5), (5, 1), (2, 2), (1, 4), (4, 1), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1),
+)  # fmt: skip
+"""(height, width) in tiles of what is computed at once, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """Chunk sizes in tiles, the head width in tiles, and the cores."""
+
+    q: int
+    k: int
+    head: int
+    grid_yx: tuple[int, int]
+
+    @property
+    def cores(self) -> int:
+        return self.grid_yx[0] * self.grid_yx[1]
+
+
+def sdpa(case: Case) -> Usage:
+    for tensor in case.inputs[:3]:
+        need(tensor.dtype in FLOATS, "Data type of input tensor must be BFLOAT16, BFLOAT8_B, or BFLOAT4_B")
+        need(not tensor.layout.is_sharded, "Operands to SDPA need to be DRAM/L1 interleaved")
+        need(tensor.layout.is_tile, "Inputs to SDPA must be tilized")
+        need(tensor.shape[-1] % TILE == 0, "Padding is not supported on the head_dim dimension")
+    causal = bool(case.attrs.get("is_causal"))
+    q, k = case.x.shape, case.inputs[1].shape
+    need(not causal or q[2] == k[2], "Causal SDPA requires Q and K to have the same sequence length")
+    mask = case.inputs[3] if len(case.inputs) > 3 else None
+    if mask is not None:
+        _check_mask(mask, q, k, causal)
+    chunks = _chunks(case)
+    memory = DRAM_MEMORY if case.output is None else case.output
+    need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+    out = case.result(result_shapes(case)[0], case.x.dtype, memory)
+    return Usage((out,), cb=_buffers(case, chunks, mask, causal), cores=chunks.cores)
+
+
+def _check_mask(mask: TensorSpec, q: tuple[int, ...], k: tuple[int, ...], causal: bool) -> None:
+    need(not causal, "is_causal and attn_mask cannot both be present")
+    need(mask.layout.is_tile, "When mask is provided to SDPA, it must be tilized")
+    need(mask.dtype in FLOATS, "When mask is provided to SDPA, it must be in BF16, BFP8, or BFP4 dataformat")
+    need(mask.layout.is_dram, "When mask is provided to SDPA, it must be in DRAM")
+    shape = mask.shape
+    need(len(shape) == 4, "the mask must have rank 4")
+    need(shape[0] in (1, q[0]) and shape[1] in (1, q[1]), "Mask batch and num_heads must be 1 or those of Q")
+    need(shape[2:] == (q[2], k[2]), "Mask sequence lengths must match those of Q and K")
+
+
+def _chunks(case: Case) -> Chunks:
+    config = case.query.config
+    grid, q_size, k_size = case.device.grid_yx, TILE, TILE
+    if isinstance(config, SDPAProgramConfig):
+        grid, q_size, k_size = config.compute_with_storage_grid_yx, config.q_chunk_size, config.k_chunk_size
+    for name, size in (("q_chunk_size", q_size), ("k_chunk_size", k_size)):
+        need(size > 0 and size % TILE == 0, f"{name} must be a positive multiple of TILE_SIZE. Got {size}")
+    device = case.device.grid_yx
+    need(0 < grid[0] <= device[0] and 0 < grid[1] <= device[1], "Provided grid must lie within the device grid")
+    return Chunks(q_size // TILE, k_size // TILE, case.x.shape[-1] // TILE, grid)
+
+
+def _most_query_chunks(case: Case, chunks: Chunks, causal: bool) -> int:
+    """Query chunks of the busiest core; causal work is dealt in pairs of a light and a heavy chunk."""
+    batch, heads, rows, _ = case.x.shape
+    per_head = ceil_div(rows, chunks.q * TILE)
+    total = batch * heads * per_head
+    if causal and per_head % 2 == 0:
+        pairs = total // 2
+        return pairs // chunks.cores * 2 + (2 if pairs % chunks.cores else 0)
+    return ceil_div(total, chunks.cores)
+
+
+def _shared_slots(case: Case, chunks: Chunks, causal: bool, streaming: bool) -> int:
+    """Chunks buffered per operand where Blackhole's cores pass keys and values on to each other, else 0.
+
+    Only under a causal mask and when each pair of a light and a heavy query chunk reads equally many key chunks.
+    Measured on mock devices.
+    """
+    high = ceil_div(case.x.shape[2], chunks.q * TILE)
+    keys = ceil_div(case.inputs[1].shape[2], chunks.k * TILE) * chunks.k
+    if case.device.arch != "blackhole" or not causal or high % 2 or chunks.q > MOST_SHARED_QUERIES:
+        return 0
+    plain = all(t.dtype is DType.BF16 for t in case.inputs[:3])
+    if chunks.cores < (32 if plain and streaming and chunks.head >= 4 else 64) or not (plain or streaming):
+        return 0
+    read = [ceil_div(min((i + 1) * chunks.q, keys), chunks.k) for i in range(high)]
+    if len({a + b for a, b in zip(read, reversed(read), strict=True)}) > 1:
+        return 0
+    return 3 if chunks.q >= 3 and chunks.k <= 8 else 2
+
+
+def _mask_bytes(case: Case, chunks: Chunks, mask: TensorSpec | None, causal: bool, streaming: bool) -> int:
+    """A named mask chunk by chunk, double buffered; what the op itself masks takes a few tiles."""
+    whole = 2 * chunks.q * chunks.k
+    if mask is not None:
+        return whole * mask.dtype.tile_bytes
+    queries, keys = case.x.shape[2], case.inputs[1].shape[2]
+    padded = queries % (chunks.q * TILE) or keys % (chunks.k * TILE)
+    if not causal and not padded:
+        return 0
+    if causal:
+        return 2 * BF16_TILE
+    if not streaming:
+        return whole * BFP4_TILE
+    return (2 if keys % TILE else 1) * BF16_TILE
+
+
+def _subblock(high: int, wide: int, most: int, tallest: int) -> tuple[int, int]:
+    """`determine_largest_subblock_size`."""
+    for h, w in SUBBLOCKS:
+        if h * w > most or h > tallest or high % h or wide % w:
+            continue
+        if w == wide or h == 1:
+            return (h, w)
+    return (1, 1)
+
+
+def _output_tiles(chunks: Chunks, streaming: bool) -> int:
+    """Two groups of rows in flight; with 32-bit accumulation the whole chunk."""
+    if not streaming:
+        return chunks.q * chunks.head
+    high, wide = _subblock(chunks.q, chunks.head, DEST_TILES, 2)
+    if high == 1 and 2 * wide <= DEST_TILES and chunks.q >= 2:
+        high = 2
+    return 2 * high * chunks.head
+
+
+def _buffers(case: Case, chunks: Chunks, mask: TensorSpec | None, causal: bool) -> int:
+    compute = case.attrs.get("compute")
+    streaming = not (compute and dict(compute).get("fp32"))
+    q, k, head = chunks.q, chunks.k, chunks.head
+    q_tile, k_tile, v_tile = (t.dtype.tile_bytes for t in case.inputs[:3])
+    size = q * head * (2 if _most_query_chunks(case, chunks, causal) > 1 else 1) * q_tile
+    slots = _shared_slots(case, chunks, causal, streaming)
+    size += (slots or 2) * k * head * (k_tile + v_tile)
+    size += 32 * (slots + 1) if slots else 0  # requests to pass a slot on
+    size += _mask_bytes(case, chunks, mask, causal, streaming)
+    wide = BF16_TILE if streaming else F32_TILE
+    size += (3 if streaming else 2) * BF16_TILE  # identity scalers and, streaming, reciprocals
+    size += q * k * wide + 2 * q * head * BF16_TILE
+    size += q * (3 * BF16_TILE + 2 * wide)
+    return size + _output_tiles(chunks, streaming) * q_tile
+
+
+def sdpa_decode(case: Case) -> Usage:
+    """One query row per user; Q [1, B, heads, D] in DRAM or height shards, keys and values in DRAM."""
+    q, k = case.x, case.inputs[1]
+    for tensor in case.inputs:
+        need(tensor.dtype in FLOATS, f"Unsupported data type {tensor.dtype.value}.")
+        need(tensor.layout.is_tile, "Inputs to SDPA must be tilized")
+    for tensor in case.inputs[1:3]:
+        need(tensor.layout.is_dram and not tensor.layout.is_sharded, "K and V must be DRAM interleaved")
+    if q.layout.is_sharded:
+        need(q.layout.memory_layout is HEIGHT, "Q tensor memory layout must be HEIGHT_SHARDED when sharded")
+    else:
+        need(q.layout.is_dram, "Q tensor buffer type must be DRAM when not sharded")
+    keys = gcd(k.shape[-2], MOST_KEYS)
+    need(keys % TILE == 0, f"Chunk size must be multiple of 32, but the maximum calculated k_chunk_size is: {keys}")
+    grouped = k.shape[1] > 1
+    need(not grouped or q.dtype is DType.BF16, "GQA expects BFLOAT16 input tensor")
+    memory = DRAM_MEMORY if case.output is None else case.output
+    if memory.is_sharded:
+        need(memory.memory_layout is HEIGHT, "Output memory config layout must be HEIGHT_SHARDED when sharded")
+        need(memory.shard_spec is not None, "bad optional access")
+        need(not grouped, "Sharded output not supported for GQA")
+    out = case.result(result_shapes(case)[0], q.dtype, memory)
+    cb = _decode_buffers(case, keys // TILE, memory.is_sharded)
+    return Usage((out,), cb=cb, cores=case.device.num_cores)
+
+
+def _decode_buffers(case: Case, keys: int, in_shards: bool) -> int:
+    """Queries of at most 16 bf16 heads lie in half tiles; the cores of a head gather partial results as a tree."""
+    q, k = case.x, case.inputs[1]
+    heads, head = ceil_div(q.shape[2], TILE), ceil_div(q.shape[3], TILE)
+    half = q.dtype is DType.BF16 and q.shape[2] <= TILE // 2
+    tile = BF16_TILE // 2 if half else BF16_TILE
+    q_tile = tile if half else q.dtype.tile_bytes
+    per_head = max(1, case.device.num_cores // q.shape[1] // k.shape[1])
+    need(per_head <= MOST_CORES_PER_HEAD, "num_tree_reduction_rounds <= MAX_TREE_REDUCTION_ROUNDS")
+    at_once = min(heads * keys, DEST_TILES)
+    need(at_once & (at_once - 1) == 0, f"mul_bcast_granularity {at_once} must be a power of two")
+    size = 2 * keys * head * (k.dtype.tile_bytes + case.inputs[2].dtype.tile_bytes)
+    size += 2 * heads * head * q_tile
+    size += heads * (4 * head + 2 * keys + 11) * tile
+    size += 2 * tile + BF16_TILE
+    size += 0 if in_shards else heads * head * q.dtype.tile_bytes
+    return size + (per_head - 1) * heads * (head + 2) * tile
 
 
 def tiles_wide(case: Case) -> int:

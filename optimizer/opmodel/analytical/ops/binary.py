@@ -14,8 +14,8 @@ from optimizer.ir.shape_rules import broadcast
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
 from optimizer.opmodel.analytical.derive import scaled_memory
+from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Session
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
 from optimizer.opmodel.analytical.ops.eltwise import (
     complete,
     is_uneven,
@@ -176,12 +176,9 @@ def _buffers(case: Case, a: TensorSpec, b: TensorSpec | None, out: TensorSpec) -
     if subtile:
         assert b is not None
         cb += 2 * (a if _repeated(a, b) else b).dtype.tile_bytes
-    return cb + _before_buffers(case, (a.dtype, second, out.dtype), whole=_in_whole_shards(native, a, b, subtile))
-
-
-def _in_whole_shards(native: bool, a: TensorSpec, b: TensorSpec | None, subtile: bool) -> bool:
-    """Whether several tiles of shards are computed at a time."""
-    return native and a.layout.is_sharded and (b is None or b.layout.is_sharded) and not subtile
+    # several tiles of whole shards are computed at a time
+    whole = native and a.layout.is_sharded and (b is None or b.layout.is_sharded) and not subtile
+    return cb + _before_buffers(case, (a.dtype, second, out.dtype), whole)
 
 
 def _before_buffers(case: Case, dtypes: tuple[DType, DType, DType], whole: bool) -> int:

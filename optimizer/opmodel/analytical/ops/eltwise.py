@@ -1,4 +1,4 @@
-"""Element-wise ops of one operand: unary, typecast, clone; what the ops of several operands share.
+"""Element-wise ops of one operand and those that mask or write one; what the ops of several operands share.
 
 Acceptance: any operand layout to any output layout; without a requested layout the output follows the operand.
 Buffers: two tiles per operand and result, none where operand and result are the buffers ("native" shards).
@@ -7,13 +7,16 @@ Sources: tt-metal 0.81 `eltwise/unary`, `copy/typecast`, `data_movement/clone`, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from optimizer.ir.dtype import DType
+from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, ShardSpec
+from optimizer.layouts.op_config import InPlaceConfig
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
-from optimizer.opmodel.analytical.derive import flat_spec, scaled_memory, whole_grid_spec
+from optimizer.opmodel.analytical.derive import flat_spec, scaled_memory, synthesized
 from optimizer.opmodel.analytical.tensors import ROWS, WIDTH, row_bytes
 from optimizer.opmodel.base import TensorSpec
 
@@ -45,10 +48,8 @@ def complete(case: Case, memory: MemoryConfig, shape: tuple[int, ...], source: T
         return memory
     given = source.layout.shard_spec
     if given is None:
-        rows, columns = prod(padded_shape(shape, source.layout.page_layout)[:-1]), shape[-1]
-        if source.layout.is_tile:
-            columns = round_up(columns, TILE)
-        spec = whole_grid_spec(memory.memory_layout, rows, columns, source.layout.is_tile, case.device)
+        rows, tiled = prod(padded_shape(shape, source.layout.page_layout)[:-1]), source.layout.is_tile
+        spec = synthesized((rows, shape[-1]), memory.memory_layout, case.device, tiled=tiled)
     else:
         found = scaled_memory(source, shape).shard_spec
         assert found is not None
@@ -156,3 +157,73 @@ def _row_page(case: Case, x: TensorSpec, out: TensorSpec) -> int:
     device = case.device
     steps = [device.l1_alignment_bytes if t.layout.is_l1 else device.dram_alignment_bytes for t in (x, out)]
     return round_up(size, max(steps))
+
+
+_MASKS = {
+    DType.BF16: DType.BF16,
+    DType.BFP8_B: DType.BF16,
+    DType.F32: DType.BF16,
+    DType.I32: DType.I32,
+    DType.U32: DType.I32,
+}
+
+
+def triangle(case: Case) -> Usage:
+    """tril and triu: a mask of zeros and ones is made, then multiplied with the operand.
+
+    Rule measured on mock devices (tt-metal 0.81.1): the mask lies where the result lies, bf16 for floats and i32 for
+    integers; the multiplication's buffers are two tiles of operand, mask and result.
+    """
+    x = case.x
+    need(x.layout.is_tile, f"{case.query.op}: the operand must be in tiles")
+    need(not x.layout.is_sharded, f"{case.query.op}: sharded operands are not supported")
+    need(x.dtype in _MASKS, f"{case.query.op}: no mask of element type {x.dtype}")
+    memory = case.follow()
+    need(not memory.is_sharded, f"{case.query.op}: sharded output is not supported")
+    out = case.result(x.shape, x.dtype, memory)
+    mask = TensorSpec(x.shape, _MASKS[x.dtype], out.layout)
+    held = case.l1(out) + case.l1(mask) if memory.buffer_type.value == "l1" else 0
+    cb = 2 * (x.dtype.tile_bytes + mask.dtype.tile_bytes + out.dtype.tile_bytes)
+    return Usage((out,), cb=cb, l1=held, cores=case.device.num_cores)
+
+
+FILLED = (DType.BF16, DType.F32)
+
+
+def fill_padding(case: Case) -> Usage:
+    """fill_implicit_tile_padding: what lies in the last tiles beyond a tensor's own elements, written in place.
+
+    Rule measured on mock devices (tt-metal 0.81.1): bf16, f32 and integers are filled in the operand's buffer, and a
+    memory config that says otherwise is ignored; block floats are unpacked and packed again, which also spoils elements
+    that share an exponent with the filling, so they are refused here. Circular buffers: four tiles, and one for each of
+    the two last dims that is no multiple of 32; a tensor of whole tiles is handed back as it is.
+    """
+    x = case.x
+    need(x.layout.is_tile, f"{case.query.op}: the operand must be in tiles")
+    need(not x.layout.is_sharded, f"{case.query.op}: sharded operands are not supported")
+    need(
+        x.dtype in FILLED, f"{case.query.op}: elements of type {x.dtype} share exponents with the filling, or are none"
+    )
+    need(case.output in (None, x.layout.memory), f"{case.query.op}: the result stays in the operand's buffer")
+    rows, columns = (1, 1, *x.shape)[-2:]
+    partial = (rows % TILE > 0) + (columns % TILE > 0)
+    cb = (4 + partial) * x.dtype.tile_bytes if partial else 0
+    return Usage((x,), cb=cb, l1=0, cores=case.device.num_cores, view=not partial)
+
+
+def in_place(case: Case, usage: Usage, config: InPlaceConfig) -> Usage:
+    """Usage of an op that writes its result into an operand (`output_tensor=`); refused where it gives another one.
+
+    The program, its buffers and its time are those of the op with a result of its own; nothing is allocated. Source:
+    answers of mock devices for every unary and binary op, native and foreign shards, broadcasts, all three types.
+    """
+    name, k = case.query.op, config.operand
+    need(opdef(name).in_place, f"{name} cannot write its result into an operand")
+    need(k < len(case.inputs), f"{name} has no operand {k} to write its result into")
+    need(all(t.layout.is_tile for t in case.inputs), "a result is written into an operand in tiles only")
+    need(usage.outputs == (case.inputs[k],), f"the result of {name} is not laid out like operand {k}")
+    made = case.l1(case.inputs[k])
+    allocated = made if usage.l1 is None else usage.l1
+    need(allocated == made, f"{name} makes other tensors before its result")
+    peak = usage.cb + made if usage.peak is None else usage.peak
+    return replace(usage, l1=0, peak=peak - made)

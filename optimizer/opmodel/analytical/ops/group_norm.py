@@ -22,9 +22,9 @@ from optimizer.layouts.group_norm import (
 from optimizer.layouts.memory_config import PageLayout, ShardOrientation, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Session, natural_padding
 from optimizer.opmodel.analytical.device_run.tilize import tilize_with_padding
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, WIDTH, bounding_box
 from optimizer.opmodel.base import TensorSpec
 
@@ -49,15 +49,11 @@ class Scales:
     @property
     def affine_tiles(self) -> int:
         """Bytes of weight and bias per tile of channels."""
-        return sum(_scale_tile(t) for t in (self.weight, self.bias) if t is not None)
+        return sum(4096 if t.dtype is DType.F32 else 2048 for t in (self.weight, self.bias) if t is not None)
 
     @property
     def mask_tile(self) -> int:
         return SCALAR if self.mask is None else self.mask.dtype.tile_bytes
-
-
-def _scale_tile(scale: TensorSpec) -> int:
-    return 4096 if scale.dtype is DType.F32 else 2048
 
 
 def group_norm(case: Case) -> Usage:
@@ -301,14 +297,10 @@ def _check_shards(case: Case, spec: ShardSpec, groups: int) -> None:
     need(batches % tall == 0 if batches >= tall else tall % batches == 0, "num_batches must be divisible by shard rows")
     need(groups % wide == 0 if groups >= wide else wide % groups == 0, "num_groups must be divisible by shard columns")
     if width == channels:
-        _check_height(batches, tall, spec)
+        divides = batches // tall > 1 or spec.num_cores % batches == 0
+        need(divides, "number of cores must be divisible by num_batches")
         return
     row_wise = spec.orientation is ShardOrientation.ROW_MAJOR
     need((tall, wide) == ((down, across) if row_wise else (across, down)), "shards must fill the grid")
     if groups // wide <= 1:
         need(wide % groups == 0, "when each group is split across cores, num_cores must be divisible by num_groups")
-
-
-def _check_height(batches: int, tall: int, spec: ShardSpec) -> None:
-    if batches // tall <= 1:
-        need(spec.num_cores % batches == 0, "number of cores must be divisible by num_batches")

@@ -1,97 +1,119 @@
-"""Data movement by simulated runs: each TTNN call as the programs it consists of."""
+"""Data movement, layout and memory ops by simulated runs: each TTNN call as the programs it consists of."""
 
 from __future__ import annotations
 
-from optimizer.opmodel.analytical.case import Case, Usage
-from optimizer.opmodel.analytical.device_run.concatenating import concat as concat_tensors
-from optimizer.opmodel.analytical.device_run.interleaving import repeat_interleave as interleave_tensor
-from optimizer.opmodel.analytical.device_run.padding import pad as pad_tensor
-from optimizer.opmodel.analytical.device_run.repeating import repeat as repeat_tensor
-from optimizer.opmodel.analytical.device_run.reshaping import reshape as reshape_tensor
+from collections.abc import Callable
+
+from optimizer.ir.dtype import DType
+from optimizer.layouts.memory_config import MemoryConfig, PageLayout
+from optimizer.opmodel.analytical.case import Case, Family, Usage, need
+from optimizer.opmodel.analytical.device_run import tilize as tilizing
+from optimizer.opmodel.analytical.device_run import transfer
+from optimizer.opmodel.analytical.device_run import untilize as untilizing
+from optimizer.opmodel.analytical.device_run.concatenating import concat
+from optimizer.opmodel.analytical.device_run.interleaving import repeat_interleave
+from optimizer.opmodel.analytical.device_run.padding import pad, to_layout
+from optimizer.opmodel.analytical.device_run.repeating import repeat
+from optimizer.opmodel.analytical.device_run.reshaping import reshape
 from optimizer.opmodel.analytical.device_run.session import Held, Session
 from optimizer.opmodel.analytical.device_run.slicing import Range, slice_tensor
-from optimizer.opmodel.analytical.device_run.splitting import split as split_tensor
-from optimizer.opmodel.analytical.device_run.transposing import permute as permute_tensor
-from optimizer.opmodel.analytical.device_run.transposing import transpose as transpose_tensor
+from optimizer.opmodel.analytical.device_run.splitting import split
+from optimizer.opmodel.analytical.device_run.transposing import permute, transpose
 from optimizer.opmodel.analytical.ops.generic import result_shapes
 
 
-def finished(session: Session, *outputs: Held) -> Usage:
-    """The run's usage; a view when the one result is operand 0's buffer."""
-    x = session.inputs[0]
-    same = len(outputs) == 1 and not session.ran
-    return session.usage(*outputs, view=same and (outputs[0].buffer is x.buffer))
+def _run(moved: Callable[[Session, Case, Held], Held | tuple[Held, ...]]) -> Family:
+    """The usage of a run on operand 0; a view when that itself, or another reading of it, is the one result."""
+
+    def family(case: Case) -> Usage:
+        session = Session(case)
+        x = session.inputs[0]
+        found = moved(session, case, x)
+        outputs = found if isinstance(found, tuple) else (found,)
+        return session.usage(*outputs, view=not session.ran and len(outputs) == 1 and outputs[0].buffer is x.buffer)
+
+    return family
 
 
-def slice_(case: Case) -> Usage:
-    session = Session(case)
+def _dim(case: Case, name: str = "dim") -> int:
+    return int(case.attrs[name]) % len(case.x.shape)
+
+
+def _numbers(case: Case, name: str) -> tuple[int, ...]:
+    return tuple(int(v) for v in case.attrs[name])
+
+
+def _requested(case: Case) -> MemoryConfig:
+    need(case.output is not None, f"{case.query.op.removeprefix('ttnn.')} needs a memory config")
+    assert case.output is not None
+    return case.output
+
+
+def _fitting(case: Case, dim: int) -> int:
+    """The dim; refused when the vocabulary has no result for the operands."""
+    result_shapes(case)
+    return dim
+
+
+def _slice(session: Session, case: Case, x: Held) -> Held:
     shape = case.x.shape
-    rank = len(shape)
-    begins, ends = (tuple(int(v) for v in case.attrs[k]) for k in ("begins", "ends"))
-    steps = tuple(int(v) for v in case.attrs.get("steps") or (1,) * rank)
-    begins = tuple(b + s if b < 0 else b for b, s in zip(begins, shape, strict=True))
-    ends = tuple(e + s if e < 0 else e for e, s in zip(ends, shape, strict=True))
-    return finished(session, slice_tensor(session, session.inputs[0], Range(begins, ends, steps), case.output))
+    steps = tuple(int(v) for v in case.attrs.get("steps") or (1,) * len(shape))
+    begins, ends = (
+        tuple(at + size if at < 0 else at for at, size in zip(_numbers(case, name), shape, strict=True))
+        for name in ("begins", "ends")
+    )
+    return slice_tensor(session, x, Range(begins, ends, steps), case.output)
 
 
-def reshape(case: Case) -> Usage:
-    session = Session(case)
-    shape = tuple(int(v) for v in case.attrs["shape"])
-    return finished(session, reshape_tensor(session, session.inputs[0], shape, case.output))
-
-
-def unsqueeze(case: Case) -> Usage:
-    session = Session(case)
-    x = session.inputs[0]
+def _unsqueeze(session: Session, case: Case, x: Held) -> Held:
     shape = list(x.shape)
     shape.insert(int(case.attrs["dim"]) % (len(shape) + 1), 1)
-    return finished(session, reshape_tensor(session, x, tuple(shape)))
+    return reshape(session, x, tuple(shape))
 
 
-def permute(case: Case) -> Usage:
-    session = Session(case)
-    rank = len(case.x.shape)
-    dims = tuple(int(d) % rank for d in case.attrs["dims"])
-    return finished(session, permute_tensor(session, session.inputs[0], dims, case.output))
-
-
-def transpose(case: Case) -> Usage:
-    session = Session(case)
-    rank = len(case.x.shape)
-    a, b = (int(case.attrs[k]) % rank for k in ("dim0", "dim1"))
-    return finished(session, transpose_tensor(session, session.inputs[0], a, b, case.output))
-
-
-def pad(case: Case) -> Usage:
-    session = Session(case)
-    padding = tuple((int(a), int(b)) for a, b in case.attrs["padding"])
-    return finished(session, pad_tensor(session, session.inputs[0], padding, case.output))
-
-
-def concat(case: Case) -> Usage:
-    session = Session(case)
-    dim = int(case.attrs["dim"]) % len(case.x.shape)
+def _repeat(session: Session, case: Case, x: Held) -> Held:
     result_shapes(case)
-    return finished(session, concat_tensors(session, tuple(session.inputs), dim, case.output))
+    return repeat(session, x, _numbers(case, "repeats"), case.output)
 
 
-def split(case: Case) -> Usage:
-    session = Session(case)
-    sizes = tuple(int(s) for s in case.attrs["sizes"])
-    dim = int(case.attrs["dim"]) % len(case.x.shape)
-    result_shapes(case)
-    return finished(session, *split_tensor(session, session.inputs[0], sizes, dim, case.output))
+def _reshard(session: Session, case: Case, x: Held) -> Held:
+    memory = _requested(case)
+    need(memory.is_sharded, "output must be sharded")
+    need(x.is_sharded, "input must be sharded")
+    return transfer.reshard(session, x, memory)
 
 
-def repeat(case: Case) -> Usage:
-    session = Session(case)
-    result_shapes(case)
-    reps = tuple(int(r) for r in case.attrs["repeats"])
-    return finished(session, repeat_tensor(session, session.inputs[0], reps, case.output))
+def _to_layout(session: Session, case: Case, x: Held) -> Held:
+    page = PageLayout(str(case.attrs["layout"]))
+    return to_layout(session, x, page, case.output, case.query.output_dtype)
 
 
-def repeat_interleave(case: Case) -> Usage:
-    session = Session(case)
-    result_shapes(case)
-    times, dim = int(case.attrs["repeats"]), int(case.attrs["dim"]) % len(case.x.shape)
-    return finished(session, interleave_tensor(session, session.inputs[0], times, dim, case.output))
+def _tilizing(tilize: Callable[[Session, Held, MemoryConfig | None, DType | None], Held]) -> Family:
+    return _run(lambda s, c, x: tilize(s, x, c.output, c.query.output_dtype))
+
+
+FAMILIES: dict[str, Family] = {
+    "ttnn.slice": _run(_slice),
+    "ttnn.reshape": _run(lambda s, c, x: reshape(s, x, _numbers(c, "shape"), c.output)),
+    "ttnn.unsqueeze": _run(_unsqueeze),
+    "ttnn.permute": _run(lambda s, c, x: permute(s, x, tuple(d % len(x.shape) for d in _numbers(c, "dims")), c.output)),
+    "ttnn.transpose": _run(lambda s, c, x: transpose(s, x, _dim(c, "dim0"), _dim(c, "dim1"), c.output)),
+    "ttnn.pad": _run(lambda s, c, x: pad(s, x, tuple((int(a), int(b)) for a, b in c.attrs["padding"]), c.output)),
+    "ttnn.concat": _run(lambda s, c, _: concat(s, tuple(s.inputs), _fitting(c, _dim(c)), c.output)),
+    "ttnn.split": _run(lambda s, c, x: split(s, x, _numbers(c, "sizes"), _fitting(c, _dim(c)), c.output)),
+    "ttnn.repeat": _run(_repeat),
+    "ttnn.repeat_interleave": _run(
+        lambda s, c, x: repeat_interleave(s, x, int(c.attrs["repeats"]), _fitting(c, _dim(c)), c.output)
+    ),
+    "ttnn.to_memory_config": _run(lambda s, c, x: transfer.to_memory_config(s, x, _requested(c), c.query.output_dtype)),
+    "ttnn.interleaved_to_sharded": _run(
+        lambda s, c, x: transfer.interleaved_to_sharded(s, x, _requested(c), c.query.output_dtype)
+    ),
+    "ttnn.sharded_to_interleaved": _run(lambda s, c, x: transfer.sharded_to_interleaved(s, x, _requested(c))),
+    "ttnn.reshard": _run(_reshard),
+    "ttnn.to_layout": _run(_to_layout),
+    "ttnn.tilize": _tilizing(tilizing.tilize),
+    "ttnn.tilize_with_zero_padding": _tilizing(tilizing.tilize_with_padding),
+    "ttnn.untilize": _run(lambda s, c, x: untilizing.untilize(s, x, c.output)),
+}
+"""Op -> its run."""

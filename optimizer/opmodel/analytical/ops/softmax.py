@@ -52,29 +52,19 @@ def _result(case: Case) -> TensorSpec:
     return case.result(x.shape, x.dtype, memory, x.layout.page_layout)
 
 
-def _held_fp32(case: Case, x: TensorSpec) -> bool:
-    """Whether intermediates are 32 bits wide."""
-    compute = case.attrs.get("compute")
-    return bool(dict(compute).get("fp32")) if compute else x.dtype is DType.F32
-
-
-def _block(wide: int) -> int:
-    """Tiles computed at a time: at most four, fewer where the row is so many equal parts (measured)."""
-    parts = ceil_div(wide, 4)
-    return wide // parts if wide % parts == 0 else 4
-
-
 def _row_buffers(case: Case, x: TensorSpec, wide: int, mask: TensorSpec | None = None) -> int:
     """Buffers of the row kernel (`softmax_program_factory_attention_optimized.cpp`), or of the one for wide rows.
 
     The choice is an estimate against nine tenths of all of L1, whatever lives there.
     """
     tile = x.dtype.tile_bytes
-    held = 4096 if _held_fp32(case, x) else 2048
+    compute = case.attrs.get("compute")
+    held = 4096 if (dict(compute).get("fp32") if compute else x.dtype is DType.F32) else 2048
     scalar = 4096 if x.dtype is DType.F32 else 2048
     stable = bool(case.attrs.get("numeric_stable", True))
     padded = mask is not None or bool(x.shape[-1] % TILE)
-    block = _block(wide)
+    parts = ceil_div(wide, 4)
+    block = wide // parts if wide % parts == 0 else 4  # at most four tiles, or equal parts (measured)
     row = round_up(wide, block)
     read = row if stable and not padded else 2 * block
     estimate = read * tile + row * held + 2 * block * tile + SINGLE_TILES * held

@@ -179,12 +179,6 @@ def _blocks(plan: Plan, problem: Problem, cores: int) -> tuple[tuple[int, int], 
     return (block, 1 if plan.fuse_batch else max(1, problem.m_total // problem.mt))
 
 
-def _after(case: Case, bias: TensorSpec | None, unary: bool) -> tuple[str, ...]:
-    """The element-wise ops that follow in programs of their own."""
-    activation = str(case.attrs.get("activation") or "")
-    return (("add",) if bias is not None else ()) + ((activation,) if unary else ())
-
-
 def _usage(
     case: Case, plan: Plan, problem: Problem, out: TensorSpec, sizes: Buffers, bias: TensorSpec | None, unary: bool
 ) -> Usage:
@@ -202,6 +196,7 @@ def _usage(
         room = sizes.total - sizes.sender + size
         return Usage((out,), cb=sizes.total, cores=cores, block=block, blocks=blocks, room=room, plan=plan)
     tile = out.dtype.tile_bytes
+    after: list[str] = []
     trace = Trace()
     trace.allocate(turned)
     if turned:
@@ -209,14 +204,16 @@ def _usage(
     trace.allocate(size)
     trace.run(sizes.total, dataflow=True, idle=sizes.sender)
     if bias is not None:
+        after.append("add")
         trace.allocate(size)
         broadcast = out.shape[-2:] != (1, *bias.shape)[-2:]
         trace.run(4 * tile + (4 if broadcast else 2) * bias.dtype.tile_bytes)
         trace.free(size)
     if unary:
+        after.append(str(case.attrs.get("activation") or ""))
         trace.allocate(size)
         trace.run(0 if out.layout.is_sharded and out.layout.is_l1 else 4 * tile, dataflow=True)
     return Usage(
         (out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=cores, block=block,
-        blocks=blocks, room=trace.room, plan=plan, after=_after(case, bias, unary),
+        blocks=blocks, room=trace.room, plan=plan, after=tuple(after),
     )  # fmt: skip

@@ -109,7 +109,7 @@ def _divisors(n: int) -> list[int]:
     return [n, 1, *(d for d in range(n // 2, 1, -1) if n % d == 0)]
 
 
-def _subblock(h: int, w: int, fp32: bool, full_width: bool = False) -> tuple[int, int]:
+def subblock(h: int, w: int, fp32: bool, full_width: bool = False) -> tuple[int, int]:
     """`get_matmul_subblock_params`: (h, w), with full_width meaning w must equal the block and h be 1."""
     for sh, sw in SUBBLOCKS:
         if fp32 and sh * sw > 4:
@@ -123,10 +123,8 @@ def _subblock(h: int, w: int, fp32: bool, full_width: bool = False) -> tuple[int
 
 def _subblock_sizes(h: int, w: int, fp32: bool) -> tuple[int, int]:
     """`get_subblock_sizes`: the same choices read as (w, h)."""
-    for sw, sh in SUBBLOCKS:
-        if (sh * sw <= 4 or not fp32) and h % sh == 0 and w % sw == 0:
-            return (sh, sw)
-    return (1, 1)
+    sw, sh = subblock(w, h, fp32)
+    return (sh, sw)
 
 
 def choose(p: Problem) -> Plan:
@@ -196,14 +194,14 @@ def _mcast_1d(p: Problem, grid: tuple[int, int], fuse: bool, mcast_in0: bool, sh
         core_m, core_n = ceil_div(ceil_div(m * TILE, grid[0] * grid[1]), TILE), p.nt
     k = 2 if p.kt % 2 == 0 else 1
     bh, bw, _ = fit_blocks(p, core_m, core_n, k, False)
-    sh, sw = _subblock(bh, bw, p.fp32_dest)
+    sh, sw = subblock(bh, bw, p.fp32_dest)
     return Plan("1d", grid, k, sh, sw, bh, bw, core_m, core_n, mcast_in0, fuse_batch=fuse)
 
 
 def _with_core_grid(p: Problem) -> Plan:
     """`create_matmul_program_config`."""
     grid = _grid(p)
-    a, b = p.memory_a, p.memory_b
+    a = p.memory_a
     if p.batch_b > 1:
         return _batched(p, grid)
     narrow = max(p.m_total, p.nt) // min(p.m_total, p.nt) > NARROW_RATIO
@@ -224,7 +222,6 @@ def _with_core_grid(p: Problem) -> Plan:
     transpose = a.shard_spec is not None and a.shard_spec.orientation is ShardOrientation.COL_MAJOR
     if sw != n:
         sh = 1
-    del b
     return Plan("2d", grid, k, sh, sw, bh, bw, m, n, transpose_mcast=transpose, fused_activation=p.fused_activation)
 
 
@@ -245,12 +242,6 @@ def _batched(p: Problem, grid: tuple[int, int]) -> Plan:
         m, n, k = p.mt, b.shard_spec.shape[1] // TILE, 1
     sh, sw = _subblock_sizes(m, n, p.fp32_dest)
     return Plan("reuse", grid, k, sh, sw, m, n, m, n)
-
-
-def _fit_sharded(p: Problem, m: int, n: int, k: int) -> tuple[int, int]:
-    """The output block beside a sharded operand: a sharded output allows no narrow block of several rows."""
-    bh, bw, _ = fit_blocks(p, m, n, k, False)
-    return (1, bw) if p.memory_out.is_sharded and bw != n else (bh, bw)
 
 
 def _sharded(p: Problem) -> Plan:
@@ -279,8 +270,10 @@ def _sharded(p: Problem) -> Plan:
         m, n, k = height, p.nt, p.kt
     else:
         return _sharded_block(p, spec, grid, full)
-    bh, bw = _fit_sharded(p, m, n, k)
-    sh, sw = _subblock(bh, bw, p.fp32_dest, full)
+    bh, bw, _ = fit_blocks(p, m, n, k, False)
+    if full and bw != n:  # a sharded output allows no narrow block of several rows
+        bh = 1
+    sh, sw = subblock(bh, bw, p.fp32_dest, full)
     return Plan("1d", grid, k, sh, sw, bh, bw, m, n, a.memory_layout is WIDTH)
 
 
@@ -294,7 +287,7 @@ def _sharded_block(p: Problem, spec: ShardSpec, grid: tuple[int, int], full: boo
     m, n = ceil_div(p.m_total, vy), ceil_div(p.nt, vx)
     k = gcd(width, p.kt) if exact_x else 1
     bh, bw, _ = fit_blocks(p, m, n, k, False)
-    sh, sw = _subblock(bh, bw, p.fp32_dest, full)
+    sh, sw = subblock(bh, bw, p.fp32_dest, full)
     return Plan("2d", grid, k, sh, sw, bh, bw, m, n, transpose_mcast=transpose)
 
 
@@ -305,7 +298,7 @@ def _sharded_bmm(p: Problem, spec: ShardSpec, grid: tuple[int, int]) -> Plan:
         need(a.buffer_type is out.buffer_type, "Input A and output buffer types must match")
         need(a.memory_layout is out.memory_layout, "Input A and output memory layouts must match")
     m, n, k = spec.shape[0] // TILE, p.nt, spec.shape[1] // TILE
-    sh, sw = _subblock(m, n, p.fp32_dest, out.is_sharded)
+    sh, sw = subblock(m, n, p.fp32_dest, out.is_sharded)
     need(not (p.batch_a > 1 and p.batch_b == 1), "Batch broadcasting is not supported for the chosen program config")
     if b.shard_spec is not None:
         need(a.memory_layout is b.memory_layout, "Input A and B memory layouts must match")
@@ -313,13 +306,6 @@ def _sharded_bmm(p: Problem, spec: ShardSpec, grid: tuple[int, int]) -> Plan:
         need(spec.core_ranges == b.shard_spec.core_ranges, "Input A and B shard grids must match")
         need(spec.orientation is b.shard_spec.orientation, "Orientation mismatch")
     return Plan("reuse", grid, k, sh, sw, m, n, m, n)
-
-
-def _per_core_factor(p: Problem) -> int:
-    factor = 16
-    while factor > 1 and not p.fits(factor, factor, 2):
-        factor //= 2
-    return factor
 
 
 def _simple(p: Problem) -> Plan:
@@ -332,7 +318,7 @@ def _simple(p: Problem) -> Plan:
     narrow = max(p.mt, p.nt) // min(p.mt, p.nt) > NARROW_RATIO or (all_dram and (p.mt == 1 or p.nt == 1))
     wide = interleaved and narrow and p.nt > p.mt
     tall = interleaved and narrow and not wide
-    core = _per_core_factor(p)
+    core = next((factor for factor in (16, 8, 4, 2) if p.fits(factor, factor, 2)), 1)
     blocks_y, blocks_x = (p.mt - 1) // core + 1, (p.nt - 1) // core + 1
     k = 2
     if (out.is_sharded or blocks_y > 1 or blocks_x > 1) and p.kt % k:
@@ -369,14 +355,14 @@ def _simple_2d(p: Problem, core: int, k: int, dram_interleaved: bool) -> Plan:
     rows, columns = grid = p.device_grid_yx
     m, n = min(core, p.m_total if p.batch_b == 1 else p.mt), min(core, p.nt)
     bh, bw = m, n
-    sh, sw = _subblock(m, n, p.fp32_dest)
+    sh, sw = subblock(m, n, p.fp32_dest)
     if sw != n:
         sh = 1
     if dram_interleaved:
         k = p.kt // columns if p.kt % columns == 0 else 1
         m, n = ceil_div(p.mt, rows), ceil_div(p.nt, columns)
         bh, bw, k = fit_blocks(p, m, n, k, True)
-        sh, sw = _subblock(bh, bw, p.fp32_dest)
+        sh, sw = subblock(bh, bw, p.fp32_dest)
     return Plan("2d", grid, k, sh, sw, bh, bw, m, n, fuse_batch=p.memory_out.is_sharded and p.batch_b == 1)
 
 

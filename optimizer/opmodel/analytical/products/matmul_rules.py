@@ -8,7 +8,7 @@ from __future__ import annotations
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, ShardOrientation, ShardSpec
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.case import Case, need, refuse
-from optimizer.opmodel.analytical.derive import block_spec
+from optimizer.opmodel.analytical.derive import block_spec, first_cores
 from optimizer.opmodel.analytical.products.matmul_auto import Problem
 from optimizer.opmodel.analytical.products.matmul_plan import Plan
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH, bounding_box
@@ -231,24 +231,6 @@ def _check_reuse_work(plan: Plan, p: Problem) -> None:
         need(blocks >= out.num_cores, "some cores would have no work")
 
 
-def _filled(cores: int, grid: tuple[int, int], row_wise: bool) -> tuple[tuple[int, int, int, int], ...]:
-    """`num_cores_to_corerangeset` on a grid of its own width (or height)."""
-    line = grid[1] if row_wise else grid[0]
-    full, tail = divmod(cores, line)
-    ranges: list[tuple[int, int, int, int]] = []
-    if row_wise:
-        if full:
-            ranges.append((0, 0, line - 1, full - 1))
-        if tail:
-            ranges.append((0, full, tail - 1, full))
-    else:
-        if full:
-            ranges.append((0, 0, full - 1, line - 1))
-        if tail:
-            ranges.append((full, 0, full, tail - 1))
-    return tuple(ranges)
-
-
 def derived_memory(plan: Plan, p: Problem) -> MemoryConfig:
     """The sharded output config tt-metal computes from the program config, whatever spec was requested."""
     out = p.memory_out
@@ -278,7 +260,7 @@ def derived_memory(plan: Plan, p: Problem) -> MemoryConfig:
         spec = ShardSpec(given.grid_yx, shape, given.core_ranges, orientation)
         return MemoryConfig(out.memory_layout, out.buffer_type, spec)
     need(cores <= plan.grid_yx[0] * plan.grid_yx[1], "Target number of cores is greater than available")
-    ranges = _filled(cores, plan.grid_yx, orientation is ShardOrientation.ROW_MAJOR)
+    ranges = first_cores(cores, plan.grid_yx, orientation)
     if out.memory_layout is BLOCK:
         rows = max(r[3] for r in ranges) + 1
         columns = max(r[2] for r in ranges) + 1

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optimizer.l1.allocator import L1Allocator
-from optimizer.l1.events import OPERAND, EventLog, OpAllocations
+from optimizer.l1.events import OPERAND, EventLog
+from optimizer.opmodel.analytical.case import Refused, Usage
 from optimizer.opmodel.analytical.trace import Trace
+from optimizer.opmodel.base import Rejection, TensorSpec
 
 _ENDLESS = 1 << 40
 """Top of an address space in which every allocation succeeds; whether there is room is asked afterwards."""
@@ -101,6 +103,15 @@ class Arena:
         """Bytes that must be free beside the operands."""
         return self._deepest - self.operand.size
 
-    def allocations(self, in_l1: bool) -> OpAllocations:
+    def check_small(self, limit: int) -> None:
+        """Refuses what L1_SMALL of so many bytes has no room for."""
+        if self.small_peak > limit:
+            raise Refused(f"Out of Memory: {self.small_peak} B of L1_SMALL of {limit} B", Rejection.OOM_L1_SMALL)
+
+    def usage(self, out: TensorSpec, cores: int) -> Usage:
         """All that happened; a result in L1 is the tensor made last."""
-        return self._log.allocations(self._last if in_l1 else None)
+        trace, made = self.trace, self._last if out.layout.is_l1 else None
+        return Usage(
+            (out,), cb=trace.buffers, l1=trace.peak_tensors, peak=trace.peak_total, cores=cores, room=self.room,
+            allocations=self._log.allocations(made),
+        )  # fmt: skip

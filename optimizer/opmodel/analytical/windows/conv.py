@@ -16,7 +16,8 @@ from optimizer.opmodel.analytical.case import Case, Usage, need
 from optimizer.opmodel.analytical.products.matmul import ACTIVATIONS, CONFIG_ACTIVATIONS, matmul
 from optimizer.opmodel.analytical.tensors import DRAM_MEMORY, HEIGHT, TILED, WIDTH
 from optimizer.opmodel.analytical.windows.arena import Arena
-from optimizer.opmodel.analytical.windows.conv_plan import ConvProblem, auto_kind
+from optimizer.opmodel.analytical.windows.conv_buffers import ConvProblem
+from optimizer.opmodel.analytical.windows.conv_plan import auto_kind
 from optimizer.opmodel.analytical.windows.conv_run import Held, flatten, run_in_l1, tilize_buffers
 from optimizer.opmodel.analytical.windows.conv_slices import choose_slices, run_slices
 from optimizer.opmodel.analytical.windows.parallel import Window
@@ -165,19 +166,6 @@ def _run_folding(case: Case, p: ConvProblem, arena: Arena) -> None:
     arena.run(2 * pixels * stick if aligned == stick else pixels * (stick + 2 * aligned), dataflow=True)
 
 
-def _usage(case: Case, arena: Arena, out: TensorSpec, cores: int) -> Usage:
-    trace = arena.trace
-    return Usage(
-        (out,),
-        cb=trace.buffers,
-        l1=trace.peak_tensors,
-        peak=trace.peak_total,
-        cores=cores,
-        room=arena.room,
-        allocations=arena.allocations(out.layout.is_l1),
-    )
-
-
 def _full(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout) -> Usage:
     """The L1 path: the result stays as the convolution shards it unless a memory config is requested."""
     kind = None if p.config.shard_layout is None else TensorMemoryLayout(p.config.shard_layout)
@@ -199,7 +187,7 @@ def _full(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout) 
     requested = case.output
     if requested is not None and requested != memory:
         out = _moved(case, arena, out, requested)
-    return _usage(case, arena, out, outcome.target.cores)
+    return arena.usage(out, outcome.target.cores)
 
 
 def _moved(case: Case, arena: Arena, result: TensorSpec, requested: MemoryConfig) -> TensorSpec:
@@ -247,7 +235,7 @@ def _interleaved_matmul(case: Case, p: ConvProblem, shape: tuple[int, ...]) -> U
         out = _moved(case, arena, out, case.output)
     copied = case.l1(tile) if held.own else 0
     choice = linear.choice_room + copied if linear.choice_room else 0
-    usage = _usage(case, arena, out, linear.cores)
+    usage = arena.usage(out, linear.cores)
     return replace(usage, block=linear.block, blocks=linear.blocks, plan=linear.plan, choice_room=choice)
 
 
@@ -269,4 +257,4 @@ def _dram(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout, 
     run_slices(case, p, along_height, count, tile, arena)
     # A result of one slice is copied as the convolution left it, in tiles.
     out = case.result(shape, p.dtype_out, DRAM_MEMORY, TILED if count == 1 else page)
-    return replace(_usage(case, arena, out, case.device.num_cores), slices=max(1, count))
+    return replace(arena.usage(out, case.device.num_cores), slices=max(1, count))

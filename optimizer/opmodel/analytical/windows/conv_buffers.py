@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import TensorMemoryLayout
+from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, TensorMemoryLayout
+from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, WIDTH
-from optimizer.opmodel.analytical.windows.parallel import Parallel
+from optimizer.opmodel.analytical.windows.parallel import COL, ROW, Parallel, Window
 
 SCRATCH_BYTES = 64
 NOC_BURST_BYTES = {"blackhole": 16384, "wormhole_b0": 8192}
@@ -39,30 +40,58 @@ _TILIZE_CYCLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class ConvPlan:
-    """All that the buffers of one convolution depend on."""
+class ConvProblem:
+    """One convolution to be run in L1 (the whole of it, or one slice)."""
 
-    source: Parallel
-    target: Parallel
-    in_channels_padded: int
-    out_channels: int
-    kernel: tuple[int, int]
-    dilation: tuple[int, int]
-    out_shard: tuple[int, int]
-    out_rows: int
-    """Rows of the output shard before rounding to tiles (they differ for width sharding only)."""
-    act_block_h_override: int
-    act_block_w_div: int
-    full_inner_dim: bool
-    act_double: bool
-    weights_double: bool
-    untilize: bool
-    bias: bool
-    fp32: bool
-    l1_acc: bool
+    window: Window
+    cin: int
+    cout: int
+    matmul: bool
+    config: Conv2dConfig
+    memory: MemoryConfig
+    row_major: bool
     dtype_in: DType
     dtype_out: DType
     dtype_weights: DType
+    bias: bool
+    fp32: bool
+    l1_acc: bool
+    full_inner_dim: bool
+    config_in_dram: bool
+    folded: bool = False
+    groups: int = 1
+
+    def is_row_depthwise(self, window: Window) -> bool:
+        """Whether this is what tt-metal calls a 1D depthwise convolution (`is_1d_depthwise_conv`).
+
+        It has weights and kernels of its own. That the height counts, not the width, and that it has no bias, was asked
+        of tt-metal 0.81 (mock n150 and p150).
+        """
+        one_row = window.height == 1 and window.kernel[0] == 1 and not window.transposed
+        return one_row and self.groups == self.cin == self.cout and not self.bias
+
+    @property
+    def orientation(self) -> ShardOrientation:
+        return COL if self.config.transpose_shards else ROW
+
+    @property
+    def stick_element(self) -> int:
+        """Bytes of an element of the haloed (row-major) input."""
+        return 4 if self.dtype_in is DType.F32 else 2
+
+
+@dataclass(frozen=True, slots=True)
+class ConvPlan:
+    """All that the buffers of one convolution depend on."""
+
+    p: ConvProblem
+    source: Parallel
+    target: Parallel
+    in_channels_padded: int
+    out_shard: tuple[int, int]
+    out_rows: int
+    """Rows of the output shard before rounding to tiles (they differ for width sharding only)."""
+    untilize: bool
     arch: str
     weight_rows: int = -1
     """Rows of the weight matrix, in tiles, where tt-metal only guesses them; -1: as the weights are prepared."""
@@ -92,8 +121,8 @@ class ConvPlan:
 
         `should_coalesce_1d_depthwise_conv_reads`: side by side, and no longer than one NOC burst.
         """
-        size = (4 if self.dtype_in is DType.F32 else 2) * self.in_channels_padded * self.kernel[1]
-        return self.row_depthwise and self.dilation[1] == 1 and size <= NOC_BURST_BYTES[self.arch]
+        size = (4 if self.p.dtype_in is DType.F32 else 2) * self.in_channels_padded * self.p.window.kernel[1]
+        return self.row_depthwise and self.p.window.dilation[1] == 1 and size <= NOC_BURST_BYTES[self.arch]
 
     @property
     def worst_index_bytes(self) -> int:
@@ -102,9 +131,9 @@ class ConvPlan:
 
     def _block_rows(self) -> int:
         height = self.out_tiles[0]
-        if not self.act_block_h_override:
+        if not self.p.config.act_block_h_override:
             return height
-        block = self.act_block_h_override // TILE
+        block = self.p.config.act_block_h_override // TILE
         available = self.out_rows // TILE  # 0 of a width shard of fewer rows
         if available % block:
             block = min(block, available)
@@ -115,16 +144,16 @@ class ConvPlan:
     @property
     def act_block_w(self) -> int:
         """Columns of an activation block, in tiles."""
-        kh, kw = self.kernel
+        kh, kw = self.p.window.kernel
         if self.row_depthwise and not self.whole_windows:
             kw = 1
         if self.kind is HEIGHT:
             return round_up(self.in_channels_padded * kw, TILE) // TILE
         if self.kind is BLOCK:
-            depth = self.in_channels_padded // self.source.channels * kw * (kh if self.full_inner_dim else 1)
+            depth = self.in_channels_padded // self.source.channels * kw * (kh if self.p.full_inner_dim else 1)
             return round_up(depth, TILE) // TILE
         tiles = self.in_channels_padded * kh * kw // TILE
-        cores = self.source.cores * self.act_block_w_div
+        cores = self.source.cores * self.p.config.act_block_w_div
         need(tiles % cores == 0, "The width of tensor a needs to match the height of tensor b")
         return tiles // cores
 
@@ -140,17 +169,17 @@ def split_reader(plan: ConvPlan) -> bool:
         return False
     if plan.kind is BLOCK:
         return True
-    clock = 1.35 if plan.arch == "blackhole" else 1.0
-    size = 4 if plan.dtype_in is DType.F32 else 2
-    together = plan.kernel[1] if plan.dilation[1] == 1 else 1
+    p, clock = plan.p, (1.35 if plan.arch == "blackhole" else 1.0)
+    size = p.stick_element
+    together = p.window.kernel[1] if p.window.dilation[1] == 1 else 1
     rate = _rate(_LOCAL_RATE, size * plan.in_channels_padded * together, plan.arch)
-    data = size * plan.act_block_h * TILE * plan.in_channels_padded * plan.kernel[1]
+    data = size * plan.act_block_h * TILE * plan.in_channels_padded * p.window.kernel[1]
     read = clock * data / rate
-    weights = plan.dtype_weights.tile_bytes * plan.out_tiles[1] * plan.act_block_w
-    tile = plan.dtype_weights.tile_bytes
+    weights = p.dtype_weights.tile_bytes * plan.out_tiles[1] * plan.act_block_w
+    tile = p.dtype_weights.tile_bytes
     load = clock * weights * (1 / _rate(_DRAM_RATE, tile, plan.arch) + 1 / _rate(_MCAST_RATE, weights, plan.arch))
-    halo = "f32" if plan.dtype_in is DType.F32 else "bf16"
-    cycles = _TILIZE_CYCLES.get((plan.arch, halo, plan.dtype_out.value), (132, 132))[plan.fp32]
+    halo = "f32" if p.dtype_in is DType.F32 else "bf16"
+    cycles = _TILIZE_CYCLES.get((plan.arch, halo, p.dtype_out.value), (132, 132))[p.fp32]
     tilize = cycles * plan.act_block_w * plan.act_block_h
     return read / 2 + max(load, tilize) < max(read + tilize, load)
 
@@ -167,37 +196,37 @@ def conv_buffer_bytes(plan: ConvPlan, index_bytes: int = 0, alone: bool = False)
     `index_bytes`: the readers' index tensor where it must be fetched from DRAM. `alone`: no core has to send its
     channels to others, so that the tilized block needs no second buffer; tt-metal's own estimates leave that out.
     """
-    kind = plan.kind
+    p, kind = plan.p, plan.kind
     block_h, block_w = plan.act_block_h, plan.act_block_w
     tall, wide = plan.out_tiles
     need(block_h <= tall, f"act_block_h_override gives blocks of {block_h} tiles to shards of {tall}")
-    tile_in = 4096 if plan.dtype_in is DType.F32 else 2048
-    tile_out, tile_weights = plan.dtype_out.tile_bytes, plan.dtype_weights.tile_bytes
+    tile_in = p.stick_element * TILE * TILE
+    tile_out, tile_weights = p.dtype_out.tile_bytes, p.dtype_weights.tile_bytes
     act, second = block_h * block_w, 0
     if split_reader(plan):
         second = block_h // 2 * block_w
         act -= second
     weights = wide * block_w
     if kind is HEIGHT and tall // block_h > 1:
-        weights *= plan.kernel[0]
-    elif plan.weights_double:
+        weights *= p.window.kernel[0]
+    elif p.config.enable_weights_double_buffer:
         weights *= 2
     total = weights * tile_weights
     partial = _partial_dtype(plan)
     if plan.row_depthwise:
         weights, total = _row_depthwise(plan, partial)
         total += weights * tile_weights
-    elif plan.untilize or partial is not plan.dtype_out:
+    elif plan.untilize or partial is not p.dtype_out:
         total += block_h * wide * partial.tile_bytes
-    factor = 2 if plan.act_double else 1
+    factor = 2 if p.config.enable_act_double_buffer else 1
     act, second = act * factor, second * factor
-    overlap = kind is BLOCK and tile_in == tile_out and plan.dtype_out is not DType.BFP8_B and not alone
+    overlap = kind is BLOCK and tile_in == tile_out and p.dtype_out is not DType.BFP8_B and not alone
     if kind is HEIGHT:
         total += (act + second) * tile_in
     else:
         total += (0 if alone else (act + second) * tile_out) + (0 if overlap else second * tile_in)
     total += block_h * block_w * tile_out
-    total += wide * tile_weights if plan.bias else 0
+    total += wide * tile_weights if p.bias else 0
     if kind is WIDTH:
         total += 2 * block_w * tile_in
     elif kind is BLOCK and not overlap:
@@ -214,21 +243,23 @@ def _row_depthwise(plan: ConvPlan, partial: DType) -> tuple[int, int]:
     """
     block = plan.act_block_h * plan.act_block_w
     again = plan.out_tiles[0] > plan.act_block_h and not plan.whole_windows
-    sums = plan.act_block_h * plan.out_tiles[1] if again or plan.untilize or partial is not plan.dtype_out else 0
-    return block * (plan.kernel[1] if again else 1), sums * partial.tile_bytes
+    summed = again or plan.untilize or partial is not plan.p.dtype_out
+    sums = plan.act_block_h * plan.out_tiles[1] if summed else 0
+    return block * (plan.p.window.kernel[1] if again else 1), sums * partial.tile_bytes
 
 
 def _partial_dtype(plan: ConvPlan) -> DType:
     """Element type of partial sums (`determine_packer_l1_acc`)."""
-    steps = plan.kernel[0] if plan.kind is HEIGHT else 1
+    p = plan.p
+    steps = p.window.kernel[0] if plan.kind is HEIGHT else 1
     if plan.weight_rows >= 0:
         steps = plan.weight_rows // plan.act_block_w
         if plan.kind is BLOCK:
-            steps *= ceil_div(plan.out_channels, TILE) // plan.out_tiles[1]
+            steps *= ceil_div(p.cout, TILE) // plan.out_tiles[1]
     elif plan.kind is BLOCK:
-        steps = (1 if plan.full_inner_dim else plan.kernel[0]) * plan.source.channels * plan.target.channels
+        steps = (1 if p.full_inner_dim else p.window.kernel[0]) * plan.source.channels * plan.target.channels
     elif plan.kind is WIDTH:
-        steps = plan.source.cores * plan.act_block_w_div
-    if plan.l1_acc and ((plan.bias and steps > 1) or steps > 2):
-        return DType.F32 if plan.fp32 else DType.BF16
-    return plan.dtype_out
+        steps = plan.source.cores * p.config.act_block_w_div
+    if p.l1_acc and ((p.bias and steps > 1) or steps > 2):
+        return DType.F32 if p.fp32 else DType.BF16
+    return p.dtype_out

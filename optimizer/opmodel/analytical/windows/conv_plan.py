@@ -11,55 +11,14 @@ from functools import lru_cache
 
 from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, TensorMemoryLayout
-from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.layouts.memory_config import TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import need
+from optimizer.opmodel.analytical.derive import first_cores
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT, INTERLEAVED, WIDTH
 from optimizer.opmodel.analytical.windows import parallel
-from optimizer.opmodel.analytical.windows.conv_buffers import ConvPlan, conv_buffer_bytes
-from optimizer.opmodel.analytical.windows.parallel import COL, ROW, Parallel, Window
-
-
-@dataclass(frozen=True, slots=True)
-class ConvProblem:
-    """One convolution to be run in L1 (the whole of it, or one slice)."""
-
-    window: Window
-    cin: int
-    cout: int
-    matmul: bool
-    config: Conv2dConfig
-    memory: MemoryConfig
-    row_major: bool
-    dtype_in: DType
-    dtype_out: DType
-    dtype_weights: DType
-    bias: bool
-    fp32: bool
-    l1_acc: bool
-    full_inner_dim: bool
-    config_in_dram: bool
-    folded: bool = False
-    groups: int = 1
-
-    def is_row_depthwise(self, window: Window) -> bool:
-        """Whether this is what tt-metal calls a 1D depthwise convolution (`is_1d_depthwise_conv`).
-
-        It has weights and kernels of its own. That the height counts, not the width, and that it has no bias, was asked
-        of tt-metal 0.81 (mock n150 and p150).
-        """
-        one_row = window.height == 1 and window.kernel[0] == 1 and not window.transposed
-        return one_row and self.groups == self.cin == self.cout and not self.bias
-
-    @property
-    def orientation(self) -> ShardOrientation:
-        return COL if self.config.transpose_shards else ROW
-
-    @property
-    def stick_element(self) -> int:
-        """Bytes of an element of the haloed (row-major) input."""
-        return 4 if self.dtype_in is DType.F32 else 2
+from optimizer.opmodel.analytical.windows.conv_buffers import ConvPlan, ConvProblem, conv_buffer_bytes
+from optimizer.opmodel.analytical.windows.parallel import COL, Parallel, Window
 
 
 def alignment(p: ConvProblem, kind: TensorMemoryLayout, shard_width: int | None, sliced: bool = False) -> int:
@@ -76,8 +35,10 @@ def keeps_shards(p: ConvProblem, kind: TensorMemoryLayout | None, device: Device
     spec = p.memory.shard_spec
     if spec is None:
         return False
-    if p.config.reshard_if_not_optimal and not _same(resharded(p, kind, device)[0], parallel.of_memory(p.memory)):
-        return False
+    if p.config.reshard_if_not_optimal:
+        best, given = resharded(p, kind, device)[0], parallel.of_memory(p.memory)
+        if (best.kind, best.orientation, sorted(best.ranges)) != (given.kind, given.orientation, sorted(given.ranges)):
+            return False
     kind = p.memory.memory_layout
     if kind is not BLOCK and spec.orientation is COL:
         return False
@@ -86,11 +47,6 @@ def keeps_shards(p: ConvProblem, kind: TensorMemoryLayout | None, device: Device
     if p.matmul and kind is BLOCK and uneven_channels(p):
         return False
     return not (p.matmul and spec.shape[0] % TILE)
-
-
-def _same(a: Parallel, b: Parallel) -> bool:
-    """Whether two shardings are on the same cores in the same order."""
-    return (a.kind, sorted(a.ranges), a.orientation) == (b.kind, sorted(b.ranges), b.orientation)
 
 
 def uneven_channels(p: ConvProblem) -> bool:
@@ -120,7 +76,7 @@ def check_source(p: ConvProblem, source: Parallel, target: Parallel, keeps: bool
         walks = parallel.walks_rows(source.ranges)
         need(walks, "Sliding-window shard grid must be an origin-anchored walk row by row")
         if source.kind is WIDTH and target.cores < source.cores:
-            placed = source.ranges == parallel.row_walk(source.cores, device.grid_yx[1])
+            placed = source.ranges == first_cores(source.cores, device.grid_yx)
             need(placed, "Multicast runtime arguments target an unplaced core")
     spec = p.memory.shard_spec
     if not p.matmul or spec is None:
@@ -146,30 +102,11 @@ def plan_of(
 ) -> ConvPlan:
     """The blocking of a convolution from `source` to `target` shards; `tile_result` overrules the output layout."""
     out_shard = parallel.output_shard(target, out_nhw, p.cout)
+    out_rows = out_nhw if target.kind is WIDTH else out_shard[0]
+    untilize = p.config.output_layout == "row_major" and not tile_result
+    depthwise = p.is_row_depthwise(p.window) and not p.matmul and source.kind is HEIGHT
     return ConvPlan(
-        source=source,
-        target=target,
-        in_channels_padded=channels_padded,
-        out_channels=p.cout,
-        kernel=p.window.kernel,
-        dilation=p.window.dilation,
-        out_shard=out_shard,
-        out_rows=out_nhw if target.kind is WIDTH else out_shard[0],
-        act_block_h_override=p.config.act_block_h_override,
-        act_block_w_div=p.config.act_block_w_div,
-        full_inner_dim=p.full_inner_dim,
-        act_double=p.config.enable_act_double_buffer,
-        weights_double=p.config.enable_weights_double_buffer,
-        untilize=p.config.output_layout == "row_major" and not tile_result,
-        bias=p.bias,
-        fp32=p.fp32,
-        l1_acc=p.l1_acc,
-        dtype_in=p.dtype_in,
-        dtype_out=p.dtype_out,
-        dtype_weights=p.dtype_weights,
-        arch=device.arch,
-        weight_rows=weight_rows,
-        row_depthwise=p.is_row_depthwise(p.window) and not p.matmul and source.kind is HEIGHT,
+        p, source, target, channels_padded, out_shard, out_rows, untilize, device.arch, weight_rows, depthwise
     )
 
 

@@ -9,22 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import (
-    BufferType,
-    MemoryConfig,
-    PageLayout,
-    TensorLayout,
-    TensorMemoryLayout,
-)
+from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Refused, need
-from optimizer.opmodel.analytical.ops.layout_ops import to_layout
+from optimizer.opmodel.analytical.derive import first_cores
+from optimizer.opmodel.analytical.ops.movement import FAMILIES
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
 from optimizer.opmodel.analytical.windows import parallel
 from optimizer.opmodel.analytical.windows.arena import Arena, Block
-from optimizer.opmodel.analytical.windows.conv_buffers import ConvPlan, conv_buffer_bytes, reader_rows
+from optimizer.opmodel.analytical.windows.conv_buffers import ConvPlan, ConvProblem, conv_buffer_bytes, reader_rows
 from optimizer.opmodel.analytical.windows.conv_plan import (
-    ConvProblem,
     alignment,
     check_source,
     keeps_shards,
@@ -93,16 +87,14 @@ def run_in_l1(
     check_source(p, source, target, keeps, case.device)
     if p.matmul and source.kind is HEIGHT:
         width = max(r[2] for r in source.ranges) + 1
-        target = replace(target, ranges=parallel.row_walk(target.cores, width))
+        target = replace(target, ranges=first_cores(target.cores, (0, width)))
     channels = round_up(p.cin, source.channels * alignment(p, source.kind, shard[1]))
     plan = plan_of(p, source, target, channels, p.window.out_nhw, case.device, tile_result)
     if p.matmul:
         block = _matmul(p, plan, shard, row_major, arena, held)
     else:
         block = _convolve(case, p, plan, shard, arena, held)
-    limit = case.l1_small_bytes
-    if arena.small_peak > limit:
-        raise Refused(f"Out of Memory: {arena.small_peak} B of L1_SMALL of {limit} B", Rejection.OOM_L1_SMALL)
+    arena.check_small(case.l1_small_bytes)
     rest = [held.block] if held.own and held.block is not None else []
     return ConvOutcome(target, plan.out_shard, block, held.older + rest)
 
@@ -183,7 +175,7 @@ def tilize_buffers(case: Case, p: ConvProblem, memory: MemoryConfig) -> int:
     rows = TensorSpec((1, 1, p.window.in_nhw, p.cin), p.dtype_in, TensorLayout(PageLayout.ROW_MAJOR, memory))
     attrs = {"layout": PageLayout.TILE.value}
     query = OpQuery("ttnn.to_layout", (rows,), tuple(attrs.items()))
-    return to_layout(Case(query, case.device, attrs, case.l1_small_bytes)).cb
+    return FAMILIES[query.op](Case(query, case.device, attrs, case.l1_small_bytes)).cb
 
 
 def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], arena: Arena, held: Held) -> Block:
@@ -196,7 +188,7 @@ def _convolve(case: Case, p: ConvProblem, plan: ConvPlan, shard: tuple[int, int]
     sticks = parallel.halo_sticks(p.window, plan.source.nhw) if halo else 0
     need(sticks <= MOST_PAGES, f"For buffer index 1, number of CB pages {sticks} is greater than {MOST_PAGES}.")
     size = sticks * stick
-    out_size = shard_bytes(plan.out_shard, plan.dtype_out, plan.untilize)
+    out_size = shard_bytes(plan.out_shard, p.dtype_out, plan.untilize)
     buffers = conv_buffer_bytes(plan, alone=plan.alone)
     _check_room(case, size + out_size, buffers)
     if halo:
@@ -278,7 +270,7 @@ def _matmul(p: ConvProblem, plan: ConvPlan, shard: tuple[int, int], row_major: b
         if held.block is not None and (held.own or drop):
             arena.free(held.block)
         held.block, held.own = tiled, True
-    result = arena.allocate(shard_bytes(plan.out_shard, plan.dtype_out, False))
+    result = arena.allocate(shard_bytes(plan.out_shard, p.dtype_out, False))
     arena.run(_matmul_buffers(p, plan), dataflow=True)
     if held.block is not None and drop and p.memory.buffer_type is not BufferType.DRAM:
         arena.free(held.block)

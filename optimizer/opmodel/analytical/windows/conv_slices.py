@@ -14,15 +14,8 @@ from optimizer.opmodel.analytical.case import Case, Refused, need
 from optimizer.opmodel.analytical.tensors import WIDTH
 from optimizer.opmodel.analytical.windows import parallel
 from optimizer.opmodel.analytical.windows.arena import Arena, Block
-from optimizer.opmodel.analytical.windows.conv_buffers import conv_buffer_bytes
-from optimizer.opmodel.analytical.windows.conv_plan import (
-    ConvProblem,
-    alignment,
-    auto_kind,
-    estimate,
-    plan_of,
-    shard_bytes,
-)
+from optimizer.opmodel.analytical.windows.conv_buffers import ConvProblem, conv_buffer_bytes
+from optimizer.opmodel.analytical.windows.conv_plan import alignment, auto_kind, estimate, plan_of, shard_bytes
 from optimizer.opmodel.analytical.windows.conv_run import ConvOutcome, run_in_l1
 from optimizer.opmodel.analytical.windows.parallel import Parallel, Window
 
@@ -85,10 +78,7 @@ def _transposed_span(first: int, end: int, extent: int, size: int, w: Window, ax
     before, after = base - w.padding[2 * axis], base - w.padding[2 * axis + 1]
     skipped = max(0, first - before)
     stop = end - before + base
-    pads = [
-        max(0, before - first, -skipped % step),
-        max(0, stop - extent, (stop - 1) % step if end < extent else 0),
-    ]
+    pads = [max(0, before - first, -skipped % step), max(0, stop - extent, (stop - 1) % step if end < extent else 0)]
     low, high = max(0, ceil_div(first - before, step)), min(size, (stop - 1) // step + 1)
     extra = 0
     if first == 0:

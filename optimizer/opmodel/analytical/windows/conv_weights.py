@@ -14,14 +14,8 @@ from optimizer.opmodel.analytical.case import Case, Refused
 from optimizer.opmodel.analytical.tensors import BLOCK, HEIGHT
 from optimizer.opmodel.analytical.windows import parallel
 from optimizer.opmodel.analytical.windows.conv import folded_problem
-from optimizer.opmodel.analytical.windows.conv_plan import (
-    ConvProblem,
-    alignment,
-    auto_kind,
-    keeps_shards,
-    plan_of,
-    resharded,
-)
+from optimizer.opmodel.analytical.windows.conv_buffers import ConvProblem
+from optimizer.opmodel.analytical.windows.conv_plan import alignment, auto_kind, keeps_shards, plan_of, resharded
 from optimizer.opmodel.analytical.windows.conv_slices import choose_slices, slice_shards
 from optimizer.opmodel.analytical.windows.parallel import Parallel
 from optimizer.opmodel.base import OpQuery, TensorSpec

@@ -72,13 +72,6 @@ def of_memory(memory: MemoryConfig) -> Parallel:
     return Parallel(kind, spec.core_ranges, rows, columns, ROW)
 
 
-def row_walk(cores: int, width: int) -> tuple[CoreRange, ...]:
-    """The first `cores` cores of a grid `width` cores wide, row by row."""
-    rows, rest = divmod(cores, width)
-    full: tuple[CoreRange, ...] = ((0, 0, width - 1, rows - 1),) if rows else ()
-    return (*full, (0, rows, rest - 1, rows)) if rest else full
-
-
 def walks_rows(ranges: tuple[CoreRange, ...]) -> bool:
     """Whether the cores, in their order, are the first of a walk row by row over their bounding box from (0, 0)."""
     width = max(r[2] for r in ranges) + 1

@@ -11,20 +11,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from optimizer.ir.dtype import DType
-from optimizer.layouts.memory_config import (
-    PageLayout,
-    ShardOrientation,
-    TensorLayout,
-    TensorMemoryLayout,
-)
+from optimizer.layouts.memory_config import PageLayout, ShardOrientation, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Refused, Usage, need
+from optimizer.opmodel.analytical.derive import named_shards
 from optimizer.opmodel.analytical.tensors import BLOCK, DRAM_MEMORY, HEIGHT, WIDTH, row_scratch
 from optimizer.opmodel.analytical.windows import parallel
 from optimizer.opmodel.analytical.windows.arena import Arena, Block
 from optimizer.opmodel.analytical.windows.halo import halo_config, reader_index_bytes
 from optimizer.opmodel.analytical.windows.parallel import ROW, Parallel, Window
-from optimizer.opmodel.base import Rejection, TensorSpec
+from optimizer.opmodel.base import TensorSpec
 from optimizer.opmodel.known_faults import writes_beyond
 
 FACE = 16
@@ -57,7 +53,7 @@ def pool2d(case: Case) -> Usage:
     assert spec is not None
     need(spec.orientation is ShardOrientation.ROW_MAJOR, "Only row major orientation is supported.")
     source = parallel.of_memory(memory)
-    _check_walk(source)
+    need(parallel.walks_rows(source.ranges), "Sliding-window shard grid must be row-filled")
     channels = round_up(problem.channels, spec.shape[1])
     if source.kind is not HEIGHT:
         fits = channels % source.channels == 0
@@ -83,18 +79,6 @@ def _problem(case: Case) -> tuple[PoolProblem, tuple[int, ...]]:
     need(x.layout.is_tile or x.dtype is DType.BF16, "Only BFLOAT16 supported for now")
     problem = PoolProblem(window, channels, x.layout.is_tile, x.dtype, case.query.op == "ttnn.avg_pool2d")
     return problem, (1, 1, window.out_nhw, channels)
-
-
-def _check_walk(source: Parallel) -> None:
-    """The cores must be the first ones of a row-by-row walk over the grid."""
-    ranges = source.ranges
-    width = max(r[2] for r in ranges) + 1
-    index = 0
-    for x0, y0, x1, y1 in ranges:
-        for y in range(y0, y1 + 1):
-            for x in range(x0, x1 + 1):
-                need((x, y) == (index % width, index // width), "Sliding-window shard grid must be row-filled")
-                index += 1
 
 
 def _spread(case: Case, p: PoolProblem, asked: str | None) -> Parallel:
@@ -192,13 +176,7 @@ def _estimate(case: Case, p: PoolProblem, source: Parallel) -> int:
 
 
 def _run(
-    p: PoolProblem,
-    source: Parallel,
-    shard: tuple[int, int],
-    arena: Arena,
-    fresh: bool,
-    drop: bool,
-    scratch: int = 0,
+    p: PoolProblem, source: Parallel, shard: tuple[int, int], arena: Arena, fresh: bool, drop: bool, scratch: int = 0
 ) -> tuple[Block, tuple[int, int]]:
     """Halo and pooling: `fresh` shards the input first, `drop` frees those shards after the halo."""
     held: Block | None = None
@@ -255,43 +233,28 @@ def _pooled(
     requested = case.output
     if requested is not None and requested != memory:
         if requested.is_sharded:
-            spec = requested.shard_spec
-            need(spec is not None, "bad optional access")
-            assert spec is not None
+            spec = named_shards(requested, "bad optional access")
             idle = requested.memory_layout is BLOCK and ceil_div(shape[-1], spec.shape[1]) < spec.grid_yx[1]
             need(not idle, "pooling into block shards with idle columns aborts")
         out = case.result(shape, DType.BF16, requested, PageLayout.ROW_MAJOR)
         arena.allocate(case.l1(out))
         arena.run(0, dataflow=True)
         arena.free(block)
-    usage = _usage(case, out, arena, source)
-    return _alone(case, usage) if writes_beyond(p.channels, source.channels) else usage
+    return _usage(case, p, out, arena, source)
 
 
-def _alone(case: Case, usage: Usage) -> Usage:
-    """The same use of L1, provided that nothing but the operand is there.
+def _usage(case: Case, p: PoolProblem, out: TensorSpec, arena: Arena, source: Parallel) -> Usage:
+    """What the pool takes, where it writes beyond its result provided that nothing but the operand is there.
 
     A pool that shards its operand itself and writes beyond its result (`writes_beyond`) hits what is left of those
     shards, unless other tensors leave a hole for the result elsewhere.
     """
+    arena.check_small(case.l1_small_bytes)
+    usage = arena.usage(out, source.cores)
+    if not writes_beyond(p.channels, source.channels):
+        return usage
     held = sum(case.l1(t) for t in case.inputs)
     return replace(usage, choice_room=case.device.l1_bank_bytes(case.l1_small_bytes) - held)
-
-
-def _usage(case: Case, out: TensorSpec, arena: Arena, source: Parallel) -> Usage:
-    limit = case.l1_small_bytes
-    if arena.small_peak > limit:
-        raise Refused(f"Out of Memory: {arena.small_peak} B of L1_SMALL of {limit} B", Rejection.OOM_L1_SMALL)
-    trace = arena.trace
-    return Usage(
-        (out,),
-        cb=trace.buffers,
-        l1=trace.peak_tensors,
-        peak=trace.peak_total,
-        cores=source.cores,
-        room=arena.room,
-        allocations=arena.allocations(out.layout.is_l1),
-    )
 
 
 def _fits(case: Case, p: PoolProblem, source: Parallel) -> bool:
@@ -320,6 +283,5 @@ def _sliced(case: Case, p: PoolProblem, shape: tuple[int, ...], asked: str | Non
                 continue
             arena = Arena(0)
             _run(piece, source, _input_shard(piece, source), arena, True, True)
-            usage = _usage(case, out, arena, source)
-            return _alone(case, usage) if writes_beyond(p.channels, source.channels) else usage
+            return _usage(case, p, out, arena, source)
     raise Refused("DRAM Auto slice could not find valid slice configuration.")

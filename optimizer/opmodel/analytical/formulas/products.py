@@ -1,9 +1,13 @@
-"""Time of a matmul: the matrix engine against the two readers, and the write of the result after the last block."""
+"""Time of products, attention, convolutions and pools.
+
+A matmul: the matrix engine against the two readers, and the write of the result after the last block. Convolutions and
+pools: windows gathered from a halo, then multiplied or reduced.
+"""
 
 from __future__ import annotations
 
 from optimizer.layouts.tiling import ceil_div
-from optimizer.opmodel.analytical.terms import PHASES, Clock, Terms
+from optimizer.opmodel.analytical.formulas.basics import PHASES, Clock, Terms, dram, noc
 from optimizer.opmodel.analytical.work import Feed, Place, Product, Work
 from optimizer.opmodel.base import Bound
 
@@ -77,8 +81,10 @@ def matmul(t: Clock, work: Work, terms: Terms) -> float:
     write = _write_ns(t, work, p)
     terms.add(Bound.COMPUTE, compute)
     terms.add(Bound.NOC, reader)
+    parts = zip(work.reads, p.feeds, (across, down), strict=False)
+    fetched = sum(r.size * again for r, feed, again in parts if r.place is Place.DRAM and feed is not Feed.LOCAL)
     # All blocks but the last are written while the next one is computed.
-    terms.add(Bound.DRAM, _fetched(work, p, (down, across)) / t.k["matmul.dram_read_gbps"] + write * (1 - 1 / blocks))
+    terms.add(Bound.DRAM, fetched / t.k["matmul.dram_read_gbps"] + write * (1 - 1 / blocks))
     tail = max(0.0, write / blocks - max(compute, reader) / (steps * blocks))
     fill = min(compute, reader) / steps + t.cycles((p.batches - 1) * t.k["matmul.batch_cycles"])
     spread = sum(w.size for w in work.writes if w.place is Place.L1)
@@ -100,15 +106,6 @@ def _reader_cycles(t: Clock, work: Work, p: Product, blocks: tuple[int, int]) ->
     return max(readers) + t.k["matmul.reader_overlap"] * min(readers)
 
 
-def _fetched(work: Work, p: Product, blocks: tuple[int, int]) -> int:
-    """Bytes read from DRAM by all cores."""
-    total = 0
-    for part, feed, again in zip(work.reads, p.feeds, reversed(blocks), strict=False):
-        if part.place is Place.DRAM and feed is not Feed.LOCAL:
-            total += part.size * again
-    return total
-
-
 def _write_ns(t: Clock, work: Work, p: Product) -> float:
     """The result's way to DRAM."""
     written = sum(w.size for w in work.writes if w.place is Place.DRAM)
@@ -119,3 +116,54 @@ def _write_ns(t: Clock, work: Work, p: Product) -> float:
         subblocks = p.rows * p.columns * p.batches / (p.subblock[0] * p.subblock[1])
         latency = subblocks * t.k["matmul.write_cycles"]
     return written / t.k["matmul.dram_write_gbps"] + t.cycles(latency)
+
+
+def sdpa(t: Clock, work: Work, terms: Terms) -> float:
+    """Two matmuls with an exponential between them: rows of queries, columns of the head, depth of the keys."""
+    p = work.product
+    assert p is not None, "attention has a product"
+    products = 2.0 * p.rows * p.columns * p.depth * p.batches
+    phases = PHASES.get(p.fidelity, 2)
+    cycles = products * (16.0 * phases + min(phases, 2) * t.k["matmul.stall_cycles"] + t.k["matmul.tile_cycles"])
+    cycles += p.rows * p.depth * p.batches * t.k["sdpa_score_tile_cycles"]
+    terms.add(Bound.COMPUTE, t.cycles(cycles) / t.k["matmul.clock_derate"])
+    noc(t, work, terms)
+    dram(t, work, terms)
+    return 0.0
+
+
+def conv(t: Clock, work: Work, terms: Terms) -> float:
+    """A core gathers the windows of some rows of output, tilizes them and multiplies them by the weights.
+
+    Weights come by multicast: once for height shards, for every block of rows where the shards are blocks.
+    """
+    p, w = work.product, work.window
+    assert p is not None, "a convolution has a product"
+    assert w is not None, "a convolution has a window"
+    downs = ceil_div(p.rows, max(1, w.block_rows))
+    blocks = downs * ceil_div(p.depth, p.k_block)
+    cycles = p.rows * p.columns * p.depth * tile_product_cycles(t, p)
+    cycles += w.tilized * t.k["conv.tilize_cycles"] + blocks * t.k["conv.block_cycles"]
+    terms.add(Bound.COMPUTE, t.cycles(cycles))
+    reads = w.sticks * w.height
+    gather = reads * (t.k["conv.gather_cycles"] + w.width * w.stick_bytes / t.k["conv.gather_bytes_per_cycle"])
+    if w.shared:
+        gather += blocks * t.k["conv.share_cycles"]
+        gather += p.rows * p.depth * 2048 / t.k["matmul.mcast_bytes_per_cycle"]
+    terms.add(Bound.NOC, t.cycles(gather))
+    per_byte = 1 / t.k["matmul.dram_core_bytes_per_cycle"] + 1 / t.k["matmul.mcast_bytes_per_cycle"]
+    size = p.tile_bytes[1]
+    weights = p.depth * p.columns * (downs if w.shared else 1) * max(t.k["matmul.issue_cycles"], size * per_byte)
+    terms.add(Bound.DRAM, t.cycles(weights))
+    return 0.0
+
+
+def pool(t: Clock, work: Work, terms: Terms) -> float:
+    """Windows are read stick by stick and reduced tile by tile."""
+    w = work.window
+    assert w is not None, "a pool has a window"
+    taps = w.height * w.width
+    cycles = w.sticks * (t.k["pool.stick_cycles"] + taps * t.k["pool.tap_cycles"])
+    cycles += w.sticks * taps * w.stick_bytes / t.k["pool.bytes_per_cycle"]
+    terms.add(Bound.COMPUTE, t.cycles(cycles))
+    return 0.0

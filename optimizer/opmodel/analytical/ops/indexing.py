@@ -1,8 +1,13 @@
-"""Embedding: a row of the table per index.
+"""Rows by index: embedding and scatter (along the last dim, on row-major rows).
 
-A tiled table is untilized first. Indices in rows whose count and whose table's width are whole tiles give tiles
-directly; otherwise the kernel writes rows, which are tilized afterwards where tiles are asked.
+An embedding's tiled table is untilized first. Indices in rows whose count and whose table's width are whole tiles give
+tiles directly; otherwise the kernel writes rows, which are tilized afterwards where tiles are asked.
 Sources: tt-metal 0.81 `embedding/embedding.cpp` and the `embeddings_{rm,fused,tilized_indices}` program factories.
+
+A scatter's rule was measured on mock devices (tt-metal 0.81.1, `scatter_device_operation.cpp`): one program, whose
+buffers hold a row of the operand, of the result, of the index and of the source, each rounded up to 32 B; sums of bf16
+take a row in f32 besides. Scatter along another dim is a chain of transposes inside TTNN; the importer writes those
+out, so it is refused here.
 """
 
 from __future__ import annotations
@@ -13,10 +18,12 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout
 from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.device_run.padding import to_layout
 from optimizer.opmodel.analytical.device_run.session import Held, Session
-from optimizer.opmodel.analytical.device_run.to_layout import to_layout
 from optimizer.opmodel.analytical.device_run.transfer import alignment
+from optimizer.opmodel.analytical.ops.generic import result_shapes
 from optimizer.opmodel.analytical.tensors import HEIGHT, ROWS, TILED
+from optimizer.opmodel.base import TensorSpec
 
 MOST_DOUBLE = 64
 """Tiles of a row that are still double buffered."""
@@ -38,16 +45,12 @@ def embedding(case: Case) -> Usage:
     height = not memory.is_sharded or memory.memory_layout is HEIGHT
     need(fused or height, "Embedding only supports height sharded Row Major outputs")
     if fused and memory.shard_spec is not None:
-        _check_cut(prod(indices.padded), width, memory.shard_spec.shape)
+        rows, shard = prod(indices.padded), memory.shard_spec.shape
+        need(rows % shard[0] == 0, f"Input tensor volume {rows} must be a multiple of shard height {shard[0]}")
+        need(width % shard[1] == 0, f"Number of columns in table {width} must be factor of shard width {shard[1]}")
     if fused and not indices.is_tile:
         return session.usage(_fused(session, indices, width, memory))
     return session.usage(to_layout(session, _rows(session, indices, width, memory), page))
-
-
-def _check_cut(rows: int, width: int, shard: tuple[int, int]) -> None:
-    """Shards of tiles must divide the result."""
-    need(rows % shard[0] == 0, f"Input tensor volume {rows} must be a multiple of shard height {shard[0]}")
-    need(width % shard[1] == 0, f"Number of columns in table {width} must be factor of shard width {shard[1]}")
 
 
 def _rows(session: Session, indices: Held, width: int, memory: MemoryConfig) -> Held:
@@ -84,3 +87,29 @@ def _fused(session: Session, indices: Held, width: int, memory: MemoryConfig) ->
     # Results in L1 shards are the second buffer.
     session.run(dfb=block if memory.is_sharded else 2 * block, scratch=TILE * indices.dtype.element_bytes)
     return out
+
+
+ALIGNMENT = 32
+"""Bytes to which rows are rounded up, on either board and in either memory."""
+_INDEX = (DType.U32, DType.I32, DType.U16)
+
+
+def scatter(case: Case) -> Usage:
+    x, index, source = case.inputs
+    for tensor in case.inputs:
+        need(not tensor.layout.is_sharded, f"{case.query.op}: sharded operands are not supported")
+        need(not tensor.layout.is_tile, f"{case.query.op}: only row-major operands are supported")
+    need(x.dtype is source.dtype, "the source must have the operand's element type")
+    need(index.dtype in _INDEX, "the index must be an integer tensor")
+    need(int(case.attrs["dim"]) % len(x.shape) == len(x.shape) - 1, "only the last dim is supported")
+    memory = case.follow()
+    need(not memory.is_sharded, f"{case.query.op}: sharded output is not supported")
+    out = case.result(result_shapes(case)[0], x.dtype, memory, PageLayout.ROW_MAJOR)
+    cb = sum(_row_bytes(tensor, tensor.dtype) for tensor in (x, out, index, source))
+    if case.query.op == "ttnn.scatter_add" and x.dtype is DType.BF16:
+        cb += _row_bytes(x, DType.F32)
+    return Usage((out,), cb=cb, cores=min(prod(x.shape[:-1]), case.device.num_cores))
+
+
+def _row_bytes(tensor: TensorSpec, dtype: DType) -> int:
+    return -(-tensor.shape[-1] * dtype.element_bytes // ALIGNMENT) * ALIGNMENT

@@ -1,4 +1,4 @@
-"""Upsampling of [N, H, W, C] by nearest neighbours or bilinearly.
+"""Upsampling of [N, H, W, C] by nearest neighbours or bilinearly, and sampling at the points of a grid.
 
 Sources: tt-metal 0.81 `pool/upsample` (`bilinear_upsample` and its messages), buffers measured on mock devices.
 """
@@ -8,13 +8,16 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
+from optimizer.ir.compute_config import COMPUTE
+from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, ShardSpec
-from optimizer.layouts.tiling import TILE, ceil_div
+from optimizer.layouts.tiling import TILE, ceil_div, round_up
 from optimizer.opmodel.analytical.case import Case, Usage, need
+from optimizer.opmodel.analytical.derive import flat_spec
 from optimizer.opmodel.analytical.device_run.session import Held, Session, scoped
-from optimizer.opmodel.analytical.device_run.shards import flat
-from optimizer.opmodel.analytical.device_run.transfer import interleaved_to_sharded, to_memory_config
+from optimizer.opmodel.analytical.device_run.transfer import alignment, interleaved_to_sharded, to_memory_config
 from optimizer.opmodel.analytical.device_run.upsampling import upsample as nearest
+from optimizer.opmodel.analytical.ops.generic import result_shapes
 from optimizer.opmodel.analytical.tensors import HEIGHT
 
 NEIGHBOURS = 4
@@ -51,13 +54,13 @@ def _bilinear(session: Session, held: Held, scale: tuple[int, int], memory: Memo
         interleaved_to_sharded(session, held, _rows_over(session, n * h * w, c, cores))
     shape = (n, h * scale[0], w * scale[1], c)
     results = ceil_div(prod(shape[:3]), cores)
-    target = MemoryConfig(HEIGHT, BufferType.L1, flat(HEIGHT, cores, (results, c), session.device))
+    target = MemoryConfig(HEIGHT, BufferType.L1, flat_spec(HEIGHT, cores, (results, c), session.device))
     if held.is_sharded:
         spec = held.spec
         cut = ShardSpec(spec.grid_yx, (results, c), spec.core_ranges, spec.orientation)
         target = MemoryConfig(HEIGHT, BufferType.L1, cut)
     sticks = _around((n, h, w), scale, results)
-    around = MemoryConfig(HEIGHT, BufferType.L1, flat(HEIGHT, cores, (sticks, width), session.device))
+    around = MemoryConfig(HEIGHT, BufferType.L1, flat_spec(HEIGHT, cores, (sticks, width), session.device))
     session.make((1, 1, cores * sticks, width), held.dtype, PageLayout.ROW_MAJOR, around)
     session.run(cb=2 * c * held.dtype.element_bytes)
     out = session.make(shape, held.dtype, PageLayout.ROW_MAJOR, target)
@@ -67,7 +70,9 @@ def _bilinear(session: Session, held: Held, scale: tuple[int, int], memory: Memo
 
 def _rows_over(session: Session, rows: int, channels: int, cores: int) -> MemoryConfig:
     size = ceil_div(rows, cores)
-    return MemoryConfig(HEIGHT, BufferType.L1, flat(HEIGHT, ceil_div(rows, size), (size, channels), session.device))
+    return MemoryConfig(
+        HEIGHT, BufferType.L1, flat_spec(HEIGHT, ceil_div(rows, size), (size, channels), session.device)
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -91,3 +96,34 @@ def _around(image: tuple[int, int, int], scale: tuple[int, int], results: int) -
         high_end = max(map(corner, (last, *(index - 1 for index in begins))))
         most = max(most, high_end + w + 3 - low + 1)
     return most
+
+
+MOST_CHANNEL_TILES = {False: 8, True: 4}
+"""Tiles of channels weighted at once, in destination registers of 16 and of 32 bits."""
+_FLOATS = (DType.BF16, DType.F32)
+
+
+def grid_sample(case: Case) -> Usage:
+    """Bilinear sampling of [N, H, W, C] at the points of a grid.
+
+    Rule measured on mock devices (tt-metal 0.81.1, `pool/grid_sample`): one program. Its buffers hold a point of the
+    grid, twice the four pixels around one (of some tiles of channels at once), twice a tile of their weights and twice
+    a result. Both operands are rows; the result lies where the grid does unless another memory is asked for. TTNN also
+    takes grids in height shards, which are not offered.
+    """
+    x, grid = case.inputs
+    for what, tensor in (("Input", x), ("Grid", grid)):
+        need(not tensor.layout.is_tile, f"{what} tensor must be ROW_MAJOR layout")
+        need(tensor.dtype in _FLOATS, f"{what} tensor must be BFLOAT16 or FLOAT32")
+        need(not tensor.layout.is_sharded, f"{case.query.op}: sharded operands are not supported")
+    memory = grid.layout.memory if case.output is None else case.output
+    need(not memory.is_sharded, f"{case.query.op}: sharded output is not supported")
+    shape = result_shapes(case)[0]
+    channels = x.shape[-1]
+    need(channels % TILE == 0, f"Input channels must be a multiple of {TILE}, but got {channels}")
+    out = case.result(shape, x.dtype, memory, PageLayout.ROW_MAJOR)
+    point = round_up(grid.shape[-1] * grid.dtype.element_bytes, alignment(case.device, grid.layout.memory))
+    compute = dict(case.attrs.get(COMPUTE) or ())
+    tiles = min(ceil_div(channels, TILE), MOST_CHANNEL_TILES[bool(compute.get("fp32"))]) + 1
+    cb = point + 2 * tiles * x.dtype.tile_bytes + 2 * channels * x.dtype.element_bytes
+    return Usage((out,), cb=cb, cores=min(prod(grid.shape[:-1]), case.device.num_cores))
