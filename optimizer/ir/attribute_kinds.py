@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from optimizer.errors import GraphError, UnknownNameError
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
+from optimizer.ir.compute_config import COMPUTE, FIDELITIES
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
 from optimizer.ir.opdef import REQUIRED, OpDef
@@ -34,6 +35,15 @@ def _are_ints(value: Attr) -> bool:
     return isinstance(value, tuple) and all(map(_is_int, value))
 
 
+def _is_compute(value: Attr) -> bool:
+    """Whether a value is that of a `ComputeConfig`, or a part of it."""
+    pairs = [v for v in value if isinstance(v, tuple) and len(v) == 2] if isinstance(value, tuple) else []
+    stated = dict(pairs)
+    fid = stated.pop("fid", "HiFi4")
+    flags = stated.keys() <= {"approx", "fp32", "l1acc"} and all(isinstance(v, bool) for v in stated.values())
+    return flags and fid in FIDELITIES.values() and bool(pairs) and value == tuple(dict(pairs).items())
+
+
 def _are_pairs(value: Attr) -> bool:
     return isinstance(value, tuple) and all(_are_ints(v) and len(v) == 2 for v in value)  # type: ignore[arg-type]
 
@@ -50,6 +60,7 @@ _KINDS: Mapping[str, tuple[str, Test]] = MappingProxyType(
         "int or ints": ("an integer or a list of integers", lambda v: _is_int(v) or _are_ints(v)),
         "page": ("'tile' or 'row_major'", lambda v: v in ("tile", "row_major")),
         "dtype": (f"one of {', '.join(DType)}", lambda v: isinstance(v, str) and v in {str(d) for d in DType}),
+        "compute": ("a list of pairs of fid, fp32, l1acc or approx and its value", _is_compute),
         "words": ("a list of names", lambda v: isinstance(v, tuple) and all(isinstance(w, str) for w in v)),
     }
 )
@@ -81,6 +92,8 @@ _BY_DEFAULT = {bool: "bool", int: "int", float: "float", str: "str", tuple: "int
 
 def kind_of(row: OpDef, name: str) -> str | None:
     """Name of the kind of an attribute's values; None when anything is taken."""
+    if name == COMPUTE:
+        return "compute"
     default = row.attrs[name]
     if (row.name, name) in _BY_OP:
         return _BY_OP[row.name, name]
@@ -112,7 +125,7 @@ def check_kinds(row: OpDef, op: Op) -> None:
         return
     for name, value in op.attrs.items():
         kind = kind_of(row, name)
-        if kind is None or (value is None and row.attrs[name] is None):
+        if kind is None or (value is None and row.attrs.get(name, REQUIRED) is None):
             continue
         wanted, test = _KINDS[kind]
         if not test(value):

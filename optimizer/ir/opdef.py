@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from optimizer.errors import GraphError, ShapeError, UnknownNameError
-from optimizer.ir.compute_config import ComputeRule
+from optimizer.ir.compute_config import COMPUTE, ComputeRule
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
 
@@ -179,11 +179,14 @@ class OpDef:
         return from_tiles if self.output_page is Page.ANY else self.output_page is Page.TILE
 
     def check_attrs(self, op: Op) -> None:
-        """Attributes must be known and required ones present (opaque ops carry anything)."""
+        """Attributes must be known and required ones present (opaque ops carry anything).
+
+        An op whose calls take a compute config may bring its own.
+        """
         if self.opaque:
             return
         for name in op.attrs:
-            if name not in self.attrs:
+            if name not in self.attrs and (name != COMPUTE or self.compute is None):
                 raise UnknownNameError(f"attribute of {self.name}", name, self.attrs, node=op.id)
         for name, default in self.attrs.items():
             if default is REQUIRED and name not in op.attrs:

@@ -41,6 +41,9 @@ def one_op(op: str, attrs: dict[str, Any], name: str = "net") -> bytes:
         ("pad", {"padding": [1, 1]}, "pairs"),
         ("typecast", {"dtype": "f8"}, "one of f32"),
         ("upsample", {"scale_factor": "big"}, "a list of numbers"),
+        ("softmax", {"compute": [["fid", "HiFi5"]]}, "pairs of fid"),
+        ("softmax", {"compute": [["fp32", 1]]}, "pairs of fid"),
+        ("softmax", {"compute": [["fp32", True], ["fp32", False]]}, "pairs of fid"),
     ],
 )
 def test_wrong_kind(op: str, attrs: dict[str, Any], wanted: str) -> None:
@@ -50,7 +53,15 @@ def test_wrong_kind(op: str, attrs: dict[str, Any], wanted: str) -> None:
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize(("op", "attrs"), [("sum", {"dim": [0]}), ("sum", {"dim": None}), ("clamp", {"min": 0})])
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("sum", {"dim": [0]}),
+        ("sum", {"dim": None}),
+        ("clamp", {"min": 0}),
+        ("softmax", {"compute": [["fid", "HiFi4"], ["fp32", True]]}),
+    ],
+)
 def test_right_kind(op: str, attrs: dict[str, Any]) -> None:
     assert [o.op for o in load(one_op(op, attrs)).graph.ops()] == [f"ttnn.{op}"]
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from optimizer.device import DeviceSpec
+from optimizer.errors import UnknownNameError
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.compute_config import Computation, ComputeConfig
 from optimizer.ir.dtype import DType
@@ -18,6 +19,8 @@ from optimizer.layouts.stated_compute import stated_compute
 from optimizer.opmodel.pricing import op_query
 from optimizer.opmodel.registry import create
 from optimizer.opmodel.ttnn_calls import call_text
+from optimizer.options import Options
+from optimizer.pipeline import optimize
 
 N150 = DeviceSpec.preset("n150")
 WIDE_HIFI2 = ComputeConfig("hifi2", fp32_dest_acc_en=True, packer_l1_acc=True)
@@ -125,3 +128,20 @@ def test_more_passes_take_longer() -> None:
         asked = op_query(graph, op, [DRAM_TILE, DRAM_TILE], None, DRAM_TILE.memory)
         times.append(model.runtime_ns(asked))
     assert times[0] <= times[1] < times[2] < times[3]
+
+
+def test_an_op_that_brings_its_own_keeps_it_through_the_pipeline() -> None:
+    """As those of other compilers' plans do."""
+    own = (("fid", "HiFi4"), ("fp32", False), ("l1acc", True))
+    b = GraphBuilder("norm")
+    norm = b.op("ttnn.rms_norm", b.input("x", (1, 1, 64, 64)), b.parameter("g", (64,)), name="norm", compute=own)
+
+    result = optimize(b.finish(norm), N150, Options(policy="dram"))
+
+    assert stated_compute(result.graph, result.graph.op("norm")) == own
+
+
+def test_an_op_without_compute_configs_brings_none() -> None:
+    b = GraphBuilder("relu")
+    with pytest.raises(UnknownNameError, match=r"attribute of ttnn\.relu 'compute'"):
+        b.op("ttnn.relu", b.input("x", (1, 1, 64, 64)), compute=(("fp32", True),))
