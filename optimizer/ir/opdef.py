@@ -132,7 +132,7 @@ class OpDef:
     config: ConfigFamily | None = None
     """Op configs that the call takes; None for ops whose calls take none."""
     view: ViewRule | None = None
-    """When the result shares the operand's buffer (only asked for tiled operands in the result's placement)."""
+    """When the result of a tiled operand in the same placement shares its buffer."""
     view_of_shards: bool = False
     """Whether that holds for sharded operands too."""
     view_of_rows: bool = False
@@ -177,6 +177,12 @@ class OpDef:
         if self.output_page is Page.ATTR:
             return self.attr(op, "layout") == Page.TILE.value
         return from_tiles if self.output_page is Page.ANY else self.output_page is Page.TILE
+
+    def is_view(self, op: Op, before: Shape, after: Shape, tiled: bool) -> bool:
+        """Whether the result, in the very layout of its operand, lies in that operand's buffer."""
+        if not tiled:  # rows stay as they are, however many there are of each outer index
+            return self.view_of_rows and (before[-1:] or (1,)) == (after[-1:] or (1,))
+        return self.view is not None and self.view(self.full_attrs(op), before, after)
 
     def check_attrs(self, op: Op) -> None:
         """Attributes must be known and required ones present (opaque ops carry anything).

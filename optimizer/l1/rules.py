@@ -29,7 +29,7 @@ class L1Rule:
 SHARING_RULES: tuple[L1Rule, ...] = (
     L1Rule(
         "view",
-        "a tiled result that is a view of operand 0 lies in its buffer, which stays until the last of both is read",
+        "a result that is a view of operand 0 lies in its buffer, which stays until the last of both is read",
         "ttnn::reshape and its like return `experimental::view`; addresses on mock devices",
     ),
     L1Rule(
@@ -68,9 +68,9 @@ def result_layout(op: Op, value_id: str, output: TensorLayout, page: PageLayout)
 def may_be_view(graph: Graph, op: Op, layout: TensorLayout) -> bool:
     """Whether the first result in this layout lies in the first operand's buffer, if that has the layout too."""
     row = opdef(op.op)
-    if row.view is None or not op.inputs or not layout.is_tile or (layout.is_sharded and not row.view_of_shards):
+    if not op.inputs or (layout.is_sharded and not row.view_of_shards):
         return False
-    return row.view(row.full_attrs(op), graph.value(op.inputs[0]).shape, graph.value(op.outputs[0]).shape)
+    return row.is_view(op, graph.value(op.inputs[0]).shape, graph.value(op.outputs[0]).shape, layout.is_tile)
 
 
 def is_view(graph: Graph, op: Op, source: TensorLayout, target: TensorLayout) -> bool:

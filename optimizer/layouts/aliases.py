@@ -12,7 +12,7 @@ def may_alias(graph: Graph, op: Op, source: TensorLayout, target: TensorLayout) 
     """Whether the first result of an op may share the buffer of its first operand.
 
     TTNN returns the operand itself when nothing changes, and reshapes and the like are views more often than
-    the vocabulary promises (row-major and sharded tensors too).
+    the vocabulary promises (of sharded tensors too).
     """
     if not op.inputs or source != target or source.is_host:
         return False
@@ -20,11 +20,8 @@ def may_alias(graph: Graph, op: Op, source: TensorLayout, target: TensorLayout) 
     if x.dtype is not y.dtype:
         return False
     row = opdef(op.op)
-    if source.is_tile:
-        if row.view is not None and row.view(row.full_attrs(op), x.shape, y.shape):
-            return True
-    elif row.view_of_rows and (x.shape[-1:] or (1,)) == (y.shape[-1:] or (1,)):
-        return True  # rows stay as they are, however many there are of each outer index
+    if row.is_view(op, x.shape, y.shape, source.is_tile):
+        return True
     returned = row.returns_operand
     return returned is not None and x.shape == y.shape and returned(row.full_attrs(op), x.shape, source.is_tile)
 

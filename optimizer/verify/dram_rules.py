@@ -133,12 +133,12 @@ class _Events:
     def _weight_event(self, op: Op) -> _Event:
         """An op on weights: its results, and copies on the way between host and board."""
         shared = self._shared(op, self._made)
-        made = self._separate(op, shared)
+        made = self._separate(op, shared, self._made)
         return _Event(PREPARE, op.id, op.inputs, self._sizes(made, self._made), shared, passing_bytes=self._copies(op))
 
     def _run_event(self, op: Op, passing_bytes: int) -> _Event:
         shared = self._shared(op, self.subject.layout)
-        made = self._separate(op, shared)
+        made = self._separate(op, shared, self.subject.layout)
         stays = tuple(v for v in op.outputs if v in self.graph.outputs)
         sizes = self._sizes(made, self.subject.layout)
         return _Event(RUN, op.id, op.inputs, sizes, shared, stays, passing_bytes)
@@ -152,14 +152,15 @@ class _Events:
             return ()
         return ((op.outputs[0], op.inputs[0]),)
 
-    def _separate(self, op: Op, shared: tuple[tuple[str, str], ...]) -> list[str]:
+    def _separate(
+        self, op: Op, shared: tuple[tuple[str, str], ...], layout: Callable[[str], TensorLayout]
+    ) -> list[str]:
         """Results with a buffer of their own, those that may or may not have one included."""
-        view = opdef(op.op).view
-        shapes = [self.graph.value(v).shape for v in (*op.inputs[:1], *op.outputs[:1])]
         certain = overwritten_operand(self.subject.records[op.id].config) is not None
-        if shared and (certain or (view is not None and view(opdef(op.op).full_attrs(op), *shapes))):
-            return list(op.outputs[1:])
-        return list(op.outputs)
+        if shared and not certain:
+            before, after = (self.graph.value(v).shape for v in (op.inputs[0], op.outputs[0]))
+            certain = opdef(op.op).is_view(op, before, after, layout(op.inputs[0]).is_tile)
+        return list(op.outputs[1:] if shared and certain else op.outputs)
 
     def _copies(self, op: Op) -> int:
         """Bytes that an op on weights takes besides its results: operands from the host, results on their way there."""

@@ -43,7 +43,7 @@ def prepares_weights(subject: Subject) -> Iterator[Error]:
 
 
 def shares_its_operand(subject: Subject) -> Iterator[Error]:
-    """A view is one by the vocabulary, in tiles, in the very layout of its operand, and takes no L1."""
+    """A view is one by the vocabulary, in the very layout of its operand, and takes no L1."""
     for op in subject.graph.ops():
         if subject.role(op) is not Role.VIEW:
             continue
@@ -58,13 +58,13 @@ def shares_its_operand(subject: Subject) -> Iterator[Error]:
 
 def _no_view(subject: Subject, op: Op) -> str:
     row = opdef(op.op)
-    if row.view is None or not op.inputs or len(op.outputs) != 1:
+    if not (row.view or row.view_of_rows) or not op.inputs or len(op.outputs) != 1:
         return f"{op.op} makes a tensor of its own"
     source, target = subject.layout(op.inputs[0]), subject.layout(op.outputs[0])
-    if source != target or not source.is_tile:
+    if source != target:
         return f"{source.describe()} -> {target.describe()}"
     shapes = subject.graph.value(op.inputs[0]).shape, subject.graph.value(op.outputs[0]).shape
-    return "" if row.view(row.full_attrs(op), *shapes) else f"{list(shapes[0])} -> {list(shapes[1])} moves elements"
+    return "" if row.is_view(op, *shapes, source.is_tile) else f"{list(shapes[0])} -> {list(shapes[1])} moves elements"
 
 
 def copies_something(subject: Subject) -> Iterator[Error]:

@@ -138,6 +138,16 @@ def viewed(units: int) -> Case:
     return Case(b.finish(z, b.op("ttnn.relu", held, name="late")), {"held": l1, "x0": l1, "y": l1})
 
 
+def viewed_rows(units: int) -> Case:
+    """A reshape of rows that is a view, beside a value that is read later."""
+    b = GraphBuilder("rows")
+    held = filler(b, "held", units)
+    x = b.op("ttnn.upsample", b.input("x", (1, 64, 64, 512)), name="x0", scale_factor=(2, 2))
+    y = b.op("ttnn.reshape", x, name="y", shape=(1, 64, 256, 512))
+    z = b.op("ttnn.upsample", y, name="z", scale_factor=(2, 2))
+    return Case(b.finish(z, b.op("ttnn.relu", held, name="late")), {"held": l1, "x0": l1, "y": l1})
+
+
 def weighted(units: int) -> Case:
     """A product with a weight in L1, beside a value that is read later."""
     b = GraphBuilder("weight")

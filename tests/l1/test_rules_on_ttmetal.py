@@ -12,7 +12,19 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import pytest
-from rule_cases import N150, OPTIONS, UNIT_BYTES, Case, beside, convolution, split, viewed, weighted, written_over
+from rule_cases import (
+    N150,
+    OPTIONS,
+    UNIT_BYTES,
+    Case,
+    beside,
+    convolution,
+    split,
+    viewed,
+    viewed_rows,
+    weighted,
+    written_over,
+)
 
 from optimizer.l1.events import OPERAND, Freed, plain_allocations
 from optimizer.l1.program import Program, Step
@@ -83,6 +95,7 @@ CASES = (
     RuleCase("operand freed", "temporaries", partial(convolution, 24), partial(_each, _operand_stays), unsafe=False),
     RuleCase("in place", "in place", written_over, partial(_each, _own_buffer), unsafe=False),
     RuleCase("view", "view", viewed, partial(_each, _own_buffer), unsafe=False),
+    RuleCase("view of rows", "view", viewed_rows, partial(_each, _own_buffer), unsafe=False),
     RuleCase("last read", "last read", beside, _freed_too_soon, unsafe=True),
     RuleCase("weights", "weights stay", weighted, _weights_go, unsafe=True),
     RuleCase("second result", "result layout", split, partial(_each, _second_result_in_dram), unsafe=True),
