@@ -122,9 +122,7 @@ class _Groups:
 
     def _fits(self, problem: GraphProblem, free: GraphSolution) -> bool:
         """Whether the least time without a limit is proven and within the capacity: then it is that with the limit."""
-        if free.chosen is None or free.value > free.lower_bound:
-            return False
-        return all(load <= most for load, most in zip(problem.load(free.chosen), problem.capacity, strict=True))
+        return free.chosen is not None and free.value == free.lower_bound and problem.fits(free.chosen)
 
     def _is_worthwhile(self, now: int, bound: int) -> bool:
         return now - bound > WORTHWHILE * self._plan.state.time_ns
