@@ -1,7 +1,7 @@
 """Two checkouts of the project on every fixture graph, board and policy: predicted time and CPU seconds, side by side.
 
-    git worktree add /tmp/before REVISION
-    python benchmarks/revisions.py /tmp/before . [--boards n150 p150] [--policies dram ...] [--models NAME...] [-o FILE]
+    git worktree add ../before REVISION
+    python benchmarks/revisions.py ../before . [--boards n150 p150] [--policies dram ...] [--models NAME...] [-o FILE]
 
 Each plan is made once by either checkout, one after the other, each in a process of its own; seconds are CPU seconds
 of `optimize_file`, imports left out. Exits 1 if any run fails or a plan of the second checkout is slower by more than
