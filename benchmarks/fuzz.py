@@ -25,7 +25,7 @@ TARGETS = {
     "plans": ("fuzzing.plan_corruptions", "PlanTarget"),
     "http": ("fuzzing.http_requests", "HttpTarget"),
     "kernel": ("fuzzing.kernel_programs", "KernelTarget"),
-    "asm": ("fuzzing.kernel_programs", "AsmTarget"),
+    "asm": ("fuzzing.asm_programs", "AsmTarget"),
 }
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fuzzing.asm_programs import AsmTarget
+from fuzzing.commands import payload_of, run_payload
 from fuzzing.harness import judge, make_case
-from fuzzing.kernel_programs import AsmTarget, KernelTarget, payload_of, run_payload
+from fuzzing.kernel_programs import KernelTarget
 
 from optimizer.identifiers import Identifiers
 
