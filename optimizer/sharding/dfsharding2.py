@@ -21,7 +21,7 @@ from optimizer.sharding.dfsharding import isolated_chains
 from optimizer.sharding.merging.concat_chains import resolve_concat_chains, set_concat_chain_preferences
 from optimizer.sharding.merging.forks import apply_l1_reservations_for_fork_ops, propose_ends_of_chains
 from optimizer.sharding.merging.interleaved_results import keep_interleaved_results
-from optimizer.sharding.merging.merged_groups import solve_groups
+from optimizer.sharding.merging.merged_groups import MOST_OPS, solve_groups
 from optimizer.sharding.merging.merges import apply_chain_merges
 from optimizer.sharding.merging.reshape_reservations import apply_l1_reservations_for_reshapes
 from optimizer.sharding.overriding import separate_copies
@@ -70,9 +70,10 @@ def merged_chains(problem: PolicyInput, resolution: Resolution, slow_too: bool =
         status = "fallback"
     decisions = plan.finish()
     separate_copies(problem, resolution.schedule, decisions)
-    return Plan(
-        resolution.schedule, decisions, tuple(c.record() for c in plan.chains), (), tuple(failures(plan.chains)), status
-    )
+    warnings = failures(plan.chains)
+    if len(resolution.schedule) > MOST_OPS:
+        warnings.append(f"more than {MOST_OPS} ops: what was merged is as the trials left it, not chosen together")
+    return Plan(resolution.schedule, decisions, tuple(c.record() for c in plan.chains), (), tuple(warnings), status)
 
 
 def leave_chains_that_do_not_pay(plan: ChainPlan) -> None:

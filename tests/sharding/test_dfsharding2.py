@@ -19,8 +19,10 @@ from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
 from optimizer.pipeline import optimize, prepare
 from optimizer.result import OptimizedGraph
+from optimizer.sharding import dfsharding2
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.chains.chain_resolution import resolve_chains
+from optimizer.sharding.merging import merged_groups
 from optimizer.sharding.merging.concat_chains import set_concat_chain_preferences
 from optimizer.sharding.merging.plan_state import PlanState
 from optimizer.sharding.plan_program import replay_plan
@@ -122,6 +124,23 @@ def test_chains_that_do_not_pay_alone_pay_when_merged() -> None:
     assert state["1"]["gelu",] == "failed"
     assert state["2"]["gelu",] == "completed"
     assert spills(merged)["gelu"] == "none"
+
+
+def test_the_end_of_a_chain_writes_to_dram_itself_where_that_is_faster() -> None:
+    b = GraphBuilder("pair")
+    h = b.op("ttnn.linear", b.input("x", (1, 1, 256, 512)), b.parameter("w", (512, 512)), name="fc")
+    plan = plan_of(b.finish(b.op("ttnn.relu", h, name="act")))
+    assert plan.decisions["act"].operands[0].is_l1
+    assert plan.decisions["act"].candidate.output.is_dram
+    assert spills(plan) == {"act": "dram"}
+
+
+def test_a_graph_too_large_for_groups_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (dfsharding2, merged_groups):
+        monkeypatch.setattr(module, "MOST_OPS", 3)
+    plan = plan_of(joined())
+    assert [w for w in plan.warnings if w.startswith("more than 3 ops")]
+    assert not [t for op in plan.schedule for t in tried(plan, op) if t["kind"] == "group"]
 
 
 # -- forks, reshapes, concats ----------------------------------------------------------------------------

@@ -35,7 +35,8 @@ WORTHWHILE = 0.0005
 WORK_PER_NODE = 0.02
 """Deterministic seconds of CP-SAT for a group."""
 MOST_OPS = 5_000
-"""Of a graph of which groups are solved: the time that they take grows faster than that of the trials."""
+"""Of a graph of which groups are solved: the time that they take grows faster than that of the trials. A plan
+of a larger one says so in a warning."""
 SHRINKING_ROUNDS = 4
 """Answers of one group that the allocator refuses: each time the capacity shrinks by what is missing."""
 
@@ -67,7 +68,6 @@ class GroupReport:
 def solve_groups(plan: ChainPlan) -> list[GroupReport]:
     """Choose every group as one problem, in schedule order, and make the plan as fast as that allows."""
     if len(plan.state.schedule) > MOST_OPS:
-        _log.info("too large for groups", ops=len(plan.state.schedule), most=MOST_OPS)
         return []
     reports = []
     for report in _Groups(plan).solve():
