@@ -1,4 +1,4 @@
-"""The figures of a whole plan as the page shows them: against the plan in DRAM, by kind of op, and what to know besides."""
+"""The figures of a whole plan: against the plan in DRAM, by kind of op, and what to know besides."""
 
 from __future__ import annotations
 

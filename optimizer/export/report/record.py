@@ -41,7 +41,8 @@ def record(result: OptimizedGraph) -> dict[str, Any]:
 
 
 def _drawn(found: Network, entries: Entries) -> dict[str, Any]:
-    """`nodes`: [kind, op position or value number, x, y, width, height]; `edges`: [from, to, chain goes on, [x, y, ...]]."""
+    """`nodes`: [kind, position of the op or number of the value, x, y, width, height]; `edges`: [from, to, whether a
+    chain goes on along it, [x, y, ...]]."""
     shown = picture([SIZES[node.kind] for node in found.nodes], found.edges)
     nodes = [
         [node.kind.value, entries.number(node.value) if node.position is None else node.position,

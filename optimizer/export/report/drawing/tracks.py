@@ -1,8 +1,8 @@
 """Which way every edge takes, and a track for it that no other edge shares.
 
-Between two rows there is a gap, beside every lane a gutter, above all columns a channel. An edge leaves its node into the
-gap below, goes along a gutter (in another column perhaps by way of the channel) and comes in from the gap above. Edges of
-one node share their tracks.
+Between two rows there is a gap, beside every lane a gutter, above all columns a channel. An edge leaves its node into
+the gap below, goes along a gutter (to another column perhaps by way of the channel) and comes in from the gap above.
+Edges of one node share their tracks.
 """
 
 from __future__ import annotations
