@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -48,14 +49,17 @@ def optimize(
     options: Options,
     progress: Progress | None = None,
     interrupted: Callable[[], bool] = bool,
+    time_limit: float = math.inf,
 ) -> OptimizedGraph:
     """Lay out an imported model or a graph on a board. The input graph is not changed.
 
-    Once `interrupted()` says so the policy ends its search, and the result is its best plan so far.
+    Once `interrupted()` says so the policy ends its search, and the result is its best plan so far; so it does in time
+    before `time_limit` seconds, a limit of the caller's beside the option.
     Raises InfeasibleError when an op cannot run even from DRAM, VerificationError when the finished plan
     fails its re-check, and InputError for options that do not fit the graph.
     """
-    return _optimize(model, device, options, Clock(NAMES, progress, options.time_limit, interrupted))
+    least = min(time_limit, options.time_limit or math.inf)
+    return _optimize(model, device, options, Clock(NAMES, progress, None if least == math.inf else least, interrupted))
 
 
 @rare_collections()
@@ -71,6 +75,7 @@ def _optimize(
     judge = None if options.check is None else create_opmodel(options.check, device, options.l1_small_bytes)
     work = Work(source, options, opmodel, clock, name, judge)
     run(stages(options), work)
+    work.result.stopped = work.plan.stopped
     work.result.timings = {"stages_s": clock.seconds(), **work.result.timings, "opmodel": opmodel.statistics_json()}
     return work.result
 
