@@ -24,6 +24,7 @@ class ContentAnswer(Response):
         self.headers["content-length"] = str(size)
         if as_stored and content.encoding == GZIP:
             self.headers["content-encoding"] = GZIP
+            self.headers["vary"] = "Accept-Encoding"
         self._desk = desk
         self._content = content
         self._as_stored = as_stored
@@ -39,7 +40,7 @@ async def answer_of(request: Request, desk: Desk, outcome: Outcome, headers: Map
     """A result as the answer to a request; 304 if the client has it already."""
     content = await desk.call(desk.store.contents.get, outcome.result)
     tag = f'"{content.sha256}"'
-    sent = {"etag": tag, "vary": "Accept-Encoding", **headers}
+    sent = {"etag": tag, **headers}
     if tag in (word.strip() for word in request.headers.get("if-none-match", "").split(",")):
         return Response(status_code=304, headers=sent)
     sent["content-type"] = str(outcome.facts["media_type"])

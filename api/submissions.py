@@ -77,6 +77,7 @@ async def take_in(
     """
     _check_encoding(request)
     desk.check_takes_work()
+    request.state.model, request.state.options = query.name, dict(query.options)
     with await request.app.state.spool.body(request.scope, request.receive) as body:
         found = await desk.call(_hand_in, desk.store, caller, query, task, body.descriptor, wants_job)
     if isinstance(found, Job):

@@ -86,6 +86,7 @@ class Teller:
     def __call__(self, event: ProgressEvent) -> None:
         if event.search is not None:
             self._work.tell("incumbent", event.search.to_json())
+            return
         fraction = round(event.index / max(event.count, 1), 4)
         self._work.tell("stage", {"stage": event.stage, "fraction": fraction, "detail": event.detail[:500]})
 

@@ -24,11 +24,13 @@ from api.problems import INTERNAL, StoreError, members_of, quoted
 from api.settings import Settings
 from api.tasks.registry import run_task
 from api.tasks.work import Done
+from optimizer import logs
 from optimizer.batch.executor import JobFailure, OutOfMemory, WorkerDied
 from optimizer.batch.worker import Worker
 from optimizer.errors import TimeLimitError, TtoptError
 
 log = logging.getLogger(__name__)
+_log = logs.room("service")
 
 PRELOADED = "api.tasks.models"
 LOOK_SECONDS = 0.2
@@ -36,7 +38,7 @@ LOOK_SECONDS = 0.2
 FLUSH_SECONDS = 0.25
 """Events wait that long for others to be written with."""
 MOST_EVENTS = 2000
-"""Of one job; later ones only change its row."""
+"""Of one job; later ones are left out."""
 SOFT_SHARE = 0.8
 """Of the time of a job, after which its search ends with the best plan so far."""
 JOBS_PER_PROCESS = 200
@@ -129,33 +131,47 @@ class Slot:
             self.current = None
 
     def _finish(self, job: Job, orders: Orders, last_event: int) -> list[str]:
-        """Ids of the jobs that are finished now."""
+        """Ids of the jobs that have changed now."""
         began = time.monotonic()
         with _files(len(job.bodies) + 1) as files:
             for content, body in zip(job.bodies, files[:-1], strict=True):
                 self._store.contents.restore(content, body)
-            try:
-                done = self._solved(job, orders, files, _Progress(last_event))
-            except WorkerDied:
-                return [job.id] if self._queue.lost(job) else []
-            except JobFailure as failure:
-                log.critical("job %s: a defect\n%s", job.id, quoted(failure.traceback))
-                return [job.id] if self._queue.fail(job, INTERNAL) else []
-            except TtoptError as error:
-                return [job.id] if self._queue.fail(job, members_of(error)) else []
-            if done is None:
-                return self._ended(job, orders)
+            state, changed = self._worked(job, orders, files, _Progress(last_event), began)
+        _log.info(
+            "job",
+            job=job.id,
+            request_id=job.request_id,
+            kind=job.task.kind,
+            model=job.name,
+            options=dict(job.task.options),
+            state=state if changed else "taken away",
+            attempts=job.attempts,
+            seconds=round(time.monotonic() - began, 3),
+        )
+        return changed
+
+    def _worked(
+        self, job: Job, orders: Orders, files: list[int], progress: _Progress, began: float
+    ) -> tuple[str, list[str]]:
+        """How it ended, in a word, and the ids of the jobs that have changed; none if the lease is gone."""
+        try:
+            done = self._solved(job, orders, files, progress)
+        except WorkerDied:
+            return "lost", _if(self._queue.lost(job), job)
+        except JobFailure as failure:
+            log.critical("job %s: a defect\n%s", job.id, quoted(failure.traceback))
+            return "failed", _if(self._queue.fail(job, INTERNAL), job)
+        except TtoptError as error:
+            return "failed", _if(self._queue.fail(job, members_of(error)), job)
+        if done is not None:
             facts = {**done.facts, "seconds": round(time.monotonic() - began, 3)}
             answer = self._store.contents.put_file(files[-1], digest_of_file(files[-1]), compress=True)
-            return self._queue.succeed(job, Outcome(answer.id, facts, done.repeatable))
-
-    def _ended(self, job: Job, orders: Orders) -> list[str]:
-        """A job that somebody else wanted to end."""
+            return "succeeded", self._queue.succeed(job, Outcome(answer.id, facts, done.repeatable))
         if orders.cancel:
-            return [job.id] if self._queue.cancelled(job) else []
+            return "cancelled", _if(self._queue.cancelled(job), job)
         if orders.stop:
-            return [job.id] if self._queue.give_back(job) else []
-        return []
+            return "given back", _if(self._queue.give_back(job), job)
+        return "taken away", []
 
     def _solved(self, job: Job, orders: Orders, files: list[int], progress: _Progress) -> Done | None:
         """What the process answers; None if the orders ended it. Raises what it raises, and WorkerDied."""
@@ -187,20 +203,21 @@ class Slot:
     def _is_answered(self, worker: Worker, pipe: int, job: Job, progress: _Progress) -> bool:
         """Wait a while for the answer, and pass on what the process tells meanwhile."""
         ready = wait([worker.connection, pipe], LOOK_SECONDS)
-        with contextlib.suppress(BlockingIOError):
-            if pipe in ready:
-                data = os.read(pipe, READ_BYTES)
-                progress.take(data)
-                if not data and worker.connection not in ready:
-                    # It has closed its end: the answer follows.
-                    wait([worker.connection], LOOK_SECONDS)
-                    return worker.connection.poll()
-        if progress.is_due and progress.number < MOST_EVENTS:
+        is_answered = worker.connection in ready
+        while pipe in ready and (data := _read(pipe)) is not None:
+            progress.take(data)
+            if not data:
+                # It has closed its end: the answer follows.
+                is_answered = bool(wait([worker.connection], LOOK_SECONDS))
+                break
+        if progress.is_due or (is_answered and progress.events):
             self._note(job, progress)
-        return worker.connection in ready
+        return is_answered
 
     def _note(self, job: Job, progress: _Progress) -> None:
         events, progress.events, progress.written_at = progress.events, [], time.monotonic()
+        if progress.number > MOST_EVENTS:
+            return
         try:
             self._queue.note(job, events)
         except StoreError:
@@ -234,6 +251,18 @@ class Slot:
         worker.kill()
         threading.Thread(target=worker.close, daemon=True).start()
         self._worker, self._done = Worker(PRELOADED, self._settings.memory_of_a_worker), 0
+
+
+def _if(changed: bool, job: Job) -> list[str]:
+    return [job.id] if changed else []
+
+
+def _read(pipe: int) -> bytes | None:
+    """What lies in a pipe; nothing at its end, None if there is nothing yet."""
+    try:
+        return os.read(pipe, READ_BYTES)
+    except BlockingIOError:
+        return None
 
 
 @contextlib.contextmanager

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fastapi import Request
 from fastapi.testclient import TestClient
-from starlette.types import Message
 
 from api.app import create_app
 from api.settings import Settings, machine_bytes
