@@ -79,8 +79,9 @@ class KeyStore:
         """Take a key no longer; its jobs stay. OptionError if there is none of this name."""
         with self._database.writing() as connection:
             revoked = update(KEYS).where(KEYS.c.name == name, KEYS.c.revoked_at.is_(None))
-            if not connection.execute(revoked.values(revoked_at=time.time())).rowcount:
-                raise OptionError(f"no key '{name}' to revoke", node="name", alternatives=self._names())
+            if connection.execute(revoked.values(revoked_at=time.time())).rowcount:
+                return
+        raise OptionError(f"no key '{name}' to revoke", node="name", alternatives=self._names())
 
     def _names(self) -> list[str]:
         return [key.name for key in self.all().values() if key.revoked_at is None]

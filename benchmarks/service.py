@@ -44,7 +44,7 @@ def model(number: int) -> bytes:
     rows, width = 32 * draw.randint(1, 16), 32 * draw.randint(2, 24)
     values: dict[str, Any] = {"x": {"shape": [1, 1, rows, width], "dtype": "bf16", "kind": "input"}}
     ops, last = [], "x"
-    for layer in range(draw.randint(2, 6)):
+    for layer in range(draw.randint(1, 3)):
         out = 32 * draw.randint(2, 24)
         values[f"w{layer}"] = {"shape": [width, out], "dtype": "bf16", "kind": "parameter"}
         for name, op, operands in (

@@ -122,7 +122,7 @@ def _prepare_sqlite(engine: Engine) -> None:
     def connect(connection: Any, _record: Any) -> None:
         # Transactions begin where SQLAlchemy says, not where the driver thinks; a commit has reached the disk.
         connection.isolation_level = None
-        for pragma in ("auto_vacuum=INCREMENTAL", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")
