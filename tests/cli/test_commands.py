@@ -108,7 +108,7 @@ def test_explain_by_foreign_node(run: Run, result_folder: Path) -> None:
 def test_explain_of_an_unknown_op_names_what_there_is(run: Run, result_folder: Path) -> None:
     status, _, err = run("explain", result_folder, "fc3")
     assert status == 2
-    assert "unknown op or chain 'fc3' (one of: fc" in err
+    assert "unknown op or chain 'fc3', did you mean 'fc2' or 'fc1'? (one of: fc" in err
 
 
 def test_check_and_price_agree_with_the_result(run: Run, result_folder: Path) -> None:
