@@ -21,11 +21,12 @@ from optimizer.cli import (
     run,
     serve,
     timeline,
+    top,
 )
 from optimizer.errors import InputError, near
 from optimizer.logs import VARIABLE
 
-COMMANDS = (models, explain, chains, timeline, results, run, diff, batch, opmodel, kernel, asm, names, serve)
+COMMANDS = (models, top, explain, chains, timeline, results, run, diff, batch, opmodel, kernel, asm, names, serve)
 """Modules with `add(commands)`, in the order of `ttopt --help`."""
 
 
