@@ -25,6 +25,7 @@ from typing import Any
 from optimizer import logs
 from optimizer.batch.executor import Job, JobFailure, OutOfMemory, WorkerDied
 from optimizer.errors import TtoptError
+from optimizer.plugins import plugins_named
 
 PRELOADED = "optimizer.pipeline"
 """Imported by a worker before its first job, which then starts at once."""
@@ -157,7 +158,8 @@ def _received(connection: Connection, count: int) -> list[int]:
 def _answer(job: Job, descriptors: Sequence[int], memory_bytes: int) -> tuple[bool, Any]:
     """`(True, value)` or `(False, error)`; nothing a job raises ends the worker."""
     try:
-        return True, job(*descriptors)
+        with plugins_named():
+            return True, job(*descriptors)
     except TtoptError as error:
         return False, error
     except MemoryError:

@@ -59,6 +59,11 @@ def time_text(time_ns: float | None) -> str:
     return f"{time_ns:.0f} ns"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 op`, `2 ops`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def percent_text(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
