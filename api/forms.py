@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from python_multipart.multipart import parse_options_header
-from starlette.datastructures import Headers, UploadFile
+from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from optimizer.errors import FormatError, OptionError
@@ -24,15 +23,10 @@ CHARSETS = ("utf-8", "us-ascii", "iso-8859-1", "latin-1")
 class ModelForm:
     """What a form holds."""
 
-    source: bytes
+    file: BinaryIO
+    """The model, to be closed by whoever asked."""
     file_name: str
     options: dict[str, Any]
-
-
-class _InMemory(MultiPartParser):
-    """The parser runs in a worker, whose memory has a limit and which needs the model whole anyway."""
-
-    spool_max_size = sys.maxsize
 
 
 def read_form(file: BinaryIO, content_type: str) -> ModelForm:
@@ -48,18 +42,26 @@ async def _read(file: BinaryIO, content_type: str) -> ModelForm:
         raise FormatError(
             f"not a readable multipart body: its charset is '{named}'", node="body", alternatives=CHARSETS
         )
-    parser = _InMemory(Headers({"content-type": content_type}), _pieces(file), max_files=1, max_fields=2)
+    parser = MultiPartParser(Headers({"content-type": content_type}), _pieces(file), max_files=1, max_fields=2)
     try:
         form = await parser.parse()
     except MultiPartException as error:
         raise FormatError(f"not a readable multipart body: {error.message}", node="body") from error
+    try:
+        return _model_form(form)
+    except BaseException:
+        await form.close()
+        raise
+
+
+def _model_form(form: FormData) -> ModelForm:
     for name in form:
         if name not in FORM_FIELDS:
             raise FormatError(f"unknown form field '{name}'", node="body", alternatives=FORM_FIELDS)
     model, options = form.get("file"), form.get("options", "{}")
     if not isinstance(model, UploadFile):
         raise FormatError("the form needs the model as field 'file'", node="body")
-    return ModelForm(await model.read(), model.filename or "", _options_object(options))
+    return ModelForm(model.file, model.filename or "", _options_object(options))
 
 
 async def _pieces(file: BinaryIO) -> AsyncGenerator[bytes, None]:

@@ -1,7 +1,7 @@
 """ttopt: chooses tensor layouts, shardings and op configs for TTNN graphs on Tenstorrent boards.
 
-    from optimizer import DeviceSpec, Options, load, optimize
-    result = optimize(load("resnet50.onnx"), DeviceSpec.preset("n150"), Options(board="n150"))
+    from optimizer import load, optimize
+    result = optimize(load("resnet50.onnx"), "n150")
     result.to_json()
 
 Names are resolved on first use, so importing the package loads no third-party library.
@@ -46,3 +46,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

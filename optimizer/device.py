@@ -31,7 +31,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 """Least and greatest value of every figure of a board, far beyond any chip; a search stays finite within them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DeviceSpec:
     """One chip as its runtime presents it to TTNN.
 
@@ -80,6 +80,10 @@ class DeviceSpec:
     def __hash__(self) -> int:
         """That of the name: boards are part of many cache keys."""
         return hash(self.name)
+
+    def __repr__(self) -> str:
+        rows, columns = self.grid_yx
+        return f"<DeviceSpec {self.name}: {self.arch}, {rows}x{columns} cores>"
 
     @property
     def num_cores(self) -> int:

@@ -14,6 +14,7 @@
     |-- VerificationError          a finished plan failed its re-check  exit 1
     |-- TimeLimitError             time limit hit with nothing found    exit 3
     |-- OpModelError               the OpModel backend itself failed    exit 1
+    |-- PluginError                another distribution's code failed   exit 1
     |-- OutputError                a file cannot be written            exit 2
     `-- StateError                 illegal use of one of our own objects
 
@@ -33,6 +34,12 @@ from typing import ClassVar
 LONGEST_MESSAGE = 4000
 LONGEST_NAME = 500
 """Characters that an error shows of its message, and of each name in it."""
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """`, did you mean 'x' or 'y'?` where something known comes near, else nothing."""
+    close = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.6)
+    return f", did you mean {' or '.join(repr(shortened(c)) for c in close)}?" if close else ""
 
 
 def shortened(text: str, longest: int = LONGEST_NAME) -> str:
@@ -148,11 +155,11 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, node: str | None = None) -> None:
         names, name = sorted(known), shortened(name)
-        near = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
-        shown = near + [n for n in names if n not in near]
+        close = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
+        shown = close + [n for n in names if n not in close]
         if len(shown) > 12:
             shown = [*shown[:12], f"... {len(shown) - 12} more"]
-        super().__init__(f"unknown {kind} '{name}'", node=node, alternatives=shown)
+        super().__init__(f"unknown {kind} '{name}'{near(name, names)}", node=node, alternatives=shown)
 
 
 class InfeasibleError(TtoptError):
@@ -180,6 +187,12 @@ class OpModelError(TtoptError):
     """An OpModel backend failed to answer (not: answered 'invalid')."""
 
     code = "opmodel-failed"
+
+
+class PluginError(TtoptError):
+    """Code that another distribution publishes as an entry point failed; the message names both."""
+
+    code = "plugin-failed"
 
 
 class ExecutionError(OpModelError):

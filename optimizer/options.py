@@ -14,7 +14,9 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
+from optimizer.device import DeviceSpec
 from optimizer.errors import OptionError, UnknownNameError
+from optimizer.registered import OPMODELS, POLICIES
 
 CHAIN_SOLVERS = ("bitset", "cpsat")
 """Names of the engines in `optimizer.solver.chains.chain_engines`."""
@@ -29,9 +31,10 @@ def _option(default: Any, text: str, choices: tuple[Any, ...] | None = None) -> 
     return field(default=default, metadata={"help": text, "choices": choices})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Options:
-    """What to optimise for, and within which limits. Invalid values raise OptionError."""
+    """What to optimise for, and within which limits. An invalid value is an OptionError, a wrong name an
+    UnknownNameError, at once."""
 
     board: str = _option("n150", "board preset or a board file ending in .json")
     policy: str = _option(POLICY_DEFAULT, "memory layout policy; `ttopt policies` lists them")
@@ -80,12 +83,28 @@ class Options:
     def __post_init__(self) -> None:
         if self.input_shapes is None:
             object.__setattr__(self, "input_shapes", {})
+        hints = _field_types()
         for f in fields(self):
-            choices, value = f.metadata["choices"], getattr(self, f.name)
-            optional = value is None and "None" in str(f.type)
-            if choices is not None and value not in choices and not optional:
+            value = _coerce(f.name, hints[f.name], getattr(self, f.name))
+            object.__setattr__(self, f.name, value)
+            choices = f.metadata["choices"]
+            if choices is not None and value is not None and value not in choices:
                 raise OptionError(f"'{f.name}' cannot be {value!r}", node="options", alternatives=map(str, choices))
+        self._check_names()
         self._check_ranges()
+
+    def __repr__(self) -> str:
+        """What differs from the defaults: `Options(board='p150', seed=3)`."""
+        default = _defaults()
+        given = ((f.name, getattr(self, f.name)) for f in fields(self))
+        return f"Options({', '.join(f'{name}={value!r}' for name, value in given if value != default[name])})"
+
+    def _check_names(self) -> None:
+        """The policy, the backend and the preset of the board exist; a board's file is read when it is needed."""
+        POLICIES.check(self.policy, node="options")
+        OPMODELS.check(self.opmodel, node="options")
+        if not self.board.endswith(".json"):
+            DeviceSpec.preset(self.board)
 
     def _check_ranges(self) -> None:
         if not 0.0 < self.tensor_l1_usage_cap <= 1.0:
@@ -104,20 +123,38 @@ class Options:
         if self.time_limit is not None and not 0 < self.time_limit < math.inf:
             raise OptionError(f"'time_limit' must be positive and finite, got {self.time_limit}", node="options")
 
-    @staticmethod
-    def from_mapping(record: Mapping[str, Any]) -> Options:
+    @classmethod
+    def from_mapping(cls, record: Mapping[str, Any]) -> Options:
         """Options from decoded JSON; unknown keys and mistyped values are errors that name the key."""
-        types_by_name = _field_types()
         for key in record:
-            if key not in types_by_name:
-                raise UnknownNameError("option", str(key), types_by_name, node="options")
-        values = {key: _coerce(key, types_by_name[key], value) for key, value in record.items()}
-        return Options(**values)
+            if key not in _field_types():
+                raise UnknownNameError("option", str(key), _field_types(), node="options")
+        return cls(**record)
+
+    @staticmethod
+    def stated(record: Mapping[str, Any]) -> Options:
+        """The options that a finished result states, made elsewhere perhaps, where other names were known."""
+        try:
+            return Options.from_mapping(record)
+        except UnknownNameError:
+            return _StatedOptions.from_mapping(record)
 
     def to_json(self) -> dict[str, Any]:
         record = {f.name: getattr(self, f.name) for f in fields(self)}
         record["input_shapes"] = {k: list(v) for k, v in sorted(self.input_shapes.items())}
         return record
+
+
+class _StatedOptions(Options):
+    """Options whose policy, OpModel backend or board may be unknown here."""
+
+    def _check_names(self) -> None:
+        """Any name will do: whoever needs what it stands for finds out."""
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return {f.name: getattr(Options(), f.name) for f in fields(Options)}
 
 
 @cache

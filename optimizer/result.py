@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ class Statement:
     """Its option `board`; None: it has none."""
 
 
-@dataclass
+@dataclass(repr=False)
 class OptimizedGraph:
     """A scheduled graph with a layout on every value and a decision on every op."""
 
@@ -147,11 +148,18 @@ class OptimizedGraph:
     """Of a result that was read back: what its document says of it."""
     timings: dict[str, Any] = field(default_factory=dict)
     """The only part that differs between two runs of the same input."""
+    stopped: str | None = None
+    """Why the search ended before it was through; no part of the document, but for its warning."""
     source: Path | None = None
     """The model's file, for emitters that need its weights; no part of the document."""
 
     def __post_init__(self) -> None:
         self.options = replace(self.options, board=board_option(self.device, self.options.board))
+
+    def __repr__(self) -> str:
+        stated, shown = self.summary_json(), ("policy", "status", "predicted_time_ns")
+        figures = "".join(f", {key} {stated[key]}" for key in shown if key in stated).replace(",", ":", 1)
+        return f"<OptimizedGraph '{self.graph.name}' on {self.device.name}{figures}>"
 
     @property
     def summary(self) -> Summary:
@@ -212,6 +220,11 @@ class OptimizedGraph:
             "results": [{"value": v, **self._value_json(v)} for v in chosen.outputs],
             "chain_record": own_chain(chosen.id, self.records[chosen.id].chain, [c.to_json() for c in self.chains]),
         }
+
+    def emit(self, name: str, folder: str | Path) -> Path:
+        """Write an artifact into a folder: `optimizer.emit`, whose room is above this one. Returns the file's path."""
+        path: Path = import_module("optimizer.export.registry").emit(self, name, folder)
+        return path
 
     def _value_json(self, value_id: str) -> dict[str, Any]:
         value = self.graph.value(value_id)

@@ -20,7 +20,7 @@ def test_the_node_is_named_once() -> None:
 
 def test_unknown_names_list_near_matches_first() -> None:
     error = UnknownNameError("board", "n15", ["p150", "n300", "n150", "p100"])
-    assert str(error) == "unknown board 'n15' (one of: n150, p150, n300, p100)"
+    assert str(error) == "unknown board 'n15', did you mean 'n150'? (one of: n150, p150, n300, p100)"
     assert error.exit_code == 2
 
 

@@ -12,13 +12,10 @@ from typing import Any
 
 from optimizer import __version__
 from optimizer.device import DeviceSpec
-from optimizer.errors import FormatError, OptionError, UnknownNameError
-from optimizer.opmodel.registry import names as opmodel_names
+from optimizer.errors import FormatError, OptionError
+from optimizer.importers import suffixes
 from optimizer.option_text import parse_option
 from optimizer.options import Options
-from optimizer.sharding.registry import policy_names
-
-SUFFIXES = (".onnx", ".json")
 
 RECORD_FORMAT = 3
 """Raised whenever the fields of a stored result change: `--resume` then takes no older ones."""
@@ -53,7 +50,7 @@ def plan_jobs(
     points = [dict(zip(sweep, values, strict=True)) for values in itertools.product(*sweep.values())]
     checked = [(point, Options.from_mapping({**options, **point})) for point in points]
     for _, chosen in checked:
-        _check_names(chosen)
+        DeviceSpec.load(chosen.board)  # a file's as well, so that no worker starts in vain
     artifacts = tuple(emit)
     jobs = []
     for source, stem in zip(files := _model_files(sources), _unique([f.stem for f in files]), strict=True):
@@ -62,17 +59,6 @@ def plan_jobs(
             name = stem + "".join(f"--{k}={v}" for k, v in point.items()).replace("/", "_")
             jobs.append(BatchJob(name, source, point, chosen, artifacts, _key(digest, name, chosen, artifacts)))
     return jobs
-
-
-def _check_names(options: Options) -> None:
-    """The board, policy and OpModel exist, so that no worker starts in vain; else InputError."""
-    DeviceSpec.load(options.board)
-    for kind, name, known in (
-        ("policy", options.policy, policy_names()),
-        ("OpModel backend", options.opmodel, opmodel_names()),
-    ):
-        if name not in known:
-            raise UnknownNameError(kind, name, known, node="options")
 
 
 def parse_sweep(texts: Iterable[str]) -> dict[str, list[Any]]:
@@ -96,11 +82,12 @@ def parse_sweep(texts: Iterable[str]) -> dict[str, list[Any]]:
 
 def _model_files(sources: Iterable[Path]) -> list[Path]:
     files: list[Path] = []
+    known = suffixes()
     for source in sources:
         if source.is_dir():
-            found = sorted(p for p in source.iterdir() if p.suffix in SUFFIXES and p.is_file())
+            found = sorted(p for p in source.iterdir() if p.suffix.lower() in known and p.is_file())
             if not found:
-                raise FormatError("no model in this folder", node=str(source), alternatives=[f"*{s}" for s in SUFFIXES])
+                raise FormatError("no model in this folder", node=str(source), alternatives=[f"*{s}" for s in known])
             files += found
         elif source.is_file():
             files.append(source)

@@ -36,6 +36,13 @@ def path_argument(text: str) -> Path:
     return Path(text)
 
 
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"'{text[:20]}' is no whole number from 1")
+    return int(text)
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """One flag per field of `Options`; absent flags leave the default."""
     group = parser.add_argument_group("options of the optimisation")

@@ -13,6 +13,7 @@ from optimizer import logs
 from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.parser import build_parser, parse
 from optimizer.errors import TtoptError
+from optimizer.plugins import plugins_named
 
 
 def run(argv: Sequence[str]) -> int:
@@ -27,7 +28,8 @@ def run(argv: Sequence[str]) -> int:
         # Names of files may be no text in any encoding.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        status = _run(argv)
+        with plugins_named():
+            status = _run(argv)
         sys.stdout.flush()
         return status
     except TtoptError as error:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import re
+import sys
 from typing import Any
 
 from optimizer.cli.arguments import Commands, add_format, path_argument
+from optimizer.cli.differences import differing, differing_text
 from optimizer.cli.summary import Document, change_text, plan_text
 from optimizer.cli.tables import as_json, bytes_text, percent_text, table, time_text
 from optimizer.cli.values import RESULT_HELP, config_text, layout_text, read_document
+from optimizer.errors import FormatError
 
 FIGURES = (
     ("predicted_time_ns", time_text),
@@ -33,6 +37,12 @@ def add(commands: Commands) -> None:
     diff = commands.add_parser("diff", help="two results side by side", allow_abbrev=False)
     diff.add_argument("first", type=path_argument, metavar="A", help=RESULT_HELP)
     diff.add_argument("second", type=path_argument, metavar="B", help=RESULT_HELP)
+    diff.add_argument(
+        "--fail-over",
+        type=percentage,
+        metavar="PERCENT",
+        help="end with exit code 1 where B's predicted time is more than this above A's, such as 5%%",
+    )
     diff.add_argument("--all", action="store_true", help=f"list every op that differs, not the first {SHOWN_OPS}")
     add_format(diff)
     diff.set_defaults(run=run_diff)
@@ -40,11 +50,41 @@ def add(commands: Commands) -> None:
 
 def run_diff(args: argparse.Namespace) -> int:
     record = difference(read_document(args.first), read_document(args.second))
+    verdict = None
+    if args.fail_over is not None:
+        record["fail_over"], verdict = judged(record["summary"]["predicted_time_ns"], args.fail_over)
     if args.format == "json":
         print(as_json(record))
     else:
         print(difference_text(record, str(args.first), str(args.second), None if args.all else SHOWN_OPS))
-    return 0
+    if verdict is not None:
+        print(f"\n{verdict}" if args.format == "table" else verdict, file=sys.stderr if args.format == "json" else None)
+    return 1 if verdict is not None and record["fail_over"]["failed"] else 0
+
+
+def percentage(text: str) -> float:
+    """`5%` as 0.05. The sign is needed: nobody can tell whether `0.05` means a twentieth or a 2000th."""
+    number = text.removesuffix("%").strip()
+    if not text.endswith("%") or not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", number, re.ASCII):
+        raise argparse.ArgumentTypeError(f"'{text[:20]}' is no percentage such as 5% or 0.5%")
+    return float(number) / 100
+
+
+def judged(times: list[int | None], allowed: float) -> tuple[dict[str, Any], str]:
+    """Whether B takes too much longer than A, as a record and as a sentence. FormatError without predicted times."""
+    before, after = times
+    if before is None or after is None:
+        raise FormatError(f"{'A' if before is None else 'B'} states no predicted time", node="--fail-over")
+    failed = after > before * (1 + allowed)
+    change = after / before - 1 if before else None
+    change_shown = f"{time_text(before)} -> {time_text(after)} ({change_text(before, after)})"
+    limit = f"the {100 * allowed:g} % allowed"
+    text = (
+        f"FAILED: predicted time {change_shown} grows by more than {limit}"
+        if failed
+        else f"predicted time {change_shown}: within {limit}"
+    )
+    return {"allowed": allowed, "change": None if change is None else round(change, 6), "failed": failed}, text
 
 
 def difference(first: Document, second: Document) -> dict[str, Any]:
@@ -61,6 +101,7 @@ def difference(first: Document, second: Document) -> dict[str, Any]:
             ops.append({"op": op_id, "first": before, "second": after})
     ops.sort(key=lambda o: -abs(_time_ns(o["second"]) - _time_ns(o["first"])))
     return {
+        "differs": differing(first, second),
         "summary": {key: [first["summary"].get(key), second["summary"].get(key)] for key, _ in FIGURES},
         "time_by_class_ns": [d["summary"].get("time_by_class_ns") or {} for d in (first, second)],
         "plans": [plan_text(first["summary"]), plan_text(second["summary"])],
@@ -107,7 +148,11 @@ def _time_ns(placed: dict[str, Any] | None) -> int:
 
 def difference_text(record: dict[str, Any], first: str, second: str, limit: int | None = SHOWN_OPS) -> str:
     titles = [f"A  {first}: {record['plans'][0]}", f"B  {second}: {record['plans'][1]}"]
-    blocks = ["\n".join(titles), table(("", "A", "B", "change"), _figure_rows(record))]
+    blocks = [
+        "\n".join(titles),
+        differing_text(record["differs"]),
+        table(("", "A", "B", "change"), _figure_rows(record)),
+    ]
     ops = record["ops"]
     if not ops:
         return "\n\n".join([*blocks, "no op differs in layouts, config or copies"])

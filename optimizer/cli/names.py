@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from optimizer.cli.arguments import Commands, add_format, path_argument
-from optimizer.cli.tables import as_json, bytes_text, table
+from optimizer.cli.tables import as_json, bytes_text, pairs, table
 from optimizer.device import DeviceSpec, preset_names
+from optimizer.registered import OPMODELS, POLICIES
 
 
 def add(commands: Commands) -> None:
@@ -48,21 +49,17 @@ def run_boards(args: argparse.Namespace) -> int:
 
 
 def run_policies(args: argparse.Namespace) -> int:
-    from optimizer.sharding.registry import policy_names
-
-    return _print_names(policy_names(), args.format)
+    return _print_described(POLICIES.descriptions(), args.format)
 
 
 def run_opmodels(args: argparse.Namespace) -> int:
-    from optimizer.opmodel.registry import names
-
-    return _print_names(names(), args.format)
+    return _print_described(OPMODELS.descriptions(), args.format)
 
 
 def run_emitters(args: argparse.Namespace) -> int:
     from optimizer.export.registry import emitter_names
 
-    return _print_names(emitter_names(), args.format)
+    return _print_described(dict.fromkeys(emitter_names(), ""), args.format)
 
 
 def run_schema(args: argparse.Namespace) -> int:
@@ -73,6 +70,9 @@ def run_schema(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_names(names: tuple[str, ...], form: str) -> int:
-    print(as_json(list(names)) if form == "json" else "\n".join(names))
+def _print_described(described: dict[str, str], form: str) -> int:
+    if form == "json":
+        print(as_json([{"name": name, "description": text} for name, text in described.items()]))
+    else:
+        print(pairs(described.items()))
     return 0

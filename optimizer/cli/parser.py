@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 from optimizer import __version__
@@ -22,11 +21,12 @@ from optimizer.cli import (
     run,
     serve,
     timeline,
+    top,
 )
-from optimizer.errors import InputError
+from optimizer.errors import InputError, near
 from optimizer.logs import VARIABLE
 
-COMMANDS = (models, explain, chains, timeline, results, run, diff, batch, opmodel, kernel, asm, names, serve)
+COMMANDS = (models, top, explain, chains, timeline, results, run, diff, batch, opmodel, kernel, asm, names, serve)
 """Modules with `add(commands)`, in the order of `ttopt --help`."""
 
 
@@ -81,12 +81,6 @@ def command_parsers(parser: argparse.ArgumentParser) -> dict[str, argparse.Argum
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
     return {}
-
-
-def near(word: str, known: Iterable[str]) -> str:
-    """`, did you mean 'x'?` when something known comes near, else nothing."""
-    close = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.6)
-    return f", did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
 
 
 def _innermost(parser: argparse.ArgumentParser, args: argparse.Namespace) -> argparse.ArgumentParser:

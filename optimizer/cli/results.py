@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, add_format, add_verbosity, path_argument
 from optimizer.cli.progress import ProgressBar
-from optimizer.cli.tables import as_json, pairs, table
-from optimizer.cli.values import RESULT_HELP, flat
+from optimizer.cli.tables import as_json
+from optimizer.cli.values import RESULT_HELP
+from optimizer.cli.verdicts import check_text, price_text
 from optimizer.errors import OptionError
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def run_check(args: argparse.Namespace) -> int:
         _add_whole(record, result, args)
     elif args.values:
         _add_values(record, result, args)
-    return _print_check(record, args.format)
+    print(as_json(record) if args.format == "json" else check_text(record))
+    return 0 if record["ok"] else 1
 
 
 def _add_values(record: dict[str, Any], result: OptimizedGraph, args: argparse.Namespace) -> None:
@@ -113,35 +115,7 @@ def run_price(args: argparse.Namespace) -> int:
     from optimizer.checking import price_record
     from optimizer.export.reader import read_result
 
-    record = price_record(read_result(args.result))
-    print(as_json(record) if args.format == "json" else pairs((k, flat(v)) for k, v in record.items()))
+    result = read_result(args.result)
+    record = price_record(result)
+    print(as_json(record) if args.format == "json" else price_text(record, result.device.name))
     return 0 if record["verified"] else 1
-
-
-def _outputs_table(outputs: list[dict[str, Any]]) -> str:
-    """Each output beside what rounding alone does to it."""
-    figures = ("pcc", "relative_error", "ratio")
-    rows = [
-        (name, *(f"{found[k]:.6g}" for k in figures))
-        for o in outputs
-        for name, found in ((o["name"], o), ("  by rounding alone", o["rounding_alone"]))
-    ]
-    return table(("output", "PCC", "relative error", "ratio"), rows)
-
-
-def _print_check(record: dict[str, Any], form: str) -> int:
-    if form == "json":
-        print(as_json(record))
-    else:
-        values = record.get("values")
-        print(pairs((k, flat(v)) for k, v in record.items() if k not in ("errors", "values", "whole")))
-        if "whole" in record:
-            print(_outputs_table(record["whole"]["outputs"]))
-        if values is not None:
-            header = ("op", "queries", "wrong", "not run", "worst", "gain")
-            rows = [(op, *(row[k] for k in ("queries", "wrong", "not_run", "worst", "gain")))
-                    for op, row in values["by_op"].items()]  # fmt: skip
-            print(table(header, rows))
-        for error in record["errors"]:
-            print(f"{error['op']}: {error['message']}")
-    return 0 if record["ok"] else 1

@@ -44,7 +44,7 @@ def read_result(path: Path) -> OptimizedGraph:
     """
     document = read_placed(path)
     device = DeviceSpec.from_json(document.device)
-    options, summary = Options.from_mapping(document.options), document.summary
+    options, summary = Options.stated(document.options), document.summary
     return OptimizedGraph(
         graph=_graph(document),
         layouts={v: _layout(v, value) for v, value in document.values.items() if value.layout is not None},

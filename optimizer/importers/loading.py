@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
+from typing import Protocol
 
-from optimizer.errors import FormatError, LimitError, UnknownNameError
+from optimizer.errors import FormatError, LimitError, PluginError, StateError, UnknownNameError
 from optimizer.importers.model import KEEP, ImportedModel, ImportLimits, ImportOptions
 from optimizer.ir.dtype import DType
+from optimizer.plugins import added_objects, plugins_named
 
 READ_BYTES = 1 << 24
 """Read at once; asking for all that the limit allows would take that much memory for any file."""
@@ -23,12 +26,24 @@ class Format:
 
     name: str
     suffixes: tuple[str, ...]
+    """Of files, in lower case, with their dots."""
     module: str
     """Holds `read(data, options)`."""
+    begins: tuple[bytes, ...] = ()
+    """What the bytes of a model begin with, by which one without a name is known."""
 
     def reader(self) -> Reader:
-        read: Reader = import_module(self.module).read
+        try:
+            read: Reader = import_module(self.module).read
+        except (ImportError, AttributeError) as error:
+            raise PluginError(f"importer '{self.name}' cannot be loaded: {error}") from error
         return read
+
+
+class Message(Protocol):
+    """A protobuf message, such as `onnx.ModelProto`."""
+
+    def SerializeToString(self) -> bytes: ...  # noqa: N802 - protobuf's name
 
 
 FORMATS: dict[str, Format] = {
@@ -40,8 +55,28 @@ FORMATS: dict[str, Format] = {
 }
 
 
+@cache
+def formats() -> dict[str, Format]:
+    """Our formats and those of the entry-point group `ttopt.importers`, whose objects are `Format`s, by name."""
+    found = dict(FORMATS)
+    for name, added in added_objects("ttopt.importers").items():
+        if not isinstance(added, Format):
+            raise StateError(f"'{name}' of ttopt.importers is {type(added).__name__}, not a Format")
+        taken = {suffix: f.name for f in found.values() for suffix in f.suffixes}
+        if added.name in found or taken.keys() & set(added.suffixes):
+            raise StateError(f"model format '{added.name}' ({', '.join(added.suffixes)}) is registered twice")
+        found[added.name] = added
+    return found
+
+
+def suffixes() -> tuple[str, ...]:
+    """Of the files that are models."""
+    return tuple(suffix for f in formats().values() for suffix in f.suffixes)
+
+
+@plugins_named()
 def load(
-    source: str | PathLike[str] | bytes,
+    source: str | PathLike[str] | bytes | Message,
     *,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
     limits: ImportLimits | None = None,
@@ -51,7 +86,7 @@ def load(
     fuse: bool = True,
     checkpoint: Callable[[], None] = lambda: None,
 ) -> ImportedModel:
-    """Import a model from a path or from its bytes.
+    """Import a model from a path, from its bytes, or an `onnx.ModelProto`.
 
     `activations_dtype` (default bf16) is the type of every float activation, `weights_dtype` (default the
     same) that of every float parameter; `"keep"` leaves f32 and bf16 as the file has them. The graph's name is
@@ -67,14 +102,27 @@ def load(
     folder: Path | None = None
     if isinstance(source, bytes):
         data, suffix = source, ""
-    else:
+    elif isinstance(source, str | PathLike):
         path = Path(source)
         folder = path.parent
         data, suffix = read_model_file(path, limits), path.suffix.lower()
+    elif hasattr(source, "SerializeToString"):
+        data, suffix = _serialized(source), ".onnx"
+    else:
+        taken = ("a path", "bytes", "an onnx.ModelProto")
+        raise FormatError(f"load() cannot take an object of {type(source).__name__}", alternatives=taken)
     if len(data) > limits.max_bytes:
         raise LimitError(f"{len(data)} bytes exceed the limit of {limits.max_bytes}", limit=limits.max_bytes)
     options = ImportOptions(input_shapes or {}, limits, activations, weights, name, fuse, folder, checkpoint)
     return _format(data, suffix).reader()(data, options)
+
+
+def _serialized(message: Message) -> bytes:
+    """A model in memory as its file would be; LimitError for one that no file can hold."""
+    try:
+        return message.SerializeToString()
+    except ValueError as error:  # protobuf's own limit
+        raise LimitError(f"the model cannot be serialized: {error}; save it and load it by its path") from error
 
 
 def _dtype(given: DType | str) -> DType | str:
@@ -104,9 +152,13 @@ def read_model_file(path: Path, limits: ImportLimits) -> bytes:
 
 
 def _format(data: bytes, suffix: str) -> Format:
-    """By suffix, else by the first character: a JSON document starts with a bracket."""
-    for candidate in FORMATS.values():
+    """By suffix, else by the first bytes: a JSON document starts with a bracket."""
+    known = formats()
+    for candidate in known.values():
         if suffix in candidate.suffixes:
+            return candidate
+    for candidate in known.values():
+        if any(data.startswith(first) for first in candidate.begins):
             return candidate
     if data[:64].lstrip().startswith((b"{", b"[")):
         return FORMATS["json"]

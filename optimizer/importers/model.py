@@ -95,7 +95,7 @@ class ImportReport:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ImportedModel:
     """A graph ready for the optimizer."""
 
@@ -103,6 +103,10 @@ class ImportedModel:
     sha256: str
     """Of the file's bytes."""
     report: ImportReport
+
+    def __repr__(self) -> str:
+        parameters = f"{self.report.parameter_count:,} parameters"
+        return f"<ImportedModel '{self.graph.name}': {len(self.graph)} ops, {parameters}>"
 
 
 WORK_PER_BYTE = 16

@@ -11,7 +11,7 @@ from optimizer.importers import onnx_front_end
 from optimizer.importers.finishing import finish, name_outputs
 from optimizer.importers.model import Budget, ImportedModel, ImportOptions
 from optimizer.importers.onnx_lowering import Lowering
-from optimizer.importers.onnx_ops import TABLE
+from optimizer.importers.onnx_ops import table
 from optimizer.importers.onnx_ops.lacking import reason
 from optimizer.importers.passes import run_passes
 from optimizer.ir.graph import Graph, ValueKind
@@ -23,7 +23,7 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
     proto = onnx_front_end.parse(data)
     front = onnx_front_end.fold(proto, options, budget)
     name = options.name or proto.graph.name or "model"
-    lowering = Lowering(front, options, budget, name, TABLE, reason)
+    lowering = Lowering(front, options, budget, name, table(), reason)
     graph = lowering.run()
     outputs = [v.name or "" for v in front.model.graph.outputs]
     fused = run_passes(graph, causal=frozenset(lowering.causal), fuse=options.fuse, checkpoint=options.checkpoint)

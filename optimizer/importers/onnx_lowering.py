@@ -26,6 +26,7 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
 from optimizer.ir.positions import position_attrs
 from optimizer.ir.vocabulary import opdef
+from optimizer.plugins import plugin_failure
 
 __all__ = ["Lowering", "NodeMapping", "NotMappedError", "Shape", "clean_id"]
 
@@ -113,7 +114,9 @@ class Lowering(NodeReader):
         except (ShapeError, GraphError, DTypeError) as error:
             raise type(error)(f"{self.label}: {error.message}", node=node.name) from error
         except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise GraphError(f"{self.label}: attributes and operands do not fit: {error}", node=node.name) from error
+            fault = plugin_failure(error)
+            text = f"{self.label}: attributes and operands do not fit: {error}"
+            raise fault or GraphError(text, node=node.name) from error
         self._bind([outputs] if isinstance(outputs, str) else outputs)
         self._flush(self._ids.get(node.outputs[0].name or ""))
 

@@ -9,10 +9,10 @@ graph = b.finish(y)
 
 from __future__ import annotations
 
-from optimizer.errors import GraphError
+from optimizer.errors import GraphError, UnknownNameError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.vocabulary import op_names, opdef
 
 
 class GraphBuilder:
@@ -44,6 +44,11 @@ class GraphBuilder:
     def ops(self, op: str, *inputs: str, name: str = "", **attrs: Attr) -> tuple[str, ...]:
         """Add an op of the vocabulary; returns the ids of all results."""
         graph, row = self._graph, opdef(op)
+        if row.opaque:
+            raise UnknownNameError("op", op, op_names(), node=name or None)
+        for value_id in inputs:
+            if value_id not in graph.values:
+                raise UnknownNameError("value", value_id, graph.values, node=name or op)
         op_id = graph.fresh_id(name or op.rpartition(".")[2])
         draft = Op(op_id, op, inputs, (), attrs, name or op_id)
         row.check_attrs(draft)

@@ -138,6 +138,10 @@ class Graph:
         self._fresh: dict[str, int] = {}
         self.outputs = tuple(outputs)
 
+    def __repr__(self) -> str:
+        counts = {"op": len(self), "input": len(self.inputs), "output": len(self.outputs)}
+        return f"<Graph '{self.name}': {', '.join(f'{n} {of}{"" if n == 1 else "s"}' for of, n in counts.items())}>"
+
     @property
     def outputs(self) -> tuple[str, ...]:
         """Ids of the values returned, in return order (a value may be returned twice)."""

@@ -14,6 +14,7 @@ from optimizer.errors import GraphError, ShapeError, UnknownNameError
 from optimizer.ir.compute_config import COMPUTE, ComputeRule
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
+from optimizer.plugins import plugin_failure
 
 Shape = tuple[int, ...]
 ShapeRule = Callable[[Mapping[str, Attr], tuple[Shape, ...]], tuple[Shape, ...]]
@@ -218,7 +219,8 @@ class OpDef:
             return self.shapes(self.full_attrs(op), inputs)
         except (IndexError, TypeError, ValueError, KeyError, ArithmeticError) as error:
             shown = ", ".join(str(list(s)) for s in inputs)
-            raise ShapeError(f"{self.name} does not fit inputs {shown}: {error}", node=op.id) from error
+            fault = plugin_failure(error)
+            raise fault or ShapeError(f"{self.name} does not fit inputs {shown}: {error}", node=op.id) from error
         except ShapeError as error:
             shown = ", ".join(str(list(s)) for s in inputs)
             raise ShapeError(f"{self.name} of {shown}: {error.message}", node=op.id) from None

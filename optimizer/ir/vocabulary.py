@@ -7,9 +7,10 @@ form share in `ir.row_forms`. What may be sharded follows the acceptance tables 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from optimizer.errors import GraphError
+from optimizer.errors import GraphError, StateError
 from optimizer.ir import compute_config as compute
 from optimizer.ir import shape_rules as rule
 from optimizer.ir import view_rules as view
@@ -30,6 +31,7 @@ from optimizer.ir.row_forms import (
     ternary,
     unary,
 )
+from optimizer.plugins import OPS_GROUP, added_tables
 
 # -- names of the ops that passes insert ---------------------------------------------------------------------
 COPY = "ttnn.to_memory_config"
@@ -222,9 +224,19 @@ REDUCTIONS = tuple(short_name(entry.name) for entry in _REDUCTIONS)
 
 def opdef(name: str) -> OpDef:
     """The row of an op; the opaque row for names the vocabulary lacks."""
-    return _TABLE.get(name, _OPAQUE)
+    return _TABLE.get(name) or _added().get(name, _OPAQUE)
 
 
 def op_names() -> tuple[str, ...]:
     """All vocabulary names, sorted."""
-    return tuple(sorted(_TABLE))
+    return tuple(sorted({*_TABLE, *_added()}))
+
+
+@cache
+def _added() -> dict[str, OpDef]:
+    """Rows of other distributions."""
+    rows = added_tables("ROWS", _TABLE)
+    wrong = next((name for name, entry in rows.items() if not isinstance(entry, OpDef) or entry.name != name), None)
+    if wrong is not None:
+        raise StateError(f"the row '{wrong}' of {OPS_GROUP} is no OpDef of that name")
+    return rows

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.device import DeviceSpec
+from optimizer.errors import FormatError
 from optimizer.garbage import rare_collections
 from optimizer.ir.graph import Graph
 from optimizer.opmodel.cached import CachedOpModel
@@ -17,6 +20,7 @@ from optimizer.pipeline.clock import Clock, Progress
 from optimizer.pipeline.importing import Import
 from optimizer.pipeline.stages import NAMES, preparation, rewriting, stages
 from optimizer.pipeline.work import Work, run
+from optimizer.plugins import plugins_named
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import PolicyInput
 
@@ -43,21 +47,35 @@ def optimize_file(
 
 
 def optimize(
-    model: ImportedModel | Graph,
-    device: DeviceSpec,
-    options: Options,
+    model: ImportedModel | Graph | str | PathLike[str],
+    device: DeviceSpec | str | None = None,
+    options: Options | None = None,
     progress: Progress | None = None,
     interrupted: Callable[[], bool] = bool,
+    time_limit: float = math.inf,
 ) -> OptimizedGraph:
-    """Lay out an imported model or a graph on a board. The input graph is not changed.
+    """Lay out an imported model, a graph or a model's file on a board. The input graph is not changed.
 
-    Once `interrupted()` says so the policy ends its search, and the result is its best plan so far.
+    The board is a `DeviceSpec`, the name of a preset or a board's file; None: what the options say. Once
+    `interrupted()` says so the policy ends its search, and the result is its best plan so far; so it does in time
+    before `time_limit` seconds, a limit of the caller's beside the option.
     Raises InfeasibleError when an op cannot run even from DRAM, VerificationError when the finished plan
     fails its re-check, and InputError for options that do not fit the graph.
     """
-    return _optimize(model, device, options, Clock(NAMES, progress, options.time_limit, interrupted))
+    options = options or Options()
+    board = device if isinstance(device, DeviceSpec) else DeviceSpec.load(device or options.board)
+    source = Path(model) if isinstance(model, str | PathLike) else model
+    if not isinstance(source, Path | Graph) and not isinstance(getattr(source, "graph", None), Graph):
+        taken = ("a Graph", "what load() gives", "a model's path")
+        raise FormatError(f"optimize() cannot take an object of {type(model).__name__}", alternatives=taken)
+    least = min(time_limit, options.time_limit or math.inf)
+    clock = Clock(NAMES, progress, None if least == math.inf else least, interrupted)
+    result = _optimize(source, board, options, clock)
+    result.source = source if isinstance(source, Path) else None
+    return result
 
 
+@plugins_named()
 @rare_collections()
 def _optimize(
     source: Path | bytes | ImportedModel | Graph,
@@ -71,6 +89,7 @@ def _optimize(
     judge = None if options.check is None else create_opmodel(options.check, device, options.l1_small_bytes)
     work = Work(source, options, opmodel, clock, name, judge)
     run(stages(options), work)
+    work.result.stopped = work.plan.stopped
     work.result.timings = {"stages_s": clock.seconds(), **work.result.timings, "opmodel": opmodel.statistics_json()}
     return work.result
 
@@ -87,6 +106,7 @@ def prepare(
     return prepared(source, opmodel, options, clock).problem
 
 
+@plugins_named()
 def prepared(
     source: Path | bytes | ImportedModel | Graph, opmodel: CachedOpModel, options: Options, clock: Clock | None = None
 ) -> Work:

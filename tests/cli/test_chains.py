@@ -118,7 +118,7 @@ def test_trials_to_keep_results_are_those_of_the_ops(run: Run, results: dict[str
 def test_a_chain_that_does_not_exist(run: Run, results: dict[str, Path]) -> None:
     status, out, err = run("chains", results["dfsharding"], "chain_99")
     assert (status, out) == (2, "")
-    assert "unknown chain 'chain_99' (one of: chain_" in err
+    assert "unknown chain 'chain_99', did you mean 'chain_" in err
 
 
 def test_a_document_whose_chain_names_no_op_is_refused(run: Run, results: dict[str, Path], tmp_path: Path) -> None:

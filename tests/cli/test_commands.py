@@ -108,7 +108,7 @@ def test_explain_by_foreign_node(run: Run, result_folder: Path) -> None:
 def test_explain_of_an_unknown_op_names_what_there_is(run: Run, result_folder: Path) -> None:
     status, _, err = run("explain", result_folder, "fc3")
     assert status == 2
-    assert "unknown op or chain 'fc3' (one of: fc" in err
+    assert "unknown op or chain 'fc3', did you mean 'fc2' or 'fc1'? (one of: fc" in err
 
 
 def test_check_and_price_agree_with_the_result(run: Run, result_folder: Path) -> None:
@@ -135,7 +135,22 @@ def test_check_finds_a_changed_layout(run: Run, result_folder: Path, tmp_path: P
     assert run("price", tmp_path)[0] == 1
 
 
-@pytest.mark.parametrize("command", ["check", "price", "explain", "diff"])
+def test_check_and_price_speak_in_sentences(run: Run, result_folder: Path, tmp_path: Path) -> None:
+    assert run("check", result_folder)[1].startswith("The plan holds; ")
+    assert (
+        "\nNot checked:\n  whether the graph computes the model: only with --model\n" in run("check", result_folder)[1]
+    )
+    assert run("price", result_folder)[1].startswith("The graph verifies and takes ")
+    wrong = damaged(result_folder, tmp_path, "values/x/dtype", "f32")
+    status, out, _ = run("check", wrong)
+    assert status == 1
+    assert out.startswith("The plan does NOT hold: ")
+    status, out, _ = run("price", wrong)
+    assert status == 1
+    assert "so it has no price: " in out
+
+
+@pytest.mark.parametrize("command", ["check", "price", "explain", "diff", "top"])
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "other"}', "[" * 100_000])
 def test_a_document_that_is_no_result(run: Run, tmp_path: Path, command: str, text: str) -> None:
     (tmp_path / "graph.json").write_text(text, encoding="utf-8")
@@ -160,7 +175,7 @@ def damaged(result: Path, folder: Path, where: str, value: Any) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("command", ["check", "price", "explain", "diff"])
+@pytest.mark.parametrize("command", ["check", "price", "explain", "diff", "top"])
 @pytest.mark.parametrize("field", ["name", "origin", "role", "config", "attrs", "memory_config_argument"])
 def test_optional_fields_may_be_absent(run: Run, result_folder: Path, tmp_path: Path, command: str, field: str) -> None:
     folder = damaged(result_folder, tmp_path, f"ops/0/{field}", None)
@@ -170,7 +185,7 @@ def test_optional_fields_may_be_absent(run: Run, result_folder: Path, tmp_path: 
     assert out
 
 
-@pytest.mark.parametrize("command", ["check", "price", "explain", "diff"])
+@pytest.mark.parametrize("command", ["check", "price", "explain", "diff", "top"])
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [

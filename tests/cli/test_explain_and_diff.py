@@ -85,6 +85,51 @@ def test_diff_as_text(run: Run, two_results: tuple[Path, Path]) -> None:
     assert "no op differs" in run("diff", two_results[0], two_results[0])[1]
 
 
+def test_diff_says_first_what_differs(run: Run, two_results: tuple[Path, Path]) -> None:
+    differs = json.loads(run("diff", *two_results, "--format", "json")[1])["differs"]
+    assert differs["options"] == {"policy": ["dram", "global"], "insert_memreconfig": ["", "fc2=0"]}
+    assert (differs["model"], differs["board"], differs["warnings"]) == (None, None, [])
+    assert "same model, board and options" in run("diff", two_results[0], two_results[0])[1]
+
+
+def test_diff_warns_of_two_models_and_shows_changed_boards(
+    run: Run, two_results: tuple[Path, Path], tmp_path: Path
+) -> None:
+    document = json.loads((two_results[1] / "graph.json").read_text(encoding="utf-8"))
+    document["model"] |= {"sha256": "0" * 64, "name": "renamed"}
+    document["device"]["clock_mhz"] = 999
+    (tmp_path / "graph.json").write_text(json.dumps(document), encoding="utf-8")
+    differs = json.loads(run("diff", two_results[1], tmp_path, "--format", "json")[1])["differs"]
+    assert (differs["model"]["same_graph"], differs["warnings"]) == (True, [])
+    assert differs["board"] == ["n150 (clock_mhz=1000)", "n150 (clock_mhz=999)"]
+    relu = next(op for op in document["ops"] if op["role"] == "compute")
+    relu["op"] = "ttnn.softmax"
+    (tmp_path / "graph.json").write_text(json.dumps(document), encoding="utf-8")
+    out = run("diff", two_results[1], tmp_path)[1]
+    assert "WARNING: two different models are compared, 'mlp' of " in out
+
+
+def test_diff_fails_over_a_limit(run: Run, two_results: tuple[Path, Path]) -> None:
+    slow, fast = two_results
+    status, out, _ = run("diff", fast, slow, "--fail-over", "5%")
+    assert status == 1
+    assert "FAILED: predicted time " in out
+    assert "grows by more than the 5 % allowed" in out
+    assert run("diff", slow, fast, "--fail-over", "0%")[0] == 0
+    status, out, err = run("diff", fast, slow, "--fail-over", "0.5 %", "--format", "json")
+    assert status == 1
+    assert json.loads(out)["fail_over"]["failed"]
+    assert "FAILED" in err
+    assert run("diff", fast, slow, "--fail-over", "99999%")[0] == 0
+
+
+@pytest.mark.parametrize("limit", ["0.05", "5", "-5%", "%", "nan%", "1e9%"])
+def test_a_limit_is_a_percentage(run: Run, two_results: tuple[Path, Path], limit: str) -> None:
+    status, _, err = run("diff", *two_results, f"--fail-over={limit}")
+    assert status == 2
+    assert "is no percentage such as 5%" in err
+
+
 def test_a_result_with_an_overridden_element_type_is_solved_again_as_it_is(
     run: Run, mlp_onnx: Path, tmp_path: Path
 ) -> None:

@@ -48,7 +48,7 @@ def test_one_op_by_value(run: Run, result_folder: Path) -> None:
 def test_an_op_that_does_not_run_is_refused_with_near_ones(run: Run, result_folder: Path) -> None:
     status, out, err = run("timeline", result_folder, "fc3")
     assert (status, out) == (2, "")
-    assert "unknown op 'fc3' (one of: fc" in err
+    assert "unknown op 'fc3', did you mean 'fc" in err
 
 
 def test_csv_of_one_op_is_refused(run: Run, result_folder: Path) -> None:

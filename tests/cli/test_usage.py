@@ -62,9 +62,9 @@ def test_wrong_usage(run: Run, arguments: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--board", "n15O"], "unknown board 'n15O' (one of: n150,"),
+        (["--board", "n15O"], "unknown board 'n15O', did you mean 'n150'?"),
         (["--board", "nowhere.json"], "nowhere.json: cannot read board file"),
-        (["--policy", "dfshard"], "unknown policy 'dfshard' (one of: dfsharding"),
+        (["--policy", "dfshard"], "unknown policy 'dfshard', did you mean 'dfsharding'"),
         (["--opmodel", "ttmetl"], "unknown OpModel backend 'ttmetl'"),
         (["--override-output-layout", "fc9=dram"], "fc9"),
         (["--max-nodes", "1"], "limit"),

@@ -204,7 +204,7 @@ def test_random_inputs_are_those_of_the_seed_and_within_the_table(
 @pytest.mark.parametrize(
     ("inputs", "error", "message"),
     [
-        ({"id": np.zeros((1, LENGTH), np.int64)}, UnknownNameError, "unknown input 'id' (one of: ids)"),
+        ({"id": np.zeros((1, LENGTH), np.int64)}, UnknownNameError, "unknown input 'id', did you mean 'ids'?"),
         ({}, GraphError, "1 of 1 inputs are missing: 'ids'"),
         ({"ids": np.zeros((1, 9), np.int64)}, ShapeError, "input 'ids' has the shape [1, 9], not [1, 64]"),
         ({"ids": np.full((1, LENGTH), -1)}, DTypeError, "input 'ids' has elements that uint32 does not hold"),

@@ -15,7 +15,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from optimizer.errors import LimitError
-from optimizer.importers import FORMATS, ImportLimits, load
+from optimizer.importers import ImportLimits, load
+from optimizer.importers.loading import FORMATS
 from optimizer.ir.dtype import DType
 
 Model = Callable[..., onnx.ModelProto]

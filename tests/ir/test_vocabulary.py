@@ -96,7 +96,9 @@ def test_attributes_are_checked() -> None:
     row = opdef("ttnn.concat")
     with pytest.raises(GraphError, match="needs attribute 'dim'"):
         row.check_attrs(Op("op", "ttnn.concat", (), ()))
-    with pytest.raises(UnknownNameError, match=r"unknown attribute of ttnn\.concat 'dime' \(one of: dim\)"):
+    with pytest.raises(
+        UnknownNameError, match=r"unknown attribute of ttnn\.concat 'dime', did you mean 'dim'\? \(one of: dim\)"
+    ):
         row.check_attrs(Op("op", "ttnn.concat", (), (), {"dim": 0, "dime": 1}))
 
 

@@ -95,7 +95,7 @@ def test_memreconfig_lists_operands() -> None:
 @pytest.mark.parametrize(
     ("layout", "conv", "memreconfig", "error", "message"),
     [
-        ("layer/cnv=dram", "", "", UnknownNameError, "unknown op in override 'layer/cnv' \\(one of: layer/conv"),
+        ("layer/cnv=dram", "", "", UnknownNameError, "unknown op in override 'layer/cnv', did you mean 'layer/conv"),
         ("op_a=dram:l1", "", "", OptionError, "fixes its buffer_type twice"),
         ("op_a=bloc_sharded", "", "", UnknownNameError, "block_sharded"),
         ("op_a", "", "", OptionError, "is not op=value"),

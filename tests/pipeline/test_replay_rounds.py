@@ -6,9 +6,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import EntryPoint
+from unittest import mock
 
 import pytest
 
+from optimizer import plugins
 from optimizer.checking import check_record
 from optimizer.device import DeviceSpec
 from optimizer.errors import OptionError
@@ -20,6 +23,7 @@ from optimizer.opmodel.analytical.model import AnalyticalOpModel
 from optimizer.opmodel.base import OpConstraints, OpCost, OpModel, OpQuery, Rejection
 from optimizer.options import Options
 from optimizer.pipeline import optimize
+from optimizer.registered import OPMODELS
 from optimizer.replay import replay
 from optimizer.result import OptimizedGraph
 
@@ -48,13 +52,10 @@ class TrustingOpModel(AnalyticalOpModel):
 
 @contextmanager
 def registered(model: type[AnalyticalOpModel]) -> Iterator[str]:
-    """A backend that exists for one test."""
-    known = registry.default_registry()
-    known.register(model.name, lambda: model)
-    try:
+    """A backend that exists for one test, as another distribution's would."""
+    point = EntryPoint(model.name, f"{model.__module__}:{model.__name__}", OPMODELS.group)
+    with mock.patch.object(plugins, "published", lambda group: (point,) if group == point.group else ()):
         yield model.name
-    finally:
-        del known._loaders[model.name]
 
 
 def norms() -> Graph:

@@ -175,7 +175,7 @@ def test_conv_override_reaches_the_config() -> None:
 
 
 def test_unknown_policy_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError, match="unknown policy 'dfshard' \\(one of: dfsharding"):
+    with pytest.raises(UnknownNameError, match="unknown policy 'dfshard', did you mean 'dfsharding'"):
         create_policy("dfshard")
 
 

@@ -21,6 +21,7 @@ from optimizer.opmodel.analytical.ops import (
 )
 from optimizer.opmodel.analytical.products import matmul
 from optimizer.opmodel.analytical.windows import conv, pool, sampling
+from optimizer.plugins import added_tables
 
 _FAMILIES: dict[str, Family] = {
     **{f"ttnn.{n}": eltwise.unary for n in (*UNARY, *UNARY_PARAMS) if n != "rsub"},
@@ -69,7 +70,7 @@ _FAMILIES: dict[str, Family] = {
 @lru_cache(maxsize=4096)
 def family(op: str) -> Family:
     """The rule of an op: its own, else interleaved only, else (unknown to the vocabulary) opaque."""
-    own = _FAMILIES.get(op)
+    own = _FAMILIES.get(op) or added_tables("FAMILIES", _FAMILIES).get(op)
     if own is not None:
         return own
     return generic.opaque if opdef(op).opaque else generic.interleaved_only

@@ -15,6 +15,7 @@ from optimizer.layouts.op_config import InPlaceConfig
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.ttnn_calls import conv_pool, eltwise, movement, products, reduction
 from optimizer.opmodel.ttnn_calls.text import Site, Writer, dtype_text, layout_text, literal, memory_config_text
+from optimizer.plugins import added_tables, plugin_failure
 
 __all__ = ["asked_inputs", "call_text", "called_ops", "dtype_text", "layout_text", "literal", "memory_config_text"]
 
@@ -38,7 +39,7 @@ def call_text(query: OpQuery, operands: Sequence[str], device: str = "device") -
     `operands` are the names of the variables that hold the operands, in order. OpModelError names the op
     when TTNN has no such call or when an attribute cannot be said in it.
     """
-    write = _TABLE.get(query.op)
+    write = _TABLE.get(query.op) or added_tables("CALLS", _TABLE).get(query.op)
     if write is None:
         raise OpModelError(f"there is no TTNN call for '{query.op}'", node=query.op)
     if isinstance(query.config, InPlaceConfig) and not opdef(query.op).in_place:
@@ -48,4 +49,6 @@ def call_text(query: OpQuery, operands: Sequence[str], device: str = "device") -
     except TtoptError:
         raise
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
-        raise OpModelError(f"{query.op} cannot be written as a TTNN call: {error}", node=query.op) from error
+        raise plugin_failure(error) or OpModelError(
+            f"{query.op} cannot be written as a TTNN call: {error}", node=query.op
+        ) from error

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from optimizer.errors import ExecutionError
 from optimizer.opmodel.base import OpQuery
+from optimizer.plugins import added_tables
 from optimizer.values.reference import attention, contraction, eltwise, movement, pooling, reductions
 from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule
 
@@ -32,7 +33,7 @@ def reference(query: OpQuery, operands: Sequence[Array]) -> list[Computed]:
 
 def computed(op: str, attrs: Attrs, operands: Sequence[Array]) -> list[Computed]:
     """The results of an op with all its attributes, defaults included."""
-    rule = RULES.get(op)
+    rule = RULES.get(op) or added_tables("RULES", RULES).get(op)
     if rule is None:
         raise ExecutionError(f"there is no reference for the values of {op}", node=op)
     results = rule(attrs, [x.astype("float64") if x.dtype.kind == "f" else x for x in operands])

@@ -1,0 +1,137 @@
+"""`ttopt top`: where the predicted time of a result goes, op by op or added up, and what bounds it."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from optimizer.cli.arguments import Commands, add_format, path_argument, positive
+from optimizer.cli.summary import Document
+from optimizer.cli.tables import as_json, counted, percent_text, table, time_text
+from optimizer.cli.values import RESULT_HELP, layout_text, read_document
+from optimizer.errors import FormatError
+from optimizer.ir.vocabulary import opdef
+
+COUNT = 15
+"""Rows unless more are asked for."""
+Op = dict[str, Any]
+GROUPS: dict[str, Callable[[Op], str]] = {
+    "op": lambda op: str(op["id"]),
+    "call": lambda op: str(op["op"]),
+    "class": lambda op: opdef(op["op"]).cost_class.value,
+    "bound": lambda op: str(op["predicted"]["bound"]),
+    "role": lambda op: str(op["role"]),
+    "chain": lambda op: op["chain"] or "-",
+}
+"""What the ops may be added up by."""
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser("top", help="the ops that take longest, and what bounds them", allow_abbrev=False)
+    parser.add_argument("result", type=path_argument, metavar="RESULT", help=RESULT_HELP)
+    parser.add_argument("--by", choices=tuple(GROUPS), default="op", help="what to add up by (default: op)")
+    parser.add_argument("--count", type=positive, default=COUNT, metavar="N", help=f"rows to show (default: {COUNT})")
+    parser.add_argument("--all", action="store_true", help="show every row")
+    add_format(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    record = ranking(read_document(args.result), args.by, None if args.all else args.count)
+    print(as_json(record) if args.format == "json" else ranking_text(record))
+    return 0
+
+
+def ranking(document: Document, by: str = "op", count: int | None = None) -> dict[str, Any]:
+    """The groups that take longest, longest first, with their share of the whole and the sum of the shares so far.
+
+    `bound_ns` says how much of a group's time each resource bounds. FormatError where the document predicts nothing.
+    """
+    ops = [op for op in document["ops"] if op["predicted"] is not None]
+    if not ops:
+        raise FormatError("the result states no predicted times; `ttopt price` computes what it would take")
+    groups: dict[str, list[Op]] = {}
+    for op in ops:
+        groups.setdefault(GROUPS[by](op), []).append(op)
+    total = sum(_ns(op) for op in ops)
+    rows: list[dict[str, Any]] = []
+    spent = 0
+    for name, members in sorted(groups.items(), key=lambda item: -sum(map(_ns, item[1]))):
+        time_ns = sum(map(_ns, members))
+        spent += time_ns
+        row = {"name": name, "ops": len(members), "time_ns": time_ns, "share": _share(time_ns, total)}
+        row |= {"cumulative_share": _share(spent, total), "bound_ns": _bounds(members)}
+        rows.append({**row, **_details(document, members[0])} if by == "op" else row)
+    return {
+        "model": document["model"]["name"],
+        "board": document["device"]["name"],
+        "predicted_time_ns": total,
+        "ops": len(ops),
+        "by": by,
+        "rows": rows[:count],
+        "left_out": len(rows) - len(rows[:count]),
+    }
+
+
+def _ns(op: Op) -> int:
+    return int(op["predicted"]["time_ns"])
+
+
+def _share(part: int, total: int) -> float:
+    return round(part / total, 6) if total else 0.0
+
+
+def _bounds(members: list[Op]) -> dict[str, int]:
+    spent: Counter[str] = Counter()
+    for op in members:
+        spent[op["predicted"]["bound"]] += _ns(op)
+    return dict(sorted(spent.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _details(document: Document, op: Op) -> dict[str, Any]:
+    """What an op is beside its time."""
+    layouts = (document["values"][v]["layout"] for v in op["outputs"])
+    return {
+        "call": op["op"],
+        "role": op["role"],
+        "origin": op["origin"],
+        "cores": op["predicted"]["cores"],
+        "utilisation": op["predicted"]["utilisation"],
+        "layouts": [None if layout is None else layout_text(layout) for layout in layouts],
+    }
+
+
+def ranking_text(record: dict[str, Any]) -> str:
+    rows, by = record["rows"], record["by"]
+    total, count = time_text(record["predicted_time_ns"]), counted(record["ops"], "op")
+    title = f"{record['model']} on {record['board']}: {total} predicted for {count}"
+    if record["left_out"]:
+        title += f"; the {len(rows)} longest of {len(rows) + record['left_out']} take"
+        title += f" {percent_text(rows[-1]['cumulative_share'])} of it"
+    shares = ("time", "share", "sum")
+    if by == "op":
+        header = ("op", "call", *shares, "bound by", "of peak", "cores", "result")
+        return f"{title}\n\n{table(header, map(_op_row, rows))}"
+    bound = ("bound by",) if by != "bound" else ()
+    cells = [(row["name"], str(row["ops"]), *_times(row), *(_bound_text(row) for _ in bound)) for row in rows]
+    return f"{title}\n\n{table((by, 'ops', *shares, *bound), cells)}"
+
+
+def _times(row: dict[str, Any]) -> tuple[str, str, str]:
+    return time_text(row["time_ns"]), percent_text(row["share"]), percent_text(row["cumulative_share"])
+
+
+def _op_row(row: dict[str, Any]) -> tuple[str, ...]:
+    used = percent_text(row["utilisation"])
+    return (row["name"], row["call"].removeprefix("ttnn."), *_times(row), _bound_text(row), used, str(row["cores"]),
+            "; ".join(str(layout) for layout in row["layouts"]))  # fmt: skip
+
+
+def _bound_text(row: dict[str, Any]) -> str:
+    """`dram`, or what each resource bounds of a group."""
+    bounds = row["bound_ns"]
+    if len(bounds) == 1:
+        return str(next(iter(bounds)))
+    return ", ".join(f"{name} {percent_text(_share(ns, row['time_ns']))}" for name, ns in bounds.items())
