@@ -20,7 +20,7 @@ from api.openapi import EVENTS, JOB_PROBLEMS, RESULT, SUBMIT
 from api.problems import ConflictError, UnfinishedError
 from api.routes.callers import TheCaller, TheDesk
 from api.routes.optimize import accepted, finished
-from api.submissions import Query, model_task, take_in
+from api.submissions import Query, take_in, task_of
 from optimizer.errors import OptionError
 
 router = APIRouter(tags=["jobs"])
@@ -33,7 +33,7 @@ PING_SECONDS = 15.0
 @router.post("/v1/jobs", **SUBMIT)
 async def submit(request: Request, desk: TheDesk, caller: TheCaller) -> Response:
     query = Query.of(request)
-    job = await take_in(request, desk, caller, query, model_task(request, query, "optimize"), wants_job=True)
+    job = await take_in(request, desk, caller, query, task_of(request, query, "optimize"), wants_job=True)
     assert isinstance(job, Job)
     return accepted(job)
 
