@@ -20,6 +20,7 @@ Emitter = Callable[[OptimizedGraph, Path], Path]
 
 _BUILT_IN = {
     "json": "optimizer.export.annotated_json:write",
+    "report": "optimizer.export.report:write",
     "ttnn-py": "optimizer.export.ttnn_py:write",
     "weights": "optimizer.export.weights:write",
 }

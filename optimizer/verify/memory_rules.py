@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 from optimizer.ir.graph import Op
 from optimizer.l1.events import OPERAND, Made, Ran
@@ -33,11 +33,7 @@ def fits_the_bank(subject: Subject) -> Iterator[Error]:
             )
 
 
-Watch = Callable[[Op, Mapping[str, int], Mapping[str, int]], None]
-"""Told of every step: the op, bytes of the buffers there before it, and bytes of its own results."""
-
-
-def replay(subject: Subject, watch: Watch | None = None) -> list[StepMemory]:
+def replay(subject: Subject) -> list[StepMemory]:
     """The schedule step by step: weights first, then allocate top-down first-fit, free after the last read."""
     unit = subject.device.l1_buffer_alignment_bytes
     ops = list(subject.run_ops())
@@ -53,8 +49,6 @@ def replay(subject: Subject, watch: Watch | None = None) -> list[StepMemory]:
         resident = sum(end - start for start, end in live.values())
         before = _depth(live)
         own = [v for v in op.outputs if buffer_of.get(v) == v]
-        if watch is not None:
-            watch(op, {v: end - start for v, (start, end) in live.items()}, {v: _bytes(subject, v) for v in own})
         dying = buffer_of.get(op.inputs[0]) if op.inputs else None
         if dying is not None and last_read[dying] > step:
             dying = None
