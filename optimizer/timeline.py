@@ -7,18 +7,15 @@ buffer's name and no bytes of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from optimizer.errors import VerificationError
 from optimizer.ir.graph import Op
 from optimizer.layouts.tiling import l1_bytes_per_core
-from optimizer.opmodel.cached import CachedOpModel
-from optimizer.opmodel.registry import create
 from optimizer.result import OptimizedGraph
-from optimizer.verify import StepMemory, Subject, verify
-from optimizer.verify.memory_rules import buffers, replay
+from optimizer.verify import StepMemory, Subject, verified
+from optimizer.verify.memory_rules import Beginning, Watch, buffers, replay
 
 
 @dataclass(frozen=True)
@@ -107,12 +104,7 @@ COLUMNS = (
 
 def timeline(result: OptimizedGraph) -> Timeline:
     """Replay a result on its own OpModel. VerificationError if it does not verify: its L1 means nothing then."""
-    model = CachedOpModel(create(result.options.opmodel, result.device, result.options.l1_small_bytes))
-    report = verify(result, model)
-    if not report.ok:
-        place, message = report.errors[0]
-        raise VerificationError(message, node=place)
-    subject = Subject(result, model)
+    subject = verified(result)
     listing = _Listing(subject)
     steps = replay(subject, listing)
     found = zip(steps, listing.found, strict=True)
@@ -120,7 +112,7 @@ def timeline(result: OptimizedGraph) -> Timeline:
     return Timeline(positions, subject.limit_bytes, subject.bank_bytes)
 
 
-class _Listing:
+class _Listing(Watch):
     """The items of every step, as the replay passes by."""
 
     def __init__(self, subject: Subject) -> None:
@@ -135,12 +127,15 @@ class _Listing:
         """Aliases that are still read."""
         self.found: list[tuple[Op, tuple[Item, ...]]] = []
 
-    def __call__(self, op: Op, residents: Mapping[str, int], results: Mapping[str, int]) -> None:
-        at = self._at[op.id]
+    def begins(self, step: Beginning) -> None:
+        op, at = step.op, self._at[step.op.id]
         self._alive = {v: b for v, b in self._alive.items() if self._last_read.get(v, -1) >= at}
         self._alive |= {v: self._aliases[v] for v in op.outputs if v in self._aliases}
-        items = [self._item("weight" if v in self._weights else "tensor", v, size, at) for v, size in residents.items()]
-        items += [self._item("result", v, size, at) for v, size in results.items()]
+        items = [
+            self._item("weight" if v in self._weights else "tensor", v, end - start, at)
+            for v, (start, end) in step.residents.items()
+        ]
+        items += [self._item("result", v, size, at) for v, size in step.results.items()]
         items += [self._alias(v, buffer, at) for v, buffer in self._alive.items()]
         self.found.append((op, tuple(items)))
 

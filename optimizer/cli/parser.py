@@ -14,6 +14,7 @@ from optimizer.cli import (
     chains,
     diff,
     explain,
+    export,
     kernel,
     models,
     names,
@@ -26,7 +27,7 @@ from optimizer.cli import (
 from optimizer.errors import InputError
 from optimizer.logs import VARIABLE
 
-COMMANDS = (models, explain, chains, timeline, results, run, diff, batch, opmodel, kernel, asm, names, serve)
+COMMANDS = (models, explain, chains, timeline, results, export, run, diff, batch, opmodel, kernel, asm, names, serve)
 """Modules with `add(commands)`, in the order of `ttopt --help`."""
 
 
