@@ -45,9 +45,11 @@ def run_export(args: argparse.Namespace) -> int:
         raise OptionError("the output must be a folder", node=str(folder))
     from optimizer.export.reader import read_result
     from optimizer.export.registry import emit
+    from optimizer.verify import check_soundness
 
     with ProgressBar(args.result.name) as progress:
         result = read_result(args.result)
+        check_soundness(result)
         if args.model is not None:
             result.source = _model_of(result, args.model)
         written = []

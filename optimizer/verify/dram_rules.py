@@ -48,7 +48,7 @@ def fits_the_banks(subject: Subject) -> Iterator[Error]:
 class Watch:
     """Told of everything that happens in DRAM, in order; this one listens to nothing.
 
-    Tensors go by their values' ids. What a convolution reads a weight as has a name of its own where it is prepared once.
+    Tensors go by their values' ids. What a convolution reads a weight as, prepared once, has a name of its own.
     """
 
     def prepares(self, op: Op, position: int, name: str, form: TensorSpec) -> None:

@@ -83,6 +83,16 @@ def verify(result: OptimizedGraph, model: OpModel) -> VerifyReport:
     return report
 
 
+def check_soundness(result: OptimizedGraph) -> None:
+    """VerificationError for the first thing that is wrong with a result and can be told without an OpModel."""
+    subject = Subject(result, create("analytical", result.device, result.options.l1_small_bytes))  # which nobody asks
+    for stage in (Stage.GRAPH, Stage.PLAN):
+        found = [error for rule in RULES if rule.stage is stage for error in rule.find(subject)]
+        if found:
+            place, message = found[0]
+            raise VerificationError(message, node=place)
+
+
 def verified(result: OptimizedGraph) -> Subject:
     """A result put to its own OpModel, for replays.
 
