@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query as QueryParameter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
+from fastapi import Query as QueryParameter
 
 from api.access import Caller
 from api.forms import Fields
@@ -45,7 +46,9 @@ async def price(request: Request, desk: TheDesk, caller: TheCaller) -> Response:
     return await answered(request, desk, query, await take_in(request, desk, caller, query, task, PRICED))
 
 
-@router.get("/v1/jobs/{job_id}/check", summary="Verify a job's result, and that it computes the model", **ANSWERED_LATER)
+@router.get(
+    "/v1/jobs/{job_id}/check", summary="Verify a job's result, and that it computes the model", **ANSWERED_LATER
+)
 async def check_job(
     request: Request, desk: TheDesk, caller: TheCaller, job_id: JobId, opmodel: OpModel = None
 ) -> Response:
