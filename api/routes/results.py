@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
@@ -11,7 +10,6 @@ from fastapi import Query as QueryParameter
 from api.access import Caller
 from api.forms import Fields
 from api.jobs.desk import Desk
-from api.jobs.records import Job
 from api.openapi import ANSWERED_LATER, JOB_PROBLEMS, result_body
 from api.problems import NotFoundError
 from api.routes.callers import TheCaller, TheDesk
@@ -26,10 +24,6 @@ router = APIRouter(tags=["results"])
 CHECKED = Fields(required=("file",), optional=("model",), options=False)
 PRICED = Fields(required=("file",), options=False)
 OpModel = Annotated[str | None, QueryParameter(description="backend to ask (default: the result's own)", max_length=64)]
-SANDBOX = "sandbox allow-scripts allow-popups; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
-"""Of a page that is an artifact: it runs, but as a stranger to this service."""
-HTML = "text/html"
-_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @router.post("/v1/check", **result_body("Verify a result again, from scratch", CHECKED))
@@ -89,18 +83,4 @@ async def _of_job(
     assert job.result is not None
     task = task_of(request, query, kind, **arguments)
     found = await use_stored(request, desk, caller, query, task, (job.result, *job.bodies))
-    response = await answered(request, desk, query, found)
-    if response.status_code == 200 and kind == "artifact":
-        _say_what_it_is(response, job)
-    return response
-
-
-def _say_what_it_is(response: Response, job: Job) -> None:
-    """Name the file, and keep a page from acting as this service."""
-    is_page = response.headers["content-type"].startswith(HTML)
-    stem = _PLAIN.sub("-", job.name).strip("-.") or "model"
-    response.headers["content-disposition"] = (
-        f'{"inline" if is_page else "attachment"}; filename="{stem}-{response.headers["x-file-name"]}"'
-    )
-    if is_page:
-        response.headers["content-security-policy"] = SANDBOX
+    return await answered(request, desk, query, found)

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from api.jobs.records import Task
-from api.permissions import NotPermittedError
+from api.permissions import RUNS_PROGRAMS, SETTING, NotPermittedError
 from api.tasks.work import Done, Work
 from optimizer.errors import OutputError
-from optimizer.export.annotated_json import FILE_NAME
 from optimizer.export.reader import read_result
 from optimizer.export.registry import emit
 from optimizer.files import encoded
@@ -38,7 +37,7 @@ def check(task: Task, work: Work) -> Done:
     """What `ttopt check` answers; with a second body, the model, whether the result computes it."""
     from optimizer.checking import check_record
 
-    result = _result(work)
+    result = read_result(work.body())
     _check_programs(task, result, task.arguments.get("opmodel"))
     model = work.body(1) if len(work.bodies) > 1 else None
     return _record(work, check_record(result, task.arguments.get("opmodel"), model))
@@ -48,7 +47,7 @@ def price(task: Task, work: Work) -> Done:
     """What `ttopt price` answers."""
     from optimizer.checking import price_record
 
-    result = _result(work)
+    result = read_result(work.body())
     _check_programs(task, result, None)
     return _record(work, price_record(result))
 
@@ -57,7 +56,7 @@ def artifact(task: Task, work: Work) -> Done:
     """What an emitter writes of a result (first body), where need be with its model (second): a file, or an archive."""
     with tempfile.TemporaryDirectory() as folder:
         source, output = Path(folder) / "model", Path(folder) / "out"
-        result = _result(work)
+        result = read_result(work.body())
         if len(work.bodies) > 1:
             source.write_bytes(work.body(1))
             result.source = source
@@ -74,18 +73,8 @@ def artifact(task: Task, work: Work) -> Done:
     return Done({"media_type": MEDIA_TYPES.get(Path(name).suffix, OTHER_MEDIA_TYPE), "file_name": name})
 
 
-def _result(work: Work) -> OptimizedGraph:
-    """The result in the first body. Raises InputError naming what is wrong where."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / FILE_NAME
-        path.write_bytes(work.body())
-        return read_result(path)
-
-
 def _check_programs(task: Task, result: OptimizedGraph, opmodel: str | None) -> None:
     """NotPermittedError if the check would run programs of the result and clients may not have that done."""
-    from api.permissions import RUNS_PROGRAMS, SETTING
-
     name = opmodel or result.options.opmodel
     if name != RUNS_PROGRAMS["opmodel"] and not task.permissions.programs:
         raise NotPermittedError(
