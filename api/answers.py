@@ -11,6 +11,12 @@ from api.jobs.contents import GZIP, Content
 from api.jobs.desk import Desk
 from api.jobs.records import Outcome
 
+HTML, JSON = "text/html", "application/json"
+SANDBOX = (
+    "sandbox allow-scripts allow-popups; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data:"
+)
+"""Of a page that is an artifact: it runs, but as a stranger to this service."""
 REFUSED = ("q=0", "q=0.0", "q=0.00", "q=0.000")
 """Weights that say that an encoding is not wanted."""
 
@@ -43,7 +49,11 @@ async def answer_of(request: Request, desk: Desk, outcome: Outcome, headers: Map
     sent = {"etag": tag, **headers}
     if tag in (word.strip() for word in request.headers.get("if-none-match", "").split(",")):
         return Response(status_code=304, headers=sent)
-    sent["content-type"] = str(outcome.facts["media_type"])
+    sent["content-type"] = media_type = str(outcome.facts["media_type"])
+    if media_type.startswith(HTML):
+        sent["content-security-policy"] = SANDBOX
+    elif media_type != JSON:
+        sent["content-disposition"] = f'attachment; filename="{outcome.facts["file_name"]}"'
     as_stored = content.encoding != GZIP or _takes_gzip(request)
     return ContentAnswer(desk, content, as_stored, sent)
 

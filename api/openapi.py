@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import Response
 
+from api.forms import Fields
 from api.jobs.documents import JobDocument
 from optimizer.export.schema import AnnotatedGraph
 from optimizer.importers.json_graph import GraphDocument
@@ -138,10 +139,11 @@ _BODY_PROBLEMS = _problems(
 )
 JOB_PROBLEMS = _problems(
     _404="there is no such job of the caller's",
-    _409="the job is not in a state for that",
+    _409="the job is not in a state for that; `error` says why one has failed",
     _422="a parameter cannot be accepted",
     **_ANY_CALL,
 )
+CALL_PROBLEMS = _problems(**_ANY_CALL)
 _JOB = {"application/json": {"schema": _inlined(JobDocument.model_json_schema(by_alias=True))}}
 _LOCATION = {"Location": {"description": "path of the job", "schema": {"type": "string"}}}
 _GRAPH = {"application/json": {"schema": _inlined(AnnotatedGraph.model_json_schema(by_alias=True))}}
@@ -190,14 +192,41 @@ SUBMIT: dict[str, Any] = {
 
 RESULT: dict[str, Any] = {
     "summary": "The result of a job",
-    "description": "Of a job that failed, the problem document and status that say why.",
     "response_class": Response,
     "responses": {
         200: {"description": "The annotated graph", "content": _GRAPH},
+        304: {"description": "The client has it already (`If-None-Match`)"},
+        **JOB_PROBLEMS,
+    },
+}
+
+ANSWERED_LATER: dict[str, Any] = {
+    "response_class": Response,
+    "responses": {
+        200: {"description": "The answer", "content": {"*/*": {"schema": {}}}},
+        202: {"description": "A job that goes on", "content": _JOB, "headers": _LOCATION},
         **_BODY_PROBLEMS,
         **JOB_PROBLEMS,
-        **_problems(_504="no plan within the time limit"),
+        **_problems(_504="not done within the time limit"),
     },
+}
+
+
+def result_body(summary: str, fields: Fields) -> dict[str, Any]:
+    """Of a route that takes results: one as the body, or a form with these files."""
+    files = {name: {"type": "string", "format": "binary"} for name in (*fields.required, *fields.optional)}
+    form = {"type": "object", "required": list(fields.required), "properties": files}
+    content: dict[str, Any] = {"multipart/form-data": {"schema": form}}
+    if len(fields.required) == 1:
+        content["application/json"] = {"schema": {"type": "object", "description": "a `graph.json`"}}
+    body = {"requestBody": {"required": True, "content": content}}
+    return {"summary": summary, **ANSWERED_LATER, "openapi_extra": {"parameters": [_WAIT], **body}}
+
+
+_EVENT = {
+    "type": "object",
+    "required": ["event", "data", "id"],
+    "properties": {name: {"type": "string"} for name in ("event", "data", "id")},
 }
 
 EVENTS: dict[str, Any] = {
@@ -206,7 +235,7 @@ EVENTS: dict[str, Any] = {
     "`done` with `state`, the last. Events are numbered: with `Last-Event-ID` a client goes on behind that one.",
     "response_class": Response,
     "responses": {
-        200: {"description": "Events", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        200: {"description": "Events", "content": {"text/event-stream": {"schema": _EVENT}}},
         **JOB_PROBLEMS,
     },
 }

@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from optimizer.errors import TtoptError
 from optimizer.files import encoded
@@ -31,6 +32,10 @@ SHOWN_CHARACTERS = 1000
 
 CLIENT_CLOSED_REQUEST = 499
 """nginx's status for a client that left; nobody receives it, it is for the access log."""
+
+
+Members = dict[str, Any]
+"""Of a problem document, without `type`, `title` and `instance`, as the table of jobs keeps them."""
 
 
 class ClientGone(Exception):
@@ -93,6 +98,17 @@ class UnfinishedError(TtoptError):
     http_status = 409
 
 
+class JobFailedError(TtoptError):
+    """The job has no result, for reasons of its own."""
+
+    code = "job-failed"
+    http_status = 409
+
+    def __init__(self, message: str, problem: Members) -> None:
+        super().__init__(message)
+        self.problem = problem
+
+
 class KeyReusedError(TtoptError):
     """An idempotency key came with another request before."""
 
@@ -123,10 +139,6 @@ class DrainingError(TtoptError):
 
     code = "draining"
     http_status = 503
-
-
-Members = dict[str, Any]
-"""Of a problem document, without `type`, `title` and `instance`, as the table of jobs keeps them."""
 
 
 def members_of(error: TtoptError) -> Members:
@@ -213,13 +225,25 @@ async def _deliberate(request: Request, error: Exception) -> Response:
         headers["Retry-After"] = str(getattr(error, "retry_after", RETRY_SECONDS))
     elif isinstance(error, UnauthorizedError):
         headers["WWW-Authenticate"] = 'Bearer realm="ttopt"'
-    return problem(request, headers=headers, **members_of(error))
+    members = members_of(error)
+    if isinstance(error, JobFailedError):
+        members["error"] = {"type": TYPE_PREFIX + error.problem["code"], **error.problem}
+    return problem(request, headers=headers, **members)
 
 
 async def _routing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
-    return problem(request, error.status_code, code, str(error.detail), error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods(request))
+    return problem(request, error.status_code, code, str(error.detail), headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """All methods of a path; Starlette itself names those of the first route only."""
+    routes = [route for router in request.app.state.routers for route in router.routes]
+    return sorted({m for route in routes if route.matches(request.scope)[0] is not Match.NONE for m in route.methods})
 
 
 async def _left(request: Request, error: Exception) -> Response:

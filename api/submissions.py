@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fastapi import Request
 
 from api.access import Caller
-from api.forms import read_form
+from api.forms import Fields, read_form
 from api.jobs.desk import Desk
 from api.jobs.identities import digest_of, digest_of_file, program_id
 from api.jobs.records import Job, Outcome, Submission, Task
@@ -32,6 +33,7 @@ BESIDE_OPTIONS = (NAME, PRIORITY, WAIT)
 LARGEST_PRIORITY = 10
 LONGEST_NAME = 200
 LONGEST_TYPE = 300
+MODEL_FORM = Fields()
 IDEMPOTENCY = "Idempotency-Key"
 LONGEST_KEY = 255
 
@@ -49,17 +51,21 @@ class Query:
     request_id: str
 
     @staticmethod
-    def of(request: Request) -> Query:
-        """Raises InputError for a query that cannot be accepted; options are spelled as in JSON or as flags."""
+    def of(request: Request, others: Sequence[str] = (), options: Sequence[str] | None = None) -> Query:
+        """Raises InputError for a query that cannot be accepted; options are spelled as in JSON or as flags.
+
+        `others`: parameters that the route reads itself. `options`: those that it takes, if not all.
+        """
         query = request.query_params
-        names = {key: key.replace("-", "_") for key in query if key not in BESIDE_OPTIONS}
-        known = {info.name for info in option_infos()}
+        beside = (*BESIDE_OPTIONS, *others)
+        names = {key: key.replace("-", "_") for key in query if key not in beside}
+        known = [info.name for info in option_infos()] if options is None else options
         for name in names.values():
             if name not in known:
-                raise UnknownNameError("query parameter", name, (*known, *BESIDE_OPTIONS), node=name)
-        options = {name: parse_option(name, query.getlist(key)) for key, name in names.items()}
+                raise UnknownNameError("query parameter", name, (*known, *beside), node=name)
+        chosen = {name: parse_option(name, query.getlist(key)) for key, name in names.items()}
         return Query(
-            options,
+            chosen,
             query.get(NAME, "")[:LONGEST_NAME] or None,
             _whole(PRIORITY, query.get(PRIORITY, "0"), LARGEST_PRIORITY),
             _seconds(WAIT, query.get(WAIT)),
@@ -69,68 +75,105 @@ class Query:
 
 
 async def take_in(
-    request: Request, desk: Desk, caller: Caller, query: Query, task: Task, wants_job: bool
+    request: Request,
+    desk: Desk,
+    caller: Caller,
+    query: Query,
+    task: Task,
+    fields: Fields = MODEL_FORM,
+    wants_job: bool = False,
 ) -> Job | Outcome:
-    """Read the body of a request, and queue the task with it.
+    """Read the body of a request, the task's file alone or a form with these fields, and queue the task with it.
 
-    Where the result is known nothing is stored, and the result returned, unless the client wants a job.
+    Where the result is known nothing is stored and the result returned, unless the client wants a job.
     """
     _check_encoding(request)
     desk.check_takes_work()
     request.state.model, request.state.options = query.name, dict(query.options)
     with await request.app.state.spool.body(request.scope, request.receive) as body:
-        found = await desk.call(_hand_in, desk.store, caller, query, task, body.descriptor, wants_job)
+        hand_in = partial(_hand_in, desk.store, caller, query, task, fields)
+        return await submitted(request, desk, await desk.call(hand_in, body.descriptor, wants_job))
+
+
+async def use_stored(
+    request: Request, desk: Desk, caller: Caller, query: Query, task: Task, contents: Sequence[str]
+) -> Job | Outcome:
+    """Queue a task whose bodies are in the store already; its result where that is known."""
+    desk.check_takes_work()
+
+    def hand_in() -> Job | Outcome:
+        found = [desk.store.contents.get(content) for content in contents]
+        asked = _submission(caller, query, task, [content.sha256 for content in found])
+        known = desk.store.known(asked.natural_key)
+        return known or desk.store.submit(replace(asked, bodies=tuple(contents)), caller.quota)
+
+    return await submitted(request, desk, await desk.call(hand_in))
+
+
+async def submitted(request: Request, desk: Desk, found: Job | Outcome) -> Job | Outcome:
+    """What was found or queued, after the workers and the log know of it."""
     if isinstance(found, Job):
         request.state.job = found.id
         desk.submitted(found)
     return found
 
 
-def model_task(request: Request, query: Query, kind: str, **arguments: Any) -> Task:
-    """A task whose body is a model."""
+def task_of(request: Request, query: Query, kind: str, **arguments: Any) -> Task:
+    """A task as a request words it, with the limits that the settings put to it."""
     settings: Settings = request.app.state.settings
     content_type = request.headers.get("content-type", "")[:LONGEST_TYPE]
     permissions = Permissions(programs=settings.allow_ttmetal)
     return Task(kind, content_type, query.name, query.options, arguments, settings.max_nodes, permissions)
 
 
-def _hand_in(store: JobStore, caller: Caller, query: Query, task: Task, body: int, wants_job: bool) -> Job | Outcome:
+def _hand_in(
+    store: JobStore, caller: Caller, query: Query, task: Task, fields: Fields, body: int, wants_job: bool
+) -> Job | Outcome:
     """What `take_in` does once the body is there; it waits for disk and database."""
-    with ExitStack() as files:
+    with ExitStack() as open_files:
+        bodies = [body]
         if media_type(task.content_type) == FORM:
-            body, task = _opened(body, task, files)
-        if not os.fstat(body).st_size:
-            raise FormatError("the body is empty: send an ONNX model or a JSON graph", node="body")
-        task = _checked(task)
-        sha256 = digest_of_file(body)
-        fingerprint = digest_of([sha256, task.to_json()])
-        natural_key = digest_of([program_id(), fingerprint])
-        known = None if wants_job else store.known(natural_key)
+            bodies, task = _opened(body, task, fields, open_files)
+        elif len(fields.required) > 1:
+            wanted = " and ".join(f"'{name}'" for name in fields.required)
+            raise FormatError(f"the body has to be a form with the files {wanted}", node="body", alternatives=(FORM,))
+        if not all(os.fstat(body).st_size for body in bodies):
+            raise FormatError("the body is empty: send an ONNX model or a JSON document", node="body")
+        asked = _submission(caller, query, _checked(task), [digest_of_file(body) for body in bodies])
+        known = None if wants_job else store.known(asked.natural_key)
         if known is not None:
             return known
-        content = store.contents.put_file(body, sha256, compress=False)
-    asked = Submission(
+        digests = zip(bodies, asked.digests, strict=True)
+        contents = [store.contents.put_file(body, sha256, compress=False) for body, sha256 in digests]
+    return store.submit(replace(asked, bodies=tuple(content.id for content in contents)), caller.quota)
+
+
+def _submission(caller: Caller, query: Query, task: Task, digests: Sequence[str]) -> Submission:
+    """The submission of a task with bodies of these hashes, which do not lie in the store yet."""
+    fingerprint = digest_of([*digests, task.to_json()])
+    return Submission(
         owner=caller.owner,
         task=task,
-        natural_key=natural_key,
-        bodies=(content.id,),
+        natural_key=digest_of([program_id(), fingerprint]),
+        digests=tuple(digests),
         name=task.name or "",
         priority=query.priority,
         request_id=query.request_id,
         idempotency_key=query.idempotency_key,
         fingerprint=fingerprint,
     )
-    return store.submit(asked, caller.quota)
 
 
-def _opened(body: int, task: Task, files: ExitStack) -> tuple[int, Task]:
-    """The model's own file in a form, and the task as if it had come alone."""
+def _opened(body: int, task: Task, fields: Fields, files: ExitStack) -> tuple[list[int], Task]:
+    """The files in a form, and the task as if they had come without one."""
     file = files.enter_context(os.fdopen(os.dup(body), "rb"))
     file.seek(0)
-    form = read_form(file, task.content_type)
-    files.enter_context(form.file)
-    name = task.name or Path(form.file_name).stem[:LONGEST_NAME] or None
-    return form.file.fileno(), replace(task, content_type="", name=name, options={**form.options, **task.options})
+    form = read_form(file, task.content_type, fields)
+    for part, _ in form.files:
+        files.enter_context(part)
+    name = task.name or Path(form.files[0][1]).stem[:LONGEST_NAME] or None
+    task = replace(task, content_type="", name=name, options={**form.options, **task.options})
+    return [part.fileno() for part, _ in form.files], task
 
 
 def _checked(task: Task) -> Task:

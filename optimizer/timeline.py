@@ -10,12 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from optimizer.errors import VerificationError
 from optimizer.l1_contents import Item, Taken, contents
-from optimizer.opmodel.cached import CachedOpModel
-from optimizer.opmodel.registry import create
 from optimizer.result import OptimizedGraph
-from optimizer.verify import StepMemory, verify
+from optimizer.verify import StepMemory, verified
+from optimizer.verify.memory_rules import replay
 
 
 @dataclass(frozen=True)
@@ -85,11 +83,7 @@ COLUMNS = (
 def timeline(result: OptimizedGraph) -> Timeline:
     """Replay a result on its own OpModel. VerificationError if it does not verify: its L1 means nothing then."""
     device, options = result.device, result.options
-    report = verify(result, CachedOpModel(create(options.opmodel, device, options.l1_small_bytes)))
-    if not report.ok:
-        place, message = report.errors[0]
-        raise VerificationError(message, node=place)
-    steps = {step.op: step for step in report.steps}
+    steps = {step.op: step for step in replay(verified(result))}
     taken = {op: Taken(step.total_bytes, step.cb_bytes) for op, step in steps.items()}
     positions = tuple(
         Position(at.position, at.op.id, result.records[at.op.id].role.value, at.items, steps[at.op.id])

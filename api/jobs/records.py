@@ -50,14 +50,16 @@ class Task:
 
 @dataclass(frozen=True)
 class Submission:
-    """A job that somebody asks for; its bodies lie in the store already."""
+    """A job that somebody asks for."""
 
     owner: str
     task: Task
     natural_key: str
     """Hash of everything the result depends on."""
-    bodies: tuple[str, ...]
-    """Ids of contents, in the order in which the task reads them."""
+    bodies: tuple[str, ...] = ()
+    """Ids of contents, in the order in which the task reads them;"""
+    digests: tuple[str, ...] = ()
+    """and their SHA-256."""
     name: str = ""
     """What lists call the job."""
     priority: int = 0

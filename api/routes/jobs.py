@@ -17,15 +17,15 @@ from api.jobs.documents import JobDocument, JobList, job_document
 from api.jobs.records import Job, State
 from api.jobs.store import MOST_LISTED
 from api.openapi import EVENTS, JOB_PROBLEMS, RESULT, SUBMIT
-from api.problems import ConflictError, UnfinishedError
+from api.problems import ConflictError, JobFailedError, UnfinishedError
 from api.routes.callers import TheCaller, TheDesk
 from api.routes.optimize import accepted, finished
-from api.submissions import Query, model_task, take_in
-from optimizer.errors import OptionError
+from api.submissions import Query, take_in, task_of
 
 router = APIRouter(tags=["jobs"])
 
 JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="id of a job")]
+CURSOR = r"^([0-9]+\.[0-9]+-[0-9a-f]{32})?$"
 PING_SECONDS = 15.0
 """Silence after which a comment is sent, so that proxies keep the connection."""
 
@@ -33,7 +33,7 @@ PING_SECONDS = 15.0
 @router.post("/v1/jobs", **SUBMIT)
 async def submit(request: Request, desk: TheDesk, caller: TheCaller) -> Response:
     query = Query.of(request)
-    job = await take_in(request, desk, caller, query, model_task(request, query, "optimize"), wants_job=True)
+    job = await take_in(request, desk, caller, query, task_of(request, query, "optimize"), wants_job=True)
     assert isinstance(job, Job)
     return accepted(job)
 
@@ -43,11 +43,11 @@ async def jobs(
     desk: TheDesk,
     caller: TheCaller,
     limit: Annotated[int, QueryParameter(ge=1, le=MOST_LISTED)] = 50,
-    cursor: Annotated[str, QueryParameter(description="`next` of the page before", max_length=80)] = "",
+    cursor: Annotated[str, QueryParameter(description="`next` of the page before", pattern=CURSOR)] = "",
     state: Annotated[list[State] | None, QueryParameter(description="only jobs in these states")] = None,
 ) -> JobList:
     found = await desk.call(desk.store.jobs, caller.owner, limit, _place(cursor), tuple(state or ()))
-    more = f"{found[-1].created_at!r}-{found[-1].id}" if len(found) == limit else None
+    more = f"{found[-1].created_at:.9f}-{found[-1].id}" if len(found) == limit else None
     return JobList(jobs=[job_document(job) for job in found], next=more)
 
 
@@ -83,22 +83,18 @@ async def retry(desk: TheDesk, caller: TheCaller, job_id: JobId) -> JobDocument:
 
 @router.get("/v1/jobs/{job_id}/result", **RESULT)
 async def result(request: Request, desk: TheDesk, caller: TheCaller, job_id: JobId) -> Response:
-    return await finished(request, desk, await finished_job(desk, job_id, caller.owner), {})
-
-
-async def finished_job(desk: Desk, job_id: str, owner: str) -> Job:
-    """UnfinishedError if it is not finished."""
-    found = await desk.call(desk.store.job, job_id, owner)
-    if not found.state.is_final:
-        raise UnfinishedError(f"the job is {found.state}: its result is not there yet")
-    return found
+    return await finished(request, desk, await succeeded_job(desk, job_id, caller.owner), {})
 
 
 async def succeeded_job(desk: Desk, job_id: str, owner: str) -> Job:
-    """UnfinishedError, or ConflictError if it has no result."""
-    found = await finished_job(desk, job_id, owner)
-    if found.state is not State.SUCCEEDED:
-        raise ConflictError(f"the job is {found.state}: it has no result")
+    """UnfinishedError, JobFailedError or ConflictError if it has no result."""
+    found = await desk.call(desk.store.job, job_id, owner)
+    if not found.state.is_final:
+        raise UnfinishedError(f"the job is {found.state}: its result is not there yet")
+    if found.state is State.FAILED:
+        raise JobFailedError(f"the job failed: {(found.problem or {}).get('detail', '')}", dict(found.problem or {}))
+    if found.state is State.CANCELLED:
+        raise ConflictError("the job was cancelled")
     return found
 
 
@@ -141,11 +137,6 @@ def _event(number: int, kind: str, data: Mapping[str, Any]) -> bytes:
 
 
 def _place(cursor: str) -> tuple[float, str] | None:
-    """Where a page begins; OptionError for what no page gave as its `next`."""
-    if not cursor:
-        return None
+    """Where a page begins."""
     at, _, job_id = cursor.partition("-")
-    try:
-        return float(at), job_id
-    except ValueError as error:
-        raise OptionError("no `next` of a page", node="cursor") from error
+    return (float(at), job_id) if cursor else None

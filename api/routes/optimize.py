@@ -14,7 +14,7 @@ from api.jobs.records import Job, Outcome, State
 from api.openapi import OPTIMIZE
 from api.problems import ClientGone, ConflictError, problem
 from api.routes.callers import TheCaller, TheDesk
-from api.submissions import Query, model_task, take_in
+from api.submissions import Query, take_in, task_of
 
 router = APIRouter(tags=["optimize"])
 
@@ -22,7 +22,7 @@ router = APIRouter(tags=["optimize"])
 @router.post("/v1/optimize", **OPTIMIZE)
 async def optimize(request: Request, desk: TheDesk, caller: TheCaller) -> Response:
     query = Query.of(request)
-    task = model_task(request, query, "optimize")
+    task = task_of(request, query, "optimize")
     found = await take_in(request, desk, caller, query, task, wants_job=query.idempotency_key is not None)
     return await answered(request, desk, query, found)
 

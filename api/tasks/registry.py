@@ -13,6 +13,9 @@ Run = Callable[[Task, Work], Done]
 
 KINDS = {
     "optimize": "api.tasks.models:optimize_model",
+    "check": "api.tasks.results:check",
+    "price": "api.tasks.results:price",
+    "artifact": "api.tasks.results:artifact",
 }
 """Name -> where it is done. A task reads its bodies, writes one answer, and raises TtoptError."""
 

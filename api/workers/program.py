@@ -47,7 +47,8 @@ class WorkerProgram:
         self._store = JobStore(self._database)
         self._queue = JobQueue(self._database, settings.lease_seconds, settings.attempts)
         self._slots = [Slot(self._store, self._queue, settings, self._tell) for _ in range(settings.workers)]
-        self._free = list(self._slots)
+        self._free: list[Slot] = []
+        """Slots without a job; one that is still loading is none of them."""
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -64,7 +65,7 @@ class WorkerProgram:
         beats = threading.Thread(target=self._beat, daemon=True)
         beats.start()
         for slot in self._slots:
-            threading.Thread(target=slot.warm, daemon=True).start()
+            self._threads.submit(self._warm, slot)
         while not self._stopping.is_set():
             self._dispatch()
         self._drain()
@@ -77,7 +78,7 @@ class WorkerProgram:
         """Give the next job to a free slot, or wait until there may be one of each."""
         self._wake.clear()
         with self._lock:
-            slot = next((s for s in self._free if s.is_warm), None) or next(iter(self._free), None)
+            slot = self._free[0] if self._free else None
         try:
             claimed = None if slot is None else self._queue.claim(self._name)
         except TtoptError:
@@ -90,6 +91,14 @@ class WorkerProgram:
             self._free.remove(slot)
         self._tell(claimed[0].id)
         self._threads.submit(self._run, slot, *claimed)
+
+    def _warm(self, slot: Slot) -> None:
+        try:
+            slot.warm()
+        finally:
+            with self._lock:
+                self._free.append(slot)
+            self._wake.set()
 
     def _run(self, slot: Slot, job: Job, last_event: int) -> None:
         try:

@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from optimizer.wording.units import bytes_text, percent_text, time_text
+from optimizer.wording.units import bytes_text, counted, percent_text, time_text
 
-__all__ = ["as_json", "bytes_text", "pairs", "percent_text", "table", "time_text"]
+__all__ = ["as_json", "bytes_text", "counted", "pairs", "percent_text", "table", "time_text"]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -40,11 +40,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 op`, `2 ops`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:

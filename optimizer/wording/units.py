@@ -28,6 +28,11 @@ def percent_text(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 op`, `2 ops`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def change_text(before: float | None, after: float | None) -> str:
     """`-12.3 %`; `-` where there is nothing to compare with."""
     if not before or after is None:

@@ -97,7 +97,8 @@ def test_a_failed_job_tells_why(client: TestClient) -> None:
     job = finished(client, client.post("/v1/jobs", content=b"\x08\x08 this is not onnx").json())
     assert job["state"] == "failed"
     assert (job["error"]["code"], job["error"]["status"]) == ("bad-format", 400)
-    assert_problem(client.get(job["links"]["result"]), 400, "bad-format")
+    refused = assert_problem(client.get(job["links"]["result"]), 409, "job-failed")
+    assert refused["error"] == job["error"]
     again = client.post(f"{job['links']['self']}/retry")
     assert (again.status_code, again.json()["state"]) == (202, "queued")
     assert finished(client, again.json())["state"] == "failed"

@@ -26,7 +26,7 @@ FREE = Quota()
 
 def submission(number: int = 0, **fields: object) -> Submission:
     task = Task("optimize", options={"board": "n150", "seed": number})
-    made = Submission("ann", task, f"key{number}", (), fingerprint=f"print{number}")
+    made = Submission("ann", task, f"key{number}", fingerprint=f"print{number}")
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
