@@ -30,7 +30,7 @@ def _query_parameter(info: OptionInfo) -> dict[str, Any]:
     """In the query a shape is text, and may be given for several inputs."""
     schema = _option_schema(info)
     if info.kind is dict:
-        schema = {"type": "array", "items": {"type": "string", "examples": ["x:1,3,224,224"]}}
+        schema = {"type": "array", "items": {"type": "string", "examples": [info.example]}}
     return {"name": info.name, "in": "query", "required": False, "description": info.help, "schema": schema}
 
 

@@ -29,6 +29,7 @@ COMPUTED_WITH = frozenset(
         "tensor_l1_usage_cap",
         "l1_small_bytes",
         "input_shapes",
+        "dims",
         "activations_dtype",
         "weights_dtype",
         "math_fidelity",

@@ -27,14 +27,14 @@ class OptionInfo:
     name: str
     help: str
     kind: type
-    """`bool`, `int`, `float`, `str`, or `dict` for `input_shapes`."""
+    """`bool`, `int`, `float`, `str`, or `dict` for mappings, which are given entry by entry."""
     nullable: bool
     choices: tuple[Any, ...] | None
     default: Any
-
-    @property
-    def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
+    flag: str
+    """With its dashes."""
+    example: str | None
+    """An entry of a mapping as text."""
 
 
 def option_infos() -> tuple[OptionInfo, ...]:
@@ -53,13 +53,15 @@ def _info(field: Field[Any], hint: Any) -> OptionInfo:
         nullable=type(None) in members,
         choices=field.metadata["choices"],
         default=None if field.default is MISSING else field.default,
+        flag="--" + field.metadata.get("flag", field.name).replace("_", "-"),
+        example=field.metadata.get("example"),
     )
 
 
 def parse_option(name: str, texts: Iterable[str]) -> Any:
     """The value an option's text stands for, as decoded JSON would hold it.
 
-    `input_shapes` merges any number of `NAME:1,3,224,224`; of every other option the last text counts.
+    Mappings merge any number of entries, `NAME:1,3,224,224` or `NAME=1`; of every other option the last text counts.
     Raises UnknownNameError for an option that does not exist and OptionError for text of the wrong kind.
     """
     infos = {info.name: info for info in option_infos()}
@@ -67,7 +69,7 @@ def parse_option(name: str, texts: Iterable[str]) -> Any:
         raise UnknownNameError("option", name, infos, node="options")
     info, given = infos[name], list(texts)
     if info.kind is dict:
-        return dict(_shape(text) for text in given)
+        return dict((_dim if name == "dims" else _shape)(text) for text in given)
     return _scalar(info, given[-1])
 
 
@@ -103,3 +105,20 @@ def _shape(text: str) -> tuple[str, list[int]]:
     if any(len(p) > MAX_DIGITS for p in parts):
         raise OptionError(f"a size of '{name}' has more than {MAX_DIGITS} digits", node="options", limit=MAX_DIGITS)
     return name, [int(p) for p in parts]
+
+
+def _dim(text: str) -> tuple[str, int]:
+    """`NAME=128`; the name may hold equals signs."""
+    name, equals, size = text.rpartition("=")
+    if not equals or not name.strip() or not (size.strip().isascii() and size.strip().isdigit()):
+        raise OptionError(f"'dims' takes NAME=SIZE such as batch=1, got '{_shown(text)}'", node="options")
+    if len(size) > MAX_DIGITS:
+        raise OptionError(f"the size of '{name}' has more than {MAX_DIGITS} digits", node="options", limit=MAX_DIGITS)
+    return name.strip(), int(size)
+
+
+def value_text(value: Any) -> str:
+    """An option's value as a name of a folder and a table show it: `p150`, `batch=8`, `none`."""
+    if isinstance(value, dict):
+        return "+".join(f"{name}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for name, v in value.items())
+    return "none" if value is None else str(value)

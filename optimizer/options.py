@@ -27,8 +27,9 @@ LARGEST_INTEGER = 2**53
 """Largest whole number any option takes: beyond it doubles, and so most JSON readers, are not exact."""
 
 
-def _option(default: Any, text: str, choices: tuple[Any, ...] | None = None) -> Any:
-    return field(default=default, metadata={"help": text, "choices": choices})
+def _option(default: Any, text: str, choices: tuple[Any, ...] | None = None, **more: str) -> Any:
+    """`flag`: where that is not the field's name; `example`: of what a mapping is written as."""
+    return field(default=default, metadata={"help": text, "choices": choices, **more})
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,7 +61,12 @@ class Options:
     row_major_enabled: bool = _option(False, "also consider row-major layouts where an op takes them")
     tensor_l1_usage_cap: float = _option(0.95, "share of the L1 bank a plan may use")
     l1_small_bytes: int = _option(32768, "L1 bytes per core set aside for L1_SMALL (conv and pool need it)")
-    input_shapes: Mapping[str, tuple[int, ...]] = _option(None, "shape of a dynamic input, NAME:1,3,224,224")
+    input_shapes: Mapping[str, tuple[int, ...]] = _option(
+        None, "shape of a dynamic input, NAME:1,3,224,224", example="x:1,3,224,224"
+    )
+    dims: Mapping[str, int] = _option(
+        None, "a number for a size that the model gives a name, batch=1", flag="dim", example="batch=1"
+    )
     activations_dtype: str | None = _option(
         "bf16", "element type of float activations; null keeps the file's", DTYPE_CHOICES
     )
@@ -81,8 +87,9 @@ class Options:
     max_model_bytes: int = _option(2 * 1024**3, "largest model file accepted, in bytes (external data not counted)")
 
     def __post_init__(self) -> None:
-        if self.input_shapes is None:
-            object.__setattr__(self, "input_shapes", {})
+        for name in ("input_shapes", "dims"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, {})
         hints = _field_types()
         for f in fields(self):
             value = _coerce(f.name, hints[f.name], getattr(self, f.name))
@@ -142,6 +149,7 @@ class Options:
     def to_json(self) -> dict[str, Any]:
         record = {f.name: getattr(self, f.name) for f in fields(self)}
         record["input_shapes"] = {k: list(v) for k, v in sorted(self.input_shapes.items())}
+        record["dims"] = dict(sorted(self.dims.items()))
         return record
 
 
@@ -166,6 +174,8 @@ def _coerce(key: str, hint: Any, value: Any) -> Any:
     """A decoded JSON value as the field's type, or OptionError."""
     if key == "input_shapes":
         return _coerce_shapes(value)
+    if key == "dims":
+        return _coerce_dims(value)
     allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if value is None and type(None) in allowed:
         return None
@@ -196,3 +206,12 @@ def _coerce_shapes(value: Any) -> dict[str, tuple[int, ...]]:
             raise OptionError(f"a size of '{name}' exceeds 2**53", node="options", limit=LARGEST_INTEGER)
         shapes[str(name)] = tuple(sizes)
     return shapes
+
+
+def _coerce_dims(value: Any) -> dict[str, int]:
+    if not isinstance(value, Mapping):
+        raise OptionError(f"'dims' must map names to sizes, got {value!r}", node="options")
+    for name, size in value.items():
+        if type(size) is not int or not 0 < size <= LARGEST_INTEGER:
+            raise OptionError(f"size '{name}' must be a whole number from 1 to 2**53, got {size!r}", node="options")
+    return {str(name): size for name, size in value.items()}

@@ -20,6 +20,7 @@ from optimizer.errors import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
     from optimizer.importers.model import ImportedModel
+    from optimizer.importers.onnx_survey import Survey, SurveyedTensor
     from optimizer.pipeline import ProgressEvent
 
 MODEL_HELP = "an ONNX file or a JSON graph (docs/formats.md)"
@@ -102,10 +103,14 @@ def checked_emitters(texts: Iterable[str]) -> tuple[str, ...]:
 
 def run_inspect(args: argparse.Namespace) -> int:
     options = options_from(args)
-    from optimizer.pipeline import import_model
+    from optimizer.importers.model import OpenSizesError
+    from optimizer.pipeline import import_model, survey_model
 
     with ProgressBar(args.model.name):
-        record = inspection(import_model(args.model, options))
+        try:
+            record = inspection(import_model(args.model, options))
+        except OpenSizesError:
+            record = survey_record(survey_model(args.model, options))
     print(as_json(record) if args.format == "json" else inspection_text(record))
     return 0
 
@@ -124,6 +129,7 @@ def inspection(model: ImportedModel) -> dict[str, Any]:
         "sha256": model.sha256,
         "inputs": described(graph.inputs),
         "outputs": described(graph.outputs),
+        "open_dims": {},
         "ops": dict(sorted(Counter(op.op for op in run_ops).items())),
         "ops_on_weights_only": len(graph) - len(run_ops),
         "parameter_count": report.parameter_count,
@@ -140,8 +146,54 @@ def inspection(model: ImportedModel) -> dict[str, Any]:
     }
 
 
+def survey_record(found: Survey) -> dict[str, Any]:
+    """The same of a model some of whose sizes have no number: names stand for them, and what they decide is null."""
+
+    def described(tensors: Iterable[SurveyedTensor]) -> list[dict[str, Any]]:
+        return [{"id": t.name, "shape": None if t.dims is None else list(t.dims), "dtype": t.dtype} for t in tensors]
+
+    unknown = ("ops", "ops_on_weights_only", "parameter_bytes", "fused", "dtype_conversions", "schedule")
+    return {
+        "name": found.name,
+        "sha256": found.sha256,
+        "inputs": described(found.inputs),
+        "outputs": described(found.outputs),
+        "open_dims": {name: list(inputs) for name, inputs in found.open_dims.items()},
+        "parameter_count": found.parameter_count,
+        "foreign_ops": dict(found.foreign_ops),
+        "unsupported": [{"op": op, "nodes": list(nodes)} for op, nodes in found.unsupported],
+        "warnings": list(found.warnings),
+        **dict.fromkeys(unknown),
+    }
+
+
+def survey_text(record: dict[str, Any]) -> str:
+    """The survey for a person, with what to say so that the whole model can be inspected."""
+
+    def shown(tensor: dict[str, Any]) -> str:
+        dims = "unknown shape" if tensor["shape"] is None else f"[{', '.join(map(str, tensor['shape']))}]"
+        return f"{tensor['dtype'] or 'unknown type'} {dims}"
+
+    nameless = [v["id"] for v in record["inputs"] if v["shape"] is None or "?" in v["shape"]]
+    flags = [f"--dim {name}=N" for name in record["open_dims"]]
+    flags += [f"--input-shapes {name}:SIZES" for name in nameless]
+    lines = [
+        ("model", record["name"]),
+        *((f"input {v['id']}", shown(v)) for v in record["inputs"]),
+        *((f"output {v['id']}", shown(v)) for v in record["outputs"]),
+        ("open sizes", ", ".join([*record["open_dims"], *(f"of {name}" for name in nameless)])),
+        ("to go on", f"give each a number: {' '.join(flags)}"),
+        ("parameters", f"{record['parameter_count']:,}"),
+        ("unsupported", unsupported_text(record["unsupported"])),
+        *(("warning", warning) for warning in record["warnings"]),
+    ]
+    return pairs(lines) + "\n\n" + table(("op in the file", "count"), Counter(record["foreign_ops"]).most_common())
+
+
 def inspection_text(record: dict[str, Any]) -> str:
     """The inspection for a person; the schedule is left to `--format json`."""
+    if record["ops"] is None:
+        return survey_text(record)
     foreign, ops = sum(record["foreign_ops"].values()), sum(record["ops"].values())
     lines = [
         ("model", record["name"]),

@@ -9,7 +9,7 @@ from pathlib import Path
 from optimizer.execution.arrays import read_file, require
 from optimizer.export.ttnn_py.run_model import Array
 from optimizer.importers.loading import read_model_file
-from optimizer.importers.model import ImportLimits
+from optimizer.importers.model import ImportLimits, ImportOptions
 from optimizer.importers.onnx_arrays import open_weights, weights_of
 from optimizer.result import OptimizedGraph
 
@@ -32,7 +32,8 @@ def read_weights(path: Path, result: OptimizedGraph) -> Mapping[str, Array]:
     InputError when the file is none of the three kinds or lacks one.
     """
     if not holds_arrays(path):
-        return weights_of(path, result.graph, result.options.input_shapes, limits_of(result))
+        sizes = ImportOptions(result.options.input_shapes, result.options.dims, limits_of(result))
+        return weights_of(path, result.graph, sizes)
     found = read_file(path)
     names = list(open_weights(result.graph))
     require(names, found, f"weights of the result (in {path.name})")

@@ -18,7 +18,7 @@ from optimizer.errors import DTypeError
 from optimizer.export.model_file import model_file
 from optimizer.export.ttnn_py.run_model import TYPES, Array, to_bfloat16
 from optimizer.files import make_folder, replacing
-from optimizer.importers.model import ImportLimits
+from optimizer.importers.model import ImportLimits, ImportOptions
 from optimizer.importers.onnx_arrays import open_weights, weights_of
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Value
@@ -35,7 +35,8 @@ def write(result: OptimizedGraph, folder: Path) -> Path:
     source = model_file(result, "weights")
     options = result.options
     limits = ImportLimits(max_nodes=options.max_nodes, max_bytes=options.max_model_bytes)
-    arrays = weights_of(source, result.graph, options.input_shapes, limits)
+    sizes = ImportOptions(options.input_shapes, options.dims, limits)
+    arrays = weights_of(source, result.graph, sizes)
     make_folder(folder)
     path = folder / FILE_NAME
     write_safetensors(path, open_weights(result.graph), arrays)
