@@ -7,9 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from optimizer.execution.arrays import read_file, require
+from optimizer.export.model_file import limits_of as limits_of
 from optimizer.export.ttnn_py.run_model import Array
 from optimizer.importers.loading import read_model_file
-from optimizer.importers.model import ImportLimits
 from optimizer.importers.onnx_arrays import open_weights, weights_of
 from optimizer.result import OptimizedGraph
 
@@ -19,11 +19,6 @@ ARRAY_FILES = (".safetensors", ".npz")
 def holds_arrays(path: Path) -> bool:
     """Whether a file of weights holds plain arrays, by its suffix; else it is a model."""
     return path.suffix.lower() in ARRAY_FILES
-
-
-def limits_of(result: OptimizedGraph) -> ImportLimits:
-    """Limits under which the result's own options read a model."""
-    return ImportLimits(max_nodes=result.options.max_nodes, max_bytes=result.options.max_model_bytes)
 
 
 def read_weights(path: Path, result: OptimizedGraph) -> Mapping[str, Array]:
