@@ -27,6 +27,7 @@ _BUILT_IN: dict[str, tuple[str, str]] = {
     ),
     "model-explorer": ("optimizer.export.model_explorer:write", "the graph and overlays for Google's Model Explorer"),
     "onnx": ("optimizer.export.onnx_annotated:write", "the ONNX model with the plan as metadata of its nodes"),
+    "overrides": ("optimizer.export.overrides:write", "the decisions as tt-mlir's override options"),
     "perf-csv": ("optimizer.export.perf_csv:write", "predicted times per device program, for tt-perf-report"),
     "ttnn-py": ("optimizer.export.ttnn_py:write", "a runnable TTNN program in Python"),
     "visualizer": ("optimizer.memory_export.visualizer:write", "a report folder that ttnn-visualizer opens"),
