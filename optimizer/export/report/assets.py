@@ -14,6 +14,8 @@ MODULES = (
 )  # fmt: skip
 """Every module after those it imports from."""
 STYLES = ("base.css", "report.css")
+SHARED = ("base.css", "dom.js", "units.js")
+"""What the service's page is made of too."""
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:function|class|const) (\w+))", re.MULTILINE)
 
