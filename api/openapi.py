@@ -178,6 +178,16 @@ OPTIMIZE: dict[str, Any] = {
 }
 """Keyword arguments of the route's decorator, as those below."""
 
+INSPECT: dict[str, Any] = {
+    **OPTIMIZE,
+    "summary": "What the importer understands of a model",
+    "description": f"{_BODIES} The answer is that of `ttopt inspect`.",
+    "responses": {
+        **OPTIMIZE["responses"],
+        200: {"description": "The inspection", "content": {"application/json": {"schema": {"type": "object"}}}},
+    },
+}
+
 SUBMIT: dict[str, Any] = {
     "summary": "Have layouts chosen for a model, and ask for them later",
     "description": f"{_BODIES} Equal requests are worked on once.",

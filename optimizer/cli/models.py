@@ -19,8 +19,6 @@ from optimizer.deadline import hard_deadline
 from optimizer.errors import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
-    from optimizer.importers.model import ImportedModel
-    from optimizer.importers.onnx_survey import Survey, SurveyedTensor
     from optimizer.pipeline import ProgressEvent
 
 MODEL_HELP = "an ONNX file or a JSON graph (docs/formats.md)"
@@ -103,68 +101,12 @@ def checked_emitters(texts: Iterable[str]) -> tuple[str, ...]:
 
 def run_inspect(args: argparse.Namespace) -> int:
     options = options_from(args)
-    from optimizer.importers.model import OpenSizesError
-    from optimizer.pipeline import import_model, survey_model
+    from optimizer.answers.inspection import inspection
 
     with ProgressBar(args.model.name):
-        try:
-            record = inspection(import_model(args.model, options))
-        except OpenSizesError:
-            record = survey_record(survey_model(args.model, options))
+        record = inspection(args.model, options)
     print(as_json(record) if args.format == "json" else inspection_text(record))
     return 0
-
-
-def inspection(model: ImportedModel) -> dict[str, Any]:
-    """What the importer understood, as JSON."""
-    graph, report = model.graph, model.report
-
-    def described(value_ids: Iterable[str]) -> list[dict[str, Any]]:
-        values = [graph.value(v) for v in value_ids]
-        return [{"id": v.id, "shape": list(v.shape), "dtype": v.dtype.value} for v in values]
-
-    run_ops = graph.run_ops()
-    return {
-        "name": graph.name,
-        "sha256": model.sha256,
-        "inputs": described(graph.inputs),
-        "outputs": described(graph.outputs),
-        "open_dims": {},
-        "ops": dict(sorted(Counter(op.op for op in run_ops).items())),
-        "ops_on_weights_only": len(graph) - len(run_ops),
-        "parameter_count": report.parameter_count,
-        "parameter_bytes": report.parameter_bytes,
-        "foreign_ops": dict(sorted(report.foreign_ops.items())),
-        "fused": dict(report.fused),
-        "unsupported": [{"op": op, "nodes": list(nodes)} for op, nodes in report.unsupported],
-        "dtype_conversions": dict(report.dtype_conversions),
-        "warnings": list(report.warnings),
-        "schedule": [
-            {"id": op.id, "op": op.op, "name": op.name, "outputs": described(op.outputs), "origin": list(op.origin)}
-            for op in run_ops
-        ],
-    }
-
-
-def survey_record(found: Survey) -> dict[str, Any]:
-    """The same of a model some of whose sizes have no number: names stand for them, and what they decide is null."""
-
-    def described(tensors: Iterable[SurveyedTensor]) -> list[dict[str, Any]]:
-        return [{"id": t.name, "shape": None if t.dims is None else list(t.dims), "dtype": t.dtype} for t in tensors]
-
-    unknown = ("ops", "ops_on_weights_only", "parameter_bytes", "fused", "dtype_conversions", "schedule")
-    return {
-        "name": found.name,
-        "sha256": found.sha256,
-        "inputs": described(found.inputs),
-        "outputs": described(found.outputs),
-        "open_dims": {name: list(inputs) for name, inputs in found.open_dims.items()},
-        "parameter_count": found.parameter_count,
-        "foreign_ops": dict(found.foreign_ops),
-        "unsupported": [{"op": op, "nodes": list(nodes)} for op, nodes in found.unsupported],
-        "warnings": list(found.warnings),
-        **dict.fromkeys(unknown),
-    }
 
 
 def survey_text(record: dict[str, Any]) -> str:
