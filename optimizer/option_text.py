@@ -80,16 +80,16 @@ def _scalar(info: OptionInfo, text: str) -> Any:
     if info.kind is bool:
         if word in TRUE_WORDS + FALSE_WORDS:
             return word in TRUE_WORDS
-        raise OptionError(f"'{info.name}' must be true or false, got '{text}'", node="options")
+        raise OptionError(f"'{info.name}' must be true or false, got '{text}'", node=info.name)
     if info.kind is str:
         return text
     wanted = "a whole number" if info.kind is int else "a number"
     if len(text) > MAX_DIGITS:
-        raise OptionError(f"'{info.name}' must be {wanted} of at most {MAX_DIGITS} characters", node="options")
+        raise OptionError(f"'{info.name}' must be {wanted} of at most {MAX_DIGITS} characters", node=info.name)
     try:
         return info.kind(text)
     except ValueError:
-        raise OptionError(f"'{info.name}' must be {wanted}, got '{_shown(text)}'", node="options") from None
+        raise OptionError(f"'{info.name}' must be {wanted}, got '{_shown(text)}'", node=info.name) from None
 
 
 def _shown(text: str) -> str:
@@ -101,9 +101,11 @@ def _shape(text: str) -> tuple[str, list[int]]:
     name, colon, sizes = text.rpartition(":")
     parts = sizes.replace("x", ",").split(",")
     if not colon or not name or not all(p.strip().isdecimal() for p in parts):
-        raise OptionError(f"'input_shapes' takes NAME:1,3,224,224, got '{_shown(text)}'", node="options")
+        raise OptionError(f"'input_shapes' takes NAME:1,3,224,224, got '{_shown(text)}'", node="input_shapes")
     if any(len(p) > MAX_DIGITS for p in parts):
-        raise OptionError(f"a size of '{name}' has more than {MAX_DIGITS} digits", node="options", limit=MAX_DIGITS)
+        raise OptionError(
+            f"a size of '{name}' has more than {MAX_DIGITS} digits", node="input_shapes", limit=MAX_DIGITS
+        )
     return name, [int(p) for p in parts]
 
 
@@ -111,9 +113,9 @@ def _dim(text: str) -> tuple[str, int]:
     """`NAME=128`; the name may hold equals signs."""
     name, equals, size = text.rpartition("=")
     if not equals or not name.strip() or not (size.strip().isascii() and size.strip().isdigit()):
-        raise OptionError(f"'dims' takes NAME=SIZE such as batch=1, got '{_shown(text)}'", node="options")
+        raise OptionError(f"'dims' takes NAME=SIZE such as batch=1, got '{_shown(text)}'", node="dims")
     if len(size) > MAX_DIGITS:
-        raise OptionError(f"the size of '{name}' has more than {MAX_DIGITS} digits", node="options", limit=MAX_DIGITS)
+        raise OptionError(f"the size of '{name}' has more than {MAX_DIGITS} digits", node="dims", limit=MAX_DIGITS)
     return name.strip(), int(size)
 
 

@@ -96,7 +96,7 @@ class Options:
             object.__setattr__(self, f.name, value)
             choices = f.metadata["choices"]
             if choices is not None and value is not None and value not in choices:
-                raise OptionError(f"'{f.name}' cannot be {value!r}", node="options", alternatives=map(str, choices))
+                raise OptionError(f"'{f.name}' cannot be {value!r}", node=f.name, alternatives=map(str, choices))
         self._check_names()
         self._check_ranges()
 
@@ -108,27 +108,27 @@ class Options:
 
     def _check_names(self) -> None:
         """The policy, the backend and the preset of the board exist; a board's file is read when it is needed."""
-        POLICIES.check(self.policy, node="options")
-        OPMODELS.check(self.opmodel, node="options")
+        POLICIES.check(self.policy, node="policy")
+        OPMODELS.check(self.opmodel, node="opmodel")
         if not self.board.endswith(".json"):
             DeviceSpec.preset(self.board)
 
     def _check_ranges(self) -> None:
         if not 0.0 < self.tensor_l1_usage_cap <= 1.0:
             raise OptionError(
-                f"'tensor_l1_usage_cap' must be in (0, 1], got {self.tensor_l1_usage_cap}", node="options"
+                f"'tensor_l1_usage_cap' must be in (0, 1], got {self.tensor_l1_usage_cap}", node="tensor_l1_usage_cap"
             )
         for name in ("max_legal_layouts", "max_nodes", "max_model_bytes", "l1_small_bytes", "seed"):
             if getattr(self, name) > LARGEST_INTEGER:
-                raise OptionError(f"'{name}' must be at most 2**53", node="options", limit=LARGEST_INTEGER)
+                raise OptionError(f"'{name}' must be at most 2**53", node=name, limit=LARGEST_INTEGER)
         for name in ("max_legal_layouts", "max_nodes", "max_model_bytes"):
             if getattr(self, name) < 1:
-                raise OptionError(f"'{name}' must be at least 1, got {getattr(self, name)}", node="options")
+                raise OptionError(f"'{name}' must be at least 1, got {getattr(self, name)}", node=name)
         for name in ("l1_small_bytes", "seed"):
             if getattr(self, name) < 0:
-                raise OptionError(f"'{name}' must not be negative, got {getattr(self, name)}", node="options")
+                raise OptionError(f"'{name}' must not be negative, got {getattr(self, name)}", node=name)
         if self.time_limit is not None and not 0 < self.time_limit < math.inf:
-            raise OptionError(f"'time_limit' must be positive and finite, got {self.time_limit}", node="options")
+            raise OptionError(f"'time_limit' must be positive and finite, got {self.time_limit}", node="time_limit")
 
     @classmethod
     def from_mapping(cls, record: Mapping[str, Any]) -> Options:
@@ -186,32 +186,34 @@ def _coerce(key: str, hint: Any, value: Any) -> Any:
         return value
     elif float in allowed and isinstance(value, int | float):
         if abs(value) > LARGEST_INTEGER and value != math.inf:
-            raise OptionError(f"'{key}' must be at most 2**53", node="options", limit=LARGEST_INTEGER)
+            raise OptionError(f"'{key}' must be at most 2**53", node=key, limit=LARGEST_INTEGER)
         return float(value)
     elif str in allowed and isinstance(value, str):
         return value
     wanted = " or ".join("null" if t is type(None) else t.__name__ for t in allowed)
-    raise OptionError(f"'{key}' must be {wanted}, got {value!r}", node="options")
+    raise OptionError(f"'{key}' must be {wanted}, got {value!r}", node=key)
 
 
 def _coerce_shapes(value: Any) -> dict[str, tuple[int, ...]]:
     if not isinstance(value, Mapping):
-        raise OptionError(f"'input_shapes' must map names to lists of sizes, got {value!r}", node="options")
+        raise OptionError(f"'input_shapes' must map names to lists of sizes, got {value!r}", node="input_shapes")
     shapes = {}
     for name, sizes in value.items():
         whole = isinstance(sizes, list | tuple) and all(type(s) is int and s > 0 for s in sizes)
         if not whole:
-            raise OptionError(f"shape of '{name}' must be a list of positive integers, got {sizes!r}", node="options")
+            raise OptionError(
+                f"shape of '{name}' must be a list of positive integers, got {sizes!r}", node="input_shapes"
+            )
         if any(size > LARGEST_INTEGER for size in sizes):
-            raise OptionError(f"a size of '{name}' exceeds 2**53", node="options", limit=LARGEST_INTEGER)
+            raise OptionError(f"a size of '{name}' exceeds 2**53", node="input_shapes", limit=LARGEST_INTEGER)
         shapes[str(name)] = tuple(sizes)
     return shapes
 
 
 def _coerce_dims(value: Any) -> dict[str, int]:
     if not isinstance(value, Mapping):
-        raise OptionError(f"'dims' must map names to sizes, got {value!r}", node="options")
+        raise OptionError(f"'dims' must map names to sizes, got {value!r}", node="dims")
     for name, size in value.items():
         if type(size) is not int or not 0 < size <= LARGEST_INTEGER:
-            raise OptionError(f"size '{name}' must be a whole number from 1 to 2**53, got {size!r}", node="options")
+            raise OptionError(f"size '{name}' must be a whole number from 1 to 2**53, got {size!r}", node="dims")
     return {str(name): size for name, size in value.items()}

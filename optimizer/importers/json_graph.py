@@ -172,7 +172,7 @@ def build(document: GraphDocument, options: ImportOptions) -> tuple[Graph, int]:
         stated = document.values.get(name)
         if name not in document.model.inputs or stated is None or list(given) != stated.shape:
             raise ShapeError(
-                f"a JSON graph has static shapes; --input-shapes {name} does not agree",
+                f"a JSON graph has static shapes; that of '{name}' in 'input_shapes' does not agree",
                 node=name,
                 alternatives=document.model.inputs,
             )

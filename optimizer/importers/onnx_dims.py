@@ -191,7 +191,7 @@ def _known(
         for dim, number in zip(sizes, given, strict=True):
             if isinstance(dim, str) and dims.get(dim, number) != number:
                 raise ShapeError(
-                    f"--dim {dim}={dims[dim]} contradicts --input-shapes {info.name}, where it is {number}",
+                    f"'dims' says {dim}={dims[dim]}, but in 'input_shapes' of '{info.name}' it is {number}",
                     node=info.name,
                 )
             if isinstance(dim, str) and dim != NAMELESS:

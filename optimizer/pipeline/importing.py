@@ -110,7 +110,7 @@ class CheckSupport(Stage):
         limit = device.cb_limit_bytes
         if self.l1_small_bytes >= limit:
             message = f"'l1_small_bytes' must be less than the {limit} B of L1 on {device.name}"
-            raise OptionError(f"{message}, got {self.l1_small_bytes}", node="options", limit=limit)
+            raise OptionError(f"{message}, got {self.l1_small_bytes}", node="l1_small_bytes", limit=limit)
         if not self.allow_host_ops:
             _check_ops(work.imported, work.origin.reasons)
 

@@ -68,7 +68,7 @@ def test_stated_shapes_of_custom_ops_get_the_numbers_too() -> None:
     [
         ({"batch": 1}, {}, OpenSizesError, "'seq' of a, b; give one for each, such as --dim seq=1"),
         ({"batsh": 1}, {}, UnknownNameError, "unknown size of the model 'batsh', did you mean 'batch'?"),
-        ({"batch": 1}, {"a": (2, 9, 64)}, ShapeError, "--dim batch=1 contradicts --input-shapes a, where it is 2"),
+        ({"batch": 1}, {"a": (2, 9, 64)}, ShapeError, "'dims' says batch=1, but in 'input_shapes' of 'a' it is 2"),
     ],
 )
 def test_numbers_that_do_not_fit(
