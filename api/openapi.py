@@ -30,7 +30,7 @@ def _query_parameter(info: OptionInfo) -> dict[str, Any]:
     """In the query a shape is text, and may be given for several inputs."""
     schema = _option_schema(info)
     if info.kind is dict:
-        schema = {"type": "array", "items": {"type": "string", "examples": ["x:1,3,224,224"]}}
+        schema = {"type": "array", "items": {"type": "string", "examples": [info.example]}}
     return {"name": info.name, "in": "query", "required": False, "description": info.help, "schema": schema}
 
 
@@ -177,6 +177,16 @@ OPTIMIZE: dict[str, Any] = {
     },
 }
 """Keyword arguments of the route's decorator, as those below."""
+
+INSPECT: dict[str, Any] = {
+    **OPTIMIZE,
+    "summary": "What the importer understands of a model",
+    "description": f"{_BODIES} The answer is that of `ttopt inspect`.",
+    "responses": {
+        **OPTIMIZE["responses"],
+        200: {"description": "The inspection", "content": {"application/json": {"schema": {"type": "object"}}}},
+    },
+}
 
 SUBMIT: dict[str, Any] = {
     "summary": "Have layouts chosen for a model, and ask for them later",

@@ -29,6 +29,7 @@ COMPUTED_WITH = frozenset(
         "tensor_l1_usage_cap",
         "l1_small_bytes",
         "input_shapes",
+        "dims",
         "activations_dtype",
         "weights_dtype",
         "math_fidelity",
@@ -88,7 +89,7 @@ class Permissions:
     @staticmethod
     def _refuse(name: str, value: object) -> None:
         if name == "opmodel" and value not in opmodel_names():
-            raise UnknownNameError("OpModel backend", str(value), opmodel_names(), node="options")
+            raise UnknownNameError("OpModel backend", str(value), opmodel_names(), node="opmodel")
         raise NotPermittedError(
             f"'{name}={value}' runs programs on the server and is off; its operator allows it with {SETTING}=1",
             node=name,

@@ -32,6 +32,8 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 LONGEST_MESSAGE = 4000
+SHOWN_ALTERNATIVES, MOST_ALTERNATIVES = 12, 1000
+"""Names that the text of an error lists, and that it carries for programs."""
 LONGEST_NAME = 500
 """Characters that an error shows of its message, and of each name in it."""
 
@@ -76,7 +78,9 @@ class TtoptError(Exception):
         if self.node is not None and f"'{self.node}'" not in text:
             text = f"{self.node}: {text}"
         if self.alternatives:
-            text += f" (one of: {', '.join(self.alternatives)})"
+            more = len(self.alternatives) - SHOWN_ALTERNATIVES
+            shown = ", ".join(self.alternatives[:SHOWN_ALTERNATIVES])
+            text += f" (one of: {shown}, ... {more} more)" if more > 0 else f" (one of: {shown})"
         return text
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -157,9 +161,9 @@ class UnknownNameError(InputError):
         names, name = sorted(known), shortened(name)
         close = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
         shown = close + [n for n in names if n not in close]
-        if len(shown) > 12:
-            shown = [*shown[:12], f"... {len(shown) - 12} more"]
-        super().__init__(f"unknown {kind} '{name}'{near(name, names)}", node=node, alternatives=shown)
+        super().__init__(
+            f"unknown {kind} '{name}'{near(name, names)}", node=node, alternatives=shown[:MOST_ALTERNATIVES]
+        )
 
 
 class InfeasibleError(TtoptError):

@@ -19,17 +19,17 @@ from optimizer.solving_again import planned, rebuilt
 MOVES = (*COPIES, Role.TRANSFER)
 
 
-def choices(path: Path, op_id: str, progress: Progress | None = None) -> dict[str, Any]:
+def choices(source: Path | bytes, op_id: str, progress: Progress | None = None) -> dict[str, Any]:
     """The record of `RunnerUp` for an op, or `{note}` where there is nothing to choose or to solve again."""
     clock = Clock(NAMES, progress)
     try:
-        result = read_result(path)
+        result = read_result(source)
         role = result.records[op_id].role
         if role in MOVES:
             return {"note": f"a {role.value} has none of its own; ask about the op it is made for"}
         if role is Role.HOST:
             return {"note": "the op runs on the host: there is nothing to lay out"}
-        problem = rebuilt(path, result, clock)
+        problem = rebuilt(source, result, clock)
     except TtoptError as error:
         return {"note": f"this document cannot be solved again: {error}"}
     if op_id not in {op.id for op in problem.graph.run_ops()}:

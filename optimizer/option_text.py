@@ -27,14 +27,14 @@ class OptionInfo:
     name: str
     help: str
     kind: type
-    """`bool`, `int`, `float`, `str`, or `dict` for `input_shapes`."""
+    """`bool`, `int`, `float`, `str`, or `dict` for mappings, which are given entry by entry."""
     nullable: bool
     choices: tuple[Any, ...] | None
     default: Any
-
-    @property
-    def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
+    flag: str
+    """With its dashes."""
+    example: str | None
+    """An entry of a mapping as text."""
 
 
 def option_infos() -> tuple[OptionInfo, ...]:
@@ -53,13 +53,15 @@ def _info(field: Field[Any], hint: Any) -> OptionInfo:
         nullable=type(None) in members,
         choices=field.metadata["choices"],
         default=None if field.default is MISSING else field.default,
+        flag="--" + field.metadata.get("flag", field.name).replace("_", "-"),
+        example=field.metadata.get("example"),
     )
 
 
 def parse_option(name: str, texts: Iterable[str]) -> Any:
     """The value an option's text stands for, as decoded JSON would hold it.
 
-    `input_shapes` merges any number of `NAME:1,3,224,224`; of every other option the last text counts.
+    Mappings merge any number of entries, `NAME:1,3,224,224` or `NAME=1`; of every other option the last text counts.
     Raises UnknownNameError for an option that does not exist and OptionError for text of the wrong kind.
     """
     infos = {info.name: info for info in option_infos()}
@@ -67,7 +69,7 @@ def parse_option(name: str, texts: Iterable[str]) -> Any:
         raise UnknownNameError("option", name, infos, node="options")
     info, given = infos[name], list(texts)
     if info.kind is dict:
-        return dict(_shape(text) for text in given)
+        return dict((_dim if name == "dims" else _shape)(text) for text in given)
     return _scalar(info, given[-1])
 
 
@@ -78,16 +80,16 @@ def _scalar(info: OptionInfo, text: str) -> Any:
     if info.kind is bool:
         if word in TRUE_WORDS + FALSE_WORDS:
             return word in TRUE_WORDS
-        raise OptionError(f"'{info.name}' must be true or false, got '{text}'", node="options")
+        raise OptionError(f"'{info.name}' must be true or false, got '{text}'", node=info.name)
     if info.kind is str:
         return text
     wanted = "a whole number" if info.kind is int else "a number"
     if len(text) > MAX_DIGITS:
-        raise OptionError(f"'{info.name}' must be {wanted} of at most {MAX_DIGITS} characters", node="options")
+        raise OptionError(f"'{info.name}' must be {wanted} of at most {MAX_DIGITS} characters", node=info.name)
     try:
         return info.kind(text)
     except ValueError:
-        raise OptionError(f"'{info.name}' must be {wanted}, got '{_shown(text)}'", node="options") from None
+        raise OptionError(f"'{info.name}' must be {wanted}, got '{_shown(text)}'", node=info.name) from None
 
 
 def _shown(text: str) -> str:
@@ -99,7 +101,26 @@ def _shape(text: str) -> tuple[str, list[int]]:
     name, colon, sizes = text.rpartition(":")
     parts = sizes.replace("x", ",").split(",")
     if not colon or not name or not all(p.strip().isdecimal() for p in parts):
-        raise OptionError(f"'input_shapes' takes NAME:1,3,224,224, got '{_shown(text)}'", node="options")
+        raise OptionError(f"'input_shapes' takes NAME:1,3,224,224, got '{_shown(text)}'", node="input_shapes")
     if any(len(p) > MAX_DIGITS for p in parts):
-        raise OptionError(f"a size of '{name}' has more than {MAX_DIGITS} digits", node="options", limit=MAX_DIGITS)
+        raise OptionError(
+            f"a size of '{name}' has more than {MAX_DIGITS} digits", node="input_shapes", limit=MAX_DIGITS
+        )
     return name, [int(p) for p in parts]
+
+
+def _dim(text: str) -> tuple[str, int]:
+    """`NAME=128`; the name may hold equals signs."""
+    name, equals, size = text.rpartition("=")
+    if not equals or not name.strip() or not (size.strip().isascii() and size.strip().isdigit()):
+        raise OptionError(f"'dims' takes NAME=SIZE such as batch=1, got '{_shown(text)}'", node="dims")
+    if len(size) > MAX_DIGITS:
+        raise OptionError(f"the size of '{name}' has more than {MAX_DIGITS} digits", node="dims", limit=MAX_DIGITS)
+    return name.strip(), int(size)
+
+
+def value_text(value: Any) -> str:
+    """An option's value as a name of a folder and a table show it: `p150`, `batch=8`, `none`."""
+    if isinstance(value, dict):
+        return "+".join(f"{name}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for name, v in value.items())
+    return "none" if value is None else str(value)

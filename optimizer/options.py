@@ -27,8 +27,9 @@ LARGEST_INTEGER = 2**53
 """Largest whole number any option takes: beyond it doubles, and so most JSON readers, are not exact."""
 
 
-def _option(default: Any, text: str, choices: tuple[Any, ...] | None = None) -> Any:
-    return field(default=default, metadata={"help": text, "choices": choices})
+def _option(default: Any, text: str, choices: tuple[Any, ...] | None = None, **more: str) -> Any:
+    """`flag`: where that is not the field's name; `example`: of what a mapping is written as."""
+    return field(default=default, metadata={"help": text, "choices": choices, **more})
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,7 +61,12 @@ class Options:
     row_major_enabled: bool = _option(False, "also consider row-major layouts where an op takes them")
     tensor_l1_usage_cap: float = _option(0.95, "share of the L1 bank a plan may use")
     l1_small_bytes: int = _option(32768, "L1 bytes per core set aside for L1_SMALL (conv and pool need it)")
-    input_shapes: Mapping[str, tuple[int, ...]] = _option(None, "shape of a dynamic input, NAME:1,3,224,224")
+    input_shapes: Mapping[str, tuple[int, ...]] = _option(
+        None, "shape of a dynamic input, NAME:1,3,224,224", example="x:1,3,224,224"
+    )
+    dims: Mapping[str, int] = _option(
+        None, "a number for a size that the model gives a name, batch=1", flag="dim", example="batch=1"
+    )
     activations_dtype: str | None = _option(
         "bf16", "element type of float activations; null keeps the file's", DTYPE_CHOICES
     )
@@ -81,15 +87,16 @@ class Options:
     max_model_bytes: int = _option(2 * 1024**3, "largest model file accepted, in bytes (external data not counted)")
 
     def __post_init__(self) -> None:
-        if self.input_shapes is None:
-            object.__setattr__(self, "input_shapes", {})
+        for name in ("input_shapes", "dims"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, {})
         hints = _field_types()
         for f in fields(self):
             value = _coerce(f.name, hints[f.name], getattr(self, f.name))
             object.__setattr__(self, f.name, value)
             choices = f.metadata["choices"]
             if choices is not None and value is not None and value not in choices:
-                raise OptionError(f"'{f.name}' cannot be {value!r}", node="options", alternatives=map(str, choices))
+                raise OptionError(f"'{f.name}' cannot be {value!r}", node=f.name, alternatives=map(str, choices))
         self._check_names()
         self._check_ranges()
 
@@ -101,27 +108,27 @@ class Options:
 
     def _check_names(self) -> None:
         """The policy, the backend and the preset of the board exist; a board's file is read when it is needed."""
-        POLICIES.check(self.policy, node="options")
-        OPMODELS.check(self.opmodel, node="options")
+        POLICIES.check(self.policy, node="policy")
+        OPMODELS.check(self.opmodel, node="opmodel")
         if not self.board.endswith(".json"):
             DeviceSpec.preset(self.board)
 
     def _check_ranges(self) -> None:
         if not 0.0 < self.tensor_l1_usage_cap <= 1.0:
             raise OptionError(
-                f"'tensor_l1_usage_cap' must be in (0, 1], got {self.tensor_l1_usage_cap}", node="options"
+                f"'tensor_l1_usage_cap' must be in (0, 1], got {self.tensor_l1_usage_cap}", node="tensor_l1_usage_cap"
             )
         for name in ("max_legal_layouts", "max_nodes", "max_model_bytes", "l1_small_bytes", "seed"):
             if getattr(self, name) > LARGEST_INTEGER:
-                raise OptionError(f"'{name}' must be at most 2**53", node="options", limit=LARGEST_INTEGER)
+                raise OptionError(f"'{name}' must be at most 2**53", node=name, limit=LARGEST_INTEGER)
         for name in ("max_legal_layouts", "max_nodes", "max_model_bytes"):
             if getattr(self, name) < 1:
-                raise OptionError(f"'{name}' must be at least 1, got {getattr(self, name)}", node="options")
+                raise OptionError(f"'{name}' must be at least 1, got {getattr(self, name)}", node=name)
         for name in ("l1_small_bytes", "seed"):
             if getattr(self, name) < 0:
-                raise OptionError(f"'{name}' must not be negative, got {getattr(self, name)}", node="options")
+                raise OptionError(f"'{name}' must not be negative, got {getattr(self, name)}", node=name)
         if self.time_limit is not None and not 0 < self.time_limit < math.inf:
-            raise OptionError(f"'time_limit' must be positive and finite, got {self.time_limit}", node="options")
+            raise OptionError(f"'time_limit' must be positive and finite, got {self.time_limit}", node="time_limit")
 
     @classmethod
     def from_mapping(cls, record: Mapping[str, Any]) -> Options:
@@ -142,6 +149,7 @@ class Options:
     def to_json(self) -> dict[str, Any]:
         record = {f.name: getattr(self, f.name) for f in fields(self)}
         record["input_shapes"] = {k: list(v) for k, v in sorted(self.input_shapes.items())}
+        record["dims"] = dict(sorted(self.dims.items()))
         return record
 
 
@@ -166,6 +174,8 @@ def _coerce(key: str, hint: Any, value: Any) -> Any:
     """A decoded JSON value as the field's type, or OptionError."""
     if key == "input_shapes":
         return _coerce_shapes(value)
+    if key == "dims":
+        return _coerce_dims(value)
     allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if value is None and type(None) in allowed:
         return None
@@ -176,23 +186,34 @@ def _coerce(key: str, hint: Any, value: Any) -> Any:
         return value
     elif float in allowed and isinstance(value, int | float):
         if abs(value) > LARGEST_INTEGER and value != math.inf:
-            raise OptionError(f"'{key}' must be at most 2**53", node="options", limit=LARGEST_INTEGER)
+            raise OptionError(f"'{key}' must be at most 2**53", node=key, limit=LARGEST_INTEGER)
         return float(value)
     elif str in allowed and isinstance(value, str):
         return value
     wanted = " or ".join("null" if t is type(None) else t.__name__ for t in allowed)
-    raise OptionError(f"'{key}' must be {wanted}, got {value!r}", node="options")
+    raise OptionError(f"'{key}' must be {wanted}, got {value!r}", node=key)
 
 
 def _coerce_shapes(value: Any) -> dict[str, tuple[int, ...]]:
     if not isinstance(value, Mapping):
-        raise OptionError(f"'input_shapes' must map names to lists of sizes, got {value!r}", node="options")
+        raise OptionError(f"'input_shapes' must map names to lists of sizes, got {value!r}", node="input_shapes")
     shapes = {}
     for name, sizes in value.items():
         whole = isinstance(sizes, list | tuple) and all(type(s) is int and s > 0 for s in sizes)
         if not whole:
-            raise OptionError(f"shape of '{name}' must be a list of positive integers, got {sizes!r}", node="options")
+            raise OptionError(
+                f"shape of '{name}' must be a list of positive integers, got {sizes!r}", node="input_shapes"
+            )
         if any(size > LARGEST_INTEGER for size in sizes):
-            raise OptionError(f"a size of '{name}' exceeds 2**53", node="options", limit=LARGEST_INTEGER)
+            raise OptionError(f"a size of '{name}' exceeds 2**53", node="input_shapes", limit=LARGEST_INTEGER)
         shapes[str(name)] = tuple(sizes)
     return shapes
+
+
+def _coerce_dims(value: Any) -> dict[str, int]:
+    if not isinstance(value, Mapping):
+        raise OptionError(f"'dims' must map names to sizes, got {value!r}", node="dims")
+    for name, size in value.items():
+        if type(size) is not int or not 0 < size <= LARGEST_INTEGER:
+            raise OptionError(f"size '{name}' must be a whole number from 1 to 2**53, got {size!r}", node="dims")
+    return {str(name): size for name, size in value.items()}

@@ -82,11 +82,17 @@ class Catalogue:
 
 
 @cache
-def published(group: str) -> tuple[EntryPoint, ...]:
-    """The entry points of a group in a fixed order."""
+def _all_published() -> tuple[EntryPoint, ...]:
+    """The entry points of all our groups in a fixed order; looking them up opens a file of every installed package."""
     from importlib.metadata import entry_points
 
-    return tuple(sorted(entry_points(group=group), key=lambda point: (point.name, point.value)))
+    ours = [point for point in entry_points() if point.group.startswith(GROUPS)]
+    return tuple(sorted(ours, key=lambda point: (point.group, point.name, point.value)))
+
+
+def published(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of one group."""
+    return tuple(point for point in _all_published() if point.group == group)
 
 
 def added_objects(group: str) -> dict[str, Any]:
@@ -147,15 +153,13 @@ def plugin_failure(error: Exception) -> PluginError | None:
 
 def _plugins_of(module: str, function: str) -> list[EntryPoint]:
     """Entry points that stand for a function or its class, else for its module, else for something in its package."""
-    from importlib.metadata import entry_points
-
     package = module.partition(".")[0]
     if package == __name__.partition(".")[0]:
         return []
-    points = [p for p in entry_points() if p.group.startswith(GROUPS) and p.module.partition(".")[0] == package]
+    points = [p for p in _all_published() if p.module.partition(".")[0] == package]
     near = [p for p in points if p.module == module] or points
     own = [p for p in near if p.module == module and f"{function}.".startswith(f"{p.attr or ''}.")]
-    return sorted(own or [p for p in near if not p.attr] or near, key=lambda p: (p.group, p.name))
+    return own or [p for p in near if not p.attr] or near
 
 
 def _described(point: EntryPoint) -> str:

@@ -21,15 +21,20 @@ from optimizer.sharding.dram import dram_decision
 from optimizer.verify import verify
 
 
-def rebuilt(path: Path, result: OptimizedGraph, clock: Clock) -> PolicyInput:
+def rebuilt(source: Path | bytes, result: OptimizedGraph, clock: Clock) -> PolicyInput:
     """The policy's problem as it was. TtoptError where the document does not verify or cannot be read as a model."""
     options = result.options
-    source = path / FILE_NAME if path.is_dir() else path
     opmodel = CachedOpModel(create(options.opmodel, result.device, options.l1_small_bytes))
     report = verify(result, opmodel)
     if not report.ok:
         raise VerificationError(report.errors[0][1], node=report.errors[0][0])
-    return prepare(source.read_bytes(), opmodel, options, clock)
+    return prepare(_document(source), opmodel, options, clock)
+
+
+def _document(source: Path | bytes) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    return (source / FILE_NAME if source.is_dir() else source).read_bytes()
 
 
 def planned(problem: PolicyInput, result: OptimizedGraph) -> tuple[tuple[str, ...], dict[str, OpDecision]]:

@@ -24,7 +24,8 @@ from api.submissions import Query, take_in, task_of
 
 router = APIRouter(tags=["jobs"])
 
-JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="id of a job")]
+JOB_ID = "^[0-9a-f]{32}$"
+JobId = Annotated[str, Path(pattern=JOB_ID, description="id of a job")]
 CURSOR = r"^([0-9]+\.[0-9]+-[0-9a-f]{32})?$"
 PING_SECONDS = 15.0
 """Silence after which a comment is sent, so that proxies keep the connection."""

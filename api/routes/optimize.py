@@ -11,7 +11,7 @@ from api.answers import answer_of
 from api.jobs.desk import Desk
 from api.jobs.documents import job_document
 from api.jobs.records import Job, Outcome, State
-from api.openapi import OPTIMIZE
+from api.openapi import INSPECT, OPTIMIZE
 from api.problems import ClientGone, ConflictError, problem
 from api.routes.callers import TheCaller, TheDesk
 from api.submissions import Query, take_in, task_of
@@ -24,6 +24,13 @@ async def optimize(request: Request, desk: TheDesk, caller: TheCaller) -> Respon
     query = Query.of(request)
     task = task_of(request, query, "optimize")
     found = await take_in(request, desk, caller, query, task, wants_job=query.idempotency_key is not None)
+    return await answered(request, desk, query, found)
+
+
+@router.post("/v1/inspect", **INSPECT)
+async def inspect(request: Request, desk: TheDesk, caller: TheCaller) -> Response:
+    query = Query.of(request)
+    found = await take_in(request, desk, caller, query, task_of(request, query, "inspect"))
     return await answered(request, desk, query, found)
 
 

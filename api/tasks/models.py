@@ -8,20 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 from api.jobs.records import Task
-from api.tasks.work import Done, Work
+from api.tasks.work import JSON_MEDIA_TYPE, Done, Work
 from optimizer import logs
+from optimizer.answers.inspection import inspection
 from optimizer.deadline import hard_deadline
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, OptionError, UnknownNameError
 from optimizer.export.annotated_json import dumps
 from optimizer.files import encoded
 from optimizer.options import Options
-from optimizer.pipeline import ProgressEvent, import_model, optimize
+from optimizer.pipeline import import_model, optimize
 from optimizer.result import OptimizedGraph
 
 WRAPPED_FIELDS = ("graph", "options")
 FORM = "multipart/form-data"
-GRAPH_MEDIA_TYPE = "application/json"
 
 
 def optimize_model(task: Task, work: Work) -> Done:
@@ -36,9 +36,19 @@ def optimize_model(task: Task, work: Work) -> Done:
     limited = replace(chosen, max_nodes=min(chosen.max_nodes, task.max_nodes))
     with logs.labelled(worker=os.getpid()), hard_deadline(chosen.time_limit):
         model = import_model(source, limited, task.name)
-        result = optimize(model, DeviceSpec.load(chosen.board), chosen, Teller(work), time_limit=work.seconds_left())
+        result = optimize(model, DeviceSpec.load(chosen.board), chosen, work.teller(), time_limit=work.seconds_left())
     work.write(encoded(dumps(result)))
     return Done(_facts(result), repeatable=result.stopped is None)
+
+
+def inspect_model(task: Task, work: Work) -> Done:
+    """What `ttopt inspect` answers."""
+    source, task = given(task, work)
+    chosen = Options.from_mapping(task.options)
+    limited = replace(chosen, max_nodes=min(chosen.max_nodes, task.max_nodes))
+    with hard_deadline(chosen.time_limit):
+        record = inspection(source, limited, task.name)
+    return work.answer_json(record)
 
 
 def given(task: Task, work: Work) -> tuple[bytes, Task]:
@@ -77,24 +87,10 @@ def unwrapped(body: bytes) -> tuple[bytes, dict[str, Any]]:
     return json.dumps(record["graph"]).encode(), options
 
 
-class Teller:
-    """Passes the progress of a run on as events: `stage`, and `incumbent` where a search has a better plan or bound."""
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-
-    def __call__(self, event: ProgressEvent) -> None:
-        if event.search is not None:
-            self._work.tell("incumbent", event.search.to_json())
-            return
-        fraction = round(event.index / max(event.count, 1), 4)
-        self._work.tell("stage", {"stage": event.stage, "fraction": fraction, "detail": event.detail[:500]})
-
-
 def _facts(result: OptimizedGraph) -> dict[str, Any]:
     summary = result.summary
     return {
-        "media_type": GRAPH_MEDIA_TYPE,
+        "media_type": JSON_MEDIA_TYPE,
         "file_name": "graph.json",
         "predicted_time_ns": summary.predicted_time_ns,
         "status": summary.status,

@@ -13,6 +13,9 @@ Run = Callable[[Task, Work], Done]
 
 KINDS = {
     "optimize": "api.tasks.models:optimize_model",
+    "inspect": "api.tasks.models:inspect_model",
+    "explain": "api.tasks.results:explain",
+    "diff": "api.tasks.results:diff",
     "check": "api.tasks.results:check",
     "price": "api.tasks.results:price",
     "artifact": "api.tasks.results:artifact",

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import io
-import json
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from api.jobs.records import Task
 from api.permissions import RUNS_PROGRAMS, SETTING, NotPermittedError
-from api.tasks.work import Done, Work
+from api.tasks.work import JSON_MEDIA_TYPE, Done, Work
 from optimizer.errors import OutputError
 from optimizer.export.reader import read_result
 from optimizer.export.registry import emit
-from optimizer.files import encoded
+from optimizer.export.schema import read_annotated
 from optimizer.result import OptimizedGraph
 
-JSON = "application/json"
 MEDIA_TYPES = {
-    ".json": JSON,
+    ".json": JSON_MEDIA_TYPE,
     ".html": "text/html; charset=utf-8",
     ".py": "text/x-python; charset=utf-8",
     ".csv": "text/csv; charset=utf-8",
@@ -40,7 +37,7 @@ def check(task: Task, work: Work) -> Done:
     result = read_result(work.body())
     _check_programs(task, result, task.arguments.get("opmodel"))
     model = work.body(1) if len(work.bodies) > 1 else None
-    return _record(work, check_record(result, task.arguments.get("opmodel"), model))
+    return work.answer_json(check_record(result, task.arguments.get("opmodel"), model))
 
 
 def price(task: Task, work: Work) -> Done:
@@ -49,7 +46,26 @@ def price(task: Task, work: Work) -> Done:
 
     result = read_result(work.body())
     _check_programs(task, result, None)
-    return _record(work, price_record(result))
+    return work.answer_json(price_record(result))
+
+
+def explain(task: Task, work: Work) -> Done:
+    """What `ttopt explain` answers: the recorded reason, and unless only that is wanted the alternatives."""
+    from optimizer.answers.explanation import explanation, with_choices
+
+    source = work.body()
+    record = explanation(read_annotated(source), task.arguments["op"])
+    if not task.arguments["recorded"]:
+        _check_programs(task, read_result(source), None)
+        record = with_choices(record, source, work.teller())
+    return work.answer_json(record)
+
+
+def diff(task: Task, work: Work) -> Done:
+    """What `ttopt diff` answers of two results."""
+    from optimizer.answers.difference import difference
+
+    return work.answer_json(difference(read_annotated(work.body(0)), read_annotated(work.body(1))))
 
 
 def artifact(task: Task, work: Work) -> Done:
@@ -82,11 +98,6 @@ def _check_programs(task: Task, result: OptimizedGraph, opmodel: str | None) -> 
             node="opmodel",
             alternatives=(RUNS_PROGRAMS["opmodel"],),
         )
-
-
-def _record(work: Work, record: dict[str, Any]) -> Done:
-    work.write(encoded(json.dumps(record, indent=1) + "\n"))
-    return Done({"media_type": JSON, "file_name": "answer.json"})
 
 
 def _archive(folder: Path, files: list[Path]) -> bytes:

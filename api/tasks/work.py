@@ -9,6 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from optimizer.files import encoded
+from optimizer.pipeline import Progress, ProgressEvent
+
+JSON_MEDIA_TYPE = "application/json"
+SHOWN_CHARACTERS = 500
+"""Of a line of progress."""
 LEAST_SECONDS = 0.01
 LINE_BYTES = 2048
 """Of one event; a pipe takes up to 4096 bytes in one piece."""
@@ -54,6 +60,23 @@ class Work:
         line = json.dumps({"kind": kind, "data": data}, separators=(",", ":")).encode() + b"\n"
         if len(line) <= LINE_BYTES:
             os.write(self.progress, line)
+
+    def answer_json(self, record: Mapping[str, Any]) -> Done:
+        """Write a record as the answer."""
+        self.write(encoded(json.dumps(record, indent=1) + "\n"))
+        return Done({"media_type": JSON_MEDIA_TYPE, "file_name": "answer.json"})
+
+    def teller(self) -> Progress:
+        """Passes the progress of a run on: `stage`, and `incumbent` where a search has a better plan or bound."""
+
+        def tell(event: ProgressEvent) -> None:
+            if event.search is not None:
+                self.tell("incumbent", event.search.to_json())
+                return
+            fraction = round(event.index / max(event.count, 1), 4)
+            self.tell("stage", {"stage": event.stage, "fraction": fraction, "detail": event.detail[:SHOWN_CHARACTERS]})
+
+        return tell
 
     def seconds_left(self) -> float:
         """Until a search has to have written down what it has; at least a moment."""

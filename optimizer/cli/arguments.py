@@ -50,8 +50,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         if info.kind is bool:
             group.add_argument(info.flag, action=argparse.BooleanOptionalAction, default=None, help=_help(info))
         else:
-            metavar = "NAME:SIZES" if info.kind is dict else info.name.rpartition("_")[2].upper()
-            group.add_argument(info.flag, action="append", metavar=metavar, help=_help(info))
+            metavar = info.example or info.name.rpartition("_")[2].upper()
+            group.add_argument(info.flag, action="append", dest=info.name, metavar=metavar, help=_help(info))
 
 
 def options_record(args: argparse.Namespace) -> dict[str, Any]:

@@ -7,11 +7,11 @@ import re
 import sys
 from typing import Any
 
+from optimizer.answers.difference import difference, placed_ns
 from optimizer.cli.arguments import Commands, add_format, path_argument
-from optimizer.cli.differences import differing, differing_text
-from optimizer.cli.summary import Document, change_text, plan_text
+from optimizer.cli.summary import change_text
 from optimizer.cli.tables import as_json, bytes_text, percent_text, table, time_text
-from optimizer.cli.values import RESULT_HELP, config_text, layout_text, read_document
+from optimizer.cli.values import RESULT_HELP, config_text, flat, read_document
 from optimizer.errors import FormatError
 
 FIGURES = (
@@ -29,8 +29,8 @@ FIGURES = (
 )
 SHOWN_OPS = 20
 """Ops listed unless all are asked for."""
-BEFORE, AFTER = ("reshard", "load"), ("spill",)
-"""Copies made for the op that reads them, and for the op that gives their source."""
+SHOWN_DIGITS = 12
+"""Of a SHA-256."""
 
 
 def add(commands: Commands) -> None:
@@ -87,65 +87,6 @@ def judged(times: list[int | None], allowed: float) -> tuple[dict[str, Any], str
     return {"allowed": allowed, "change": None if change is None else round(change, 6), "failed": failed}, text
 
 
-def difference(first: Document, second: Document) -> dict[str, Any]:
-    """Summary figures of both, and the ops (matched by id) that read, give, configure or copy differently.
-
-    An op's time includes the copies that are made for it: loads and reshards of its operands, the spill of its result.
-    The ops that change most come first.
-    """
-    placed = [_placed(first), _placed(second)]
-    ops: list[dict[str, Any]] = []
-    for op_id in dict.fromkeys((*placed[0], *placed[1])):
-        before, after = (side.get(op_id) for side in placed)
-        if before != after:
-            ops.append({"op": op_id, "first": before, "second": after})
-    ops.sort(key=lambda o: -abs(_time_ns(o["second"]) - _time_ns(o["first"])))
-    return {
-        "differs": differing(first, second),
-        "summary": {key: [first["summary"].get(key), second["summary"].get(key)] for key, _ in FIGURES},
-        "time_by_class_ns": [d["summary"].get("time_by_class_ns") or {} for d in (first, second)],
-        "plans": [plan_text(first["summary"]), plan_text(second["summary"])],
-        "ops": ops,
-    }
-
-
-def _placed(document: Document) -> dict[str, dict[str, Any]]:
-    """Op id -> layouts of operands and results, config, copies and time, of every op that is no copy."""
-    reader = {v: op for op in reversed(document["ops"]) for v in op["inputs"]}
-    producer = {v: op for op in document["ops"] for v in op["outputs"]}
-    found: dict[str, dict[str, Any]] = {}
-    for op in document["ops"]:
-        if op["role"] not in (*BEFORE, *AFTER):
-            found[op["id"]] = {
-                "reads": _layouts(document, op["inputs"]),
-                "layouts": _layouts(document, op["outputs"]),
-                "config": op["config"],
-                "copies": [],
-                "time_ns": _op_ns(op),
-            }
-    for copy in document["ops"]:
-        if copy["role"] in (*BEFORE, *AFTER):
-            ends = (reader, copy["outputs"]) if copy["role"] in BEFORE else (producer, copy["inputs"])
-            owner = next((ends[0][v]["id"] for v in ends[1] if v in ends[0]), None)
-            if owner in found:
-                found[owner]["copies"].append(copy["role"])
-                found[owner]["time_ns"] += _op_ns(copy)
-    return found
-
-
-def _layouts(document: Document, values: list[str]) -> list[str | None]:
-    layouts = (document["values"][v]["layout"] for v in values)
-    return [None if layout is None else layout_text(layout) for layout in layouts]
-
-
-def _op_ns(op: dict[str, Any]) -> int:
-    return op["predicted"]["time_ns"] if op["predicted"] else 0
-
-
-def _time_ns(placed: dict[str, Any] | None) -> int:
-    return 0 if placed is None else int(placed["time_ns"])
-
-
 def difference_text(record: dict[str, Any], first: str, second: str, limit: int | None = SHOWN_OPS) -> str:
     titles = [f"A  {first}: {record['plans'][0]}", f"B  {second}: {record['plans'][1]}"]
     blocks = [
@@ -164,6 +105,22 @@ def difference_text(record: dict[str, Any], first: str, second: str, limit: int 
     return "\n\n".join([*blocks, f"{title}\n{table(header, rows)}"])
 
 
+def differing_text(record: dict[str, Any]) -> str:
+    """What differs as a table, warnings above it."""
+    rows: list[tuple[str, str, str]] = []
+    model = record["model"]
+    if model is not None:
+        named = zip(model["names"], model["sha256"], strict=True)
+        shown = [f"{name} ({'no file' if sha is None else sha[:SHOWN_DIGITS]})" for name, sha in named]
+        rows.append(("model, same graph" if model["same_graph"] else "model", shown[0], shown[1]))
+    if record["board"] is not None:
+        rows.append(("board", *record["board"]))
+    rows += [(name, flat(a), flat(b)) for name, (a, b) in record["options"].items()]
+    lines = [f"WARNING: {text}" for text in record["warnings"]]
+    lines.append(table(("differs", "A", "B"), rows) if rows else "same model, board and options")
+    return "\n".join(lines)
+
+
 def _figure_rows(record: dict[str, Any]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for key, show in FIGURES:
@@ -179,7 +136,7 @@ def _figure_rows(record: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def _op_row(op: dict[str, Any]) -> tuple[object, ...]:
     before, after = op["first"], op["second"]
-    change = _time_ns(after) - _time_ns(before)
+    change = placed_ns(after) - placed_ns(before)
     times = (time_text(before and before["time_ns"]), time_text(after and after["time_ns"]))
     signed = ("+" if change > 0 else "") + time_text(change)
     return (op["op"], _side(before, after), _side(after, before), *times, signed)

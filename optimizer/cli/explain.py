@@ -8,11 +8,8 @@ from typing import Any
 from optimizer.cli.arguments import Commands, add_format, add_verbosity, path_argument
 from optimizer.cli.chains import show_chain
 from optimizer.cli.progress import ProgressBar
-from optimizer.cli.summary import Document
 from optimizer.cli.tables import as_json, bytes_text, pairs, percent_text, table, time_text
 from optimizer.cli.values import RESULT_HELP, config_text, flat, read_document, value_text
-from optimizer.errors import UnknownNameError
-from optimizer.result import own_chain
 from optimizer.wording.reasons import reason_pairs, reason_tables
 
 SHOWN_NODES = 4
@@ -36,51 +33,17 @@ def add(commands: Commands) -> None:
 
 
 def run_explain(args: argparse.Namespace) -> int:
+    from optimizer.answers.explanation import explanation, names_chain, with_choices
+
     document = read_document(args.result)
     if names_chain(document, args.op):
         return show_chain(args.result, args.op, args.format)
     record = explanation(document, args.op)
     if not args.recorded:
-        from optimizer.explain import choices
-
         with ProgressBar(f"alternatives of {record['id']}") as progress:
-            record["choices"] = choices(args.result, record["id"], progress)
+            record = with_choices(record, args.result, progress)
     print(as_json(record) if args.format == "json" else explanation_text(record))
     return 0
-
-
-def names_chain(document: Document, name: str) -> bool:
-    """Whether a name is a chain's; ops and nodes of the same name count more."""
-    known = {name for op in document["ops"] for name in (op["id"], op["name"], *op["origin"])}
-    return name not in known and any(chain["id"] == name for chain in document["chains"])
-
-
-def explanation(document: Document, op: str) -> dict[str, Any]:
-    """What `OptimizedGraph.explain` says, from the document; a foreign node names the op that computes it.
-
-    UnknownNameError lists near matches.
-    """
-    chosen = _found(document, op)
-
-    def described(value_ids: list[str]) -> list[dict[str, Any]]:
-        return [{"value": v, **document["values"][v]} for v in value_ids]
-
-    return {
-        **chosen,
-        "operands": described(chosen["inputs"]),
-        "results": described(chosen["outputs"]),
-        "chain_record": own_chain(chosen["id"], chosen["chain"], document["chains"]),
-        "fallback": next((f["cause"] for f in document["summary"]["fallbacks"] if chosen["id"] in f["ops"]), None),
-    }
-
-
-def _found(document: Document, name: str) -> dict[str, Any]:
-    ops: list[dict[str, Any]] = document["ops"]
-    for names in (lambda o: (o["id"], o["name"]), lambda o: o["origin"]):
-        for op in ops:
-            if name in names(op):
-                return op
-    raise UnknownNameError("op or chain", name, [*(op["id"] for op in ops), *(c["id"] for c in document["chains"])])
 
 
 def explanation_text(record: dict[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from optimizer.cli.arguments import Commands, add_format, path_argument
 from optimizer.cli.models import checked_emitters
@@ -12,9 +11,6 @@ from optimizer.cli.progress import ProgressBar
 from optimizer.cli.tables import as_json
 from optimizer.cli.values import RESULT_HELP
 from optimizer.errors import OptionError
-
-if TYPE_CHECKING:
-    from optimizer.result import OptimizedGraph
 
 
 def add(commands: Commands) -> None:
@@ -50,8 +46,7 @@ def run_export(args: argparse.Namespace) -> int:
     with ProgressBar(args.result.name) as progress:
         result = read_result(args.result)
         check_soundness(result)
-        if args.model is not None:
-            result.source = _model_of(result, args.model)
+        result.source = args.model
         written = []
         for done, name in enumerate(emitters):
             progress.show(done / len(emitters), name)
@@ -62,16 +57,3 @@ def run_export(args: argparse.Namespace) -> int:
         for path in written:
             print(f"wrote {path}")
     return 0
-
-
-def _model_of(result: OptimizedGraph, model: Path) -> Path:
-    """The model's file, if it is the one that the result names; OptionError otherwise."""
-    from optimizer.execution.weights import same_model
-
-    if not same_model(model, result):
-        raise OptionError(
-            f"{model.name} is another file than the one that the result was made of, whose SHA-256 is "
-            f"{result.model['sha256']}",
-            node="--model",
-        )
-    return model

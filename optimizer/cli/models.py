@@ -19,7 +19,6 @@ from optimizer.deadline import hard_deadline
 from optimizer.errors import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
-    from optimizer.importers.model import ImportedModel
     from optimizer.pipeline import ProgressEvent
 
 MODEL_HELP = "an ONNX file or a JSON graph (docs/formats.md)"
@@ -102,46 +101,41 @@ def checked_emitters(texts: Iterable[str]) -> tuple[str, ...]:
 
 def run_inspect(args: argparse.Namespace) -> int:
     options = options_from(args)
-    from optimizer.pipeline import import_model
+    from optimizer.answers.inspection import inspection
 
     with ProgressBar(args.model.name):
-        record = inspection(import_model(args.model, options))
+        record = inspection(args.model, options)
     print(as_json(record) if args.format == "json" else inspection_text(record))
     return 0
 
 
-def inspection(model: ImportedModel) -> dict[str, Any]:
-    """What the importer understood, as JSON."""
-    graph, report = model.graph, model.report
+def survey_text(record: dict[str, Any]) -> str:
+    """The survey for a person, with what to say so that the whole model can be inspected."""
 
-    def described(value_ids: Iterable[str]) -> list[dict[str, Any]]:
-        values = [graph.value(v) for v in value_ids]
-        return [{"id": v.id, "shape": list(v.shape), "dtype": v.dtype.value} for v in values]
+    def shown(tensor: dict[str, Any]) -> str:
+        dims = "unknown shape" if tensor["shape"] is None else f"[{', '.join(map(str, tensor['shape']))}]"
+        return f"{tensor['dtype'] or 'unknown type'} {dims}"
 
-    run_ops = graph.run_ops()
-    return {
-        "name": graph.name,
-        "sha256": model.sha256,
-        "inputs": described(graph.inputs),
-        "outputs": described(graph.outputs),
-        "ops": dict(sorted(Counter(op.op for op in run_ops).items())),
-        "ops_on_weights_only": len(graph) - len(run_ops),
-        "parameter_count": report.parameter_count,
-        "parameter_bytes": report.parameter_bytes,
-        "foreign_ops": dict(sorted(report.foreign_ops.items())),
-        "fused": dict(report.fused),
-        "unsupported": [{"op": op, "nodes": list(nodes)} for op, nodes in report.unsupported],
-        "dtype_conversions": dict(report.dtype_conversions),
-        "warnings": list(report.warnings),
-        "schedule": [
-            {"id": op.id, "op": op.op, "name": op.name, "outputs": described(op.outputs), "origin": list(op.origin)}
-            for op in run_ops
-        ],
-    }
+    nameless = [v["id"] for v in record["inputs"] if v["shape"] is None or "?" in v["shape"]]
+    flags = [f"--dim {name}=N" for name in record["open_dims"]]
+    flags += [f"--input-shapes {name}:SIZES" for name in nameless]
+    lines = [
+        ("model", record["name"]),
+        *((f"input {v['id']}", shown(v)) for v in record["inputs"]),
+        *((f"output {v['id']}", shown(v)) for v in record["outputs"]),
+        ("open sizes", ", ".join([*record["open_dims"], *(f"of {name}" for name in nameless)])),
+        ("to go on", f"give each a number: {' '.join(flags)}"),
+        ("parameters", f"{record['parameter_count']:,}"),
+        ("unsupported", unsupported_text(record["unsupported"])),
+        *(("warning", warning) for warning in record["warnings"]),
+    ]
+    return pairs(lines) + "\n\n" + table(("op in the file", "count"), Counter(record["foreign_ops"]).most_common())
 
 
 def inspection_text(record: dict[str, Any]) -> str:
     """The inspection for a person; the schedule is left to `--format json`."""
+    if record["ops"] is None:
+        return survey_text(record)
     foreign, ops = sum(record["foreign_ops"].values()), sum(record["ops"].values())
     lines = [
         ("model", record["name"]),

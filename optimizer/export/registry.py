@@ -26,6 +26,8 @@ _BUILT_IN: dict[str, tuple[str, str]] = {
         "the L1 buffers per core as a MiniMalloc problem with our offsets",
     ),
     "model-explorer": ("optimizer.export.model_explorer:write", "the graph and overlays for Google's Model Explorer"),
+    "onnx": ("optimizer.export.onnx_annotated:write", "the ONNX model with the plan as metadata of its nodes"),
+    "overrides": ("optimizer.export.overrides:write", "the decisions as tt-mlir's override options"),
     "perf-csv": ("optimizer.export.perf_csv:write", "predicted times per device program, for tt-perf-report"),
     "report": ("optimizer.export.report:write", "the plan as one page to look at: graph, L1, times, reasons"),
     "ttnn-py": ("optimizer.export.ttnn_py:write", "a runnable TTNN program in Python"),

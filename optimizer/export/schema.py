@@ -345,14 +345,14 @@ def write_schemas(folder: Path) -> list[Path]:
     return paths
 
 
-def read_annotated(path: Path) -> dict[str, Any]:
-    """The `graph.json` at a path or in a folder, absent fields filled in; InputError says what is wrong where."""
-    return _read(path, AnnotatedGraph).model_dump(by_alias=True)
+def read_annotated(source: Path | bytes) -> dict[str, Any]:
+    """A `graph.json`, absent fields filled in: at a path, in a folder, or its bytes. InputError says what is wrong;
+    bytes are called `body` there."""
+    return _read(source, AnnotatedGraph).model_dump(by_alias=True)
 
 
 def read_placed(source: Path | bytes) -> PlacedGraph:
-    """A graph with layouts, ours or foreign: at a path, in a folder, or its bytes. InputError says what is wrong where;
-    bytes are called `body` there."""
+    """A graph with layouts, ours or foreign, wherever it is, as `read_annotated` does."""
     return _read(source, PlacedGraph)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from optimizer.errors import DTypeError, FormatError, GraphError, LimitError, ShapeError, UnknownNameError
+from optimizer.errors import DTypeError, FormatError, GraphError, LimitError, OptionError, ShapeError, UnknownNameError
 from optimizer.importers.finishing import finish
 from optimizer.importers.model import ImportedModel, ImportLimits, ImportOptions
 from optimizer.ir.attribute_kinds import check_kinds
@@ -172,10 +172,12 @@ def build(document: GraphDocument, options: ImportOptions) -> tuple[Graph, int]:
         stated = document.values.get(name)
         if name not in document.model.inputs or stated is None or list(given) != stated.shape:
             raise ShapeError(
-                f"a JSON graph has static shapes; --input-shapes {name} does not agree",
+                f"a JSON graph has static shapes; that of '{name}' in 'input_shapes' does not agree",
                 node=name,
                 alternatives=document.model.inputs,
             )
+    if options.dims:
+        raise OptionError(f"--dim {next(iter(options.dims))}: a JSON graph has static shapes", node="dims")
     for value_id, section in document.values.items():
         if value_id not in produced and value_id not in alias:
             _add_source(graph, value_id, section, document, options.limits)

@@ -36,6 +36,8 @@ class Format:
         try:
             read: Reader = import_module(self.module).read
         except (ImportError, AttributeError) as error:
+            if self.name in FORMATS:
+                raise
             raise PluginError(f"importer '{self.name}' cannot be loaded: {error}") from error
         return read
 
@@ -79,6 +81,7 @@ def load(
     source: str | PathLike[str] | bytes | Message,
     *,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    dims: Mapping[str, int] | None = None,
     limits: ImportLimits | None = None,
     activations_dtype: DType | str | None = None,
     weights_dtype: DType | str | None = None,
@@ -88,13 +91,13 @@ def load(
 ) -> ImportedModel:
     """Import a model from a path, from its bytes, or an `onnx.ModelProto`.
 
-    `activations_dtype` (default bf16) is the type of every float activation, `weights_dtype` (default the
-    same) that of every float parameter; `"keep"` leaves f32 and bf16 as the file has them. The graph's name is
-    `name` or the one in the file, never the file's own, so that bytes and path give the same graph. One thing only
-    a path gives: elements of small tensors that lie in another file of the model's folder. From bytes alone these
-    are weights without data, and where elements are needed (a shape operand) the import says so. `checkpoint` is
-    called all the time; what it raises ends the import. Raises FormatError, GraphError, ShapeError, DTypeError,
-    LimitError or UnknownNameError, naming the node.
+    `dims` gives sizes that the file names their numbers. `activations_dtype` (default bf16) is the type of every float
+    activation, `weights_dtype` (default the same) that of every float parameter; `"keep"` leaves f32 and bf16 as the
+    file has them. The graph's name is `name` or the one in the file, never the file's own, so that bytes and path give
+    the same graph. One thing only a path gives: elements of small tensors that lie in another file of the model's
+    folder. From bytes alone these are weights without data, and where elements are needed (a shape operand) the import
+    says so. `checkpoint` is called all the time; what it raises ends the import. Raises FormatError, GraphError,
+    ShapeError, DTypeError, LimitError or UnknownNameError, naming the node.
     """
     limits = limits or ImportLimits()
     activations = _dtype(activations_dtype or DType.BF16)
@@ -113,7 +116,9 @@ def load(
         raise FormatError(f"load() cannot take an object of {type(source).__name__}", alternatives=taken)
     if len(data) > limits.max_bytes:
         raise LimitError(f"{len(data)} bytes exceed the limit of {limits.max_bytes}", limit=limits.max_bytes)
-    options = ImportOptions(input_shapes or {}, limits, activations, weights, name, fuse, folder, checkpoint)
+    options = ImportOptions(
+        input_shapes or {}, dims or {}, limits, activations, weights, name, fuse, folder, checkpoint
+    )
     return _format(data, suffix).reader()(data, options)
 
 

@@ -14,12 +14,16 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import LimitError
+from optimizer.errors import LimitError, ShapeError
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
 
 KEEP = "keep"
 """As `activations_dtype`: keep f32 and bf16 as the file has them instead of converting."""
+
+
+class OpenSizesError(ShapeError):
+    """Inputs of the model have sizes without a number."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class ImportOptions:
     """What a caller may choose about an import."""
 
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)
+    """Numbers for sizes that the file gives a name."""
     limits: ImportLimits = ImportLimits()
     activations_dtype: DType | str = DType.BF16
     """Type of every float activation, or `KEEP`."""

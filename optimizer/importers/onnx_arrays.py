@@ -8,6 +8,7 @@ tensors of Constants called like the Constant's result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import onnx
 
 from optimizer.errors import FormatError, GraphError
 from optimizer.importers.loading import read_model_file
-from optimizer.importers.model import Budget, ImportLimits, ImportOptions
+from optimizer.importers.model import Budget, ImportOptions
 from optimizer.importers.onnx_checks import has_no_data
 from optimizer.importers.onnx_external import Reference, read_data
 from optimizer.importers.onnx_front_end import name_weights, parse
@@ -35,9 +36,9 @@ class ModelWeights(Mapping[str, Array]):
     Arrays have the element type and shape of the file (bfloat16 and the like: those of `ml_dtypes`).
     """
 
-    def __init__(self, path: Path, input_shapes: Mapping[str, tuple[int, ...]], limits: ImportLimits) -> None:
+    def __init__(self, path: Path, options: ImportOptions) -> None:
         self._folder = path.parent
-        data = read_model_file(path, limits)
+        data = read_model_file(path, options.limits)
         proto = parse(data)
         external: dict[int, Reference] = {}
         for place, tensor in enumerate(weight_places(proto)):
@@ -49,8 +50,8 @@ class ModelWeights(Mapping[str, Array]):
             held[number] = onnx.TensorProto()
             held[number].CopyFrom(tensor)
 
-        options = ImportOptions(input_shapes, limits, folder=self._folder)
-        graph = name_weights(proto, options, Budget(limits, len(data)), keep).proto.graph
+        named = name_weights(proto, replace(options, folder=self._folder), Budget(options.limits, len(data)), keep)
+        graph = named.proto.graph
         self._tensors = named_tensors(graph)
         self._references: dict[str, Reference] = {}
         for name, tensor in self._tensors.items():
@@ -112,18 +113,13 @@ class GraphWeights(Mapping[str, Array]):
         return bounded(array, value.dtype).reshape(value.shape)
 
 
-def weights_of(
-    path: Path,
-    graph: Graph,
-    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
-    limits: ImportLimits | None = None,
-) -> Mapping[str, Array]:
-    """The weights of a graph, imported from this model with these shapes and laid out or not, by value.
+def weights_of(path: Path, graph: Graph, options: ImportOptions | None = None) -> Mapping[str, Array]:
+    """The weights of a graph, imported from this model with these options and laid out or not, by value.
 
     Constants whose elements are part of the graph are not among them. GraphError when the model lacks one.
     """
     values = open_weights(graph)
-    model = ModelWeights(path, input_shapes or {}, limits or ImportLimits())
+    model = ModelWeights(path, options or ImportOptions())
     missing = [name for name in values if name not in model]
     if missing:
         shown = ", ".join(f"'{name}'" for name in missing[:5]) + (", ..." if len(missing) > 5 else "")

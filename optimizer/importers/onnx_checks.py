@@ -217,7 +217,8 @@ def _check_operands(node: onnx.NodeProto, schema: onnx.defs.OpSchema) -> None:
     low, high = schema.min_input, schema.max_input
     if not low <= count <= high:
         wanted = str(low) if low == high else f"at least {low}" if high > 1 << 16 else f"{low} to {high}"
-        raise GraphError(f"{node_label(node)} has {count} inputs, not {wanted}", node=node.name or None)
+        gone = "; the op is no part of this opset any more" if schema.deprecated else ""
+        raise GraphError(f"{node_label(node)} has {count} inputs, not {wanted}{gone}", node=node.name or None)
 
 
 # -- tensors ---------------------------------------------------------------------------------------

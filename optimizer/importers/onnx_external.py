@@ -89,7 +89,10 @@ def read_data(tensor: onnx.TensorProto, reference: Reference, folder: Path) -> s
         return f"the file '{reference.location}' is not there"
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
-            return "a link, or something that is no folder, is on the way to it"
+            return (
+                f"a link, or something that is no folder, is on the way to '{reference.location}'; put the file itself "
+                "into the model's folder"
+            )
         why = error.strerror or str(error)
         raise FormatError(f"external data of tensor '{reference.tensor}' at '{reference.location}': {why}") from error
     if len(data) != wanted:

@@ -10,9 +10,9 @@ from hashlib import sha256
 from optimizer.importers import onnx_front_end
 from optimizer.importers.finishing import finish, name_outputs
 from optimizer.importers.model import Budget, ImportedModel, ImportOptions
+from optimizer.importers.onnx_lacking import reason
 from optimizer.importers.onnx_lowering import Lowering
 from optimizer.importers.onnx_ops import table
-from optimizer.importers.onnx_ops.lacking import reason
 from optimizer.importers.passes import run_passes
 from optimizer.ir.graph import Graph, ValueKind
 

@@ -304,7 +304,7 @@ def fold_model(model: ir.Model, budget: Budget) -> None:
             # onnx's own inference, node by node, is slower but knows the ops of old opsets
             for with_onnx in (False, True):
                 _rounds(model, budget, with_onnx)
-                if not unresolved(model):
+                if not unresolved_nodes(model):
                     break
     except TtoptError:
         raise
@@ -353,15 +353,15 @@ def _drop_identities(model: ir.Model) -> None:
             node.outputs[0].replace_all_uses_with(source)
 
 
-def unresolved(model: ir.Model) -> list[str]:
-    """Nodes with an output, used by anything, whose shape or type is not known."""
-    found: list[str] = []
+def unresolved_nodes(model: ir.Model) -> list[ir.Node]:
+    """Nodes with an output, used by anything, whose shape or type is not known, in the order of the graph."""
+    found: list[ir.Node] = []
     for node in model.graph:
         for value in node.outputs:
             if not value.name or not (value.uses() or value.is_graph_output()):
                 continue
             static = value.shape is not None and all(isinstance(d, int) for d in value.shape)
             if not static or value.dtype is None:
-                found.append(f"{node.op_type} '{node.name or value.name}' -> {value.shape or 'unknown shape'}")
+                found.append(node)
                 break
     return found

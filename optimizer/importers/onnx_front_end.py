@@ -7,19 +7,22 @@ shapes and fold constants until nothing changes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import onnx
 import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from optimizer.errors import FormatError, GraphError, LimitError, ShapeError
+from optimizer.errors import FormatError, GraphError, LimitError
 from optimizer.importers.model import Budget, ImportOptions
-from optimizer.importers.onnx_checks import absent_from_opset, check_functions, check_nodes, opset_versions
-from optimizer.importers.onnx_folding import CONTROL_FLOW, LIBRARY_ERRORS
-from optimizer.importers.onnx_inputs import bind_inputs, check_names, check_sizes, drop_default_inputs
-from optimizer.importers.onnx_tensors import settle
+from optimizer.importers.onnx_checks import check_functions, check_nodes, opset_versions
+from optimizer.importers.onnx_dims import OpenInput, bind_inputs, drop_unread, refuse_open
+from optimizer.importers.onnx_folding import LIBRARY_ERRORS
+from optimizer.importers.onnx_inputs import check_names, check_sizes, drop_default_inputs
+from optimizer.importers.onnx_refusals import refuse_control_flow, refuse_unresolved
+from optimizer.importers.onnx_tensors import Settled, settle
 from optimizer.importers.onnx_weights import Keep, hoist_weights, keep_nothing, promote_weights, strip_weights
 
 if TYPE_CHECKING:
@@ -45,6 +48,14 @@ class FrontEndModel:
     """Inputs that nothing reads and that no tensor can stand for: strings, sequences, dynamic shapes."""
     notes: tuple[str, ...] = ()
     """Remarks for the user."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Value of external data -> why its elements are not there."""
+    open_inputs: tuple[OpenInput, ...] = ()
+    """Inputs that lack numbers; empty unless they were let through."""
+
+    def why_without_elements(self, name: str) -> str:
+        """What an error says of a weight whose elements are needed."""
+        return self.unread.get(name, "they are not in the file")
 
 
 def parse(data: bytes) -> onnx.ModelProto:
@@ -76,8 +87,10 @@ class NamedModel:
     """A model without functions, whose weights are initializers and Constants of its one graph, without elements."""
 
     proto: onnx.ModelProto
+    open_inputs: tuple[OpenInput, ...]
+    """Inputs that lack numbers, if those are taken."""
     left_out: tuple[str, ...]
-    notes: tuple[str, ...]
+    settled: Settled
 
 
 def inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -89,11 +102,14 @@ def inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def name_weights(
-    proto: onnx.ModelProto, options: ImportOptions, budget: Budget, keep: Keep = keep_nothing
+    proto: onnx.ModelProto, options: ImportOptions, budget: Budget, keep: Keep = keep_nothing, open_sizes: bool = False
 ) -> NamedModel:
-    """Everything that decides what the weights of a model are called; `keep` is given those that the file holds."""
+    """Everything that decides what the weights of a model are called; `keep` is given those that the file holds.
+
+    `open_sizes`: inputs may lack numbers, else that is an OpenSizesError.
+    """
     limits = options.limits
-    notes = settle(proto, options.folder, budget)
+    settled = settle(proto, options.folder, budget)
     _check_opset(proto)
     strip_weights(proto, keep)
     if proto.functions:
@@ -107,25 +123,34 @@ def name_weights(
     check_names(proto.graph)
     drop_default_inputs(proto.graph)
     _drop_stated_shapes(proto)
-    left_out = bind_inputs(proto.graph, options.input_shapes)
+    open_inputs = bind_inputs(proto.graph, options.input_shapes, options.dims, budget)
+    if not open_sizes:
+        refuse_open(open_inputs)
+    left_out = drop_unread(proto.graph)
     hoist_weights(proto.graph)
-    return NamedModel(proto, left_out, tuple(notes))
+    return NamedModel(proto, tuple(open_inputs), left_out, settled)
 
 
-def fold(proto: onnx.ModelProto, options: ImportOptions, budget: Budget) -> FrontEndModel:
-    """Make every shape static and fold what is constant; raises FormatError, GraphError, ShapeError or LimitError."""
-    named = name_weights(proto, options, budget)
+def fold(proto: onnx.ModelProto, options: ImportOptions, budget: Budget, open_sizes: bool = False) -> FrontEndModel:
+    """Make every shape static and fold what is constant; raises FormatError, GraphError, ShapeError or LimitError.
+
+    `open_sizes`: inputs may lack numbers, and so may every other shape then.
+    """
+    named = name_weights(proto, options, budget, open_sizes=open_sizes)
     proto = named.proto
     check_sizes(proto.graph, options.limits)
-    for node in proto.graph.node:
-        if node.op_type in CONTROL_FLOW and node.op_type != "If":  # an If on a constant folds away
-            raise _control_flow(node.op_type, node.name or next(iter(node.output), "?"))
+    refuse_control_flow(proto.graph)
     initializers = frozenset(t.name for t in proto.graph.initializer)
     parameters, causal = promote_weights(proto.graph)
     _restate_sources(proto.graph)
     model = _folded(proto, budget)
-    _check_resolved(model, frozenset(parameters), opset_versions(proto))
-    return FrontEndModel(model, frozenset(parameters), frozenset(causal), initializers, named.left_out, named.notes)
+    front = FrontEndModel(
+        model, frozenset(parameters), frozenset(causal), initializers, named.left_out, named.settled.notes,
+        named.settled.unread, named.open_inputs,
+    )  # fmt: skip
+    if not front.open_inputs:
+        refuse_unresolved(model, front.parameters, front.why_without_elements, opset_versions(proto))
+    return front
 
 
 def _folded(proto: onnx.ModelProto, budget: Budget) -> ir.Model:
@@ -165,46 +190,3 @@ def _restate_sources(graph: onnx.GraphProto) -> None:
     for output in graph.output:
         if output.name in sources:
             output.type.CopyFrom(sources[output.name].type)
-
-
-def _control_flow(op_type: str, name: str) -> GraphError:
-    return GraphError(
-        f"{op_type} '{name}' cannot be represented: what runs depends on run-time values; "
-        "export the model with the control flow unrolled or removed",
-        node=name,
-    )
-
-
-def _why_unresolved(node: ir.Node, parameters: frozenset[str], versions: dict[str, int]) -> str | None:
-    """A cause that the file shows: an op newer than the opset, or a shape whose elements were left out."""
-    remark = absent_from_opset(node.op_type, node.domain, versions)
-    if remark is not None:
-        return f"{node.op_type} '{node.name or node.outputs[0].name}': {remark}"
-    for value in node.inputs:
-        if value is not None and value.name in parameters and value.dtype is not None and value.dtype.is_integer():
-            return (
-                f"{node.op_type} '{node.name or node.outputs[0].name}' needs the elements of '{value.name}', "
-                "which are not in the file"
-            )
-    return None
-
-
-def _check_resolved(model: ir.Model, parameters: frozenset[str], versions: dict[str, int]) -> None:
-    from optimizer.importers.onnx_folding import unresolved as find_unresolved
-
-    for node in model.graph:
-        if node.op_type in CONTROL_FLOW:
-            raise _control_flow(node.op_type, node.name or node.outputs[0].name or "?")
-    unresolved = find_unresolved(model)
-    if unresolved:
-        for node in model.graph:
-            untyped = any(v.shape is None or v.dtype is None or not v.shape.is_static() for v in node.outputs)
-            reason = _why_unresolved(node, parameters, versions) if untyped else None
-            if reason is not None:
-                raise ShapeError(reason, node=node.name or node.outputs[0].name)
-        shown = "; ".join(unresolved[:3]) + (f"; and {len(unresolved) - 3} more" if len(unresolved) > 3 else "")
-        raise ShapeError(
-            f"the shape of {len(unresolved)} node(s) depends on run-time values or cannot be inferred: {shown}; "
-            "give --input-shapes for every input, or export with static shapes",
-            node=unresolved[0].split(" -> ")[0],
-        )

@@ -1,8 +1,4 @@
-"""Names and inputs of an ONNX graph.
-
-Names: each defined once and before it is read. Inputs: static shapes for all of them, and none that nothing reads and
-nothing could stand for.
-"""
+"""Names of an ONNX graph, each defined once and before it is read, and how large its tensors may be."""
 
 from __future__ import annotations
 
@@ -78,79 +74,9 @@ def drop_default_inputs(graph: onnx.GraphProto) -> None:
         del graph.input[index]
 
 
-def _dims(info: onnx.ValueInfoProto) -> list[int | str]:
-    """Declared dims: an int, or the symbolic name (`?` for a nameless one)."""
-    shape = info.type.tensor_type.shape
-    return [d.dim_value if d.HasField("dim_value") else (d.dim_param or "?") for d in shape.dim]
-
-
-def bind_inputs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
-    """Give every input its static shape; returns the names of those that could not be and that nothing reads."""
-    read = {name for node in graph.node for name in [*node.input, *captured(node)]} | {o.name for o in graph.output}
-    inputs = list(graph.input)
-    names = [i.name for i in inputs]
-    unread = set(names) - read
-    for name, shape in shapes.items():
-        if name not in names:
-            raise ShapeError(f"--input-shapes names '{name}', which is no input of the model", alternatives=names)
-        if any(d <= 0 for d in shape):
-            raise ShapeError(f"--input-shapes {name}: dims must be positive, not {list(shape)}", node=name)
-    bound: dict[str, int] = {}
-    for info in inputs:
-        if not info.type.HasField("tensor_type"):
-            if info.name in unread:
-                continue
-            kind = info.type.WhichOneof("value") or "typeless"
-            raise GraphError(f"input '{info.name}' is of {kind}, only tensors can be represented", node=info.name)
-        if info.name in shapes:
-            given, declared = shapes[info.name], _dims(info)
-            if info.type.tensor_type.HasField("shape") and len(given) != len(declared):
-                raise ShapeError(
-                    f"--input-shapes {info.name} gives rank {len(given)}, "
-                    f"the model says {declared} (rank {len(declared)})",
-                    node=info.name,
-                )
-            bound.update({d: n for d, n in zip(declared, given, strict=False) if isinstance(d, str) and d != "?"})
-    dynamic: list[onnx.ValueInfoProto] = []
-    for info in inputs:
-        if not info.type.HasField("tensor_type"):
-            continue
-        given = shapes.get(info.name, ())
-        if info.name not in shapes:
-            given = tuple(bound.get(d, -1) if isinstance(d, str) else d for d in _dims(info))
-            if -1 in given or not info.type.tensor_type.HasField("shape"):
-                dynamic += [info] if info.name not in unread else []
-                continue
-        shape = info.type.tensor_type.shape
-        del shape.dim[:]
-        shape.SetInParent()
-        for size in given:
-            shape.dim.add().dim_value = size
-    if dynamic:
-        flags = [f"--input-shapes {i.name}:{','.join(map(str, _dims(i))) or '?'}" for i in dynamic]
-        raise ShapeError(
-            "the model has dynamic input shapes; give a number for every name in: " + " ".join(flags),
-            node=dynamic[0].name,
-        )
-    return _drop_unread(graph, unread)
-
-
-def _drop_unread(graph: onnx.GraphProto, unread: set[str]) -> tuple[str, ...]:
-    """Take out unread inputs that are no numeric tensor of static shape; returns their names."""
-    dropped: list[str] = []
-    for index in reversed(range(len(graph.input))):
-        info = graph.input[index]
-        tensor = info.type.tensor_type if info.type.HasField("tensor_type") else None
-        numeric = tensor is not None and tensor.elem_type != onnx.TensorProto.STRING
-        static = numeric and info.type.tensor_type.HasField("shape") and all(isinstance(d, int) for d in _dims(info))
-        if info.name in unread and not static:
-            dropped.insert(0, info.name)
-            del graph.input[index]
-    return tuple(dropped)
-
-
 def check_sizes(graph: onnx.GraphProto, limits: ImportLimits) -> None:
-    declared = [(i.name, [int(d) for d in _dims(i)]) for i in graph.input]
+    """`check_shape` of every input and initializer, all of static shape."""
+    declared = [(i.name, [d.dim_value for d in i.type.tensor_type.shape.dim]) for i in graph.input]
     declared += [(t.name, list(t.dims)) for t in graph.initializer]
     for name, dims in declared:
         check_shape(name, dims, limits)

@@ -96,7 +96,8 @@ class NodeReader:
         if array is None:
             value = self.input(index)
             if value.name in self.front.parameters:
-                raise GraphError(f"needs the elements of '{value.name}' ({what}), which are not in the file")
+                why = self.front.why_without_elements(value.name or "")
+                raise GraphError(f"needs the elements of '{value.name}' ({what}): {why}")
             raise NotMappedError(f"{what} is computed at run time")
         return array
 

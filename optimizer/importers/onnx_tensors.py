@@ -7,7 +7,8 @@ or, for a model given by its path, the elements of a small tensor, read from the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,18 @@ def messages(root: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
                 stack.append((getattr(message, name), inner))
 
 
-def settle(proto: onnx.ModelProto, folder: Path | None, budget: Budget) -> list[str]:
-    """Take every reference to external data out of the model; returns remarks for the user.
+@dataclass(frozen=True)
+class Settled:
+    """What became of the references to external data."""
+
+    notes: tuple[str, ...]
+    """Remarks for the user."""
+    unread: Mapping[str, str]
+    """Name of a value that such a tensor gives -> why its elements are not there."""
+
+
+def settle(proto: onnx.ModelProto, folder: Path | None, budget: Budget) -> Settled:
+    """Take every reference to external data out of the model.
 
     FormatError for names that are no UTF-8, for data of another length than the dims give, and for external data
     that lie outside of `folder` or do not fit their tensor; GraphError for a tensor without elements where only
@@ -62,6 +73,7 @@ def settle(proto: onnx.ModelProto, folder: Path | None, budget: Budget) -> list[
     proto.ClearField("training_info")
     read: dict[str, int] = {}
     unread: dict[str, str] = {}
+    links: dict[str, str] = {}
     for message, around in messages(proto):
         _check_text(message, around)
         if not isinstance(message, onnx.TensorProto):
@@ -73,18 +85,26 @@ def settle(proto: onnx.ModelProto, folder: Path | None, budget: Budget) -> list[
         for entry in message.external_data:
             _check_text(entry, around)
         reference = _detach(message, name)
-        why = "they are external data, which are not read from an upload"
+        why = "they are external data, which are read only for a model given by its path, never for an upload"
         if folder is not None:
             why = read_elements(message, reference, folder, budget)
             if not why:
                 read[reference.location] = read.get(reference.location, 0) + 1
                 continue
             if why.startswith("a link"):
-                unread[reference.location] = why
+                links[reference.location] = why
+        unread[_value_name(message, around)] = why
         if not _may_be_weight(around):
             raise GraphError(f"{_owner(around)} needs the elements of tensor '{name}': {why}", node=name)
     notes = [f"{n} small tensors were read from '{location}' beside the model" for location, n in sorted(read.items())]
-    return notes + [f"'{location}' beside the model was not read: {why}" for location, why in sorted(unread.items())]
+    notes += [f"'{location}' beside the model was not read: {why}" for location, why in sorted(links.items())]
+    return Settled(tuple(notes), unread)
+
+
+def _value_name(tensor: onnx.TensorProto, around: tuple[Any, ...]) -> str:
+    """What a weight is called in the graph: by itself, or like the result of its Constant."""
+    node = around[1] if len(around) > 1 else None
+    return str(node.output[0]) if isinstance(node, onnx.NodeProto) and node.output else str(tensor.name)
 
 
 def _check_text(message: Any, around: tuple[Any, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from optimizer.errors import OptionError, UnsupportedOpError
 from optimizer.importers.passes.tile_padding import with_filled_padding
@@ -17,6 +17,7 @@ from optimizer.pipeline.work import Origin, Stage, Work
 
 if TYPE_CHECKING:
     from optimizer.importers import ImportedModel
+    from optimizer.importers.onnx_survey import Survey
 
 SHOWN_OPS = 5
 
@@ -30,6 +31,7 @@ class Import(Stage):
     gives: ClassVar[tuple[str, ...]] = ("origin", "imported")
 
     input_shapes: Mapping[str, tuple[int, ...]]
+    dims: Mapping[str, int]
     activations_dtype: str | None
     weights_dtype: str | None
     max_nodes: int
@@ -49,21 +51,32 @@ class Import(Stage):
     def read(self, source: Path | bytes, name: str | None, checkpoint: Callable[[], None]) -> ImportedModel:
         """The model of a file or its bytes. InputError says what is wrong with it where."""
         from optimizer.importers import load
+
+        return load(source, name=name, checkpoint=checkpoint, **self._chosen())
+
+    def survey(self, source: Path | bytes) -> Survey:
+        """What can be said of an ONNX model some of whose sizes have no number."""
+        from optimizer.importers.loading import read_model_file
+        from optimizer.importers.model import ImportOptions
+        from optimizer.importers.onnx_survey import survey
+
+        options = ImportOptions(**self._chosen(), folder=source.parent if isinstance(source, Path) else None)
+        return survey(source if isinstance(source, bytes) else read_model_file(source, options.limits), options)
+
+    def _chosen(self) -> dict[str, Any]:
         from optimizer.importers.model import KEEP, ImportLimits
 
         activations = self.activations_dtype
         weights = self.weights_dtype or activations
         if weights is not None and DType(weights).is_block_float:  # the stage `weight-dtypes` chooses which ones
             weights = None if activations is None else DType.BF16.value
-        return load(
-            source,
-            input_shapes=self.input_shapes,
-            limits=ImportLimits(max_nodes=self.max_nodes, max_bytes=self.max_model_bytes),
-            activations_dtype=KEEP if activations is None else DType(activations),
-            weights_dtype=KEEP if weights is None else DType(weights),
-            name=name,
-            checkpoint=checkpoint,
-        )
+        return {
+            "input_shapes": self.input_shapes,
+            "dims": self.dims,
+            "limits": ImportLimits(max_nodes=self.max_nodes, max_bytes=self.max_model_bytes),
+            "activations_dtype": KEEP if activations is None else DType(activations),
+            "weights_dtype": KEEP if weights is None else DType(weights),
+        }
 
 
 def import_model(
@@ -74,6 +87,11 @@ def import_model(
     `checkpoint` is called all the time; what it raises ends the import.
     """
     return Import.of(options).read(source, name, checkpoint)
+
+
+def survey_model(source: Path | bytes, options: Options) -> Survey:
+    """What can be said of a model as long as sizes of its inputs have no number (`OpenSizesError` of an import)."""
+    return Import.of(options).survey(source)
 
 
 @dataclass(frozen=True)
@@ -92,7 +110,7 @@ class CheckSupport(Stage):
         limit = device.cb_limit_bytes
         if self.l1_small_bytes >= limit:
             message = f"'l1_small_bytes' must be less than the {limit} B of L1 on {device.name}"
-            raise OptionError(f"{message}, got {self.l1_small_bytes}", node="options", limit=limit)
+            raise OptionError(f"{message}, got {self.l1_small_bytes}", node="l1_small_bytes", limit=limit)
         if not self.allow_host_ops:
             _check_ops(work.imported, work.origin.reasons)
 

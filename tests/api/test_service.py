@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -262,7 +263,12 @@ def test_a_path_cannot_forge_a_line_of_the_log(caplog: pytest.LogCaptureFixture)
 # -- the rest --------------------------------------------------------------------------------------------
 def test_health_and_readiness(client: TestClient) -> None:
     assert client.get("/healthz").json()["status"] == "ok"
-    assert client.get("/readyz").json() == {"status": "ready"}
+    ends = time.monotonic() + 60
+    while (response := client.get("/readyz")).status_code != 200:
+        assert_problem(response, 503, "not-ready")
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    assert response.json() == {"status": "ready"}
 
 
 def test_the_openapi_document_names_every_option_and_body(client: TestClient) -> None:

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from optimizer.cli import main
 from optimizer.cli.arguments import options_from
 from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.parser import build_parser, command_parsers, parse
+from optimizer.option_text import option_infos
 from optimizer.options import Options
 from tests.cli.conftest import Run
 
@@ -80,7 +80,7 @@ def test_names_that_do_not_exist(run: Run, mlp_onnx: Path, tmp_path: Path, argum
 
 def test_every_option_is_a_flag_and_nothing_else_is() -> None:
     flags = {flag for action in command_parsers(build_parser())["optimize"]._actions for flag in action.option_strings}
-    of_options = {"--" + f.name.replace("_", "-") for f in fields(Options)}
+    of_options = {info.flag for info in option_infos()}
     assert of_options <= flags
     negations = {flag.replace("--", "--no-", 1) for flag in of_options}
     others = flags - of_options - negations

@@ -75,13 +75,13 @@ def test_what_is_not_stated_is_not_compared() -> None:
 def test_another_backend_compares_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
     result = planned()
     bound, time_ns = result.summary.lower_bound_ns, result.summary.predicted_time_ns + 1
-    result.options = replace(result.options, opmodel="other")
+    result.options = replace(result.options, opmodel="ttmetal")
     result.priced = replace(
-        result.summary, predicted_time_ns=time_ns, gap=1 - bound / time_ns, status="feasible", opmodel="other"
+        result.summary, predicted_time_ns=time_ns, gap=1 - bound / time_ns, status="feasible", opmodel="ttmetal"
     )
     record = check_record(result, "analytical")
     assert record["errors"] == []
-    assert "figures: predicted by other, checked by analytical" in record["not_checked"]
+    assert "figures: predicted by ttmetal, checked by analytical" in record["not_checked"]
 
 
 def test_a_board_of_ones_own_is_said_to_be_one() -> None:

@@ -69,10 +69,15 @@ _SLOTS = {"bf16": 8, "f32": 4}
 
 
 def read_cases(document: Any) -> tuple[TileCase, ...]:
-    """Cases of a decoded document. FormatError, LimitError and UnknownNameError name the field: `cases[3].ops[2]`."""
+    """Cases of a decoded document, which may be one by itself.
+
+    FormatError, LimitError and UnknownNameError name the field: `cases[3].ops[2]`.
+    """
     cases: list[TileCase] = []
     known: dict[str, str] = {}
-    for record in records(document):
+    given = document.value if isinstance(document, Node) else document
+    single = isinstance(given, Mapping) and "yield" in given
+    for record in [Node(given, "")] if single else records(document):
         case = _case(record)
         if case.id in known:
             raise record.error(f"the id '{case.id}' is that of {known[case.id]}, too")
@@ -86,7 +91,7 @@ def _case(record: Node) -> TileCase:
     if unknown := sorted(set(fields) - _CASE_KEYS - _IGNORED_KEYS):
         _LOG.warning("%s: fields that nothing reads: %s", record.place, ", ".join(unknown))
     place = record.place
-    name = fields["id"].text() if "id" in fields else place
+    name = fields["id"].text() if "id" in fields else place or "kernel"
     inputs, outputs = (_names(fields[key], MAX_CIRCULAR_BUFFERS) for key in ("inputs", "outputs"))
     for key, names in (("inputs", inputs), ("outputs", outputs)):
         if twice := [name for name, count in Counter(names).items() if count > 1]:

@@ -109,5 +109,5 @@ ENGINES: dict[str, ChainEngine] = {e.name: e for e in (BitsetEngine(), CpSatEngi
 def engine(name: str) -> ChainEngine:
     """The engine of a name. UnknownNameError lists those there are."""
     if name not in ENGINES:
-        raise UnknownNameError("chain solver", name, ENGINES, node="options")
+        raise UnknownNameError("chain solver", name, ENGINES, node="chain_solver")
     return ENGINES[name]

@@ -134,6 +134,15 @@ def test_bad_cases_are_refused_by_name(changes: dict[str, Any], error: type[Exce
         read_cases(_case(**changes))
 
 
+def test_a_document_may_be_one_case() -> None:
+    record = {"inputs": ["x"], "outputs": ["y"], "ops": [{"name": "e", "op": "exp", "args": ["x"]}], "yield": ["e"]}
+    (case,) = read_cases(record)
+    assert (case.id, case.block, case.capacity) == ("kernel", (1, 1), 8)
+    assert read_cases({"cases": [{**record, "id": "kernel"}]}) == (case,)
+    with pytest.raises(FormatError, match=r"^ops\[0\]\.args: 'exp' takes 1 operands, got 2"):
+        read_cases({**record, "ops": [{"name": "e", "op": "exp", "args": ["x", "x"]}]})
+
+
 def test_an_op_that_needs_more_slots_than_there_are_is_refused_by_name() -> None:
     ops = [{"name": "v", "op": "where", "args": ["a", "b", "c"]}]
     case = read_cases(_case(inputs=["a", "b", "c"], ops=ops, capacity=2))[0]

@@ -1,0 +1,109 @@
+"""Why an ONNX model has no static shapes although its inputs have: the first node without, its cause, a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import onnx
+import onnx.defs
+
+from optimizer.errors import GraphError, ShapeError, near
+from optimizer.importers.onnx_checks import absent_from_opset
+from optimizer.importers.onnx_folding import CONTROL_FLOW, node_place, unresolved_nodes
+from optimizer.importers.onnx_lacking import REASONS
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+SHOWN_NODES = 3
+"""Further nodes without a shape that a message names."""
+_BY_ELEMENTS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+"""Ops that give as much as their operands' elements decide."""
+_COUNTED = "how many elements it gives depends on the data; run it on the host, after the last op that is on the device"
+_STANDARD = ("", "ai.onnx")
+
+
+def refuse_control_flow(graph: onnx.GraphProto) -> None:
+    """GraphError for a node whose subgraphs run by values of run time; an If on a constant folds away."""
+    for node in graph.node:
+        if node.op_type in CONTROL_FLOW and node.op_type != "If":
+            raise _control_flow(node.op_type, node.name or next(iter(node.output), "?"))
+
+
+def _control_flow(op_type: str, name: str) -> GraphError:
+    return GraphError(
+        f"{op_type} '{name}' cannot be represented: what runs depends on run-time values; "
+        "export the model with the control flow unrolled or removed",
+        node=name,
+    )
+
+
+def refuse_unresolved(
+    model: ir.Model, parameters: frozenset[str], why_without: Callable[[str], str], versions: Mapping[str, int]
+) -> None:
+    """ShapeError with the cause of the first node, in the order of the graph, that has no static shape or no type."""
+    for node in model.graph:
+        if node.op_type in CONTROL_FLOW:
+            raise _control_flow(node.op_type, node.name or node.outputs[0].name or "?")
+    nodes = unresolved_nodes(model)
+    if not nodes:
+        return
+    first, rest = nodes[0], nodes[1:]
+    cause = _cause(first, parameters, why_without, dict(versions))
+    more = ", ".join(node_place(node) for node in rest[:SHOWN_NODES])
+    more += f" and {len(rest) - SHOWN_NODES} more" if len(rest) > SHOWN_NODES else ""
+    after = f"; so {len(rest)} node(s) after it have no shape: {more}" if rest else ""
+    raise ShapeError(f"{node_place(first)}: {cause}{after}", node=first.name or first.outputs[0].name)
+
+
+def _cause(
+    node: ir.Node, parameters: frozenset[str], why_without: Callable[[str], str], versions: dict[str, int]
+) -> str:
+    remark = absent_from_opset(node.op_type, node.domain, versions)
+    if remark is not None:
+        return f"{remark}; export with a newer opset, or convert the model with onnx.version_converter"
+    if not onnx.defs.has(node.op_type, "" if node.domain in _STANDARD else node.domain):
+        return _unknown_op(node, versions)
+    for value in node.inputs:
+        if value is not None and value.name in parameters and value.dtype is not None and value.dtype.is_integer():
+            return f"it needs the elements of '{value.name}': {why_without(value.name)}"
+    if node.op_type in _BY_ELEMENTS:
+        return _COUNTED
+    if node.op_type in REASONS:
+        return REASONS[node.op_type]
+    return _run_time(node)
+
+
+def _unknown_op(node: ir.Node, versions: Mapping[str, int]) -> str:
+    """An op that the libraries do not know: a slip of the pen, or a vendor's, whose shapes the file must tell."""
+    if node.domain in _STANDARD:
+        known = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
+        return f"ONNX has no op '{node.op_type}'{near(node.op_type, known)}"
+    value = next((v for v in node.outputs if v.name and (v.uses() or v.is_graph_output())), node.outputs[0])
+    names = [] if value.shape is None else [str(dim.value) for dim in value.shape if not isinstance(dim, int)]
+    if names and all(name.isidentifier() for name in names):
+        flags = " ".join(f"--dim {name}=1" for name in dict.fromkeys(names))
+        return f"the file states the shape {value.shape} for its result '{value.name}'; give numbers, such as {flags}"
+    missing = "" if node.domain in versions else f" (the model does not import '{node.domain}' either)"
+    return (
+        f"{node.op_type} is a custom op of the domain '{node.domain}', so only the file can state the shape of its "
+        f"result '{value.name}', and it does not{missing}; add value_info for '{value.name}' with static sizes, or "
+        "export the op as standard ones"
+    )
+
+
+def _run_time(node: ir.Node) -> str:
+    """A shape that depends on what an operand holds at run time, where that can be told."""
+    for value in node.inputs:
+        if value is None or value.const_value is not None or value.dtype is None or not value.dtype.is_integer():
+            continue
+        if value.shape is None or len(value.shape) > 1:
+            continue
+        source = value.producer()
+        whose = "is an input of the model" if source is None else f"is computed at run time by {node_place(source)}"
+        return (
+            f"the shape of its result depends on the elements of '{value.name}', which {whose}; export the model with "
+            f"'{value.name}' as a constant"
+        )
+    return "the shape of its result cannot be inferred; export the model with static shapes"
