@@ -43,7 +43,7 @@ def take(page: Any, name: str) -> None:
     path = FOLDER / f"{name}.png"
     page.screenshot(path=path)
     with Image.open(path) as whole:
-        whole.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        whole.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
             path, optimize=True
         )
 
