@@ -3,7 +3,7 @@
     python benchmarks/service_attacks.py bodies [--cases 20000 --seed 1 --clients 4]
     python benchmarks/service_attacks.py hostile
 
-`bodies` posts mutated ONNX models and JSON graphs (benchmarks/fuzzing) and reads every answer: no status from 500 on
+`bodies` posts mutated ONNX models and JSON graphs (benchmarks/fuzzing) and reads every answer: no status from 500 on,
 but those that tell of a time limit, no traceback in an answer or the log, no lost process that no answer tells of, memory
 that does not grow. `hostile` sends what is to be refused before it costs anything, and says what it did cost.
 """
@@ -126,9 +126,8 @@ def hostile(_args: argparse.Namespace) -> int:
             faults += not good
             print(f"{'ok ' if good else 'BAD'} {name}: {status or 'connection ended'} in {took:.2f} s {text[:100]}")
         grown = service.peak_bytes["server"] - before["server"]
-        print(
-            f"server memory grew by {grown / 2**20:.0f} MiB; lost processes {service.metric('ttopt_worker_restarts'):.0f}"
-        )
+        lost = service.metric("ttopt_worker_restarts")
+        print(f"server memory grew by {grown / 2**20:.0f} MiB; lost processes {lost:.0f}")
         faults += grown > 200 << 20
     return int(bool(faults))
 
