@@ -12,15 +12,15 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from api import problems
 from api.connections import STATE_KEY, Connections, OneLength
-from api.routes import health, optimize
+from api.jobs.desk import Desk
+from api.request_log import RequestLog
+from api.routes import catalogue, health, jobs, optimize, results
 from api.settings import Settings
 from api.spool import Spool
-from api.workers import WorkerPool
 from optimizer import __version__, logs
 
 GZIP_MIN_BYTES = 1000
 GZIP_LEVEL = 4
-"""Annotated graphs compress 20-fold already at a low level, in a tenth of the time of the highest."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -31,17 +31,16 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     if settings is None:
         logs.configure(logs.LogSettings.parse(os.environ.get(logs.VARIABLE, "")))
     chosen = Settings.from_environment() if settings is None else settings
+    desk = Desk(chosen)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        pool = WorkerPool(chosen.workers, chosen.queue_limit, chosen.memory_of_a_worker)
-        app.state.pool = pool
         app.state.spool = Spool(chosen)
-        pool.start()
+        await desk.open()
         try:
             yield {STATE_KEY: Connections(chosen)}
         finally:
-            pool.close()
+            await desk.close()
             app.state.spool.close()
 
     app = FastAPI(
@@ -51,11 +50,17 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=lifespan,
         # They would answer with an address made of what the client says the host is.
         redirect_slashes=False,
+        # Their pages load scripts of others.
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.settings = chosen
+    app.state.desk = desk
     app.add_middleware(GZipMiddleware, minimum_size=GZIP_MIN_BYTES, compresslevel=GZIP_LEVEL)
     app.add_middleware(OneLength)
+    app.add_middleware(RequestLog, metrics=desk.metrics)
     problems.install(app)
-    app.include_router(health.router)
-    app.include_router(optimize.router)
+    app.state.routers = [part.router for part in (health, optimize, jobs, results, catalogue)]
+    for router in app.state.routers:
+        app.include_router(router)
     return app

@@ -4,43 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from python_multipart.multipart import parse_options_header
-from starlette.datastructures import Headers, UploadFile
+from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from optimizer.errors import FormatError, OptionError
 
-FORM_FIELDS = ("file", "options")
+OPTIONS_FIELD = "options"
 PIECE_BYTES = 64 * 1024
 CHARSETS = ("utf-8", "us-ascii", "iso-8859-1", "latin-1")
 
 
 @dataclass(frozen=True)
-class ModelForm:
-    """What a form holds."""
+class Fields:
+    """What a form of one kind holds."""
 
-    source: bytes
-    file_name: str
+    required: tuple[str, ...] = ("file",)
+    """Files, in the order in which the task reads them;"""
+    optional: tuple[str, ...] = ()
+    """these follow."""
+    options: bool = True
+    """Whether there may be a field `options`, a JSON object."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.required, *self.optional, *([OPTIONS_FIELD] if self.options else []))
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form that was read; its files are to be closed by whoever asked."""
+
+    files: tuple[tuple[BinaryIO, str], ...]
+    """Each with the name that it has at the client's."""
     options: dict[str, Any]
 
 
-class _InMemory(MultiPartParser):
-    """The parser runs in a worker, whose memory has a limit and which needs the model whole anyway."""
-
-    spool_max_size = sys.maxsize
-
-
-def read_form(file: BinaryIO, content_type: str) -> ModelForm:
+def read_form(file: BinaryIO, content_type: str, fields: Fields) -> Form:
     """The form in a file; FormatError and OptionError tell what is wrong with it."""
-    return asyncio.run(_read(file, content_type))
+    return asyncio.run(_read(file, content_type, fields))
 
 
-async def _read(file: BinaryIO, content_type: str) -> ModelForm:
+async def _read(file: BinaryIO, content_type: str, fields: Fields) -> Form:
     _, parameters = parse_options_header(content_type)
     named = parameters.get(b"charset", b"utf-8").decode("latin-1").lower()
     if named not in CHARSETS:
@@ -48,18 +57,34 @@ async def _read(file: BinaryIO, content_type: str) -> ModelForm:
         raise FormatError(
             f"not a readable multipart body: its charset is '{named}'", node="body", alternatives=CHARSETS
         )
-    parser = _InMemory(Headers({"content-type": content_type}), _pieces(file), max_files=1, max_fields=2)
+    most_files = len(fields.required) + len(fields.optional)
+    headers = Headers({"content-type": content_type})
+    parser = MultiPartParser(headers, _pieces(file), max_files=most_files, max_fields=most_files + 1)
     try:
         form = await parser.parse()
     except MultiPartException as error:
         raise FormatError(f"not a readable multipart body: {error.message}", node="body") from error
-    for name in form:
-        if name not in FORM_FIELDS:
-            raise FormatError(f"unknown form field '{name}'", node="body", alternatives=FORM_FIELDS)
-    model, options = form.get("file"), form.get("options", "{}")
-    if not isinstance(model, UploadFile):
-        raise FormatError("the form needs the model as field 'file'", node="body")
-    return ModelForm(await model.read(), model.filename or "", _options_object(options))
+    try:
+        return _checked(form, fields)
+    except BaseException:
+        await form.close()
+        raise
+
+
+def _checked(form: FormData, fields: Fields) -> Form:
+    for name, _ in form.multi_items():
+        if name not in fields.names:
+            raise FormatError(f"unknown form field '{name}'", node="body", alternatives=fields.names)
+        if len(form.getlist(name)) > 1:
+            raise FormatError(f"the form has more than one field '{name}'", node="body")
+    files = []
+    for name in (*fields.required, *fields.optional):
+        part = form.get(name)
+        if isinstance(part, UploadFile):
+            files.append((part.file, part.filename or ""))
+        elif part is not None or name in fields.required:
+            raise FormatError(f"the form needs a file as field '{name}'", node="body")
+    return Form(tuple(files), _options_object(form.get(OPTIONS_FIELD, "{}")))
 
 
 async def _pieces(file: BinaryIO) -> AsyncGenerator[bytes, None]:

@@ -6,6 +6,8 @@ from typing import Any
 
 from fastapi import Response
 
+from api.forms import Fields
+from api.jobs.documents import JobDocument
 from optimizer.export.schema import AnnotatedGraph
 from optimizer.importers.json_graph import GraphDocument
 from optimizer.option_text import OptionInfo, option_infos
@@ -101,40 +103,139 @@ _NAME = {
     "schema": {"type": "string"},
 }
 
-OPTIMIZE: dict[str, Any] = {
-    "summary": "Choose layouts for a model",
-    "description": "The body is an ONNX model (any content type but the two below), a JSON graph, alone or with "
-    "options, or a multipart form. Options in the query count more than options in the body. The answer is the "
-    "`graph.json` of `ttopt optimize`.",
-    "response_class": Response,
-    "responses": {
-        200: {
-            "description": "The annotated graph",
-            "content": {"application/json": {"schema": _inlined(AnnotatedGraph.model_json_schema(by_alias=True))}},
-        },
-        **_problems(
-            _400="the body is not a model or document",
-            _403="an option that the operator does not let clients choose",
-            _408="the body does not keep the least pace",
-            _413="the body or the graph exceeds a limit, or the work on it the memory of a worker",
-            _415="the body is compressed",
-            _422="the model or an option cannot be accepted, or no plan exists",
-            _429="every worker is busy and the queue is full, or too many bodies are on their way",
-            _500="a defect, or a plan that failed verification",
-            _503="the worker process ended, or the spool folder cannot be written",
-            _504="the time limit of a request",
-        ),
-    },
-    "openapi_extra": {
-        "parameters": [_NAME, *(_query_parameter(info) for info in option_infos())],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-                "application/json": {"schema": {"anyOf": [_graph_schema(), _WRAPPED]}},
-                "multipart/form-data": {"schema": _FORM, "encoding": {"options": {"contentType": "application/json"}}},
-            },
-        },
+
+def _parameter(name: str, description: str, schema: dict[str, Any], where: str = "query") -> dict[str, Any]:
+    return {"name": name, "in": where, "required": False, "description": description, "schema": schema}
+
+
+_PRIORITY = _parameter(
+    "priority", "jobs of a higher one go first", {"type": "integer", "minimum": -10, "maximum": 10, "default": 0}
+)
+_WAIT = _parameter(
+    "wait",
+    "seconds after which a job is answered instead of its result, at most what the service allows",
+    {"type": "number", "minimum": 0},
+)
+_IDEMPOTENCY = _parameter(
+    "Idempotency-Key",
+    "the same key with the same request again: the same job; with another request: an error",
+    {"type": "string", "minLength": 1, "maxLength": 255},
+    where="header",
+)
+_ANY_CALL = {
+    "_401": "the service wants an API key",
+    "_429": "the caller asks too often, the queue is full, or too many bodies are on their way",
+    "_500": "a defect",
+    "_503": "the store cannot be used, or the service is about to end",
+}
+_BODY_PROBLEMS = _problems(
+    _400="the body is not a model or document",
+    _403="an option that the operator does not let clients choose",
+    _408="the body does not keep the least pace",
+    _413="the body or the graph exceeds a limit, or the work on it the memory of a worker",
+    _415="the body is compressed",
+    _422="the model or an option cannot be accepted, or no plan exists",
+    **_ANY_CALL,
+)
+JOB_PROBLEMS = _problems(
+    _404="there is no such job of the caller's",
+    _409="the job is not in a state for that; `error` says why one has failed",
+    _422="a parameter cannot be accepted",
+    **_ANY_CALL,
+)
+CALL_PROBLEMS = _problems(**_ANY_CALL)
+_JOB = {"application/json": {"schema": _inlined(JobDocument.model_json_schema(by_alias=True))}}
+_LOCATION = {"Location": {"description": "path of the job", "schema": {"type": "string"}}}
+_GRAPH = {"application/json": {"schema": _inlined(AnnotatedGraph.model_json_schema(by_alias=True))}}
+_MODEL_BODY = {
+    "required": True,
+    "content": {
+        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+        "application/json": {"schema": {"anyOf": [_graph_schema(), _WRAPPED]}},
+        "multipart/form-data": {"schema": _FORM, "encoding": {"options": {"contentType": "application/json"}}},
     },
 }
-"""Keyword arguments of the route's decorator."""
+_BODIES = (
+    "The body is an ONNX model (any content type but the two below), a JSON graph, alone or with options, or a "
+    "multipart form. Options in the query count more than options in the body."
+)
+
+OPTIMIZE: dict[str, Any] = {
+    "summary": "Choose layouts for a model",
+    "description": f"{_BODIES} The answer is the `graph.json` of `ttopt optimize`. One that takes longer than the "
+    "client waits (`wait`) is a job, to be asked for at its `Location`.",
+    "response_class": Response,
+    "responses": {
+        200: {"description": "The annotated graph", "content": _GRAPH},
+        202: {"description": "A job that goes on", "content": _JOB, "headers": _LOCATION},
+        **_BODY_PROBLEMS,
+        **_problems(_409="the job was cancelled", _504="no plan within the time limit"),
+    },
+    "openapi_extra": {
+        "parameters": [_NAME, _PRIORITY, _WAIT, _IDEMPOTENCY, *(_query_parameter(info) for info in option_infos())],
+        "requestBody": _MODEL_BODY,
+    },
+}
+"""Keyword arguments of the route's decorator, as those below."""
+
+SUBMIT: dict[str, Any] = {
+    "summary": "Have layouts chosen for a model, and ask for them later",
+    "description": f"{_BODIES} Equal requests are worked on once.",
+    "status_code": 202,
+    "response_class": Response,
+    "responses": {202: {"description": "The job", "content": _JOB, "headers": _LOCATION}, **_BODY_PROBLEMS},
+    "openapi_extra": {
+        "parameters": [_NAME, _PRIORITY, _IDEMPOTENCY, *(_query_parameter(info) for info in option_infos())],
+        "requestBody": _MODEL_BODY,
+    },
+}
+
+RESULT: dict[str, Any] = {
+    "summary": "The result of a job",
+    "response_class": Response,
+    "responses": {
+        200: {"description": "The annotated graph", "content": _GRAPH},
+        304: {"description": "The client has it already (`If-None-Match`)"},
+        **JOB_PROBLEMS,
+    },
+}
+
+ANSWERED_LATER: dict[str, Any] = {
+    "response_class": Response,
+    "responses": {
+        200: {"description": "The answer", "content": {"*/*": {"schema": {}}}},
+        202: {"description": "A job that goes on", "content": _JOB, "headers": _LOCATION},
+        **_BODY_PROBLEMS,
+        **JOB_PROBLEMS,
+        **_problems(_504="not done within the time limit"),
+    },
+}
+
+
+def result_body(summary: str, fields: Fields) -> dict[str, Any]:
+    """Of a route that takes results: one as the body, or a form with these files."""
+    files = {name: {"type": "string", "format": "binary"} for name in (*fields.required, *fields.optional)}
+    form = {"type": "object", "required": list(fields.required), "properties": files}
+    content: dict[str, Any] = {"multipart/form-data": {"schema": form}}
+    if len(fields.required) == 1:
+        content["application/json"] = {"schema": {"type": "object", "description": "a `graph.json`"}}
+    body = {"requestBody": {"required": True, "content": content}}
+    return {"summary": summary, **ANSWERED_LATER, "openapi_extra": {"parameters": [_WAIT], **body}}
+
+
+_EVENT = {
+    "type": "object",
+    "required": ["event", "data", "id"],
+    "properties": {name: {"type": "string"} for name in ("event", "data", "id")},
+}
+
+EVENTS: dict[str, Any] = {
+    "summary": "What happens to a job, as it happens (server-sent events)",
+    "description": "`stage` with `stage`, `fraction`, `detail`; `incumbent` with `objective_ns`, `bound_ns` and `gap`; "
+    "`done` with `state`, the last. Events are numbered: with `Last-Event-ID` a client goes on behind that one.",
+    "response_class": Response,
+    "responses": {
+        200: {"description": "Events", "content": {"text/event-stream": {"schema": _EVENT}}},
+        **JOB_PROBLEMS,
+    },
+}

@@ -12,10 +12,11 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
-from optimizer.batch.executor import JobFailure, WorkerDied
 from optimizer.errors import TtoptError
 from optimizer.files import encoded
 
@@ -31,6 +32,10 @@ SHOWN_CHARACTERS = 1000
 
 CLIENT_CLOSED_REQUEST = 499
 """nginx's status for a client that left; nobody receives it, it is for the access log."""
+
+
+Members = dict[str, Any]
+"""Of a problem document, without `type`, `title` and `instance`, as the table of jobs keeps them."""
 
 
 class ClientGone(Exception):
@@ -65,11 +70,99 @@ class SpoolError(TtoptError):
     http_status = 503
 
 
-class WorkerLostError(TtoptError):
-    """The process that worked on the request ended; another takes its place."""
+class StoreError(TtoptError):
+    """The store of jobs cannot be used; this is the operator's to mend."""
 
-    code = "worker-lost"
+    code = "no-store"
     http_status = 503
+
+
+class NotFoundError(TtoptError):
+    """There is no such job, result or artifact, or it is somebody else's."""
+
+    code = "not-found"
+    http_status = 404
+
+
+class ConflictError(TtoptError):
+    """The job is not in the state that this needs."""
+
+    code = "wrong-state"
+    http_status = 409
+
+
+class UnfinishedError(TtoptError):
+    """The job is not finished yet."""
+
+    code = "not-finished"
+    http_status = 409
+
+
+class JobFailedError(TtoptError):
+    """The job has no result, for reasons of its own."""
+
+    code = "job-failed"
+    http_status = 409
+
+    def __init__(self, message: str, problem: Members) -> None:
+        super().__init__(message)
+        self.problem = problem
+
+
+class KeyReusedError(TtoptError):
+    """An idempotency key came with another request before."""
+
+    code = "key-reused"
+    http_status = 422
+
+
+class UnauthorizedError(TtoptError):
+    """The request names no API key, or none that is valid."""
+
+    code = "unauthorized"
+    http_status = 401
+
+
+class RateError(TtoptError):
+    """The caller asks more often than it may."""
+
+    code = "rate-limit"
+    http_status = 429
+
+    def __init__(self, message: str, *, retry_after: int, limit: int) -> None:
+        super().__init__(message, limit=limit)
+        self.retry_after = retry_after
+
+
+class DrainingError(TtoptError):
+    """The service is about to end and takes no new work."""
+
+    code = "draining"
+    http_status = 503
+
+
+def members_of(error: TtoptError) -> Members:
+    """What a deliberate error says to a client."""
+    return {
+        "status": error.http_status,
+        "code": error.code,
+        "detail": error.message,
+        "node": error.node,
+        "limit": error.limit,
+        "alternatives": list(error.alternatives),
+    }
+
+
+def parked(attempts: int) -> Members:
+    """Of a job that nobody tries again by itself."""
+    detail = (
+        f"the process that worked on this job ended {attempts} times; it is not tried again by itself. "
+        "POST to its `retry` queues it again"
+    )
+    return {"status": 503, "code": "parked", "detail": detail, "limit": attempts}
+
+
+INTERNAL: Members = {"status": 500, "code": "internal", "detail": "a defect of the service; its log tells more"}
 
 
 def document(status: int, code: str, detail: str, path: str, **members: Any) -> bytes:
@@ -121,39 +214,50 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _routing)
     app.add_exception_handler(ClientGone, _left)
     app.add_exception_handler(ClientDisconnect, _left)
-    app.add_exception_handler(JobFailure, _failed_job)
+    app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _defect)
 
 
 async def _deliberate(request: Request, error: Exception) -> Response:
     assert isinstance(error, TtoptError)
-    headers = RETRY if error.http_status in (429, 503) else {}
-    return problem(
-        request,
-        error.http_status,
-        error.code,
-        error.message,
-        headers,
-        node=error.node,
-        limit=error.limit,
-        alternatives=list(error.alternatives),
-    )
+    headers = {}
+    if error.http_status in (429, 503) or isinstance(error, UnfinishedError):
+        headers["Retry-After"] = str(getattr(error, "retry_after", RETRY_SECONDS))
+    elif isinstance(error, UnauthorizedError):
+        headers["WWW-Authenticate"] = 'Bearer realm="ttopt"'
+    members = members_of(error)
+    if isinstance(error, JobFailedError):
+        members["error"] = {"type": TYPE_PREFIX + error.problem["code"], **error.problem}
+    return problem(request, headers=headers, **members)
 
 
 async def _routing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "http-error")
-    return problem(request, error.status_code, code, str(error.detail), error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods(request))
+    return problem(request, error.status_code, code, str(error.detail), headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """All methods of a path; Starlette itself names those of the first route only."""
+    routes = [route for router in request.app.state.routers for route in router.routes]
+    return sorted({m for route in routes if route.matches(request.scope)[0] is not Match.NONE for m in route.methods})
 
 
 async def _left(request: Request, error: Exception) -> Response:
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
-async def _failed_job(request: Request, error: Exception) -> Response:
-    assert isinstance(error, JobFailure)
-    log.error("defect in a worker while answering %a\n%s", request.scope["path"], quoted(error.traceback))
-    return _internal(request)
+async def _invalid(request: Request, error: Exception) -> Response:
+    """A path or query that FastAPI itself finds wrong."""
+    assert isinstance(error, RequestValidationError)
+    fault = error.errors()[0]
+    place = str(fault["loc"][-1])
+    if fault["loc"][0] == "path":
+        return problem(request, 404, "not-found", f"no such {place}", node=place)
+    return problem(request, 422, "bad-option", f"'{place}': {fault['msg']}", node=place)
 
 
 async def _defect(request: Request, error: Exception) -> Response:
@@ -163,13 +267,9 @@ async def _defect(request: Request, error: Exception) -> Response:
 
 
 def _internal(request: Request) -> Response:
-    return problem(request, 500, "internal", "a defect of the service; its log tells more")
+    return problem(request, **INTERNAL)
 
 
 def quoted(text: str) -> str:
     """Text that a request may have a part in, for a log: no line of it can pass for one of the log's own."""
     return "\n".join("  | " + encoded(line).decode() for line in text.splitlines())
-
-
-def lost(error: WorkerDied) -> WorkerLostError:
-    return WorkerLostError(f"{error}; the request may be sent again")

@@ -1,44 +1,91 @@
-"""The service on a port: the application behind uvicorn, with the limits that belong to connections."""
+"""The service on a port: the application behind uvicorn, with the limits of connections; and its workers."""
 
 from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 import uvicorn
 
+from api.access import KeyStore
 from api.app import create_app
 from api.connections import GuardedProtocol
+from api.jobs.database import Database
+from api.jobs.desk import Desk
 from api.settings import PREFIX, Settings
+from api.workers.program import WorkerProgram, new_name
+from optimizer import logs
 
 HEAD_BYTES = 64 * 1024
 """Of a request's head that has not arrived whole."""
 OTHER_DESCRIPTORS = 256
-"""Of libraries, logs and modules."""
+"""Of libraries, logs, modules and the store."""
+CLOSING_SECONDS = 10
+"""For answers under way once the service is to end."""
 
 
-def serve(host: str, port: int, workers: int | None = None) -> None:
-    """Serve until a signal ends it. Settings come from the environment; `workers` counts more than its own."""
-    given = {} if workers is None else {PREFIX + "WORKERS": str(workers)}
-    settings = Settings.from_environment({**os.environ, **given})
+def settings(workers: int | None = None, store: str | None = None) -> Settings:
+    """Settings of the environment; what is given here counts more. OptionError names what is wrong."""
+    given = {"WORKERS": workers, "STORE": store}
+    stated = {PREFIX + name: str(value) for name, value in given.items() if value is not None}
+    return Settings.from_environment({**os.environ, **stated})
+
+
+def serve(host: str, port: int, chosen: Settings) -> None:
+    """Serve until a signal ends it; jobs under way get the time to end that the settings give them."""
+    app = create_app(chosen)
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         host=host,
         port=port,
         log_level="info",
+        # Where our own log tells of every request, uvicorn need not.
+        access_log=not logs.room("service").tells_info,
         http=GuardedProtocol,
         ws="none",
         h11_max_incomplete_event_size=HEAD_BYTES,
         loop="asyncio",
-        timeout_keep_alive=settings.idle_seconds,  # type: ignore[arg-type]
+        timeout_keep_alive=chosen.idle_seconds,  # type: ignore[arg-type]
+        timeout_graceful_shutdown=CLOSING_SECONDS,
     )
-    _allow_descriptors(settings)
-    uvicorn.Server(config).run()
+    _allow_descriptors(chosen)
+    _Server(config, app.state.desk).run()
 
 
-def _allow_descriptors(settings: Settings) -> None:
+def work(chosen: Settings) -> None:
+    """Work on the jobs of a store until a signal ends it."""
+    WorkerProgram(chosen, new_name(), supervised=False).run()
+
+
+@contextmanager
+def key_store(store: str | None) -> Iterator[KeyStore]:
+    """The API keys of a store, which is made if there is none."""
+    database = Database(settings(store=store).store_url)
+    try:
+        database.migrate()
+        yield KeyStore(database)
+    finally:
+        database.close()
+
+
+class _Server(uvicorn.Server):
+    """Tells the desk of a signal at once, so that whoever waits for a job is answered before the service ends."""
+
+    def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
+        super().__init__(config)
+        self._desk = desk
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._desk.is_draining = True
+        super().handle_exit(sig, frame)
+
+
+def _allow_descriptors(chosen: Settings) -> None:
     """Raise this process's limit of open files to what the settings can need, as far as it may be raised."""
-    needed = settings.max_connections + 2 * settings.max_uploads + settings.workers + OTHER_DESCRIPTORS
+    needed = chosen.max_connections + 3 * chosen.max_uploads + OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
         most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,11 +24,32 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    workers: int = Field(default=os.cpu_count() or 1, ge=1, description="solver processes")
-    queue_limit: int = Field(default=16, ge=0, description="requests that may wait for a worker")
+    store: str = Field(
+        default="", description="database of jobs: sqlite:///FILE or postgresql://... (default: a file of the user's)"
+    )
+    workers: int = Field(
+        default=os.cpu_count() or 1, ge=0, description="solver processes; 0: only those of `ttopt worker` elsewhere"
+    )
+    queue_limit: int = Field(default=10_000, ge=1, description="jobs that may wait or run at once")
     max_body_bytes: int = Field(default=512 * 1024**2, ge=1, description="largest request body")
     max_nodes: int = Field(default=20_000, ge=1, description="largest graph, in nodes")
-    request_seconds: float = Field(default=300.0, gt=0, description="longest a request may take once it runs")
+    request_seconds: float = Field(default=300.0, gt=0, description="longest a job may take once it runs")
+    wait_seconds: float = Field(
+        default=60.0, ge=0, description="how long an answer may be waited for before a job is handed out instead"
+    )
+    lease_seconds: float = Field(default=15.0, gt=0, description="how long a silent worker keeps its jobs")
+    attempts: int = Field(default=6, ge=1, description="lost workers after which a job is parked")
+    drain_seconds: float = Field(default=20.0, ge=0, description="how long running jobs may go on after SIGTERM")
+    retention_seconds: float = Field(
+        default=7 * 86400.0, gt=0, description="how long finished jobs, and results nobody asks for, are kept"
+    )
+    store_bytes: int = Field(default=16 * 1024**3, ge=1, description="what models and results in the store may take")
+    keys: Literal["auto", "always", "never"] = Field(
+        default="auto",
+        description="who needs an API key: always everybody; auto: once there is a key, everybody but this machine",
+    )
+    rate_per_minute: int = Field(default=0, ge=0, description="requests per minute of a key or address; 0: no limit")
+    max_open_jobs: int = Field(default=0, ge=0, description="waiting and running jobs of a key; 0: no limit")
     worker_memory_bytes: int | None = Field(
         default=None,
         ge=0,
@@ -64,7 +86,11 @@ class Settings(BaseModel):
         """Bytes of data one worker may hold; 0: no limit."""
         if self.worker_memory_bytes is not None:
             return self.worker_memory_bytes
-        return max(LEAST_WORKER_BYTES, int(machine_bytes() * MEMORY_SHARE) // self.workers)
+        return max(LEAST_WORKER_BYTES, int(machine_bytes() * MEMORY_SHARE) // max(1, self.workers))
+
+    @property
+    def store_url(self) -> str:
+        return self.store or default_url()
 
     @property
     def spool_place(self) -> str:
@@ -81,6 +107,11 @@ class Settings(BaseModel):
             variable = PREFIX + str(fault["loc"][0]).upper()
             raise OptionError(f"{fault['msg']}, got '{fault['input']}'", node=variable) from error
 
+    def to_environment(self) -> dict[str, str]:
+        """Variables from which `from_environment` makes these settings."""
+        values = {name: getattr(self, name) for name in _names()}
+        return {PREFIX + name.upper(): str(value) for name, value in values.items() if value is not None}
+
 
 def machine_bytes(cgroup_limit: Path = CGROUP_LIMIT) -> int:
     """Memory of this machine, or of the container if that has less."""
@@ -90,6 +121,12 @@ def machine_bytes(cgroup_limit: Path = CGROUP_LIMIT) -> int:
     except OSError:
         return physical  # no such control group: nothing narrower is known
     return min(physical, int(text)) if text.isdecimal() else physical
+
+
+def default_url() -> str:
+    """SQLite in the user's folder for state (XDG)."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return f"sqlite:///{Path(base) / 'ttopt' / 'jobs.sqlite'}"
 
 
 def _names() -> list[str]:

@@ -34,6 +34,7 @@ ROOMS: Mapping[str, str] = {
     "solver": "sets, PathSets and reshards of chains; eliminations, prices, pruning, CP-SAT",
     "transform": "copies inserted",
     "verify": "what the finished plan was found to be",
+    "service": "requests answered, jobs finished, what the store gave up",
 }
 """Room -> what it tells."""
 OFF = logging.CRITICAL + 1

@@ -1,10 +1,12 @@
-"""Is the service alive, and would it take work?"""
+"""Is the service alive, would it take work, and what has it done?"""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from api.problems import RETRY, problem
+from api.routes.callers import TheDesk
 from optimizer import __version__
 
 router = APIRouter(tags=["health"])
@@ -17,15 +19,21 @@ async def healthz() -> dict[str, str]:
 
 @router.get(
     "/readyz",
-    summary="A request would be taken now",
+    summary="A request would be taken now, and worked on by a process that is ready for it",
     response_model=dict[str, str],
-    responses={503: {"description": "no worker, no place in the queue, or no room for another body"}},
+    responses={503: {"description": "no worker is warm, no room for another body, or the service is about to end"}},
 )
-async def readyz(request: Request) -> Response | dict[str, str]:
-    if not request.app.state.pool.has_room:
-        detail = "every worker is busy and the queue is full"
-    elif not request.app.state.spool.has_room:
+async def readyz(request: Request, desk: TheDesk) -> Response | dict[str, str]:
+    if desk.is_draining:
+        return problem(request, status=503, code="draining", detail="the service is about to end", headers=RETRY)
+    if not desk.warm:
+        return problem(request, status=503, code="not-ready", detail="no worker is warm yet", headers=RETRY)
+    if not request.app.state.spool.has_room:
         detail = "as many bodies are on their way as are taken at once"
-    else:
-        return {"status": "ready"}
-    return problem(request, 503, "busy", detail, RETRY)
+        return problem(request, status=503, code="busy", detail=detail, headers=RETRY)
+    return {"status": "ready"}
+
+
+@router.get("/metrics", summary="Figures for Prometheus", response_class=Response)
+async def metrics(desk: TheDesk) -> Response:
+    return Response(desk.metrics.text(), media_type=CONTENT_TYPE_LATEST)

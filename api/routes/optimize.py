@@ -1,91 +1,86 @@
-"""`POST /v1/optimize`: a model in, the annotated graph out."""
+"""`POST /v1/optimize`: a model in, the annotated graph out, or a job where that takes longer than the client waits."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+import asyncio
+import contextlib
 
 from fastapi import APIRouter, Request, Response
-from starlette.types import Receive, Scope, Send
 
+from api.answers import answer_of
+from api.jobs.desk import Desk
+from api.jobs.documents import job_document
+from api.jobs.records import Job, Outcome, State
 from api.openapi import OPTIMIZE
-from api.permissions import Permissions
-from api.problems import EncodingError
-from api.settings import Settings
-from api.solve import Request as Job
-from api.solve import solve_files
-from api.spool import SpooledFile
-from optimizer.errors import FormatError
-from optimizer.option_text import parse_option
+from api.problems import ClientGone, ConflictError, problem
+from api.routes.callers import TheCaller, TheDesk
+from api.submissions import Query, take_in, task_of
 
 router = APIRouter(tags=["optimize"])
 
-NAME = "name"
-"""Query parameter beside the options: what the result calls the model."""
-
 
 @router.post("/v1/optimize", **OPTIMIZE)
-async def optimize(request: Request) -> Response:
-    # Before the body is read: a busy service must not take in megabytes only to refuse them.
-    request.app.state.pool.check_room()
-    job = _job(request, request.app.state.settings)
-    with await request.app.state.spool.body(request.scope, request.receive) as body:
-        if not body.size:
-            raise FormatError("the body is empty: send an ONNX model or a JSON graph", node="body")
-        answer: SpooledFile = request.app.state.spool.file()
-        try:
-            await _solve(request, job, body, answer)
-        except BaseException:
-            answer.close()
-            raise
-    return FileAnswer(answer)
+async def optimize(request: Request, desk: TheDesk, caller: TheCaller) -> Response:
+    query = Query.of(request)
+    task = task_of(request, query, "optimize")
+    found = await take_in(request, desk, caller, query, task, wants_job=query.idempotency_key is not None)
+    return await answered(request, desk, query, found)
 
 
-async def _solve(request: Request, job: Job, body: SpooledFile, answer: SpooledFile) -> None:
-    """Let a worker write the answer."""
-    seconds = request.app.state.settings.request_seconds
-    files = (body.descriptor, answer.descriptor)
-    await request.app.state.pool.run(
-        partial(solve_files, request=job), seconds, partial(_departure, request), descriptors=files
-    )
-    answer.measure()
+async def answered(request: Request, desk: Desk, query: Query, found: Job | Outcome) -> Response:
+    """The result of a task; a job that goes on, once the client has waited for long enough.
+
+    A client that leaves before ends the job, unless it has a key to ask for it again.
+    """
+    if isinstance(found, Outcome):
+        desk.metrics.cache.labels("hit").inc()
+        return await answer_of(request, desk, found, {"x-cache": "hit"})
+    was_known = found.state.is_final
+    most = request.app.state.settings.wait_seconds
+    seconds = most if query.wait_seconds is None else min(query.wait_seconds, most)
+    try:
+        job = await _waited(request, desk, found, seconds)
+    except ClientGone:
+        if query.idempotency_key is None:
+            await desk.cancel(found.id, found.owner)
+        raise
+    headers = {"x-job": job.id, "x-cache": "hit" if was_known else "miss"}
+    return await finished(request, desk, job, headers) if job.state.is_final else accepted(job)
 
 
-class FileAnswer(Response):
-    """JSON that lies in a file; sent piece by piece and released afterwards."""
-
-    media_type = "application/json"
-
-    def __init__(self, file: SpooledFile) -> None:
-        super().__init__(headers={"content-length": str(file.size)})
-        self._file = file
-
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        with self._file as file:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            async for piece in file.pieces():
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+async def finished(request: Request, desk: Desk, job: Job, headers: dict[str, str]) -> Response:
+    """What became of a job: its result, or its problem."""
+    if job.state is State.SUCCEEDED:
+        assert job.result is not None
+        return await answer_of(request, desk, Outcome(job.result, job.facts or {}, repeatable=True), headers)
+    if job.state is State.CANCELLED:
+        raise ConflictError("the job was cancelled")
+    return problem(request, headers=headers, **(job.problem or {}))
 
 
-def _job(request: Request, settings: Settings) -> Job:
-    """What the worker is told; raises for headers and queries that cannot be accepted."""
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding != "identity":
-        raise EncodingError(f"the body's encoding '{encoding}' is not taken", node="body", alternatives=("identity",))
-    return Job(
-        content_type=request.headers.get("content-type", ""),
-        name=request.query_params.get(NAME) or None,
-        options=_query_options(request),
-        max_nodes=settings.max_nodes,
-        permissions=Permissions(programs=settings.allow_ttmetal),
-    )
+def accepted(job: Job) -> Response:
+    """A job, and where to look for what becomes of it."""
+    document = job_document(job)
+    headers = {"location": document.links["self"]}
+    if not job.state.is_final:
+        headers["retry-after"] = str(document.retry_after_seconds)
+    return Response(document.model_dump_json(), 202, headers, "application/json")
 
 
-def _query_options(request: Request) -> dict[str, Any]:
-    """Options from the query string, spelled as in JSON or as the command's flags."""
-    query = request.query_params
-    return {(name := key.replace("-", "_")): parse_option(name, query.getlist(key)) for key in query if key != NAME}
+async def _waited(request: Request, desk: Desk, job: Job, seconds: float) -> Job:
+    """The job when it is finished or the time is over; ClientGone as soon as the client leaves."""
+    waiting = asyncio.ensure_future(desk.wait(job, seconds))
+    leaving = asyncio.ensure_future(_departure(request))
+    try:
+        await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            raise ClientGone
+        return waiting.result()
+    finally:
+        for task in (waiting, leaving):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
 
 async def _departure(request: Request) -> None:

@@ -13,10 +13,13 @@ import os
 import resource
 import signal
 import socket
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection
+from multiprocessing.process import parent_process
+from pathlib import Path
 from typing import Any
 
 from optimizer import logs
@@ -41,6 +44,15 @@ class Worker:
         with _uninterrupted():
             self._process.start()
         theirs.close()
+
+    @property
+    def resident_bytes(self) -> int:
+        """Memory that the process holds at present; 0 where the system does not say."""
+        try:
+            pages = Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]
+        except OSError:
+            return 0
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     @property
     def is_alive(self) -> bool:
@@ -109,6 +121,7 @@ def _serve(connection: Connection, preload: str | None, memory_bytes: int, setti
     # the parent decides what becomes of its workers.
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     logs.configure(settings)
     if preload is not None:
         import_module(preload)
@@ -121,6 +134,14 @@ def _serve(connection: Connection, preload: str | None, memory_bytes: int, setti
         except (EOFError, ConnectionResetError):
             return
         connection.send(_answer(job, descriptors, memory_bytes))
+
+
+def _end_with_parent() -> None:
+    """End this process, and those that it started, as soon as the one that started it has ended."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
 def _received(connection: Connection, count: int) -> list[int]:

@@ -13,6 +13,7 @@ from optimizer.cli.tables import as_json, bytes_text, pairs, percent_text, table
 from optimizer.cli.values import RESULT_HELP, config_text, flat, read_document, value_text
 from optimizer.errors import UnknownNameError
 from optimizer.result import own_chain
+from optimizer.wording.reasons import reason_pairs, reason_tables
 
 SHOWN_NODES = 4
 """Foreign nodes of one op that are listed."""
@@ -139,34 +140,10 @@ def _time_facts(predicted: dict[str, Any]) -> list[tuple[str, object]]:
 # -- the recorded reason -------------------------------------------------------------------------------
 def _reason_blocks(record: dict[str, Any], without: tuple[str, ...]) -> list[str]:
     """The reason as text: plain entries as lines, each list of records as a table."""
-    reason = {k: v for k, v in record["reason"].items() if k not in without and v != []}
-    plain = [(_title(k), _plain(k, v)) for k, v in reason.items() if not _is_records(v)]
-    blocks = [pairs(plain)] if plain else []
-    for name, records in reason.items():
-        if _is_records(records):
-            columns = list(dict.fromkeys(key for row in records for key in row))
-            rows = [[_cell(c, row.get(c, ""), record["config"]) for c in columns] for row in records]
-            blocks.append(f"{_title(name)}\n{table([_title(c) for c in columns], rows)}")
-    return blocks
-
-
-def _title(key: str) -> str:
-    return key.removesuffix("_ns").replace("_", " ")
-
-
-def _plain(key: str, value: Any) -> str:
-    return time_text(value) if key.endswith("_ns") and isinstance(value, int | float) else flat(value)
-
-
-def _cell(column: str, value: Any, config: dict[str, Any] | None) -> str:
-    """A table cell; of a config only what differs from the chosen one."""
-    if isinstance(value, dict) and "kind" in value:
-        return config_text(value, config)
-    return _plain(column, value)
-
-
-def _is_records(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(v, dict) for v in value)
+    reason = {k: v for k, v in record["reason"].items() if k not in without}
+    plain = reason_pairs(reason)
+    tables = [f"{t.title}\n{table(t.header, t.rows)}" for t in reason_tables(reason, record["config"])]
+    return [pairs(plain), *tables] if plain else tables
 
 
 # -- what the alternatives would have cost -------------------------------------------------------------

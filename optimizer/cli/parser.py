@@ -13,6 +13,7 @@ from optimizer.cli import (
     chains,
     diff,
     explain,
+    export,
     kernel,
     models,
     names,
@@ -26,7 +27,9 @@ from optimizer.cli import (
 from optimizer.errors import InputError, near
 from optimizer.logs import VARIABLE
 
-COMMANDS = (models, top, explain, chains, timeline, results, run, diff, batch, opmodel, kernel, asm, names, serve)
+COMMANDS = (
+    models, top, explain, chains, timeline, results, export, run, diff, batch, opmodel, kernel, asm, names, serve,
+)  # fmt: skip
 """Modules with `add(commands)`, in the order of `ttopt --help`."""
 
 

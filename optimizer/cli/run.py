@@ -122,7 +122,8 @@ def _reference(args: argparse.Namespace, result: OptimizedGraph) -> Reference | 
         return None
     from optimizer.execution import Reference
     from optimizer.execution.running import taps
-    from optimizer.execution.weights import holds_arrays, limits_of
+    from optimizer.execution.weights import holds_arrays
+    from optimizer.export.model_file import limits_of
 
     model: Path = args.model or args.weights
     if holds_arrays(model):

@@ -7,6 +7,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from optimizer.wording.units import bytes_text, counted, percent_text, time_text
+
+__all__ = ["as_json", "bytes_text", "counted", "pairs", "percent_text", "table", "time_text"]
+
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A text table: columns padded, numbers (all but the first column's) to the right."""
@@ -36,36 +40,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def bytes_text(size: float | None) -> str:
-    """`1.4 MiB`; `-` for None."""
-    if size is None:
-        return "-"
-    for unit in ("B", "KiB", "MiB"):
-        if abs(size) < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.2f} GiB"
-
-
-def time_text(time_ns: float | None) -> str:
-    """`1.234 ms`; `-` for None."""
-    if time_ns is None:
-        return "-"
-    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if abs(time_ns) >= scale:
-            return f"{time_ns / scale:.3f} {unit}"
-    return f"{time_ns:.0f} ns"
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 op`, `2 ops`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def percent_text(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:

@@ -7,9 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from optimizer.execution.arrays import read_file, require
+from optimizer.export.model_file import import_options, limits_of
 from optimizer.export.ttnn_py.run_model import Array
 from optimizer.importers.loading import read_model_file
-from optimizer.importers.model import ImportLimits, ImportOptions
 from optimizer.importers.onnx_arrays import open_weights, weights_of
 from optimizer.result import OptimizedGraph
 
@@ -21,19 +21,13 @@ def holds_arrays(path: Path) -> bool:
     return path.suffix.lower() in ARRAY_FILES
 
 
-def limits_of(result: OptimizedGraph) -> ImportLimits:
-    """Limits under which the result's own options read a model."""
-    return ImportLimits(max_nodes=result.options.max_nodes, max_bytes=result.options.max_model_bytes)
-
-
 def read_weights(path: Path, result: OptimizedGraph) -> Mapping[str, Array]:
     """An array for each weight of a result's program that is not part of its graph, read when it is asked for.
 
     InputError when the file is none of the three kinds or lacks one.
     """
     if not holds_arrays(path):
-        sizes = ImportOptions(result.options.input_shapes, result.options.dims, limits_of(result))
-        return weights_of(path, result.graph, sizes)
+        return weights_of(path, result.graph, import_options(result))
     found = read_file(path)
     names = list(open_weights(result.graph))
     require(names, found, f"weights of the result (in {path.name})")

@@ -36,13 +36,13 @@ from optimizer.result import ChainRecord, OpRecord, OptimizedGraph, Reservation,
 from optimizer.result import Prediction as OpPrediction
 
 
-def read_result(path: Path) -> OptimizedGraph:
-    """The result in a `graph.json` (or its folder), ours or foreign, with all that it states of itself.
+def read_result(source: Path | bytes) -> OptimizedGraph:
+    """The result in a `graph.json` (its path, its folder or its bytes), ours or foreign, with all that it states.
 
     What a foreign one does not state is empty here. Ops keep the order of the file, which is the schedule. Raises
     InputError naming what is wrong where.
     """
-    document = read_placed(path)
+    document = read_placed(source)
     device = DeviceSpec.from_json(document.device)
     options, summary = Options.stated(document.options), document.summary
     return OptimizedGraph(

@@ -1,8 +1,9 @@
 """Emitters by name: each turns an `OptimizedGraph` into one artifact in a folder.
 
-An emitter is a function `(result, folder) -> path of the file written`. One line here makes it available
-as `--emit NAME` and over HTTP; other distributions add theirs through the entry-point group
-`ttopt.emitters`.
+An emitter is a function `(result, folder) -> path of the file or folder written`. One line here makes it available
+as `--emit NAME`, to `ttopt export` and over HTTP; other distributions add theirs through the entry-point group
+`ttopt.emitters`. Emitters are named by text and imported on first use, so that one may stand in any room above the
+result: those that replay the plan's L1 are in `optimizer.memory_export`.
 """
 
 from __future__ import annotations
@@ -18,20 +19,40 @@ from optimizer.result import OptimizedGraph
 
 Emitter = Callable[[OptimizedGraph, Path], Path]
 
-_BUILT_IN = {
-    "json": "optimizer.export.annotated_json:write",
-    "ttnn-py": "optimizer.export.ttnn_py:write",
-    "weights": "optimizer.export.weights:write",
+_BUILT_IN: dict[str, tuple[str, str]] = {
+    "json": ("optimizer.export.annotated_json:write", "the annotated graph itself (always written by optimize)"),
+    "minimalloc": (
+        "optimizer.memory_export.minimalloc:write",
+        "the L1 buffers per core as a MiniMalloc problem with our offsets",
+    ),
+    "model-explorer": ("optimizer.export.model_explorer:write", "the graph and overlays for Google's Model Explorer"),
+    "onnx": ("optimizer.export.onnx_annotated:write", "the ONNX model with the plan as metadata of its nodes"),
+    "overrides": ("optimizer.export.overrides:write", "the decisions as tt-mlir's override options"),
+    "perf-csv": ("optimizer.export.perf_csv:write", "predicted times per device program, for tt-perf-report"),
+    "report": ("optimizer.export.report:write", "the plan as one page to look at: graph, L1, times, reasons"),
+    "ttnn-py": ("optimizer.export.ttnn_py:write", "a runnable TTNN program in Python"),
+    "visualizer": ("optimizer.memory_export.visualizer:write", "a report folder that ttnn-visualizer opens"),
+    "weights": ("optimizer.export.weights:write", "the weights that the program takes, as safetensors"),
 }
+"""Name -> (module:function, what it writes, in one line)."""
 
 
 def _targets() -> dict[str, str]:
-    targets = dict(_BUILT_IN)
+    """Name -> module:function of every emitter."""
+    targets = {name: target for name, (target, _) in _BUILT_IN.items()}
     for point in entry_points(group="ttopt.emitters"):
         if point.name in targets:
             raise StateError(f"emitter '{point.name}' is registered twice: {targets[point.name]} and {point.value}")
         targets[point.name] = point.value
     return targets
+
+
+def emitter_descriptions() -> dict[str, str]:
+    """What every emitter writes, in one line, by name; that of another distribution says it in its docstring."""
+    return {
+        name: _BUILT_IN[name][1] if name in _BUILT_IN else (emitter(name).__doc__ or "").strip().partition("\n")[0]
+        for name in emitter_names()
+    }
 
 
 def emitter_names() -> tuple[str, ...]:
@@ -49,5 +70,5 @@ def emitter(name: str) -> Emitter:
 
 
 def emit(result: OptimizedGraph, name: str, folder: str | Path) -> Path:
-    """Write the artifact of a registered emitter into a folder; returns the file's path."""
+    """Write the artifact of a registered emitter into a folder; returns its path."""
     return emitter(name)(result, Path(folder))

@@ -350,19 +350,24 @@ def read_annotated(path: Path) -> dict[str, Any]:
     return _read(path, AnnotatedGraph).model_dump(by_alias=True)
 
 
-def read_placed(path: Path) -> PlacedGraph:
-    """A graph with layouts, ours or foreign, at a path or in a folder; InputError says what is wrong where."""
-    return _read(path, PlacedGraph)
+def read_placed(source: Path | bytes) -> PlacedGraph:
+    """A graph with layouts, ours or foreign: at a path, in a folder, or its bytes. InputError says what is wrong where;
+    bytes are called `body` there."""
+    return _read(source, PlacedGraph)
 
 
-def _read[Model: PlacedGraph](path: Path, model: type[Model]) -> Model:
-    file = path / FILE_NAME if path.is_dir() else path
-    record = _decoded(_bytes(file), str(file))
-    _check_depth(record, str(file))
+def _read[Model: PlacedGraph](source: Path | bytes, model: type[Model]) -> Model:
+    if isinstance(source, bytes):
+        data, place = _within_limit(source, "body"), "body"
+    else:
+        file = source / FILE_NAME if source.is_dir() else source
+        data, place = _bytes(file), str(file)
+    record = _decoded(data, place)
+    _check_depth(record, place)
     try:
         document = model.model_validate(record, strict=True)
     except ValidationError as error:
-        raise FormatError(f"not an annotated graph: {first_fault(error)}", node=str(file)) from error
+        raise FormatError(f"not an annotated graph: {first_fault(error)}", node=place) from error
     _check_references(document)
     return document
 
@@ -376,8 +381,12 @@ def _bytes(file: Path) -> bytes:
             data = source.read(MAX_BYTES + 1)
     except OSError as error:
         raise FormatError(f"cannot read a result: {error.strerror}", node=str(file)) from error
+    return _within_limit(data, str(file))
+
+
+def _within_limit(data: bytes, place: str) -> bytes:
     if len(data) > MAX_BYTES:
-        raise LimitError(f"a result has at most {MAX_BYTES} bytes", node=str(file), limit=MAX_BYTES)
+        raise LimitError(f"a result has at most {MAX_BYTES} bytes", node=place, limit=MAX_BYTES)
     return data
 
 

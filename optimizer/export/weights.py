@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from optimizer.errors import DTypeError, OptionError
+from optimizer.errors import DTypeError
+from optimizer.export.model_file import import_options, model_file
 from optimizer.export.ttnn_py.run_model import TYPES, Array, to_bfloat16
 from optimizer.files import make_folder, replacing
-from optimizer.importers.model import ImportLimits, ImportOptions
 from optimizer.importers.onnx_arrays import open_weights, weights_of
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Value
@@ -31,15 +31,8 @@ _KINDS = {DType.BF16: "BF16", DType.F32: "F32", DType.I32: "I32", DType.U32: "U3
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
     """Write the weights of the model that a result was made of. OptionError when its file is not known."""
-    if result.source is None:
-        raise OptionError(
-            "weights can only be emitted together with optimizing a model's file", node="weights",
-            alternatives=("ttopt optimize MODEL.onnx --emit weights",),
-        )  # fmt: skip
-    options = result.options
-    limits = ImportLimits(max_nodes=options.max_nodes, max_bytes=options.max_model_bytes)
-    sizes = ImportOptions(options.input_shapes, options.dims, limits)
-    arrays = weights_of(result.source, result.graph, sizes)
+    source, _ = model_file(result, "weights")
+    arrays = weights_of(source, result.graph, import_options(result))
     make_folder(folder)
     path = folder / FILE_NAME
     write_safetensors(path, open_weights(result.graph), arrays)

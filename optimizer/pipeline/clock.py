@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from optimizer import logs
 from optimizer.errors import TimeLimitError
-from optimizer.sharding.base import INTERRUPTED
+from optimizer.sharding.base import INTERRUPTED, SearchState
 
 _log = logs.room("pipeline")
 
@@ -28,6 +28,8 @@ class ProgressEvent:
     index: int
     count: int
     detail: str = ""
+    search: SearchState | None = None
+    """How far the search is, where it has come further."""
 
 
 Progress = Callable[[ProgressEvent], None]
@@ -68,10 +70,11 @@ class Clock:
             self._seconds[self._current] = self._seconds.get(self._current, 0.0) + now - self._since
         self._current, self._since = name, now
 
-    def say(self, detail: str) -> None:
+    def say(self, line: str, state: SearchState | None = None) -> None:
         """Something of the present stage, for whoever watches."""
         if self.progress is not None:
-            self.progress(ProgressEvent(self._current, self.names.index(self._current), len(self.names), detail))
+            index = self.names.index(self._current)
+            self.progress(ProgressEvent(self._current, index, len(self.names), line, state))
 
     def poll(self) -> None:
         """TimeLimitError, in stages that a run cannot do without, once it has to end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
@@ -51,11 +52,13 @@ def optimize(
     options: Options | None = None,
     progress: Progress | None = None,
     interrupted: Callable[[], bool] = bool,
+    time_limit: float = math.inf,
 ) -> OptimizedGraph:
     """Lay out an imported model, a graph or a model's file on a board. The input graph is not changed.
 
     The board is a `DeviceSpec`, the name of a preset or a board's file; None: what the options say. Once
-    `interrupted()` says so the policy ends its search, and the result is its best plan so far.
+    `interrupted()` says so the policy ends its search, and the result is its best plan so far; so it does in time
+    before `time_limit` seconds, a limit of the caller's beside the option.
     Raises InfeasibleError when an op cannot run even from DRAM, VerificationError when the finished plan
     fails its re-check, and InputError for options that do not fit the graph.
     """
@@ -65,7 +68,9 @@ def optimize(
     if not isinstance(source, Path | Graph) and not isinstance(getattr(source, "graph", None), Graph):
         taken = ("a Graph", "what load() gives", "a model's path")
         raise FormatError(f"optimize() cannot take an object of {type(model).__name__}", alternatives=taken)
-    result = _optimize(source, board, options, Clock(NAMES, progress, options.time_limit, interrupted))
+    least = min(time_limit, options.time_limit or math.inf)
+    clock = Clock(NAMES, progress, None if least == math.inf else least, interrupted)
+    result = _optimize(source, board, options, clock)
     result.source = source if isinstance(source, Path) else None
     return result
 
@@ -84,6 +89,7 @@ def _optimize(
     judge = None if options.check is None else create_opmodel(options.check, device, options.l1_small_bytes)
     work = Work(source, options, opmodel, clock, name, judge)
     run(stages(options), work)
+    work.result.stopped = work.plan.stopped
     work.result.timings = {"stages_s": clock.seconds(), **work.result.timings, "opmodel": opmodel.statistics_json()}
     return work.result
 

@@ -121,7 +121,7 @@ class LegalConfigs(Stage):
             forced_reshards=overrides.memreconfigs,
             report=clock.say,
             time_is_up=clock.search_is_over,
-            interrupted=clock.interrupted,
+            stopped_because=clock.stopped_because,
         )
 
 

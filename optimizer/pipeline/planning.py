@@ -48,7 +48,8 @@ class Search(Stage):
         plan = create_policy(self.policy).run(work.problem)
         if work.clock.search_is_over():
             why = work.clock.stopped_because()
-            plan = replace(plan, warnings=(*plan.warnings, f"{why}: this is the best plan found until then"))
+            warning = f"{why}: this is the best plan found until then"
+            plan = replace(plan, warnings=(*plan.warnings, warning), stopped=why)
         work.plan = plan
 
 

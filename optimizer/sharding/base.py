@@ -18,8 +18,31 @@ from optimizer.summary import Fallback
 
 INTERRUPTED = "interrupted"
 
-Report = Callable[[str], None]
-"""Takes a line of progress."""
+
+@dataclass(frozen=True)
+class SearchState:
+    """How far a search is."""
+
+    time_ns: int | None
+    """Predicted time of the best plan so far."""
+    bound_ns: int | None
+    """What is proven so far that no plan goes below; None: nothing."""
+
+    @property
+    def gap(self) -> float | None:
+        """Share of the best time that is not proven necessary."""
+        if self.time_ns is None or self.bound_ns is None:
+            return None
+        return max(0.0, 1 - self.bound_ns / max(1, self.time_ns))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"objective_ns": self.time_ns, "bound_ns": self.bound_ns, "gap": self.gap}
+
+
+class Report(Protocol):
+    """Takes a line of progress, and how far the search is where that has changed."""
+
+    def __call__(self, line: str, state: SearchState | None = None) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -39,8 +62,8 @@ class PolicyInput:
     time_is_up: Callable[[], bool] = bool
     """Whether the run has to end: its time limit has passed, or the user interrupted it. A policy then returns the best
     complete plan it has."""
-    interrupted: Callable[[], bool] = bool
-    """Whether the user asked for that."""
+    stopped_because: Callable[[], str] = lambda: INTERRUPTED
+    """Why that is so, for people."""
     overridden: Mapping[str, OpDecision] = field(default_factory=dict)
     """Op id -> a way to run it that honours its override, whatever its neighbours do (`overriding`)."""
     noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -49,21 +72,15 @@ class PolicyInput:
     acceptance: dict[Hashable, dict[TensorLayout, int]] = field(default_factory=dict, compare=False)
     """Answers shared by ops with equal signatures and candidates: operand-0 layout -> accepted candidates."""
 
-    def say(self, line: str) -> None:
+    def say(self, line: str, state: SearchState | None = None) -> None:
         """Pass a line of progress on, if anyone listens."""
         if self.report is not None:
-            self.report(line)
+            self.report(line, state)
 
     def poll(self) -> None:
         """For long loops: TimeLimitError once the run has to end. The policy catches it."""
         if self.time_is_up():
             raise TimeLimitError(self.stopped_because())
-
-    def stopped_because(self) -> str:
-        """Why `time_is_up()`, for people."""
-        if self.interrupted() or self.options.time_limit is None:
-            return INTERRUPTED
-        return f"time limit of {self.options.time_limit:g} s"
 
 
 @dataclass(frozen=True)
@@ -93,6 +110,8 @@ class Plan:
     baselines: Mapping[str, int] = field(default_factory=dict)
     """Predicted times of other policies' plans, where this one made them: `<policy>_ns`."""
     fallbacks: tuple[Fallback, ...] = ()
+    stopped: str | None = None
+    """Why the search ended before it was through; None: it was."""
 
 
 class Policy(Protocol):

@@ -182,12 +182,14 @@ class AloneDecision:
         return None
 
     def operands_in_l1(self, candidate: OpCandidate) -> Iterator[Layouts]:
-        """Operands in DRAM but for the resharded ones (operand 0 if none is), those in the result's memory layout.
+        """Operands in DRAM but for the resharded ones (operand 0 if none is, all where none may be sharded unless all
+        are), those in the result's memory layout.
 
         All on the result's grid first; then one of them on every other grid.
         """
         output = candidate.output
-        positions = self._copied or self._activations()[:1]
+        together = opdef(self._op.op).operands_sharded_alike
+        positions = self._activations() if together else self._copied or self._activations()[:1]
         if not output.is_l1 or not positions:
             return
         alike = {k: self._on_grid_of(output, self._op.inputs[k]) for k in positions}

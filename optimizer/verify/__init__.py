@@ -8,9 +8,10 @@ and `same_model`, for `ttopt check`.
 """
 
 from optimizer.verify.memory_rules import place_buffer
-from optimizer.verify.rules import RULES, verify
+from optimizer.verify.rules import RULES, check_soundness, verified, verify
 from optimizer.verify.subject import Error, Rule, StepMemory, Subject, VerifyReport
 
 __all__ = [
-    "RULES", "Error", "Rule", "StepMemory", "Subject", "VerifyReport", "place_buffer", "verify",
+    "RULES", "Error", "Rule", "StepMemory", "Subject", "VerifyReport", "check_soundness", "place_buffer", "verified",
+    "verify",
 ]  # fmt: skip

@@ -45,9 +45,32 @@ def fits_the_banks(subject: Subject) -> Iterator[Error]:
         )
 
 
-def replay(subject: Subject) -> list[DramStep]:
+class Watch:
+    """Told of everything that happens in DRAM, in order; this one listens to nothing.
+
+    Tensors go by their values' ids. What a convolution reads a weight as, prepared once, has a name of its own.
+    """
+
+    def prepares(self, op: Op, position: int, name: str, form: TensorSpec) -> None:
+        """A convolution reads its operand at this position in a form that is prepared once; told before all else."""
+
+    def run_begins(self) -> None:
+        """Weights are prepared, a run takes its inputs next."""
+
+    def made(self, name: str, bank_bytes: int) -> None:
+        """A tensor comes to life, with its bytes in the fullest bank."""
+
+    def ran(self, phase: str, op: str) -> None:
+        """An op has run; all that it makes is there."""
+
+    def freed(self, name: str) -> None:
+        """A tensor is gone."""
+
+
+def replay(subject: Subject, watch: Watch | None = None) -> list[DramStep]:
     """DRAM per bank at every op on weights, every convolution that weights are prepared for, every op of a run."""
-    events = list(_Events(subject).all())
+    watch = watch or Watch()
+    events = list(_Events(subject, watch).all())
     groups = _groups(events)
     last: dict[str, int] = {}
     for at, event in enumerate(events):
@@ -61,12 +84,18 @@ def replay(subject: Subject) -> list[DramStep]:
     live: dict[str, int] = {}
     steps = []
     for at, event in enumerate(events):
-        live.update(event.makes)
+        if event.phase == RUN and (not at or events[at - 1].phase == PREPARE):
+            watch.run_begins()
+        for name, size in event.makes.items():
+            live[name] = size
+            watch.made(name, size)
         if event.op is not None:
+            watch.ran(event.phase, event.op)
             largest = sorted(live.items(), key=lambda item: (-item[1], item[0]))[:NAMED]
             steps.append(DramStep(event.phase, event.op, sum(live.values()) + event.passing_bytes, tuple(largest)))
         for name in ending.get(at, ()):
-            live.pop(name, None)
+            if live.pop(name, None) is not None:
+                watch.freed(name)
     return steps
 
 
@@ -99,8 +128,8 @@ def _groups(events: list[_Event]) -> dict[str, str]:
 class _Events:
     """The emitted program as far as DRAM goes."""
 
-    def __init__(self, subject: Subject) -> None:
-        self.subject, self.graph = subject, subject.graph
+    def __init__(self, subject: Subject, watch: Watch) -> None:
+        self.subject, self.graph, self.watch = subject, subject.graph, watch
         ops = list(self.graph.ops())
         self.once = [op for op in ops if self.graph.is_const_eval(op)]
         self.run = [op for op in ops if not self.graph.is_const_eval(op)]
@@ -195,7 +224,10 @@ class _Events:
         for k, spec in enumerate(prepared_weights(query, device, self.subject.result.options.l1_small_bytes), start=1):
             if query.inputs[k].layout.is_host:
                 first = self.prepared.setdefault((op.inputs[k], query), op.id)  # equal calls are made once
-                yield f"{op.inputs[k]} for {first}", dram_bank_bytes(spec, device), prepared_ahead(query, k)
+                name, ahead = f"{op.inputs[k]} for {first}", prepared_ahead(query, k)
+                if ahead:
+                    self.watch.prepares(op, k, name, spec)
+                yield name, dram_bank_bytes(spec, device), ahead
 
     def _comes_to_l1(self, op: Op) -> bool:
         return op.op == COPY and self.subject.layout(op.outputs[0]).is_l1

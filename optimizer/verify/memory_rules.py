@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from optimizer.ir.graph import Op
 from optimizer.l1.events import OPERAND, Made, Ran
@@ -33,90 +34,143 @@ def fits_the_bank(subject: Subject) -> Iterator[Error]:
             )
 
 
-Watch = Callable[[Op, Mapping[str, int], Mapping[str, int]], None]
-"""Told of every step: the op, bytes of the buffers there before it, and bytes of its own results."""
+Span = tuple[int, int]
+"""(start, end) of a buffer as distances from the top of L1, rounded up to whole units."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """L1 as an op begins."""
+
+    op: Op
+    residents: Mapping[str, Span]
+    """Buffers that are there, as long as this step is looked at."""
+    results: Mapping[str, int]
+    """Bytes of its own results."""
+
+
+class Watch:
+    """Told of everything that happens in L1, in order; this one listens to nothing.
+
+    Buffers go by the values that live in them. What an op makes on the way has a name that begins with `PASSING`.
+    """
+
+    def begins(self, step: Beginning) -> None:
+        """An op begins."""
+
+    def made(self, name: str, span: Span) -> None:
+        """A buffer comes to life."""
+
+    def ran(self, cb_bytes: int) -> None:
+        """A program runs with these circular buffers."""
+
+    def returned(self) -> None:
+        """The op has returned: what is freed from here on nothing reads any more."""
+
+    def freed(self, name: str) -> None:
+        """A buffer is gone."""
 
 
 def replay(subject: Subject, watch: Watch | None = None) -> list[StepMemory]:
     """The schedule step by step: weights first, then allocate top-down first-fit, free after the last read."""
-    unit = subject.device.l1_buffer_alignment_bytes
     ops = list(subject.run_ops())
     buffer_of = buffers(subject, ops)
     last_read = {buffer_of[v]: step for step, op in enumerate(ops) for v in op.inputs if v in buffer_of}
-    live: dict[str, tuple[int, int]] = {}
+    bank = _Bank(subject.device.l1_buffer_alignment_bytes, watch or Watch())
     for v in subject.result.weights_in_l1():
-        live[v] = place_buffer(live, round_up(_bytes(subject, v), unit))
+        bank.make(v, _bytes(subject, v))
         last_read[v] = len(ops)
     steps = []
     for step, op in enumerate(ops):
         answer = subject.answers[op.id]
-        resident = sum(end - start for start, end in live.values())
-        before = _depth(live)
+        resident = sum(end - start for start, end in bank.live.values())
+        before = bank.depth
         own = [v for v in op.outputs if buffer_of.get(v) == v]
-        if watch is not None:
-            watch(op, {v: end - start for v, (start, end) in live.items()}, {v: _bytes(subject, v) for v in own})
+        bank.watch.begins(Beginning(op, bank.live, {v: _bytes(subject, v) for v in own}))
         dying = buffer_of.get(op.inputs[0]) if op.inputs else None
         if dying is not None and last_read[dying] > step:
             dying = None
-        deepest = _run(subject, op, own, dying, live)
+        deepest = _run(subject, op, own, dying, bank)
         extent = max(before + answer.choice_room_bytes, deepest)
-        placed = tuple((v, live[v][1]) for v in own)
+        placed = tuple((v, bank.live[v][1]) for v in own)
         steps.append(StepMemory(op.id, resident, answer.peak_bytes, answer.cb_bytes, extent, placed))
-        for v in [v for v in live if last_read.get(v, -1) <= step]:
-            del live[v]
+        bank.watch.returned()
+        for v in [v for v in bank.live if last_read.get(v, -1) <= step]:
+            bank.free(v)
     return steps
 
 
-def _run(subject: Subject, op: Op, own: list[str], dying: str | None, live: dict[str, tuple[int, int]]) -> int:
-    """How deep L1 is in use while an op runs; its results are in `live` then.
+class _Bank:
+    """L1 of a core: what lies where."""
+
+    def __init__(self, unit_bytes: int, watch: Watch) -> None:
+        self.unit_bytes = unit_bytes
+        self.watch = watch
+        self.live: dict[str, Span] = {}
+
+    @property
+    def depth(self) -> int:
+        """Distance of the lowest buffer from the top."""
+        return max((end for _, end in self.live.values()), default=0)
+
+    def make(self, name: str, size: int) -> None:
+        self.live[name] = place_buffer(self.live, round_up(size, self.unit_bytes))
+        self.watch.made(name, self.live[name])
+
+    def free(self, name: str) -> None:
+        """Nothing for what is not there any more."""
+        if self.live.pop(name, None) is not None:
+            self.watch.freed(name)
+
+    def run(self, cb_bytes: int) -> int:
+        """A program runs; how deep L1 is in use then."""
+        self.watch.ran(cb_bytes)
+        return self.depth + cb_bytes
+
+
+def _run(subject: Subject, op: Op, own: list[str], dying: str | None, bank: _Bank) -> int:
+    """How deep L1 is in use while an op runs; its results are there then.
 
     `own` are the results with a buffer of their own, `dying` what operand 0 lies in, if this op reads it last.
     """
-    unit, answer = subject.device.l1_buffer_alignment_bytes, subject.answers[op.id]
-    happens = answer.allocations
+    happens = subject.answers[op.id].allocations
     shares = any(subject.layouts[v].is_l1 and v not in own for v in op.outputs)
     if happens is None or shares or (own and None in happens.results):
-        return _run_by_sums(subject, op, own, live)
+        return _run_by_sums(subject, op, own, bank)
     number = {n: v for n, v in zip(happens.results, own, strict=False) if n is not None}
-    deepest = _depth(live)
+    deepest = bank.depth
     for event in happens.events:
         if isinstance(event, Made):
-            name = number.get(event.buffer, f"{_PASSING}{event.buffer}")
-            live[name] = place_buffer(live, round_up(event.size_bytes, unit))
+            bank.make(number.get(event.buffer, f"{PASSING}{event.buffer}"), event.size_bytes)
         elif isinstance(event, Ran):
-            deepest = max(deepest, _depth(live) + event.cb_bytes)
+            deepest = max(deepest, bank.run(event.cb_bytes))
         elif event.buffer == OPERAND and dying is not None:
-            live.pop(dying, None)
+            bank.free(dying)
         else:
-            live.pop(f"{_PASSING}{event.buffer}", None)
-        deepest = max(deepest, _depth(live))
-    for name in [name for name in live if name.startswith(_PASSING)]:
-        del live[name]
+            bank.free(f"{PASSING}{event.buffer}")
+        deepest = max(deepest, bank.depth)
+    for name in [name for name in bank.live if name.startswith(PASSING)]:
+        bank.free(name)
     return deepest
 
 
-def _run_by_sums(subject: Subject, op: Op, own: list[str], live: dict[str, tuple[int, int]]) -> int:
+def _run_by_sums(subject: Subject, op: Op, own: list[str], bank: _Bank) -> int:
     """The same for an op of which only sums are known: what it makes on the way is there before its results."""
-    unit, answer = subject.device.l1_buffer_alignment_bytes, subject.answers[op.id]
+    answer = subject.answers[op.id]
     results = sum(_bytes(subject, v) for v in op.outputs if subject.layouts[v].is_l1)
     passing = max(0, answer.l1_peak_bytes - results)
     if passing:
-        live[_PASSING] = place_buffer(live, round_up(passing, unit))
+        bank.make(PASSING, passing)
     for v in own:
-        live[v] = place_buffer(live, round_up(_bytes(subject, v), unit))
+        bank.make(v, _bytes(subject, v))
     inside = max(0, answer.peak_bytes - passing - sum(_bytes(subject, v) for v in own))
-    deepest = _depth(live) + inside
-    live.pop(_PASSING, None)
+    deepest = bank.run(inside)
+    bank.free(PASSING)
     return deepest
 
 
-_PASSING = "\0"
+PASSING = "\0"
 """How the names of buffers begin that are gone when an op returns; no value's does."""
-
-
-def _depth(live: dict[str, tuple[int, int]]) -> int:
-    """Distance of the lowest buffer from the top."""
-    return max((end for _, end in live.values()), default=0)
 
 
 def buffers(subject: Subject, ops: list[Op]) -> dict[str, str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from itertools import groupby
 
 from optimizer import logs
+from optimizer.errors import VerificationError
 from optimizer.opmodel.base import OpModel
+from optimizer.opmodel.cached import CachedOpModel
+from optimizer.opmodel.registry import create
 from optimizer.result import OptimizedGraph
 from optimizer.verify import (
     buffer_rules,
@@ -78,3 +81,26 @@ def verify(result: OptimizedGraph, model: OpModel) -> VerifyReport:
                 _log.debug("error", rule=rule.name, place=place, because=message)
     _log.info("verified", ok=report.ok, errors=len(report.errors), steps=len(report.steps), peak=report.peak_l1_bytes)
     return report
+
+
+def check_soundness(result: OptimizedGraph) -> None:
+    """VerificationError for the first thing that is wrong with a result and can be told without an OpModel."""
+    subject = Subject(result, create("analytical", result.device, result.options.l1_small_bytes))  # which nobody asks
+    for stage in (Stage.GRAPH, Stage.PLAN):
+        found = [error for rule in RULES if rule.stage is stage for error in rule.find(subject)]
+        if found:
+            place, message = found[0]
+            raise VerificationError(message, node=place)
+
+
+def verified(result: OptimizedGraph) -> Subject:
+    """A result put to its own OpModel, for replays.
+
+    VerificationError unless it verifies: its memory means nothing then.
+    """
+    model = CachedOpModel(create(result.options.opmodel, result.device, result.options.l1_small_bytes))
+    report = verify(result, model)
+    if not report.ok:
+        place, message = report.errors[0]
+        raise VerificationError(message, node=place)
+    return Subject(result, model)

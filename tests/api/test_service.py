@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fastapi import Request
 from fastapi.testclient import TestClient
-from starlette.types import Message
 
 from api.app import create_app
-from api.problems import BusyError
-from api.routes.optimize import optimize
 from api.settings import Settings, machine_bytes
-from api.workers import WorkerPool
 from optimizer.cli import main
 from optimizer.errors import OptionError
 
@@ -172,17 +165,6 @@ def test_a_compressed_body_is_a_415(client: TestClient, mlp_onnx: Path) -> None:
     body = gzip.compress(mlp_onnx.read_bytes())
     response = client.post("/v1/optimize", content=body, headers={"content-encoding": "gzip"})
     assert "gzip" in assert_problem(response, 415, "unsupported-encoding")["detail"]
-
-
-def test_a_busy_service_refuses_before_it_reads_the_body() -> None:
-    async def receive() -> Message:
-        raise AssertionError("the body was read")
-
-    # Not started, the pool has no worker.
-    app = SimpleNamespace(state=SimpleNamespace(pool=WorkerPool(1, 0), settings=Settings()))
-    scope = {"type": "http", "method": "POST", "path": "/v1/optimize", "query_string": b"", "headers": [], "app": app}
-    with pytest.raises(BusyError):
-        asyncio.run(optimize(Request(scope, receive)))
 
 
 def test_broken_forms_are_a_400(client: TestClient, mlp_onnx: Path) -> None:

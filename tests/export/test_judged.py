@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 from placed_graphs import HEIGHT, N150, placed, shards
 
-from optimizer.cli.summary import _judged_texts
 from optimizer.export.kernels import judged
 from optimizer.export.kernels.binding import fused_kernels, savings
 from optimizer.export.kernels.judged import Judged, kinds_of, unjudged
 from optimizer.ir.builder import GraphBuilder
 from optimizer.result import OptimizedGraph
+from optimizer.wording.plan import judged_texts
 
 X = (1, 1, 128, 64)
 
@@ -54,7 +54,7 @@ def test_a_kernel_of_judged_kinds_says_by_what(record: Callable[[Judged | None],
     made = result()
     (row,) = savings(made, fused_kernels(made))
     assert (row["judged_by"], row["unjudged"]) == ("ttnn 1, ttsim 2", [])
-    assert _judged_texts([row]) == ["all that the kernels are made of was right by ttnn 1, ttsim 2"]
+    assert judged_texts([row]) == ["all that the kernels are made of was right by ttnn 1, ttsim 2"]
 
 
 def test_a_kernel_with_one_kind_more_names_it(record: Callable[[Judged | None], None]) -> None:
@@ -62,7 +62,7 @@ def test_a_kernel_with_one_kind_more_names_it(record: Callable[[Judged | None], 
     made = result()
     (row,) = savings(made, fused_kernels(made))
     assert row["unjudged"] == ["exp_tile into 16 bits"]
-    (text,) = _judged_texts([row])
+    (text,) = judged_texts([row])
     assert text == "NOT JUDGED: exp_add has 1 part(s) nobody has seen give right values: exp_tile into 16 bits"
 
 
@@ -71,11 +71,11 @@ def test_where_nothing_was_judged_everything_is_missing(record: Callable[[Judged
     made = result()
     (row,) = savings(made, fused_kernels(made))
     assert (row["judged_by"], row["unjudged"]) == (None, list(kinds()))
-    assert _judged_texts([row])[0].endswith(", ...")
+    assert judged_texts([row])[0].endswith(", ...")
 
 
 def test_documents_of_older_versions_say_nothing() -> None:
-    assert _judged_texts([{"kernel": "exp_add"}]) == []
+    assert judged_texts([{"kernel": "exp_add"}]) == []
 
 
 def test_the_record_is_sorted_and_has_versions() -> None:

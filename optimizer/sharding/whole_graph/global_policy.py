@@ -15,7 +15,7 @@ from dataclasses import replace
 from optimizer import logs
 from optimizer.errors import TimeLimitError
 from optimizer.layouts.op_config import overwritten_operand
-from optimizer.sharding.base import Plan, PolicyInput
+from optimizer.sharding.base import Plan, PolicyInput, SearchState
 from optimizer.sharding.chains.chain_resolution import resolve_chains
 from optimizer.sharding.dfsharding import isolated_chains
 from optimizer.sharding.dfsharding2 import merged_chains
@@ -68,6 +68,7 @@ def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searc
             if incumbent.gap(searches[0].roomy_bound_ns) <= WORTH_AN_ORDER or len(schedule) > ORDERED_OPS:
                 break
             problem.say(f"order {number + 1} of {len(orders)}")
+            incumbent.begin_order()
         searches.append(GlobalSearch(problem, schedule, seeds, incumbent))
         searches[-1].find()
         searches[-1].improve()
@@ -99,7 +100,7 @@ def _other_plans(problem: PolicyInput, incumbent: Incumbent) -> tuple[list[Plan]
             _log.info("plan", of=name, status=plan.status, time_ns=time_ns)
             if time_ns is not None and plan.status != UNFINISHED:
                 times[f"{name}_ns"] = time_ns
-                problem.say(f"{name}: {time_ns} ns")
+                problem.say(f"{name}: {time_ns} ns", SearchState(incumbent.time_ns, None))
     except TimeLimitError:
         problem.say(f"stopped: {problem.stopped_because()}")
     return plans, times

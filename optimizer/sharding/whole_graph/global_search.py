@@ -207,6 +207,7 @@ class GlobalSearch:
     def _raise_bound(self, bound_ns: int, how: str) -> None:
         if self._model.table.complete and bound_ns > self.bound_ns:
             self.bound_ns = bound_ns
+            self._incumbent.prove(self._problem, bound_ns)
             self._incumbent.say_progress(bound_ns, how)
 
     def _closed(self, gap: float) -> bool:

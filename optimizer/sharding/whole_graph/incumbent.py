@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from optimizer import logs
-from optimizer.sharding.base import Plan, PolicyInput
+from optimizer.sharding.base import Plan, PolicyInput, SearchState
 from optimizer.sharding.plan_program import replay_plan
 from optimizer.solver.graphs.graph_problem import FORBIDDEN
 
@@ -18,6 +18,10 @@ class Incumbent:
         self.plan: Plan | None = None
         self.time_ns = FORBIDDEN
         """Of the plan; more than any plan takes if there is none."""
+        self._proven_ns: int | None = None
+        """What no plan goes below, of the orders searched so far;"""
+        self._other_orders_ns: int | None = None
+        """of those before the present one."""
 
     def offer(self, plan: Plan, time_ns: int) -> bool:
         """A plan that fits L1; True if it is the best now."""
@@ -41,8 +45,18 @@ class Incumbent:
             return 1.0
         return max(0.0, 1 - bound_ns / max(1, self.time_ns))
 
+    def prove(self, problem: PolicyInput, bound_ns: int) -> None:
+        """A bound of the present order; what is proven of a problem with fewer options is none."""
+        if problem is self._problem:
+            self._proven_ns = bound_ns if self._other_orders_ns is None else min(bound_ns, self._other_orders_ns)
+
+    def begin_order(self) -> None:
+        """Another order is searched: what is proven of it counts together with the others."""
+        self._other_orders_ns = self._proven_ns
+
     def say_progress(self, bound_ns: int, how: str) -> None:
         """One line of progress: best plan, bound, gap."""
         _log.info("bound", bound_ns=bound_ns, by=how, time_ns=None if self.plan is None else self.time_ns)
         best = "none" if self.plan is None else f"{self.time_ns} ns"
-        self._problem.say(f"{how}: plan {best}, bound {bound_ns} ns, gap {100 * self.gap(bound_ns):.2f} %")
+        line = f"{how}: plan {best}, bound {bound_ns} ns, gap {100 * self.gap(bound_ns):.2f} %"
+        self._problem.say(line, SearchState(None if self.plan is None else self.time_ns, self._proven_ns))

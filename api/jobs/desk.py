@@ -1,0 +1,166 @@
+"""Where routes hand in jobs and wait for them, without ever blocking the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from api.access import Gate, KeyStore
+from api.jobs.contents import Contents, unpacked
+from api.jobs.database import Database
+from api.jobs.queue import JobQueue
+from api.jobs.records import Job
+from api.jobs.retention import Retention
+from api.jobs.store import JobStore
+from api.metrics import Metrics
+from api.problems import DrainingError, StoreError
+from api.settings import Settings
+from api.workers.supervisor import CANCEL, Supervisor
+from optimizer.errors import TtoptError
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS = 16
+"""For what waits for the database."""
+LOOK_SECONDS = 0.5
+"""A job is looked at again after that long, for changes that nobody told of: those of workers elsewhere."""
+HOUSEKEEPING_SECONDS = 1.0
+
+
+class Desk:
+    """The store, the workers behind it, and who waits for what."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.database = Database(settings.store_url)
+        self.store = JobStore(self.database)
+        self._queue = JobQueue(self.database, settings.lease_seconds, settings.attempts)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self.supervisor = Supervisor(settings, self._queue, self._changed)
+        self.gate = Gate(settings, KeyStore(self.database))
+        self.metrics = Metrics()
+        self._retention = Retention(self.database, settings)
+        self._housekeeper: asyncio.Task[None] | None = None
+        self.warm = 0
+        """Solver processes that would take a job at once, or work on one."""
+        self.is_draining = False
+
+    async def open(self) -> None:
+        """Bring the store up to date and start the workers."""
+        await self.call(self.database.migrate)
+        self.supervisor.start()
+        self._housekeeper = asyncio.create_task(self._keep_house())
+
+    async def close(self) -> None:
+        self.is_draining = True
+        if self._housekeeper is not None:
+            self._housekeeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._housekeeper
+        await self.supervisor.close()
+        self._threads.shutdown(wait=True)
+        self.database.close()
+
+    async def call(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Do in a thread what waits for the database."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: function(*arguments, **named))
+
+    # -- jobs --------------------------------------------------------------------------------------------------
+    def check_takes_work(self) -> None:
+        """DrainingError if the service is about to end; StoreError if it has no room for another model."""
+        if self.is_draining:
+            raise DrainingError("the service is about to end")
+        if self._retention.is_full:
+            raise StoreError("the store has no room for another model", limit=self._settings.store_bytes)
+
+    def submitted(self, job: Job) -> None:
+        """A job has come into the store."""
+        if not job.state.is_final:
+            self.supervisor.tell()
+        self.metrics.submitted(job)
+
+    async def wait(self, job: Job, seconds: float) -> Job:
+        """The job as soon as it is finished; as it is then, after so many seconds or when the service ends."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + seconds
+        with self.watching(job.id) as changed:
+            while not job.state.is_final and loop.time() < ends and not self.is_draining:
+                await changed_within(changed, min(LOOK_SECONDS, ends - loop.time()))
+                job = await self.call(self.store.job, job.id, job.owner)
+        return job
+
+    async def cancel(self, job_id: str, owner: str) -> Job:
+        """End a job; a running one may take a moment."""
+        job = await self.call(self.store.cancel, job_id, owner)
+        self._changed(job_id)
+        self.supervisor.tell(CANCEL)
+        return job
+
+    async def retry(self, job_id: str, owner: str) -> Job:
+        """Queue a job again that failed or was cancelled."""
+        job = await self.call(self.store.retry, job_id, owner)
+        self._changed(job_id)
+        self.supervisor.tell()
+        return job
+
+    @contextlib.contextmanager
+    def watching(self, job_id: str) -> Iterator[asyncio.Event]:
+        """An event that is set whenever the job may have changed."""
+        event = asyncio.Event()
+        self._waiting[job_id].add(event)
+        try:
+            yield event
+        finally:
+            self._waiting[job_id].discard(event)
+            if not self._waiting[job_id]:
+                del self._waiting[job_id]
+
+    def _changed(self, job_id: str) -> None:
+        for event in self._waiting.get(job_id, ()):
+            event.set()
+
+    # -- contents ----------------------------------------------------------------------------------------------
+    async def pieces(self, content_id: str, encoding: str, as_stored: bool) -> AsyncIterator[bytes]:
+        """The bytes of a content, compressed as they are stored or not."""
+        contents: Contents = self.store.contents
+        stored = contents.stored_pieces(content_id)
+        pieces = stored if as_stored else unpacked(stored, encoding)
+        while piece := await self.call(next, pieces, b""):
+            yield piece
+
+    # -- housekeeping ------------------------------------------------------------------------------------------
+    async def _keep_house(self) -> None:
+        while True:
+            try:
+                await self.look_around()
+            except TtoptError as error:
+                self.warm = 0
+                log.warning("housekeeping: %s", error)
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+
+    async def look_around(self) -> None:
+        """Take back jobs of silent workers, delete what has been kept for long enough, and count."""
+        for job_id in await self.call(self._queue.expire):
+            self._changed(job_id)
+            self.supervisor.tell()
+        self.warm = await self.call(self._queue.warm_slots)
+        await self.call(self._retention.sweep_if_due)
+        await self.call(self.metrics.observe, self.store, self.database, self.supervisor.restarts, self.warm)
+
+
+async def changed_within(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, at most so long, and clear it."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, seconds)):
+            await event.wait()
+    event.clear()

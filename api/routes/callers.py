@@ -1,0 +1,33 @@
+"""What routes ask of a request before they do anything for it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
+
+from api.access import Caller
+from api.jobs.desk import Desk
+
+BEARER = HTTPBearer(auto_error=False, description="an API key, where the service wants one")
+
+
+async def _desk(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+TheDesk = Annotated[Desk, Depends(_desk)]
+
+
+async def _caller(request: Request, desk: TheDesk) -> Caller:
+    if desk.gate.is_stale:
+        await desk.call(desk.gate.refresh)
+    caller = desk.gate.admit(request)
+    request.state.owner = caller.owner
+    return caller
+
+
+TheCaller = Annotated[Caller, Depends(_caller)]
+"""Also keeps out those without a key, and those who ask too often."""

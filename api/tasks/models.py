@@ -1,0 +1,104 @@
+"""A model in, its annotated graph out."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from typing import Any
+
+from api.jobs.records import Task
+from api.tasks.work import Done, Work
+from optimizer import logs
+from optimizer.deadline import hard_deadline
+from optimizer.device import DeviceSpec
+from optimizer.errors import FormatError, OptionError, UnknownNameError
+from optimizer.export.annotated_json import dumps
+from optimizer.files import encoded
+from optimizer.options import Options
+from optimizer.pipeline import ProgressEvent, import_model, optimize
+from optimizer.result import OptimizedGraph
+
+WRAPPED_FIELDS = ("graph", "options")
+FORM = "multipart/form-data"
+GRAPH_MEDIA_TYPE = "application/json"
+
+
+def optimize_model(task: Task, work: Work) -> Done:
+    """The annotated graph of a model, as the command writes it. Raises TtoptError.
+
+    A JSON body may be `{"graph": ..., "options": {...}}`.
+    """
+    source, task = given(task, work)
+    chosen = Options.from_mapping(task.options)
+    task.permissions.check(chosen)
+    # The service's limit is on the import alone, so that the result names the options that were asked for.
+    limited = replace(chosen, max_nodes=min(chosen.max_nodes, task.max_nodes))
+    with logs.labelled(worker=os.getpid()), hard_deadline(chosen.time_limit):
+        model = import_model(source, limited, task.name)
+        result = optimize(model, DeviceSpec.load(chosen.board), chosen, Teller(work), time_limit=work.seconds_left())
+    work.write(encoded(dumps(result)))
+    return Done(_facts(result), repeatable=result.stopped is None)
+
+
+def given(task: Task, work: Work) -> tuple[bytes, Task]:
+    """The model's bytes, and the task with the options that came beside them."""
+    source = work.body()
+    if not is_json(media_type(task.content_type)):
+        return source, task
+    source, own = unwrapped(source)
+    return source, replace(task, options={**own, **task.options})
+
+
+def media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def is_json(media: str) -> bool:
+    return media == "application/json" or media.endswith("+json")
+
+
+def unwrapped(body: bytes) -> tuple[bytes, dict[str, Any]]:
+    """The graph's bytes and options of a JSON body, which is `{graph, options}` or a graph itself."""
+    try:
+        record = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"not JSON: {error}", node="body") from error
+    if not isinstance(record, dict) or "graph" not in record:
+        return body, {}
+    for key in record:
+        if key not in WRAPPED_FIELDS:
+            raise UnknownNameError("field beside 'graph'", key, WRAPPED_FIELDS, node="body")
+    if not isinstance(record["graph"], dict):
+        raise FormatError("'graph' must be an object, a JSON graph", node="body")
+    options = record.get("options", {})
+    if not isinstance(options, dict):
+        raise OptionError("'options' must be an object", node="body")
+    return json.dumps(record["graph"]).encode(), options
+
+
+class Teller:
+    """Passes the progress of a run on as events: `stage`, and `incumbent` where a search has a better plan or bound."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def __call__(self, event: ProgressEvent) -> None:
+        if event.search is not None:
+            self._work.tell("incumbent", event.search.to_json())
+            return
+        fraction = round(event.index / max(event.count, 1), 4)
+        self._work.tell("stage", {"stage": event.stage, "fraction": fraction, "detail": event.detail[:500]})
+
+
+def _facts(result: OptimizedGraph) -> dict[str, Any]:
+    summary = result.summary
+    return {
+        "media_type": GRAPH_MEDIA_TYPE,
+        "file_name": "graph.json",
+        "predicted_time_ns": summary.predicted_time_ns,
+        "status": summary.status,
+        "gap": summary.gap,
+        "stopped": result.stopped,
+        "stages_s": result.timings["stages_s"],
+    }

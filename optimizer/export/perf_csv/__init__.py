@@ -1,0 +1,24 @@
+"""`ops_perf_results_predicted.csv`: the predicted times as tt-perf-report reads measured ones (docs/formats.md)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from optimizer.export.perf_csv.rows import COLUMNS, rows
+from optimizer.files import make_folder, write_text
+from optimizer.result import OptimizedGraph
+
+FILE_NAME = "ops_perf_results_predicted.csv"
+
+
+def write(result: OptimizedGraph, folder: Path) -> Path:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows(result))
+    make_folder(folder)
+    path = folder / FILE_NAME
+    write_text(path, text.getvalue())
+    return path

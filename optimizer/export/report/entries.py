@@ -1,0 +1,129 @@
+"""Ops, values and layouts of a result as the page looks them up: by number, every text once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from optimizer.errors import FormatError, shortened
+from optimizer.export.report.labels import labels
+from optimizer.export.report.placement import op_placement, placement
+from optimizer.ir.graph import Op
+from optimizer.layouts.memory_config import TensorLayout
+from optimizer.layouts.tiling import l1_bytes_per_core, tensor_bytes
+from optimizer.result import COPIES, OptimizedGraph, Prediction, Role, attr_to_json, prediction_json
+from optimizer.wording.entries import flat, layout_text
+from optimizer.wording.reasons import reason_pairs, reason_tables
+
+NAMED_BY_ROLE = (*COPIES, Role.TRANSFER)
+"""Roles of ops that are called by their role: their op is `to_memory_config` or the like."""
+DRAM = "dram "
+"""How the text of a layout in DRAM begins."""
+LONGEST_CELL = 2000
+"""Characters of an entry of a reason, and of attributes."""
+Record = dict[str, Any]
+
+
+def checked(result: OptimizedGraph) -> None:
+    """FormatError where a value of the run has no layout, or one that has no size."""
+    for op in result.graph.ops():
+        if result.records[op.id].role is Role.HOST:
+            continue
+        for v in (*op.inputs, *op.outputs):
+            layout, value = result.layouts.get(v), result.graph.value(v)
+            if layout is None:
+                raise FormatError("the value has no layout", node=v)
+            try:
+                tensor_bytes(value.shape, value.dtype, layout.page_layout)
+                l1_bytes_per_core(value.shape, value.dtype, layout, result.device)
+            except ValueError as error:
+                raise FormatError(f"the value's layout has no size: {error}", node=v) from error
+
+
+class Entries:
+    """Numbers of values and layouts, given out as they are met."""
+
+    def __init__(self, result: OptimizedGraph) -> None:
+        self._result = result
+        self._values: dict[str, int] = {}
+        self._layouts: dict[TensorLayout, int] = {}
+        roles = {op.id: result.records[op.id].role for op in result.graph.ops()}
+        named = {op.name or op.id for op in result.graph.ops() if roles[op.id] not in (*NAMED_BY_ROLE, Role.HOST)}
+        self._labels = labels(sorted(named))
+        self.ops = [self._op(op) for op in result.graph.ops()]
+        """In schedule order."""
+        for v in (*result.graph.inputs, *result.graph.outputs):
+            self.number(v)
+
+    def number(self, value_id: str) -> int:
+        """Of a value, the same every time."""
+        return self._values.setdefault(value_id, len(self._values))
+
+    def values(self) -> list[Record]:
+        """By number."""
+        return [self._value(v) for v in self._values]
+
+    def layouts(self) -> list[Record]:
+        """By number, for the values listed before."""
+        return [self._layout(layout) for layout in self._layouts]
+
+    def _value(self, value_id: str) -> Record:
+        value, layout = self._result.graph.value(value_id), self._result.layouts.get(value_id)
+        record: Record = {
+            "id": shortened(value_id),
+            "type": f"{value.dtype.value} {list(value.shape)}",
+            "kind": value.kind.value,
+        }
+        if layout is not None:
+            record["layout"] = self._layouts.setdefault(layout, len(self._layouts))
+        return record
+
+    def _layout(self, layout: TensorLayout) -> Record:
+        spec = layout.memory.shard_spec
+        record: Record = {"text": layout_text(layout.to_json()), "placement": placement(layout).value}
+        if spec is not None:
+            record |= {"cores": [list(r) for r in spec.core_ranges], "orientation": spec.orientation.value}
+        return record
+
+    def _op(self, op: Op) -> Record:
+        record = self._result.records[op.id]
+        config = None if record.config is None else record.config.to_json()
+        found: Record = {
+            "id": shortened(op.id),
+            "kind": op_kind(op, record.role),
+            "op": shortened(op.op),
+            "name": shortened(op.name),
+            "label": shortened(self._labels.get(op.name or op.id, "")),
+            "role": record.role.value,
+            "placement": op_placement(self._result, op).value,
+            "chain": record.chain and shortened(record.chain),
+            "origin": [shortened(name) for name in op.origin],
+            "inputs": [self.number(v) for v in op.inputs],
+            "outputs": [self.number(v) for v in op.outputs],
+            "attrs": shortened(flat({k: attr_to_json(v) for k, v in sorted(op.attrs.items())}), LONGEST_CELL),
+            "config": "" if config is None else shortened(flat(config), LONGEST_CELL),
+            "predicted": None if record.predicted is None else prediction_json(record.predicted),
+            "why": [[name, shortened(text, LONGEST_CELL)] for name, text in reason_pairs(record.reason)],
+            "tables": [
+                [t.title, t.header, [[shortened(cell, LONGEST_CELL) for cell in row] for row in t.rows]]
+                for t in reason_tables(record.reason, config)
+            ],
+            "dram_ns": dram_time_ns(record.reason, record.predicted),
+        }
+        return {k: v for k, v in found.items() if v not in (None, "", [])}
+
+
+def op_kind(op: Op, role: Role) -> str:
+    """`conv2d`, or the role of a copy."""
+    return role.value if role in NAMED_BY_ROLE else shortened(op.op.removeprefix("ttnn."))
+
+
+def dram_time_ns(reason: Any, predicted: Prediction | None) -> int | None:
+    """What the reason says the op itself would take with its result in DRAM; None where it does not say."""
+    if predicted is None:
+        return None
+    stated = [reason.get("dram_time_ns")]
+    others = reason.get("alternatives")
+    for other in others if isinstance(others, list) else ():
+        if isinstance(other, dict) and str(other.get("layout")).startswith(DRAM):
+            stated.append(other.get("time_ns"))
+    return min((ns for ns in stated if isinstance(ns, int)), default=None)

@@ -1,0 +1,1 @@
+"""Emitters whose artifact shows what lies in memory, and where: they replay the plan as `verify` does."""

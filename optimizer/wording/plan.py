@@ -1,0 +1,176 @@
+"""The figures of a result for a person: before -> after, what failed, what is unsupported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from optimizer.wording.units import bytes_text, change_text, percent_text, time_text
+
+SHOWN_CHAINS = 5
+"""Failed chains that the summary lists one by one."""
+
+SHOWN_RISKS = 5
+"""Places of numeric risk that the summary names."""
+SHOWN_PARTS = 3
+"""Parts of a fused kernel, likewise."""
+
+Document = dict[str, Any]
+"""A decoded `graph.json`."""
+Fact = tuple[str, object]
+"""What a figure or notice is called, and what it says."""
+
+
+def plan_text(summary: Document) -> str:
+    """`verified plan of policy dfsharding, status feasible`."""
+    text = f"verified plan of policy {summary['policy']}, status {summary['status']}"
+    gap = summary.get("gap")
+    return text if gap is None else f"{text}, gap {percent_text(gap)}"
+
+
+def before_after(summary: Document) -> list[tuple[str, str, str, str]]:
+    """(figure, all in DRAM, this plan, change) for every figure that the plan in DRAM has too."""
+    base = summary["baselines"]
+    rows = [
+        ("predicted time", base.get("dram_ns"), summary["predicted_time_ns"], time_text),
+        ("DRAM read", base.get("dram_read_bytes_total"), summary["dram_read_bytes_total"], bytes_text),
+        ("DRAM written", base.get("dram_write_bytes_total"), summary["dram_write_bytes_total"], bytes_text),
+    ]
+    return [(name, show(before), show(after), change_text(before, after)) for name, before, after, show in rows]
+
+
+def _dram_facts(summary: Document) -> list[Fact]:
+    """The fullest DRAM bank; documents of older versions do not state it."""
+    peak, limit = summary.get("dram_peak_bank_bytes"), summary.get("dram_bank_bytes")
+    if peak is None or limit is None:
+        return []
+    return [("DRAM peak per bank", f"{bytes_text(peak)} of {bytes_text(limit)} ({percent_text(peak / limit)})")]
+
+
+def figures(document: Document) -> list[Fact]:
+    """What the table of `before_after` leaves, line by line."""
+    summary = document["summary"]
+    peak, limit = summary["l1_peak_bytes"], summary["l1_limit_bytes"]
+    return [
+        ("L1 peak per core", f"{bytes_text(peak)} of {bytes_text(limit)} ({percent_text(peak / limit)})"),
+        *_dram_facts(summary),
+        ("weights in L1 per core", bytes_text(summary.get("l1_weights_bytes", 0))),
+        ("L1-resident share", percent_text(summary["l1_resident_fraction"])),
+        *_time_facts(summary),
+        ("ops", _ops(document)),
+        ("reshards", summary["reshards"]),
+        ("loads", summary.get("loads", 0)),
+        ("spills", summary["spills"]),
+        ("chains", _chains(document)),
+    ]
+
+
+def notices(document: Document) -> list[Fact]:
+    """What a person has to know besides: what failed and fell back, what is unsupported, checked, warned of."""
+    summary, failed = document["summary"], failed_chains(document)
+    found: list[Fact] = [(f"  failed {c['id']}", c["reason"] or "no reason given") for c in failed[:SHOWN_CHAINS]]
+    if len(failed) > SHOWN_CHAINS:
+        found.append(("  ...", f"{len(failed) - SHOWN_CHAINS} more failed; `chains` of graph.json has every reason"))
+    found += [("fell back", text) for text in fallback_texts(document)]
+    found += _fused_facts(document)
+    found.append(("unsupported ops", unsupported_ops(summary) or "none"))
+    if summary.get("check") is not None:
+        found += check_facts(summary["check"])
+    found += [("warning", warning) for warning in summary["warnings"]]
+    risks = summary.get("numeric_risks", [])
+    found += [("numeric risk", risk["because"]) for risk in risks[:SHOWN_RISKS]]
+    if len(risks) > SHOWN_RISKS:
+        found.append(("numeric risk", f"and {len(risks) - SHOWN_RISKS} more: `numeric_risks` in graph.json"))
+    return found
+
+
+def _fused_facts(document: Document) -> list[Fact]:
+    """Regions that run as kernels of ours, and what that saves; nothing where they were not asked for."""
+    regions = document["fused_kernels"]
+    if not document["options"]["fuse_kernels"]:
+        return []
+    kernels = len({r["kernel"] for r in regions})
+    saved = {key: sum(r[key] for r in regions) for key in ("round_trips_saved", "dram_bytes_saved_total")}
+    trips, dram = saved["round_trips_saved"], bytes_text(saved["dram_bytes_saved_total"])
+    facts: list[Fact] = [
+        ("fused kernels", f"{len(regions)} regions, {kernels} kernels: {trips} round trips and {dram} of DRAM saved")
+    ]
+    return facts + [("  values", text) for text in judged_texts(regions)]
+
+
+def judged_texts(regions: list[Document]) -> list[str]:
+    """Whose values have been seen to be right, by kernel; documents of older versions do not tell."""
+    missing = {r["kernel"]: r["unjudged"] for r in regions if r.get("unjudged")}
+    by = next((r["judged_by"] for r in regions if r.get("judged_by")), None)
+    texts = [f"all that the kernels are made of was right by {by}"] if regions and by and not missing else []
+    for kernel, parts in sorted(missing.items()):
+        shown = ", ".join(parts[:SHOWN_PARTS]) + (", ..." if len(parts) > SHOWN_PARTS else "")
+        texts.append(f"NOT JUDGED: {kernel} has {len(parts)} part(s) nobody has seen give right values: {shown}")
+    return texts
+
+
+def _time_facts(summary: Document) -> list[Fact]:
+    """Where the predicted time goes, and what a whole run takes with the gaps between programs."""
+    facts: list[Fact] = []
+    for title, key in (("time by class", "time_by_class_ns"), ("time bound by", "time_by_bound_ns")):
+        shares = sorted((summary.get(key) or {}).items(), key=lambda item: (-item[1], item[0]))
+        total = sum(ns for _, ns in shares)
+        if total:
+            facts.append((title, ", ".join(f"{name} {percent_text(ns / total)}" for name, ns in shares)))
+    if summary.get("traced_ns") is not None:
+        wall = f"{time_text(summary['traced_ns'])} from a trace, {time_text(summary['untraced_ns'])} without"
+        facts.append(("with launches", f"{wall} ({summary['programs']} programs)"))
+    return facts
+
+
+def check_facts(check: Document) -> list[Fact]:
+    """What the replay found: the verdict, then every op that is still refused and why the search ended."""
+    l1 = check["l1"]
+    verdict = "runs from end to end" if check["ok"] else f"{len(check['refused'])} op(s) refused"
+    rounds = f"{check['rounds']} replay(s), {len(check['repaired'])} op(s) repaired"
+    facts: list[Fact] = [
+        (f"check on {check['opmodel']}", f"{verdict}; {rounds}; L1 exact in {l1['exact']} of {l1['steps']} steps")
+    ]
+    facts += [(f"  refused {r['op']}", r["message"]) for r in check["refused"]]
+    if check["given_up"]:
+        facts.append(("  given up", check["given_up"]))
+    return facts
+
+
+def failed_chains(document: Document) -> list[Document]:
+    """Chains that fell back to DRAM."""
+    return [c for c in document["chains"] if c["state"] == "failed"]
+
+
+def fallback_texts(document: Document) -> list[str]:
+    """One line per cause for ops that are in DRAM for want of a sharded config; failed chains have their own lines."""
+    chained = {op for chain in failed_chains(document) for op in chain["ops"]}
+    lines = []
+    for fallback in document["summary"].get("fallbacks", ()):
+        ops = fallback["ops"]
+        if not chained.issuperset(ops):
+            lines.append(f"{len(ops)} op(s), {ops[0]}{', ...' if len(ops) > 1 else ''}: {fallback['cause']}")
+    return lines
+
+
+def unsupported_ops(summary: Document) -> str:
+    """Unsupported ops in one line, `foreign.Foo x2 (first: foo_1)`; empty if there are none."""
+    nodes: dict[str, list[str]] = {}
+    for op, op_id in summary["unsupported"]:
+        nodes.setdefault(op, []).append(op_id)
+    return ", ".join(f"{op} x{len(ids)} (first: {ids[0]})" for op, ids in sorted(nodes.items()))
+
+
+def _ops(document: Document) -> str:
+    counts = Counter(op["role"] for op in document["ops"])
+    on_host = counts.pop("host", 0)
+    lacking = len(document["summary"]["unsupported"])
+    text = f"{sum(counts.values())} ({', '.join(f'{role} {n}' for role, n in sorted(counts.items()))})"
+    text += f", {lacking} on the host" if lacking else ""
+    return f"{text}, and {on_host - lacking} on weights only" if on_host > lacking else text
+
+
+def _chains(document: Document) -> str:
+    counts = Counter(c["state"] for c in document["chains"])
+    detail = ", ".join(f"{state} {n}" for state, n in sorted(counts.items()))
+    return f"{len(document['chains'])} ({detail})" if detail else "0"

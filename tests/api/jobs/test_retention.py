@@ -1,0 +1,97 @@
+"""What the store keeps, and what goes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from sqlalchemy import select, update
+
+from api.jobs.database import Database
+from api.jobs.queue import JobQueue
+from api.jobs.records import Outcome
+from api.jobs.retention import Retention
+from api.jobs.store import JobStore
+from api.jobs.tables import CONTENTS, EVENTS, JOBS, RESULTS
+from api.problems import NotFoundError
+from api.settings import Settings
+from tests.api.jobs.test_store import FREE, stored, submission
+
+KEPT = 1000.0
+
+
+@pytest.fixture
+def store(database: Database) -> JobStore:
+    return JobStore(database)
+
+
+def settings(**fields: object) -> Settings:
+    return Settings.model_validate({"retention_seconds": KEPT, **fields})
+
+
+def finished(store: JobStore, number: int, age_seconds: float, size: int = 10) -> str:
+    """A finished job of that age, with a body and a result."""
+    queue = JobQueue(store.database, 60, 3)
+    body = stored(store, f"body {number}".encode())
+    job = store.submit(submission(number, bodies=(body,)), FREE)
+    claimed = queue.claim("w")
+    assert claimed is not None
+    queue.succeed(claimed[0], Outcome(stored(store, bytes([number]) * size), {}, repeatable=True))
+    at = time.time() - age_seconds
+    with store.database.writing() as connection:
+        connection.execute(update(JOBS).where(JOBS.c.id == job.id).values(finished_at=at))
+        connection.execute(update(RESULTS).where(RESULTS.c.natural_key == f"key{number}").values(used_at=at))
+        connection.execute(update(CONTENTS).values(created_at=0.0))
+    return job.id
+
+
+def contents(store: JobStore) -> int:
+    with store.database.reading() as connection:
+        return len(connection.execute(select(CONTENTS.c.id)).all())
+
+
+def test_old_jobs_go_with_their_bytes_and_events(store: JobStore) -> None:
+    old, young = finished(store, 1, KEPT + 5), finished(store, 2, KEPT - 500)
+    waiting = store.submit(submission(3), FREE)
+    Retention(store.database, settings()).sweep()
+    with pytest.raises(NotFoundError):
+        store.job(old, "ann")
+    assert store.job(young, "ann").id == young
+    assert store.job(waiting.id, "ann").id == waiting.id
+    assert contents(store) == 2
+    assert store.known("key1") is None
+    assert store.known("key2") is not None
+    with store.database.reading() as connection:
+        assert connection.execute(select(EVENTS).where(EVENTS.c.job == old)).first() is None
+
+
+def test_bytes_that_have_only_just_come_stay(store: JobStore) -> None:
+    stored(store, b"on its way into a job")
+    Retention(store.database, settings()).sweep()
+    assert contents(store) == 1
+
+
+def test_bytes_that_a_waiting_job_needs_stay(store: JobStore) -> None:
+    body = stored(store, b"body")
+    store.submit(submission(bodies=(body,)), FREE)
+    with store.database.writing() as connection:
+        connection.execute(update(CONTENTS).values(created_at=0.0))
+    Retention(store.database, settings()).sweep()
+    assert store.contents.get(body).size_bytes == 4
+
+
+def test_a_store_that_is_nearly_full_gives_up_what_is_oldest(store: JobStore) -> None:
+    kept = [finished(store, number, 100.0 - number, size=1000) for number in range(3)]
+    retention = Retention(store.database, settings(store_bytes=2000))
+    retention.sweep()
+    with pytest.raises(NotFoundError):
+        store.job(kept[0], "ann")
+    assert not retention.is_full
+
+
+def test_a_store_full_of_what_is_needed_is_full(store: JobStore) -> None:
+    body = stored(store, bytes(3000))
+    store.submit(submission(bodies=(body,)), FREE)
+    retention = Retention(store.database, settings(store_bytes=2000))
+    retention.sweep()
+    assert retention.is_full

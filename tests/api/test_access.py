@@ -1,0 +1,120 @@
+"""API keys: who needs one, what they allow, and that nothing of them is kept that could be stolen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from starlette.requests import HTTPConnection
+
+from api.access import ANONYMOUS, Gate, KeyStore
+from api.jobs.database import Database
+from api.problems import RateError, UnauthorizedError
+from api.settings import Settings
+from optimizer.cli import main
+from optimizer.errors import OptionError
+
+
+@pytest.fixture
+def keys(store_url: str) -> Iterator[KeyStore]:
+    database = Database(store_url)
+    database.migrate()
+    yield KeyStore(database)
+    database.close()
+
+
+def request(secret: str | None = None, host: str = "10.0.0.9", **headers: str) -> HTTPConnection:
+    given = {**headers, **({} if secret is None else {"authorization": f"Bearer {secret}"})}
+    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in given.items()]
+    return HTTPConnection({"type": "http", "headers": raw, "client": (host, 1)})
+
+
+def gate(store: KeyStore, **settings: object) -> Gate:
+    made = Gate(Settings.model_validate(settings), store)
+    made.refresh()
+    return made
+
+
+def test_without_any_key_everybody_is_let_in(keys: KeyStore) -> None:
+    assert gate(keys).admit(request()).owner == ANONYMOUS
+
+
+def test_the_first_key_closes_the_service_to_strangers(keys: KeyStore) -> None:
+    secret = keys.add("ann")
+    opened = gate(keys)
+    with pytest.raises(UnauthorizedError, match="wants an API key"):
+        opened.admit(request())
+    with pytest.raises(UnauthorizedError, match="no valid"):
+        opened.admit(request("ttopt_guess"))
+    assert opened.admit(request(secret)).owner == "ann"
+
+
+@pytest.mark.parametrize(("host", "headers", "is_let_in"), [
+    ("127.0.0.1", {}, True), ("::1", {}, True), ("10.0.0.9", {}, False), ("testclient", {}, False),
+    ("127.0.0.1", {"x_forwarded_for": "10.0.0.9"}, False), ("127.0.0.1", {"forwarded": "for=10.0.0.9"}, False),
+])  # fmt: skip
+def test_this_machine_needs_no_key_unless_it_is_a_proxy(
+    keys: KeyStore, host: str, headers: dict[str, str], is_let_in: bool
+) -> None:
+    keys.add("ann")
+    opened = gate(keys)
+    if is_let_in:
+        assert opened.admit(request(host=host, **headers)).owner == ANONYMOUS
+    else:
+        with pytest.raises(UnauthorizedError):
+            opened.admit(request(host=host, **headers))
+
+
+def test_always_and_never(keys: KeyStore) -> None:
+    with pytest.raises(UnauthorizedError):
+        gate(keys, keys="always").admit(request(host="127.0.0.1"))
+    keys.add("ann")
+    assert gate(keys, keys="never").admit(request()).owner == ANONYMOUS
+    with pytest.raises(UnauthorizedError):
+        gate(keys, keys="never").admit(request("wrong"))
+
+
+def test_a_revoked_key_is_no_key(keys: KeyStore) -> None:
+    secret = keys.add("ann")
+    keys.revoke("ann")
+    with pytest.raises(UnauthorizedError):
+        gate(keys).admit(request(secret))
+    with pytest.raises(OptionError, match="no key 'ann'"):
+        keys.revoke("ann")
+
+
+def test_limits_of_a_key_and_of_an_address(keys: KeyStore) -> None:
+    secret, free = keys.add("ann", rate_per_minute=2, max_open_jobs=3), keys.add("bob", rate_per_minute=0)
+    opened = gate(keys, rate_per_minute=1, max_open_jobs=9, keys="never")
+    assert [opened.admit(request(secret)).quota.of_owner for _ in range(2)] == [3, 3]
+    with pytest.raises(RateError) as refused:
+        opened.admit(request(secret))
+    assert 0 < refused.value.retry_after <= 60
+    assert {opened.admit(request(free)).quota.of_owner for _ in range(5)} == {9}
+    opened.admit(request(host="10.0.0.1"))
+    opened.admit(request(host="10.0.0.2"))
+    with pytest.raises(RateError):
+        opened.admit(request(host="10.0.0.1"))
+
+
+def test_the_store_holds_no_secret(keys: KeyStore, store_url: str) -> None:
+    secret = keys.add("ann")
+    database = Database(store_url)
+    with database.reading() as connection:
+        assert secret not in str(connection.execute(text("SELECT * FROM api_keys")).all())
+    database.close()
+
+
+def test_keys_on_the_command_line(store_url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["keys", "add", "ci", "--rate", "60", "--store", store_url]) == 0
+    assert capsys.readouterr().out.startswith("ttopt_")
+    assert main(["keys", "add", "ci", "--store", store_url]) == 2
+    assert "already" in capsys.readouterr().err
+    assert main(["keys", "list", "--store", store_url]) == 0
+    assert "ci" in capsys.readouterr().out
+    assert main(["keys", "revoke", "ci", "--store", store_url]) == 0
+    assert main(["keys", "revoke", "ic", "--store", store_url]) == 2
+    assert main(["keys", "list", "--store", "mysql://x/y"]) == 2
+    assert "sqlite:" in capsys.readouterr().err

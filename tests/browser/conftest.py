@@ -1,0 +1,77 @@
+"""A real headless Chromium, and pages in it that may neither complain nor ask the network for anything."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optimizer.export.report import render
+from optimizer.options import Options
+from optimizer.result import OptimizedGraph
+from tests.browser.chromium import chromium
+from tests.plans import planned_file
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DESKTOP, PHONE = (1440, 900), (360, 740)
+PATIENCE_MS = 15_000
+
+OpenPage = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One per module: while it runs, no other event loop can in this thread."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = chromium()
+    if path is None:
+        pytest.skip("no Chromium here (scripts/chromium.sh installs Debian's)")
+    # A sandbox of its own is more than a container gives root.
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with api.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[OpenPage]:
+    """`open_page(address, size, **context)`: a page that has loaded. At the end none has complained."""
+    contexts: list[Any] = []
+    complaints: list[str] = []
+
+    def opened(address: str, size: tuple[int, int] = DESKTOP, **options: Any) -> Any:
+        context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **options)
+        contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
+        page = context.new_page()
+        page.on("console", lambda message: message.type in ("error", "warning") and complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(address)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture(scope="session")
+def attention() -> OptimizedGraph:
+    """A plan with views, residents, copies and weights in L1."""
+    return planned_file(ROOT / "fixtures/graphs/attention.json", Options(policy="global"))
+
+
+@pytest.fixture(scope="session")
+def report(attention: OptimizedGraph, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(attention, tmp_path_factory.mktemp("report"))
+
+
+def saved(result: OptimizedGraph, folder: Path) -> Path:
+    """The report of a result as a file."""
+    path = folder / "report.html"
+    path.write_text(render(result), encoding="ascii")
+    return path

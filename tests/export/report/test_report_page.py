@@ -1,0 +1,91 @@
+"""The page is one safe file: nothing of a model is markup, nothing but its own script may run."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from optimizer.errors import LONGEST_NAME
+from optimizer.export.registry import emit
+from optimizer.export.report import FILE_NAME, render
+from optimizer.export.report.assets import MODULES, STYLES, file_text, script, security_policy, source_hash, style
+from optimizer.options import Options
+from tests.export.report.made_results import MadeResult
+from tests.plans import planned_file
+
+SCRIPTS = re.compile(r"<script[^>]*>(.*?)</script>", re.DOTALL)
+LARGEST = 1 << 20
+
+
+@pytest.mark.parametrize(
+    "name", ["</script><script>alert(1)</script>", "<!--<script>", "\u2028\ud800'\"&", "$policy ${x}"]
+)
+def test_names_are_data(name: str) -> None:
+    page = render(MadeResult(20, lambda at: f"{name}{at}").result())
+    assert page.isascii()
+    data, code = SCRIPTS.findall(page)
+    assert code == script()
+    assert not re.search(r"[<>&]", data)
+    assert {op["name"] for op in json.loads(data)["ops"]} == {f"{name}{at}" for at in range(20)}
+    assert "<script>alert" not in page
+
+
+def test_very_long_names_lose_their_middle() -> None:
+    page = render(MadeResult(20, lambda at: f"{'x' * 10_000}{at}").result())
+    data = json.loads(SCRIPTS.findall(page)[0])
+    assert all(len(op["id"]) < LONGEST_NAME + 50 for op in data["ops"])
+    assert len(page) < 600_000
+
+
+def test_the_policy_names_the_script_and_style_that_are_there() -> None:
+    page = render(MadeResult(3).result())
+    policy = security_policy()
+    assert source_hash(SCRIPTS.findall(page)[1]) in policy
+    (css,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert source_hash(css) in policy
+    assert css == style()
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r'\s(style|on\w+)="', page.partition("<script")[0])
+
+
+def test_nothing_is_loaded_from_anywhere() -> None:
+    page = render(MadeResult(3).result())
+    without = page.replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", re.sub(r"^\s*//.*$", "", without, flags=re.MULTILINE))
+    assert re.findall(r'\b(?:src|href)="([^"#][^"]*)"', page) == ["data:,"]
+
+
+def test_modules_are_listed_after_those_they_import_from() -> None:
+    known: set[str] = set()
+    for name in MODULES:
+        imported = re.findall(r'^import \{[^}]*\} from "\./([\w.]+)";$', file_text(name), re.MULTILINE)
+        assert set(imported) <= known
+        assert file_text(name).count("import ") == len(imported)
+        known.add(name)
+    assert not re.search(r"^\s*(import|export)\b", script(), re.MULTILINE)
+
+
+def test_all_files_of_the_page_are_used(project_root: Path) -> None:
+    folder = project_root / "optimizer/export/report/page"
+    assert {path.name for path in folder.iterdir()} == {*MODULES, *STYLES, "template.html"}
+
+
+def test_the_emitter_writes_it(tmp_path: Path) -> None:
+    result = MadeResult(5).result()
+    assert emit(result, "report", tmp_path) == tmp_path / FILE_NAME
+    assert (tmp_path / FILE_NAME).read_text(encoding="ascii") == render(result)
+
+
+def test_a_network_is_small_and_quick(project_root: Path) -> None:
+    options = Options(policy="dram")
+    result = planned_file(project_root / "fixtures/onnx/resnet50_b1_legacy17.onnx", options)
+    render(result)
+    began = time.process_time()
+    page = render(result)
+    assert time.process_time() - began < 1
+    assert len(page) < LARGEST
