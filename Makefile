@@ -9,7 +9,7 @@ BOARD   ?= n150
 OP      ?= /m/resnet/encoder/stages.0/layers.1/layer/layer.0/convolution/Conv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format schema pins serve bench fuzz check-long clean
+.PHONY: help setup demo test test-slow check format schema screenshots pins serve bench fuzz check-long clean
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -48,6 +48,9 @@ format: $(READY) ## format the code and fix what ruff can
 
 schema: $(READY) ## write the JSON Schemas in docs/ anew
 	$(BIN)/ttopt schema -o docs
+
+screenshots: $(READY) ## take the pictures of docs/images anew (with the font Inter, if it is installed)
+	$(BIN)/python -m pytest -n 0 tests/browser/screenshots.py
 
 pins: $(READY) ## write the constraints files anew with the newest versions
 	@uv=$$($(PYTHON3) scripts/bootstrap.py --print-uv) && scripts/pins.sh "$$uv" $(BIN)/python

@@ -3,8 +3,8 @@
     python benchmarks/service_attacks.py bodies [--cases 20000 --seed 1 --clients 4]
     python benchmarks/service_attacks.py hostile
 
-`bodies` posts mutated ONNX models and JSON graphs (benchmarks/fuzzing) and reads every answer: no status from 500 on,
-but those that tell of a time limit, no traceback in an answer or the log, no lost process that no answer tells of, memory
+`bodies` posts mutated ONNX models and JSON graphs (benchmarks/fuzzing) and reads every answer: no status from 500 on
+that tells of no time limit, no traceback in an answer or the log, no lost process that no answer tells of, memory
 that does not grow. `hostile` sends what is to be refused before it costs anything, and says what it did cost.
 """
 

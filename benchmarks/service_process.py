@@ -35,7 +35,7 @@ class Service:
         self._settings = {"TTOPT_MAX_PEER_CONNECTIONS": "1000", **(settings or {})}
         self._waits_for = "readyz" if ready else "healthz"
         self._log = folder / "service.log"
-        self._store = store or f"sqlite:///{folder / 'jobs.sqlite'}"
+        self.store = store or f"sqlite:///{folder / 'jobs.sqlite'}"
         self._workers = workers
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -61,7 +61,7 @@ class Service:
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "optimizer.cli", "serve", "--port", str(self.port)]
-        command += ["--workers", str(self._workers), "--store", self._store]
+        command += ["--workers", str(self._workers), "--store", self.store]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **self._settings})
         ends = time.monotonic() + START_SECONDS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from tests.plans import planned_file
 ROOT = Path(__file__).resolve().parent.parent.parent
 DESKTOP, PHONE = (1440, 900), (360, 740)
 PATIENCE_MS = 15_000
+ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage")
+"""The pages are ours; a sandbox of its own, and much shared memory, are more than containers give a browser."""
 
 OpenPage = Callable[..., Any]
 
@@ -29,10 +30,8 @@ def browser() -> Iterator[Any]:
     path = chromium()
     if path is None:
         pytest.skip("no Chromium here (scripts/chromium.sh installs Debian's)")
-    # A sandbox of its own is more than a container gives root.
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     with api.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
+        started = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield started
         started.close()
 

@@ -74,6 +74,8 @@ class StandIn:
     jobs: dict[str, Job] = field(default_factory=dict)
     resumed: list[str] = field(default_factory=list)
     """`Last-Event-ID` of the requests for events."""
+    asked: set[str] = field(default_factory=set)
+    """Parts of the addresses of artifacts, which are not there when they are first asked for."""
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def submit(self, name: str, board: str, policy: str) -> Job:
@@ -187,6 +189,11 @@ class Handler(BaseHTTPRequestHandler):
                 "text/html",
                 {"Content-Disposition": 'attachment; filename="report.html"'},
             )
+        elif rest == ["artifacts", "json"]:
+            self.send(200, {"schema": "ttopt.annotated-graph/1"})
+        elif not self.state.asked.issuperset(rest):
+            self.state.asked.update(rest)
+            self.send(202, {"state": "queued"}, headers={"Retry-After": "0.1"})
         else:
             self.send(
                 200,

@@ -252,6 +252,29 @@ def test_it_is_dark_where_the_reader_is(open_page: OpenPage, report: Path) -> No
     assert shades["light"][1] != shades["dark"][1]
 
 
+USED = "a, button, input, select, canvas, [role=slider], [role=group], aside, nav"
+UNNAMED = f"""() => [...document.querySelectorAll({USED!r})]
+    .filter(e => e.checkVisibility() && !e.ariaLabel && !e.labels?.length && !e.textContent.trim())
+    .filter(e => !e.hasAttribute("aria-labelledby"))
+    .map(e => e.outerHTML)"""
+UNREACHABLE = """() => [...document.querySelectorAll(".scroll")]
+    .filter(e => e.scrollWidth > e.clientWidth && e.tabIndex < 0 && !e.querySelector("button, a"))
+    .map(e => e.outerHTML)"""
+
+
+def test_everything_that_can_be_used_has_a_name_and_the_keyboard_reaches_it(page: Any) -> None:
+    page.locator("#ops tbody tr button").first.click()
+    assert page.evaluate(UNNAMED) == []
+    assert page.evaluate(UNREACHABLE) == []
+    page.keyboard.press("Escape")
+    page.evaluate("() => document.activeElement.blur()")
+    reached = []
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("() => document.activeElement.id || document.activeElement.className"))
+    assert {"skip", "search", "graph", "zoom-in", "slider"} <= set(reached)
+
+
 def test_two_thousand_ops_are_there_at_once(open_page: OpenPage, tmp_path: Path) -> None:
     path = saved(MadeResult(2000).result(), tmp_path)
     page = open_page(path.as_uri())

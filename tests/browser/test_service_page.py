@@ -142,6 +142,9 @@ def test_artifacts_are_downloaded(page: Any, tmp_path: Path) -> None:
     assert started.value.suggested_filename == "model_ttnn.py"
     started.value.save_as(tmp_path / "program")
     assert (tmp_path / "program").read_text() == "print('a program')\n"
+    with page.expect_download() as started:
+        page.get_by_role("button", name="Download json").click()
+    assert started.value.suggested_filename == "tiny.json"
 
 
 def test_the_frame_of_a_report_has_nothing_of_the_page(page: Any, service: StandIn) -> None:

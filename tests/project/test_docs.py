@@ -24,6 +24,7 @@ PAGES = (
     "docs/formats.md",
     "docs/onnx-coverage.md",
     "docs/register-allocation.md",
+    "docs/report.md",
     "docs/solver.md",
 )
 

@@ -111,9 +111,9 @@ export class JobView {
   async save(id, name, button) {
     button.disabled = true;
     try {
-      const { blob, fileName } = await this.service.artifact(id, name);
+      const { blob, fileName, suffix } = await this.service.artifact(id, name);
       const address = URL.createObjectURL(blob);
-      element("a", { href: address, download: fileName }).click();
+      element("a", { href: address, download: fileName ?? (this.job.name || name) + suffix }).click();
       setTimeout(() => URL.revokeObjectURL(address), 60000);
       this.parts.results.querySelector(".save-problem").replaceChildren();
     } catch (error) {
@@ -125,7 +125,7 @@ export class JobView {
 
   /** The report in a frame that has no access to this page, its storage or the service. */
   async frame(id, signal) {
-    const { blob } = await this.service.artifact(id, REPORT);
+    const { blob } = await this.service.artifact(id, REPORT, signal);
     if (signal.aborted) return;
     this.frameUrl = URL.createObjectURL(new Blob([blob], { type: "text/html;charset=utf-8" }));
     const box = this.parts.report;

@@ -3,6 +3,11 @@ import { showProblem } from "./problem.js";
 import { stateTag, whenText } from "./states.js";
 import { timeText } from "./units.js";
 
+/** Whether a job makes a plan: what is made of finished plans are jobs too. */
+function isPlan(job) {
+  return (job.kind ?? "optimize") === "optimize";
+}
+
 /** The caller's jobs, the newest first. */
 export class JobList {
   constructor(service, choose) {
@@ -14,6 +19,7 @@ export class JobList {
   async load(cursor = null) {
     try {
       const page = await this.service.jobs(cursor);
+      page.jobs = page.jobs.filter(isPlan);
       const known = new Set(page.jobs.map((job) => job.id));
       const others = this.jobs.filter((job) => !known.has(job.id));
       this.jobs = cursor ? [...others, ...page.jobs] : [...page.jobs, ...others];

@@ -1,6 +1,10 @@
 /** The HTTP API as this page uses it. Addresses are relative, so that a proxy may put the service below a path. */
 
 const KEY = "ttopt-api-key";
+/** Of files whose names the service does not tell. */
+const SUFFIXES = { "text/html": ".html", "application/json": ".json" };
+/** Jobs of a page of the list. */
+const LISTED = 25;
 
 /** An answer that is no success, with the service's problem document. */
 export class Problem extends Error {
@@ -64,7 +68,7 @@ export class Service {
   }
 
   jobs(cursor = null) {
-    return this.json(`v1/jobs?limit=25${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`);
+    return this.json(`v1/jobs?kind=optimize&limit=${LISTED}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`);
   }
 
   job(id) {
@@ -80,11 +84,17 @@ export class Service {
     return Array.isArray(listed) ? listed : listed.artifacts;
   }
 
-  /** The file of an artifact and what it is to be called. */
-  async artifact(id, name) {
-    const response = await this.answer(`v1/jobs/${encodeURIComponent(id)}/artifacts/${encodeURIComponent(name)}`);
+  /** The file of an artifact, its name or null, and what such files' names end with. One that is still being made is asked for again. */
+  async artifact(id, name, signal = null) {
+    const ask = () => this.answer(`v1/jobs/${encodeURIComponent(id)}/artifacts/${encodeURIComponent(name)}`, { signal });
+    let response = await ask();
+    while (response.status === 202) {
+      await pause(1000 * (Number(response.headers.get("Retry-After")) || 1));
+      response = await ask();
+    }
     const named = /filename="([^"\\/]+)"/.exec(response.headers.get("Content-Disposition") ?? "");
-    return { blob: await response.blob(), fileName: named ? named[1] : name };
+    const suffix = SUFFIXES[(response.headers.get("Content-Type") ?? "").split(";")[0]] ?? "";
+    return { blob: await response.blob(), fileName: named && named[1], suffix };
   }
 
   /** Post a model. `told` hears which share has been sent: fetch does not tell, XMLHttpRequest does. */
@@ -129,7 +139,7 @@ export class Service {
         if (signal.aborted) return;
         if (error instanceof Problem && error.document.status !== 0 && error.document.status < 500) throw error;
       }
-      await new Promise((resolve) => setTimeout(resolve, wait));
+      await pause(wait);
       if (signal.aborted) return;
       wait = Math.min(2 * wait, 8000);
     }
@@ -156,6 +166,10 @@ async function* parsedEvents(stream) {
       if (event.data) yield { ...event, data: JSON.parse(event.data) };
     }
   }
+}
+
+function pause(milliseconds) {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
 
 async function reached(ask) {

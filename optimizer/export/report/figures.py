@@ -14,15 +14,16 @@ from optimizer.result import COPIES, OptimizedGraph, Role
 from optimizer.wording.plan import before_after, check_facts, figures, plan_text, unsupported_ops
 from optimizer.wording.units import change_text
 
+SAID_OF_ALL = ("", "graph", "main", "main_graph", "model", "torch_jit", "torch-jit-export", "tf2onnx")
+"""Names that exporters give whatever they export."""
 Record = dict[str, Any]
 
 
 def header(result: OptimizedGraph) -> Record:
     """What the plan is of, and its figures beside those of the plan in DRAM; None where it states no figures."""
     summary = dict(result.summary_json())
-    name = result.model.get("name", "graph") if result.source is None else result.source.stem
     return {
-        "title": shortened(str(name)),
+        "title": shortened(title(result)),
         "board": shortened(result.device.name),
         "grid_yx": list(result.device.grid_yx),
         "plan": plan_text(summary) if summary else None,
@@ -33,6 +34,12 @@ def header(result: OptimizedGraph) -> Record:
         "l1_limit_bytes": summary.get("l1_limit_bytes"),
         "figures": [[name, str(text)] for name, text in figures(_document(result))] if summary else [],
     }
+
+
+def title(result: OptimizedGraph) -> str:
+    """The name of the model; where its exporter left one that all its models have, that of its file."""
+    name = str(result.model.get("name", "graph"))
+    return result.source.stem if name in SAID_OF_ALL and result.source is not None else name
 
 
 def _document(result: OptimizedGraph) -> Record:

@@ -89,3 +89,29 @@ def test_a_network_is_small_and_quick(project_root: Path) -> None:
     page = render(result)
     assert time.process_time() - began < 1
     assert len(page) < LARGEST
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_texts_stand_out_from_what_they_are_on(theme: str) -> None:
+    """The least contrast of WCAG 2 AA: 4.5 for texts, 3 for what the graph and the chart tell by colour."""
+    blocks = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", part)) for part in style().split(":root {")[1:]]
+    plain, dark, coloured, coloured_dark = blocks
+    colours = plain | coloured if theme == "light" else plain | dark | coloured | coloured_dark
+    grounds = ("ground", "surface", "accent-soft")
+    texts = {name: [colours[g] for g in grounds] for name in ("text", "muted", "accent")}
+    texts |= {name: [colours[f"{name}-soft"], colours["surface"]] for name in ("good", "bad", "warn")}
+    assert [n for n, on in texts.items() for g in on if contrast(colours[n], g) < 4.5] == []
+    assert contrast(colours["on-accent"], colours["accent"]) >= 4.5
+    places = ("dram", "l1_interleaved", "height_sharded", "width_sharded", "block_sharded", "host")
+    assert [name for name in places if contrast(colours[name], colours["surface"]) < 3] == []

@@ -102,9 +102,15 @@ def test_fresh_and_read_back_give_the_same_page(result: OptimizedGraph, tmp_path
     assert render(read) == render(result) == render(result)
 
 
-def test_the_file_names_the_model_where_it_is_known(result: OptimizedGraph) -> None:
-    assert result.source is not None
-    assert record(result)["title"] == result.source.stem
+@pytest.mark.parametrize(
+    ("name", "file", "title"),
+    [("net", "a.onnx", "net"), ("main_graph", "a.onnx", "a"), ("main_graph", None, "main_graph"), ("model", "b", "b")],
+)
+def test_the_title_is_the_models_own_name_or_its_files(name: str, file: str | None, title: str) -> None:
+    result = MadeResult(2).result()
+    result.model["name"] = name
+    result.source = None if file is None else Path(file)
+    assert record(result)["title"] == title
 
 
 def test_a_document_without_figures_is_shown_without() -> None:

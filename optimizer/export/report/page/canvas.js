@@ -82,6 +82,7 @@ export class Painter {
     c.font = this.fonts.small;
     c.fillStyle = this.theme.muted;
     c.textBaseline = "alphabetic";
+    c.textAlign = "left";
     for (const node of nodes) {
       const [, , x, y] = node;
       const chain = chainOf(node);

@@ -113,6 +113,7 @@ export class GraphView {
   show(index) {
     const [, , x, y, w, h] = this.plan.graph.nodes[index];
     const scale = Math.max(this.view.scale, CLOSE);
+    this.fitted = false;
     const canvas = this.canvas.getBoundingClientRect();
     const panel = byId("panel").getBoundingClientRect();
     const room = {
@@ -124,7 +125,6 @@ export class GraphView {
     if (scale === this.view.scale && inside) return;
     const { width, height } = this.plan.graph;
     this.view = { scale, x: placed(x + w / 2, width, scale, room.width), y: placed(y + h / 2, height, scale, room.height) };
-    this.fitted = false;
   }
 
   // -- pointers ---------------------------------------------------------------------------------

@@ -35,14 +35,14 @@ export function showMoved(plan, choice) {
   ]);
   const copies = plan.moved.copies.map(([role, count, ns]) => [role, String(count), timeText(ns)]);
   const cards = [
-    card("Where results lie", table(["", "results", "share", "total"], placed, [1, 2, 3])),
-    card("Copies put in", table(["", "ops", "time"], copies, [1, 2]), element("p", { class: "hint" }, weightsText(plan))),
+    card("Where results lie", table(["placement", "results", "share", "total"], placed, [1, 2, 3])),
+    card("Copies put in", table(["copy", "ops", "time"], copies, [1, 2]), element("p", { class: "hint" }, weightsText(plan))),
   ];
   if (plan.compared.length) {
     const rows = plan.compared.map((figure) => [figure.name, figure.before, figure.after, figure.change]);
-    cards.unshift(card("Figures", table(["", "all in DRAM", "this plan", "change"], rows, [1, 2, 3])));
+    cards.unshift(card("Figures", table(["figure", "all in DRAM", "this plan", "change"], rows, [1, 2, 3])));
     const plans = plan.plans.map(([name, ns, change]) => [name, timeText(ns), change]);
-    cards.splice(1, 0, card("Plans", table(["", "predicted time", "change"], plans, [1, 2])));
+    cards.splice(1, 0, card("Plans", table(["plan", "predicted time", "change"], plans, [1, 2])));
   }
   const compared = differences(plan, choice);
   byId("moved").append(...cards, ...(compared ? [compared] : []));
