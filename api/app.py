@@ -14,7 +14,7 @@ from api import problems
 from api.connections import STATE_KEY, Connections, OneLength
 from api.jobs.desk import Desk
 from api.request_log import RequestLog
-from api.routes import catalogue, health, jobs, optimize, results
+from api.routes import catalogue, health, jobs, optimize, page, results
 from api.settings import Settings
 from api.spool import Spool
 from optimizer import __version__, logs
@@ -60,7 +60,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(OneLength)
     app.add_middleware(RequestLog, metrics=desk.metrics)
     problems.install(app)
-    app.state.routers = [part.router for part in (health, optimize, jobs, results, catalogue)]
+    app.state.routers = [part.router for part in (health, optimize, jobs, results, catalogue, page)]
     for router in app.state.routers:
         app.include_router(router)
     return app

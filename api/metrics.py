@@ -59,13 +59,13 @@ class Metrics:
         self._stored.set(store.contents.total_bytes())
         with database.reading() as connection:
             lost = sum(connection.execute(select(WORKERS.c.lost)).scalars())
-            done = select(JOBS.c.id, JOBS.c.state, JOBS.c.task, JOBS.c.facts, JOBS.c.attempts, JOBS.c.finished_at)
+            done = select(JOBS.c.id, JOBS.c.state, JOBS.c.kind, JOBS.c.facts, JOBS.c.attempts, JOBS.c.finished_at)
             rows = connection.execute(done.where(JOBS.c.finished_at > self._since - OVERLAP_SECONDS)).all()
         self._restarts.set(restarts + lost)
-        for job_id, state, task, facts, attempts, finished_at in rows:
+        for job_id, state, kind, facts, attempts, finished_at in rows:
             if job_id not in self._seen:
                 self._seen[job_id] = finished_at
-                self._count(state, json.loads(task)["kind"], json.loads(facts or "{}"), attempts)
+                self._count(state, kind, json.loads(facts or "{}"), attempts)
         self._since = max([self._since, *(row[-1] for row in rows)])
         self._seen = {job: at for job, at in self._seen.items() if at > self._since - OVERLAP_SECONDS}
 

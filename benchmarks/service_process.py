@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
@@ -28,9 +28,14 @@ END_SECONDS = 60.0
 class Service:
     """A context manager; inside it the service answers at `url`, through every restart."""
 
-    def __init__(self, folder: Path, workers: int, store: str = "") -> None:
+    def __init__(
+        self, folder: Path, workers: int, store: str = "", ready: bool = True, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`ready`: whether to wait until a worker is; else until the server answers."""
+        self._settings = {"TTOPT_MAX_PEER_CONNECTIONS": "1000", **(settings or {})}
+        self._waits_for = "readyz" if ready else "healthz"
         self._log = folder / "service.log"
-        self._store = store or f"sqlite:///{folder / 'jobs.sqlite'}"
+        self.store = store or f"sqlite:///{folder / 'jobs.sqlite'}"
         self._workers = workers
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -56,13 +61,12 @@ class Service:
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "optimizer.cli", "serve", "--port", str(self.port)]
-        command += ["--workers", str(self._workers), "--store", self._store]
-        limits = {"TTOPT_MAX_PEER_CONNECTIONS": "1000"}
+        command += ["--workers", str(self._workers), "--store", self.store]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **limits})
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **self._settings})
         ends = time.monotonic() + START_SECONDS
         while True:
-            with suppress(OSError), urllib.request.urlopen(f"{self.url}/readyz", timeout=5):
+            with suppress(OSError), urllib.request.urlopen(f"{self.url}/{self._waits_for}", timeout=5):
                 return
             if time.monotonic() > ends or self._process.poll() is not None:
                 raise TimeoutError(self._log.read_text(errors="replace")[-4000:])
@@ -90,10 +94,15 @@ class Service:
                 found += [p for p in program.children() if "spawn_main" in " ".join(p.cmdline())]
         return found
 
-    def kill_a_worker(self, draw: random.Random) -> None:
-        """-9 for a solver process, or, every fourth time, for a worker program."""
+    def pids(self) -> list[int]:
+        """Of the server, its worker program and the solver processes."""
+        assert self._process is not None
+        return [self._process.pid, *(p.pid for p in (*self._programs(), *self._solvers()))]
+
+    def kill_a_worker(self, draw: random.Random, program: bool | None = None) -> None:
+        """-9 for a solver process or for a worker program; unless it is said which, the latter every fourth time."""
         programs, solvers = self._programs(), self._solvers()
-        is_program = draw.random() < 0.25
+        is_program = draw.random() < 0.25 if program is None else program
         chosen = programs if is_program else solvers
         if chosen:
             with suppress(psutil.NoSuchProcess):
@@ -112,6 +121,20 @@ class Service:
                 with suppress(psutil.NoSuchProcess):
                     size = psutil.Process(pid).memory_info().rss
                     self.peak_bytes[name] = max(size, self.peak_bytes.get(name, 0))
+
+    def metric(self, name: str) -> float:
+        """A figure of `/metrics`, as it was counted last."""
+        time.sleep(2.0)
+        lines = self.get("/metrics").decode().splitlines()
+        return next(float(line.split()[-1]) for line in lines if line.startswith(name + " "))
+
+    def log_text(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def get(self, path: str) -> bytes:
+        with urllib.request.urlopen(self.url + path, timeout=300) as response:
+            data: bytes = response.read()
+            return data
 
     def post(self, path: str, body: bytes) -> bytes:
         with urllib.request.urlopen(urllib.request.Request(self.url + path, body), timeout=300) as response:

@@ -38,10 +38,20 @@ LONGEST_NAME = 500
 """Characters that an error shows of its message, and of each name in it."""
 
 
+SHOWN_NEAR = 3
+"""Names that an error suggests."""
+LEAST_PART = 3
+"""Characters of a word that is looked for inside of names."""
+
+
 def near(word: str, known: Iterable[str]) -> str:
-    """`, did you mean 'x' or 'y'?` where something known comes near, else nothing."""
-    close = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.6)
-    return f", did you mean {' or '.join(repr(shortened(c)) for c in close)}?" if close else ""
+    """`, did you mean 'x' or 'y'?` where something known comes near or has the word in it, else nothing."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=SHOWN_NEAR, cutoff=0.6)
+    if len(word) >= LEAST_PART:
+        close += [name for name in names if word.lower() in name.lower() and name not in close]
+    shown = " or ".join(repr(shortened(name)) for name in close[:SHOWN_NEAR])
+    return f", did you mean {shown}?" if shown else ""
 
 
 def shortened(text: str, longest: int = LONGEST_NAME) -> str:

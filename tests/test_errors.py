@@ -48,3 +48,10 @@ def test_errors_can_be_pickled(error: TtoptError) -> None:
     )  # fmt: skip
     assert str(twin) == str(error)
     assert vars(twin) == vars(error)
+
+
+def test_a_word_in_a_name_comes_near() -> None:
+    names = ["layer1_conv", "layer2_conv", "layer3_Conv", "layer4_conv", "head"]
+    message = str(UnknownNameError("op", "conv", names))
+    assert "unknown op 'conv', did you mean 'layer1_conv' or 'layer2_conv' or 'layer3_Conv'?" in message
+    assert "did you mean" not in str(UnknownNameError("op", "e", names))

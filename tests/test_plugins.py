@@ -46,6 +46,9 @@ def doubled(device, l1_small_bytes):
     model.name = "doubled"
     return model
 
+def write_nothing(result, folder):
+    raise ZeroDivisionError
+
 def write_count(result, folder):
     """How many ops there are."""
     folder.mkdir(exist_ok=True)
@@ -81,6 +84,7 @@ doubled = acme.code:doubled
 absent = acme.nowhere:model
 [ttopt.emitters]
 count = acme.code:write_count
+nothing = acme.code:write_nothing
 [ttopt.importers]
 lines = acme.code:LINES
 [ttopt.ops]
@@ -142,13 +146,15 @@ def custom(op_type: str) -> onnx.ModelProto:
 
 
 def test_every_group_adds_what_its_room_takes(outside: Outside) -> None:
-    lists, lines, emitted, kept = outside.run(
+    lists, emitters, lines, emitted, kept = outside.run(
         ["policies"],
+        ["emitters"],
         ["optimize", "three.lines", "--policy", "careful", "--opmodel", "doubled", "--emit", "count"],
         ["optimize", "Softcap.onnx", "--emit", "ttnn-py", "--policy", "dfsharding"],
         ["batch", ".", "-o", "out", "--policy", "careful"],
     )
     assert "careful      Nothing in L1, to be on the safe side.\n" in lists[1]
+    assert "count           How many ops there are.\n" in emitters[1]
     assert lines[0] == 0
     assert "plan of policy careful" in lines[1]
     assert (outside.folder / "three.ttopt" / "count.txt").read_text(encoding="utf-8") == "3"
@@ -158,13 +164,16 @@ def test_every_group_adds_what_its_room_takes(outside: Outside) -> None:
 
 
 def test_a_plugin_that_fails_is_named(outside: Outside) -> None:
-    policy, op, absent, unknown = outside.run(
+    policy, op, emitter, absent, unknown = outside.run(
         ["optimize", "three.lines", "--policy", "broken"],
         ["inspect", "Bad.onnx"],
+        ["optimize", "three.lines", "--policy", "careful", "--emit", "nothing"],
         ["optimize", "three.lines", "--opmodel", "absent"],
         ["optimize", "three.lines", "--policy", "carefull"],
     )
-    assert policy[0] == op[0] == absent[0] == 1
+    assert policy[0] == op[0] == emitter[0] == absent[0] == 1
+    assert "plugin 'nothing' (ttopt.emitters of acme-ttopt 1.0) failed in acme.code, line " in emitter[2]
+    assert emitter[2].endswith(": ZeroDivisionError\n")
     assert "plugin 'broken' (ttopt.policies of acme-ttopt 1.0) failed in acme.code, line " in policy[2]
     assert "AttributeError: 'PolicyInput' object has no attribute 'what_is_this'" in policy[2]
     assert "plugin 'acme' (ttopt.ops of acme-ttopt 1.0) failed in acme.code, line " in op[2]

@@ -108,11 +108,20 @@ class JobStore:
             raise NotFoundError(f"no job '{job_id}'", node="id")
         return job_of(row)
 
-    def jobs(self, owner: str, limit: int, before: tuple[float, str] | None, states: tuple[State, ...]) -> list[Job]:
+    def jobs(
+        self,
+        owner: str,
+        limit: int,
+        before: tuple[float, str] | None,
+        states: tuple[State, ...] = (),
+        kind: str | None = None,
+    ) -> list[Job]:
         """Jobs of an owner, the newest first; `before`: time and id of the last one of the page before."""
         query = job_query().where(JOBS.c.owner == owner)
         if states:
             query = query.where(JOBS.c.state.in_(states))
+        if kind is not None:
+            query = query.where(JOBS.c.kind == kind)
         if before is not None:
             at, job_id = before
             same_time = and_(JOBS.c.created_at == at, JOBS.c.id < job_id)
@@ -165,6 +174,7 @@ def _values(asked: Submission, known: Outcome | None) -> dict[str, Any]:
         "id": new_id(),
         "owner": asked.owner,
         "state": State.QUEUED,
+        "kind": asked.task.kind,
         "task": text_of(asked.task.to_json()),
         "natural_key": asked.natural_key,
         "bodies": text_of(list(asked.bodies)),

@@ -26,6 +26,7 @@ JOBS = Table(
     Column("id", String(32), primary_key=True),
     Column("owner", String(64), nullable=False),
     Column("state", String(16), nullable=False),
+    Column("kind", String(32), nullable=False),
     Column("task", Text, nullable=False),
     Column("natural_key", String(64), nullable=False),
     Column("bodies", Text, nullable=False),

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Request
-from fastapi.security import HTTPBearer
 
 from api.access import Caller
 from api.jobs.desk import Desk
-
-BEARER = HTTPBearer(auto_error=False, description="an API key, where the service wants one")
 
 
 async def _desk(request: Request) -> Desk:

@@ -46,8 +46,9 @@ async def jobs(
     limit: Annotated[int, QueryParameter(ge=1, le=MOST_LISTED)] = 50,
     cursor: Annotated[str, QueryParameter(description="`next` of the page before", pattern=CURSOR)] = "",
     state: Annotated[list[State] | None, QueryParameter(description="only jobs in these states")] = None,
+    kind: Annotated[str | None, QueryParameter(description="only jobs of this kind", max_length=32)] = None,
 ) -> JobList:
-    found = await desk.call(desk.store.jobs, caller.owner, limit, _place(cursor), tuple(state or ()))
+    found = await desk.call(desk.store.jobs, caller.owner, limit, _place(cursor), tuple(state or ()), kind)
     more = f"{found[-1].created_at:.9f}-{found[-1].id}" if len(found) == limit else None
     return JobList(jobs=[job_document(job) for job in found], next=more)
 

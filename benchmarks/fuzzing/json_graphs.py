@@ -80,7 +80,7 @@ class JsonTarget:
         return Case(" + ".join(names), json.dumps(document).encode())
 
     def run(self, payload: bytes) -> str:
-        from api.solve import unwrapped
+        from api.tasks.models import unwrapped
 
         source, options = unwrapped(payload)
         chosen = Options.from_mapping(options)

@@ -35,6 +35,10 @@ def program_cases(source: Path, case_id: str | None, encodable: bool = False) ->
         return (ProgramCase(source.stem, "alloc", _textual(source, encodable)),)
     document = read(source, f" (the textual form is read from files that end in {TEXT_SUFFIX})")
     fields = document.value if isinstance(document.value, dict) else {}
+    if "yield" in fields:
+        raise FormatError(
+            "a tile DAG, which `ttopt kernel` reads; docs/formats.md describes GPU programs", node=str(source)
+        )
     if "instructions" in fields:
         cases: tuple[ProgramCase, ...] = (ProgramCase(source.stem, "alloc", document),)
     else:

@@ -23,11 +23,15 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--jobs", type=int, metavar="N", help="worker processes (default: one per core)")
     parser.add_argument("--resume", action="store_true", help="keep what an earlier run into DIR finished")
-    parser.add_argument("--deadline", type=float, metavar="SECONDS", help="stop a job after this long; it then failed")
+    parser.add_argument(
+        "--deadline", type=float, metavar="SECONDS", help="stop a job after this long; it counts as failed"
+    )
     parser.add_argument(
         "--sweep", action="append", default=[], metavar="OPTION=V1,V2", help="try every value; may be repeated"
     )
-    parser.add_argument("--emit", action="append", default=[], metavar="NAMES", help="more artifacts, a,b,...")
+    parser.add_argument(
+        "--emit", action="append", default=[], metavar="NAMES", help="more artifacts, a,b,... (`ttopt emitters`)"
+    )
     add_format(parser)
     add_verbosity(parser)
     add_options(parser)

@@ -40,11 +40,18 @@ def add(commands: Commands) -> None:
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", type=path_argument, metavar="CASES.json|PROGRAM.ttl", help="docs/tensix-kernels.md")
+    parser.add_argument(
+        "source",
+        type=path_argument,
+        metavar="CASES.json|PROGRAM.ttl",
+        help="tile DAGs (docs/formats.md), or a program in text",
+    )
     parser.add_argument("--id", dest="case_id", metavar="ID", help="only this case")
     parser.add_argument("--api", default="0.81", metavar="VERSION", help="kernel API: 0.69 or 0.81 (default)")
-    parser.add_argument("--allocator", choices=("default", "seed"), default="default", help="of DST slots")
-    parser.add_argument("--no-fuse", action="store_true", help="every block op through L1")
+    parser.add_argument(
+        "--allocator", choices=("default", "seed"), default="default", help="what places values in DST slots"
+    )
+    parser.add_argument("--no-fuse", action="store_true", help="send the result of every block op through L1")
 
 
 def run_compile(args: argparse.Namespace) -> int:

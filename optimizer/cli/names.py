@@ -57,9 +57,9 @@ def run_opmodels(args: argparse.Namespace) -> int:
 
 
 def run_emitters(args: argparse.Namespace) -> int:
-    from optimizer.export.registry import emitter_names
+    from optimizer.export.registry import emitter_descriptions
 
-    return _print_described(dict.fromkeys(emitter_names(), ""), args.format)
+    return _print_described(emitter_descriptions(), args.format)
 
 
 def run_schema(args: argparse.Namespace) -> int:

@@ -9,12 +9,10 @@ result: those that replay the plan's L1 are in `optimizer.memory_export`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
-from optimizer.errors import StateError, UnknownNameError
+from optimizer.plugins import Catalogue, plugins_named
 from optimizer.result import OptimizedGraph
 
 Emitter = Callable[[OptimizedGraph, Path], Path]
@@ -37,38 +35,25 @@ _BUILT_IN: dict[str, tuple[str, str]] = {
 """Name -> (module:function, what it writes, in one line)."""
 
 
-def _targets() -> dict[str, str]:
-    """Name -> module:function of every emitter."""
-    targets = {name: target for name, (target, _) in _BUILT_IN.items()}
-    for point in entry_points(group="ttopt.emitters"):
-        if point.name in targets:
-            raise StateError(f"emitter '{point.name}' is registered twice: {targets[point.name]} and {point.value}")
-        targets[point.name] = point.value
-    return targets
+_EMITTERS = Catalogue("emitter", "ttopt.emitters", _BUILT_IN)
 
 
 def emitter_descriptions() -> dict[str, str]:
     """What every emitter writes, in one line, by name; that of another distribution says it in its docstring."""
-    return {
-        name: _BUILT_IN[name][1] if name in _BUILT_IN else (emitter(name).__doc__ or "").strip().partition("\n")[0]
-        for name in emitter_names()
-    }
+    return _EMITTERS.descriptions()
 
 
 def emitter_names() -> tuple[str, ...]:
     """Names accepted by `--emit`, sorted."""
-    return tuple(sorted(_targets()))
+    return _EMITTERS.names()
 
 
 def emitter(name: str) -> Emitter:
     """The emitter registered under a name; it is imported on first use."""
-    targets = _targets()
-    if name not in targets:
-        raise UnknownNameError("emitter", name, targets)
-    module, _, attribute = targets[name].partition(":")
-    return cast(Emitter, getattr(import_module(module), attribute))
+    return cast(Emitter, _EMITTERS.load(name))
 
 
+@plugins_named()
 def emit(result: OptimizedGraph, name: str, folder: str | Path) -> Path:
     """Write the artifact of a registered emitter into a folder; returns its path."""
     return emitter(name)(result, Path(folder))

@@ -374,6 +374,8 @@ def _read[Model: PlacedGraph](source: Path | bytes, model: type[Model]) -> Model
 
 def _bytes(file: Path) -> bytes:
     """The document's bytes, as far as it may be long; a device has no size to ask for."""
+    if file.suffix.lower() in (".onnx", ".pb"):
+        raise FormatError("a model, not a result: `ttopt optimize` makes one of it", node=str(file))
     try:
         with file.open("rb") as source:
             data = source.read(MAX_BYTES + 1)

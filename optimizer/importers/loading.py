@@ -119,7 +119,16 @@ def load(
     options = ImportOptions(
         input_shapes or {}, dims or {}, limits, activations, weights, name, fuse, folder, checkpoint
     )
-    return _format(data, suffix).reader()(data, options)
+    found = _format(data, suffix)
+    try:
+        return found.reader()(data, options)
+    except FormatError as error:
+        if suffix and suffix not in found.suffixes and error.node is None:
+            known_as = [f"*{known}" for known in suffixes()]
+            raise FormatError(
+                f"{error}; files are known by their names", node=str(source), alternatives=known_as
+            ) from error
+        raise
 
 
 def _serialized(message: Message) -> bytes:
@@ -141,6 +150,8 @@ def _dtype(given: DType | str) -> DType | str:
 
 def read_model_file(path: Path, limits: ImportLimits) -> bytes:
     """A file's bytes; FormatError when it cannot be read, LimitError when it is larger than a model may be."""
+    if path.is_dir():
+        raise FormatError("a folder, not the file of a model", node=str(path))
     try:
         size = path.stat().st_size
         if size > limits.max_bytes:

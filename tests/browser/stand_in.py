@@ -240,10 +240,15 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 64
+    """A browser opens several connections at once."""
+
+
 @contextmanager
 def serving(state: StandIn) -> Iterator[StandIn]:
     """The stand-in on a port of its own."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"state": state}))
+    server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"state": state}))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

@@ -198,3 +198,21 @@ def test_files_whose_names_are_no_text_are_read_and_told(project_root: Path, tmp
         done.stdout.decode()
     result = Path(os.fsdecode(folder + b"/\xff.ttopt")) / "graph.json"
     assert json.loads(result.read_bytes().decode())["options"]["board"] == os.fsdecode(board)
+
+
+def test_files_of_another_kind_are_told_apart(run: Run, mlp_onnx: Path, result_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello", encoding="utf-8")
+    dag, program = {"yield": []}, {"instructions": []}
+    for name, document in (("dag.json", dag), ("program.json", program)):
+        (tmp_path / name).write_text(json.dumps(document), encoding="utf-8")
+    answers = {
+        ("optimize", result_folder): "a folder, not the file of a model",
+        ("optimize", tmp_path / "notes.txt"): "files are known by their names (one of: *.json, *.onnx, *.pb)",
+        ("check", mlp_onnx): "a model, not a result: `ttopt optimize` makes one of it",
+        ("kernel", "compile", tmp_path / "program.json"): "a GPU program, which `ttopt asm` reads",
+        ("asm", "build", tmp_path / "dag.json"): "a tile DAG, which `ttopt kernel` reads",
+    }
+    for command, message in answers.items():
+        status, out, err = run(*command)
+        assert (status, out) == (2, "")
+        assert message in err

@@ -68,7 +68,7 @@ export class Service {
   }
 
   jobs(cursor = null) {
-    return this.json(`v1/jobs?limit=${LISTED}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`);
+    return this.json(`v1/jobs?kind=optimize&limit=${LISTED}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`);
   }
 
   job(id) {

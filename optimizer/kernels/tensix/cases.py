@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.errors import InfeasibleError, InputError, LimitError, UnknownNameError
+from optimizer.errors import FormatError, InfeasibleError, InputError, LimitError, UnknownNameError
 from optimizer.identifiers import Identifiers
 from optimizer.ir.dtype import DType
 from optimizer.kernels.json_document import Node, records
@@ -76,6 +76,8 @@ def read_cases(document: Any) -> tuple[TileCase, ...]:
     cases: list[TileCase] = []
     known: dict[str, str] = {}
     given = document.value if isinstance(document, Node) else document
+    if isinstance(given, Mapping) and not given.keys().isdisjoint(("instructions", "program")):
+        raise FormatError("a GPU program, which `ttopt asm` reads; docs/formats.md describes tile DAGs")
     single = isinstance(given, Mapping) and "yield" in given
     for record in [Node(given, "")] if single else records(document):
         case = _case(record)

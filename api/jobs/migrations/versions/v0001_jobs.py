@@ -15,6 +15,7 @@ def upgrade() -> None:
         sa.Column("id", sa.String(32), primary_key=True),
         sa.Column("owner", sa.String(64), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("kind", sa.String(32), nullable=False),
         sa.Column("task", sa.Text, nullable=False),
         sa.Column("natural_key", sa.String(64), nullable=False),
         sa.Column("bodies", sa.Text, nullable=False),
