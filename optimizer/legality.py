@@ -6,10 +6,12 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from optimizer import logs
-from optimizer.ir.graph import Op
+from optimizer.errors import DTypeError
+from optimizer.ir.graph import Op, ValueKind
 from optimizer.layouts.legal_op_configs import LegalConfigs, LegalOpConfigAnalysis, may_free_operand
 from optimizer.layouts.legal_op_layouts import LegalOpLayoutAnalysis
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
+from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.overrides import Overrides
 from optimizer.opmodel.pricing import OpPricer
 
@@ -37,6 +39,17 @@ class Legality:
         configs = LegalOpConfigAnalysis(self.optimization_level > 0, overrides.conv2d_configs, self.conv_weights)
         return configs.apply(graph, op, layouts.apply(graph, op, pages, self.pools, output), self.pricer, output)
 
+    def _check_rows(self, op: Op) -> None:
+        """DTypeError if a tensor would lie in rows whose element type has tiles only. Weights are on the host first."""
+        for value in map(self.pricer.graph.value, (*op.inputs, *op.outputs)):
+            in_rows = self.pricer.pages.get(value.id) is PageLayout.ROW_MAJOR
+            if in_rows and value.dtype.is_block_float and value.kind in (ValueKind.INPUT, ValueKind.ACTIVATION):
+                raise DTypeError(
+                    f"'{op.id}' ({op.op}) works on rows, and {value.dtype.value} of '{value.id}' has tiles only",
+                    node=op.id,
+                    alternatives=("bf16", "f32"),
+                )
+
     def of_all(self, overrides: Overrides, poll: Callable[[], None] = lambda: None) -> Mapping[str, LegalConfigs]:
         """Op id -> what it may do, for every op of a run; equal ops share theirs.
 
@@ -47,6 +60,7 @@ class Legality:
         shared: dict[Hashable, LegalConfigs] = {}
         for op in self.pricer.graph.run_ops():
             poll()
+            self._check_rows(op)
             key = op.id if op.id in overridden else self._key(op)
             if key not in shared:
                 shared[key] = self.of(op, overrides)

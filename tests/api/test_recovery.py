@@ -52,13 +52,20 @@ def test_jobs_survive_the_end_of_every_process(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_asked_to_end_finishes_what_runs(tmp_path: Path) -> None:
-    with Service(tmp_path, workers=1) as running:
+    with Service(tmp_path, workers=1, settings={"TTOPT_LOG": "json,time,service=info"}) as running:
         job = posted(running, 1)
         running.restart(hard=False)
         found = json.loads(running.get(job["links"]["self"]))
         assert found["state"] in ("succeeded", "queued", "running")
         assert service.without_timings(result(running, job)) == service.expected(1)
         assert json.loads(running.get(job["links"]["self"]))["attempts"] == 1
+        told = [json.loads(line) for line in running.log_text().splitlines() if line.startswith("{")]
+    (request,) = (line for line in told if line["event"] == "request" and line["status"] == 202)
+    (done,) = (line for line in told if line["event"] == "job" and line["state"] == "succeeded")
+    assert (request["job"], request["route"], request["options"]) == (job["id"], "/v1/jobs", service.options(1))
+    assert (done["job"], done["request_id"]) == (job["id"], request["request_id"])
+    assert done["options"]["policy"] == service.options(1)["policy"]
+    assert done["seconds"] > 0
 
 
 def test_nothing_is_left_running(tmp_path: Path) -> None:

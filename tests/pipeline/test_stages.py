@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,13 +14,13 @@ from typing import Any
 import pytest
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import InfeasibleError, TimeLimitError
+from optimizer.errors import DTypeError, InfeasibleError, TimeLimitError
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
 from optimizer.options import Options
-from optimizer.pipeline import optimize
+from optimizer.pipeline import optimize, optimize_file
 from optimizer.pipeline.clock import Clock, ProgressEvent
 from optimizer.pipeline.stages import NAMES, stages
 from optimizer.pipeline.work import Stage, Work, run
@@ -191,3 +192,15 @@ def test_past_the_limit_only_what_closes_a_run_begins() -> None:
         clock.stage("baseline"),
     ):
         pass
+
+
+@pytest.mark.parametrize("op", ["ttnn.to_layout", "ttnn.pad"])
+def test_block_floats_in_rows_are_refused_by_name(op: str) -> None:
+    attrs = {"layout": "row_major"} if op == "ttnn.to_layout" else {"padding": [[0, 0], [0, 0], [0, 31], [0, 0]]}
+    graph = {
+        "model": {"name": "rows", "inputs": ["x"], "outputs": ["y"]},
+        "values": {"x": {"shape": [3, 32, 1, 2], "dtype": "bfp8_b", "kind": "input"}, "y": {"kind": "activation"}},
+        "ops": [{"id": "op0", "op": op, "inputs": ["x"], "outputs": ["y"], "attrs": attrs}],
+    }
+    with pytest.raises(DTypeError, match="'op0' .* works on rows, and bfp8_b of '[xy]' has tiles only"):
+        optimize_file(json.dumps(graph).encode(), Options(policy="dram"))
