@@ -23,6 +23,7 @@ _BUILT_IN: dict[str, tuple[str, str]] = {
         "optimizer.memory_export.minimalloc:write",
         "the L1 buffers per core as a MiniMalloc problem with our offsets",
     ),
+    "mlir": ("optimizer.export.mlir:write", "the plan in tt-mlir's TTNN dialect, a layout on every tensor"),
     "model-explorer": ("optimizer.export.model_explorer:write", "the graph and overlays for Google's Model Explorer"),
     "onnx": ("optimizer.export.onnx_annotated:write", "the ONNX model with the plan as metadata of its nodes"),
     "overrides": ("optimizer.export.overrides:write", "the decisions as tt-mlir's override options"),

@@ -11,17 +11,17 @@ from optimizer.export.ttnn_py.configs import repeated_configs, shortened
 from optimizer.export.ttnn_py.formatting import INDENT, laid_out, plain
 from optimizer.export.ttnn_py.fused import NAMES, fused_call, fused_text
 from optimizer.export.ttnn_py.index_bounds import index_bounds
-from optimizer.export.ttnn_py.lifetimes import Alias, Event, deallocations
+from optimizer.export.ttnn_py.lifetimes import DEALLOCATE, Alias, Event, deallocations
 from optimizer.export.ttnn_py.names import Names
 from optimizer.export.ttnn_py.prelude import host_dtype, prelude_text
 from optimizer.export.ttnn_py.preparation import moved_text, prepared_text
 from optimizer.export.ttnn_py.program import ProgramStep, TensorEntry, TTNNProgram
+from optimizer.export.weight_placement import left_layout, prepared_layout, read_layouts
 from optimizer.ir.graph import Op
-from optimizer.ir.opdef import Page
 from optimizer.ir.positions import ABSENT_OPERANDS, ABSENT_RESULTS, at_their_positions
 from optimizer.ir.vocabulary import COPY, opdef
 from optimizer.layouts.aliases import frees_operand, may_alias
-from optimizer.layouts.memory_config import HOST_ROW_MAJOR, BufferType, PageLayout, TensorLayout, interleaved
+from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.weight_forms import reshapes_on_host
 from optimizer.opmodel.base import OpQuery, TensorSpec
@@ -61,7 +61,7 @@ class _Section:
         """The steps with their deallocations."""
         placed = deallocations(self.events, kept)
         return [
-            replace(step, frees=tuple(f"ttnn.deallocate({name})" for name in names))
+            replace(step, frees=tuple(f"{DEALLOCATE}({name})" for name in names))
             for step, names in zip(self.steps, placed, strict=True)
         ]
 
@@ -150,9 +150,7 @@ class _Builder:
         return self.result.layouts[value_id]
 
     def _made_layout(self, value_id: str) -> TensorLayout:
-        """Where a value is while parameters are prepared: weights come to L1 last, when nothing else needs room."""
-        layout = self._layout(value_id)
-        return interleaved(BufferType.DRAM, layout.page_layout) if layout.is_l1 else layout
+        return prepared_layout(self.result, value_id)
 
     def _spec(self, value_id: str) -> TensorSpec:
         value = self.graph.value(value_id)
@@ -189,33 +187,26 @@ class _Builder:
 
     def _const_op(self, op: Op) -> None:
         """An op on weights only: computed in DRAM, then brought where its readers want it."""
-        operands, layouts = [], []
         row = opdef(op.op)
         targets = self._targets(op)
         if op.op == COPY and self._layout(op.outputs[0]).is_l1:
             self._load(op.inputs[0])
             self.copied[op.outputs[0]] = op
             return
-        on_host = reshapes_on_host(self.graph, op)
-        for k, v in enumerate(op.inputs):
-            have = self._made_layout(v)
-            page = row.required_page(op, k)
-            tiled = page is Page.TILE or (page is Page.ANY and have.is_tile)
-            here = interleaved(BufferType.DRAM, PageLayout.TILE if tiled else PageLayout.ROW_MAJOR)
-            at = have if row.opaque or not have.is_host else here
-            at = HOST_ROW_MAJOR if on_host else at
-            operands.append(moved_text(self._load(v), have, at))
-            layouts.append(at)
+        layouts = read_layouts(self.result, op)
+        operands = [
+            moved_text(self._load(v), self._made_layout(v), at) for v, at in zip(op.inputs, layouts, strict=True)
+        ]
         if row.opaque:
             text = self._host_call(op, operands)
-        elif on_host:
+        elif reshapes_on_host(self.graph, op):
             text = call("ttnn.reshape", operands[0], literal(self.graph.value(op.outputs[0]).shape))
         else:
             request = interleaved(BufferType.DRAM).memory
             text = call_text(op_query(self.graph, op, layouts, None, request), operands)
         statements = self._assigned(targets, text)
         for v, name in zip(op.outputs, targets, strict=True):
-            made = self._layout(v) if row.opaque else self._made(op, layouts)
+            made = self._layout(v) if row.opaque else left_layout(self.result, op, layouts)
             moved = moved_text(name, made, self._made_layout(v))
             if moved != name:
                 statements.append(f"{name} = {moved}")
@@ -225,14 +216,6 @@ class _Builder:
             ProgramStep(op.id, "\n".join(statements), settled, comment=f"{op.name or op.id} ({op.op})"),
             Event(op.id, reads, self._on_device(op.outputs), self._alias(op, self._made_layout)),
         )
-
-    def _made(self, op: Op, operands: list[TensorLayout]) -> TensorLayout:
-        """Where an op on weights leaves its result: DRAM, in the page layout that the op gives; reshapes of weights
-        whose tiles would be mostly padding on the host."""
-        if reshapes_on_host(self.graph, op):
-            return HOST_ROW_MAJOR
-        tiled = opdef(op.op).gives_tiles(op, bool(operands) and operands[0].is_tile)
-        return interleaved(BufferType.DRAM, PageLayout.TILE if tiled else PageLayout.ROW_MAJOR)
 
     def _bring_to_l1(self) -> None:
         """The last steps: weights that stay in L1, one after the other from the top of every bank."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from optimizer.errors import StateError
 
+DEALLOCATE = "ttnn.deallocate"
+
 
 @dataclass(frozen=True)
 class Alias:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optimizer.device import DeviceSpec
+from optimizer.export.weight_placement import moves
 from optimizer.ir.graph import Op
 from optimizer.ir.opdef import ConfigFamily
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.vocabulary import CONVERT, FETCH, SEND, opdef
 from optimizer.layouts.memory_config import MemoryConfig, PageLayout, TensorLayout
 from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.analytical.windows.conv_weights import read_from
 from optimizer.opmodel.base import OpQuery
 from optimizer.opmodel.ttnn_calls.conv_pool import (
@@ -33,26 +35,35 @@ def prepared_text(
     op: Op, query: OpQuery, index: int, operand: str, board: DeviceSpec, l1_small_bytes: int
 ) -> str | None:
     """The call that prepares operand `index` of an op, a weight in variable `operand`; None: it is taken as it is."""
-    if opdef(op.op).config is ConfigFamily.CONV2D and index in (1, 2) and query.inputs[index].layout.is_host:
-        return _conv_operand(query, index, operand, read_from(query, board, l1_small_bytes))
-    if op.op == "ttnn.group_norm" and index in (1, 2):
+    prepared = preparing(op, query, index, board, l1_small_bytes)
+    if prepared is not None:
+        return _conv_operand(prepared[0], index, operand, prepared[1])
+    if in_rows_of_tiles(op, query, index):
         return _group_norm_operand(query, index, operand)
     return None
 
 
-def _conv_operand(query: OpQuery, index: int, operand: str, memory: MemoryConfig) -> str | None:
-    """`ttnn.prepare_conv_weights` or `ttnn.prepare_conv_bias`, which give what the conv would make at every call.
-
-    `memory`: where the conv reads its input when it computes.
-    """
+def preparing(
+    op: Op, query: OpQuery, index: int, board: DeviceSpec, l1_small_bytes: int
+) -> tuple[OpQuery, MemoryConfig] | None:
+    """How operand `index` of a conv, a weight or bias on the host, is prepared: for which call of the conv, and where
+    that reads its input when it computes. None of an operand that the op takes as it is."""
+    if opdef(op.op).config is not ConfigFamily.CONV2D or index not in (1, 2) or not query.inputs[index].layout.is_host:
+        return None
     if not prepared_ahead(query, index):
         return None
+    memory = read_from(query, board, l1_small_bytes)
     config = query.config if isinstance(query.config, Conv2dConfig) else Conv2dConfig()
     if config.weights_dtype is None:  # which preparing cannot do without; a conv takes the type its weights have
         query = replace(query, config=replace(config, weights_dtype=query.inputs[1].dtype.value))
     if memory != query.inputs[0].layout.memory:  # spread already
         assert isinstance(query.config, Conv2dConfig)
         query = replace(query, config=replace(query.config, reshard_if_not_optimal=False))
+    return query, memory
+
+
+def _conv_operand(query: OpQuery, index: int, operand: str, memory: MemoryConfig) -> str:
+    """`ttnn.prepare_conv_weights` or `ttnn.prepare_conv_bias`, which give what the conv would make at every call."""
     site = Site(query, tuple("x" for _ in query.inputs), "device")
     x = query.inputs[0]
     transposed = query.op == "ttnn.conv_transpose2d"
@@ -78,29 +89,33 @@ def _conv_operand(query: OpQuery, index: int, operand: str, memory: MemoryConfig
     return call(name, **named)
 
 
-def _group_norm_operand(query: OpQuery, index: int, operand: str) -> str | None:
-    """Scale and shift as rows of one tile's width, row-major: [1, 1, C/32, 32]."""
+def in_rows_of_tiles(op: Op, query: OpQuery, index: int) -> bool:
+    """Whether an operand is a group norm's scale or shift that has yet to become rows of one tile's width."""
+    if op.op != "ttnn.group_norm" or index not in (1, 2):
+        return False
     spec = query.inputs[index]
-    channels = query.inputs[0].shape[-1]
-    if spec.shape == (1, 1, channels // 32, 32) and not spec.layout.is_tile:
-        return None
-    rows = operand if not spec.layout.is_tile else f"ttnn.to_layout({operand}, {layout_text(PageLayout.ROW_MAJOR)})"
-    return call("ttnn.reshape", rows, literal((1, 1, channels // 32, 32)))
+    return spec.layout.is_tile or spec.shape != rows_of_tiles(query)
+
+
+def rows_of_tiles(query: OpQuery) -> tuple[int, ...]:
+    """The shape of a group norm's scale or shift: rows of one tile's width."""
+    return (1, 1, query.inputs[0].shape[-1] // TILE, TILE)
+
+
+def _group_norm_operand(query: OpQuery, index: int, operand: str) -> str:
+    layout = query.inputs[index].layout
+    rows = f"ttnn.to_layout({operand}, {layout_text(PageLayout.ROW_MAJOR)})" if layout.is_tile else operand
+    return call("ttnn.reshape", rows, literal(rows_of_tiles(query)))
 
 
 def moved_text(name: str, source: TensorLayout, target: TensorLayout) -> str:
     """An expression that brings a tensor from one placement and page layout into another; the name when equal."""
-    if source == target:
-        return name
     text = name
-    if source.page_layout is not target.page_layout:
-        text = f"ttnn.to_layout({text}, {layout_text(target.page_layout)})"
-    if source.is_host and target.is_host:
-        return text
-    if source.is_host:
-        return call("ttnn.to_device", text, "device", memory_config=memory_config_text(target.memory))
-    if target.is_host:
-        return call("ttnn.from_device", text)
-    if source.memory != target.memory:
-        text = call("ttnn.to_memory_config", text, memory_config_text(target.memory))
+    for op, made in moves(source, target):
+        if op == CONVERT:
+            text = call(op, text, layout_text(made.page_layout))
+        elif op == SEND:
+            text = call(op, text, "device", memory_config=memory_config_text(made.memory))
+        else:
+            text = call(op, text, *(() if op == FETCH else (memory_config_text(made.memory),)))
     return text

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from optimizer import __version__
 from optimizer.device import DeviceSpec
-from optimizer.export.ttnn_py import ttnn_program
+from optimizer.export.ttnn_py import DEALLOCATE, deallocated_values
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import CoreRange, TensorMemoryLayout
@@ -26,7 +25,6 @@ from optimizer.verify import verified
 Row = tuple[object, ...]
 MOST_WEIGHT_ROWS = 2_000_000
 """Rows for weights in DRAM, which are there at every op; beyond it each is listed at the ops that read it."""
-DEALLOCATE = "ttnn.deallocate"
 
 
 class Report:
@@ -201,13 +199,6 @@ def device_row(device: DeviceSpec, l1_small_bytes: int) -> Row:
         DEVICE, rows, columns, rows, columns, device.worker_l1_bytes, cores, bank, 0, device.cb_base_bytes, 1, cores, 0,
         device.worker_l1_bytes * cores, 0, bank * cores, bank * cores, device.cb_limit_bytes, 0,
     )  # fmt: skip
-
-
-def deallocated_values(result: OptimizedGraph) -> dict[str, tuple[str, ...]]:
-    """Op -> values that the emitted program deallocates after it, regions of fused kernels taken op by op."""
-    program = ttnn_program(replace(result, options=replace(result.options, fuse_kernels=False)))
-    values = {f"{DEALLOCATE}({variable})": value for step in program.run_steps for variable, value in step.results}
-    return {step.op: tuple(values[text] for text in step.frees) for step in program.run_steps if step.op is not None}
 
 
 def _text(value: object) -> str:
