@@ -181,5 +181,6 @@ def test_worker_processes_are_heard_as_their_parent_is() -> None:
 def test_every_room_is_described_and_used(project_root: Path) -> None:
     page = (project_root / "docs/solver.md").read_text(encoding="utf-8")
     assert [room for room, tells in logs.ROOMS.items() if f"| `{room}` | {tells} |" not in page] == []
-    sources = "\n".join(path.read_text(encoding="utf-8") for path in (project_root / "optimizer").rglob("*.py"))
+    files = [path for package in ("optimizer", "api") for path in (project_root / package).rglob("*.py")]
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in files)
     assert set(re.findall(r'logs\.room\("(\w+)"\)', sources)) == set(logs.ROOMS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from optimizer.device import DeviceSpec
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
@@ -25,7 +23,7 @@ def annotated(program: PlanProgram, device: DeviceSpec, options: Options, model:
         layouts=dict(program.layouts),
         records={},
         device=device,
-        options=replace(options, policy=POLICY),
+        options=Options.stated({**options.to_json(), "policy": POLICY}),
         model={"name": program.graph.name, "sha256": None},
     )
     for op in program.graph.ops():

@@ -87,7 +87,9 @@ class Clock:
 
     def stopped_because(self) -> str:
         """Why the run has to end, for people."""
-        return INTERRUPTED if self.interrupted() else f"time limit of {self.time_limit:g} s reached"
+        if self.interrupted() or self.time_limit is None:
+            return INTERRUPTED
+        return f"time limit of {self.time_limit:g} s reached"
 
     def seconds(self) -> dict[str, float]:
         """Stage -> seconds, of the stages that have run."""

@@ -38,7 +38,6 @@ class Report:
         self.rows: dict[str, list[Row]] = defaultdict(list)
         self._memory = {memory.op: memory for memory in self.l1.ops}
         self._frees = deallocated_values(result)
-        self._weights_in_l1 = dict(self.l1.weights)
         self._live: dict[str, Block] = dict(self.l1.weights)
         self._operations = 0
         run = [op for op in result.graph.ops() if not result.graph.is_const_eval(op)]
