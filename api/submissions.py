@@ -13,10 +13,11 @@ from typing import Any
 
 from fastapi import Request
 
+import api
 from api.access import Caller
 from api.forms import Fields, read_form
 from api.jobs.desk import Desk
-from api.jobs.identities import digest_of, digest_of_file, program_id
+from api.jobs.identities import digest_of, digest_of_file
 from api.jobs.records import Job, Outcome, Submission, Task
 from api.jobs.store import JobStore
 from api.permissions import Permissions
@@ -26,6 +27,7 @@ from api.tasks.models import FORM, is_json, media_type
 from optimizer.errors import FormatError, OptionError, UnknownNameError
 from optimizer.option_text import option_infos, parse_option
 from optimizer.options import Options
+from optimizer.program import program_id
 
 NAME, PRIORITY, WAIT = "name", "priority", "wait"
 BESIDE_OPTIONS = (NAME, PRIORITY, WAIT)
@@ -154,7 +156,7 @@ def _submission(caller: Caller, query: Query, task: Task, digests: Sequence[str]
     return Submission(
         owner=caller.owner,
         task=task,
-        natural_key=digest_of([program_id(), fingerprint]),
+        natural_key=digest_of([program_id(api), fingerprint]),
         digests=tuple(digests),
         name=task.name or "",
         priority=query.priority,

@@ -91,7 +91,7 @@ class Service:
         found = []
         for program in self._programs():
             with suppress(psutil.NoSuchProcess):
-                found += [p for p in program.children() if "spawn_main" in " ".join(p.cmdline())]
+                found += [p for p in program.children() if "optimizer.batch.child" in " ".join(p.cmdline())]
         return found
 
     def pids(self) -> list[int]:

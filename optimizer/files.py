@@ -49,6 +49,16 @@ def write_bytes(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+def move_file(source: Path, target: Path) -> None:
+    """Put a finished file of the same file system into its place; OutputError if that cannot be done."""
+    make_folder(target.parent)
+    refuse_links(target)
+    try:
+        source.replace(target)
+    except OSError as error:
+        raise _refused(target, error) from error
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write, which takes the place of `path` when the block ends without an error. Raises OutputError."""

@@ -66,8 +66,11 @@ class Outcome:
 class Executor(Protocol):
     """Runs jobs by key. One failing job never affects another."""
 
+    shares_files: bool
+    """Whether jobs see the files of this machine."""
+
     def submit(self, key: str, job: Job) -> None:
-        """Queue a job; a key may be used once."""
+        """Queue a job. StateError if one of that key has not ended yet."""
         ...
 
     def as_completed(self) -> Iterator[Outcome]:

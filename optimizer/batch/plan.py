@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from optimizer import __version__
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, OptionError
 from optimizer.importers import suffixes
 from optimizer.option_text import parse_option
 from optimizer.options import Options
+from optimizer.program import program_id
 
-RECORD_FORMAT = 3
+STORE_FORMAT = 4
 """Raised whenever the fields of a stored result change: `--resume` then takes no older ones."""
 
 
@@ -27,13 +27,23 @@ class BatchJob:
 
     name: str
     """Unique in the batch; the folder of its results."""
+    model: str
+    """Name of the model: its file's without suffix, numbered where several have the same."""
     source: Path
+    digest: str
+    """SHA-256 of the model's bytes."""
     swept: Mapping[str, Any]
     """The options that the sweep sets, by name."""
     options: Options
+    device: DeviceSpec
     emit: tuple[str, ...]
     key: str
-    """Hash of the model's bytes and everything else the result depends on."""
+    """Hash of everything that the result depends on. Jobs with the same key have the same result."""
+
+    @property
+    def point(self) -> str:
+        """The point of the sweep, for people; empty without one."""
+        return " ".join(f"{name}={value}" for name, value in self.swept.items())
 
 
 def plan_jobs(
@@ -49,15 +59,17 @@ def plan_jobs(
     """
     points = [dict(zip(sweep, values, strict=True)) for values in itertools.product(*sweep.values())]
     checked = [(point, Options.from_mapping({**options, **point})) for point in points]
-    for _, chosen in checked:
-        DeviceSpec.load(chosen.board)  # a file's as well, so that no worker starts in vain
+    # A board's file is read here, so that no worker starts in vain, and so that other machines need not have it.
+    boards = {chosen.board: DeviceSpec.load(chosen.board) for _, chosen in checked}
     artifacts = tuple(emit)
     jobs = []
-    for source, stem in zip(files := _model_files(sources), _unique([f.stem for f in files]), strict=True):
-        digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    for source, model in zip(files := _model_files(sources), _unique([f.stem for f in files]), strict=True):
+        digest, beside = digest_of_file(source), _files_beside(source)
         for point, chosen in checked:
-            name = stem + "".join(f"--{k}={v}" for k, v in point.items()).replace("/", "_")
-            jobs.append(BatchJob(name, source, point, chosen, artifacts, _key(digest, name, chosen, artifacts)))
+            name = model + "".join(f"--{k}={v}" for k, v in point.items()).replace("/", "_")
+            device = boards[chosen.board]
+            key = _key(digest, beside, chosen.to_json(), device.to_json(), artifacts)
+            jobs.append(BatchJob(name, model, source, digest, point, chosen, device, artifacts, key))
     return jobs
 
 
@@ -80,6 +92,15 @@ def parse_sweep(texts: Iterable[str]) -> dict[str, list[Any]]:
     return sweep
 
 
+def digest_of_file(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal digits; FormatError if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FormatError(f"cannot read: {error.strerror}", node=str(path)) from error
+
+
 def _model_files(sources: Iterable[Path]) -> list[Path]:
     files: list[Path] = []
     known = suffixes()
@@ -96,6 +117,17 @@ def _model_files(sources: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
+def _files_beside(source: Path) -> list[tuple[str, int, int]]:
+    """What may hold a model's external data, whose small tensors are read: files named after it, sizes and times."""
+    found = sorted(p for p in source.parent.glob(f"{_escaped(source.name)}[._]*") if p.is_file())
+    return [(p.name, (status := p.stat()).st_size, status.st_mtime_ns) for p in found]
+
+
+def _escaped(name: str) -> str:
+    """A name as a pattern that only it matches."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
 def _unique(stems: Sequence[str]) -> list[str]:
     """The stems, numbered where several models have the same."""
     counts: dict[str, int] = {}
@@ -106,6 +138,6 @@ def _unique(stems: Sequence[str]) -> list[str]:
     return names
 
 
-def _key(digest: str, name: str, options: Options, emit: tuple[str, ...]) -> str:
-    parts = [__version__, RECORD_FORMAT, digest, name, options.to_json(), emit]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+def _key(*parts: Any) -> str:
+    text = json.dumps([program_id(), STORE_FORMAT, *parts], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -2,138 +2,176 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import logging
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from optimizer import logs
-from optimizer.batch.executor import Executor, JobFailure, Outcome
-from optimizer.batch.plan import BatchJob
-from optimizer.batch.store import ResultStore
-from optimizer.deadline import hard_deadline
+from optimizer.batch.comparison import Record
+from optimizer.batch.executor import Executor, Job, JobFailure, Outcome
+from optimizer.batch.job import SCRATCH, Done, optimize_elsewhere, optimize_here
+from optimizer.batch.plan import BatchJob, digest_of_file
+from optimizer.batch.store import ResultStore, Stored
+from optimizer.batch.tables import write_tables
 from optimizer.errors import TtoptError
-from optimizer.export.annotated_json import FILE_NAME
-from optimizer.export.registry import emit
-from optimizer.files import make_folder, write_text
-from optimizer.result import OptimizedGraph
+from optimizer.files import make_folder, write_bytes
+from optimizer.program import program_id
 
 log = logging.getLogger(__name__)
 
-FIGURES = (
-    "status",
-    "policy",
-    "opmodel",
-    "predicted_time_ns",
-    "ops",
-    "reshards",
-    "loads",
-    "spills",
-    "dram_read_bytes_total",
-    "dram_write_bytes_total",
-    "l1_peak_bytes",
-    "l1_limit_bytes",
-    "dram_peak_bank_bytes",
-    "l1_resident_fraction",
-    "gap",
-)
-"""Entries of a result's summary that become columns of the results table."""
-
-Record = dict[str, Any]
+SENT_BYTES = 64 * 1024**2
+"""Size of the largest model that is sent to workers that do not see the files of this machine."""
 Report = Callable[[Record, int, int], None]
 """Called after every job with its record, the number of finished jobs and of all jobs."""
 
 
-def optimize_job(job: BatchJob, folder: Path) -> Record:
-    """Runs in a worker: optimize one model, write its artifacts, return its figures."""
-    from optimizer.pipeline import optimize_file
-
-    with logs.labelled(job=job.name), hard_deadline(job.options.time_limit):
-        result = optimize_file(job.source, job.options)
-    for name in ("json", *job.emit):
-        emit(result, name, folder)
-    return figures(result)
-
-
-def figures(result: OptimizedGraph) -> Record:
-    """The row of a result: chosen entries of its summary, and the DRAM baseline beside them."""
-    summary = result.summary.to_json()
-    return {
-        **{name: summary[name] for name in FIGURES},
-        "dram_ns": summary["baselines"]["dram_ns"],
-        "unsupported": len(summary["unsupported"]),
-        "refused": None if summary["check"] is None else len(summary["check"]["refused"]),
-    }
-
-
 def run_batch(
-    jobs: Iterable[BatchJob], executor: Executor, output: Path, report: Report, resume: bool = False
+    jobs: Iterable[BatchJob],
+    executor: Executor,
+    output: Path,
+    report: Report,
+    resume: bool = False,
+    earlier: Sequence[Record] | None = None,
+    parquet: bool = False,
 ) -> list[Record]:
-    """Records of all jobs, successes in the order of the jobs, failures last.
+    """Records of all jobs, successes in the order of the jobs, failures last; the tables are below `output`.
 
-    Each record holds `name`, `model`, `board`, the swept options, `ok`, `seconds`, and the figures of
-    the result or an `error`. With `resume`, jobs that succeeded before (same key, results still there)
-    are taken from the store under `output`. Writes `results.csv` and `results.json`, also when interrupted.
+    Each record holds `name`, `model`, `file`, `board`, the swept options, `ok`, `seconds`, and the figures of the
+    result or an `error`. Jobs of the same content are done once. With `resume`, jobs that succeeded before (same key,
+    artifacts still as they were) are taken from the store under `output`. `earlier` are the records of another batch,
+    with whose results those of the same name are compared. The tables are written when interrupted, too.
     """
-    listed = list(jobs)
-    records: dict[str, Record] = {}
-    store = ResultStore(output / "results.sqlite")
+    make_folder(output)
+    run = _Run(list(jobs), executor, output, report, ResultStore(output), {r["name"]: r for r in earlier or ()})
     try:
-        by_key = {job.key: job for job in listed}
-        for job in listed:
-            known = store.succeeded(job.key) if resume and (output / job.name / FILE_NAME).is_file() else None
-            if known is not None:
-                records[job.name] = known
-                report(known, len(records), len(listed))
-            else:
-                executor.submit(job.key, partial(optimize_job, job, output / job.name))
-        for outcome in executor.as_completed():
-            job = by_key[outcome.key]
-            record = _record(job, outcome)
-            store.put(job.key, job.name, record["ok"], record)
-            records[job.name] = record
-            report(record, len(records), len(listed))
+        run.submit(resume)
+        run.collect()
     finally:
-        store.close()
-        ordered = [records[job.name] for job in listed if job.name in records]
-        ordered.sort(key=lambda record: not record["ok"])
-        write_results(ordered, output)
-    return ordered
+        run.store.close()
+        records = run.ordered()
+        write_tables(records, output, run.swept, parquet)
+    return records
 
 
-def _record(job: BatchJob, outcome: Outcome) -> Record:
-    record: Record = {
-        "name": job.name,
-        "model": str(job.source),
-        "board": job.options.board,
-        **job.swept,
-        "ok": outcome.error is None,
-        "seconds": round(outcome.seconds, 3),
-    }
-    if outcome.error is None and outcome.value["refused"]:
-        message = f"{outcome.value['refused']} op(s) refused by '{job.options.check}' (`summary.check` of the result)"
-        return {**record, **outcome.value, "ok": False, "error": {"code": "check-failed", "message": message}}
-    if outcome.error is None:
-        return {**record, **outcome.value}
-    if isinstance(outcome.error, JobFailure):
-        log.error("%s: a defect of ttopt, please report it\n%s", job.name, outcome.error.traceback)
-    code = outcome.error.code if isinstance(outcome.error, TtoptError) else type(outcome.error).__name__
-    return {**record, "error": {"code": code, "message": str(outcome.error)}}
+@dataclass(frozen=True)
+class _Sent:
+    """A job for another machine. Its model is read when the job is sent: thousands wait without theirs."""
+
+    job: BatchJob
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source = self.job.source
+        model = source.read_bytes() if source.stat().st_size <= SENT_BYTES else None
+        return partial, (optimize_elsewhere, self.job, model, program_id())
+
+    def __call__(self) -> Done:
+        """As if it had been sent."""
+        return optimize_elsewhere(self.job, self.job.source.read_bytes(), program_id())
 
 
-def write_results(records: list[Record], folder: Path) -> None:
-    """`results.json` and `results.csv` (one row per job, `error` as text)."""
-    make_folder(folder)
-    write_text(folder / "results.json", json.dumps(records, indent=1) + "\n")
-    columns = list(dict.fromkeys(key for record in records for key in record))
-    rows = io.StringIO(newline="")
-    writer = csv.DictWriter(rows, columns, restval="")
-    writer.writeheader()
-    for record in records:
-        error = record.get("error")
-        writer.writerow({**record, **({"error": error["message"]} if error else {})})
-    write_text(folder / "results.csv", rows.getvalue())
+@dataclass
+class _Run:
+    """A batch under way."""
+
+    jobs: list[BatchJob]
+    executor: Executor
+    output: Path
+    report: Report
+    store: ResultStore
+    earlier: Mapping[str, Record]
+    records: dict[str, Record] = field(default_factory=dict)
+    """Of jobs that have ended, by name."""
+    alike: dict[str, list[BatchJob]] = field(default_factory=dict)
+    """Jobs to be done, by key: those of one content together."""
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        return tuple(self.jobs[0].swept) if self.jobs else ()
+
+    def submit(self, resume: bool) -> None:
+        """Queue what has to be done, once for jobs of the same content."""
+        for scratch in self.output.glob(f"{SCRATCH}*"):
+            shutil.rmtree(scratch)  # of a run that was killed: the store belongs to this one
+        for job in self.jobs:
+            stored = self.store.get(job.key) if resume else None
+            if stored is not None and self._is_there(job, stored):
+                self._tell(job, self._succeeded(job, stored))
+            else:
+                self.alike.setdefault(job.key, []).append(job)
+        for key, (first, *_) in self.alike.items():
+            self.executor.submit(key, self._call(first))
+
+    def collect(self) -> None:
+        """Take outcomes until none is left."""
+        for outcome in self.executor.as_completed():
+            first, *others = self.alike[outcome.key]
+            if outcome.error is not None:
+                for job in (first, *others):
+                    self._tell(job, _failed(job, outcome))
+                continue
+            done: Done = outcome.value
+            for name, content in done.contents.items():
+                make_folder((target := self.output / first.name / name).parent)
+                write_bytes(target, content)
+            stored = Stored(done.figures, done.artifacts, round(outcome.seconds, 3))
+            self.store.put(first.key, stored)
+            for job in (first, *others):
+                self._copy(stored, first, job)
+                self._tell(job, self._succeeded(job, stored))
+
+    def ordered(self) -> list[Record]:
+        """Records of the jobs that have ended, successes first."""
+        listed = [self.records[job.name] for job in self.jobs if job.name in self.records]
+        return sorted(listed, key=lambda record: not record["ok"])
+
+    def _call(self, job: BatchJob) -> Job:
+        if self.executor.shares_files:
+            return partial(optimize_here, job, self.output)
+        return _Sent(job)
+
+    def _is_there(self, job: BatchJob, stored: Stored) -> bool:
+        """Whether the artifacts of a stored result lie in the job's folder, as they were written."""
+        files = {self.output / job.name / name: digest for name, digest in stored.artifacts.items()}
+        return all(path.is_file() and digest_of_file(path) == digest for path, digest in files.items())
+
+    def _copy(self, stored: Stored, first: BatchJob, other: BatchJob) -> None:
+        """The artifacts of a job for another one of the same content."""
+        if first is other:
+            return
+        for name in stored.artifacts:
+            make_folder((target := self.output / other.name / name).parent)
+            write_bytes(target, (self.output / first.name / name).read_bytes())
+
+    def _tell(self, job: BatchJob, record: Record) -> None:
+        self.records[job.name] = record
+        self.report(record, len(self.records), len(self.jobs))
+
+    def _succeeded(self, job: BatchJob, stored: Stored) -> Record:
+        record = _described(job, stored.seconds) | stored.figures
+        before = self.earlier.get(job.name)
+        if self.earlier:
+            known = before is not None and before["ok"]
+            before_ns = before["predicted_time_ns"] if before is not None and known else None
+            record["earlier_ns"] = before_ns
+            record["change_to_earlier"] = round(record["predicted_time_ns"] / before_ns - 1, 6) if before_ns else None
+        if record["refused"]:
+            message = f"{record['refused']} op(s) refused by '{job.options.check}' (`summary.check` of the result)"
+            return {**record, "ok": False, "error": {"code": "check-failed", "message": message}}
+        return record
+
+
+def _described(job: BatchJob, seconds: float) -> Record:
+    place = {"name": job.name, "model": job.model, "file": str(job.source), "board": job.options.board}
+    return {**place, **job.swept, "ok": True, "seconds": round(seconds, 3)}
+
+
+def _failed(job: BatchJob, outcome: Outcome) -> Record:
+    error = outcome.error
+    if isinstance(error, JobFailure):
+        log.error("%s: a defect of ttopt, please report it\n%s", job.name, error.traceback)
+    code = error.code if isinstance(error, TtoptError) else type(error).__name__
+    described = _described(job, outcome.seconds)
+    return {**described, "ok": False, "error": {"code": code, "message": str(error)}}

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from optimizer.cli.arguments import Commands, add_format, add_options, add_verbosity, options_record, path_argument
-from optimizer.cli.tables import as_json, bytes_text, percent_text, table, time_text
+from optimizer.cli.arguments import (
+    Commands,
+    add_format,
+    add_options,
+    add_verbosity,
+    options_record,
+    path_argument,
+    positive,
+)
+from optimizer.cli.batch_progress import BatchProgress
+from optimizer.cli.batch_text import results_text
+from optimizer.cli.tables import as_json
 from optimizer.errors import OptionError
 
-LARGEST = 10**6
-"""Most worker processes, and longest deadline in seconds."""
+if TYPE_CHECKING:
+    from optimizer.batch.executor import Executor
+
+LARGEST_DEADLINE = 10**6
+"""In seconds."""
 
 
 def add(commands: Commands) -> None:
@@ -21,7 +34,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "-o", "--output", type=path_argument, required=True, metavar="DIR", help="folder for all results"
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="worker processes (default: one per core)")
+    parser.add_argument("--jobs", type=positive, metavar="N", help="worker processes (default: one per core)")
     parser.add_argument("--resume", action="store_true", help="keep what an earlier run into DIR finished")
     parser.add_argument(
         "--deadline", type=float, metavar="SECONDS", help="stop a job after this long; it counts as failed"
@@ -32,6 +45,11 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--emit", action="append", default=[], metavar="NAMES", help="more artifacts, a,b,... (`ttopt emitters`)"
     )
+    parser.add_argument("--against", type=path_argument, metavar="DIR", help="compare with an earlier batch, by name")
+    parser.add_argument("--parquet", action="store_true", help="write results.parquet too (extra `parquet`)")
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS", help="run on a Dask cluster, as tcp://HOST:PORT (extra `dask`); without --jobs"
+    )
     add_format(parser)
     add_verbosity(parser)
     add_options(parser)
@@ -39,81 +57,44 @@ def add(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from optimizer.batch.local import LocalExecutor
     from optimizer.batch.plan import parse_sweep, plan_jobs
     from optimizer.batch.run import run_batch
+    from optimizer.batch.tables import read_records, require_parquet
     from optimizer.cli.models import checked_emitters
 
-    for name, value in (("--jobs", args.jobs), ("--deadline", args.deadline)):
-        if value is not None and not 0 < value <= LARGEST:
-            raise OptionError(f"'{name}' must be positive and at most {LARGEST}, got {value:g}", limit=LARGEST)
+    if args.deadline is not None and not 0 < args.deadline <= LARGEST_DEADLINE:
+        message = f"'--deadline' must be positive and at most {LARGEST_DEADLINE}, got {args.deadline:g}"
+        raise OptionError(message, limit=LARGEST_DEADLINE)
+    if args.parquet:
+        require_parquet()
     sweep = parse_sweep(args.sweep)
+    earlier = None if args.against is None else read_records(args.against)
     jobs = plan_jobs(args.models, options_record(args), sweep, checked_emitters(args.emit))
-    executor = LocalExecutor(args.jobs, args.deadline)
+    executor = _executor(args)
     try:
-        records = run_batch(jobs, executor, args.output, LiveLine(), resume=args.resume)
+        with BatchProgress() as progress:
+            records = run_batch(jobs, executor, args.output, progress, args.resume, earlier, args.parquet)
     finally:
         executor.close()
-    print(as_json(records) if args.format == "json" else results_text(records, list(sweep)))
-    print(f"wrote {args.output / 'results.csv'}, {args.output / 'results.json'}", file=sys.stderr)
+    print(as_json(records) if args.format == "json" else results_text(records, tuple(sweep)))
+    print(f"wrote {_written(args.output, bool(sweep), args.parquet)}", file=sys.stderr)
     return 0 if all(record["ok"] for record in records) else 1
 
 
-class LiveLine:
-    """Progress on stderr: one rewritten line on a terminal, one line per job elsewhere."""
+def _executor(args: argparse.Namespace) -> Executor:
+    if args.cluster is None:
+        from optimizer.batch.local import LocalExecutor
 
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-        self._failed = 0
+        return LocalExecutor(args.jobs, args.deadline)
+    if args.jobs is not None:
+        raise OptionError("'--jobs' is for this machine's processes; a cluster has as many as its workers have threads")
+    from optimizer.batch.cluster import ClusterExecutor
 
-    def __call__(self, record: dict[str, Any], done: int, count: int) -> None:
-        self._failed += not record["ok"]
-        if sys.stderr.isatty():
-            rate = done / max(time.monotonic() - self._started, 1e-3)
-            text = f"{done}/{count}  {rate:.1f}/s  {self._failed} failed  eta {(count - done) / rate:.0f} s"
-            end = "\n" if done == count else ""
-            print(f"\r\x1b[K{text}", end=end, file=sys.stderr, flush=True)
-        else:
-            verdict = "done" if record["ok"] else "FAILED"
-            print(f"[{done}/{count}] {record['name']} {verdict}, {record['seconds']} s", file=sys.stderr)
+    return ClusterExecutor(args.cluster, args.deadline)
 
 
-def results_text(records: list[dict[str, Any]], swept: list[str]) -> str:
-    """The results table, then the failures."""
-    good = [record for record in records if record["ok"]]
-    bad = [record for record in records if not record["ok"]]
-    header = (
-        "result",
-        *swept,
-        "ops",
-        "unsupported",
-        "reshards",
-        "loads",
-        "spills",
-        "L1 peak",
-        "in L1",
-        "DRAM",
-        "plan",
-        "s",
-    )
-    blocks = [table(header, [_row(record, swept) for record in good])] if good else []
-    blocks.append(f"{len(good)} done, {len(bad)} failed")
-    blocks += [f"FAILED {record['name']}: {record['error']['message']}" for record in bad]
-    return "\n".join(blocks)
+def _written(folder: Path, swept: bool, parquet: bool) -> str:
+    from optimizer.batch.tables import PARETO_CSV, PIVOT_CSV, RESULTS_CSV, RESULTS_JSON, RESULTS_PARQUET
 
-
-def _row(record: dict[str, Any], swept: list[str]) -> list[object]:
-    return [
-        record["name"],
-        *(record[name] for name in swept),
-        record["ops"],
-        record["unsupported"],
-        record["reshards"],
-        record["loads"],
-        record["spills"],
-        bytes_text(record["l1_peak_bytes"]),
-        percent_text(record["l1_resident_fraction"]),
-        time_text(record["dram_ns"]),
-        time_text(record["predicted_time_ns"]),
-        f"{record['seconds']:.1f}",
-    ]
+    names = [RESULTS_CSV, RESULTS_JSON] + [RESULTS_PARQUET] * parquet + [PIVOT_CSV, PARETO_CSV] * swept
+    return ", ".join(str(folder / name) for name in names)

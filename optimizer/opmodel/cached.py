@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from optimizer.device import DeviceSpec
@@ -38,20 +38,35 @@ class StageStatistics:
         return {"calls": self.calls, "hits": self.hits, "misses": self.misses, "seconds": round(self.seconds, 6)}
 
 
+@dataclass
+class Answers:
+    """The most recently used answers of one backend for one board and `l1_small_bytes`."""
+
+    max_entries: int = DEFAULT_ENTRIES
+    """Of each kind."""
+    constraints: OrderedDict[OpQuery, OpConstraints] = field(default_factory=OrderedDict)
+    costs: OrderedDict[OpQuery, OpCost] = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        if self.max_entries <= 0:
+            raise OptionError(f"'max_entries' must be positive, got {self.max_entries}")
+
+    def __len__(self) -> int:
+        return len(self.constraints) + len(self.costs)
+
+
 class CachedOpModel:
     """An OpModel that remembers the answers of another one. Not for several threads at once."""
 
-    def __init__(self, backend: OpModel, max_entries: int = DEFAULT_ENTRIES) -> None:
-        if max_entries <= 0:
-            raise OptionError(f"'max_entries' must be positive, got {max_entries}")
+    def __init__(self, backend: OpModel, answers: Answers | None = None) -> None:
+        """`answers` are those that models before it got of an equal backend; what is asked now joins them."""
         self.backend = backend
         self.name: str = backend.name
         self.device: DeviceSpec = backend.device
         self.l1_small_bytes: int = backend.l1_small_bytes
         self.launch: LaunchTimes | None = backend.launch
-        self._max_entries = max_entries
-        self._constraints: OrderedDict[OpQuery, OpConstraints] = OrderedDict()
-        self._costs: OrderedDict[OpQuery, OpCost] = OrderedDict()
+        self._answers = Answers() if answers is None else answers
+        self._constraints, self._costs = self._answers.constraints, self._answers.costs
         self._corrections: dict[OpQuery, OpConstraints] = {}
         self._correctors: list[Corrector] = []
         self._stages: dict[str, StageStatistics] = {}
@@ -78,7 +93,7 @@ class CachedOpModel:
 
     def __len__(self) -> int:
         """Answers held."""
-        return len(self._constraints) + len(self._costs)
+        return len(self._answers)
 
     def correct(self, query: OpQuery, answer: OpConstraints) -> None:
         """From now on answer this query so, whatever the backend says (a better-informed backend said it)."""
@@ -120,7 +135,7 @@ class CachedOpModel:
         self._current.seconds += time.perf_counter() - start
         self._current.misses += 1
         kept[query] = answer
-        if len(kept) > self._max_entries:
+        if len(kept) > self._answers.max_entries:
             kept.popitem(last=False)
         return answer
 

@@ -13,7 +13,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError
 from optimizer.garbage import rare_collections
 from optimizer.ir.graph import Graph
-from optimizer.opmodel.cached import CachedOpModel
+from optimizer.opmodel.cached import Answers, CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
 from optimizer.pipeline.clock import Clock, Progress
@@ -34,14 +34,18 @@ def optimize_file(
     progress: Progress | None = None,
     name: str | None = None,
     interrupted: Callable[[], bool] = bool,
+    device: DeviceSpec | None = None,
+    answers: Answers | None = None,
 ) -> OptimizedGraph:
     """Import a model (ONNX or JSON, by content), optimise it for `options.board`, verify it.
 
-    Once `interrupted()` says so the policy ends its search, and the result is its best plan so far.
+    Once `interrupted()` says so the policy ends its search, and the result is its best plan so far. `device` is the
+    board that `options.board` names, for callers that have loaded it; `answers` are those of runs for the same board,
+    OpModel and `l1_small_bytes`, which spare this one questions and change nothing else.
     """
-    device = DeviceSpec.load(options.board)
+    board = DeviceSpec.load(options.board) if device is None else device
     clock = Clock(NAMES, progress, options.time_limit, interrupted)
-    result = _optimize(source, device, options, clock, name)
+    result = _optimize(source, board, options, clock, name, answers)
     result.source = source if isinstance(source, Path) else None
     return result
 
@@ -83,9 +87,10 @@ def _optimize(
     options: Options,
     clock: Clock,
     name: str | None = None,
+    answers: Answers | None = None,
 ) -> OptimizedGraph:
     options = _effective(options)
-    opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes))
+    opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes), answers)
     judge = None if options.check is None else create_opmodel(options.check, device, options.l1_small_bytes)
     work = Work(source, options, opmodel, clock, name, judge)
     run(stages(options), work)

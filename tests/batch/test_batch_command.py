@@ -76,3 +76,60 @@ def test_an_interrupted_batch_keeps_its_results(project_root: Path, mlp_onnx: Pa
     assert "Traceback" not in err
     records = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert [r["name"] for r in records] == ["mlp"]
+
+
+def test_a_batch_that_was_killed_goes_on(
+    project_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graphs = [project_root / "fixtures" / "graphs" / f"{name}.json" for name in ("attention", "fork", "opaque")]
+    arguments = [*graphs, "--sweep", "policy=dram,dfsharding,global", "--sweep", "board=n150,p150"]
+    batch(*arguments, "-o", tmp_path / "whole")
+    command = [sys.executable, "-m", "optimizer.cli", "batch", *arguments, "-o", tmp_path / "killed"]
+    process = subprocess.Popen([str(c) for c in command], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for _ in range(7):
+        assert "[" in process.stderr.readline()
+    process.kill()
+    process.communicate()
+    assert not (tmp_path / "killed" / "results.json").exists()
+    capsys.readouterr()
+    batch(*arguments, "-o", tmp_path / "killed", "--resume")
+    whole, resumed = (_table(tmp_path / name) for name in ("whole", "killed"))
+    assert whole == resumed
+    assert (tmp_path / "whole" / "pivot.csv").read_bytes() == (tmp_path / "killed" / "pivot.csv").read_bytes()
+
+
+def _table(folder: Path) -> list[dict[str, object]]:
+    """The results table without what a clock said."""
+    records = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
+
+
+def test_a_sweep_is_shown_side_by_side(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert batch(models, "-o", tmp_path / "out", "--sweep", "policy=dram,dfsharding") == 1
+    blocks = capsys.readouterr().out.split("\n\n")
+    assert [block.split("  ")[0] for block in blocks[:3]] == ["model", "predicted time", "fastest for its L1 peak"]
+    assert blocks[1].splitlines()[-1].startswith("geometric mean  x 1.000")
+    assert blocks[3].splitlines()[0] == "4 done, 2 failed"
+    assert len(blocks[3].splitlines()) == 2
+    assert blocks[3].splitlines()[1].startswith("FAILED b (2 points): not an ONNX model")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--jobs", "0"], "'0' is no whole number from 1"),
+        (["--deadline", "0"], "'--deadline' must be positive"),
+        (["--cluster", "tcp://127.0.0.1:1"], "no Dask scheduler answers at 'tcp://127.0.0.1:1'"),
+        (["--cluster", "nonsense", "--jobs", "2"], "'--jobs' is for this machine's processes"),
+        (["--against", "nowhere"], "no results of a batch"),
+    ],
+)
+def test_what_a_batch_cannot_do_is_refused(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("optimizer.batch.cluster.CONNECT_SECONDS", 1)
+    assert batch(models, "-o", tmp_path / "out", *arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from optimizer.batch.executor import DeadlineExceeded, JobFailure, Outcome, WorkerDied
-from optimizer.batch.local import LocalExecutor
+from optimizer.batch.local import AHEAD, LocalExecutor
 from optimizer.device import DeviceSpec
 from optimizer.errors import StateError, UnknownNameError
 
@@ -86,6 +86,31 @@ def test_a_job_past_its_deadline_is_stopped() -> None:
     assert time.monotonic() - started < 20
 
 
+def test_a_death_costs_nothing_of_the_jobs_behind_it() -> None:
+    """Each process holds jobs ahead; those behind a death or a deadline are done by another one."""
+    pool = LocalExecutor(jobs=1, deadline_s=2.0, preload=None, ahead=3)
+    calls = {str(n): partial(operator.neg, n) for n in range(40)}
+    calls |= {"3": os.abort, "6": partial(time.sleep, 600)}
+    for key, call in calls.items():
+        pool.submit(key, call)
+    found = outcomes(pool)
+    pool.close()
+    assert isinstance(found["3"].error, WorkerDied)
+    assert isinstance(found["6"].error, DeadlineExceeded)
+    assert [found[str(n)].value for n in range(40) if n not in (3, 6)] == [-n for n in range(40) if n not in (3, 6)]
+
+
+def test_a_process_is_replaced_after_so_many_jobs() -> None:
+    pool = LocalExecutor(jobs=1, preload=None, jobs_per_process=4)
+    for n in range(12):
+        pool.submit(str(n), os.getpid)
+    found = outcomes(pool)
+    pool.close()
+    pids = [found[str(n)].value for n in range(12)]
+    assert len(set(pids)) >= 2
+    assert max(pids.count(pid) for pid in pids) <= 4 + AHEAD
+
+
 def test_cancel_ends_the_iteration(executor: LocalExecutor) -> None:
     executor.submit("quick", partial(operator.add, 1, 1))
     executor.submit("slow", partial(time.sleep, 600))
@@ -97,7 +122,10 @@ def test_cancel_ends_the_iteration(executor: LocalExecutor) -> None:
     assert seen == ["quick"]
 
 
-def test_a_key_is_used_once(executor: LocalExecutor) -> None:
-    executor.submit("key", os.getpid)
+def test_a_key_is_one_jobs_at_a_time(executor: LocalExecutor) -> None:
+    executor.submit("key", partial(operator.neg, 1))
     with pytest.raises(StateError, match="submitted twice"):
         executor.submit("key", os.getpid)
+    assert outcomes(executor)["key"].value == -1
+    executor.submit("key", partial(operator.neg, 2))
+    assert outcomes(executor)["key"].value == -2

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from optimizer.batch.plan import parse_sweep, plan_jobs
-from optimizer.batch.store import ResultStore
+from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, OptionError, UnknownNameError
 from optimizer.options import Options
 
@@ -53,6 +54,23 @@ def test_the_key_follows_content_and_options(models: Path) -> None:
     assert plan_jobs([models / "a.onnx"], {}, {})[0].key != plain
 
 
+def test_the_key_follows_the_board_file_and_external_data(models: Path, tmp_path: Path) -> None:
+    board = tmp_path / "board.json"
+    board.write_text(json.dumps(DeviceSpec.preset("n150").to_json()))
+    keys = [plan_jobs([models / "a.onnx"], {"board": str(board)}, {})[0].key]
+    board.write_text(json.dumps(DeviceSpec.preset("n150").to_json() | {"clock_mhz": 900}))
+    keys.append(plan_jobs([models / "a.onnx"], {"board": str(board)}, {})[0].key)
+    (models / "a.onnx.data").write_bytes(b"weights")
+    keys.append(plan_jobs([models / "a.onnx"], {"board": str(board)}, {})[0].key)
+    assert len(set(keys)) == 3
+
+
+def test_models_of_one_content_share_a_key(models: Path) -> None:
+    (models / "a.onnx").write_text("b.onnx")
+    a, b, _ = plan_jobs([models], {}, {})
+    assert (a.key, a.name) == (b.key, "a")
+
+
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
@@ -86,21 +104,3 @@ def test_a_missing_model_and_an_empty_folder_are_refused(tmp_path: Path) -> None
         plan_jobs([tmp_path / "nowhere.onnx"], {}, {})
     with pytest.raises(FormatError, match="no model in this folder"):
         plan_jobs([tmp_path], {}, {})
-
-
-def test_the_store_remembers_successes_only(tmp_path: Path) -> None:
-    store = ResultStore(tmp_path / "results.sqlite")
-    store.put("good", "a", True, {"ok": True})
-    store.put("bad", "b", False, {"ok": False})
-    store.close()
-    again = ResultStore(tmp_path / "results.sqlite")
-    assert again.succeeded("good") == {"ok": True}
-    assert again.succeeded("bad") is None
-    assert again.succeeded("never") is None
-    again.close()
-
-
-def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "results.sqlite").write_text("this is not a database, it is a text that is long enough" * 20)
-    with pytest.raises(FormatError, match="not a result store"):
-        ResultStore(tmp_path / "results.sqlite")

@@ -87,6 +87,33 @@ def test_a_defects_text_is_cut(worker: Worker) -> None:
     assert len(failure.value.message) + len(failure.value.traceback) < 100_000
 
 
+PARENT = """
+import subprocess, sys, time
+from functools import partial
+from optimizer.batch.worker import Worker
+
+worker = Worker(preload=None)
+child = "import time, pathlib, os, sys; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(600)"
+worker.send(partial(subprocess.check_call, [sys.executable, "-c", child, sys.argv[1]]))
+time.sleep(600)
+"""
+
+
+def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """Also where that one is killed, and while the worker is busy; what the worker started ends with it."""
+    marker = tmp_path / "pid"
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, marker])
+    while not marker.exists() or not marker.read_text():
+        assert parent.poll() is None
+        time.sleep(0.02)
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 30
+    while is_running(int(marker.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_interrupts_do_not_reach_a_worker(worker: Worker) -> None:
     worker.send(os.getpid)
     os.kill(worker.receive(), signal.SIGINT)

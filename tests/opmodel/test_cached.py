@@ -6,7 +6,7 @@ import pytest
 
 from optimizer.errors import OptionError
 from optimizer.opmodel.base import OpConstraints, OpCost, OpModel, OpQuery
-from optimizer.opmodel.cached import CachedOpModel
+from optimizer.opmodel.cached import Answers, CachedOpModel
 
 
 class Counting:
@@ -78,7 +78,7 @@ def test_a_failing_stage_ends(counting: Counting, layouts) -> None:
 
 
 def test_memory_is_bounded_and_keeps_the_latest(counting: Counting, layouts) -> None:
-    model = CachedOpModel(counting, max_entries=2)
+    model = CachedOpModel(counting, Answers(max_entries=2))
     for rows in (32, 64, 32, 96):  # 64 is the least recently used
         model.constraints(relu(layouts, rows))
     asked = counting.asked
@@ -88,9 +88,16 @@ def test_memory_is_bounded_and_keeps_the_latest(counting: Counting, layouts) -> 
     assert counting.asked == asked + 1
 
 
-def test_room_for_nothing_is_refused(counting: Counting) -> None:
+def test_room_for_nothing_is_refused() -> None:
     with pytest.raises(OptionError, match="max_entries"):
-        CachedOpModel(counting, max_entries=0)
+        Answers(max_entries=0)
+
+
+def test_answers_are_handed_on_to_the_next_model(counting: Counting, layouts) -> None:
+    answers = Answers()
+    first = CachedOpModel(counting, answers).constraints(relu(layouts, 64))
+    assert CachedOpModel(counting, answers).constraints(relu(layouts, 64)) == first
+    assert counting.asked == 1
 
 
 def test_launch_times_are_the_backends(counting: Counting) -> None:

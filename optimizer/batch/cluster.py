@@ -1,0 +1,140 @@
+"""`ClusterExecutor`: jobs on a Dask cluster, which sends the work of a machine that is lost to another one.
+
+Dask places the work and finds out who is gone. What a job may do to a process (crash it, hang, take its memory) happens
+in a process of ours beside the Dask worker, by the same code as on one machine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from optimizer.batch.executor import Job, Outcome, WorkerDied
+from optimizer.batch.local import LocalExecutor
+from optimizer.errors import OptionError, StateError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+CHUNK = 8
+"""Jobs that travel together: the scheduler takes milliseconds for each thing that it is sent."""
+QUEUED_PER_THREAD = 2
+"""Chunks that wait at the cluster for each of its threads; the others wait here."""
+CONNECT_SECONDS = 10
+HOW_TO_INSTALL = "install it with `pip install 'ttnn-graph-optimizer[dask]'`"
+_kept = threading.local()
+"""On a worker: the executor of each of its threads, whose process stays warm from one chunk to the next."""
+
+
+class ClusterExecutor:
+    """An `Executor` on the cluster whose scheduler listens at `address`, such as `tcp://host:8786`.
+
+    A job past `deadline_s` seconds fails with DeadlineExceeded. Work of a Dask worker that is lost goes to another one;
+    where that happens again and again its jobs are sent one by one, and the one that does it fails with WorkerDied.
+    OptionError without `distributed`, or if nobody listens.
+    """
+
+    shares_files = False
+
+    def __init__(self, address: str, deadline_s: float | None = None, chunk: int = CHUNK) -> None:
+        self._client = _connected(address)
+        self._deadline_s = deadline_s
+        self._chunk = chunk
+        self._queue: deque[tuple[str, Job]] = deque()
+        self._alone: deque[tuple[str, Job]] = deque()
+        """Jobs of chunks that took workers with them."""
+        self._under_way: dict[Future[Any], list[tuple[str, Job]]] = {}
+        self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
+        self._keys: set[str] = set()
+
+    def submit(self, key: str, job: Job) -> None:
+        if key in self._keys:
+            raise StateError(f"job '{key}' was submitted twice")
+        self._keys.add(key)
+        self._queue.append((key, job))
+
+    def as_completed(self) -> Iterator[Outcome]:
+        while self._queue or self._alone or self._under_way:
+            self._send()
+            future = self._ended.get()
+            for outcome in self._outcomes(future, self._under_way.pop(future, [])):
+                if outcome.key in self._keys:  # else the caller has cancelled between two outcomes
+                    self._keys.discard(outcome.key)
+                    yield outcome
+
+    def cancel(self) -> None:
+        self._queue.clear()
+        self._alone.clear()
+        self._keys.clear()
+        self._client.cancel(list(self._under_way))
+        self._under_way.clear()
+
+    def close(self) -> None:
+        self.cancel()
+        self._client.close()
+
+    def _send(self) -> None:
+        threads = sum(self._client.nthreads().values())
+        room = QUEUED_PER_THREAD * max(threads, 1) - len(self._under_way)
+        # Towards the end chunks shrink, so that no machine waits for the chunk of another one.
+        size = max(1, min(self._chunk, len(self._queue) // (QUEUED_PER_THREAD * max(threads, 1))))
+        for _ in range(room):
+            if self._alone:
+                jobs = [self._alone.popleft()]
+            else:
+                jobs = [self._queue.popleft() for _ in range(min(size, len(self._queue)))]
+            if not jobs:
+                return
+            future = self._client.submit(work_off, jobs, self._deadline_s, pure=False)
+            self._under_way[future] = jobs
+            future.add_done_callback(self._ended.put)
+
+    def _outcomes(self, future: Future[Any], jobs: list[tuple[str, Job]]) -> list[Outcome]:
+        """What became of a chunk; nothing of one that was cancelled."""
+        from distributed import KilledWorker
+
+        if not jobs:
+            return []
+        if future.status == "finished":
+            outcomes: list[Outcome] = future.result()
+            return outcomes
+        if future.cancelled():
+            return [Outcome(key, error=WorkerDied(None)) for key, _ in jobs]
+        error = future.exception()
+        if isinstance(error, KilledWorker) and len(jobs) > 1:
+            self._alone.extend(jobs)
+            return []
+        found = WorkerDied(None) if isinstance(error, KilledWorker) else error
+        return [Outcome(key, error=found) for key, _ in jobs]
+
+
+def work_off(jobs: Sequence[tuple[str, Job]], deadline_s: float | None) -> list[Outcome]:
+    """Runs on a Dask worker: do jobs one after another in a process beside it."""
+    executors: dict[float | None, LocalExecutor] = _kept.__dict__.setdefault("executors", {})
+    if deadline_s not in executors:
+        executors[deadline_s] = LocalExecutor(1, deadline_s, ahead=0)
+    executor = executors[deadline_s]
+    for key, job in jobs:
+        executor.submit(key, job)
+    return list(executor.as_completed())
+
+
+def _connected(address: str) -> Client:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise OptionError(f"a cluster needs distributed; {HOW_TO_INSTALL}", node="cluster") from error
+    connect: Callable[..., Any] = Client
+    try:
+        client: Client = connect(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise OptionError(f"no Dask scheduler answers at '{address}': {error}", node="cluster") from error
+    try:
+        client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+    except TimeoutError as error:
+        client.close()
+        raise OptionError(f"the Dask cluster at '{address}' has no worker", node="cluster") from error
+    return client
