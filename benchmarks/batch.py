@@ -1,6 +1,6 @@
 """What `ttopt batch` promises, on the models of `fixtures/onnx`.
 
-    batch.py resume   every model x two boards x four policies: undisturbed, and killed with -9 several times and resumed
+    batch.py resume   every model x two boards x four policies: undisturbed, and killed with -9 three times and resumed
     batch.py cluster  the same on a Dask cluster of two workers, of which one is killed in the middle
     batch.py rate     2,000 small graphs: graphs per second of one process and of two
 

@@ -3,9 +3,9 @@
     python scripts/container_steps.py [--python PYTHON]
 
 Reads the Dockerfile itself, so it cannot drift from it: COPY, RUN, ENV, CMD and HEALTHCHECK are done with
-`/src` and `/opt/ttopt` moved into a temporary folder and the port changed. The service then runs with an
-empty environment but for the image's, an unwritable working folder and TMPDIR as its only writable place,
-as user 10001 when this runs as root. Exits 1 on any failure.
+`/src`, `/opt/ttopt` and the volume moved into a temporary folder and the port changed. The service then runs with
+an empty environment but for the image's, an unwritable working folder, and TMPDIR and the volume as its only writable
+places, as user 10001 when this runs as root. Exits 1 on any failure.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class Image:
 
     def moved(self, text: str) -> str:
         """Text of an instruction with the image's places and port exchanged for ours."""
-        text = text.replace("/opt/ttopt", str(self.folder / "opt" / "ttopt"))
+        for place in ("/opt/ttopt", "/var/lib/ttopt"):
+            text = text.replace(place, str(self.folder) + place)
         return text.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}").replace('"8000"', f'"{self.port}"')
 
     def build(self) -> None:
@@ -93,8 +94,9 @@ class Image:
         shutil.rmtree(source)
 
     def serve_and_check(self, model: Path) -> None:
-        """The second stage: CMD, HEALTHCHECK until healthy, one request, SIGTERM."""
+        """The second stage: RUN, CMD, HEALTHCHECK until healthy, one request, SIGTERM."""
         stage = dict(self.steps[self._second_stage() :])
+        self._prepare(stage["RUN"])
         assert stage["USER"] == f"{USER}:{USER}"
         environment = {"TMPDIR": str(self._writable()), "PATH": "/usr/bin:/bin", **self.libraries}
         for setting in self.moved(stage["ENV"]).split():
@@ -116,6 +118,14 @@ class Image:
             status = process.wait(timeout=30)
         if status not in (0, -15):
             raise SystemExit(f"the service ended with status {status}")
+
+    def _prepare(self, command: str) -> None:
+        """The RUN of the second stage; folders can be given to another user by root alone."""
+        if os.getuid() != 0:
+            command = command.replace(f"-o {USER} -g {USER} ", "")
+        print(f"RUN {command}", flush=True)
+        environment = {"PATH": "/usr/bin:/bin"}
+        subprocess.run(["sh", "-euc", self.moved(command)], cwd=self.folder, env=environment, check=True)
 
     def _second_stage(self) -> int:
         return max(i for i, (word, _) in enumerate(self.steps) if word == "FROM")

@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -76,7 +77,10 @@ TARGETS = (
     b"http://x/healthz", b"/%ff%0a", b"/../../etc/passwd", b"/v1/optimize?" + b"a" * 10000,
     b"/v1/optimize?" + b"&" * 9000,
     b"/v1/optimize#x", b"/healthz?\xff", b"/" + b"a" * 70000, b"x:1", b"/\x00", b"/v1/optimize?name=%ed%a0%80", b"",
-    b"/healthz/", b"/redoc", b"/healthz;x", b"/\\", b"[", b"http://[", b"//[/healthz",
+    b"/healthz/", b"/redoc", b"/healthz;x", b"/\\", b"[", b"http://[", b"//[/healthz", b"/v1/jobs", b"/v1/jobs/x",
+    b"/v1/jobs?limit=-1", b"/v1/jobs?cursor=%ff", b"/v1/jobs/%00/result", b"/v1/jobs/../jobs", b"/v1/jobs/x/events",
+    b"/v1/jobs/x/artifacts/%2e%2e", b"/v1/inspect", b"/v1/check", b"/v1/diff", b"/v1/price", b"/v1/explain?op=%ff",
+    b"/v1/boards", b"/metrics", b"/web/..%2f..%2fsettings.py", b"/web/page.js",
 )  # fmt: skip
 METHODS = (b"GET", b"POST", b"HEAD", b"PUT", b"OPTIONS", b"CONNECT", b"TRACE", b"post", b"\xff", b"", b"A" * 300)
 CHUNKS = (
@@ -108,12 +112,14 @@ class HttpTarget:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._port = _free_port()
+        self._folder = tempfile.TemporaryDirectory(prefix="ttopt-requests-")
+        store = f"sqlite:///{self._folder.name}/jobs.sqlite"
         settings = {f"TTOPT_{name}": value for name, value in LIMITS.items()}
         command = [sys.executable, "-m", "optimizer.cli", "serve", "--port", str(self._port)]
         self._server = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, **settings, "TTOPT_ANSWER_CACHE": "off"},
+            env={**os.environ, **settings, "TTOPT_ANSWER_CACHE": "off", "TTOPT_STORE": store},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -125,6 +131,7 @@ class HttpTarget:
         if os.getpid() == self._pid:
             self._server.send_signal(signal.SIGTERM)
             self._server.wait(timeout=60)
+            self._folder.cleanup()
 
     def case(self, rng: random.Random) -> Case:
         name, make = rng.choice(MAKERS)

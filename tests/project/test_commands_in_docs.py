@@ -152,7 +152,7 @@ def test_what_is_not_run_needs_what_no_test_has() -> None:
     reasons = {block.info.partition(NOT_RUN)[2] for block in blocks() if block.info.startswith(f"sh {NOT_RUN}")}
     assert reasons == {
         "installs a package", "makes the environment first", "needs a board", "needs a container engine",
-        "needs the simulator", "needs the simulator or a board",
+        "needs several machines", "needs the simulator", "needs the simulator or a board",
     }  # fmt: skip
 
 
@@ -175,6 +175,16 @@ def test_the_python_of_the_readme_runs(prepared: Path, tmp_path: Path) -> None:
     (tmp_path / "readme.py").write_text(block.text, encoding="utf-8")
     run("python readme.py", prepared, tmp_path)
     assert (tmp_path / "out" / "model_ttnn.py").exists()
+
+
+def test_the_client_of_the_service_page_runs(prepared: Path, tmp_path: Path) -> None:
+    (block,) = (b for b in of_kind("python") if b.page.name == "service.md")
+    asked = 'import urllib.request as r; r.urlopen("http://localhost:8000/readyz")'
+    wait = f"until python -c '{asked}' 2> waiting; do sleep 1; done"
+    client = f"cat > client.py <<'END'\n{block.text}END\npython client.py"
+    shown = run(f"ttopt serve &> log &\n{wait}\n{client}", prepared, tmp_path)
+    assert int(shown.splitlines()[-1].split()[0]) > 0, shown
+    assert (tmp_path / "model_ttnn.zip").read_bytes()[:2] == b"PK"
 
 
 @pytest.mark.slow
