@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from optimizer.errors import StateError
 from optimizer.export.mlir.configs import activation_text, conv2d_text, slice_text
 from optimizer.export.mlir.spelling import Device, Number, Operand, Rule, Said, Site
 from optimizer.export.mlir.text import boolean, dense, integer, listed, quoted, real
@@ -138,7 +137,7 @@ def _upsample(site: Site) -> tuple[Said, ...]:
     scale = site.attrs["scale_factor"]
     both = scale if isinstance(scale, tuple | list) else (scale, scale)
     if any(float(s) != int(s) for s in both):
-        raise StateError(f"a scale of {both}", node=site.op.id)
+        return ()
     return (Said(site.op.op, site.operands, {"scale_factor": dense(both), "mode": quoted(str(site.attrs["mode"]))}),)
 
 
@@ -194,7 +193,7 @@ def _prod(site: Site) -> tuple[Said, ...]:
     properties = {"keep_dim": boolean(site.attrs["keepdim"])}
     if isinstance(dim, tuple | list):
         if len(dim) != 1:
-            raise StateError("a product over several dims", node=site.op.id)
+            return ()
         dim = dim[0]
     if dim is not None:
         properties["dim_arg"] = integer(dim, "si64")
@@ -225,7 +224,7 @@ def _sort(site: Site) -> tuple[Said, ...]:
 
 def _cumsum(site: Site) -> tuple[Said, ...]:
     if site.attrs["reverse_order"]:
-        raise StateError("sums from the end", node=site.op.id)
+        return ()
     return (Said(site.op.op, site.operands, {"dim": integer(site.attrs["dim"], "si32")}),)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.errors import StateError
 from optimizer.export.mlir.compute_rules import COMPUTE_RULES
 from optimizer.export.mlir.configs import compute_text, program_text
 from optimizer.export.mlir.functions import Function, Held, Locations
@@ -286,10 +285,7 @@ def attribute_text(value: Any) -> str:
 def _said(site: Site) -> tuple[Said, ...]:
     """An op in the dialect's words; nothing of one that it has none for."""
     rule = None if opdef(site.op.op).opaque else RULES.get(site.op.op)
-    try:
-        return () if rule is None else rule(site)
-    except StateError:
-        return ()
+    return () if rule is None else rule(site)
 
 
 def _operand(function: Function, operand: Operand, operands: Sequence[Held]) -> Held:

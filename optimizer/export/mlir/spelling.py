@@ -86,3 +86,4 @@ class Site:
 
 
 Rule = Callable[[Site], tuple[Said, ...]]
+"""Gives nothing for an op that the dialect has no words for."""
