@@ -5,8 +5,9 @@
     insert-memreconfig=add1=0,...
 
 Ops go by their names, as in the locations of `--emit mlir`; one whose name is shared or holds a separator by its id.
-What the options have no words for is left to whoever reads them: copies in another layout than the result's, program
-configs of matmuls, results in place, weights in L1, ops with several results.
+What the options have no words for is left to whoever reads them: ops whose id holds a separator too, copies in another
+layout than the result's and the grids of the others, program configs of matmuls, results in place, weights in L1, ops
+with several results.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def write(result: OptimizedGraph, folder: Path) -> Path:
 def override_options(result: OptimizedGraph) -> dict[str, str]:
     """Option -> its text, empty where a plan has nothing to say."""
     names = op_names(result)
-    ops = [op for op in result.graph.ops() if _is_decided(result, op)]
+    ops = [op for op in result.graph.ops() if _is_decided(result, op) and _is_plain(names[op.id])]
     return {
         "override-output-layout": _joined((names[op.id], layout_text(result, op)) for op in ops),
         "override-conv2d-config": _joined((names[op.id], text) for op in ops if (text := _conv_text(result, op))),
@@ -57,10 +58,15 @@ def op_names(result: OptimizedGraph) -> dict[str, str]:
     names, ids = Counter(op.name for op in ops), {op.id for op in ops}
 
     def name(op: Op) -> str:
-        plain = op.name and names[op.name] == 1 and SEPARATORS.isdisjoint(op.name)
+        plain = op.name and names[op.name] == 1 and _is_plain(op.name)
         return op.name if plain and (op.name == op.id or op.name not in ids) else op.id
 
     return {op.id: name(op) for op in ops}
+
+
+def _is_plain(name: str) -> bool:
+    """Whether options may hold a name: they have no quotes."""
+    return SEPARATORS.isdisjoint(name)
 
 
 def layout_text(result: OptimizedGraph, op: Op) -> str:

@@ -119,7 +119,7 @@ def load(
     options = ImportOptions(
         input_shapes or {}, dims or {}, limits, activations, weights, name, fuse, folder, checkpoint
     )
-    found = _format(data, suffix)
+    found = format_of(data, suffix)
     try:
         return found.reader()(data, options)
     except FormatError as error:
@@ -167,8 +167,8 @@ def read_model_file(path: Path, limits: ImportLimits) -> bytes:
     return bytes(data)
 
 
-def _format(data: bytes, suffix: str) -> Format:
-    """By suffix, else by the first bytes: a JSON document starts with a bracket."""
+def format_of(data: bytes, suffix: str) -> Format:
+    """The format of a model: by suffix, else by the first bytes: a JSON document starts with a bracket."""
     known = formats()
     for candidate in known.values():
         if suffix in candidate.suffixes:

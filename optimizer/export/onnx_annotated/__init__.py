@@ -1,7 +1,8 @@
 """`annotated.onnx`: the user's model with the plan in the metadata of its nodes, and the same as JSON beside it.
 
 Tools that rewrite a model drop the metadata of nodes (onnxslim does), so annotating is the last step; the JSON, keyed
-by node name, outlives them. Weights are not touched: those that the model keeps in other files stay there.
+by node name, outlives them. Weights are not touched: those that the model keeps in other files stay there, and tools
+that read them find them where the annotated file lies in the model's own folder.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from optimizer import __version__
 from optimizer.errors import LimitError, OptionError
 from optimizer.export.model_file import model_file
-from optimizer.export.onnx_annotated.facts import as_properties, facts_by_node, joined, record
-from optimizer.export.onnx_annotated.nodes import named_nodes
+from optimizer.export.onnx_annotated.facts import as_properties, as_text, facts_by_node, joined, record
+from optimizer.export.onnx_annotated.nodes import external_files, named_nodes
 from optimizer.files import make_folder, write_bytes, write_text
+from optimizer.importers.loading import format_of
 from optimizer.importers.onnx_front_end import parse
 from optimizer.result import OptimizedGraph
 
@@ -32,8 +34,11 @@ _FIGURES = ("status", "predicted_time_ns", "l1_peak_bytes", "l1_limit_bytes", "r
 
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
-    """Write both files; OptionError where the model's file is not known or would be written over."""
+    """Write both files; OptionError where the model's file is not known, is no ONNX file or would be written over."""
     source, data = model_file(result, NAME)
+    kind = format_of(data, source.suffix.lower())
+    if kind.name != NAME:
+        raise OptionError(f"annotates ONNX files, and {source.name} is a model of the format '{kind.name}'", node=NAME)
     make_folder(folder)
     path = folder / MODEL_FILE
     if path.exists() and path.samefile(source):
@@ -52,8 +57,9 @@ def write(result: OptimizedGraph, folder: Path) -> Path:
 def annotate(model: onnx.ModelProto, result: OptimizedGraph) -> dict[str, Any]:
     """Put the plan into a model's metadata; returns the same as JSON, by node."""
     named = list(named_nodes(model))
-    facts, whole = facts_by_node(result, {name for _, names in named for name in names}), _whole(result)
-    _set(model.metadata_props, {f"{PREFIX}{key}": str(value) for key, value in whole.items()})
+    facts = facts_by_node(result, {name for _, names in named for name in names})
+    whole = _whole(result, external_files(model))
+    _set(model.metadata_props, {f"{PREFIX}{key}": as_text(value) for key, value in whole.items()})
     for value in (*model.graph.input, *model.graph.output):
         layout = result.layouts.get(value.name)
         _set(value.metadata_props, {} if layout is None else {f"{PREFIX}layout": layout.describe()})
@@ -73,7 +79,7 @@ def annotate(model: onnx.ModelProto, result: OptimizedGraph) -> dict[str, Any]:
     return {"schema": SCHEMA, "model": whole, "nodes": nodes, "not_in_file": elsewhere}
 
 
-def _whole(result: OptimizedGraph) -> dict[str, Any]:
+def _whole(result: OptimizedGraph, elsewhere: list[str]) -> dict[str, Any]:
     summary = result.summary_json()
     return {
         "version": __version__,
@@ -81,6 +87,7 @@ def _whole(result: OptimizedGraph) -> dict[str, Any]:
         "board": result.device.name,
         "policy": result.options.policy,
         "sha256": result.model.get("sha256"),
+        **({"external_data": elsewhere} if elsewhere else {}),
         **{name: summary[name] for name in _FIGURES if name in summary},
     }
 

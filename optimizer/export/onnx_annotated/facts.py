@@ -131,12 +131,12 @@ def as_properties(found: Mapping[str, Any]) -> dict[str, str]:
         elif key == "copies":
             properties["copies"] = "; ".join(f"{c['role']}: {c['from']} -> {c['to']}" for c in value)
         else:
-            properties[key] = _text(value)
+            properties[key] = as_text(value)
     return {f"ttopt.{key}": value for key, value in properties.items()}
 
 
 def _reason(reason: Mapping[str, Any]) -> dict[str, str]:
-    found = {"reason": "; ".join(_text(reason[key]) for key in ("chosen", "because", "override") if key in reason)}
+    found = {"reason": "; ".join(as_text(reason[key]) for key in ("chosen", "because", "override") if key in reason)}
     listed = reason.get("alternatives")
     if isinstance(listed, list | tuple) and listed:
         shown = [a for a in listed[:MOST_ALTERNATIVES] if isinstance(a, Mapping)]
@@ -144,5 +144,6 @@ def _reason(reason: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in found.items() if value}
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -24,6 +24,17 @@ def named_nodes(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, tuple[
         yield node, own if own[0] not in called else (*own, *called[own[0]])
 
 
+def external_files(model: onnx.ModelProto) -> list[str]:
+    """Files that weights are said to lie in, relative to the model's own folder, in the order they are met."""
+    tensors = list(model.graph.initializer)
+    for node in walk(model.graph.node):
+        for attribute in node.attribute:
+            tensors += (attribute.t, *attribute.tensors, *attribute.g.initializer)
+            tensors += (tensor for graph in attribute.graphs for tensor in graph.initializer)
+    told = (entry for tensor in tensors for entry in tensor.external_data if entry.key == "location")
+    return list(dict.fromkeys(entry.value for entry in told))
+
+
 def _names(node: onnx.NodeProto) -> tuple[str, ...]:
     output = next(iter(node.output), "")
     return (node.name,) if node.name else (output, f"{node.op_type}_{output}")
