@@ -1,4 +1,4 @@
-"""`model.mlir`: the plan in tt-mlir's TTNN dialect, a layout on every tensor (docs/formats.md, "Artifacts")."""
+"""`model.mlir`: the plan in tt-mlir's TTNN dialect, a layout on every tensor (docs/artifacts.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`model_explorer/`: the graph and overlays as Google's Model Explorer loads them (docs/formats.md, "Artifacts")."""
+"""`model_explorer/`: the graph and overlays as Google's Model Explorer loads them (docs/artifacts.md)."""
 
 from __future__ import annotations
 

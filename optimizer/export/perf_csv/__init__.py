@@ -1,4 +1,4 @@
-"""`ops_perf_results_predicted.csv`: the predicted times as tt-perf-report reads measured ones (docs/formats.md)."""
+"""`ops_perf_results_predicted.csv`: the predicted times as tt-perf-report reads measured ones (docs/artifacts.md)."""
 
 from __future__ import annotations
 

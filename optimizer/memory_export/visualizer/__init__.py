@@ -1,4 +1,4 @@
-"""`visualizer/`: the predicted run as a report that ttnn-visualizer opens (docs/formats.md, "Artifacts")."""
+"""`visualizer/`: the predicted run as a report that ttnn-visualizer opens (docs/artifacts.md)."""
 
 from __future__ import annotations
 
