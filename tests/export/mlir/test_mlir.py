@@ -53,6 +53,12 @@ def test_policies(mlp_onnx: Path, policy: str) -> None:
     assert ("#l1" in text) == (policy != "dram")
 
 
+def test_block_formats_are_elements_of_tiles() -> None:
+    options = Options.from_mapping({"board": "n150", "policy": "dram", "weights_dtype": "bfp8_b"})
+    text = checked(planned_file(GRAPHS / "mlp.json", options))
+    assert "tensor<1024x1024x!ttcore.tile<32x32, bfp_bf8>, #ttnn_layout" in text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_whole_models(fixtures: Path, model: str) -> None:
