@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, MutableMapping
+from dataclasses import dataclass, replace
 
 from optimizer import logs
 from optimizer.errors import DTypeError
@@ -37,7 +38,9 @@ class Legality:
         output, graph, pages = overrides.output(op.id), self.pricer.graph, self.pricer.pages
         layouts = LegalOpLayoutAnalysis(self.max_legal_layouts, sharding=self.optimization_level == 2)
         configs = LegalOpConfigAnalysis(self.optimization_level > 0, overrides.conv2d_configs, self.conv_weights)
-        return configs.apply(graph, op, layouts.apply(graph, op, pages, self.pools, output), self.pricer, output)
+        with self.pricer.counted_apart() as refused:
+            found = configs.apply(graph, op, layouts.apply(graph, op, pages, self.pools, output), self.pricer, output)
+        return replace(found, refused=refused.get(op.id, {}))
 
     def _check_rows(self, op: Op) -> None:
         """DTypeError if a tensor would lie in rows whose element type has tiles only. Weights are on the host first."""
@@ -50,23 +53,36 @@ class Legality:
                     alternatives=("bf16", "f32"),
                 )
 
-    def of_all(self, overrides: Overrides, poll: Callable[[], None] = lambda: None) -> Mapping[str, LegalConfigs]:
+    def of_all(
+        self,
+        overrides: Overrides,
+        poll: Callable[[], None] = lambda: None,
+        known: MutableMapping[Hashable, LegalConfigs] | None = None,
+    ) -> Mapping[str, LegalConfigs]:
         """Op id -> what it may do, for every op of a run; equal ops share theirs.
 
-        `poll` is called for every op and may end the run.
+        `poll` is called for every op and may end the run. `known` is what equal ops of earlier runs may do, on the same
+        board with the same OpModel; what is found now joins it.
         """
         overridden = set(overrides.op_ids)
         result: dict[str, LegalConfigs] = {}
         shared: dict[Hashable, LegalConfigs] = {}
+        known = {} if known is None else known
         for op in self.pricer.graph.run_ops():
             poll()
             self._check_rows(op)
-            key = op.id if op.id in overridden else self._key(op)
+            own = op.id in overridden
+            key = op.id if own else self._key(op)
             if key not in shared:
-                shared[key] = self.of(op, overrides)
+                if own or key not in known:
+                    found = self.of(op, overrides)
+                    if not own:
+                        known[key] = found
+                shared[key] = found if own else known[key]
                 if _log.tells_debug:
                     self._tell(op, shared[key])
             result[op.id] = shared[key]
+            self.pricer.rejections[op.id] = Counter(shared[key].refused)
         if _log.tells_info:
             candidates = sum(len(c.dram) + len(c.l1_interleaved) + len(c.sharded) for c in shared.values())
             _log.info("legal configs", ops=len(result), distinct=len(shared), candidates=candidates)
@@ -74,7 +90,6 @@ class Legality:
 
     def _tell(self, op: Op, legal: LegalConfigs) -> None:
         """Log how many ways an op has, and what was refused by the OpModel on the way."""
-        refused: Mapping[str, int] = self.pricer.rejections.get(op.id, {})
         _log.debug(
             "legal",
             op=op.id,
@@ -82,12 +97,14 @@ class Legality:
             sharded=len(legal.sharded),
             l1_interleaved=len(legal.l1_interleaved),
             dram=len(legal.dram),
-            refused=dict(sorted(refused.items())),
+            refused=dict(sorted(legal.refused.items())),
         )
 
     def _key(self, op: Op) -> Hashable:
-        """Equal for ops with equal legal configs; a conv also asks whether its input may be freed."""
+        """Equal for ops with equal legal configs, in runs of any options; a conv also asks whether its input may be
+        freed."""
         graph = self.pricer.graph
         results = tuple((graph.value(v).shape, graph.value(v).dtype) for v in op.outputs)
         freed = bool(op.inputs) and may_free_operand(graph, op)
-        return (self.pricer.signature(op), results, freed, self.conv_weights.get(op.id))
+        limits = (self.pricer.l1_limit_bytes, self.max_legal_layouts, self.optimization_level)
+        return (self.pricer.signature(op), results, freed, self.conv_weights.get(op.id), limits)

@@ -16,6 +16,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, OptionError, UnknownNameError
 from optimizer.export.annotated_json import dumps
 from optimizer.files import encoded
+from optimizer.learned import learned_here
 from optimizer.options import Options
 from optimizer.pipeline import import_model, optimize
 from optimizer.result import OptimizedGraph
@@ -36,7 +37,9 @@ def optimize_model(task: Task, work: Work) -> Done:
     limited = replace(chosen, max_nodes=min(chosen.max_nodes, task.max_nodes))
     with logs.labelled(worker=os.getpid()), hard_deadline(chosen.time_limit):
         model = import_model(source, limited, task.name)
-        result = optimize(model, DeviceSpec.load(chosen.board), chosen, work.teller(), time_limit=work.seconds_left())
+        board = DeviceSpec.load(chosen.board)
+        learned = learned_here(chosen.opmodel, board, chosen.l1_small_bytes)
+        result = optimize(model, board, chosen, work.teller(), time_limit=work.seconds_left(), learned=learned)
     work.write(encoded(dumps(result)))
     return Done(_facts(result), repeatable=result.stopped is None)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,11 +12,10 @@ from typing import Any
 from optimizer import logs
 from optimizer.batch.plan import BatchJob, digest_of_file
 from optimizer.deadline import hard_deadline
-from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, StateError
 from optimizer.export.registry import emit
 from optimizer.files import move_file
-from optimizer.opmodel.cached import Answers
+from optimizer.learned import learned_here
 from optimizer.pipeline import optimize_file
 from optimizer.program import program_id
 from optimizer.result import OptimizedGraph
@@ -40,9 +38,6 @@ FIGURES = (
     "l1_resident_fraction",
 )
 """Entries of a result's summary that become columns of the results table."""
-KEPT_ANSWERS = 100_000
-"""Of the OpModel, of each kind, for one board: what a process keeps from one graph to the next."""
-KEPT_BOARDS = 4
 
 
 @dataclass(frozen=True)
@@ -98,18 +93,12 @@ def _reachable(job: BatchJob, model: bytes | None) -> Path | bytes:
 
 def _optimized(job: BatchJob, source: Path | bytes, folder: Path) -> Done:
     options = job.options
-    answers = _answers(options.opmodel, job.device, options.l1_small_bytes)
+    learned = learned_here(options.opmodel, job.device, options.l1_small_bytes)
     with logs.labelled(job=job.name), hard_deadline(options.time_limit):
-        result = optimize_file(source, options, device=job.device, answers=answers)
+        result = optimize_file(source, options, device=job.device, learned=learned)
     for name in ("json", *job.emit):
         emit(result, name, folder)
     return Done(figures(result), artifacts_in(folder))
-
-
-@lru_cache(maxsize=KEPT_BOARDS)
-def _answers(_opmodel: str, _device: DeviceSpec, _l1_small_bytes: int) -> Answers:
-    """What this process has learned for a board: layers that graphs have in common are asked about once."""
-    return Answers(KEPT_ANSWERS)
 
 
 def figures(result: OptimizedGraph) -> dict[str, Any]:

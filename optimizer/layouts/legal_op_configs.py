@@ -63,6 +63,8 @@ class LegalConfigs:
     """An override excludes the DRAM candidates from the choice."""
     programmed: tuple[OpCandidate, ...] = ()
     """Candidates with an interleaved result, in DRAM or L1, and a program config where the others leave it to TTNN."""
+    refused: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """How often the OpModel refused what was tried, by message."""
 
 
 @dataclass(frozen=True)

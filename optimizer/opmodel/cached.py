@@ -95,6 +95,11 @@ class CachedOpModel:
         """Answers held."""
         return len(self._answers)
 
+    @property
+    def is_corrected(self) -> bool:
+        """Whether some answers are others than the backend's."""
+        return bool(self._corrections or self._correctors)
+
     def correct(self, query: OpQuery, answer: OpConstraints) -> None:
         """From now on answer this query so, whatever the backend says (a better-informed backend said it)."""
         self._corrections[query] = answer

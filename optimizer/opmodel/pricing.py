@@ -7,7 +7,8 @@ judged by exactly the queries that its program will run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from optimizer.ir.compute_config import COMPUTE
@@ -83,6 +84,15 @@ class OpPricer:
     def grid_yx(self) -> tuple[int, int]:
         return self.model.device.grid_yx
 
+    @contextmanager
+    def counted_apart(self) -> Iterator[dict[str, Counter[str]]]:
+        """What the OpModel refuses inside the block is counted in the dictionary given, not in `rejections`."""
+        kept, self.rejections = self.rejections, {}
+        try:
+            yield self.rejections
+        finally:
+            self.rejections = kept
+
     # -- operands ----------------------------------------------------------------------------------
     def default_layout(self, value: Value) -> TensorLayout:
         """DRAM interleaved in the value's page layout."""
@@ -143,11 +153,11 @@ class OpPricer:
 
     def _other_result(self, op: Op, answer: OpConstraints) -> str | None:
         """How a result differs from what the graph says of it, which later ops rely on; None: not at all."""
-        for value_id, given in zip(op.outputs, answer.outputs, strict=False):
+        for number, (value_id, given) in enumerate(zip(op.outputs, answer.outputs, strict=False)):
             value = self.graph.values[value_id]
             if value.shape != given.shape or value.dtype is not given.dtype:
                 return (
-                    f"TTNN gives '{value_id}' as {list(given.shape)} {given.dtype.value}, "
+                    f"TTNN gives result {number} as {list(given.shape)} {given.dtype.value}, "
                     f"the graph has it as {list(value.shape)} {value.dtype.value}"
                 )
         return None

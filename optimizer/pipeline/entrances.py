@@ -13,7 +13,8 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError
 from optimizer.garbage import rare_collections
 from optimizer.ir.graph import Graph
-from optimizer.opmodel.cached import Answers, CachedOpModel
+from optimizer.learned import Learned
+from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create as create_opmodel
 from optimizer.options import Options
 from optimizer.pipeline.clock import Clock, Progress
@@ -35,17 +36,17 @@ def optimize_file(
     name: str | None = None,
     interrupted: Callable[[], bool] = bool,
     device: DeviceSpec | None = None,
-    answers: Answers | None = None,
+    learned: Learned | None = None,
 ) -> OptimizedGraph:
     """Import a model (ONNX or JSON, by content), optimise it for `options.board`, verify it.
 
     Once `interrupted()` says so the policy ends its search, and the result is its best plan so far. `device` is the
-    board that `options.board` names, for callers that have loaded it; `answers` are those of runs for the same board,
-    OpModel and `l1_small_bytes`, which spare this one questions and change nothing else.
+    board that `options.board` names, for callers that have loaded it; `learned` is of runs for the same board,
+    OpModel and `l1_small_bytes`; it spares this one work and changes nothing else.
     """
     board = DeviceSpec.load(options.board) if device is None else device
     clock = Clock(NAMES, progress, options.time_limit, interrupted)
-    result = _optimize(source, board, options, clock, name, answers)
+    result = _optimize(source, board, options, clock, name, learned)
     result.source = source if isinstance(source, Path) else None
     return result
 
@@ -57,12 +58,14 @@ def optimize(
     progress: Progress | None = None,
     interrupted: Callable[[], bool] = bool,
     time_limit: float = math.inf,
+    learned: Learned | None = None,
 ) -> OptimizedGraph:
     """Lay out an imported model, a graph or a model's file on a board. The input graph is not changed.
 
     The board is a `DeviceSpec`, the name of a preset or a board's file; None: what the options say. Once
     `interrupted()` says so the policy ends its search, and the result is its best plan so far; so it does in time
-    before `time_limit` seconds, a limit of the caller's beside the option.
+    before `time_limit` seconds, a limit of the caller's beside the option. `learned` is of runs for the same board,
+    OpModel and `l1_small_bytes`; it spares this one work and changes nothing else.
     Raises InfeasibleError when an op cannot run even from DRAM, VerificationError when the finished plan
     fails its re-check, and InputError for options that do not fit the graph.
     """
@@ -74,7 +77,7 @@ def optimize(
         raise FormatError(f"optimize() cannot take an object of {type(model).__name__}", alternatives=taken)
     least = min(time_limit, options.time_limit or math.inf)
     clock = Clock(NAMES, progress, None if least == math.inf else least, interrupted)
-    result = _optimize(source, board, options, clock)
+    result = _optimize(source, board, options, clock, learned=learned)
     result.source = source if isinstance(source, Path) else None
     return result
 
@@ -87,12 +90,13 @@ def _optimize(
     options: Options,
     clock: Clock,
     name: str | None = None,
-    answers: Answers | None = None,
+    learned: Learned | None = None,
 ) -> OptimizedGraph:
     options = _effective(options)
-    opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes), answers)
+    learned = Learned() if learned is None else learned
+    opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes), learned.answers)
     judge = None if options.check is None else create_opmodel(options.check, device, options.l1_small_bytes)
-    work = Work(source, options, opmodel, clock, name, judge)
+    work = Work(source, options, opmodel, clock, name, judge, learned)
     run(stages(options), work)
     work.result.stopped = work.plan.stopped
     work.result.timings = {"stages_s": clock.seconds(), **work.result.timings, "opmodel": opmodel.statistics_json()}

@@ -13,6 +13,7 @@ from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, PageLayout
 from optimizer.layouts.page_layouts import AssignPageLayouts
 from optimizer.layouts.row_major_choice import faster_on_rows
 from optimizer.layouts.scalar_dtypes import ScalarDataTypeAnalysis
+from optimizer.learned import Learned
 from optimizer.legality import Legality
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.pipeline.work import Stage, Work
@@ -112,9 +113,12 @@ class LegalConfigs(Stage):
         pools = LegalTensorLayoutAnalysis(device, work.dtypes, limit_bytes)
         legality = Legality(pricer, pools, work.conv_weights, self.max_legal_layouts, self.optimization_level)
         work.legality = legality
+        # What tt-metal refused of this very program counts for no other run.
+        learned = Learned() if work.opmodel.is_corrected else work.learned
+        learned.make_room()
         work.problem = PolicyInput(
             graph=pricer.graph,
-            legal=legality.of_all(overrides, clock.poll),
+            legal=legality.of_all(overrides, clock.poll, learned.legal),
             pools=pools,
             pricer=pricer,
             options=work.options,
@@ -122,6 +126,7 @@ class LegalConfigs(Stage):
             report=clock.say,
             time_is_up=clock.search_is_over,
             stopped_because=clock.stopped_because,
+            chains=learned.chains,
         )
 
 

@@ -25,7 +25,6 @@ from optimizer.importers.passes.convolution_parts import (
 )
 from optimizer.importers.passes.convolution_ways import SplitChannels, UnfoldConvolution, Way
 from optimizer.ir.graph import Graph, Op, ValueKind
-from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.base import PolicyInput
 from optimizer.sharding.dram import dram_decision
 from optimizer.summary import Rewrite
@@ -81,9 +80,11 @@ ProblemOf = Callable[[Graph], PolicyInput]
 
 def refused_convolutions(problem: PolicyInput) -> dict[str, str]:
     """Convolutions that run in no config, with what the OpModel says; those that the user configures left out."""
-    known = problem.pricer
-    pricer = OpPricer(problem.graph, known.pages, known.model, known.l1_limit_bytes)  # whose refusals nobody counts
-    problem = replace(problem, pricer=pricer)
+    with problem.pricer.counted_apart():
+        return _refused_convolutions(problem)
+
+
+def _refused_convolutions(problem: PolicyInput) -> dict[str, str]:
     found: dict[str, str] = {}
     answers: dict[Hashable, str | None] = {}
     for op in problem.graph.run_ops():

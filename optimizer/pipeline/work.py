@@ -13,6 +13,7 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
 from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.overrides import Overrides
+from optimizer.learned import Learned
 from optimizer.legality import Legality
 from optimizer.opmodel.base import OpModel
 from optimizer.opmodel.cached import CachedOpModel
@@ -41,7 +42,7 @@ class Origin:
 
 @dataclass
 class Work:
-    """One run. The first five fields are given; each of the others is there once the stage that gives it has run."""
+    """One run. The first six fields are given; each of the others is there once the stage that gives it has run."""
 
     source: Path | bytes | ImportedModel | Graph
     options: Options
@@ -51,6 +52,8 @@ class Work:
     """The model's; None: what its file says."""
     judge: OpModel | None = None
     """Replays the finished program; None: it is not replayed."""
+    learned: Learned = field(default_factory=Learned)
+    """By runs before this one, on the same board with the same OpModel."""
 
     origin: Origin = field(init=False)
     imported: Graph = field(init=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -46,6 +47,16 @@ class Report(Protocol):
 
 
 @dataclass(frozen=True)
+class Accepted:
+    """What an op accepts of one layout of operand 0."""
+
+    mask: int
+    """Candidates, as bits."""
+    refused: Counter[str]
+    """How often the OpModel refused others, by message."""
+
+
+@dataclass(frozen=True)
 class PolicyInput:
     """One graph, everything it may do, and who answers questions about it."""
 
@@ -69,8 +80,10 @@ class PolicyInput:
     noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Op id -> its overrides, as its reason states them; also those that fix pages or element types only."""
 
-    acceptance: dict[Hashable, dict[TensorLayout, int]] = field(default_factory=dict, compare=False)
+    acceptance: dict[Hashable, dict[TensorLayout, Accepted]] = field(default_factory=dict, compare=False)
     """Answers shared by ops with equal signatures and candidates: operand-0 layout -> accepted candidates."""
+    chains: dict[Hashable, Any] = field(default_factory=dict, compare=False)
+    """What chains were resolved to, by what they consist of (`ChainResolver`); of earlier runs too."""
 
     def say(self, line: str, state: SearchState | None = None) -> None:
         """Pass a line of progress on, if anyone listens."""

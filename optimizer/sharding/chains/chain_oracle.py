@@ -6,13 +6,14 @@ of the operand's tensor type. Operands that come from outside the chain are read
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.legal_op_configs import OpCandidate
 from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
-from optimizer.sharding.base import PolicyInput
+from optimizer.sharding.base import Accepted, PolicyInput
 from optimizer.sharding.overriding import laid_out_alike
 from optimizer.solver.chains.bitset import indices_of
 from optimizer.solver.chains.chain_problem import ChainProblem, Edge, ReshardOption
@@ -34,7 +35,8 @@ class ChainOracle:
         self.candidates: tuple[tuple[OpCandidate, ...], ...] = tuple(rows)
         self._defaults = tuple(self._pricer.default_operands(op) for op in self.ops)
         kinds = (*(None for _ in rows[1:]), preferred)
-        self._accepted = [self._memo(op, kind) for op, kind in zip(self.ops, kinds, strict=True)]
+        self._known = [self._memo(op, kind) for op, kind in zip(self.ops, kinds, strict=True)]
+        self._accepted: list[dict[TensorLayout, int]] = [{} for _ in rows]
         self._reshard_layouts: dict[int, tuple[TensorLayout, ...]] = {}
         self._times: dict[tuple[int, TensorLayout, int], int] = {}
 
@@ -146,8 +148,8 @@ class ChainOracle:
         return (operand0, *self._defaults[op][1:])
 
     # -- OpModel -----------------------------------------------------------------------------------
-    def _memo(self, op: Op, preferred: TensorMemoryLayout | None) -> dict[TensorLayout, int]:
-        """Acceptance masks by operand-0 layout, shared by all ops that ask the same questions.
+    def _memo(self, op: Op, preferred: TensorMemoryLayout | None) -> dict[TensorLayout, Accepted]:
+        """What is accepted by operand-0 layout, shared by all ops that ask the same questions.
 
         Ops with equal legal configs share one tuple of them (`PolicyInput.legal` holds it), so its id will do.
         """
@@ -162,11 +164,20 @@ class ChainOracle:
         return self._reshard_layouts[op]
 
     def _accepts(self, op: int, layout: TensorLayout) -> int:
-        """Configs of an op that are valid, and produce their layout, with operand 0 in a sharded layout."""
-        known = self._accepted[op]
-        if layout not in known:
-            known[layout] = self._ask(op, layout)
-        return known[layout]
+        """Configs of an op that are valid, and produce their layout, with operand 0 in a sharded layout.
+
+        What the others are refused for counts as this op's, whoever asked first.
+        """
+        masks, known = self._accepted[op], self._known[op]
+        if layout not in masks:
+            op_id = self.ops[op].id
+            if layout not in known:
+                with self._pricer.counted_apart() as refused:
+                    mask = self._ask(op, layout)
+                known[layout] = Accepted(mask, refused.get(op_id, Counter()))
+            self._pricer.rejections.setdefault(op_id, Counter()).update(known[layout].refused)
+            masks[layout] = known[layout].mask
+        return masks[layout]
 
     def _as_demanded(self, op: int, copy: TensorLayout) -> int:
         """Configs whose result is laid out like a copy of operand 0, if the user wants that copy; else all."""

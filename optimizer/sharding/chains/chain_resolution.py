@@ -13,7 +13,7 @@ from optimizer.ir.graph import Graph
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.chains.chain_building import build_chains
 from optimizer.sharding.chains.chain_oracle import ChainOracle
-from optimizer.sharding.chains.chain_resolver import NO_FASTER, ONLY_PARTS_PAY, ChainMemo, ChainResolver
+from optimizer.sharding.chains.chain_resolver import NO_FASTER, ONLY_PARTS_PAY, ChainResolver
 from optimizer.sharding.chains.l1_chain import ChainState, L1Chain
 from optimizer.sharding.dram import dram_decision
 from optimizer.sharding.overriding import apart_from_chains
@@ -70,7 +70,6 @@ def resolve_chains(
     finished: list[L1Chain] = []
     resolvers: dict[str, ChainResolver] = {}
     preferred: dict[str, ChainResolver] = {}
-    memo: ChainMemo = {}
     cut_off = False
     while pending:
         chain = pending.popleft()
@@ -80,8 +79,8 @@ def resolve_chains(
             chain.fail(f"{TIME_IS_UP} ({problem.stopped_because()})")
             cut_off = True
             continue
-        other = _resolve_as_preferred(problem, chain, dram, memo)
-        resolvers[chain.id] = resolver = ChainResolver(problem, chain, dram, memo=memo)
+        other = _resolve_as_preferred(problem, chain, dram)
+        resolvers[chain.id] = resolver = ChainResolver(problem, chain, dram)
         with logs.labelled(chain=chain.id):
             solved = resolver.resolve()
             _tell(chain, resolver.cuts)
@@ -103,14 +102,12 @@ def _tell(chain: L1Chain, cuts: Sequence[int]) -> None:
     )  # fmt: skip
 
 
-def _resolve_as_preferred(
-    problem: PolicyInput, chain: L1Chain, dram: Mapping[str, OpDecision], memo: ChainMemo
-) -> ChainResolver | None:
+def _resolve_as_preferred(problem: PolicyInput, chain: L1Chain, dram: Mapping[str, OpDecision]) -> ChainResolver | None:
     """The chain solved so that it ends in the sharding it should have; None if it cannot."""
     if chain.preferred is None:
         return None
     twin = chain.copy()
-    resolver = ChainResolver(problem, twin, dram, chain.preferred, memo)
+    resolver = ChainResolver(problem, twin, dram, chain.preferred)
     if not resolver.oracle.candidates[-1]:
         return None
     resolver.resolve()

@@ -56,7 +56,7 @@ class ResolvedChain:
     objective: str
     """What it was found for."""
     rejections: tuple[Counter[str], ...]
-    """Per position, what the OpModel refused by then."""
+    """Per position, what the OpModel refused on the way."""
     cuts: tuple[int, ...] = ()
     """Positions between stretches that pay and such that do not; none where the solution pays, or no stretch does."""
     quickest: list[Attempt | None] = field(default_factory=list)
@@ -65,11 +65,24 @@ class ResolvedChain:
     """Position -> what `ttopt explain` says of the op, filled in when asked for."""
 
 
-ChainMemo = dict[Hashable, ResolvedChain]
+class _Itself:
+    """An object as part of a key: equal to itself only, and kept as long as the key is."""
+
+    def __init__(self, thing: object) -> None:
+        self._thing = thing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self._thing is other._thing
+
+    def __hash__(self) -> int:
+        return id(self._thing)
 
 
 class ChainResolver:
-    """Resolves one chain; `cuts` tells where a failed one may be split."""
+    """Resolves one chain; `cuts` tells where a failed one may be split.
+
+    Chains that are alike are resolved once, be they of one graph or of several (`PolicyInput.chains`).
+    """
 
     def __init__(
         self,
@@ -77,18 +90,13 @@ class ChainResolver:
         chain: L1Chain,
         dram: Mapping[str, OpDecision],
         preferred: TensorMemoryLayout | None = None,
-        memo: ChainMemo | None = None,
     ) -> None:
-        """`preferred` is the only sharding that the chain's result may have; None allows all.
-
-        A `memo` that all chains of a graph share has layers that are alike resolved once.
-        """
+        """`preferred` is the only sharding that the chain's result may have; None allows all."""
         self._problem = problem
         self._chain = chain
         self.oracle = ChainOracle(problem, chain.ops, preferred)
         self._engine = engine(problem.options.chain_solver)
         self._preferred = preferred
-        self._memo: ChainMemo = {} if memo is None else memo
         self._dram = dram
         self._dram_ns = sum(self._dram_op_ns(op_id, dram[op_id]) for op_id in chain.ops)
         self._resolved: ResolvedChain | None = None
@@ -98,12 +106,13 @@ class ChainResolver:
 
     def resolve(self) -> ChainResult:
         """The chain ends Resolved, whether it pays or not, or Failed; returns what the chain solver found."""
-        key = self._content()
-        if key not in self._memo:
-            self._memo[key] = self._solve()
-        self._resolved = self._memo[key]
-        for op, refused in zip(self.oracle.ops, self._resolved.rejections, strict=True):
-            self._problem.pricer.rejections[op.id] = refused.copy()
+        key, known, pricer = self._content(), self._problem.chains, self._problem.pricer
+        if key not in known:
+            with pricer.counted_apart():
+                known[key] = self._solve()
+        self._resolved = known[key]
+        for i, op in enumerate(self.oracle.ops):
+            pricer.rejections[op.id] = self._refused(i)
         solved, attempt = self._resolved.solved, self._resolved.attempt
         if isinstance(solved, ChainInfeasible):
             names = [op.id for op in self.oracle.ops]
@@ -120,12 +129,14 @@ class ChainResolver:
         return solved
 
     def _content(self) -> Hashable:
-        """All that the outcome depends on, names left out; candidates by object (`legal` holds them)."""
+        """All that the outcome depends on, on one board with one OpModel; names left out, candidates by object."""
         problem, pricer, ops = self._problem, self._problem.pricer, self.oracle.ops
-        content: list[Hashable] = [self._preferred]
+        options = problem.options
+        content: list[Hashable] = [self._preferred, options.chain_solver, options.chain_objective]
+        content += [options.max_legal_layouts, pricer.l1_limit_bytes]
         for op in ops:
             result, plain = problem.graph.value(op.outputs[0]), self._dram[op.id]
-            content += [pricer.signature(op), id(problem.legal[op.id].sharded), tuple(plain.operands), plain.candidate]
+            content += [pricer.signature(op), _Itself(problem.legal[op.id].sharded), plain.operands, plain.candidate]
             content += [result.shape, result.dtype, pricer.pages[result.id]]
             content.append(tuple(problem.forced_reshards.get(op.id, ())))
         return tuple(content)
@@ -145,6 +156,10 @@ class ChainResolver:
     def _rejections(self) -> tuple[Counter[str], ...]:
         known = self._problem.pricer.rejections
         return tuple(known.get(op.id, Counter()).copy() for op in self.oracle.ops)
+
+    def _refused(self, i: int) -> Counter[str]:
+        """What the OpModel refused of one op, when its legal configs were listed and when the chain was resolved."""
+        return Counter(self._problem.legal[self.oracle.ops[i].id].refused) + self._resolution.rejections[i]
 
     @cached_property
     def _shape(self) -> ChainProblem:
@@ -170,7 +185,8 @@ class ChainResolver:
         if self._adopted is None or resolved is None or resolved.objective == "time":
             return {}
         if not resolved.quickest:
-            resolved.quickest.append(self._alive_in_least_time(resolved.solved))
+            with self._problem.pricer.counted_apart():
+                resolved.quickest.append(self._alive_in_least_time(resolved.solved))
         attempt = resolved.quickest[0]
         return {} if attempt is None else self._decided(attempt)
 
@@ -291,7 +307,8 @@ class ChainResolver:
         """What `ttopt explain` says of one op of the chain."""
         resolved = self._resolution
         if i not in resolved.reasons:
-            resolved.reasons[i] = self._alternatives(i)
+            with self._problem.pricer.counted_apart():
+                resolved.reasons[i] = self._alternatives(i)
         return {
             "chosen": f"{resolved.objective} over {self._chain.id} ({len(self._chain.ops)} ops)",
             **resolved.reasons[i],
@@ -305,8 +322,7 @@ class ChainResolver:
         live = list(indices_of(solution.live[i])) if solution.live else []
         others = [c for c in live if c != solution.configs[i]]
         others.sort(key=lambda c: (-self._shape.core_usage[i][c], self._shape.tie_key(i, c)))
-        rejections = self._problem.pricer.rejections.get(op.id)
-        common = [] if rejections is None else sorted(rejections.items(), key=lambda r: (-r[1], r[0]))
+        common = sorted(self._refused(i).items(), key=lambda r: (-r[1], r[0]))
         return {
             "dram_time_ns": self._dram_op_ns(op.id, self._dram[op.id]),
             "legal_configs": len(self.oracle.candidates[i]),
