@@ -45,12 +45,16 @@ LEAST_PART = 3
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """`, did you mean 'x' or 'y'?` where something known comes near or has the word in it, else nothing."""
-    names = sorted(known)
+    """`, did you mean 'x' or 'y'?` where something known comes near or has the word in it, else nothing.
+
+    The dashes of flags make no two of them alike.
+    """
+    dashes = "--" if word.startswith("--") else ""
+    word, names = word.removeprefix(dashes), sorted(n.removeprefix(dashes) for n in known if n.startswith(dashes))
     close = difflib.get_close_matches(word, names, n=SHOWN_NEAR, cutoff=0.6)
     if len(word) >= LEAST_PART:
         close += [name for name in names if word.lower() in name.lower() and name not in close]
-    shown = " or ".join(repr(shortened(name)) for name in close[:SHOWN_NEAR])
+    shown = " or ".join(repr(shortened(dashes + name)) for name in close[:SHOWN_NEAR])
     return f", did you mean {shown}?" if shown else ""
 
 

@@ -69,8 +69,17 @@ def parse_option(name: str, texts: Iterable[str]) -> Any:
         raise UnknownNameError("option", name, infos, node="options")
     info, given = infos[name], list(texts)
     if info.kind is dict:
-        return dict((_dim if name == "dims" else _shape)(text) for text in given)
+        return _merged(name, [_dim(text) if name == "dims" else _shape(text) for text in given])
     return _scalar(info, given[-1])
+
+
+def _merged(option: str, entries: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """OptionError where two entries say different things of one name."""
+    merged: dict[str, Any] = {}
+    for name, value in entries:
+        if merged.setdefault(name, value) != value:
+            raise OptionError(f"'{option}' gives '{name}' twice, {merged[name]} and {value}", node=option)
+    return merged
 
 
 def _scalar(info: OptionInfo, text: str) -> Any:

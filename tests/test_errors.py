@@ -7,7 +7,7 @@ import pickle
 import pytest
 from gfx942.llvm import DisassemblyError
 
-from optimizer.errors import GraphError, InputError, LimitError, OptionError, TtoptError, UnknownNameError
+from optimizer.errors import GraphError, InputError, LimitError, OptionError, TtoptError, UnknownNameError, near
 from optimizer.kernels.amdgpu.errors import AllocationError
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError, TextError
 
@@ -48,6 +48,13 @@ def test_errors_can_be_pickled(error: TtoptError) -> None:
     )  # fmt: skip
     assert str(twin) == str(error)
     assert vars(twin) == vars(error)
+
+
+def test_dashes_make_no_two_flags_alike() -> None:
+    flags = ["--emit", "--policy", "-o", "--output"]
+    assert near("--quiet", flags) == ""
+    assert near("--polcy", flags) == ", did you mean '--policy'?"
+    assert near("--put", flags) == ", did you mean '--output'?"
 
 
 def test_a_word_in_a_name_comes_near() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -21,7 +22,7 @@ def graph() -> Graph:
 
 
 def test_dir_lists_the_api() -> None:
-    assert set(optimizer.__all__) <= set(dir(optimizer))
+    assert dir(optimizer) == sorted(["__version__", *optimizer.__all__])
 
 
 def test_a_board_is_named_or_left_to_the_options(graph: Graph) -> None:
@@ -55,6 +56,16 @@ def test_what_is_no_model_is_refused(call: Callable[[], object], message: str) -
 
 
 @pytest.mark.parametrize(
+    ("given", "message"),
+    [({"options": {"policy": "dram"}}, "takes its options as Options, not as dict"),
+     ({"device": 150}, "a board cannot be of int .one of: a DeviceSpec, n150,")],
+)  # fmt: skip
+def test_what_is_no_board_and_no_options_is_refused(graph: Graph, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        optimize(graph, **given)
+
+
+@pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [({"policy": "fast"}, UnknownNameError, "unknown policy 'fast'"),
      ({"policy": "globl"}, UnknownNameError, "did you mean 'global'"),
@@ -76,6 +87,7 @@ def test_objects_are_shown_in_one_short_line(graph: Graph, mlp_onnx: Path) -> No
     options = Options(policy="dram", input_shapes={"x": (1, 3)})
     assert repr(options) == "Options(policy='dram', input_shapes={'x': (1, 3)})"
     assert repr(Options()) == "Options()"
+    assert repr(GraphBuilder("empty")) == "<GraphBuilder of <Graph 'empty': 0 ops, 0 inputs, 0 outputs>>"
     assert repr(graph) == "<Graph 'pair': 1 op, 1 input, 1 output>"
     assert repr(DeviceSpec.preset("n150")) == "<DeviceSpec n150: wormhole_b0, 8x8 cores>"
     result = optimize(graph, "n150", Options(policy="dram"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.errors import FormatError, OptionError, UnknownNameError
+from optimizer.wording.documents import other_kind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,10 +36,8 @@ def program_cases(source: Path, case_id: str | None, encodable: bool = False) ->
         return (ProgramCase(source.stem, "alloc", _textual(source, encodable)),)
     document = read(source, f" (the textual form is read from files that end in {TEXT_SUFFIX})")
     fields = document.value if isinstance(document.value, dict) else {}
-    if "yield" in fields:
-        raise FormatError(
-            "a tile DAG, which `ttopt kernel` reads; docs/formats.md describes GPU programs", node=str(source)
-        )
+    if (other := other_kind(document.value, "asm")) is not None:
+        raise FormatError(f"{other}; docs/formats.md describes GPU programs", node=str(source))
     if "instructions" in fields:
         cases: tuple[ProgramCase, ...] = (ProgramCase(source.stem, "alloc", document),)
     else:

@@ -15,18 +15,19 @@ from optimizer.cli.values import RESULT_HELP, config_text, flat, read_document
 from optimizer.errors import FormatError
 
 FIGURES = (
-    ("predicted_time_ns", time_text),
-    ("dram_read_bytes_total", bytes_text),
-    ("dram_write_bytes_total", bytes_text),
-    ("l1_peak_bytes", bytes_text),
-    ("l1_weights_bytes", bytes_text),
-    ("dram_peak_bank_bytes", bytes_text),
-    ("l1_resident_fraction", percent_text),
-    ("ops", str),
-    ("reshards", str),
-    ("loads", str),
-    ("spills", str),
+    ("predicted_time_ns", "predicted time", time_text),
+    ("dram_read_bytes_total", "DRAM read", bytes_text),
+    ("dram_write_bytes_total", "DRAM written", bytes_text),
+    ("l1_peak_bytes", "L1 peak per core", bytes_text),
+    ("l1_weights_bytes", "weights in L1 per core", bytes_text),
+    ("dram_peak_bank_bytes", "DRAM peak per bank", bytes_text),
+    ("l1_resident_fraction", "L1-resident share", percent_text),
+    ("ops", "ops", str),
+    ("reshards", "reshards", str),
+    ("loads", "loads", str),
+    ("spills", "spills", str),
 )
+"""Keys of a summary, with the words that `ttopt optimize` has for them."""
 SHOWN_OPS = 20
 """Ops listed unless all are asked for."""
 SHOWN_DIGITS = 12
@@ -123,9 +124,8 @@ def differing_text(record: dict[str, Any]) -> str:
 
 def _figure_rows(record: dict[str, Any]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for key, show in FIGURES:
+    for key, name, show in FIGURES:
         before, after = record["summary"][key]
-        name = key.removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
         rows.append((name, show(before), show(after), change_text(before, after)))
     before_ns, after_ns = record["time_by_class_ns"]
     for name in sorted({*before_ns, *after_ns}, key=lambda n: (-max(before_ns.get(n, 0), after_ns.get(n, 0)), n)):

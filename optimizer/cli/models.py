@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, add_format, add_options, add_verbosity, options_from, path_argument
@@ -16,7 +18,7 @@ from optimizer.cli.progress import ProgressBar
 from optimizer.cli.summary import summary_text
 from optimizer.cli.tables import as_json, bytes_text, pairs, table
 from optimizer.deadline import hard_deadline
-from optimizer.errors import OptionError, UnknownNameError
+from optimizer.errors import FormatError, OptionError, UnknownNameError
 
 if TYPE_CHECKING:
     from optimizer.pipeline import ProgressEvent
@@ -63,7 +65,7 @@ def run_optimize(args: argparse.Namespace) -> int:
             interrupted.enter_stage(event.stage)
             progress(event)
 
-        with hard_deadline(options.time_limit):
+        with hard_deadline(options.time_limit), read_from(args.model):
             result = optimize_file(args.model, options, show, interrupted=interrupted)
         written = [emit(result, name, folder) for name in ("json", *emitters)]
     if args.format == "json":
@@ -78,6 +80,17 @@ def run_optimize(args: argparse.Namespace) -> int:
         return INTERRUPTED
     checked = result.summary.check
     return 0 if checked is None or checked.ok else 1
+
+
+@contextmanager
+def read_from(model: Path) -> Iterator[None]:
+    """In the block, a FormatError that names no place is one of the model's file."""
+    try:
+        yield
+    except FormatError as error:
+        if error.node is None and str(model) not in error.message:
+            error = FormatError(error.message, node=str(model), limit=error.limit, alternatives=error.alternatives)
+        raise error from error.__cause__
 
 
 def default_folder(model: Path) -> Path:
@@ -103,7 +116,7 @@ def run_inspect(args: argparse.Namespace) -> int:
     options = options_from(args)
     from optimizer.answers.inspection import inspection
 
-    with ProgressBar(args.model.name):
+    with ProgressBar(args.model.name), read_from(args.model):
         record = inspection(args.model, options)
     print(as_json(record) if args.format == "json" else inspection_text(record))
     return 0
@@ -117,8 +130,8 @@ def survey_text(record: dict[str, Any]) -> str:
         return f"{tensor['dtype'] or 'unknown type'} {dims}"
 
     nameless = [v["id"] for v in record["inputs"] if v["shape"] is None or "?" in v["shape"]]
-    flags = [f"--dim {name}=N" for name in record["open_dims"]]
-    flags += [f"--input-shapes {name}:SIZES" for name in nameless]
+    flags = [f"--dim {quote(f'{name}=N')}" for name in record["open_dims"]]
+    flags += [f"--input-shapes {quote(f'{name}:SIZES')}" for name in nameless]
     lines = [
         ("model", record["name"]),
         *((f"input {v['id']}", shown(v)) for v in record["inputs"]),

@@ -7,6 +7,8 @@ from typing import Any
 from optimizer.cli.tables import bytes_text, counted, percent_text, table, time_text
 
 Record = dict[str, Any]
+SHOWN_ERRORS = 20
+"""Errors listed for a person; `--format json` has them all."""
 
 
 def check_text(record: Record) -> str:
@@ -14,10 +16,10 @@ def check_text(record: Record) -> str:
     wrong, board = len(record["errors"]), record["board"]
     verdict = "holds" if record["ok"] else f"does NOT hold: {counted(wrong, 'error')}"
     lines = [f"The plan {verdict}; {_steps(record)} on {board}, judged by {record['opmodel']}."]
-    lines += [f"  {error['op']}: {error['message']}" for error in record["errors"]]
+    lines += _errors(record["errors"])
     if record.get("verify_errors"):
         lines.append(f"Our own rules find {counted(len(record['verify_errors']), 'error')} in it:")
-        lines += [f"  {error['op']}: {error['message']}" for error in record["verify_errors"]]
+        lines += _errors(record["verify_errors"])
     lines.append(_memory(record))
     if "l1" in record:
         lines.append(_replayed_l1(record["l1"]))
@@ -30,6 +32,13 @@ def check_text(record: Record) -> str:
     if record.get("values") is not None:
         lines += ["", _values_table(record["values"])]
     return "\n".join([*lines, "", "Not checked:", *(f"  {text}" for text in record["not_checked"])])
+
+
+def _errors(errors: list[Record]) -> list[str]:
+    """A line on each of the first ones, and how many more there are."""
+    lines = [f"  {error['op']}: {error['message']}" for error in errors[:SHOWN_ERRORS]]
+    more = len(errors) - len(lines)
+    return [*lines, f"  and {more} more, all of them with --format json"] if more else lines
 
 
 def _steps(record: Record) -> str:
@@ -78,7 +87,7 @@ def price_text(record: Record, board: str) -> str:
     if not record["verified"]:
         count = counted(len(record["errors"]), "error")
         lines = [f"The graph does NOT verify on {board}, so it has no price: {count}."]
-        return "\n".join([*lines, *(f"  {error['op']}: {error['message']}" for error in record["errors"])])
+        return "\n".join([*lines, *_errors(record["errors"])])
     read, written = (bytes_text(record[f"dram_{way}_bytes_total"]) for way in ("read", "write"))
     peak, resident = bytes_text(record["l1_peak_bytes"]), percent_text(record["l1_resident_fraction"])
     total = record["predicted_time_ns"]

@@ -19,6 +19,7 @@ from optimizer.errors import FormatError, GraphError, LimitError
 from optimizer.export.annotated_json import FILE_NAME
 from optimizer.files import make_folder, write_text
 from optimizer.importers.json_graph import GraphDocument
+from optimizer.wording.documents import other_kind
 
 DTypeName = Literal["f32", "bf16", "bfp8_b", "bfp4_b", "u32", "i32", "u16", "u8"]
 Kind = Literal["input", "parameter", "constant", "activation"]
@@ -367,6 +368,8 @@ def _read[Model: PlacedGraph](source: Path | bytes, model: type[Model]) -> Model
     try:
         document = model.model_validate(record, strict=True)
     except ValidationError as error:
+        if (other := other_kind(record, "check")) is not None and "device" not in record:
+            raise FormatError(f"not a result but {other}", node=place) from None
         raise FormatError(f"not an annotated graph: {first_fault(error)}", node=place) from error
     _check_references(document)
     return document

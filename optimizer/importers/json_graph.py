@@ -8,23 +8,36 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from math import isfinite, prod
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from optimizer.errors import DTypeError, FormatError, GraphError, LimitError, OptionError, ShapeError, UnknownNameError
+from optimizer.errors import (
+    DTypeError,
+    FormatError,
+    GraphError,
+    LimitError,
+    OptionError,
+    ShapeError,
+    UnknownNameError,
+    near,
+)
 from optimizer.importers.finishing import finish
 from optimizer.importers.model import ImportedModel, ImportLimits, ImportOptions
 from optimizer.ir.attribute_kinds import check_kinds
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, Value, ValueKind
 from optimizer.ir.vocabulary import op_names, opdef
+from optimizer.wording.documents import other_kind
 
 SCHEMAS = ("ttopt.graph/1", "ttopt.annotated-graph/1")
 INSERTED_ROLES = ("reshard", "spill", "load", "layout")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+SHOWN_FAULTS = 5
+"""Wrong fields that an error names."""
 MAX_DEPTH = 32
 """Nesting of lists in an attribute."""
 
@@ -115,7 +128,13 @@ def read(data: bytes, options: ImportOptions) -> ImportedModel:
         fused={},
         conversions={},
         warnings=warnings,
+        reasons={op.name or op.id: _no_such_op(op.op) for op in document.ops if opdef(op.op).opaque},
     )
+
+
+def _no_such_op(name: str) -> str:
+    """Why an op of a document is opaque."""
+    return f"'{name}' is no op of the vocabulary{near(name, op_names())}"
 
 
 def parse(data: bytes) -> GraphDocument:
@@ -134,9 +153,32 @@ def parse(data: bytes) -> GraphDocument:
     except ValidationError as error:
         if raw.get("summary") is not None and all(e["type"] == "extra_forbidden" for e in error.errors()):
             return _without_unknown(raw, error)
-        places = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-        shown = "; ".join(places[:5]) + (f"; and {len(places) - 5} more" if len(places) > 5 else "")
+        if (other := other_kind(raw, "optimize")) is not None:
+            raise FormatError(f"{other}; docs/formats.md describes graphs") from None
+        places = [_fault(problem) for problem in error.errors()]
+        shown = "; ".join(places[:SHOWN_FAULTS])
+        shown += f"; and {len(places) - SHOWN_FAULTS} more" if len(places) > SHOWN_FAULTS else ""
         raise FormatError(f"not a graph of schema {SCHEMAS[0]}: {shown}") from None
+
+
+def _fault(problem: Mapping[str, Any]) -> str:
+    """`ops.0: no field 'inptus' is known, did you mean 'inputs'?`; of a wrong value what it should be."""
+    *path, last = problem["loc"]
+    place = ".".join(map(str, path))
+    where = f"{place}: " if place else ""
+    if problem["type"] == "missing":
+        return f"{where}the field '{last}' is missing"
+    if problem["type"] == "extra_forbidden":
+        return f"{where}no field '{last}' is known{near(str(last), _field_names(path))}"
+    return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+
+
+def _field_names(path: Sequence[str | int]) -> list[str]:
+    """Of the section that a place is in."""
+    sections: dict[str, type[BaseModel]] = {"model": ModelSection, "ops": OpSection, "values": ValueSection}
+    section = sections[str(path[0])] if path else GraphDocument
+    section = StandsForSection if "stands_for" in path[2:] else section
+    return [info.alias or name for name, info in section.model_fields.items()]
 
 
 def _without_unknown(raw: dict[str, Any], error: ValidationError) -> GraphDocument:

@@ -10,6 +10,7 @@ import ast
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from shlex import quote
 
 import onnx
 
@@ -25,6 +26,7 @@ _OPERATORS = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
     ast.Div: operator.floordiv, ast.Mod: operator.mod,
 }  # fmt: skip
+_PLAIN = (ast.Expression, ast.BinOp, ast.Name, ast.Load, *_OPERATORS)
 Dim = int | str
 
 
@@ -75,10 +77,21 @@ def _parsed(dim: str) -> ast.Expression | None:
         tree = ast.parse(dim, mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
-    known = (ast.Expression, ast.BinOp, ast.Name, ast.Load, *_OPERATORS)
     numbers = [n for n in ast.walk(tree) if isinstance(n, ast.Constant)]
-    plain = all(isinstance(n, (*known, ast.Constant)) for n in ast.walk(tree))
+    plain = all(isinstance(n, (*_PLAIN, ast.Constant)) for n in ast.walk(tree))
     return tree if plain and all(type(n.value) is int for n in numbers) else None
+
+
+def _is_expression(dim: str) -> bool:
+    """Whether a name is an identifier or an expression, which may call functions: `floor(h / 2)`."""
+    if dim.isidentifier():
+        return True
+    try:
+        tree = ast.parse(dim, mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    known = (*_PLAIN, ast.Constant, ast.Call, ast.UnaryOp, ast.USub)
+    return all(isinstance(node, known) for node in ast.walk(tree))
 
 
 def _value(node: ast.expr, known: Mapping[str, int]) -> int | None:
@@ -122,27 +135,29 @@ def bind_inputs(
         if info.name in shapes:
             _set_shape(info, shapes[info.name])
             continue
-        ranked = _substitute(info, known)
-        open_sizes = [dim for dim in declared(info) if isinstance(dim, str)]
-        if (open_sizes or not ranked) and info.name not in unread:
-            found.append(OpenInput(info.name, declared(info) if ranked else None))
+        sizes = _substitute(info, known)
+        if (sizes is None or any(isinstance(dim, str) for dim in sizes)) and info.name not in unread:
+            found.append(OpenInput(info.name, sizes))
     for info in (*graph.value_info, *graph.output):
         _substitute(info, known)
     return found
 
 
-def _substitute(info: onnx.ValueInfoProto, known: Mapping[str, int]) -> bool:
-    """Write the numbers that are known into a stated shape; returns whether there is one."""
+def _substitute(info: onnx.ValueInfoProto, known: Mapping[str, int]) -> tuple[Dim, ...] | None:
+    """Write the numbers that are known into a stated shape, and return it; None where there is none.
+
+    A name that shape inference would take for an expression with a slip in it, such as `batch size`, is not written.
+    """
     if not info.type.tensor_type.HasField("shape"):
-        return False
+        return None
     sizes: list[Dim] = []
     for dim in declared(info):
         number = resolved(dim, known)
         if isinstance(dim, str) and number is not None and not 0 < number <= LARGEST_INTEGER:
             raise ShapeError(f"size '{dim}' of '{info.name}' would be {number}", node=info.name)
         sizes.append(dim if number is None else number)
-    _set_shape(info, sizes)
-    return True
+    _set_shape(info, [dim if isinstance(dim, int) or _is_expression(dim) else NAMELESS for dim in sizes])
+    return tuple(sizes)
 
 
 def unread_inputs(graph: onnx.GraphProto) -> set[str]:
@@ -238,8 +253,8 @@ def refuse_open(inputs: Iterable[OpenInput]) -> None:
             places.setdefault(name, []).append(entry.name)
     nameless = [entry for entry in listed if entry.dims is None or NAMELESS in entry.dims]
     named = [f"'{name}' of {', '.join(inputs[:3])}" for name, inputs in places.items()]
-    flags = [f"--dim {name}=1" for name in places]
-    flags += [f"--input-shapes {e.name}:{','.join(map(str, e.dims)) if e.dims else NAMELESS}" for e in nameless]
+    flags = [f"--dim {quote(f'{name}=1')}" for name in places]
+    flags += [f"--input-shapes {quote(e.name)}:{','.join(map(str, e.dims)) if e.dims else NAMELESS}" for e in nameless]
     what = "; ".join([*named, *(f"input '{e.name}'" for e in nameless)])
     raise OpenSizesError(
         f"sizes of the model have no number: {what}; give one for each, such as {' '.join(flags)}",

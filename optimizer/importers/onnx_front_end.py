@@ -31,6 +31,18 @@ if TYPE_CHECKING:
 OPSETS = range(7, 24)
 LAST_VERSION = 2**31 - 1
 """What ONNX's registry of ops takes for a version."""
+_OTHER_FILES = {
+    b"PK\x03\x04": "it is a ZIP archive, such as PyTorch's checkpoints; torch.onnx.export writes ONNX",
+    b"version https://git-lfs": "it is a pointer of Git LFS; `git lfs pull` fetches the file that it stands for",
+    b"\x1f\x8b": "it is compressed by gzip; unpack it first",
+    b"\x89HDF": "it is an HDF5 file, as Keras writes them; tf2onnx converts such models",
+}
+"""How files begin that are taken for models -> what they are."""
+TOLD_BY = 256
+"""Bytes by which text is known."""
+SHOWN_HEAD = 40
+"""Characters of it that an error repeats."""
+_TEXT = frozenset((*b"\t\r\n", *range(32, 127)))
 
 
 @dataclass(frozen=True)
@@ -61,14 +73,27 @@ class FrontEndModel:
 def parse(data: bytes) -> onnx.ModelProto:
     """Bytes to a protobuf model; FormatError when they are no ONNX model of a supported opset."""
     if not data:
-        raise FormatError("the file is empty")
+        raise FormatError("not an ONNX model: there are no bytes in it")
     try:
         proto: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except DecodeError as error:
-        raise FormatError("not an ONNX model: the protobuf cannot be parsed (truncated file?)") from error
-    if not proto.HasField("graph") or proto.ir_version <= 0 or not proto.graph.output:
-        raise FormatError("not an ONNX model: no graph with outputs inside")
+        raise FormatError(f"not an ONNX model: {_what_it_is(data)}") from error
+    if not proto.HasField("graph") or proto.ir_version <= 0:
+        raise FormatError("not an ONNX model: no graph inside")
+    if not proto.graph.output:
+        raise GraphError("the graph has no outputs, so nothing of it would be computed")
     return proto
+
+
+def _what_it_is(data: bytes) -> str:
+    """What bytes are that are no protobuf, where their beginning tells."""
+    for first, about in _OTHER_FILES.items():
+        if data.startswith(first):
+            return about
+    head = data[:TOLD_BY]
+    if all(byte in _TEXT for byte in head):
+        return f"it is text, which begins with {head[:SHOWN_HEAD].decode('ascii', 'replace').splitlines()[0]!r}"
+    return "the protobuf cannot be parsed (truncated file?)"
 
 
 def _check_opset(proto: onnx.ModelProto) -> None:
@@ -77,7 +102,11 @@ def _check_opset(proto: onnx.ModelProto) -> None:
         if not 0 < version <= LAST_VERSION:
             raise FormatError(f"opset {version} of domain '{domain}' is no version", limit=LAST_VERSION)
     if "" in versions and versions[""] not in OPSETS:
-        raise FormatError(f"opset {versions['']} is not supported; export with opset {OPSETS[0]} to {OPSETS[-1]}")
+        raise FormatError(
+            f"opset {versions['']} is not supported; export with opset {OPSETS[0]} to {OPSETS[-1]}, "
+            "or convert the model with onnx.version_converter",
+            limit=OPSETS[-1],
+        )
     if "" not in versions and any(n.domain in ("", "ai.onnx") for n in proto.graph.node):
         raise FormatError("the model does not say which ONNX opset it uses (no opset_import)")
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import onnx.defs
+
+from optimizer.errors import near
+
 _RECURRENT = "TTNN has no recurrent net; export it unrolled over the time steps, or run it on the host"
 _RANDOM = "random numbers are drawn on the host; feed them as an input instead"
 _COUNT = "the shape of the result depends on the data; run it on the host, after the last op that is on the device"
@@ -47,6 +51,14 @@ def reason(key: str) -> str:
     known = REASONS.get(key)
     if known is not None:
         return known
-    domain, _, _ = key.rpartition(".")
+    domain, _, op_type = key.rpartition(".")
+    if not domain and not onnx.defs.has(op_type):
+        return no_such_op(op_type)
     whose = f"the domain '{domain}'" if domain else "ONNX"
     return f"TTNN has no counterpart of this op of {whose}; export it as standard ops, or run it on the host"
+
+
+def no_such_op(op_type: str) -> str:
+    """What to say of an op type that ONNX itself does not have."""
+    known = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
+    return f"ONNX has no op '{op_type}'{near(op_type, known)}"

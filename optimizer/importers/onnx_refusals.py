@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import onnx
 import onnx.defs
 
-from optimizer.errors import GraphError, ShapeError, near
+from optimizer.errors import GraphError, ShapeError
 from optimizer.importers.onnx_checks import absent_from_opset
 from optimizer.importers.onnx_folding import CONTROL_FLOW, node_place, unresolved_nodes
-from optimizer.importers.onnx_lacking import REASONS
+from optimizer.importers.onnx_lacking import REASONS, no_such_op
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -53,7 +53,7 @@ def refuse_unresolved(
     cause = _cause(first, parameters, why_without, dict(versions))
     more = ", ".join(node_place(node) for node in rest[:SHOWN_NODES])
     more += f" and {len(rest) - SHOWN_NODES} more" if len(rest) > SHOWN_NODES else ""
-    after = f"; so {len(rest)} node(s) after it have no shape: {more}" if rest else ""
+    after = f"; so without a shape after it: {more}" if rest else ""
     raise ShapeError(f"{node_place(first)}: {cause}{after}", node=first.name or first.outputs[0].name)
 
 
@@ -78,8 +78,7 @@ def _cause(
 def _unknown_op(node: ir.Node, versions: Mapping[str, int]) -> str:
     """An op that the libraries do not know: a slip of the pen, or a vendor's, whose shapes the file must tell."""
     if node.domain in _STANDARD:
-        known = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
-        return f"ONNX has no op '{node.op_type}'{near(node.op_type, known)}"
+        return no_such_op(node.op_type)
     value = next((v for v in node.outputs if v.name and (v.uses() or v.is_graph_output())), node.outputs[0])
     names = [] if value.shape is None else [str(dim.value) for dim in value.shape if not isinstance(dim, int)]
     if names and all(name.isidentifier() for name in names):

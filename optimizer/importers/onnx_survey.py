@@ -86,8 +86,11 @@ def survey(data: bytes, options: ImportOptions) -> Survey:
 def _tensor(value: ir.Value, reader: NodeReader, front: FrontEndModel) -> SurveyedTensor:
     """Sizes that the library has named itself are nameless."""
     own = {dim for entry in front.open_inputs for dim in entry.dims or ()}
+    stated = next((entry for entry in front.open_inputs if entry.name == value.name), None)
     dims: tuple[Dim, ...] | None = None
-    if value.shape is not None:
+    if stated is not None:
+        dims = stated.dims
+    elif value.shape is not None:
         dims = tuple(dim if isinstance(dim, int) else str(dim.value or NAMELESS) for dim in value.shape)
         dims = tuple(NAMELESS if _INVENTED.fullmatch(str(dim)) and dim not in own else dim for dim in dims)
     dtype = None if value.dtype is None else reader.dtype(value).value

@@ -21,6 +21,9 @@ class GraphBuilder:
     def __init__(self, name: str) -> None:
         self._graph = Graph(name)
 
+    def __repr__(self) -> str:
+        return f"<GraphBuilder of {self._graph!r}>"
+
     def input(self, name: str, shape: tuple[int, ...], dtype: DType = DType.BF16) -> str:
         """A value fed on every run."""
         self._graph.inputs.append(name)

@@ -9,8 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optimizer.device import DeviceSpec
-from optimizer.errors import FormatError
+from optimizer.device import DeviceSpec, preset_names
+from optimizer.errors import FormatError, OptionError
 from optimizer.garbage import rare_collections
 from optimizer.ir.graph import Graph
 from optimizer.learned import Learned
@@ -69,7 +69,12 @@ def optimize(
     Raises InfeasibleError when an op cannot run even from DRAM, VerificationError when the finished plan
     fails its re-check, and InputError for options that do not fit the graph.
     """
-    options = options or Options()
+    options = Options() if options is None else options
+    if not isinstance(options, Options):
+        raise OptionError(f"optimize() takes its options as Options, not as {type(options).__name__}", node="options")
+    if not isinstance(device, DeviceSpec | str | None):
+        taken = ("a DeviceSpec", *preset_names(), "a board's file ending in .json")
+        raise OptionError(f"a board cannot be of {type(device).__name__}", node="device", alternatives=taken)
     board = device if isinstance(device, DeviceSpec) else DeviceSpec.load(device or options.board)
     source = Path(model) if isinstance(model, str | PathLike) else model
     if not isinstance(source, Path | Graph) and not isinstance(getattr(source, "graph", None), Graph):

@@ -14,6 +14,7 @@ from optimizer.ir.graph import Graph
 from optimizer.ir.vocabulary import opdef
 from optimizer.options import Options
 from optimizer.pipeline.work import Origin, Stage, Work
+from optimizer.wording.units import counted
 
 if TYPE_CHECKING:
     from optimizer.importers import ImportedModel
@@ -124,7 +125,7 @@ def _check_ops(graph: Graph, reasons: Mapping[str, str]) -> None:
     more = f" and {len(lacking) - SHOWN_OPS} more" if len(lacking) > SHOWN_OPS else ""
     why = reasons.get(lacking[0].name)
     raise UnsupportedOpError(
-        f"TTNN cannot run {len(lacking)} op(s) of this graph: {shown}{more}; "
+        f"TTNN cannot run {counted(len(lacking), 'op')} of this graph: {shown}{more}; "
         + (f"'{lacking[0].name}': {why}; " if why else "")
         + "option 'allow_host_ops' runs them on the host, between two transfers",
         node=lacking[0].id,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from optimizer.cli.verdicts import SHOWN_ERRORS
 from optimizer.device import preset_names
 from optimizer.export.registry import emitter_names
 from optimizer.opmodel.registry import names as opmodel_names
@@ -60,7 +61,7 @@ def test_a_file_that_is_no_model(run: Run, tmp_path: Path, data: bytes) -> None:
     (tmp_path / "bad.onnx").write_bytes(data)
     status, out, err = run("optimize", tmp_path / "bad.onnx")
     assert (status, out) == (2, "")
-    assert err.startswith("ttopt: error: ")
+    assert err.startswith(f"ttopt: error: {tmp_path / 'bad.onnx'}: not an ONNX model")
     assert err.count("\n") == 1
 
 
@@ -148,6 +149,16 @@ def test_check_and_price_speak_in_sentences(run: Run, result_folder: Path, tmp_p
     status, out, _ = run("price", wrong)
     assert status == 1
     assert "so it has no price: " in out
+
+
+def test_check_lists_the_first_errors_for_a_person(run: Run, result_folder: Path) -> None:
+    other = Path(__file__).resolve().parents[2] / "fixtures" / "onnx" / "dlrm_like_dynamo20.onnx"
+    status, out, _ = run("check", result_folder, "--model", other)
+    assert status == 1
+    wrong = out.partition("\nL1 holds")[0].splitlines()[1:]
+    assert len(wrong) == SHOWN_ERRORS + 1
+    assert wrong[0].startswith("  model: the file has the SHA-256 ")
+    assert wrong[-1].endswith(" more, all of them with --format json")
 
 
 @pytest.mark.parametrize("command", ["check", "price", "explain", "diff", "top"])

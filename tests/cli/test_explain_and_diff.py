@@ -80,7 +80,8 @@ def test_diff_charges_copies_to_their_ops_and_adds_up(run: Run, two_results: tup
 def test_diff_as_text(run: Run, two_results: tuple[Path, Path]) -> None:
     status, out, _ = run("diff", *two_results)
     assert status == 0
-    assert "predicted time" in out
+    for words in ("predicted time", "DRAM read", "L1 peak per core", "L1-resident share"):
+        assert f"\n{words} " in out
     assert "time of matmul" in out
     assert "no op differs" in run("diff", two_results[0], two_results[0])[1]
 

@@ -47,7 +47,8 @@ from tests.cli.conftest import Run
         (["boards", "--format"], "expected one argument"),
         (["opmodel"], "the following arguments are required: COMMAND"),
         (["opmodel", "qery"], "invalid choice: 'qery'"),
-        (["batch", "m.onnx", "-o", "out", "--jobs", "0"], "'--jobs' must be positive"),
+        (["batch", "m.onnx", "-o", "out", "--jobs", "0"], "argument --jobs: '0' is no whole number from 1"),
+        (["optimize", "m.onnx", "--quiet"], "unknown option '--quiet' (see"),
         (["serve", "--port", "99999"], "'--port' must be between 1 and 65535"),
     ],
 )
@@ -202,14 +203,20 @@ def test_files_whose_names_are_no_text_are_read_and_told(project_root: Path, tmp
 
 def test_files_of_another_kind_are_told_apart(run: Run, mlp_onnx: Path, result_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello", encoding="utf-8")
-    dag, program = {"yield": []}, {"instructions": []}
-    for name, document in (("dag.json", dag), ("program.json", program)):
+    dag, program, graph = {"yield": []}, {"instructions": []}, {"model": {}, "ops": []}
+    for name, document in (("dag.json", dag), ("program.json", program), ("graph.json", graph)):
         (tmp_path / name).write_text(json.dumps(document), encoding="utf-8")
     answers = {
         ("optimize", result_folder): "a folder, not the file of a model",
         ("optimize", tmp_path / "notes.txt"): "files are known by their names (one of: *.json, *.onnx, *.pb)",
         ("check", mlp_onnx): "a model, not a result: `ttopt optimize` makes one of it",
         ("kernel", "compile", tmp_path / "program.json"): "a GPU program, which `ttopt asm` reads",
+        ("kernel", "compile", tmp_path / "graph.json"): "a graph, which `ttopt optimize` reads",
+        ("asm", "build", tmp_path / "graph.json"): "a graph, which `ttopt optimize` reads",
+        ("check", tmp_path / "graph.json"): "not a result but a graph, which `ttopt optimize` reads",
+        ("top", tmp_path / "dag.json"): "not a result but a tile DAG, which `ttopt kernel` reads",
+        ("inspect", tmp_path / "dag.json"): "dag.json: a tile DAG, which `ttopt kernel` reads",
+        ("optimize", tmp_path / "program.json"): "program.json: a GPU program, which `ttopt asm` reads",
         ("asm", "build", tmp_path / "dag.json"): "a tile DAG, which `ttopt kernel` reads",
     }
     for command, message in answers.items():

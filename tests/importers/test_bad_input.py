@@ -39,6 +39,28 @@ def test_not_a_model(data: bytes) -> None:
     raises(data, FormatError)
 
 
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"PK\x03\x04" + b"data", "a ZIP archive, such as PyTorch's checkpoints; torch.onnx.export"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a pointer of Git LFS; `git lfs pull`"),
+        (b"\x1f\x8b\x08\x00", "compressed by gzip"),
+        (b"<!DOCTYPE html>\n<html>", "it is text, which begins with '<!DOCTYPE html>'"),
+        (b"", "there are no bytes in it"),
+        (b"\xff\xff\xff", "the protobuf cannot be parsed"),
+    ],
+)
+def test_what_is_no_model_is_told_apart(data: bytes, words: str) -> None:
+    raises(data, FormatError, "not an ONNX model: ", words)
+
+
+def test_a_graph_without_outputs(make_model: Model) -> None:
+    model = relu(make_model)
+    del model.graph.output[:]
+
+    raises(model.SerializeToString(), GraphError, "the graph has no outputs")
+
+
 def test_truncated_at_any_place(make_model: Model) -> None:
     whole = relu(make_model).SerializeToString()
     for length in range(len(whole)):
@@ -61,7 +83,9 @@ def test_opset_out_of_range(opset: int, make_model: Model) -> None:
     model = relu(make_model)
     model.opset_import[0].version = opset
 
-    raises(model.SerializeToString(), FormatError, str(opset), "7 to 23")
+    raises(
+        model.SerializeToString(), FormatError, str(opset), "7 to 23, or convert the model with onnx.version_converter"
+    )
 
 
 def test_cycle(make_model: Model) -> None:
@@ -282,6 +306,16 @@ def test_op_that_ttnn_lacks_is_kept_and_reported(make_model: Model) -> None:
 
     assert [op.op for op in model.graph.ops()] == ["ttnn.relu", "onnx.Bernoulli", "ttnn.neg"]
     assert model.report.unsupported == (("onnx.Bernoulli", ("dice",)),)
+
+
+def test_op_that_onnx_lacks_names_what_comes_near(make_model: Model) -> None:
+    model = make_model([helper.make_node("Reluu", ["x"], ["y"], name="slip")], {"x": (2, 3)}, ["y"])
+    for size in (2, 3):
+        model.graph.output[0].type.tensor_type.shape.dim.add().dim_value = size
+
+    (remark,) = load(model.SerializeToString()).report.warnings
+
+    assert "ONNX has no op 'Reluu', did you mean 'Relu'" in remark
 
 
 def test_variant_that_ttnn_lacks_is_kept_and_explained(make_model: Model) -> None:

@@ -121,6 +121,23 @@ def test_a_name_with_odd_characters_is_given_as_it_stands() -> None:
     assert load(model({"a": ["unk__0.1", 4]}, relu), dims={"unk__0.1": 7}).graph.value("a").shape == (7, 4)
 
 
+@pytest.mark.parametrize("name", ["batch size", "a=b", "DynamicDimension.0"])
+def test_names_that_are_no_expression_are_surveyed_and_given(name: str) -> None:
+    data = model({"a": [name, "seq"]}, [helper.make_node("Relu", ["a"], ["y"])]).SerializeToString()
+
+    found = survey_model(data, Options())
+
+    assert (found.inputs[0].dims, found.outputs[0].dims) == ((name, "seq"), ("?", "seq"))
+    assert list(found.open_dims) == [name, "seq"]
+    assert load(data, dims={name: 4, "seq": 6}).graph.value("a").shape == (4, 6)
+
+
+def test_a_remedy_can_be_pasted_into_a_shell() -> None:
+    relu = [helper.make_node("Relu", ["a"], ["y"])]
+    with pytest.raises(OpenSizesError, match="--dim 'batch size=1' --dim seq=1"):
+        load(model({"a": ["batch size", "seq"]}, relu))
+
+
 def test_open_sizes_are_surveyed() -> None:
     found = survey_model(model(CACHED, GROWING).SerializeToString(), Options())
     assert [(t.name, t.dims) for t in found.inputs] == [(name, tuple(dims or ())) for name, dims in CACHED.items()]
@@ -164,7 +181,11 @@ def test_text_that_is_no_size(text: str) -> None:
 
 
 def test_text_of_sizes() -> None:
-    assert parse_option("dims", ["batch=1", "a=b=12"]) == {"batch": 1, "a=b": 12}
+    assert parse_option("dims", ["batch=1", "a=b=12", "batch=1"]) == {"batch": 1, "a=b": 12}
+    with pytest.raises(OptionError, match="'dims' gives 'batch' twice, 1 and 2"):
+        parse_option("dims", ["batch=1", "batch=2"])
+    with pytest.raises(OptionError, match="'input_shapes' gives 'x' twice"):
+        parse_option("input_shapes", ["x:1,2", "x:1,3"])
     with pytest.raises(OptionError, match="size 'n' must be a whole number from 1"):
         Options.from_mapping({"dims": {"n": 0}})
     with pytest.raises(OptionError, match="'dims' must map names to sizes"):

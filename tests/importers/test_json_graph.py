@@ -100,7 +100,7 @@ def test_later_fields_of_results_are_ignored_but_not_those_of_hand_made_graphs()
     later = with_op(novelty=1)
 
     assert len(read({**later, "summary": {"status": "optimal"}}).graph) == 2
-    raises(later, FormatError, "ops.1.novelty")
+    raises(later, FormatError, "ops.1: no field 'novelty' is known")
 
 
 def test_opaque_op_with_stated_shapes() -> None:
@@ -117,13 +117,28 @@ def test_opaque_op_without_shapes_names_near_ops() -> None:
     raises(with_op(op="ttnn.linaer"), UnknownNameError, "fc", "ttnn.linear")
 
 
+def test_why_an_op_of_no_row_is_opaque() -> None:
+    raw = with_op(op="ttnn.linaer")
+    raw["values"]["h"] = {"shape": [64, 32]}
+
+    opaque = read(raw)
+
+    assert "no op of the vocabulary, did you mean 'ttnn.linear'" in opaque.report.reasons["fc"]
+
+
 BAD: list[tuple[Any, type[InputError], tuple[str, ...]]] = [
     ([], FormatError, ("object",)),
     ({}, FormatError, ("model",)),
     (document(schema="other/1"), FormatError, ("schema",)),
     (document(extra=1), FormatError, ("extra",)),
-    (document(ops=[{"id": "a"}]), FormatError, ("ops.0.op",)),
-    (with_op(attr={"activation": "relu"}), FormatError, ("ops.1.attr",)),
+    (document(ops=[{"id": "a"}]), FormatError, ("ops.0: the field 'op' is missing",)),
+    (with_op(attr={"activation": "relu"}), FormatError, ("ops.1: no field 'attr' is known, did you mean 'attrs'?",)),
+    (document(valeus={}), FormatError, ("no field 'valeus' is known, did you mean 'values'?",)),
+    (document(values={"x": {"shpae": [64, 32]}}), FormatError, ("values.x: no field 'shpae'", "'shape'")),
+    (document(values={"x": {"stands_for": {"nam": "a"}}}), FormatError, ("values.x.stands_for: no field 'nam'",)),
+    (with_op(inputs=None), FormatError, ("ops.1.inputs: Input should be a valid list",)),
+    ({"inputs": ["a"], "ops": [], "yield": ["a"]}, FormatError, ("a tile DAG, which `ttopt kernel` reads",)),
+    ({"cases": [{"id": "a", "program": {}}]}, FormatError, ("a GPU program, which `ttopt asm` reads",)),
     (with_op(attrs={"activaton": "relu"}), UnknownNameError, ("activaton", "activation", "fc")),
     (with_op(attrs={"activation": {"nested": 1}}), FormatError, ("activation",)),
     (with_op(inputs=["x"]), GraphError, ("fc", "2 to 3")),

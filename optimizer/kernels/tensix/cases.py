@@ -31,6 +31,7 @@ from optimizer.kernels.tensix.text import IR_NAMES
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType, Type
 from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS, MAX_SLOTS
+from optimizer.wording.documents import other_kind
 
 _LOG = logging.getLogger(__name__)
 
@@ -76,8 +77,8 @@ def read_cases(document: Any) -> tuple[TileCase, ...]:
     cases: list[TileCase] = []
     known: dict[str, str] = {}
     given = document.value if isinstance(document, Node) else document
-    if isinstance(given, Mapping) and not given.keys().isdisjoint(("instructions", "program")):
-        raise FormatError("a GPU program, which `ttopt asm` reads; docs/formats.md describes tile DAGs")
+    if (other := other_kind(given, "kernel")) is not None:
+        raise FormatError(f"{other}; docs/formats.md describes tile DAGs")
     single = isinstance(given, Mapping) and "yield" in given
     for record in [Node(given, "")] if single else records(document):
         case = _case(record)
