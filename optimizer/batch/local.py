@@ -39,7 +39,7 @@ class _Process:
     worker: Worker
     given: deque[_Queued] = field(default_factory=deque)
     began: float | None = None
-    """When it began with the job under way; None: it has not loaded what it needs yet."""
+    """When it began with the job under way; None: it is still starting."""
     done: int = 0
     retires: bool = False
     """It gets no more jobs."""
@@ -70,8 +70,8 @@ def _ready() -> None:
 class LocalExecutor:
     """An `Executor` over `jobs` worker processes, started when first needed.
 
-    Jobs start in the order of submission. A job past `deadline_s` seconds, which begin when its process has loaded what
-    it needs, is stopped and fails with DeadlineExceeded; one whose process dies is tried once more, then fails with
+    Jobs start in the order of submission. A job past `deadline_s` seconds, the start of its process not counted, is
+    stopped and fails with DeadlineExceeded; one whose process dies is tried once more, then fails with
     WorkerDied.
     """
 
