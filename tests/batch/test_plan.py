@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,15 @@ def models(tmp_path: Path) -> Path:
 def test_a_folder_stands_for_its_models(models: Path) -> None:
     jobs = plan_jobs([models], {}, {})
     assert [job.name for job in jobs] == ["a", "b", "c"]
+
+
+def test_what_is_no_file_is_no_model(models: Path) -> None:
+    """Whoever opened the pipe would wait for ever."""
+    os.mkfifo(models / "pipe.onnx")
+    (models / "folder.onnx").mkdir()
+    (models / "gone.onnx").symlink_to(models / "nowhere")
+    jobs = plan_jobs([models], {}, {})
+    assert [(job.name, bool(job.digest)) for job in jobs] == [("a", True), ("b", True), ("c", True), ("gone", False)]
 
 
 def test_models_of_one_name_get_folders_of_their_own(models: Path) -> None:
