@@ -2,9 +2,10 @@
 
     batch.py resume   every model x two boards x four policies: undisturbed, and killed with -9 three times and resumed
     batch.py cluster  the same on a Dask cluster of two workers, of which one is killed in the middle
-    batch.py rate     2,000 small graphs: graphs per second of one process and of two
+    batch.py rate     2,000 small graphs: graphs per second of one process, of two, and of one per core
 
-Each prints what it did and ends with status 1 where tables differ in anything but the seconds.
+Each prints what it did and ends with status 1 where tables differ in anything but the seconds, or where nothing was
+killed in time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -22,11 +24,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from optimizer.batch.store import STORE_NAME
+
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / "fixtures" / "onnx"
 SWEEP = ("--sweep", "board=n150,p150", "--sweep", "policy=dram,dfsharding,dfsharding2,global")
-KILL_AFTER = (9, 17, 30)
-"""Finished jobs of a run after which it is killed, run by run."""
+KILLED_AFTER = (0.2, 0.5, 0.8)
+"""Shares of the jobs that are done when the runs are killed, one after the other."""
 DASK = "distributed.cli.dask_"
 
 
@@ -50,34 +54,49 @@ def run(output: Path, *arguments: object) -> float:
     return time.monotonic() - began
 
 
-def killed(output: Path, after: int, victim: int | None, *arguments: object) -> int:
-    """Jobs that a batch had finished when it, or the group of another process, was killed with -9."""
-    process = subprocess.Popen(batch(output, *arguments), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    assert process.stderr is not None
-    lines = 0
-    for _ in process.stderr:
-        lines += 1
-        if lines == after:
-            if victim is None:
-                process.kill()
-            else:
-                os.killpg(victim, signal.SIGKILL)
+def killed(output: Path, after: int, victim: int | None, *arguments: object) -> bool:
+    """Run a batch, and once so many jobs are in its store kill it, or the group of another process, with -9.
+
+    Whether that was so before the batch had ended.
+    """
+    process = subprocess.Popen(batch(output, *arguments), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while process.poll() is None and stored(output) < after:
+        time.sleep(0.1)
+    in_time = process.poll() is None
+    if in_time and victim is None:
+        process.kill()
+    elif in_time and victim is not None:
+        os.killpg(victim, signal.SIGKILL)
     process.wait()
-    return lines
+    print(
+        f"killed after {after} jobs" if in_time else f"NOT KILLED: it ended before {after} jobs were done", flush=True
+    )
+    return in_time
+
+
+def stored(output: Path) -> int:
+    """Jobs that a batch has in its store, also while it runs."""
+    if not (file := output / STORE_NAME).exists():
+        return 0
+    with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=60)) as store:
+        try:
+            count: int = store.execute("SELECT count(*) FROM finished").fetchone()[0]
+        except sqlite3.OperationalError:  # it has just been made
+            return 0
+    return count
 
 
 def resume(folder: Path, models: list[Path]) -> bool:
     arguments = [*models, *SWEEP]
     seconds = run(folder / "whole", *arguments)
     whole = table(folder / "whole")
-    print(f"undisturbed: {len(whole)} jobs, {sum(r['ok'] for r in whole)} good, {seconds:.0f} s", flush=True)
-    for after in KILL_AFTER:
-        done = killed(folder / "killed", after, None, *arguments, "--resume")
-        print(f"killed after {done} lines", flush=True)
+    good = sum(r["ok"] for r in whole)
+    print(f"undisturbed: {len(whole)} jobs, {good} good, {seconds:.0f} s", flush=True)
+    in_time = [killed(folder / "killed", round(good * share), None, *arguments, "--resume") for share in KILLED_AFTER]
     seconds = run(folder / "killed", *arguments, "--resume")
     same = table(folder / "killed") == whole
     print(f"resumed: {seconds:.0f} s; tables {'equal' if same else 'DIFFER'}")
-    return same
+    return same and all(in_time)
 
 
 @contextlib.contextmanager
@@ -113,12 +132,11 @@ def cluster(folder: Path, models: list[Path]) -> bool:
     print(f"this machine's processes: {len(here)} jobs, {sum(r['ok'] for r in here)} good, {seconds:.0f} s", flush=True)
     with dask(folder) as (address, workers):
         began = time.monotonic()
-        killed(folder / "there", len(here) // 3, workers[0].pid, *arguments, "--cluster", address)
+        in_time = killed(folder / "there", len(here) // 3, workers[0].pid, *arguments, "--cluster", address)
         seconds = time.monotonic() - began
     same = table(folder / "there") == here
-    print(f"cluster, one of two workers killed after {len(here) // 3} jobs: {seconds:.0f} s; "
-          f"tables {'equal' if same else 'DIFFER'}")  # fmt: skip
-    return same
+    print(f"cluster, one of two workers killed: {seconds:.0f} s; tables {'equal' if same else 'DIFFER'}")
+    return same and in_time
 
 
 def small_graph(number: int) -> dict[str, Any]:
@@ -144,15 +162,14 @@ def rate(folder: Path, count: int) -> bool:
     (models := folder / "models").mkdir()
     for number in range(count):
         (models / f"small{number:05}.json").write_text(json.dumps(small_graph(number)), encoding="utf-8")
-    tables = []
-    for processes in (1, 2, os.cpu_count() or 1):
+    tables, alone_s = [], 0.0
+    for processes in sorted({1, 2, os.cpu_count() or 1}):
         seconds = run(folder / f"jobs{processes}", models, "--jobs", processes)
         tables.append(table(folder / f"jobs{processes}"))
         good = sum(record["ok"] for record in tables[-1])
-        print(f"{processes} process(es): {good} of {count} graphs, {seconds:.1f} s, {count / seconds:.1f} per second",
-              flush=True)  # fmt: skip
-        if processes == os.cpu_count():
-            break
+        alone_s = alone_s or seconds
+        print(f"{processes} process(es): {good} of {count} graphs, {seconds:.1f} s, {count / seconds:.1f} per second, "
+              f"x {alone_s / seconds:.2f}", flush=True)  # fmt: skip
     return all(found == tables[0] for found in tables) and all(record["ok"] for record in tables[0])
 
 
@@ -166,6 +183,8 @@ def main() -> int:
     models = [path.resolve() for path in args.models or sorted(MODELS.glob("*.onnx"))]
     with TemporaryDirectory() as scratch:
         folder = args.folder or Path(scratch)
+        if any(folder.glob("*")):
+            parser.error(f"{folder} is not empty")
         folder.mkdir(parents=True, exist_ok=True)
         if args.what == "rate":
             good = rate(folder, args.count)

@@ -14,6 +14,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from optimizer.errors import OutputError
@@ -47,6 +48,17 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Replace a file by these bytes; OutputError if that cannot be done."""
     with replacing(path) as file:
         file.write(data)
+
+
+@contextlib.contextmanager
+def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """A folder of its own below an existing one, gone after the block; OutputError if it cannot be made."""
+    try:
+        scratch = TemporaryDirectory(prefix=prefix, dir=parent)
+    except OSError as error:
+        raise _refused(parent, error) from error
+    with scratch:
+        yield Path(scratch.name)
 
 
 def move_file(source: Path, target: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from optimizer import logs
@@ -21,6 +22,7 @@ from optimizer.plugins import plugins_named
 
 SHOWN_CHARACTERS = 20_000
 """Of a defect's traceback, whose last line may repeat the input."""
+OOM_SCORE, OOM_FIRST = Path("/proc/self/oom_score_adj"), 1000
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ def serve(socket_descriptor: int, lifeline: int) -> None:
     # The process leads a group of its own, so that whoever ends it ends what it started too, and Ctrl-C does not reach
     # it: the parent decides what becomes of its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _offer_to_the_oom_killer()
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     for descriptor in (socket_descriptor, lifeline):
         os.set_inheritable(descriptor, False)
@@ -58,6 +61,12 @@ def _answer_all(connection: Connection, setup: Setup) -> None:
     while True:
         job, count = connection.recv()
         connection.send(_answer(job, _received(connection, count), setup.memory_bytes))
+
+
+def _offer_to_the_oom_killer() -> None:
+    """Where memory runs out, Linux ends this process rather than its parent, which then knows of which job it died."""
+    if OOM_SCORE.exists():
+        OOM_SCORE.write_text(str(OOM_FIRST), encoding="ascii")
 
 
 def _end_with_parent(lifeline: int) -> None:

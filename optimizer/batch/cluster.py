@@ -6,13 +6,18 @@ in a process of ours beside the Dask worker, by the same code as on one machine.
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from optimizer.batch.executor import Job, Outcome, WorkerDied
+from optimizer.batch.executor import ExecutorLost, Job, Outcome, WorkerDied
 from optimizer.batch.local import LocalExecutor
 from optimizer.errors import OptionError, StateError
 
@@ -21,12 +26,22 @@ if TYPE_CHECKING:
 
 CHUNK = 8
 """Jobs that travel together: the scheduler takes milliseconds for each thing that it is sent."""
+CHUNK_BYTES = 64 * 1024**2
+"""Models of one chunk together, but for a single one that is larger."""
 QUEUED_PER_THREAD = 2
 """Chunks that wait at the cluster for each of its threads; the others wait here."""
 CONNECT_SECONDS = 10
+LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
 HOW_TO_INSTALL = "install it with `pip install 'ttnn-graph-optimizer[dask]'`"
 _kept = threading.local()
 """On a worker: the executor of each of its threads, whose process stays warm from one chunk to the next."""
+
+
+@dataclass(frozen=True)
+class _Queued:
+    key: str
+    job: Job
+    sent_bytes: int = 0
 
 
 class ClusterExecutor:
@@ -34,27 +49,28 @@ class ClusterExecutor:
 
     A job past `deadline_s` seconds fails with DeadlineExceeded. Work of a Dask worker that is lost goes to another one;
     where that happens again and again its jobs are sent one by one, and the one that does it fails with WorkerDied.
-    OptionError without `distributed`, or if nobody listens.
+    OptionError without `distributed`, or if nobody listens; ExecutorLost once nobody listens any more.
     """
 
     shares_files = False
 
     def __init__(self, address: str, deadline_s: float | None = None, chunk: int = CHUNK) -> None:
         self._client = _connected(address)
+        self._address = address
         self._deadline_s = deadline_s
         self._chunk = chunk
-        self._queue: deque[tuple[str, Job]] = deque()
-        self._alone: deque[tuple[str, Job]] = deque()
+        self._queue: deque[_Queued] = deque()
+        self._alone: deque[_Queued] = deque()
         """Jobs of chunks that took workers with them."""
-        self._under_way: dict[Future[Any], list[tuple[str, Job]]] = {}
+        self._under_way: dict[Future[Any], list[_Queued]] = {}
         self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
         self._keys: set[str] = set()
 
-    def submit(self, key: str, job: Job) -> None:
+    def submit(self, key: str, job: Job, sent_bytes: int = 0, /) -> None:
         if key in self._keys:
             raise StateError(f"job '{key}' was submitted twice")
         self._keys.add(key)
-        self._queue.append((key, job))
+        self._queue.append(_Queued(key, job, sent_bytes))
 
     def as_completed(self) -> Iterator[Outcome]:
         while self._queue or self._alone or self._under_way:
@@ -69,7 +85,8 @@ class ClusterExecutor:
         self._queue.clear()
         self._alone.clear()
         self._keys.clear()
-        self._client.cancel(list(self._under_way))
+        if self._client.status == "running":
+            self._client.cancel(list(self._under_way))
         self._under_way.clear()
 
     def close(self) -> None:
@@ -77,22 +94,36 @@ class ClusterExecutor:
         self._client.close()
 
     def _send(self) -> None:
-        threads = sum(self._client.nthreads().values())
-        room = QUEUED_PER_THREAD * max(threads, 1) - len(self._under_way)
+        threads = max(self._threads(), 1)
         # Towards the end chunks shrink, so that no machine waits for the chunk of another one.
-        size = max(1, min(self._chunk, len(self._queue) // (QUEUED_PER_THREAD * max(threads, 1))))
-        for _ in range(room):
-            if self._alone:
-                jobs = [self._alone.popleft()]
-            else:
-                jobs = [self._queue.popleft() for _ in range(min(size, len(self._queue)))]
+        size = max(1, min(self._chunk, len(self._queue) // (QUEUED_PER_THREAD * threads)))
+        for _ in range(QUEUED_PER_THREAD * threads - len(self._under_way)):
+            jobs = [self._alone.popleft()] if self._alone else self._next_chunk(size)
             if not jobs:
                 return
-            future = self._client.submit(work_off, jobs, self._deadline_s, pure=False)
+            calls = [(queued.key, queued.job) for queued in jobs]
+            with _no_warning_of_size():
+                future = self._client.submit(work_off, calls, self._deadline_s, pure=False)
             self._under_way[future] = jobs
             future.add_done_callback(self._ended.put)
 
-    def _outcomes(self, future: Future[Any], jobs: list[tuple[str, Job]]) -> list[Outcome]:
+    def _next_chunk(self, size: int) -> list[_Queued]:
+        """At most so many jobs; of large ones fewer, since the scheduler holds what waits."""
+        jobs: list[_Queued] = []
+        sent_bytes = 0
+        while self._queue and len(jobs) < size and (not jobs or sent_bytes + self._queue[0].sent_bytes <= CHUNK_BYTES):
+            sent_bytes += self._queue[0].sent_bytes
+            jobs.append(self._queue.popleft())
+        return jobs
+
+    def _threads(self) -> int:
+        """Of all workers at present."""
+        try:
+            return sum(self._client.nthreads().values())
+        except (OSError, CancelledError) as error:
+            raise self._lost() from error
+
+    def _outcomes(self, future: Future[Any], jobs: list[_Queued]) -> list[Outcome]:
         """What became of a chunk; nothing of one that was cancelled."""
         from distributed import KilledWorker
 
@@ -101,14 +132,29 @@ class ClusterExecutor:
         if future.status == "finished":
             outcomes: list[Outcome] = future.result()
             return outcomes
-        if future.cancelled():
-            return [Outcome(key, error=WorkerDied(None)) for key, _ in jobs]
+        if future.cancelled():  # by nobody here: the client does so to all of them when its scheduler is gone
+            raise self._lost()
         error = future.exception()
         if isinstance(error, KilledWorker) and len(jobs) > 1:
             self._alone.extend(jobs)
             return []
         found = WorkerDied(None) if isinstance(error, KilledWorker) else error
-        return [Outcome(key, error=found) for key, _ in jobs]
+        return [Outcome(queued.key, error=found) for queued in jobs]
+
+    def _lost(self) -> ExecutorLost:
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # it would tell the same as tracebacks
+        return ExecutorLost(
+            f"the Dask scheduler at '{self._address}' has left, with the jobs that it had",
+            alternatives=("`--resume` once it is back", "`--resume` without --cluster"),
+        )
+
+
+def _no_warning_of_size() -> AbstractContextManager[Any]:
+    """Dask warns of chunks from 10 MiB on; ours hold models, of which the scheduler gets few at a time."""
+    import dask
+
+    quiet: AbstractContextManager[Any] = dask.config.set({LARGE_GRAPH: sys.maxsize})
+    return quiet
 
 
 def work_off(jobs: Sequence[tuple[str, Job]], deadline_s: float | None) -> list[Outcome]:

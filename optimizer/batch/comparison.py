@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from optimizer.option_text import value_text
+
 Record = dict[str, Any]
 """A row of the results table."""
+Sweep = Mapping[str, Sequence[Any]]
+"""Swept options by name, each with its values."""
 
 
 @dataclass(frozen=True)
@@ -30,33 +35,25 @@ class Pivot:
         return math.exp(sum(logs) / len(logs)) if logs else None
 
 
-def pivot(records: Iterable[Record], swept: Sequence[str]) -> Pivot:
-    """The times of a batch by model and point of its sweep, both in the order of first appearance."""
-    points: dict[str, None] = {}
+def pivot(records: Iterable[Record], sweep: Sweep) -> Pivot:
+    """The times of a batch: models in order of name, points in that of the sweep, whatever ran at them."""
+    columns = tuple(point_text(point) for point in points(sweep))
     times: dict[str, dict[str, int]] = {}
-    for record in in_order(records, swept):
-        point = point_of(record, swept)
-        points[point] = None
+    for record in records:
         row = times.setdefault(record["model"], {})
         if record["ok"]:
-            row[point] = record["predicted_time_ns"]
-    rows = tuple((model, tuple(row.get(point) for point in points)) for model, row in times.items())
-    return Pivot(tuple(points), rows)
+            row[point_text({name: record[name] for name in sweep})] = record["predicted_time_ns"]
+    return Pivot(columns, tuple((model, tuple(map(row.get, columns))) for model, row in sorted(times.items())))
 
 
-def in_order(records: Iterable[Record], swept: Sequence[str]) -> list[Record]:
-    """Records by model, then by point of the sweep, whether they failed or not."""
-    listed = list(records)
-    ranks = [{value: n for n, value in enumerate(dict.fromkeys(r[name] for r in listed))} for name in swept]
-    models = {model: n for n, model in enumerate(sorted({r["model"] for r in listed}))}
-    return sorted(
-        listed, key=lambda r: (models[r["model"]], *(rank[r[name]] for rank, name in zip(ranks, swept, strict=True)))
-    )
+def points(sweep: Sweep) -> list[dict[str, Any]]:
+    """Every choice of one value per swept option, the last option changing fastest; without a sweep one, empty."""
+    return [dict(zip(sweep, values, strict=True)) for values in itertools.product(*sweep.values())]
 
 
-def point_of(record: Record, swept: Sequence[str]) -> str:
-    """The point of the sweep that a record belongs to."""
-    return " ".join(f"{name}={record[name]}" for name in swept)
+def point_text(point: Mapping[str, Any]) -> str:
+    """A point of a sweep, for people."""
+    return " ".join(f"{name}={value_text(value)}" for name, value in point.items())
 
 
 def pareto(records: Iterable[Record]) -> list[Record]:
@@ -78,11 +75,11 @@ def pareto(records: Iterable[Record]) -> list[Record]:
     return front
 
 
-def failures(records: Iterable[Record]) -> list[tuple[str, str, int]]:
-    """Every way in which a model failed, once: model, message, and at how many points of the sweep."""
-    counts: dict[tuple[str, str], int] = {}
+def failures(records: Iterable[Record]) -> list[tuple[str, tuple[tuple[str, int], ...]]]:
+    """Every model that failed, once: its name and its messages, each with the number of points that it came at."""
+    counts: dict[str, dict[str, int]] = {}
     for record in records:
         if not record["ok"]:
-            key = record["model"], record["error"]["message"]
-            counts[key] = counts.get(key, 0) + 1
-    return [(model, message, count) for (model, message), count in counts.items()]
+            messages = counts.setdefault(record["model"], {})
+            messages[record["error"]["message"]] = messages.get(record["error"]["message"], 0) + 1
+    return [(model, tuple(messages.items())) for model, messages in counts.items()]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from optimizer.errors import LimitError
+from optimizer.errors import LimitError, TtoptError
 
 Job = Callable[..., Any]
 """A picklable call (`functools.partial` of a module's function) with a picklable result. Its arguments are the
@@ -33,9 +34,12 @@ class WorkerDied(Exception):
         self.exit_code = exit_code
 
     def __str__(self) -> str:
-        if self.exit_code is not None and self.exit_code < 0:
-            return f"the worker process was killed by signal {-self.exit_code} (out of memory?)"
-        return f"the worker process ended with status {self.exit_code}"
+        if self.exit_code is None:
+            return "the processes that worked on it were lost"
+        if self.exit_code >= 0:
+            return f"the worker process ended with status {self.exit_code}"
+        hint = " (out of memory?)" if self.exit_code == -signal.SIGKILL else ""
+        return f"the worker process was killed by signal {-self.exit_code}{hint}"
 
 
 class OutOfMemory(LimitError):
@@ -51,6 +55,12 @@ class DeadlineExceeded(Exception):
 
     def __str__(self) -> str:
         return f"stopped after {self.seconds:g} s"
+
+
+class ExecutorLost(TtoptError):
+    """Whatever runs the jobs is gone, with those that have not ended."""
+
+    code = "executor-lost"
 
 
 @dataclass(frozen=True)
@@ -69,12 +79,12 @@ class Executor(Protocol):
     shares_files: bool
     """Whether jobs see the files of this machine."""
 
-    def submit(self, key: str, job: Job) -> None:
-        """Queue a job. StateError if one of that key has not ended yet."""
+    def submit(self, key: str, job: Job, sent_bytes: int = 0, /) -> None:
+        """Queue a job, of about that size when it is sent. StateError if one of that key has not ended yet."""
         ...
 
     def as_completed(self) -> Iterator[Outcome]:
-        """Outcomes in the order in which jobs end, until none is left."""
+        """Outcomes in the order in which jobs end, until none is left. ExecutorLost if no more can come."""
         ...
 
     def cancel(self) -> None:

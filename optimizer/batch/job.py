@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from typing import Any
 
 from optimizer import logs
@@ -14,7 +14,7 @@ from optimizer.batch.plan import BatchJob, digest_of_file
 from optimizer.deadline import hard_deadline
 from optimizer.errors import FormatError, StateError
 from optimizer.export.registry import emit
-from optimizer.files import move_file
+from optimizer.files import move_file, scratch_folder
 from optimizer.learned import learned_here
 from optimizer.pipeline import optimize_file
 from optimizer.program import program_id
@@ -58,10 +58,10 @@ SCRATCH = ".ttopt-job-"
 
 def optimize_here(job: BatchJob, output: Path) -> Done:
     """Optimize a model of this machine; its artifacts go into the folder of its name below `output`."""
-    with TemporaryDirectory(prefix=SCRATCH, dir=output) as scratch:
-        done = _optimized(job, job.source, Path(scratch))
+    with scratch_folder(output, SCRATCH) as scratch:
+        done = _optimized(job, job.source, scratch)
         for name in done.artifacts:
-            move_file(Path(scratch) / name, output / job.name / name)
+            move_file(scratch / name, output / job.name / name)
     return done
 
 
@@ -73,8 +73,7 @@ def optimize_elsewhere(job: BatchJob, model: bytes | None, program: str) -> Done
     """
     if program != program_id():
         raise StateError(f"this machine runs ttopt {program_id()}, the batch {program}: install the same everywhere")
-    with TemporaryDirectory(prefix="ttopt-") as scratch:
-        folder = Path(scratch)
+    with scratch_folder(Path(gettempdir()), "ttopt-") as folder:
         done = _optimized(job, _reachable(job, model), folder)
         return Done(done.figures, done.artifacts, {name: (folder / name).read_bytes() for name in done.artifacts})
 
@@ -82,6 +81,8 @@ def optimize_elsewhere(job: BatchJob, model: bytes | None, program: str) -> Done
 def _reachable(job: BatchJob, model: bytes | None) -> Path | bytes:
     if job.source.is_file() and digest_of_file(job.source) == job.digest:
         return job.source
+    if model is not None and hashlib.sha256(model).hexdigest() != job.digest:
+        raise _changed(job)
     if model is None:
         raise FormatError(
             "too large to be sent, and not on the machine of the worker",
@@ -96,9 +97,15 @@ def _optimized(job: BatchJob, source: Path | bytes, folder: Path) -> Done:
     learned = learned_here(options.opmodel, job.device, options.l1_small_bytes)
     with logs.labelled(job=job.name), hard_deadline(options.time_limit):
         result = optimize_file(source, options, device=job.device, learned=learned)
+    if isinstance(source, Path) and digest_of_file(source) != job.digest:
+        raise _changed(job)
     for name in ("json", *job.emit):
         emit(result, name, folder)
     return Done(figures(result), artifacts_in(folder))
+
+
+def _changed(job: BatchJob) -> FormatError:
+    return FormatError("the file has changed since the batch began; run it again", node=str(job.source))
 
 
 def figures(result: OptimizedGraph) -> dict[str, Any]:

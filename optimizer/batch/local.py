@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import deque
@@ -37,28 +38,41 @@ class _Process:
 
     worker: Worker
     given: deque[_Queued] = field(default_factory=deque)
-    began: float = 0.0
-    """When it began with the job under way."""
+    began: float | None = None
+    """When it began with the job under way; None: it is still starting."""
     done: int = 0
     retires: bool = False
     """It gets no more jobs."""
 
+    def __post_init__(self) -> None:
+        self._send(_ready)
+
     def give(self, queued: _Queued) -> None:
-        if not self.given:
+        if not self.given and self.began is not None:
             self.began = time.monotonic()
         self.given.append(queued)
-        try:
-            self.worker.send(queued.job)
-        except WorkerDied:
-            # `receive` finds the same and decides about another attempt.
-            return
+        self._send(queued.job)
+
+    def seconds(self) -> float:
+        """Since it began with the job under way."""
+        return 0.0 if self.began is None else time.monotonic() - self.began
+
+    def _send(self, job: Job) -> None:
+        # Where the process is gone `receive` finds the same and decides about another attempt.
+        with contextlib.suppress(WorkerDied):
+            self.worker.send(job)
+
+
+def _ready() -> None:
+    """The first job of every process: its answer says that what comes now is the time of jobs."""
 
 
 class LocalExecutor:
     """An `Executor` over `jobs` worker processes, started when first needed.
 
-    Jobs start in the order of submission. A job past `deadline_s` seconds is stopped and fails with
-    DeadlineExceeded; one whose process dies is tried once more, then fails with WorkerDied.
+    Jobs start in the order of submission. A job past `deadline_s` seconds, the start of its process not counted, is
+    stopped and fails with DeadlineExceeded; one whose process dies is tried once more, then fails with
+    WorkerDied.
     """
 
     shares_files = True
@@ -81,7 +95,7 @@ class LocalExecutor:
         self._idle: list[_Process] = []
         self._busy: list[_Process] = []
 
-    def submit(self, key: str, job: Job) -> None:
+    def submit(self, key: str, job: Job, _sent_bytes: int = 0, /) -> None:
         if key in self._keys:
             raise StateError(f"job '{key}' was submitted twice")
         self._keys.add(key)
@@ -122,7 +136,7 @@ class LocalExecutor:
             if process not in self._busy:
                 # The caller cancelled between two outcomes.
                 return
-            seconds = time.monotonic() - process.began
+            seconds = process.seconds()
             if process.worker.connection in ready:
                 yield from self._collect(process, seconds)
             elif self._deadline_s is not None and seconds > self._deadline_s:
@@ -134,6 +148,9 @@ class LocalExecutor:
         key = process.given[0].key
         try:
             outcome = Outcome(key, value=process.worker.receive(), seconds=seconds)
+            if process.began is None:
+                process.began = time.monotonic()
+                return
         except WorkerDied as error:
             lost = self._end(process)
             if lost.attempt < ATTEMPTS:
@@ -175,5 +192,5 @@ class LocalExecutor:
         """Seconds until the nearest deadline; None: there is none."""
         if self._deadline_s is None:
             return None
-        oldest = min(process.began for process in self._busy)
-        return max(oldest + self._deadline_s - time.monotonic(), 0.0) + 0.01
+        longest = max(process.seconds() for process in self._busy)
+        return max(self._deadline_s - longest, 0.0) + 0.01

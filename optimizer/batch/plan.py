@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
+import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optimizer.batch.comparison import Sweep, points
+from optimizer.batch.names import folder_names
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, OptionError
 from optimizer.importers import suffixes
-from optimizer.option_text import parse_option
+from optimizer.option_text import option_infos, parse_option, value_text
 from optimizer.options import Options
 from optimizer.program import program_id
 
-STORE_FORMAT = 4
+STORE_FORMAT = 5
 """Raised whenever the fields of a stored result change: `--resume` then takes no older ones."""
+_ENDS_IN_SHAPE = re.compile(r":\d+(,\d+)*$")
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,10 @@ class BatchJob:
     name: str
     """Unique in the batch; the folder of its results."""
     model: str
-    """Name of the model: its file's without suffix, numbered where several have the same."""
+    """Name of the model, unique among models: its file's without suffix (`names.folder_names`)."""
     source: Path
     digest: str
-    """SHA-256 of the model's bytes."""
+    """SHA-256 of the model's bytes; empty if they could not be read."""
     swept: Mapping[str, Any]
     """The options that the sweep sets, by name."""
     options: Options
@@ -40,42 +44,46 @@ class BatchJob:
     key: str
     """Hash of everything that the result depends on. Jobs with the same key have the same result."""
 
-    @property
-    def point(self) -> str:
-        """The point of the sweep, for people; empty without one."""
-        return " ".join(f"{name}={value}" for name, value in self.swept.items())
-
 
 def plan_jobs(
     sources: Sequence[Path],
     options: Mapping[str, Any],
-    sweep: Mapping[str, Sequence[Any]],
+    sweep: Sweep,
     emit: Iterable[str] = (),
 ) -> list[BatchJob]:
     """Every model (folders stand for the models in them) at every point of the sweep.
 
     `options` holds decoded JSON. Raises OptionError or UnknownNameError for an option that does not
-    exist or cannot have a swept value, and FormatError for a path that does not exist.
+    exist or cannot have a swept value, and FormatError for a path that does not exist. A model that exists and
+    cannot be read gets jobs, which fail by themselves.
     """
-    points = [dict(zip(sweep, values, strict=True)) for values in itertools.product(*sweep.values())]
-    checked = [(point, Options.from_mapping({**options, **point})) for point in points]
+    checked = [(point, Options.from_mapping({**options, **point})) for point in points(sweep)]
     # A board's file is read here, so that no worker starts in vain, and so that other machines need not have it.
     boards = {chosen.board: DeviceSpec.load(chosen.board) for _, chosen in checked}
     artifacts = tuple(emit)
+    files = _model_files(sources)
+    models = folder_names(file.stem for file in files)
+    names = iter(folder_names(model + _suffix(point) for model in models for point, _ in checked))
+    companions = _Companions()
     jobs = []
-    for source, model in zip(files := _model_files(sources), _unique([f.stem for f in files]), strict=True):
-        digest, beside = digest_of_file(source), _files_beside(source)
+    for source, model in zip(files, models, strict=True):
+        digest = _digest_or_nothing(source)
+        content = (digest, companions.of(source)) if digest else (str(source),)
         for point, chosen in checked:
-            name = model + "".join(f"--{k}={v}" for k, v in point.items()).replace("/", "_")
             device = boards[chosen.board]
-            key = _key(digest, beside, chosen.to_json(), device.to_json(), artifacts)
-            jobs.append(BatchJob(name, model, source, digest, point, chosen, device, artifacts, key))
+            key = _key(*content, chosen.to_json(), device.to_json(), artifacts)
+            jobs.append(BatchJob(next(names), model, source, digest, point, chosen, device, artifacts, key))
     return jobs
 
 
 def parse_sweep(texts: Iterable[str]) -> dict[str, list[Any]]:
-    """`k=v1,v2` of each `--sweep`, values typed as the option wants them."""
+    """`k=v1,v2` of each `--sweep`, values typed as the option wants them.
+
+    A comma that is part of a value is written `\\,`; those between the sizes of a shape may stay as they are. Entries
+    of an option that is a mapping are joined by `+` to make one value.
+    """
     sweep: dict[str, list[Any]] = {}
+    mappings = {info.name for info in option_infos() if info.kind is dict}
     for text in texts:
         name, equals, values = text.partition("=")
         name = name.strip().replace("-", "_")
@@ -84,12 +92,23 @@ def parse_sweep(texts: Iterable[str]) -> dict[str, list[Any]]:
         if name in sweep:
             raise OptionError(f"'{name}' is swept twice")
         sweep[name] = []
-        for value in values.split(","):
-            parsed = parse_option(name, [value])
+        for value in _values(values, shapes=name == "input_shapes"):
+            parsed = parse_option(name, value.split("+") if name in mappings else [value])
             if parsed in sweep[name]:
                 raise OptionError(f"'{value}' comes twice in the sweep of '{name}'")
             sweep[name].append(parsed)
     return sweep
+
+
+def _values(text: str, shapes: bool) -> list[str]:
+    """What commas separate, but for those written `\\,` and, of shapes, those before a size: `x:1,3,x:2,3` is two."""
+    values: list[str] = []
+    for part in re.split(r"(?<!\\),", text):
+        if shapes and values and part.isdecimal() and _ENDS_IN_SHAPE.search(values[-1]):
+            values[-1] += f",{part}"
+        else:
+            values.append(part.replace("\\,", ","))
+    return values
 
 
 def digest_of_file(path: Path) -> str:
@@ -101,12 +120,23 @@ def digest_of_file(path: Path) -> str:
         raise FormatError(f"cannot read: {error.strerror}", node=str(path)) from error
 
 
+def _digest_or_nothing(path: Path) -> str:
+    try:
+        return digest_of_file(path)
+    except FormatError:
+        return ""
+
+
+def _suffix(point: Mapping[str, Any]) -> str:
+    return "".join(f"--{name}={value_text(value)}" for name, value in point.items())
+
+
 def _model_files(sources: Iterable[Path]) -> list[Path]:
     files: list[Path] = []
     known = suffixes()
     for source in sources:
         if source.is_dir():
-            found = sorted(p for p in source.iterdir() if p.suffix.lower() in known and p.is_file())
+            found = [path for path in _entries(source) if path.suffix.lower() in known and _stands_for_a_file(path)]
             if not found:
                 raise FormatError("no model in this folder", node=str(source), alternatives=[f"*{s}" for s in known])
             files += found
@@ -117,25 +147,38 @@ def _model_files(sources: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
-def _files_beside(source: Path) -> list[tuple[str, int, int]]:
-    """What may hold a model's external data, whose small tensors are read: files named after it, sizes and times."""
-    found = sorted(p for p in source.parent.glob(f"{_escaped(source.name)}[._]*") if p.is_file())
-    return [(p.name, (status := p.stat()).st_size, status.st_mtime_ns) for p in found]
+def _stands_for_a_file(path: Path) -> bool:
+    """Whether it is a file, or a link that leads nowhere: that one is told as a model that cannot be read."""
+    return path.is_file() or (path.is_symlink() and not path.exists())
 
 
-def _escaped(name: str) -> str:
-    """A name as a pattern that only it matches."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise FormatError(f"cannot read: {error.strerror}", node=str(folder)) from error
 
 
-def _unique(stems: Sequence[str]) -> list[str]:
-    """The stems, numbered where several models have the same."""
-    counts: dict[str, int] = {}
-    names = []
-    for stem in stems:
-        counts[stem] = counts.get(stem, 0) + 1
-        names.append(stem if counts[stem] == 1 else f"{stem}-{counts[stem]}")
-    return names
+class _Companions:
+    """Finds what may hold models' external data, whose small tensors are read. Each folder is listed once."""
+
+    def __init__(self) -> None:
+        self._names: dict[Path, list[str]] = {}
+
+    def of(self, source: Path) -> list[tuple[str, int, int]]:
+        """Files named after a model, sizes and times."""
+        folder = source.parent
+        if folder not in self._names:
+            self._names[folder] = [path.name for path in _entries(folder)]
+        names = self._names[folder]
+        found = []
+        for name in names[bisect_left(names, source.name) :]:
+            if not name.startswith(source.name):
+                break
+            if name[len(source.name) :].startswith((".", "_")) and (path := folder / name).is_file():
+                status = path.stat()
+                found.append((name, status.st_size, status.st_mtime_ns))
+        return found
 
 
 def _key(*parts: Any) -> str:

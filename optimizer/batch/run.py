@@ -6,17 +6,17 @@ import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from optimizer.batch.comparison import Record
+from optimizer.batch.comparison import Record, Sweep
 from optimizer.batch.executor import Executor, Job, JobFailure, Outcome
 from optimizer.batch.job import SCRATCH, Done, optimize_elsewhere, optimize_here
 from optimizer.batch.plan import BatchJob, digest_of_file
 from optimizer.batch.store import ResultStore, Stored
 from optimizer.batch.tables import write_tables
-from optimizer.errors import TtoptError
+from optimizer.errors import FormatError, TtoptError
 from optimizer.files import make_folder, write_bytes
 from optimizer.program import program_id
 
@@ -24,8 +24,22 @@ log = logging.getLogger(__name__)
 
 SENT_BYTES = 64 * 1024**2
 """Size of the largest model that is sent to workers that do not see the files of this machine."""
-Report = Callable[[Record, int, int], None]
-"""Called after every job with its record, the number of finished jobs and of all jobs."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What is reported after every job."""
+
+    record: Record
+    kept: bool
+    """Whether an earlier run had done it."""
+    done: int
+    """How many jobs have ended, this one with them."""
+    count: int
+    """Of all jobs."""
+
+
+Report = Callable[[Ended], None]
 
 
 def run_batch(
@@ -33,6 +47,7 @@ def run_batch(
     executor: Executor,
     output: Path,
     report: Report,
+    sweep: Sweep,
     resume: bool = False,
     earlier: Sequence[Record] | None = None,
     parquet: bool = False,
@@ -52,7 +67,8 @@ def run_batch(
     finally:
         run.store.close()
         records = run.ordered()
-        write_tables(records, output, run.swept, parquet)
+        if run.store.is_in_place:
+            write_tables(records, output, sweep, parquet)
     return records
 
 
@@ -64,12 +80,26 @@ class _Sent:
 
     def __reduce__(self) -> tuple[Any, ...]:
         source = self.job.source
-        model = source.read_bytes() if source.stat().st_size <= SENT_BYTES else None
+        try:
+            status = source.stat()
+            model = _content(source, status.st_mtime_ns, status.st_size) if status.st_size <= SENT_BYTES else None
+        except OSError as error:  # it would end the batch; as a job it fails alone
+            return partial, (_cannot_read, str(source), error.strerror)
         return partial, (optimize_elsewhere, self.job, model, program_id())
 
     def __call__(self) -> Done:
         """As if it had been sent."""
         return optimize_elsewhere(self.job, self.job.source.read_bytes(), program_id())
+
+
+@lru_cache(maxsize=1)
+def _content(source: Path, _mtime_ns: int, _size: int) -> bytes:
+    """A file's bytes, which the jobs of one model share: pickled together they hold them once."""
+    return source.read_bytes()
+
+
+def _cannot_read(source: str, reason: str) -> Done:
+    raise FormatError(f"cannot read: {reason}", node=source)
 
 
 @dataclass
@@ -87,10 +117,6 @@ class _Run:
     alike: dict[str, list[BatchJob]] = field(default_factory=dict)
     """Jobs to be done, by key: those of one content together."""
 
-    @property
-    def swept(self) -> tuple[str, ...]:
-        return tuple(self.jobs[0].swept) if self.jobs else ()
-
     def submit(self, resume: bool) -> None:
         """Queue what has to be done, once for jobs of the same content."""
         for scratch in self.output.glob(f"{SCRATCH}*"):
@@ -98,15 +124,16 @@ class _Run:
         for job in self.jobs:
             stored = self.store.get(job.key) if resume else None
             if stored is not None and self._is_there(job, stored):
-                self._tell(job, self._succeeded(job, stored))
+                self._tell(job, self._succeeded(job, stored), kept=True)
             else:
                 self.alike.setdefault(job.key, []).append(job)
         for key, (first, *_) in self.alike.items():
-            self.executor.submit(key, self._call(first))
+            self.executor.submit(key, self._call(first), _bytes_of(first.source))
 
     def collect(self) -> None:
         """Take outcomes until none is left."""
         for outcome in self.executor.as_completed():
+            self.store.require_in_place()
             first, *others = self.alike[outcome.key]
             if outcome.error is not None:
                 for job in (first, *others):
@@ -145,9 +172,9 @@ class _Run:
             make_folder((target := self.output / other.name / name).parent)
             write_bytes(target, (self.output / first.name / name).read_bytes())
 
-    def _tell(self, job: BatchJob, record: Record) -> None:
+    def _tell(self, job: BatchJob, record: Record, kept: bool = False) -> None:
         self.records[job.name] = record
-        self.report(record, len(self.records), len(self.jobs))
+        self.report(Ended(record, kept, len(self.records), len(self.jobs)))
 
     def _succeeded(self, job: BatchJob, stored: Stored) -> Record:
         record = _described(job, stored.seconds) | stored.figures
@@ -161,6 +188,15 @@ class _Run:
             message = f"{record['refused']} op(s) refused by '{job.options.check}' (`summary.check` of the result)"
             return {**record, "ok": False, "error": {"code": "check-failed", "message": message}}
         return record
+
+
+def _bytes_of(source: Path) -> int:
+    """What is sent of a model; a file that is gone is found out by its job."""
+    try:
+        size = source.stat().st_size
+    except OSError:
+        return 0
+    return size if size <= SENT_BYTES else 0
 
 
 def _described(job: BatchJob, seconds: float) -> Record:

@@ -23,6 +23,7 @@ CREATE TABLE IF NOT EXISTS finished (
     finished_at TEXT NOT NULL DEFAULT (datetime('now'))
 )
 """
+_COLUMNS = {"key", "figures", "artifacts", "seconds"}
 
 
 @dataclass(frozen=True)
@@ -51,32 +52,73 @@ class ResultStore:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.execute(_SCHEMA)
-        except sqlite3.OperationalError as error:
-            os.close(self._lock)
-            raise OutputError(f"cannot write: {error}", node=str(self._path)) from error
+            columns = {row[1] for row in self._db.execute("PRAGMA table_info(finished)")}
+            if not columns >= _COLUMNS:
+                raise self._unreadable("its table has other columns")
         except sqlite3.DatabaseError as error:
             os.close(self._lock)
-            raise FormatError(f"not a result store: {error}", node=str(self._path)) from error
+            raise self._refused(error) from error
+        except FormatError:
+            self.close()
+            raise
+        self._files = {path: _identity(path) for path in (folder / LOCK_NAME, self._path)}
 
     def put(self, key: str, stored: Stored) -> None:
-        """Raises OutputError if the file takes no more."""
+        """Raises OutputError if the file takes no more, or is no longer where it was."""
+        self.require_in_place()
         row = (key, json.dumps(stored.figures), json.dumps(stored.artifacts), stored.seconds)
         try:
             with self._db:
                 self._db.execute(
                     "INSERT OR REPLACE INTO finished (key, figures, artifacts, seconds) VALUES (?, ?, ?, ?)", row
                 )
-        except sqlite3.OperationalError as error:
-            raise OutputError(f"cannot write: {error}", node=str(self._path)) from error
+        except sqlite3.DatabaseError as error:
+            raise self._refused(error) from error
 
     def get(self, key: str) -> Stored | None:
-        """What is kept under a key; None if no such job succeeded."""
-        row = self._db.execute("SELECT figures, artifacts, seconds FROM finished WHERE key = ?", (key,)).fetchone()
-        return None if row is None else Stored(json.loads(row[0]), json.loads(row[1]), row[2])
+        """What is kept under a key; None if no such job succeeded. FormatError if the file is damaged."""
+        try:
+            row = self._db.execute("SELECT figures, artifacts, seconds FROM finished WHERE key = ?", (key,)).fetchone()
+            return None if row is None else Stored(json.loads(row[0]), json.loads(row[1]), row[2])
+        except sqlite3.DatabaseError as error:
+            raise self._refused(error) from error
+        except (TypeError, ValueError) as error:
+            raise self._unreadable(f"an entry is damaged: {error}") from error
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the folder still holds this store: somebody may have removed it while the batch ran."""
+        return all(_identity(path) == known for path, known in self._files.items())
+
+    def require_in_place(self) -> None:
+        """OutputError if the folder no longer holds this store."""
+        if not self.is_in_place:
+            raise OutputError("cannot write: it was removed while the batch ran", node=str(self._path.parent))
+
+    def _refused(self, error: sqlite3.DatabaseError) -> FormatError | OutputError:
+        if isinstance(error, sqlite3.OperationalError):
+            return OutputError(f"cannot write: {error}", node=str(self._path))
+        return self._unreadable(str(error))
+
+    def _unreadable(self, reason: str) -> FormatError:
+        return FormatError(
+            f"not a result store of this version: {reason}",
+            node=str(self._path),
+            alternatives=("another folder", "the same folder without this file: every job then runs again"),
+        )
 
     def close(self) -> None:
         self._db.close()
         os.close(self._lock)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file lies at a path; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _locked(folder: Path) -> int:

@@ -10,34 +10,41 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from optimizer.batch.comparison import Pivot, Record, pareto, pivot
+from optimizer.batch.comparison import Pivot, Record, Sweep, pareto, pivot
 from optimizer.errors import FormatError, OptionError
 from optimizer.files import make_folder, replacing, write_text
+from optimizer.option_text import value_text
 
 RESULTS_JSON, RESULTS_CSV, RESULTS_PARQUET = "results.json", "results.csv", "results.parquet"
 PIVOT_CSV, PARETO_CSV = "pivot.csv", "pareto.csv"
 GEOMETRIC_MEAN = "geometric mean"
 
 
-def write_tables(records: Sequence[Record], folder: Path, swept: Sequence[str], parquet: bool = False) -> list[Path]:
+def write_tables(records: Sequence[Record], folder: Path, sweep: Sweep, parquet: bool = False) -> list[Path]:
     """Write the tables of a batch; their paths. `results.json` holds the records as they are.
 
-    In the others an error is its text. Without a sweep there is no pivot and no Pareto front.
+    In the others an error is its text. Without a sweep there is no pivot and no Pareto front. Tables of an earlier
+    batch that this one does not have are removed.
     """
     make_folder(folder)
     flat = [_flat(record) for record in records]
-    written = [folder / RESULTS_JSON, folder / RESULTS_CSV]
-    write_text(written[0], json.dumps(records, indent=1) + "\n")
-    write_text(written[1], _csv(_columns(flat), flat))
+    write_text(folder / RESULTS_JSON, json.dumps(records, indent=1) + "\n")
+    write_text(folder / RESULTS_CSV, _csv(_columns(flat), flat))
     if parquet:
-        written.append(folder / RESULTS_PARQUET)
-        _write_parquet(written[-1], flat)
-    if swept:
-        written += [folder / PIVOT_CSV, folder / PARETO_CSV]
-        write_text(written[-2], _pivot_csv(pivot(records, swept)))
+        _write_parquet(folder / RESULTS_PARQUET, flat)
+    if sweep:
+        write_text(folder / PIVOT_CSV, _pivot_csv(pivot(records, sweep)))
         front = [_flat(record) for record in pareto(records)]
-        write_text(written[-1], _csv(_columns(front), front))
-    return written
+        write_text(folder / PARETO_CSV, _csv(_columns(front), front))
+    names = table_names(bool(sweep), parquet)
+    for name in {*table_names(swept=True, parquet=True)} - {*names}:
+        (folder / name).unlink(missing_ok=True)
+    return [folder / name for name in names]
+
+
+def table_names(swept: bool, parquet: bool) -> list[str]:
+    """The files that a batch writes, with a sweep or without, and with or without Parquet."""
+    return [RESULTS_CSV, RESULTS_JSON] + [RESULTS_PARQUET] * parquet + [PIVOT_CSV, PARETO_CSV] * swept
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -65,8 +72,9 @@ def require_parquet() -> None:
 
 
 def _flat(record: Record) -> Record:
-    error = record.get("error")
-    return {**record, "error": error["message"]} if error else record
+    """A record of plain cells: of an error its text, of a swept mapping what the names of folders call it."""
+    cells = {name: value_text(value) if isinstance(value, dict) else value for name, value in record.items()}
+    return {**cells, "error": record["error"]["message"]} if "error" in record else cells
 
 
 def _columns(records: Iterable[Record]) -> list[str]:

@@ -18,10 +18,13 @@ from optimizer.cli.arguments import (
 )
 from optimizer.cli.batch_progress import BatchProgress
 from optimizer.cli.batch_text import results_text
+from optimizer.cli.interruption import interrupted_by_signals
 from optimizer.cli.tables import as_json
 from optimizer.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from optimizer.batch.executor import Executor
 
 LARGEST_DEADLINE = 10**6
@@ -59,7 +62,7 @@ def add(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     from optimizer.batch.plan import parse_sweep, plan_jobs
     from optimizer.batch.run import run_batch
-    from optimizer.batch.tables import read_records, require_parquet
+    from optimizer.batch.tables import read_records, require_parquet, table_names
     from optimizer.cli.models import checked_emitters
 
     if args.deadline is not None and not 0 < args.deadline <= LARGEST_DEADLINE:
@@ -67,17 +70,19 @@ def run(args: argparse.Namespace) -> int:
         raise OptionError(message, limit=LARGEST_DEADLINE)
     if args.parquet:
         require_parquet()
+    _refuse_output_among_models(args.models, args.output)
     sweep = parse_sweep(args.sweep)
     earlier = None if args.against is None else read_records(args.against)
     jobs = plan_jobs(args.models, options_record(args), sweep, checked_emitters(args.emit))
     executor = _executor(args)
     try:
-        with BatchProgress() as progress:
-            records = run_batch(jobs, executor, args.output, progress, args.resume, earlier, args.parquet)
+        with interrupted_by_signals(), BatchProgress() as progress:
+            records = run_batch(jobs, executor, args.output, progress, sweep, args.resume, earlier, args.parquet)
     finally:
         executor.close()
-    print(as_json(records) if args.format == "json" else results_text(records, tuple(sweep)))
-    print(f"wrote {_written(args.output, bool(sweep), args.parquet)}", file=sys.stderr)
+    print(as_json(records) if args.format == "json" else results_text(records, sweep))
+    written = ", ".join(str(args.output / name) for name in table_names(bool(sweep), args.parquet))
+    print(f"wrote {written}", file=sys.stderr)
     return 0 if all(record["ok"] for record in records) else 1
 
 
@@ -93,8 +98,8 @@ def _executor(args: argparse.Namespace) -> Executor:
     return ClusterExecutor(args.cluster, args.deadline)
 
 
-def _written(folder: Path, swept: bool, parquet: bool) -> str:
-    from optimizer.batch.tables import PARETO_CSV, PIVOT_CSV, RESULTS_CSV, RESULTS_JSON, RESULTS_PARQUET
-
-    names = [RESULTS_CSV, RESULTS_JSON] + [RESULTS_PARQUET] * parquet + [PIVOT_CSV, PARETO_CSV] * swept
-    return ", ".join(str(folder / name) for name in names)
+def _refuse_output_among_models(models: Sequence[Path], output: Path) -> None:
+    """OptionError if the next batch would take the tables of this one for models."""
+    if any(folder.is_dir() and folder.resolve() == output.resolve() for folder in models):
+        message = f"results would lie among the models in '{output}'"
+        raise OptionError(message, node="output", alternatives=("another folder", str(output / "out")))

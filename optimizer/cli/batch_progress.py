@@ -5,7 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
+
+from optimizer.cli.tables import one_line
+
+if TYPE_CHECKING:
+    from optimizer.batch.run import Ended
 
 REDRAW_SECONDS = 0.1
 EACH_LIMIT = 100
@@ -34,26 +39,37 @@ class BatchProgress:
         if self._open:
             print(file=sys.stderr)
 
-    def __call__(self, record: dict[str, Any], done: int, count: int) -> None:
+    def __call__(self, ended: Ended) -> None:
         now = time.monotonic()
-        self._failed += not record["ok"]
-        self._kept += now - self._started < record["seconds"] / 2 and record["ok"]
-        ended = done == count
+        self._failed += not ended.record["ok"]
+        self._kept += ended.kept
+        last = ended.done == ended.count
         if sys.stderr.isatty():
-            if ended or now - self._told > REDRAW_SECONDS or not self._open:
-                print(f"\r\x1b[K{self._line(now, done, count)}", end="", file=sys.stderr, flush=True)
+            if last or now - self._told > REDRAW_SECONDS or not self._open:
+                print(f"\r\x1b[K{self._line(now, ended)}", end="", file=sys.stderr, flush=True)
                 self._told, self._open = now, True
-        elif count <= EACH_LIMIT or not record["ok"]:
-            verdict = "done" if record["ok"] else "FAILED"
-            print(f"[{done}/{count}] {record['name']} {verdict}, {record['seconds']} s", file=sys.stderr, flush=True)
-        elif ended or now - self._told > LINE_SECONDS:
-            print(self._line(now, done, count), file=sys.stderr, flush=True)
+        elif ended.count <= EACH_LIMIT or not ended.record["ok"]:
+            print(_verdict(ended), file=sys.stderr, flush=True)
+        elif last or now - self._told > LINE_SECONDS:
+            print(self._line(now, ended), file=sys.stderr, flush=True)
             self._told = now
 
-    def _line(self, now: float, done: int, count: int) -> str:
-        rate = max(done - self._kept, 1) / max(now - self._started, 1e-3)
-        left = "" if done == count else f"  eta {duration_text((count - done) / rate)}"
-        return f"{done}/{count}  {rate:.1f}/s  {self._failed} failed{left}"
+    def _line(self, now: float, ended: Ended) -> str:
+        per_second = max(ended.done - self._kept, 1) / max(now - self._started, 1e-3)
+        left = "" if ended.done == ended.count else f"  eta {duration_text((ended.count - ended.done) / per_second)}"
+        return f"{ended.done}/{ended.count}  {rate_text(per_second)}  {self._failed} failed{left}"
+
+
+def _verdict(ended: Ended) -> str:
+    """What became of one job."""
+    record = ended.record
+    verdict = "kept" if ended.kept and record["ok"] else "done" if record["ok"] else "FAILED"
+    return one_line(f"[{ended.done}/{ended.count}] {record['name']} {verdict}, {record['seconds']} s")
+
+
+def rate_text(per_second: float) -> str:
+    """`3.1/s`, of slow ones `12.5/min`."""
+    return f"{per_second:.1f}/s" if per_second >= 1 else f"{per_second * 60:.1f}/min"
 
 
 def duration_text(seconds: float) -> str:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optimizer.batch.comparison import Pivot, Record, failures, pareto, pivot
+from optimizer.batch.comparison import Pivot, Record, Sweep, failures, pareto, pivot
 from optimizer.batch.tables import GEOMETRIC_MEAN
-from optimizer.cli.tables import bytes_text, counted, percent_text, table, time_text
+from optimizer.cli.tables import bytes_text, counted, one_line, percent_text, table, time_text
+from optimizer.errors import shortened
+from optimizer.option_text import value_text
 from optimizer.wording.units import change_text
 
 MOST_ROWS = 200
 """Of a table; the files hold the others."""
 
 
-def results_text(records: Sequence[Record], swept: Sequence[str]) -> str:
+def results_text(records: Sequence[Record], sweep: Sweep) -> str:
     """All of it. Models that fail come once, last."""
     good = [record for record in records if record["ok"]]
-    blocks = [_results(good, swept)] if good else []
-    if swept and good:
-        blocks += [_pivot(pivot(records, swept)), _front(pareto(records), swept)]
+    blocks = [_results(good, tuple(sweep))] if good else []
+    if sweep and good:
+        blocks += [_pivot(pivot(records, sweep)), _front(pareto(records), tuple(sweep))]
     bad = len(records) - len(good)
-    failed = [f"FAILED {model}{_points(count, swept)}: {message}" for model, message, count in failures(records)]
+    failed = [_failure(model, messages, bool(sweep)) for model, messages in failures(records)]
     blocks.append("\n".join([f"{len(good)} done, {bad} failed", *failed]))
     return "\n\n".join(blocks)
 
@@ -37,7 +39,7 @@ def _row(record: Record, swept: Sequence[str], compared: bool) -> list[object]:
     plan_ns, dram_ns, earlier_ns = record["predicted_time_ns"], record["dram_ns"], record.get("earlier_ns")
     return [
         record["model"],
-        *(record[name] for name in swept),
+        *(value_text(record[name]) for name in swept),
         record["status"] if record["stopped"] is None else f"{record['status']}, stopped",
         percent_text(record["gap"]),
         record["ops"],
@@ -69,7 +71,7 @@ def _front(records: Sequence[Record], swept: Sequence[str]) -> str:
         [
             r["model"],
             r["board"],
-            *(r[name] for name in others),
+            *(value_text(r[name]) for name in others),
             time_text(r["predicted_time_ns"]),
             bytes_text(r["l1_peak_bytes"]),
         ]
@@ -82,5 +84,9 @@ def _cut(text: str, rows: int) -> str:
     return text if rows <= MOST_ROWS else f"{text}\n... {counted(rows - MOST_ROWS, 'more row')} in the files"
 
 
-def _points(count: int, swept: Sequence[str]) -> str:
-    return f" ({counted(count, 'point')})" if swept else ""
+def _failure(model: str, messages: Sequence[tuple[str, int]], swept: bool) -> str:
+    """A model and what became of it, in one line if it failed alike everywhere."""
+    told = [
+        f"{f' ({counted(count, "point")})' if swept else ''}: {one_line(shortened(text))}" for text, count in messages
+    ]
+    return f"FAILED {model}{told[0]}" if len(told) == 1 else "\n ".join([f"FAILED {model}", *told])

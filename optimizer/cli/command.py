@@ -12,6 +12,7 @@ from pathlib import Path
 from optimizer import logs
 from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.parser import build_parser, parse
+from optimizer.cli.tables import one_line
 from optimizer.errors import TtoptError
 from optimizer.plugins import plugins_named
 
@@ -57,10 +58,8 @@ def run(argv: Sequence[str]) -> int:
 
 
 def tell(message: str) -> None:
-    """One line on stderr. Names in it come from files: line breaks and what steers a terminal are shown, not obeyed."""
-    text = " ".join(message.splitlines())
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    print(f"ttopt: {shown}", file=sys.stderr)
+    """One line on stderr."""
+    print(f"ttopt: {one_line(message)}", file=sys.stderr)
 
 
 def _run(argv: Sequence[str]) -> int:

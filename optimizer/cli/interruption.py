@@ -6,10 +6,11 @@ for, and Ctrl-C ends the command at once.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,25 @@ class Interruption:
             raise KeyboardInterrupt
         self._asked = True
         print("\nttopt: ending the search; Ctrl-C once more gives up the result too", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Inside the block SIGTERM and SIGHUP end the command as Ctrl-C does; a second one ends the process at once."""
+
+    def end(signum: int, _frame: FrameType | None) -> None:
+        signal.signal(signum, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    mine = threading.current_thread() is threading.main_thread()
+    taken = [s for s in (signal.SIGTERM, signal.SIGHUP) if mine and signal.getsignal(s) == signal.SIG_DFL]
+    for signum in taken:
+        signal.signal(signum, end)
+    try:
+        yield
+    finally:
+        for signum in taken:
+            signal.signal(signum, signal.SIG_DFL)
 
 
 def run_interruptibly(command: Callable[[], int]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from optimizer.wording.units import bytes_text, counted, percent_text, time_text
 
-__all__ = ["as_json", "bytes_text", "counted", "pairs", "percent_text", "table", "time_text"]
+__all__ = ["as_json", "bytes_text", "counted", "one_line", "pairs", "percent_text", "table", "time_text"]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -20,6 +20,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [_line(header, widths, numeric), "  ".join("-" * w for w in widths)]
     lines += [_line(row, widths, numeric) for row in cells]
     return "\n".join(lines)
+
+
+def one_line(text: str) -> str:
+    """Text that came from files, for a terminal: line breaks and what steers it are shown, not obeyed."""
+    joined = " ".join(text.splitlines())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)
 
 
 def pairs(rows: Iterable[tuple[str, object]]) -> str:

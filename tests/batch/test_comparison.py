@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from optimizer.batch.comparison import failures, pareto, pivot
 
+SWEEP = {"policy": ["dram", "fast"]}
+
 
 def record(model: str, policy: str, time_ns: int | None, peak_bytes: int = 0, board: str = "n150") -> dict[str, Any]:
     common = {"name": f"{model}-{policy}", "model": model, "board": board, "policy": policy}
@@ -20,14 +22,14 @@ def record(model: str, policy: str, time_ns: int | None, peak_bytes: int = 0, bo
 
 def test_a_pivot_has_a_row_per_model_and_a_column_per_point() -> None:
     records = [record("b", "dram", 100), record("b", "fast", 50), record("a", "dram", 300), record("a", "fast", 600)]
-    found = pivot([*records, record("c", "fast", 7), record("c", "dram", None)], ["policy"])
+    found = pivot([*records, record("c", "fast", 7), record("c", "dram", None)], SWEEP)
     assert found.points == ("policy=dram", "policy=fast")
     assert found.rows == (("a", (300, 600)), ("b", (100, 50)), ("c", (None, 7)))
 
 
 def test_ratios_are_geometric_means_of_models_that_have_both() -> None:
     records = [record("a", "dram", 100), record("a", "fast", 50), record("b", "dram", 100), record("b", "fast", 200)]
-    found = pivot([*records, record("c", "dram", None), record("c", "fast", 1)], ["policy"])
+    found = pivot([*records, record("c", "dram", None), record("c", "fast", 1)], SWEEP)
     assert found.ratios == pytest.approx((1.0, 1.0))
 
 
@@ -46,4 +48,23 @@ def test_boards_have_fronts_of_their_own() -> None:
 
 def test_a_model_that_fails_alike_everywhere_is_told_once() -> None:
     records = [record("a", "dram", None), record("b", "dram", 1), record("a", "fast", None)]
-    assert failures(records) == [("a", "a cannot run", 2)]
+    assert failures(records) == [("a", (("a cannot run", 2),))]
+
+
+def test_a_model_that_fails_in_several_ways_is_named_once() -> None:
+    records = [record("a", "dram", None), record("b", "dram", None), record("a", "fast", None)]
+    records[2]["error"] = {"code": "too-large", "message": "no room"}
+    assert failures(records) == [("a", (("a cannot run", 1), ("no room", 1))), ("b", (("b cannot run", 1),))]
+
+
+def test_the_first_point_is_that_of_the_sweep_whatever_ran_there() -> None:
+    found = pivot([record("a", "fast", 1), record("a", "dram", None)], SWEEP)
+    assert (found.points, found.rows) == (("policy=dram", "policy=fast"), (("a", (None, 1)),))
+    assert found.ratios == (None, None)
+
+
+def test_mappings_are_points_too() -> None:
+    sweep = {"dims": [{"batch": 1}, {"batch": 8}]}
+    records = [record("a", "fast", 2 + batch["batch"]) | {"dims": batch} for batch in sweep["dims"]]
+    assert pivot(records, sweep).points == ("dims=batch=1", "dims=batch=8")
+    assert pivot(records, sweep).rows == (("a", (3, 10)),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,21 @@ def test_a_folder_stands_for_its_models(models: Path) -> None:
     assert [job.name for job in jobs] == ["a", "b", "c"]
 
 
+def test_what_is_no_file_is_no_model(models: Path) -> None:
+    """Whoever opened the pipe would wait for ever."""
+    os.mkfifo(models / "pipe.onnx")
+    (models / "folder.onnx").mkdir()
+    (models / "gone.onnx").symlink_to(models / "nowhere")
+    jobs = plan_jobs([models], {}, {})
+    assert [(job.name, bool(job.digest)) for job in jobs] == [("a", True), ("b", True), ("c", True), ("gone", False)]
+
+
 def test_models_of_one_name_get_folders_of_their_own(models: Path) -> None:
     jobs = plan_jobs([models / "a.onnx", models / "deeper" / "a.onnx", models / "a.onnx"], {}, {})
     assert [job.name for job in jobs] == ["a", "a-2"]
+    (models / "deeper" / "a-2.onnx").write_text("a third")
+    jobs = plan_jobs([models / "a.onnx", models / "deeper"], {}, {"seed": [1, 2]})
+    assert len({job.name for job in jobs}) == len(jobs) == 6
 
 
 def test_a_sweep_is_the_product_of_its_values(models: Path) -> None:
@@ -44,6 +57,28 @@ def test_a_sweep_is_the_product_of_its_values(models: Path) -> None:
     ]
     assert {job.options.seed for job in jobs} == {3}
     assert jobs[1].name == "a--board=n150--tensor_l1_usage_cap=0.9"
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("input_shapes=x:1,3,x:2,3", [{"x": [1, 3]}, {"x": [2, 3]}]),
+        ("input-shapes=x:1x3+y:5,x:2x3", [{"x": [1, 3], "y": [5]}, {"x": [2, 3]}]),
+        ("dims=batch=1,batch=8+seq=128", [{"batch": 1}, {"batch": 8, "seq": 128}]),
+        (r"insert_memreconfig=add=0\,mul=1,add=0", ["add=0,mul=1", "add=0"]),
+        ("time_limit=none,2", [None, 2.0]),
+    ],
+)
+def test_values_may_hold_commas_and_several_entries(text: str, values: list[object]) -> None:
+    assert list(parse_sweep([text]).values()) == [values]
+
+
+def test_a_point_names_its_folder_as_people_write_it(models: Path) -> None:
+    jobs = plan_jobs([models / "a.onnx"], {}, parse_sweep(["dims=batch=1+seq=9,batch=8", "time_limit=none,2"]))
+    assert [job.name for job in jobs][:2] == [
+        "a--dims=batch=1+seq=9--time_limit=none",
+        "a--dims=batch=1+seq=9--time_limit=2.0",
+    ]
 
 
 def test_the_key_follows_content_and_options(models: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from optimizer.batch.executor import Job, Outcome
 from optimizer.batch.plan import parse_sweep, plan_jobs
 from optimizer.batch.run import run_batch
-from optimizer.errors import TtoptError
+from optimizer.errors import OutputError, TtoptError
 
 
 class InProcess:
@@ -24,7 +25,7 @@ class InProcess:
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
 
-    def submit(self, key: str, job: Job) -> None:
+    def submit(self, key: str, job: Job, _sent_bytes: int = 0, /) -> None:
         self.jobs[key] = job
 
     def as_completed(self) -> Iterator[Outcome]:
@@ -46,7 +47,7 @@ def run(sources: list[Path], output: Path, resume: bool = False, **options: Any)
     sweep = options.pop("sweep", {})
     executor = InProcess()
     earlier = options.pop("earlier", None)
-    records = run_batch(plan_jobs(sources, options, sweep), executor, output, lambda *_: None, resume, earlier)
+    records = run_batch(plan_jobs(sources, options, sweep), executor, output, lambda _: None, sweep, resume, earlier)
     return records, len(executor.jobs)
 
 
@@ -127,6 +128,37 @@ def test_what_a_killed_job_left_behind_is_removed(mlp_onnx: Path, tmp_path: Path
     run([mlp_onnx], tmp_path)
     found = sorted(p.name for p in tmp_path.iterdir())
     assert found == ["batch.lock", "mlp", "results.csv", "results.json", "results.sqlite"]
+
+
+def test_a_model_that_cannot_be_read_fails_alone(models: list[Path], tmp_path: Path) -> None:
+    models[1].unlink()
+    models[1].symlink_to(tmp_path / "nowhere")
+    records, _ = run([tmp_path], tmp_path / "out")
+    assert [(r["name"], r["ok"]) for r in records] == [("a", True), ("c", True), ("b", False)]
+    assert "No such file" in records[2]["error"]["message"]
+
+
+def test_a_model_that_changes_while_the_batch_runs_fails(models: list[Path], mlp_onnx: Path, tmp_path: Path) -> None:
+    jobs = plan_jobs([models[0]], {}, {})
+    models[0].write_bytes(mlp_onnx.read_bytes())
+    record = run_batch(jobs, InProcess(), tmp_path / "out", lambda _: None, {})[0]
+    assert not record["ok"]
+    assert "has changed since the batch began" in record["error"]["message"]
+    assert not (tmp_path / "out" / "a").exists()
+
+
+def test_a_folder_that_is_removed_ends_the_batch(models: list[Path], tmp_path: Path) -> None:
+    jobs, output = plan_jobs(models, {}, {}), tmp_path / "out"
+    with pytest.raises(OutputError, match="it was removed while the batch ran"):
+        run_batch(jobs, InProcess(), output, lambda _: shutil.rmtree(output), {})
+    assert not output.exists()
+
+
+def test_tables_of_an_earlier_batch_do_not_stay(mlp_onnx: Path, tmp_path: Path) -> None:
+    run([mlp_onnx], tmp_path, sweep=parse_sweep(["policy=dram,dfsharding"]))
+    assert (tmp_path / "pivot.csv").exists()
+    run([mlp_onnx], tmp_path)
+    assert sorted(p.name for p in tmp_path.glob("*.csv")) == ["results.csv"]
 
 
 def test_results_are_compared_with_those_of_an_earlier_batch(models: list[Path], tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def test_tables_hold_every_record(tmp_path: Path) -> None:
     records: list[dict[str, Any]] = [GOOD, BETTER, BAD]
-    written = write_tables(records, tmp_path, ["seed"], parquet=True)
+    written = write_tables(records, tmp_path, {"seed": [1, 2]}, parquet=True)
     assert sorted(p.name for p in written) == sorted(p.name for p in tmp_path.iterdir())
     assert read_records(tmp_path) == records
     found = rows(tmp_path / "results.csv")
@@ -45,7 +45,7 @@ def test_tables_hold_every_record(tmp_path: Path) -> None:
 
 
 def test_without_a_sweep_there_is_nothing_to_compare(tmp_path: Path) -> None:
-    write_tables([GOOD], tmp_path, [])
+    write_tables([GOOD], tmp_path, {})
     assert sorted(p.name for p in tmp_path.iterdir()) == ["results.csv", "results.json"]
 
 
@@ -59,7 +59,7 @@ def test_what_is_no_earlier_batch_is_refused(tmp_path: Path, content: str | None
 
 def test_swept_values_of_several_types_become_text(tmp_path: Path) -> None:
     write_tables(
-        [GOOD | {"time_limit": None}, BETTER | {"time_limit": 2}, BAD | {"time_limit": 0.5}], tmp_path, [], True
+        [GOOD | {"time_limit": None}, BETTER | {"time_limit": 2}, BAD | {"time_limit": 0.5}], tmp_path, {}, True
     )
     table = parquet.read_table(tmp_path / "results.parquet").to_pylist()
     assert [row["time_limit"] for row in table] == [None, "2", "0.5"]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from optimizer.batch.child import OOM_SCORE
 from optimizer.batch.executor import JobFailure, OutOfMemory, WorkerDied
 from optimizer.batch.worker import Worker
 
@@ -119,3 +120,9 @@ def test_interrupts_do_not_reach_a_worker(worker: Worker) -> None:
     os.kill(worker.receive(), signal.SIGINT)
     worker.send(partial(int, "3"))
     assert worker.receive() == 3
+
+
+@pytest.mark.skipif(not OOM_SCORE.exists(), reason="the system does not choose whom it ends by a score")
+def test_a_worker_is_ended_before_its_parent_where_memory_runs_out(worker: Worker) -> None:
+    worker.send(partial(Path.read_text, OOM_SCORE))
+    assert int(worker.receive()) > int(OOM_SCORE.read_text())
