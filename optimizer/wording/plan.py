@@ -72,7 +72,7 @@ def notices(document: Document) -> list[Fact]:
     if len(failed) > SHOWN_CHAINS:
         found.append(("  ...", f"{len(failed) - SHOWN_CHAINS} more failed; `chains` of graph.json has every reason"))
     found += [("fell back", text) for text in fallback_texts(document)]
-    found += _fused_facts(document)
+    found += fused_facts(document)
     found.append(("unsupported ops", unsupported_ops(summary) or "none"))
     if summary.get("check") is not None:
         found += check_facts(summary["check"])
@@ -84,7 +84,7 @@ def notices(document: Document) -> list[Fact]:
     return found
 
 
-def _fused_facts(document: Document) -> list[Fact]:
+def fused_facts(document: Document) -> list[Fact]:
     """Regions that run as kernels of ours, and what that saves; nothing where they were not asked for."""
     regions = document["fused_kernels"]
     if not document["options"]["fuse_kernels"]:
