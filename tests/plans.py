@@ -11,7 +11,7 @@ from optimizer.importers import load
 from optimizer.importers.model import ImportedModel
 from optimizer.ir.graph import Graph
 from optimizer.opmodel.analytical.model import AnalyticalOpModel
-from optimizer.opmodel.cached import CachedOpModel
+from optimizer.opmodel.cached import Answers, CachedOpModel
 from optimizer.options import Options
 from optimizer.pipeline import optimize, optimize_file
 from optimizer.result import OptimizedGraph
@@ -33,7 +33,7 @@ REMEMBERED = 60_000
 @cache
 def remembering(device: DeviceSpec, l1_small_bytes: int) -> CachedOpModel:
     """The analytical OpModel of a board with its latest answers, which depend on the query only."""
-    return CachedOpModel(AnalyticalOpModel(device, l1_small_bytes), REMEMBERED)
+    return CachedOpModel(AnalyticalOpModel(device, l1_small_bytes), Answers(REMEMBERED))
 
 
 def planned(model: ImportedModel | Graph, device: DeviceSpec, options: Options) -> OptimizedGraph:
