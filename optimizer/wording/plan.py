@@ -15,6 +15,9 @@ SHOWN_RISKS = 5
 SHOWN_PARTS = 3
 """Parts of a fused kernel, likewise."""
 
+NOT_JUDGED = "NOT JUDGED"
+"""How the text begins of a kernel whose values nobody has seen to be right."""
+
 Document = dict[str, Any]
 """A decoded `graph.json`."""
 Fact = tuple[str, object]
@@ -105,7 +108,7 @@ def judged_texts(regions: list[Document]) -> list[str]:
     texts = [f"all that the kernels are made of was right by {by}"] if regions and by and not missing else []
     for kernel, parts in sorted(missing.items()):
         shown = ", ".join(parts[:SHOWN_PARTS]) + (", ..." if len(parts) > SHOWN_PARTS else "")
-        texts.append(f"NOT JUDGED: {kernel} has {len(parts)} part(s) nobody has seen give right values: {shown}")
+        texts.append(f"{NOT_JUDGED}: {kernel} has {len(parts)} part(s) nobody has seen give right values: {shown}")
     return texts
 
 

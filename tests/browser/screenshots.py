@@ -78,7 +78,7 @@ def test_page(open_page: OpenPage, service: StandIn, name: str, size: tuple[int,
     page.locator("#file").set_input_files({"name": "resnet50.onnx", "mimeType": "model/onnx", "buffer": b"model"})
     page.locator("#send").click()
     page.get_by_text("waiting for a worker").wait_for()
-    service.advance(list(service.jobs)[-1], 4)
+    service.advance(list(service.jobs)[-1], 5)
     take(page, f"{name}_running")
     service.advance(list(service.jobs)[-1], 9)
     page.frame_locator("iframe").locator("#ops tbody tr").first.wait_for()

@@ -99,6 +99,7 @@ class Entries:
     def _op(self, op: Op) -> Record:
         record = self._result.records[op.id]
         config = None if record.config is None else record.config.to_json()
+        attrs = {k: attr_to_json(v) for k, v in sorted(op.attrs.items())}
         found: Record = {
             "id": shortened(op.id),
             "kind": op_kind(op, record.role),
@@ -112,7 +113,7 @@ class Entries:
             "inputs": [self.number(v) for v in op.inputs],
             "outputs": [self.number(v) for v in op.outputs],
             "kernel": self._kernels.get(op.id),
-            "attrs": self._share(shortened(flat({k: attr_to_json(v) for k, v in sorted(op.attrs.items())}), LONGEST_CELL)),
+            "attrs": self._share(shortened(flat(attrs), LONGEST_CELL)),
             "config": self._share("" if config is None else shortened(flat(config), LONGEST_CELL)),
             "predicted": self._share(None if record.predicted is None else prediction_json(record.predicted)),
             "why": self._share([[name, shortened(text, LONGEST_CELL)] for name, text in reason_pairs(record.reason)]),

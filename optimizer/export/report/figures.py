@@ -11,7 +11,15 @@ from optimizer.export.report.entries import op_kind
 from optimizer.export.report.placement import Placement, placement
 from optimizer.layouts.tiling import tensor_bytes
 from optimizer.result import COPIES, OptimizedGraph, Role
-from optimizer.wording.plan import before_after, check_facts, figures, fused_facts, plan_text, unsupported_ops
+from optimizer.wording.plan import (
+    NOT_JUDGED,
+    before_after,
+    check_facts,
+    figures,
+    fused_facts,
+    plan_text,
+    unsupported_ops,
+)
 from optimizer.wording.units import change_text
 
 SAID_OF_ALL = ("", "graph", "main", "main_graph", "model", "torch_jit", "torch-jit-export", "tf2onnx")
@@ -154,7 +162,8 @@ def notices(result: OptimizedGraph) -> list[Record]:
             found.append(notice("failed chain", f"{chain.id}: {chain.reason or 'no reason given'}", chain.ops))
     fused = [op for region in result.fused_kernels for op in region["ops"]]
     for name, text in fused_facts(_document(result)) if summary else ():
-        found.append(notice(name.strip(), text, () if name.startswith(" ") else fused))
+        kind = "not judged" if text.startswith(NOT_JUDGED) else "fused kernels"
+        found.append(notice(kind, text, fused if name == kind else ()))
     if summary.get("check") is not None:
         found += [notice("check", f"{name.strip()}: {text}") for name, text in check_facts(summary["check"])]
     return found

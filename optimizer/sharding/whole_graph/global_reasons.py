@@ -1,4 +1,4 @@
-"""What a result says of an op that policy `global` decided: its other layouts and all in DRAM by its own time, refusals.
+"""What a result says of an op that policy `global` decided: its own time in DRAM and in other layouts, and refusals.
 
 What they would have cost in total is worked out when somebody asks (`runner_up`).
 """
@@ -20,9 +20,7 @@ SHOWN_REJECTIONS = 3
 """Distinct OpModel messages kept per op."""
 
 
-def with_reasons(
-    problem: PolicyInput, table: OptionTable, plan: Plan, in_dram: Mapping[str, OpDecision]
-) -> Plan:
+def with_reasons(problem: PolicyInput, table: OptionTable, plan: Plan, in_dram: Mapping[str, OpDecision]) -> Plan:
     """The plan with options, alternatives and refusals in every op's reason; `in_dram` decides all for DRAM."""
     known: dict[Hashable, dict[str, Any]] = {}
     decisions = {}

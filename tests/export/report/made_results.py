@@ -45,4 +45,5 @@ class MadeResult:
 
     def _reason(self, at: int) -> dict[str, object]:
         others = [{"layout": "dram interleaved tile", "time_ns": 900}, {"layout": self.name(at), "time_ns": 1300}]
-        return {"chosen": self.name(at), "dram_time_ns": 1200, "alternatives": others, "excluded": [{"error": self.name(at), "count": 3}]}
+        excluded = [{"error": self.name(at), "count": 3}]
+        return {"chosen": self.name(at), "dram_time_ns": 1200, "alternatives": others, "excluded": excluded}
