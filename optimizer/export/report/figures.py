@@ -162,7 +162,7 @@ def notices(result: OptimizedGraph) -> list[Record]:
             found.append(notice("failed chain", f"{chain.id}: {chain.reason or 'no reason given'}", chain.ops))
     fused = [op for region in result.fused_kernels for op in region["ops"]]
     for name, text in fused_facts(_document(result)) if summary else ():
-        kind = "not judged" if text.startswith(NOT_JUDGED) else "fused kernels"
+        kind = "not judged" if str(text).startswith(NOT_JUDGED) else "fused kernels"
         found.append(notice(kind, text, fused if name == kind else ()))
     if summary.get("check") is not None:
         found += [notice("check", f"{name.strip()}: {text}") for name, text in check_facts(summary["check"])]
