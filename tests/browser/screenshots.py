@@ -37,15 +37,17 @@ def service(reports: dict[str, Path]) -> Iterator[StandIn]:
 
 
 def take(page: Any, name: str) -> None:
-    """A small picture of what the window shows."""
+    """A small picture of what the window shows, in its most frequent colours."""
     page.wait_for_timeout(500)
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"{name}.png"
     page.screenshot(path=path)
     with Image.open(path) as whole:
-        whole.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
-            path, optimize=True
-        )
+        shown = whole.convert("RGB")
+    counted = sorted(shown.getcolors(shown.width * shown.height), reverse=True)[:COLOURS]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([part for _, colour in counted for part in colour])
+    shown.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -75,13 +75,13 @@ export class GraphView {
     this.redraw();
   }
 
-  /** At first the whole graph, unless the canvas is so narrow that it would be but a stripe. */
+  /** At first the whole graph, unless the canvas is so narrow that nothing could be read: then its beginning. */
   start() {
     this.fit();
     const { width, height } = this.plan.graph;
     if (this.canvas.clientWidth >= this.canvas.clientHeight || width < height) return;
-    const scale = Math.min(CLOSE, this.canvas.clientHeight / height);
-    this.view = { scale, x: 0, y: (this.canvas.clientHeight - height * scale) / 2 };
+    const scale = Math.max(CLOSE, this.view.scale);
+    this.view = { scale, x: 0, y: Math.max(0, (this.canvas.clientHeight - height * scale) / 2) };
     this.fitted = false;
   }
 

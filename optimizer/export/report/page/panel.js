@@ -4,6 +4,8 @@ import { bytesText, counted, percentText, timeText } from "./units.js";
 
 const LISTED = 12;
 
+const OWN = "The op's own time alone: not what its operands, its weights, copies and the room in L1 would then cost. ttopt explain prices the whole plan with another choice.";
+
 /** Why an op is as it is. */
 export class Panel {
   constructor(plan, choice) {
@@ -54,11 +56,13 @@ export class Panel {
     const why = new Map(op.why ?? []);
     const chosen = why.get("chosen");
     why.delete("chosen");
+    if (op.dram_ns !== undefined) why.delete("dram time");
     const found = [element("h3", {}, "Why"), element("p", { class: "lead" }, element("bdi", {}, chosen ?? "no reason is recorded"))];
     if (why.size) found.push(pairs([...why].map(([name, text]) => [name, element("bdi", {}, text)])));
     for (const [title, header, rows] of op.tables ?? []) {
       const cells = rows.map((row) => row.map((text) => element("bdi", {}, text)));
       found.push(element("h3", {}, title.charAt(0).toUpperCase() + title.slice(1)), scrolled(table(header, cells), title));
+      if (title === "alternatives") found.push(element("p", { class: "hint" }, OWN));
     }
     return found;
   }
