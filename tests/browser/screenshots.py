@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from PIL import Image
 
@@ -37,17 +39,24 @@ def service(reports: dict[str, Path]) -> Iterator[StandIn]:
 
 
 def take(page: Any, name: str) -> None:
-    """A small picture of what the window shows, in its most frequent colours."""
+    """A small picture of what the window shows."""
     page.wait_for_timeout(500)
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"{name}.png"
     page.screenshot(path=path)
     with Image.open(path) as whole:
-        shown = whole.convert("RGB")
-    counted = sorted(shown.getcolors(shown.width * shown.height), reverse=True)[:COLOURS]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([part for _, colour in counted for part in colour])
-    shown.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
+        shown = np.asarray(whole.convert("RGB"))
+    few_colours(shown).save(path, optimize=True)
+
+
+def few_colours(shown: npt.NDArray[np.uint8]) -> Image.Image:
+    """The picture in its most frequent colours, which stay as they are; others become the nearest of them."""
+    colours, at, counts = np.unique(shown.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
+    kept = colours[np.argsort(-counts, kind="stable")[:COLOURS]].astype(np.int32)
+    apart = ((colours.astype(np.int32)[:, None] - kept[None]) ** 2).sum(axis=2)
+    made = Image.fromarray(apart.argmin(axis=1).astype(np.uint8)[at].reshape(shown.shape[:2]), "P")
+    made.putpalette(kept.astype(np.uint8).tobytes())
+    return made
 
 
 @pytest.mark.parametrize("model", MODELS)
