@@ -29,7 +29,8 @@ export class Search {
     this.viewers.graph.keep(kept && kept.map((op) => op.at));
     this.viewers.table.keep(kept);
     this.list.replaceChildren(...this.found.slice(0, LISTED).map((op, at) => this.entry(op, at)));
-    if (asked) this.list.append(element("li", { class: "muted", role: this.found.length ? "presentation" : "option", "aria-disabled": "true" }, counted(this.found.length, "op")));
+    const spoken = this.found.length ? { "aria-hidden": "true" } : { role: "option", "aria-disabled": "true" };
+    if (asked) this.list.append(element("li", { class: "muted", ...spoken }, counted(this.found.length, "op")));
     byId("found-count").textContent = asked ? counted(this.found.length, "op") : "";
     this.open(asked !== "");
   }
