@@ -15,6 +15,9 @@ SHOWN_RISKS = 5
 SHOWN_PARTS = 3
 """Parts of a fused kernel, likewise."""
 
+NOT_JUDGED = "NOT JUDGED"
+"""How the text begins of a kernel whose values nobody has seen to be right."""
+
 Document = dict[str, Any]
 """A decoded `graph.json`."""
 Fact = tuple[str, object]
@@ -72,7 +75,7 @@ def notices(document: Document) -> list[Fact]:
     if len(failed) > SHOWN_CHAINS:
         found.append(("  ...", f"{len(failed) - SHOWN_CHAINS} more failed; `chains` of graph.json has every reason"))
     found += [("fell back", text) for text in fallback_texts(document)]
-    found += _fused_facts(document)
+    found += fused_facts(document)
     found.append(("unsupported ops", unsupported_ops(summary) or "none"))
     if summary.get("check") is not None:
         found += check_facts(summary["check"])
@@ -84,7 +87,7 @@ def notices(document: Document) -> list[Fact]:
     return found
 
 
-def _fused_facts(document: Document) -> list[Fact]:
+def fused_facts(document: Document) -> list[Fact]:
     """Regions that run as kernels of ours, and what that saves; nothing where they were not asked for."""
     regions = document["fused_kernels"]
     if not document["options"]["fuse_kernels"]:
@@ -105,7 +108,7 @@ def judged_texts(regions: list[Document]) -> list[str]:
     texts = [f"all that the kernels are made of was right by {by}"] if regions and by and not missing else []
     for kernel, parts in sorted(missing.items()):
         shown = ", ".join(parts[:SHOWN_PARTS]) + (", ..." if len(parts) > SHOWN_PARTS else "")
-        texts.append(f"NOT JUDGED: {kernel} has {len(parts)} part(s) nobody has seen give right values: {shown}")
+        texts.append(f"{NOT_JUDGED}: {kernel} has {len(parts)} part(s) nobody has seen give right values: {shown}")
     return texts
 
 

@@ -17,6 +17,7 @@ from api.web.files import PAGE, security_policy, web_files
 SCRIPT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("stage", {"stage": "import", "fraction": 0.1}),
     ("stage", {"stage": "policy", "fraction": 0.6}),
+    ("incumbent", {"objective_ns": 1600000, "bound_ns": None, "gap": None}),
     ("incumbent", {"objective_ns": 1500000, "bound_ns": 900000, "gap": 0.4}),
     ("incumbent", {"objective_ns": 1200000, "bound_ns": 1100000, "gap": 0.0833}),
     ("stage", {"stage": "verify", "fraction": 0.9}),
@@ -35,6 +36,8 @@ class Job:
     board: str
     policy: str
     created_at: float
+    on_host: str = "false"
+    """What the page says of ops that TTNN lacks."""
     state: str = "queued"
     told: int = 0
     """Events of the script that have happened."""
@@ -166,6 +169,7 @@ class Handler(BaseHTTPRequestHandler):
             limits = {"node": "fc1", "limit": 20000, "alternatives": ["a smaller model", "TTOPT_MAX_NODES"]}
             raise Refused(422, title="Unprocessable Content", detail=detail, code="too-large", **limits)
         job = self.state.submit(query["name"], query["board"], query["policy"])
+        job.on_host = query["allow_host_ops"]
         self.send(202, job.document(), headers={"Location": f"/v1/jobs/{job.id}", "Retry-After": "1"})
 
     def listed(self, limit: int, start: int) -> None:

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from optimizer.options import Options
 from optimizer.result import OptimizedGraph
 from optimizer.wording.units import bytes_text, percent_text, time_text
-from tests.browser.conftest import DESKTOP, PHONE, OpenPage, saved
+from tests.browser.conftest import DESKTOP, PHONE, ROOT, OpenPage, saved
 from tests.export.report.made_results import MadeResult
+from tests.plans import planned_file
 
 VIEW = "() => [...document.querySelectorAll('#graph')].map(c => c.toDataURL()).join()"
 SIZES = [0, 1, 512, 1023, 1024, 1536, 133120, 642464, 1292516, 16777216, 1072693184, 5 * 2**30, 1.5, 2.5]
@@ -80,6 +82,7 @@ def test_search_lists_ops_and_opens_one(page: Any, attention: OptimizedGraph) ->
     listed = page.locator("#found li[role=option]")
     named = [op for op in attention.graph.ops() if "norm" in f"{op.id} {op.name} {op.op}"]
     assert listed.count() == len(named) > 0
+    assert page.locator("#found > :not([role=option], [aria-hidden=true])").count() == 0
     assert picture(page) != before
     assert page.locator("#ops tbody tr").count() == len(named)
     page.keyboard.press("ArrowDown")
@@ -87,7 +90,7 @@ def test_search_lists_ops_and_opens_one(page: Any, attention: OptimizedGraph) ->
     assert page.locator("#panel").is_visible()
     assert "norm" in page.locator("#panel").inner_text()
     page.locator("#search").fill("no such op")
-    assert "0 ops" in page.locator("#found").inner_text()
+    assert page.locator("#found [role=option]").inner_text() == "0 ops"
 
 
 def test_an_op_says_why(page: Any, attention: OptimizedGraph) -> None:
@@ -227,6 +230,37 @@ def test_ops_are_sorted_by_any_column(page: Any, attention: OptimizedGraph) -> N
     assert kinds == sorted(kinds)
 
 
+def test_what_colours_mean_is_said_for_both(page: Any, attention: OptimizedGraph) -> None:
+    before = picture(page)
+    assert page.locator("#legend button").count() > 1
+    page.locator("#colour").select_option("time")
+    slowest = max(r.predicted.time_ns for r in attention.records.values() if r.predicted is not None)
+    assert page.locator("#legend .entry").first.inner_text().split("\n") == ["0 ns", time_text(slowest)]
+    assert page.locator("#legend button").count() == 0
+    assert picture(page) != before
+
+
+def test_a_plan_like_the_one_in_dram_is_neither_better_nor_worse(open_page: OpenPage, tmp_path: Path) -> None:
+    plain = planned_file(ROOT / "fixtures/graphs/mlp.json", Options(policy="dram"))
+    page = open_page(saved(plain, tmp_path).as_uri())
+    assert page.locator("#tiles small").first.inner_text() == "+0.0 %"
+    assert page.locator("#tiles :is(.better, .worse)").count() == 0
+
+
+def test_a_table_of_ops_fits_a_phone(open_page: OpenPage, report: Path, attention: OptimizedGraph) -> None:
+    assert any(len(op.op) > 25 for op in attention.graph.ops())
+    page = open_page(report.as_uri(), PHONE)
+    assert page.evaluate(WIDE) == []
+
+
+def test_what_is_pressed_is_large_enough_for_a_finger(open_page: OpenPage, report: Path) -> None:
+    page = open_page(report.as_uri(), PHONE)
+    page.locator("#ops tbody tr button").first.click()
+    assert page.evaluate(LOW) == []
+    tools = page.locator(".tools button, .panel-head button")
+    assert min(tool.bounding_box()["width"] for tool in tools.all()) >= 40
+
+
 def test_a_link_opens_an_op(open_page: OpenPage, report: Path, attention: OptimizedGraph) -> None:
     op = list(attention.graph.ops())[-1]
     page = open_page(f"{report.as_uri()}#op={op.id}")
@@ -252,6 +286,12 @@ def test_it_is_dark_where_the_reader_is(open_page: OpenPage, report: Path) -> No
     assert shades["light"][1] != shades["dark"][1]
 
 
+WIDE = """() => [...document.querySelectorAll("#ops .scroll, .differences .scroll, td.op")]
+    .filter(e => e.scrollWidth > e.clientWidth + 1)
+    .map(e => e.outerHTML)"""
+LOW = """() => [...document.querySelectorAll("button, select, input")]
+    .filter(e => e.checkVisibility() && e.getBoundingClientRect().height < 24)
+    .map(e => e.outerHTML)"""
 USED = "a, button, input, select, canvas, [role=slider], [role=group], aside, nav"
 UNNAMED = f"""() => [...document.querySelectorAll({USED!r})]
     .filter(e => e.checkVisibility() && !e.ariaLabel && !e.labels?.length && !e.textContent.trim())
@@ -287,6 +327,9 @@ def test_two_thousand_ops_are_there_at_once(open_page: OpenPage, tmp_path: Path)
         requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now() - began)));
     })""")
     assert frame < 500
+    page.locator("#ops .more").click()
+    assert page.locator("#ops tbody tr").count() == 275
+    assert page.locator("#ops .more").inner_text() == "Show 250 more of 2,000 ops"
     page.locator("#search").fill("op_1999")
     page.keyboard.press("Enter")
     assert "op_1999" in page.locator("#panel").inner_text()

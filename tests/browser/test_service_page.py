@@ -49,6 +49,8 @@ def report_of(page: Any) -> Any:
 def test_a_model_becomes_a_report(page: Any, service: StandIn) -> None:
     page.locator("#board").select_option("p150")
     page.locator("#policy").select_option("dram")
+    assert page.locator("#policy-says").inner_text() == "plans by dram"
+    page.locator("#host-ops").check()
     assert page.locator("#send").is_disabled()
     send(page)
     report = report_of(page)
@@ -56,7 +58,7 @@ def test_a_model_becomes_a_report(page: Any, service: StandIn) -> None:
     report.locator("#ops tbody tr button").first.click()
     assert report.locator("#panel").is_visible()
     (job,) = service.jobs.values()
-    assert (job.name, job.board, job.policy) == ("tiny", "p150", "dram")
+    assert (job.name, job.board, job.policy, job.on_host) == ("tiny", "p150", "dram", "true")
     assert page.locator("#job .tag").inner_text() == "succeeded"
     assert page.locator("#jobs li").count() == 1
 
@@ -68,8 +70,9 @@ def test_progress_is_seen_as_it_happens(page: Any, service: StandIn) -> None:
     (job,) = service.jobs
     service.advance(job, 2)
     page.locator("#job [role=status]", has_text="policy 60.0 %").wait_for()
-    service.advance(job, 1)
+    service.advance(job, 2)
     page.locator("#job dd", has_text="1.500 ms").wait_for()
+    assert "running for" in page.locator("#job").inner_text()
     assert page.locator("#job dl.figures").inner_text().split("\n") == [
         "best plan",
         "1.500 ms",
@@ -80,9 +83,43 @@ def test_progress_is_seen_as_it_happens(page: Any, service: StandIn) -> None:
     ]
     service.advance(job, 1)
     page.locator("#job dd", has_text="8.3 %").wait_for()
-    assert page.locator("#job svg.plot path.best").count() == 1
+    assert page.locator("#job svg.plot path.best").get_attribute("d").startswith("M0 ")
+    assert page.locator("#job svg.plot path.proved").get_attribute("d").startswith("M1 ")
+    assert page.title() == "tiny: running - ttopt"
     service.advance(job, len(SCRIPT))
     report_of(page)
+
+
+def test_the_links_of_a_report_work_in_its_frame(page: Any) -> None:
+    """Without an origin of its own a frame may not follow them."""
+    send(page)
+    report_of(page).locator(".links a", has_text="Figures").click()
+    frame = next(frame for frame in page.frames if frame != page.main_frame)
+    frame.wait_for_function("() => window.scrollY > 200")
+    assert frame.evaluate("() => document.activeElement.id") == "figures-section"
+
+
+def test_going_back_leaves_the_job(page: Any) -> None:
+    page.locator("#board option").first.wait_for(state="attached")
+    send(page)
+    report_of(page).locator("#title").wait_for()
+    page.go_back()
+    page.get_by_text("Nothing is chosen").wait_for()
+    assert page.title() == "ttopt"
+    assert page.locator("#jobs li.chosen").count() == 0
+    page.go_forward()
+    report_of(page).locator("#title").wait_for()
+
+
+def test_a_service_that_goes_while_a_job_runs_is_told(complaining: Any, attention: OptimizedGraph) -> None:
+    page = complaining
+    with serving(StandIn(render(attention), holds=True)) as service:
+        page.goto(service.address)
+        send(page)
+        page.get_by_text("waiting for a worker").wait_for()
+        service.drops = True
+        service.advance(next(iter(service.jobs)), 1)
+    page.locator("#job [role=status]", has_text="no connection, trying again").wait_for()
 
 
 def test_a_lost_connection_is_taken_up_where_it_was(page: Any, service: StandIn) -> None:
@@ -191,6 +228,18 @@ def test_a_model_can_be_dropped(page: Any, service: StandIn) -> None:
     assert "dropped.json, 7 B" in page.locator("#file-name").inner_text()
     page.locator("#send").click()
     page.locator("#job h2", has_text="dropped").wait_for()
+
+
+def test_more_than_one_file_is_told(page: Any) -> None:
+    page.locator("#board option").first.wait_for(state="attached")
+    page.evaluate("""() => {
+        const carried = new DataTransfer();
+        for (const name of ["a.onnx", "b.onnx"]) carried.items.add(new File(["a model"], name));
+        const told = new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true });
+        document.getElementById("drop").dispatchEvent(told);
+    }""")
+    assert "One model at a time" in page.locator("#form-problem").inner_text()
+    assert page.locator("#send").is_disabled()
 
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP])

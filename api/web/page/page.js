@@ -1,5 +1,5 @@
 import { byId } from "./dom.js";
-import { JobView } from "./job.js";
+import { JobView, NARROW } from "./job.js";
 import { JobList } from "./list.js";
 import { problemBox } from "./problem.js";
 import { Service } from "./service.js";
@@ -7,8 +7,6 @@ import { UploadForm } from "./upload.js";
 
 /** Milliseconds between two looks at the list, while something in it goes on. */
 const LOOK = 4000;
-/** Width up to which a job is shown below the list (page.css). */
-const NARROW = 900;
 
 const service = new Service(askKey);
 const list = new JobList(service, choose);
@@ -41,12 +39,13 @@ function choose(id) {
   else location.hash = `job=${id}`;
 }
 
-/** `#job=ID` opens a job. */
+/** `#job=ID` opens a job; without it none is open. */
 function openNamed() {
   const named = /^#job=([0-9A-Za-z_-]+)$/.exec(location.hash);
-  if (!named) return;
-  list.mark(named[1]);
-  view.open(named[1]);
+  if (!named && location.hash) return;
+  list.mark(named && named[1]);
+  if (named) view.open(named[1]);
+  else view.empty();
 }
 
 /** The key that a user gives; null if none. */

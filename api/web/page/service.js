@@ -56,7 +56,8 @@ export class Service {
   }
 
   async json(path, options) {
-    return (await this.answer(path, options)).json();
+    const response = await this.answer(path, options);
+    return reached(() => response.json());
   }
 
   async boards() {
@@ -94,7 +95,7 @@ export class Service {
     }
     const named = /filename="([^"\\/]+)"/.exec(response.headers.get("Content-Disposition") ?? "");
     const suffix = SUFFIXES[(response.headers.get("Content-Type") ?? "").split(";")[0]] ?? "";
-    return { blob: await response.blob(), fileName: named && named[1], suffix };
+    return { blob: await reached(() => response.blob()), fileName: named && named[1], suffix };
   }
 
   /** Post a model. `told` hears which share has been sent: fetch does not tell, XMLHttpRequest does. */
@@ -121,7 +122,10 @@ export class Service {
     });
   }
 
-  /** Server-sent events of a job as `{kind, data}`, from the first on; a lost connection is taken up where it was. */
+  /**
+   * Server-sent events of a job as `{kind, data}`, from the first on. A lost connection is taken up where it was; that it
+   * is lost is an event `lost` where the service does not answer.
+   */
   async *events(id, signal) {
     let last = null;
     let wait = 500;
@@ -138,6 +142,7 @@ export class Service {
       } catch (error) {
         if (signal.aborted) return;
         if (error instanceof Problem && error.document.status !== 0 && error.document.status < 500) throw error;
+        yield { kind: "lost", data: null };
       }
       await pause(wait);
       if (signal.aborted) return;
@@ -172,6 +177,7 @@ function pause(milliseconds) {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
 
+/** What `ask` gives, where the connection holds. */
 async function reached(ask) {
   try {
     return await ask();

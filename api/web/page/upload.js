@@ -1,5 +1,5 @@
 import { byId, element } from "./dom.js";
-import { showProblem } from "./problem.js";
+import { problemBox, showProblem } from "./problem.js";
 import { bytesText } from "./units.js";
 
 /** The form: a model, a board, a policy. */
@@ -21,8 +21,10 @@ export class UploadForm {
       drop.classList.remove("over");
       if (!event.dataTransfer?.files.length) return;
       event.preventDefault();
-      this.take(event.dataTransfer.files[0]);
+      if (event.dataTransfer.files.length === 1) this.take(event.dataTransfer.files[0]);
+      else byId("form-problem").replaceChildren(problemBox({ title: "One model at a time", detail: "Every job is of one file." }));
     });
+    byId("policy").addEventListener("change", () => this.sayPolicy());
     byId("form").addEventListener("submit", (event) => {
       event.preventDefault();
       this.send();
@@ -35,11 +37,16 @@ export class UploadForm {
       const [boards, policies] = await Promise.all([this.service.boards(), this.service.policies()]);
       fillSelect(byId("board"), boards, "n150");
       fillSelect(byId("policy"), policies, "global");
+      this.sayPolicy();
       place.replaceChildren();
     } catch (error) {
       showProblem(place, error);
     }
     this.enable();
+  }
+
+  sayPolicy() {
+    byId("policy-says").textContent = byId("policy").selectedOptions[0]?.title ?? "";
   }
 
   take(file) {
@@ -64,7 +71,7 @@ export class UploadForm {
     byId("form-problem").replaceChildren();
     const name = this.file.name.replace(/\.[^.]+$/, "") || this.file.name;
     try {
-      const options = { board: byId("board").value, policy: byId("policy").value, name };
+      const options = { board: byId("board").value, policy: byId("policy").value, allow_host_ops: byId("host-ops").checked, name };
       this.taken(await this.service.submit(this.file, options, (share) => { bar.value = share; }));
     } catch (error) {
       showProblem(byId("form-problem"), error);

@@ -1,7 +1,9 @@
-"""Ops, values and layouts of a result as the page looks them up: by number, every text once."""
+"""Ops, values and layouts of a result as the page looks them up: by number, what many ops share once."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from optimizer.errors import FormatError, shortened
@@ -10,14 +12,12 @@ from optimizer.export.report.placement import op_placement, placement
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import l1_bytes_per_core, tensor_bytes
-from optimizer.result import COPIES, OptimizedGraph, Prediction, Role, attr_to_json, prediction_json
+from optimizer.result import COPIES, OptimizedGraph, Role, attr_to_json, prediction_json
 from optimizer.wording.entries import flat, layout_text
 from optimizer.wording.reasons import reason_pairs, reason_tables
 
 NAMED_BY_ROLE = (*COPIES, Role.TRANSFER)
 """Roles of ops that are called by their role: their op is `to_memory_config` or the like."""
-DRAM = "dram "
-"""How the text of a layout in DRAM begins."""
 LONGEST_CELL = 2000
 """Characters of an entry of a reason, and of attributes."""
 Record = dict[str, Any]
@@ -40,12 +40,14 @@ def checked(result: OptimizedGraph) -> None:
 
 
 class Entries:
-    """Numbers of values and layouts, given out as they are met."""
+    """Numbers of values, layouts and what ops share, given out as they are met."""
 
     def __init__(self, result: OptimizedGraph) -> None:
         self._result = result
         self._values: dict[str, int] = {}
         self._layouts: dict[TensorLayout, int] = {}
+        self._shared: dict[str, int] = {}
+        self._kernels = {op: region["kernel"] for region in result.fused_kernels for op in region["ops"]}
         roles = {op.id: result.records[op.id].role for op in result.graph.ops()}
         named = {op.name or op.id for op in result.graph.ops() if roles[op.id] not in (*NAMED_BY_ROLE, Role.HOST)}
         self._labels = labels(sorted(named))
@@ -65,6 +67,16 @@ class Entries:
     def layouts(self) -> list[Record]:
         """By number, for the values listed before."""
         return [self._layout(layout) for layout in self._layouts]
+
+    def shared(self) -> list[Any]:
+        """By number: reasons, predictions and attributes, which many ops of a model have alike."""
+        return [json.loads(text) for text in self._shared]
+
+    def _share(self, found: Any) -> int | None:
+        """The number of a part of an op's record; None for an empty one."""
+        if found in (None, "", []):
+            return None
+        return self._shared.setdefault(json.dumps(found), len(self._shared))
 
     def _value(self, value_id: str) -> Record:
         value, layout = self._result.graph.value(value_id), self._result.layouts.get(value_id)
@@ -87,6 +99,7 @@ class Entries:
     def _op(self, op: Op) -> Record:
         record = self._result.records[op.id]
         config = None if record.config is None else record.config.to_json()
+        attrs = {k: attr_to_json(v) for k, v in sorted(op.attrs.items())}
         found: Record = {
             "id": shortened(op.id),
             "kind": op_kind(op, record.role),
@@ -99,31 +112,25 @@ class Entries:
             "origin": [shortened(name) for name in op.origin],
             "inputs": [self.number(v) for v in op.inputs],
             "outputs": [self.number(v) for v in op.outputs],
-            "attrs": shortened(flat({k: attr_to_json(v) for k, v in sorted(op.attrs.items())}), LONGEST_CELL),
-            "config": "" if config is None else shortened(flat(config), LONGEST_CELL),
-            "predicted": None if record.predicted is None else prediction_json(record.predicted),
-            "why": [[name, shortened(text, LONGEST_CELL)] for name, text in reason_pairs(record.reason)],
-            "tables": [
-                [t.title, t.header, [[shortened(cell, LONGEST_CELL) for cell in row] for row in t.rows]]
-                for t in reason_tables(record.reason, config)
-            ],
-            "dram_ns": dram_time_ns(record.reason, record.predicted),
+            "kernel": self._kernels.get(op.id),
+            "attrs": self._share(shortened(flat(attrs), LONGEST_CELL)),
+            "config": self._share("" if config is None else shortened(flat(config), LONGEST_CELL)),
+            "predicted": self._share(None if record.predicted is None else prediction_json(record.predicted)),
+            "why": self._share([[name, shortened(text, LONGEST_CELL)] for name, text in reason_pairs(record.reason)]),
+            "tables": self._share(_tables(record.reason, config)),
+            "dram_ns": None if record.predicted is None else record.reason.get("dram_time_ns"),
         }
         return {k: v for k, v in found.items() if v not in (None, "", [])}
+
+
+def _tables(reason: Mapping[str, Any], config: Record | None) -> list[Any]:
+    """Title, header and rows of every list of records in a reason."""
+    return [
+        [t.title, t.header, [[shortened(cell, LONGEST_CELL) for cell in row] for row in t.rows]]
+        for t in reason_tables(reason, config)
+    ]
 
 
 def op_kind(op: Op, role: Role) -> str:
     """`conv2d`, or the role of a copy."""
     return role.value if role in NAMED_BY_ROLE else shortened(op.op.removeprefix("ttnn."))
-
-
-def dram_time_ns(reason: Any, predicted: Prediction | None) -> int | None:
-    """What the reason says the op itself would take with its result in DRAM; None where it does not say."""
-    if predicted is None:
-        return None
-    stated = [reason.get("dram_time_ns")]
-    others = reason.get("alternatives")
-    for other in others if isinstance(others, list) else ():
-        if isinstance(other, dict) and str(other.get("layout")).startswith(DRAM):
-            stated.append(other.get("time_ns"))
-    return min((ns for ns in stated if isinstance(ns, int)), default=None)

@@ -11,7 +11,15 @@ from optimizer.export.report.entries import op_kind
 from optimizer.export.report.placement import Placement, placement
 from optimizer.layouts.tiling import tensor_bytes
 from optimizer.result import COPIES, OptimizedGraph, Role
-from optimizer.wording.plan import before_after, check_facts, figures, plan_text, unsupported_ops
+from optimizer.wording.plan import (
+    NOT_JUDGED,
+    before_after,
+    check_facts,
+    figures,
+    fused_facts,
+    plan_text,
+    unsupported_ops,
+)
 from optimizer.wording.units import change_text
 
 SAID_OF_ALL = ("", "graph", "main", "main_graph", "model", "torch_jit", "torch-jit-export", "tf2onnx")
@@ -48,6 +56,8 @@ def _document(result: OptimizedGraph) -> Record:
         "summary": dict(result.summary_json()),
         "ops": [{"role": result.records[op.id].role.value} for op in result.graph.ops()],
         "chains": [chain.to_json() for chain in result.chains],
+        "fused_kernels": [dict(region) for region in result.fused_kernels],
+        "options": {"fuse_kernels": result.options.fuse_kernels},
     }
 
 
@@ -150,6 +160,10 @@ def notices(result: OptimizedGraph) -> list[Record]:
     for chain in result.chains:
         if chain.state == "failed":
             found.append(notice("failed chain", f"{chain.id}: {chain.reason or 'no reason given'}", chain.ops))
+    fused = [op for region in result.fused_kernels for op in region["ops"]]
+    for name, text in fused_facts(_document(result)) if summary else ():
+        kind = "not judged" if str(text).startswith(NOT_JUDGED) else "fused kernels"
+        found.append(notice(kind, text, fused if name == kind else ()))
     if summary.get("check") is not None:
         found += [notice("check", f"{name.strip()}: {text}") for name, text in check_facts(summary["check"])]
     return found

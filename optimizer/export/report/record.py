@@ -35,6 +35,7 @@ def record(result: OptimizedGraph) -> dict[str, Any]:
         "ops": entries.ops,
         "values": entries.values(),
         "layouts": entries.layouts(),
+        "shared": entries.shared(),
         "memory": memory,
         "graph": drawn,
     }

@@ -16,8 +16,8 @@ from optimizer.identifiers import printable
 from optimizer.result import OptimizedGraph
 
 FILE_NAME = "report.html"
-_MARKUP = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
-"""What could end the element that the data are in."""
+_MARKUP = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+"""What could end the element that the data are in, and how JSON spells it otherwise."""
 
 
 def render(result: OptimizedGraph) -> str:
@@ -36,7 +36,10 @@ def render(result: OptimizedGraph) -> str:
 
 def data_text(shown: dict[str, Any]) -> str:
     """JSON in ASCII that is safe in a script element."""
-    return json.dumps(shown, separators=(",", ":"), allow_nan=False).translate(_MARKUP)
+    text = json.dumps(shown, separators=(",", ":"), allow_nan=False)
+    for character, spelled in _MARKUP.items():
+        text = text.replace(character, spelled)
+    return text
 
 
 def _plain(shown: dict[str, Any]) -> str:

@@ -55,7 +55,7 @@ class GlobalPolicy:
             problem.say(f"stopped: {problem.stopped_because()}")
         bound = min((search.bound_ns for search in searches if search.considered), default=0)
         plan = _finished(problem, incumbent, plans[0], bound, baselines)
-        return with_reasons(problem, searches[0].table, plan) if searches else plan
+        return with_reasons(problem, searches[0].table, plan, plans[0].decisions) if searches else plan
 
 
 def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searches: list[GlobalSearch]) -> None:

@@ -1,16 +1,17 @@
-"""What a result says of an op that policy `global` decided: its other layouts by their own time, and what was refused.
+"""What a result says of an op that policy `global` decided: its own time in DRAM and in other layouts, and refusals.
 
 What they would have cost in total is worked out when somebody asks (`runner_up`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.sharding.base import OpDecision, Plan, PolicyInput
+from optimizer.sharding.overriding import AloneDecision
 from optimizer.sharding.whole_graph.global_options import OpOption, OptionTable
 
 SHOWN_ALTERNATIVES = 3
@@ -19,16 +20,17 @@ SHOWN_REJECTIONS = 3
 """Distinct OpModel messages kept per op."""
 
 
-def with_reasons(problem: PolicyInput, table: OptionTable, plan: Plan) -> Plan:
-    """The plan with options, alternatives and refusals in every op's reason."""
+def with_reasons(problem: PolicyInput, table: OptionTable, plan: Plan, in_dram: Mapping[str, OpDecision]) -> Plan:
+    """The plan with options, alternatives and refusals in every op's reason; `in_dram` decides all for DRAM."""
     known: dict[Hashable, dict[str, Any]] = {}
     decisions = {}
     for op_id, decision in plan.decisions.items():
         asked = table.asked[op_id]
         key = (asked, decision.candidate.output)
+        dram_ns = AloneDecision(problem, problem.graph.op(op_id)).time_ns(in_dram[op_id])
         if key not in known:
             known[key] = _reason(problem, asked, table.options[op_id], decision)
-        decisions[op_id] = replace(decision, reason={**decision.reason, **known[key]})
+        decisions[op_id] = replace(decision, reason={**decision.reason, "dram_time_ns": dram_ns, **known[key]})
     return replace(plan, decisions=decisions)
 
 

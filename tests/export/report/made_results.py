@@ -44,5 +44,6 @@ class MadeResult:
         )  # fmt: skip
 
     def _reason(self, at: int) -> dict[str, object]:
-        others = [{"layout": "dram interleaved tile", "time_ns": 1200}, {"layout": self.name(at), "time_ns": 1300}]
-        return {"chosen": self.name(at), "alternatives": others, "excluded": [{"error": self.name(at), "count": 3}]}
+        others = [{"layout": "dram interleaved tile", "time_ns": 900}, {"layout": self.name(at), "time_ns": 1300}]
+        excluded = [{"error": self.name(at), "count": 3}]
+        return {"chosen": self.name(at), "dram_time_ns": 1200, "alternatives": others, "excluded": excluded}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,11 @@ def contrast(one: str, other: str) -> float:
     return (bright + 0.05) / (dim + 0.05)
 
 
+def mixed(one: str, other: str, share: float) -> str:
+    pairs = [(int(one[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_texts_stand_out_from_what_they_are_on(theme: str) -> None:
     """The least contrast of WCAG 2 AA: 4.5 for texts, 3 for what the graph and the chart tell by colour."""
@@ -114,4 +120,8 @@ def test_texts_stand_out_from_what_they_are_on(theme: str) -> None:
     assert [n for n, on in texts.items() for g in on if contrast(colours[n], g) < 4.5] == []
     assert contrast(colours["on-accent"], colours["accent"]) >= 4.5
     places = ("dram", "l1_interleaved", "height_sharded", "width_sharded", "block_sharded", "host")
-    assert [name for name in places if contrast(colours[name], colours["surface"]) < 3] == []
+    bands = ("weight", "tensor", "result", "circular_buffers", "temporaries")
+    assert [name for name in (*places, *bands) if contrast(colours[name], colours["surface"]) < 3] == []
+    assert [pair for pair in pairwise(bands) if contrast(colours[pair[0]], colours[pair[1]]) < 1.25] == []
+    hottest = mixed(colours["heat-high"], colours["heat-low"], 0.7)
+    assert contrast(colours["text"], hottest) >= 4.5

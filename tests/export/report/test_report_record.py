@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +122,40 @@ def test_a_document_without_figures_is_shown_without() -> None:
 
 
 def test_what_the_reason_says_of_dram_is_beside_the_time() -> None:
+    """Not the time of an alternative in DRAM, which may read its operands from elsewhere."""
     shown = record(MadeResult(12).result())
     assert {op["dram_ns"] for op in shown["ops"]} == {1200}
+
+
+@pytest.mark.parametrize("name", ["attention", "conv2d_relu", "fork"])
+def test_the_times_all_in_dram_of_a_global_plan_add_up_to_the_baseline(name: str) -> None:
+    result = planned_file(ROOT / f"fixtures/graphs/{name}.json", Options(policy="global"))
+    shown = record(result)
+    assert sum(op.get("dram_ns", 0) for op in shown["ops"]) == result.summary.baselines.dram_ns
+
+
+def test_fused_kernels_are_told() -> None:
+    result = planned_file(ROOT / "fixtures/graphs/fork.json", Options(fuse_kernels=True))
+    shown = record(result)
+    assert [op["id"] for op in shown["ops"] if op.get("kernel")] == result.fused_kernels[0]["ops"]
+    fused = [notice for notice in shown["notices"] if notice["kind"] == "fused kernels"]
+    assert fused[0]["text"].startswith("1 regions, 1 kernels: ")
+    assert len(fused[0]["ops"]) == len(result.fused_kernels[0]["ops"])
+
+
+def test_kernels_that_nobody_has_judged_are_told() -> None:
+    result = planned_file(ROOT / "fixtures/graphs/fork.json", Options(fuse_kernels=True))
+    region = {**result.fused_kernels[0], "unjudged": ["exp of f32"], "judged_by": None}
+    shown = record(replace(result, fused_kernels=(region,)))
+    assert "NOT JUDGED" in next(n["text"] for n in shown["notices"] if n["kind"] == "not judged")
+
+
+def test_what_ops_share_is_there_once() -> None:
+    shown = record(MadeResult(200).result())
+    predicted = {op["predicted"] for op in shown["ops"]}
+    assert len(predicted) == 1
+    assert shown["shared"][predicted.pop()]["time_ns"] == 1000
+    assert len({json.dumps(part) for part in shown["shared"]}) == len(shown["shared"])
 
 
 def test_a_value_without_layout_is_refused() -> None:

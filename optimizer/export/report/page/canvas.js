@@ -2,8 +2,10 @@ import { colour } from "./dom.js";
 import { PLACEMENTS, SHORT } from "./plan.js";
 import { timeText } from "./units.js";
 
-/** Scale from which nodes have their texts. */
-const READABLE = 0.42;
+/** Scale from which nodes have all their texts; below it only their kind, in letters as large as they have room for. */
+const READABLE = 0.7;
+/** Scale from which they have any. */
+const NAMED = 0.34;
 const CORNER = 6;
 const BAND = 5;
 
@@ -112,7 +114,7 @@ export class Painter {
     const op = kind === "op" || kind === "copy" ? this.plan.ops[at] : null;
     const strong = op ? this.fill(op, shown.colouring) : this.theme.muted;
     const radius = kind === "op" ? 5 : h / 2;
-    const readable = view.scale >= READABLE;
+    const named = view.scale >= NAMED;
     c.beginPath();
     c.roundRect(x, y, w, h, radius);
     c.fillStyle = this.theme.surface;
@@ -120,7 +122,7 @@ export class Painter {
     const faded = c.globalAlpha;
     if (op) {
       c.fillStyle = strong;
-      c.globalAlpha = faded * (shown.colouring === "time" ? 1 : readable ? 0.16 : kind === "op" ? 0.95 : 0.6);
+      c.globalAlpha = faded * (shown.colouring === "time" ? 1 : named ? 0.16 : kind === "op" ? 0.95 : 0.6);
       c.fill();
       c.globalAlpha = faded;
     }
@@ -130,7 +132,7 @@ export class Painter {
     if (kind === "copy") c.setLineDash([3, 2]);
     c.stroke();
     c.setLineDash([]);
-    if (!readable) return;
+    if (!named) return;
     if (kind === "op") {
       c.save();
       c.clip();
@@ -138,7 +140,17 @@ export class Painter {
       c.fillRect(x, y, 4, h);
       c.restore();
     }
-    this.texts(c, kind, at, op, x, y, w, h, shown.colouring === "time");
+    if (view.scale >= READABLE) this.texts(c, kind, at, op, x, y, w, h, shown.colouring === "time");
+    else if (kind === "op") this.kindAlone(c, op, x, y, w, h, view.scale);
+  }
+
+  /** The kind of an op in letters of nine pixels of the screen, whatever the scale. */
+  kindAlone(c, op, x, y, w, h, scale) {
+    c.font = this.fonts.kind.replace("11.5px", `${9.5 / scale}px`);
+    c.fillStyle = this.theme.text;
+    c.textBaseline = "middle";
+    c.textAlign = "left";
+    c.fillText(this.cut(op.kind, w - 18, false), x + 10, y + h / 2 + 0.5);
   }
 
   texts(c, kind, at, op, x, y, w, h, heated) {
@@ -176,7 +188,7 @@ export class Painter {
 
   /** As much of a text as has room: its end where names begin alike, else its beginning. */
   cut(text, room, keepsEnd) {
-    const key = `${keepsEnd}${Math.round(room)}${text.slice(0, 200)}${text.length > 200 ? text.slice(-200) : ""}`;
+    const key = `${this.context.font}${keepsEnd}${Math.round(room)}${text.slice(0, 200)}${text.length > 200 ? text.slice(-200) : ""}`;
     if (!this.labels.has(key)) this.labels.set(key, this.fitted(text, room, keepsEnd));
     return this.labels.get(key);
   }

@@ -1,7 +1,7 @@
 import { Painter } from "./canvas.js";
 import { byId, element, nameText, swatch } from "./dom.js";
 import { PLACEMENTS } from "./plan.js";
-import { timeText } from "./units.js";
+import { counted, timeText } from "./units.js";
 
 const LARGEST = 3;
 const STEP = 1.25;
@@ -42,6 +42,8 @@ export class GraphView {
     byId("zoom-fit").addEventListener("click", () => this.fit());
     byId("colour").addEventListener("change", (event) => {
       this.shown.colouring = event.target.value;
+      if (byId("legend").querySelector("[aria-pressed=true]")) this.keep(null);
+      this.legend();
       this.redraw();
     });
     window.addEventListener("scroll", () => { this.lastScroll = performance.now(); }, { passive: true });
@@ -73,13 +75,13 @@ export class GraphView {
     this.redraw();
   }
 
-  /** At first the whole graph, unless the canvas is so narrow that it would be but a stripe. */
+  /** At first the whole graph, unless the canvas is so narrow that nothing could be read: then its beginning. */
   start() {
     this.fit();
     const { width, height } = this.plan.graph;
     if (this.canvas.clientWidth >= this.canvas.clientHeight || width < height) return;
-    const scale = Math.min(CLOSE, this.canvas.clientHeight / height);
-    this.view = { scale, x: 0, y: (this.canvas.clientHeight - height * scale) / 2 };
+    const scale = Math.max(CLOSE, this.view.scale);
+    this.view = { scale, x: 0, y: Math.max(0, (this.canvas.clientHeight - height * scale) / 2) };
     this.fitted = false;
   }
 
@@ -282,7 +284,22 @@ export class GraphView {
     this.redraw();
   }
 
+  /** What the colours mean, and buttons that keep one placement bright. */
   legend() {
+    const heat = this.shown.colouring === "time";
+    byId("legend").replaceChildren(...(heat ? this.heatEntries() : this.placementButtons()));
+    const copies = this.plan.graph.nodes.filter(([kind]) => kind === "copy").length;
+    byId("legend").append(
+      element("span", { class: "entry" }, swatch("band"), swatch("band-other"), `${counted(this.plan.chains.size, "chain")} in L1`),
+      element("span", { class: "entry" }, `dashed: copies, views ${copies.toLocaleString("en")}`),
+    );
+  }
+
+  heatEntries() {
+    return [element("span", { class: "entry" }, "0 ns", element("span", { class: "heat", "aria-hidden": "true" }), timeText(this.plan.slowest_ns))];
+  }
+
+  placementButtons() {
     const counts = new Map();
     for (const op of this.nodeOf.keys()) {
       const { placement } = this.plan.ops[op];
@@ -290,11 +307,9 @@ export class GraphView {
     }
     const buttons = Object.keys(PLACEMENTS).filter((name) => counts.has(name)).map((name) => element(
       "button", { type: "button", "aria-pressed": "false", onclick: (event) => this.pressLegend(event.currentTarget, name, buttons) },
-      swatch(name), `${PLACEMENTS[name]} ${counts.get(name)}`,
+      swatch(name), `${PLACEMENTS[name]} ${counts.get(name).toLocaleString("en")}`,
     ));
-    byId("legend").append(...buttons, element("span", { class: "entry" }, swatch("band"), swatch("band-other"), `${this.plan.chains.size} chains in L1`));
-    const copies = this.plan.graph.nodes.filter(([kind]) => kind === "copy").length;
-    byId("legend").append(element("span", { class: "entry" }, `dashed: ${copies} copies and conversions`));
+    return buttons;
   }
 
   pressLegend(button, name, buttons) {

@@ -11,8 +11,10 @@ function tile(name, ...content) {
   return element("div", { class: "tile card" }, element("h2", {}, name), ...content);
 }
 
+/** A change of a figure of which less is better. */
 function changed(text) {
-  return element("small", { class: text.startsWith("-") && text.length > 1 ? "better" : text.startsWith("+") ? "worse" : "muted" }, text);
+  const change = Number.parseFloat(text);
+  return element("small", { class: change < 0 ? "better" : change > 0 ? "worse" : "muted" }, text);
 }
 
 function big(text, change) {

@@ -1,4 +1,4 @@
-import { byId, element, nameText, svg, swatch } from "./dom.js";
+import { byId, element, nameText, svg, swatch, tailText } from "./dom.js";
 import { bytesText, percentText } from "./units.js";
 
 const BANDS = ["weight", "tensor", "result", "circular_buffers", "temporaries"];
@@ -112,8 +112,9 @@ export class MemoryChart {
   values(step) {
     const held = this.plan.memory.held.filter(([, first, last]) => first <= step && step <= last);
     held.sort((a, b) => (a.length - b.length) || b[3] - a[3] || a[0] - b[0]);
-    const lines = held.slice(0, LISTED).map(([value, , , bytes, alias]) => element("li", {}, nameText(this.plan.values[value].id),
+    const lines = held.slice(0, LISTED).map(([value, , , bytes, alias]) => element("li", {}, tailText(this.plan.values[value].id, this.plan.values[value].id),
       element("span", { class: "number" }, alias === undefined ? bytesText(bytes) : "in another's buffer")));
+    if (!held.length) lines.push(element("li", { class: "muted" }, "nothing but what the op itself takes"));
     if (held.length > LISTED) lines.push(element("li", { class: "muted" }, `and ${held.length - LISTED} more`));
     return lines;
   }

@@ -1,9 +1,10 @@
-import { byId, element, nameText, pairs, scrolled, swatch, table } from "./dom.js";
+import { byId, element, meter, nameText, pairs, scrolled, swatch, table } from "./dom.js";
 import { PLACEMENTS } from "./plan.js";
-import { bytesText, percentText, timeText } from "./units.js";
+import { bytesText, counted, percentText, timeText } from "./units.js";
 
 const LISTED = 12;
-const TERMS = { compute: "height_sharded", dram: "dram", noc: "l1_interleaved", dispatch: "block_sharded", pcie: "host" };
+
+const OWN = "The op's own time alone: not what its operands, its weights, copies and the room in L1 would then cost. ttopt explain prices the whole plan with another choice.";
 
 /** Why an op is as it is. */
 export class Panel {
@@ -42,6 +43,7 @@ export class Panel {
     }, sign);
     const tags = [element("span", { class: "tag place" }, swatch(op.placement), PLACEMENTS[op.placement])];
     if (op.role !== "compute") tags.push(element("span", { class: "tag" }, op.role));
+    if (op.kernel) tags.push(element("span", { class: "tag" }, "kernel ", nameText(op.kernel)));
     if (op.chain) tags.push(element("span", { class: "tag" }, nameText(op.chain)));
     if (op.predicted) tags.push(element("span", { class: "tag" }, `${timeText(op.time_ns)}, bound by ${op.predicted.bound}`));
     return element("div", { class: "panel-head" },
@@ -54,11 +56,13 @@ export class Panel {
     const why = new Map(op.why ?? []);
     const chosen = why.get("chosen");
     why.delete("chosen");
+    if (op.dram_ns !== undefined) why.delete("dram time");
     const found = [element("h3", {}, "Why"), element("p", { class: "lead" }, element("bdi", {}, chosen ?? "no reason is recorded"))];
     if (why.size) found.push(pairs([...why].map(([name, text]) => [name, element("bdi", {}, text)])));
     for (const [title, header, rows] of op.tables ?? []) {
       const cells = rows.map((row) => row.map((text) => element("bdi", {}, text)));
       found.push(element("h3", {}, title.charAt(0).toUpperCase() + title.slice(1)), scrolled(table(header, cells), title));
+      if (title === "alternatives") found.push(element("p", { class: "hint" }, OWN));
     }
     return found;
   }
@@ -73,18 +77,18 @@ export class Panel {
       ["L1 per core", `${bytesText(p.peak_l1_bytes)}, buffers ${bytesText(p.cb_bytes)}`],
       ["DRAM", `${bytesText(p.dram_read_bytes)} read, ${bytesText(p.dram_write_bytes)} written`],
     ];
-    if (op.dram_ns !== undefined) rows.push(["with its result in DRAM", timeText(op.dram_ns)]);
-    return [element("h3", {}, "Predicted"), pairs(rows), ...p.parts.map((part) => this.part(part))];
+    if (op.dram_ns !== undefined) rows.push(["all in DRAM", timeText(op.dram_ns)]);
+    const hint = p.parts.length ? element("p", { class: "hint" }, "A device program takes its start, what it needs longest of, and a share of the rest:") : null;
+    return [element("h3", {}, "Predicted"), pairs(rows), ...[hint].filter(Boolean), ...p.parts.map((part) => this.part(part))];
   }
 
   /** A device program: what each resource alone would need; the longest bounds it. */
   part(part) {
-    const longest = Math.max(1, part.time_ns, ...Object.values(part.terms_ns));
+    const longest = Math.max(...Object.values(part.terms_ns));
+    const scale = Math.max(1, part.time_ns, longest);
     const bars = Object.entries(part.terms_ns).sort(([a], [b]) => (a < b ? -1 : 1)).flatMap(([bound, ns]) => {
-      const filled = element("span");
-      filled.style.width = `${(100 * ns) / longest}%`;
-      filled.style.background = `var(--${TERMS[bound] ?? "dram"})`;
-      return [element("span", { class: "label" }, bound), element("div", { class: "stack", "aria-hidden": "true" }, filled), element("span", { class: "value" }, timeText(ns))];
+      const name = ns === longest ? "label ours" : "label";
+      return [element("span", { class: name }, bound), meter(ns / scale, ns === longest), element("span", { class: "value" }, timeText(ns))];
     });
     const tail = part.tail_ns ? `, not overlapped ${timeText(part.tail_ns)}` : "";
     return element("div", {}, element("p", { class: "hint" }, `${part.program}: ${timeText(part.time_ns)}, start ${timeText(part.start_ns)}${tail}`),
@@ -131,7 +135,7 @@ export class Panel {
     const more = (op.origin ?? []).length > LISTED ? ` and ${op.origin.length - LISTED} more` : "";
     const rows = [["id", nameText(op.id)], ["call", element("bdi", {}, op.op)], ["from", names.length ? element("span", {}, names, more) : "-"]];
     if (op.attrs) rows.push(["attributes", element("bdi", {}, op.attrs)]);
-    rows.push(["config", element("bdi", {}, op.config ?? "-")], ["in the schedule", `${op.at} of ${this.plan.ops.length}`]);
+    rows.push(["config", element("bdi", {}, op.config ?? "-")], ["in the schedule", `#${op.at} of ${counted(this.plan.ops.length, "op")}, from 0`]);
     return [element("h3", {}, "Op"), pairs(rows)];
   }
 }

@@ -7,6 +7,9 @@ export const SHORT = {
   dram: "DRAM", l1_interleaved: "L1", height_sharded: "H", width_sharded: "W", block_sharded: "B", host: "host",
 };
 
+/** Parts of an op's record that are numbers in `shared`. */
+const SHARED = ["attrs", "config", "predicted", "why", "tables"];
+
 /** The page's data, and what is looked up in them often. */
 export class Plan {
   constructor(data) {
@@ -17,6 +20,7 @@ export class Plan {
     this.readers = new Map();
     this.ops.forEach((op, at) => {
       op.at = at;
+      for (const part of SHARED) if (op[part] !== undefined) op[part] = this.shared[op[part]];
       op.time_ns = op.predicted ? op.predicted.time_ns : null;
       this.total_ns += op.time_ns ?? 0;
       this.slowest_ns = Math.max(this.slowest_ns, op.time_ns ?? 0);

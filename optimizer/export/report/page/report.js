@@ -23,6 +23,17 @@ showFigures(plan);
 const search = new Search(plan, choice, { graph, table });
 openNamed();
 window.addEventListener("hashchange", openNamed);
+document.addEventListener("click", goWithin);
+
+/** Links within the page scroll: in a frame without an origin of its own the browser refuses to follow them. */
+function goWithin(event) {
+  const link = event.target.closest('a[href^="#"]');
+  if (!link) return;
+  event.preventDefault();
+  const section = byId(link.getAttribute("href").slice(1));
+  section.scrollIntoView();
+  section.focus({ preventScroll: true });
+}
 
 /** `report.html#op=ID` opens an op. */
 function openNamed() {

@@ -1,4 +1,5 @@
 import { byId, element, nameText, swatch } from "./dom.js";
+import { counted } from "./units.js";
 
 const LISTED = 40;
 
@@ -28,8 +29,9 @@ export class Search {
     this.viewers.graph.keep(kept && kept.map((op) => op.at));
     this.viewers.table.keep(kept);
     this.list.replaceChildren(...this.found.slice(0, LISTED).map((op, at) => this.entry(op, at)));
-    if (asked) this.list.append(element("li", { class: "muted", role: "presentation" }, told(this.found.length)));
-    byId("found-count").textContent = asked ? told(this.found.length) : "";
+    const spoken = this.found.length ? { "aria-hidden": "true" } : { role: "option", "aria-disabled": "true" };
+    if (asked) this.list.append(element("li", { class: "muted", ...spoken }, counted(this.found.length, "op")));
+    byId("found-count").textContent = asked ? counted(this.found.length, "op") : "";
     this.open(asked !== "");
   }
 
@@ -72,8 +74,4 @@ export class Search {
     byId("graph-section").scrollIntoView({ block: "nearest" });
     this.choice.choose(this.found[at].at);
   }
-}
-
-function told(count) {
-  return count === 1 ? "1 op" : `${count} ops`;
 }

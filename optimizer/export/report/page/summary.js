@@ -1,6 +1,6 @@
 import { byId, element, meter, pairs, placeText, swatch, table, tailText } from "./dom.js";
 import { PLACEMENTS, SHORT } from "./plan.js";
-import { bytesText, percentText, timeText } from "./units.js";
+import { bytesText, counted, percentText, timeText } from "./units.js";
 
 const SHOWN = 12;
 
@@ -18,7 +18,7 @@ function shares(spent) {
   const longest = Math.max(1, ...spent.map(([, ns]) => ns));
   const shown = spent.length > SHOWN ? [...spent.slice(0, SHOWN - 1), rest(spent.slice(SHOWN - 1))] : spent;
   return element("div", { class: "rows" }, shown.flatMap(([name, ns, count]) => [
-    element("span", { class: "label" }, name.replaceAll("_", " "), count ? element("span", {}, ` \u00d7${count}`) : ""),
+    element("span", { class: "label" }, name, count ? element("span", {}, ` \u00d7${count}`) : ""),
     meter(ns / longest),
     element("span", { class: "value" }, `${timeText(ns)} \u00b7 ${percentText(ns / total)}`),
   ]));
@@ -35,7 +35,7 @@ export function showMoved(plan, choice) {
   ]);
   const copies = plan.moved.copies.map(([role, count, ns]) => [role, String(count), timeText(ns)]);
   const cards = [
-    card("Where results lie", table(["placement", "results", "share", "total"], placed, [1, 2, 3])),
+    card("Where results lie", table(["placement", "results", "share", "bytes"], placed, [1, 2, 3])),
     card("Copies put in", table(["copy", "ops", "time"], copies, [1, 2]), element("p", { class: "hint" }, weightsText(plan))),
   ];
   if (plan.compared.length) {
@@ -49,11 +49,12 @@ export function showMoved(plan, choice) {
 }
 
 function weightsText(plan) {
-  const weights = `${plan.moved.weights_in_l1} weights stay in L1 from run to run.`;
-  return plan.moved.prepared ? `${weights} ${plan.moved.prepared} ops on weights only run once; the graph leaves them out.` : weights;
+  const { weights_in_l1: kept, prepared } = plan.moved;
+  const weights = `${counted(kept, "weight")} ${kept === 1 ? "stays" : "stay"} in L1 from run to run.`;
+  return prepared ? `${weights} What is made of weights only is made once, by ${counted(prepared, "op")} that the graph leaves out.` : weights;
 }
 
-/** The ops whose own time differs most from that with their result in DRAM, as far as their reasons tell it. */
+/** The ops whose time differs most from that in the plan all in DRAM, as far as their reasons tell it. */
 function differences(plan, choice) {
   const known = plan.ops.filter((op) => op.dram_ns !== undefined && op.time_ns !== null && op.dram_ns !== op.time_ns);
   if (!known.length) return null;
@@ -62,9 +63,9 @@ function differences(plan, choice) {
     opButton(plan, op, choice), placeText(op.placement, PLACEMENTS[op.placement], SHORT[op.placement]),
     timeText(op.dram_ns), timeText(op.time_ns), `${op.time_ns < op.dram_ns ? "-" : "+"}${timeText(Math.abs(op.dram_ns - op.time_ns))}`,
   ]);
-  const shown = table(["op", "its result", "with it in DRAM", "as planned", "change"], rows, [2, 3, 4]);
+  const shown = table(["op", "its result", "all in DRAM", "this plan", "change"], rows, [2, 3, 4]);
   const made = card("Ops that differ most", element("div", { class: "scroll" }, shown), element("p", { class: "hint" },
-    "The op's own time, where its reason states that of a choice with its result in DRAM. Copies are ops of their own, and such a choice may read its operands from elsewhere: the differences do not add up to that of the plans."));
+    "The op's own time in both plans. The copies between layouts are ops of their own, and only this plan has them."));
   made.classList.add("wide", "differences");
   return made;
 }
@@ -73,15 +74,17 @@ export function opButton(plan, op, choice) {
   return element("button", { type: "button", class: "link", onclick: () => choice.choose(op.at) }, op.kind, " ", tailText(plan.label(op), plan.name(op)));
 }
 
-const KINDS = { warning: "warn", "numeric risk": "warn", "fell back": "warn", "unsupported ops": "bad", "failed chain": "bad", check: "" };
+const KINDS = { warning: "warn", "numeric risk": "warn", "fell back": "warn", "not judged": "warn", "unsupported ops": "bad", "failed chain": "bad" };
 const LISTED = 24;
 
 export function showNotes(plan, choice) {
+  const tones = plan.notices.map(({ kind }) => KINDS[kind] ?? "");
   byId("notes-count").textContent = plan.notices.length;
+  byId("notes-count").classList.add(...["bad", "warn"].filter((tone) => tones.includes(tone)).slice(0, 1));
   const notes = plan.notices.map(({ kind, text, ops }) => {
     const more = ops.length > LISTED ? element("span", {}, `and ${ops.length - LISTED} more`) : null;
     const listed = ops.slice(0, LISTED).map((at) => opButton(plan, plan.ops[at], choice));
-    return element("div", { class: "note" }, element("div", {}, element("span", { class: `tag ${KINDS[kind] ?? ""}` }, kind)),
+    return element("div", { class: "note" }, element("div", {}, element("span", { class: `tag ${KINDS[kind] ?? ""}`.trim() }, kind)),
       element("div", {}, element("bdi", {}, text)), ops.length ? element("div", { class: "ops-list" }, listed, more) : null);
   });
   const none = element("div", { class: "note" }, element("div", {}, element("span", { class: "tag good" }, "none")),

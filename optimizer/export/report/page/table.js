@@ -1,8 +1,10 @@
 import { byId, element, nameText, placeText, tailText } from "./dom.js";
 import { PLACEMENTS, SHORT } from "./plan.js";
-import { bytesText, percentText, timeText } from "./units.js";
+import { bytesText, counted, percentText, timeText } from "./units.js";
 
 const FIRST = 25;
+/** Rows that a press of the button adds: as many as a browser lays out at once. */
+const MORE = 250;
 
 /** Columns: title, what to sort by, what to show, whether it is a number, whether narrow screens leave it out. */
 const COLUMNS = [
@@ -27,7 +29,7 @@ export class OpsTable {
       element("button", { type: "button", onclick: () => this.sort(at) }, column.title)));
     this.heads = heads;
     this.body = element("tbody");
-    this.more = element("button", { type: "button", class: "more", onclick: () => { this.shown = Infinity; this.fill(); } });
+    this.more = element("button", { type: "button", class: "more", onclick: () => { this.shown += MORE; this.fill(); } });
     const table = element("table", { class: "ops-table" }, element("thead", {}, element("tr", {}, heads)), this.body);
     byId("ops").append(element("div", { class: "card" }, element("div", { class: "scroll" }, table), this.more));
     this.fill();
@@ -43,6 +45,7 @@ export class OpsTable {
   /** Show these ops only; null: all. */
   keep(ops) {
     this.kept = ops;
+    this.shown = FIRST;
     this.fill();
   }
 
@@ -53,7 +56,7 @@ export class OpsTable {
     const shown = listed.slice(0, this.shown);
     this.body.replaceChildren(...shown.map((op) => this.row(op)));
     this.more.hidden = shown.length === listed.length;
-    this.more.textContent = `Show all ${listed.length} ops`;
+    this.more.textContent = `Show ${Math.min(MORE, listed.length - shown.length)} more of ${counted(listed.length, "op")}`;
     this.heads.forEach((head, at) => {
       if (at === this.sorted) head.setAttribute("aria-sort", this.descending ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");

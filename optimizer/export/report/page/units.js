@@ -21,6 +21,11 @@ export function percentText(share) {
   return share === null || share === undefined ? "-" : `${fixed(100 * share, 1)} %`;
 }
 
+/** `1 op`, `2,000 ops`. */
+export function counted(count, noun) {
+  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** Digits behind the point; as in Python, a tie goes to the even digit. A tie is an odd multiple of 2^-(digits + 1). */
 function fixed(value, digits) {
   if (Math.abs((value * 2 ** (digits + 1)) % 2) !== 1) return value.toFixed(digits);
