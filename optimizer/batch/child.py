@@ -19,6 +19,7 @@ from optimizer.batch.executor import JobFailure, OutOfMemory
 from optimizer.errors import TtoptError
 from optimizer.plugins import plugins_named
 
+STDOUT, STDERR = 1, 2
 SHOWN_CHARACTERS = 20_000
 """Of a defect's traceback, whose last line may repeat the input."""
 
@@ -39,6 +40,8 @@ def serve(socket_descriptor: int, lifeline: int) -> None:
     # The process leads a group of its own, so that whoever ends it ends what it started too, and Ctrl-C does not reach
     # it: the parent decides what becomes of its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whatever a library prints is no answer of the program that started this one.
+    os.dup2(STDERR, STDOUT)
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     for descriptor in (socket_descriptor, lifeline):
         os.set_inheritable(descriptor, False)

@@ -10,7 +10,7 @@ import pytest
 from api.jobs.database import Database
 from api.jobs.queue import JobQueue
 from api.jobs.records import Event, Job, Outcome, State
-from api.jobs.store import JobStore
+from api.jobs.store import JobStore, Quota
 from tests.api.jobs.test_store import FREE, stored, submission
 
 ATTEMPTS = 3
@@ -54,6 +54,36 @@ def test_two_workers_never_get_the_same_job(store: JobStore, queue: JobQueue) ->
     assert sorted(found) == sorted(made)
 
 
+def test_of_equal_jobs_one_is_worked_on(store: JobStore, queue: JobQueue) -> None:
+    for number in range(8):
+        for _ in range(4):
+            store.submit(submission(number), FREE)
+        found, barrier = [], threading.Barrier(4)
+
+        def work(barrier: threading.Barrier = barrier, found: list[Job | None] = found) -> None:
+            barrier.wait()
+            found.append(queue.claim("w"))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len([job for job in found if job is not None]) == 1
+
+
+def test_a_job_whose_result_has_come_meanwhile_is_not_worked_on(store: JobStore, queue: JobQueue) -> None:
+    again = store.submit(submission(idempotency_key="again"), FREE)
+    store.cancel(again.id, "ann")
+    store.submit(submission(), FREE)
+    outcome = Outcome(stored(store, b"result"), {"media_type": "text/plain"}, repeatable=True)
+    queue.succeed(claimed(queue), outcome)
+    store.retry(again.id, "ann", FREE)
+    assert queue.claim("w") is None
+    found = store.job(again.id, "ann")
+    assert (found.state, found.result, found.attempts) == (State.SUCCEEDED, outcome.result, 0)
+
+
 def test_a_worker_that_comes_back_late_changes_nothing(store: JobStore, database: Database) -> None:
     hasty = JobQueue(database, lease_seconds=0, most_attempts=ATTEMPTS)
     store.submit(submission(), FREE)
@@ -84,7 +114,7 @@ def test_a_job_whose_workers_die_is_parked_in_the_end(store: JobStore, queue: Jo
     assert parked.problem is not None
     assert (parked.problem["code"], parked.problem["limit"]) == ("parked", ATTEMPTS)
     assert queue.claim("w") is None
-    store.retry(job.id, "ann")
+    store.retry(job.id, "ann", Quota())
     assert claimed(queue).attempts == 1
 
 
