@@ -21,14 +21,16 @@ from api.problems import parked
 FREED = {"lease": None, "lease_ends_at": None, "worker": None}
 BACKOFF_FROM = 3
 """Attempts after which a job waits before the next one, twice as long each time."""
-LONGEST_BACKOFF_SECONDS = 60.0
+LONGEST_BACKOFF_SECONDS, LONGEST_AFTER_KILL_SECONDS = 60.0, 5.0
+KILLS_PER_CRASH = 5
+"""A process that somebody killed says little against its job: that many times as often it is tried again."""
 
 
 class JobQueue:
     """What workers do to the table of jobs."""
 
     def __init__(self, database: Database, lease_seconds: float, most_attempts: int) -> None:
-        """A job whose worker was lost `most_attempts` times is parked: it fails, and stays to be looked at."""
+        """A job whose process crashed `most_attempts` times is parked: it fails, and stays to be looked at."""
         self._database = database
         self._lease_seconds = lease_seconds
         self._most_attempts = most_attempts
@@ -143,11 +145,11 @@ class JobQueue:
         with self._database.writing() as connection:
             return self._end(connection, job, self._cancelled())
 
-    def lost(self, job: Job) -> bool:
-        """The process that worked on a job ended: it is tried again, or parked."""
+    def lost(self, job: Job, crashed: bool) -> bool:
+        """The process that worked on a job ended: it is tried again, or parked. `crashed`: nobody killed it."""
         with self._database.writing() as connection:
             asked = connection.execute(select(JOBS.c.cancel_asked).where(JOBS.c.id == job.id)).scalar()
-            return self._end(connection, job, self._after_loss(job.attempts, bool(asked)))
+            return self._end(connection, job, self._after_loss(job.attempts, bool(asked), crashed))
 
     def give_back(self, job: Job) -> bool:
         """Put a job back that was not worked on to its end, through no fault of its own."""
@@ -164,12 +166,13 @@ class JobQueue:
         query = select(JOBS.c.id).where(JOBS.c.id == job.id, JOBS.c.lease == job.lease).with_for_update()
         return connection.execute(query).first() is not None
 
-    def _after_loss(self, attempts: int, cancel_asked: bool) -> dict[str, Any]:
+    def _after_loss(self, attempts: int, cancel_asked: bool, crashed: bool) -> dict[str, Any]:
         if cancel_asked:
             return self._cancelled()
-        if attempts >= self._most_attempts:
+        if attempts >= self._most_attempts * (1 if crashed else KILLS_PER_CRASH):
             return self._failed(parked(attempts))
-        wait = 0.0 if attempts < BACKOFF_FROM else min(2.0 ** (attempts - BACKOFF_FROM), LONGEST_BACKOFF_SECONDS)
+        longest = LONGEST_BACKOFF_SECONDS if crashed else LONGEST_AFTER_KILL_SECONDS
+        wait = 0.0 if attempts < BACKOFF_FROM else min(2.0 ** (attempts - BACKOFF_FROM), longest)
         return {"state": State.QUEUED, "not_before": self._database.now() + wait}
 
     def _cancelled(self) -> dict[str, Any]:
@@ -189,7 +192,7 @@ class JobQueue:
         with self._database.writing() as connection:
             found = connection.execute(query.with_for_update(skip_locked=True)).all()
             for job_id, attempts, cancel_asked in found:
-                values = {**FREED, **self._after_loss(attempts, bool(cancel_asked))}
+                values = {**FREED, **self._after_loss(attempts, bool(cancel_asked), crashed=False)}
                 connection.execute(update(JOBS).where(JOBS.c.id == job_id).values(values))
         return [job_id for job_id, *_ in found]
 

@@ -35,6 +35,8 @@ def optimize_model(task: Task, work: Work) -> Done:
     # The service's limit is on the import alone, so that the result names the options that were asked for.
     limited = replace(chosen, max_nodes=min(chosen.max_nodes, task.max_nodes))
     with logs.labelled(worker=os.getpid()), hard_deadline(chosen.time_limit):
+        # The pipeline tells of its stages; by then a large model may have been read for long.
+        work.tell("stage", {"stage": "import", "fraction": 0.0, "detail": ""})
         model = import_model(source, limited, task.name)
         result = optimize(model, DeviceSpec.load(chosen.board), chosen, work.teller(), time_limit=work.seconds_left())
     work.write(encoded(dumps(result)))

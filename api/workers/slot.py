@@ -7,6 +7,7 @@ import json
 import logging
 import operator
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -107,13 +108,14 @@ class Slot:
         self.is_warm = False
 
     def warm(self) -> None:
-        """Start the process, and wait until it has loaded what it needs."""
+        """Start the process unless it runs, and wait until it has loaded what it needs, or has ended instead."""
         worker = self._started()
         try:
             worker.send(partial(operator.add, 1, 1))
             worker.receive()
             self.is_warm = True
-        except WorkerDied:
+        except WorkerDied as death:
+            log.warning("a solver process ended while it was loading: %s", death)
             self._lose(worker)
 
     def close(self) -> None:
@@ -158,8 +160,9 @@ class Slot:
         try:
             patiently(orders, self._restore, job, files)
             done = self._solved(job, orders, files, progress)
-        except WorkerDied:
-            return "lost", _if(patiently(orders, self._queue.lost, job), job)
+        except WorkerDied as death:
+            crashed = death.exit_code != -signal.SIGKILL
+            return "lost", _if(patiently(orders, self._queue.lost, job, crashed), job)
         except JobFailure as failure:
             log.critical("job %s: a defect\n%s", job.id, quoted(failure.traceback))
             return "failed", _if(patiently(orders, self._queue.fail, job, INTERNAL), job)
@@ -252,7 +255,8 @@ class Slot:
         if self._worker is None or not self._worker.is_alive:
             if self._worker is not None:
                 self._lose(self._worker)
-            self._worker, self._done = Worker(PRELOADED, self._settings.memory_of_a_worker), 0
+            self._start()
+        assert self._worker is not None
         return self._worker
 
     def _lose(self, worker: Worker) -> None:
@@ -263,7 +267,10 @@ class Slot:
         """End a process; the next one loads while the job is put in order."""
         worker.kill()
         threading.Thread(target=worker.close, daemon=True).start()
-        self._worker, self._done = Worker(PRELOADED, self._settings.memory_of_a_worker), 0
+        self._start()
+
+    def _start(self) -> None:
+        self._worker, self._done, self.is_warm = Worker(PRELOADED, self._settings.memory_of_a_worker), 0, False
 
 
 def _if(changed: bool, job: Job) -> list[str]:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from api.jobs.database import Database
-from api.jobs.queue import JobQueue
+from api.jobs.queue import KILLS_PER_CRASH, JobQueue
 from api.jobs.records import Event, Job, Outcome, State
 from api.jobs.store import JobStore, Quota
 from tests.api.jobs.test_store import FREE, stored, submission
@@ -96,7 +96,7 @@ def test_a_worker_that_comes_back_late_changes_nothing(store: JobStore, database
     assert hasty.succeed(late, outcome) == []
     assert not hasty.fail(late, {"code": "x"})
     assert not hasty.cancelled(late)
-    assert not hasty.lost(late)
+    assert not hasty.lost(late, crashed=True)
     assert not hasty.give_back(late)
     hasty.note(late, [Event(1, "stage", {"stage": "late", "fraction": 0.5})])
     assert store.events(late.id, 0) == []
@@ -108,7 +108,7 @@ def test_a_job_whose_workers_die_is_parked_in_the_end(store: JobStore, queue: Jo
     for attempt in range(1, ATTEMPTS + 1):
         running = claimed(queue)
         assert running.attempts == attempt
-        assert queue.lost(running)
+        assert queue.lost(running, crashed=True)
     parked = store.job(job.id, "ann")
     assert parked.state is State.FAILED
     assert parked.problem is not None
@@ -116,6 +116,19 @@ def test_a_job_whose_workers_die_is_parked_in_the_end(store: JobStore, queue: Jo
     assert queue.claim("w") is None
     store.retry(job.id, "ann", Quota())
     assert claimed(queue).attempts == 1
+
+
+def test_a_job_whose_processes_are_killed_is_tried_for_longer(
+    store: JobStore, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.jobs.queue.LONGEST_AFTER_KILL_SECONDS", 0.0)
+    job = store.submit(submission(), FREE)
+    for _ in range(KILLS_PER_CRASH * ATTEMPTS - 1):
+        assert queue.lost(claimed(queue), crashed=False)
+    assert store.job(job.id, "ann").state is State.QUEUED
+    claimed(queue, "dead")
+    assert queue.expire("dead") == [job.id]
+    assert store.job(job.id, "ann").state is State.FAILED
 
 
 def test_a_job_that_is_given_back_has_not_been_tried(store: JobStore, queue: JobQueue) -> None:
@@ -137,7 +150,7 @@ def test_a_job_that_was_to_be_cancelled_is_not_tried_again(store: JobStore, queu
     store.submit(submission(), FREE)
     running = claimed(queue)
     store.cancel(running.id, "ann")
-    assert queue.lost(running)
+    assert queue.lost(running, crashed=True)
     assert store.job(running.id, "ann").state is State.CANCELLED
 
 
@@ -145,7 +158,7 @@ def test_events_are_kept_in_order_and_go_on_after_a_loss(store: JobStore, queue:
     store.submit(submission(), FREE)
     running = claimed(queue)
     queue.note(running, [Event(1, "stage", {"stage": "import", "fraction": 0.1}), Event(2, "incumbent", {"gap": None})])
-    queue.lost(running)
+    queue.lost(running, crashed=True)
     again = queue.claim("w")
     assert again is not None
     assert again[1] == 2
