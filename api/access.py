@@ -10,6 +10,7 @@ import hashlib
 import ipaddress
 import math
 import secrets
+import socket
 import time
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from starlette.requests import HTTPConnection
 from api.jobs.database import Database
 from api.jobs.store import Quota
 from api.jobs.tables import KEYS
-from api.problems import RateError, UnauthorizedError
+from api.problems import ForeignPageError, RateError, UnauthorizedError
 from api.settings import Settings
 from optimizer.errors import OptionError
 
@@ -126,6 +127,8 @@ class Gate:
             raise UnauthorizedError(
                 "this is no valid API key" if secret else "this service wants an API key", node="Authorization"
             )
+        if key is None:
+            _check_browser(request)
         settings = self._settings
         address = request.client.host if request.client else ""
         if key is None:
@@ -164,6 +167,33 @@ def _secret(request: HTTPConnection) -> str | None:
 def _digest(secret: str) -> str:
     """A plain hash is enough for a secret of 256 random bits, which nobody can try out."""
     return hashlib.sha256(secret.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _check_browser(request: HTTPConnection) -> None:
+    """ForeignPageError for what a page of somebody else has a browser ask, which needs no key where the browser runs.
+
+    A page may send requests to any address, or have its own name stand for this machine's address to read the answers.
+    """
+    headers = request.headers
+    is_visit = headers.get("sec-fetch-mode") == "navigate" and request.scope.get("method") == "GET"
+    if headers.get("sec-fetch-site") == "cross-site" and not is_visit:
+        raise ForeignPageError("this comes from a page of another site", node="Sec-Fetch-Site")
+    host = headers.get("host")
+    if host is not None and _is_local(request) and not _names_this_machine(host):
+        raise ForeignPageError(
+            f"'{host}' is no name by which this machine asks itself without a key",
+            node="Host",
+            alternatives=("localhost", "127.0.0.1", "[::1]", socket.gethostname()),
+        )
+
+
+def _names_this_machine(host: str) -> bool:
+    name = host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name.lower().rstrip(".") in ("localhost", socket.gethostname().lower())
+    return True
 
 
 def _is_local(request: HTTPConnection) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fastapi import Request, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.jobs.contents import GZIP, Content
 from api.jobs.desk import Desk
@@ -42,20 +42,38 @@ class ContentAnswer(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
+class HeadAsGet:
+    """ASGI middleware: HEAD is answered as GET, and the server leaves the body out.
+
+    Not for events, which would be sent to nobody for as long as a job takes.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD" and not scope["path"].endswith("/events"):
+            # A copy: the server still has to know what was asked for.
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)
+
+
 async def answer_of(request: Request, desk: Desk, outcome: Outcome, headers: Mapping[str, str]) -> Response:
     """A result as the answer to a request; 304 if the client has it already."""
     content = await desk.call(desk.store.contents.get, outcome.result)
-    tag = f'"{content.sha256}"'
+    is_packed = content.encoding == GZIP and _takes_gzip(request)
+    # What is sent in two encodings has two tags (RFC 9110, 8.8.3.3).
+    tag = f'"{content.sha256}{f"-{GZIP}" if is_packed else ""}"'
     sent = {"etag": tag, **headers}
-    if tag in (word.strip() for word in request.headers.get("if-none-match", "").split(",")):
-        return Response(status_code=304, headers=sent)
+    known = {word.strip().removeprefix("W/") for word in request.headers.get("if-none-match", "").split(",")}
+    if known & {tag, "*"}:
+        return Response(status_code=304, headers={**sent, "vary": "Accept-Encoding"})
     sent["content-type"] = media_type = str(outcome.facts["media_type"])
     if media_type.startswith(HTML):
         sent["content-security-policy"] = SANDBOX
     elif media_type != JSON:
         sent["content-disposition"] = f'attachment; filename="{outcome.facts["file_name"]}"'
-    as_stored = content.encoding != GZIP or _takes_gzip(request)
-    return ContentAnswer(desk, content, as_stored, sent)
+    return ContentAnswer(desk, content, is_packed or content.encoding != GZIP, sent)
 
 
 def _takes_gzip(request: Request) -> bool:

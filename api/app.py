@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from api import problems
+from api.answers import HeadAsGet
 from api.connections import STATE_KEY, Connections, OneLength
 from api.jobs.desk import Desk
 from api.request_log import RequestLog
@@ -59,6 +60,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(GZipMiddleware, minimum_size=GZIP_MIN_BYTES, compresslevel=GZIP_LEVEL)
     app.add_middleware(OneLength)
     app.add_middleware(RequestLog, metrics=desk.metrics)
+    app.add_middleware(HeadAsGet)
     problems.install(app)
     app.state.routers = [part.router for part in (health, optimize, jobs, results, catalogue, page)]
     for router in app.state.routers:

@@ -34,9 +34,12 @@ class Metrics:
         self._stages = self._timer("ttopt_stage_seconds", "Time of a stage of a solved job.", "stage")
         self._seconds = self._timer("ttopt_job_seconds", "Time of a job on its worker.", "kind")
         self._gap = Histogram("ttopt_solver_gap", "Gap of solved plans.", buckets=GAPS, registry=into)
-        self._restarts = Gauge(
+        self._restarts = Counter(
             "ttopt_worker_restarts", "Worker programs and solver processes that were lost.", registry=into
         )
+        self._programs = 0
+        self._processes: dict[str, int] = {}
+        """Losses counted already: programs of this server, and solver processes by the name of their program."""
         self._warm = Gauge("ttopt_warm_slots", "Solver processes that are ready or at work.", registry=into)
         self._stored = Gauge("ttopt_store_bytes", "Bytes of models and results.", registry=into)
         self._since = time.time()
@@ -58,10 +61,12 @@ class Metrics:
         self._warm.set(warm)
         self._stored.set(store.contents.total_bytes())
         with database.reading() as connection:
-            lost = sum(connection.execute(select(WORKERS.c.lost)).scalars())
+            lost = {name: int(count) for name, count in connection.execute(select(WORKERS.c.id, WORKERS.c.lost))}
             done = select(JOBS.c.id, JOBS.c.state, JOBS.c.kind, JOBS.c.facts, JOBS.c.attempts, JOBS.c.finished_at)
             rows = connection.execute(done.where(JOBS.c.finished_at > self._since - OVERLAP_SECONDS)).all()
-        self._restarts.set(restarts + lost)
+        new = sum(count - self._processes.get(name, 0) for name, count in lost.items())
+        self._restarts.inc(restarts - self._programs + new)
+        self._programs, self._processes = restarts, lost
         for job_id, state, kind, facts, attempts, finished_at in rows:
             if job_id not in self._seen:
                 self._seen[job_id] = finished_at

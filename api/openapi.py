@@ -139,6 +139,7 @@ _BODY_PROBLEMS = _problems(
 )
 JOB_PROBLEMS = _problems(
     _404="there is no such job of the caller's",
+    _410="what this needs is not kept any more",
     _409="the job is not in a state for that; `error` says why one has failed",
     _422="a parameter cannot be accepted",
     **_ANY_CALL,

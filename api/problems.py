@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
+from api.wording import as_fields
 from optimizer.errors import TtoptError
 from optimizer.files import encoded
 
@@ -75,6 +76,20 @@ class StoreError(TtoptError):
 
     code = "no-store"
     http_status = 503
+
+
+class ForeignPageError(TtoptError):
+    """A page of another site has a browser send this, without a key."""
+
+    code = "foreign-page"
+    http_status = 403
+
+
+class GoneError(TtoptError):
+    """A model or result that retention has deleted."""
+
+    code = "gone"
+    http_status = 410
 
 
 class NotFoundError(TtoptError):
@@ -146,8 +161,8 @@ def members_of(error: TtoptError) -> Members:
     return {
         "status": error.http_status,
         "code": error.code,
-        "detail": error.message,
-        "node": error.node,
+        "detail": as_fields(error.message),
+        "node": None if error.node is None else as_fields(error.node),
         "limit": error.limit,
         "alternatives": list(error.alternatives),
     }
@@ -243,7 +258,8 @@ async def _routing(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> list[str]:
     """All methods of a path; Starlette itself names those of the first route only."""
     routes = [route for router in request.app.state.routers for route in router.routes]
-    return sorted({m for route in routes if route.matches(request.scope)[0] is not Match.NONE for m in route.methods})
+    found = {m for route in routes if route.matches(request.scope)[0] is not Match.NONE for m in route.methods}
+    return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
 async def _left(request: Request, error: Exception) -> Response:
@@ -254,19 +270,15 @@ async def _invalid(request: Request, error: Exception) -> Response:
     """A path or query that FastAPI itself finds wrong."""
     assert isinstance(error, RequestValidationError)
     fault = error.errors()[0]
-    place = str(fault["loc"][-1])
-    if fault["loc"][0] == "path":
-        return problem(request, 404, "not-found", f"no such {place}", node=place)
+    where, place = map(str, fault["loc"][:2])
+    if where == "path":
+        return problem(request, 404, "not-found", f"no such {place.replace('_', ' ')}", node=place)
     return problem(request, 422, "bad-option", f"'{place}': {fault['msg']}", node=place)
 
 
 async def _defect(request: Request, error: Exception) -> Response:
     trace = "".join(traceback.format_exception(error))
     log.error("defect while answering %a\n%s", request.scope["path"], quoted(trace))
-    return _internal(request)
-
-
-def _internal(request: Request) -> Response:
     return problem(request, **INTERNAL)
 
 

@@ -23,6 +23,7 @@ SECURE_HEADERS = (
     (b"x-frame-options", b"SAMEORIGIN"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"private, no-cache"),
 )
 NO_SCRIPT = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 """For whatever is no page of ours: a browser that is sent there runs nothing of it."""

@@ -18,6 +18,7 @@ from api.jobs.desk import Desk
 from api.settings import PREFIX, Settings
 from api.workers.program import WorkerProgram, new_name
 from optimizer import logs
+from optimizer.errors import OptionError
 
 HEAD_BYTES = 64 * 1024
 """Of a request's head that has not arrived whole."""
@@ -35,8 +36,12 @@ def settings(workers: int | None = None, store: str | None = None) -> Settings:
 
 
 def serve(host: str, port: int, chosen: Settings) -> None:
-    """Serve until a signal ends it; jobs under way get the time to end that the settings give them."""
+    """Serve until a signal ends it; jobs under way get the time to end that the settings give them.
+
+    OptionError or StoreError if the store cannot be used.
+    """
     app = create_app(chosen)
+    app.state.desk.database.migrate()
     config = uvicorn.Config(
         app,
         host=host,
@@ -48,6 +53,7 @@ def serve(host: str, port: int, chosen: Settings) -> None:
         ws="none",
         h11_max_incomplete_event_size=HEAD_BYTES,
         loop="asyncio",
+        server_header=False,
         timeout_keep_alive=chosen.idle_seconds,  # type: ignore[arg-type]
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
@@ -56,7 +62,9 @@ def serve(host: str, port: int, chosen: Settings) -> None:
 
 
 def work(chosen: Settings) -> None:
-    """Work on the jobs of a store until a signal ends it."""
+    """Work on the jobs of a store until a signal ends it. OptionError without a process to do so."""
+    if not chosen.workers:
+        raise OptionError("a worker needs at least one solver process", node=PREFIX + "WORKERS", limit=1)
     WorkerProgram(chosen, new_name(), supervised=False).run()
 
 

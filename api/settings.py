@@ -38,7 +38,7 @@ class Settings(BaseModel):
         default=60.0, ge=0, description="how long an answer may be waited for before a job is handed out instead"
     )
     lease_seconds: float = Field(default=15.0, gt=0, description="how long a silent worker keeps its jobs")
-    attempts: int = Field(default=6, ge=1, description="lost workers after which a job is parked")
+    attempts: int = Field(default=6, ge=1, description="crashes of its process after which a job is parked")
     drain_seconds: float = Field(default=20.0, ge=0, description="how long running jobs may go on after SIGTERM")
     retention_seconds: float = Field(
         default=7 * 86400.0, gt=0, description="how long finished jobs, and results nobody asks for, are kept"

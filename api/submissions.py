@@ -68,7 +68,7 @@ class Query:
         chosen = {name: parse_option(name, query.getlist(key)) for key, name in names.items()}
         return Query(
             chosen,
-            query.get(NAME, "")[:LONGEST_NAME] or None,
+            _name(query.get(NAME, "")),
             _whole(PRIORITY, query.get(PRIORITY, "0"), LARGEST_PRIORITY),
             _seconds(WAIT, query.get(WAIT)),
             _idempotency_key(request),
@@ -152,17 +152,17 @@ def _hand_in(
 
 def _submission(caller: Caller, query: Query, task: Task, digests: Sequence[str]) -> Submission:
     """The submission of a task with bodies of these hashes, which do not lie in the store yet."""
-    fingerprint = digest_of([*digests, task.to_json()])
     return Submission(
         owner=caller.owner,
         task=task,
-        natural_key=digest_of([program_id(api), fingerprint]),
+        natural_key=digest_of([program_id(api), *digests, task.to_json()]),
         digests=tuple(digests),
         name=task.name or "",
         priority=query.priority,
         request_id=query.request_id,
         idempotency_key=query.idempotency_key,
-        fingerprint=fingerprint,
+        # Without what the settings put into the task: they may have changed when the request comes again.
+        fingerprint=digest_of([*digests, {**task.to_json(), "max_nodes": None, "permissions": None}]),
     )
 
 
@@ -173,7 +173,9 @@ def _opened(body: int, task: Task, fields: Fields, files: ExitStack) -> tuple[li
     form = read_form(file, task.content_type, fields)
     for part, _ in form.files:
         files.enter_context(part)
-    name = task.name or Path(form.files[0][1]).stem[:LONGEST_NAME] or None
+    # The file's name is the client's own affair: what of it cannot be shown is left out.
+    shown = "".join(filter(str.isprintable, form.files[0][1]))
+    name = task.name or Path(shown).stem[:LONGEST_NAME] or None
     task = replace(task, content_type="", name=name, options={**form.options, **task.options})
     return [part.fileno() for part, _ in form.files], task
 
@@ -194,6 +196,12 @@ def _check_encoding(request: Request) -> None:
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         raise EncodingError(f"the body's encoding '{encoding}' is not taken", node="body", alternatives=("identity",))
+
+
+def _name(text: str) -> str | None:
+    if not text.isprintable():
+        raise OptionError("a name consists of printable characters", node=NAME)
+    return text[:LONGEST_NAME] or None
 
 
 def _whole(name: str, text: str, most: int) -> int:

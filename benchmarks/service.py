@@ -5,13 +5,14 @@
 
 `chaos` posts different jobs from many clients while worker processes are killed (-9, solver processes and the worker
 program in turn) and the server is ended twice, once by SIGTERM and once by -9. Every result is compared with what the
-library gives for the same model and options. `latency` asks for health while all workers solve, and for results that
+command writes for the same model and options. `latency` asks for health while all workers solve, and for results that
 are known. Exit code 1 if anything is lost, wrong, or there twice.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import random
 import sys
@@ -22,16 +23,14 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from service_process import Service, percentile
 
-from optimizer.device import DeviceSpec
-from optimizer.export.annotated_json import dumps
-from optimizer.options import Options
-from optimizer.pipeline import import_model, optimize
+from optimizer.cli import main as command
 
 POLL_SECONDS = 0.25
 PATIENCE_SECONDS = 900.0
@@ -70,10 +69,14 @@ def without_timings(text: bytes) -> str:
 
 
 def expected(number: int) -> str:
-    """What the library gives."""
-    chosen = Options.from_mapping(options(number))
-    result = optimize(import_model(model(number), chosen), DeviceSpec.load(chosen.board), chosen)
-    return without_timings(dumps(result).encode())
+    """What the command writes."""
+    flags = [text for name, value in options(number).items() for text in (f"--{name}", value)]
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
+        source, output = Path(folder) / "model.json", Path(folder) / "out"
+        source.write_bytes(model(number))
+        status = command(["optimize", str(source), "-o", str(output), *flags])
+        assert status == 0, status
+        return without_timings((output / "graph.json").read_bytes())
 
 
 @dataclass
@@ -187,9 +190,9 @@ def all_jobs(url: str) -> list[str]:
 
 
 def compare(run: Run, count: int) -> list[str]:
-    """Jobs whose result is not what the library gives."""
+    """Jobs whose result is not what the command writes."""
     return [
-        f"job {number}: another result than the library's"
+        f"job {number}: another result than the command's"
         for number in range(count)
         if number in run.results and without_timings(run.results[number]) != expected(number)
     ]

@@ -69,7 +69,7 @@ def bodies(args: argparse.Namespace) -> int:
         took = time.monotonic() - began
         stop.set()
         watcher.join()
-        lost = int(service.metric("ttopt_worker_restarts"))
+        lost = int(service.metric("ttopt_worker_restarts_total"))
         peak, log = dict(service.peak_bytes), service.log_text()
     if "Traceback" in log:
         faults.append("a traceback in the log: " + log[log.index("Traceback") :][:1500])
@@ -126,7 +126,7 @@ def hostile(_args: argparse.Namespace) -> int:
             faults += not good
             print(f"{'ok ' if good else 'BAD'} {name}: {status or 'connection ended'} in {took:.2f} s {text[:100]}")
         grown = service.peak_bytes["server"] - before["server"]
-        lost = service.metric("ttopt_worker_restarts")
+        lost = service.metric("ttopt_worker_restarts_total")
         print(f"server memory grew by {grown / 2**20:.0f} MiB; lost processes {lost:.0f}")
         faults += grown > 200 << 20
     return int(bool(faults))
@@ -142,14 +142,14 @@ def sent(service: Service, body: bytes, **headers: str) -> tuple[int, str]:
 
 def announced(service: Service) -> tuple[int, str]:
     with socket.create_connection(("127.0.0.1", service.port)) as line:
-        line.sendall(f"POST /v1/optimize HTTP/1.1\r\nHost: x\r\nContent-Length: {2 * GIB}\r\n\r\n".encode())
+        line.sendall(f"POST /v1/optimize HTTP/1.1\r\nHost: localhost\r\nContent-Length: {2 * GIB}\r\n\r\n".encode())
         return answer(line)
 
 
 def chunked(service: Service) -> tuple[int, str]:
     piece = b"%x\r\n%s\r\n" % (1 << 20, bytes(1 << 20))
     with socket.create_connection(("127.0.0.1", service.port)) as line:
-        line.sendall(b"POST /v1/optimize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        line.sendall(b"POST /v1/optimize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         with suppress(OSError):
             for _ in range(2 * GIB >> 20):
                 line.sendall(piece)
@@ -182,7 +182,7 @@ def slow_head(service: Service) -> tuple[int, str]:
 
 def slow_body(service: Service) -> tuple[int, str]:
     with socket.create_connection(("127.0.0.1", service.port)) as line:
-        line.sendall(b"POST /v1/optimize HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+        line.sendall(b"POST /v1/optimize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
         return dribbled(line, bytes(60))
 
 

@@ -191,6 +191,6 @@ def board_option(device: DeviceSpec, asked: str = "") -> str:
 @cache
 def _preset(name: str) -> DeviceSpec:
     if name not in preset_names():
-        raise UnknownNameError("board", name, preset_names())
+        raise UnknownNameError("board", name, preset_names(), node="board")
     text = (resources.files("optimizer") / "boards" / f"{name}.json").read_text(encoding="utf-8")
     return DeviceSpec.from_json(json.loads(text), f"board {name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from sqlalchemy import delete, func, insert, select, update
 from api.jobs.database import Database
 from api.jobs.identities import new_id
 from api.jobs.tables import CONTENTS, PIECES
-from api.problems import StoreError
+from api.problems import GoneError
 
 PIECE_BYTES = 1024**2
 TRANSACTION_PIECES = 8
@@ -59,7 +58,9 @@ class Contents:
             row = connection.execute(query).mappings().first()
             if row is None:
                 return None
-            connection.execute(update(CONTENTS).where(CONTENTS.c.id == row["id"]).values(created_at=time.time()))
+            connection.execute(
+                update(CONTENTS).where(CONTENTS.c.id == row["id"]).values(created_at=self._database.now())
+            )
         return _content(row)
 
     def _put(self, sha256: str, size: int, encoding: str, pieces: Iterator[bytes]) -> Content:
@@ -71,7 +72,8 @@ class Contents:
             is_last = len(batch) < TRANSACTION_PIECES
             with self._database.writing() as connection:
                 if not number:
-                    connection.execute(insert(CONTENTS).values(**_row(content), complete=False, created_at=time.time()))
+                    row = {**_row(content), "complete": False, "created_at": self._database.now()}
+                    connection.execute(insert(CONTENTS).values(row))
                 if batch:
                     rows = [{"content": content.id, "number": number + n, "data": data} for n, data in enumerate(batch)]
                     connection.execute(insert(PIECES), rows)
@@ -83,11 +85,11 @@ class Contents:
                 return Content(content.id, sha256, size, stored, encoding)
 
     def get(self, content_id: str) -> Content:
-        """StoreError if it is gone."""
+        """GoneError if it is not kept any more."""
         with self._database.reading() as connection:
             row = connection.execute(select(CONTENTS).where(CONTENTS.c.id == content_id)).mappings().first()
         if row is None:
-            raise StoreError("these bytes are not in the store any more")
+            raise GoneError("what this needs is not kept any more")
         return _content(row)
 
     def stored_pieces(self, content_id: str) -> Iterator[bytes]:
@@ -108,11 +110,16 @@ class Contents:
         return None if data is None else bytes(data)
 
     def restore(self, content_id: str, descriptor: int) -> None:
-        """Write the bytes, as they were before compression, to a file."""
-        for piece in unpacked(self.stored_pieces(content_id), self.get(content_id).encoding):
+        """Write the bytes, as they were before compression, to a file, and nothing else into it."""
+        content = self.get(content_id)
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        for piece in unpacked(self.stored_pieces(content_id), content.encoding):
             view = memoryview(piece)
             while view:
                 view = view[os.write(descriptor, view) :]
+        if os.fstat(descriptor).st_size != content.size_bytes:
+            raise GoneError("what this needs was deleted while it was read")
 
     def total_bytes(self) -> int:
         """What all contents take."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +13,16 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import ColumnElement, Connection, create_engine, event, func, literal, select
 from sqlalchemy.engine import URL, Engine, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+)
+from sqlalchemy.exc import TimeoutError as NoConnectionError
 
 from api.problems import StoreError
 from optimizer.errors import OptionError
@@ -27,6 +35,8 @@ SETTING = "TTOPT_STORE"
 WAIT_SECONDS = 60.0
 """How long a writer waits for another one's transaction on SQLite."""
 POOL_SIZE = 8
+MIGRATING, CLAIMING = 7413003641, 7413003642
+"""Locks for `Database.alone`."""
 DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
 
 
@@ -61,14 +71,26 @@ class Database:
             with connection.begin():
                 yield connection
 
+    def now(self) -> ColumnElement[float]:
+        """Seconds since 1970 as the database tells them: one clock for the machines of all workers."""
+        return literal(time.time()) if self.is_sqlite else func.date_part("epoch", func.clock_timestamp())
+
+    def alone(self, connection: Connection, lock: int) -> None:
+        """Wait until no other transaction holds this lock, and hold it; on SQLite whoever writes is alone already."""
+        if not self.is_sqlite:
+            connection.execute(select(func.pg_advisory_xact_lock(lock)))
+
     def migrate(self) -> None:
-        """Bring the tables up to this version. On PostgreSQL servers that start together wait for each other."""
+        """Bring the tables up to this version. On PostgreSQL servers that start together wait for each other.
+
+        OptionError if they are of a newer one.
+        """
         with _reported(), self._engine.connect() as connection:
             if self.is_sqlite:
                 connection = connection.execution_options(writes=True)
             with connection.begin():
-                if not self.is_sqlite:
-                    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7413003641)")
+                self.alone(connection, MIGRATING)
+                _check_known(MigrationContext.configure(connection).get_current_revision())
                 config = Config()
                 config.set_main_option("script_location", str(MIGRATIONS))
                 config.attributes["connection"] = connection
@@ -78,6 +100,7 @@ class Database:
         """OptionError unless the tables are of this version."""
         with self.reading() as connection:
             found = MigrationContext.configure(connection).get_current_revision()
+        _check_known(found)
         wanted = ScriptDirectory(str(MIGRATIONS)).get_current_head()
         if found != wanted:
             raise OptionError(
@@ -105,6 +128,17 @@ def _checked(text: str) -> URL:
 
 
 _FORMS = ("sqlite:////folder/jobs.sqlite", "postgresql://user:password@host/database")
+
+
+def _check_known(version: str | None) -> None:
+    """OptionError for tables of a version that this program has not heard of."""
+    script = ScriptDirectory(str(MIGRATIONS))
+    known = [revision.revision for revision in script.walk_revisions()]
+    if version not in (None, *known):
+        newest = script.get_current_head()
+        raise OptionError(
+            f"the store is of version {version}, made by a newer ttopt; this one knows up to {newest}", node=SETTING
+        )
 
 
 def _arguments(is_sqlite: bool) -> dict[str, Any]:
@@ -136,9 +170,9 @@ def _reported() -> Iterator[None]:
     """What the database cannot do for the moment is a StoreError; the rest are defects."""
     try:
         yield
-    except OperationalError as error:
+    except (OperationalError, InterfaceError, NoConnectionError) as error:
         # What went wrong may name hosts and folders: it is for the log alone.
-        log.warning("the store cannot be used: %s", error.orig)
+        log.warning("the store cannot be used: %s", getattr(error, "orig", error))
         raise StoreError("the store of jobs cannot be used at present") from error
     except DatabaseError as error:
         if "not a database" in str(error.orig):

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from api.access import Gate, KeyStore
+from api.access import Caller, Gate, KeyStore
 from api.jobs.contents import Contents, unpacked
 from api.jobs.database import Database
 from api.jobs.queue import JobQueue
@@ -53,6 +53,8 @@ class Desk:
         self.warm = 0
         """Solver processes that would take a job at once, or work on one."""
         self.is_draining = False
+        self._expires_from = 0.0
+        """Of the event loop's clock: when jobs may be taken from workers whose leases have ended."""
 
     async def open(self) -> None:
         """Bring the store up to date and start the workers."""
@@ -106,9 +108,10 @@ class Desk:
         self.supervisor.tell(CANCEL)
         return job
 
-    async def retry(self, job_id: str, owner: str) -> Job:
+    async def retry(self, job_id: str, caller: Caller) -> Job:
         """Queue a job again that failed or was cancelled."""
-        job = await self.call(self.store.retry, job_id, owner)
+        self.check_takes_work()
+        job = await self.call(self.store.retry, job_id, caller.owner, caller.quota)
         self._changed(job_id)
         self.supervisor.tell()
         return job
@@ -135,8 +138,9 @@ class Desk:
         contents: Contents = self.store.contents
         stored = contents.stored_pieces(content_id)
         pieces = stored if as_stored else unpacked(stored, encoding)
-        while piece := await self.call(next, pieces, b""):
-            yield piece
+        while (piece := await self.call(next, pieces, None)) is not None:
+            if piece:
+                yield piece
 
     # -- housekeeping ------------------------------------------------------------------------------------------
     async def _keep_house(self) -> None:
@@ -145,14 +149,17 @@ class Desk:
                 await self.look_around()
             except TtoptError as error:
                 self.warm = 0
+                # Nobody could renew a lease meanwhile: workers get the time to do so before it counts as ended.
+                self._expires_from = asyncio.get_running_loop().time() + self._settings.lease_seconds
                 log.warning("housekeeping: %s", error)
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
     async def look_around(self) -> None:
         """Take back jobs of silent workers, delete what has been kept for long enough, and count."""
-        for job_id in await self.call(self._queue.expire):
-            self._changed(job_id)
-            self.supervisor.tell()
+        if asyncio.get_running_loop().time() >= self._expires_from:
+            for job_id in await self.call(self._queue.expire):
+                self._changed(job_id)
+                self.supervisor.tell()
         self.warm = await self.call(self._queue.warm_slots)
         await self.call(self._retention.sweep_if_due)
         await self.call(self.metrics.observe, self.store, self.database, self.supervisor.restarts, self.warm)

@@ -6,13 +6,12 @@ back changes nothing any more: what it did runs nowhere twice to the outside.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, and_, delete, exists, insert, select, update
 
-from api.jobs.database import Database
+from api.jobs.database import CLAIMING, Database
 from api.jobs.identities import new_id
 from api.jobs.records import Event, Job, Outcome, State
 from api.jobs.rows import add_events, job_of, job_query, last_event, text_of
@@ -22,14 +21,16 @@ from api.problems import parked
 FREED = {"lease": None, "lease_ends_at": None, "worker": None}
 BACKOFF_FROM = 3
 """Attempts after which a job waits before the next one, twice as long each time."""
-LONGEST_BACKOFF_SECONDS = 60.0
+LONGEST_BACKOFF_SECONDS, LONGEST_AFTER_KILL_SECONDS = 60.0, 5.0
+KILLS_PER_CRASH = 5
+"""A process that somebody killed says little against its job: that many times as often it is tried again."""
 
 
 class JobQueue:
     """What workers do to the table of jobs."""
 
     def __init__(self, database: Database, lease_seconds: float, most_attempts: int) -> None:
-        """A job whose worker was lost `most_attempts` times is parked: it fails, and stays to be looked at."""
+        """A job whose process crashed `most_attempts` times is parked: it fails, and stays to be looked at."""
         self._database = database
         self._lease_seconds = lease_seconds
         self._most_attempts = most_attempts
@@ -37,31 +38,49 @@ class JobQueue:
     def claim(self, worker: str) -> tuple[Job, int] | None:
         """Lease the next job, and the number of its last event; None if nothing waits.
 
-        A job whose natural key is worked on already waits for that result.
+        A job whose natural key is worked on already waits for that result; one whose result has come since it was
+        queued is finished with it.
         """
-        now = time.time()
         running = JOBS.alias()
         same = exists().where(running.c.natural_key == JOBS.c.natural_key, running.c.state == State.RUNNING)
-        waiting = (
-            select(JOBS.c.id)
-            .where(JOBS.c.state == State.QUEUED, JOBS.c.not_before <= now, ~same)
-            .order_by(JOBS.c.priority.desc(), JOBS.c.created_at, JOBS.c.id)
-            .limit(1)
-        )
-        if not self._any(waiting):
-            return None
-        with self._database.writing() as connection:
-            job_id = connection.execute(waiting.with_for_update(skip_locked=True)).scalar()
-            if job_id is None:
-                return None
-            mine = {"state": State.RUNNING, "worker": worker, "lease": new_id(), "started_at": now, "fraction": 0.0}
-            connection.execute(
-                update(JOBS)
-                .where(JOBS.c.id == job_id)
-                .values(**mine, lease_ends_at=now + self._lease_seconds, attempts=JOBS.c.attempts + 1)
+        while True:
+            now = self._database.now()
+            waiting = (
+                select(JOBS.c.id, JOBS.c.natural_key)
+                .where(JOBS.c.state == State.QUEUED, JOBS.c.not_before <= now, ~same)
+                .order_by(JOBS.c.priority.desc(), JOBS.c.created_at, JOBS.c.id)
+                .limit(1)
             )
-            row = connection.execute(job_query().where(JOBS.c.id == job_id)).mappings().one()
-            return job_of(row), last_event(connection, job_id)
+            if not self._any(waiting):
+                return None
+            with self._database.writing() as connection:
+                self._database.alone(connection, CLAIMING)
+                found = connection.execute(waiting.with_for_update(skip_locked=True)).first()
+                if found is None:
+                    return None
+                if not self._finish_known(connection, *found):
+                    return self._leased(connection, found[0], worker)
+
+    def _finish_known(self, connection: Connection, job_id: str, natural_key: str) -> bool:
+        """Finish a queued job with the result of an equal one; False: there is none."""
+        query = select(RESULTS.c.content, RESULTS.c.facts).where(RESULTS.c.natural_key == natural_key)
+        known = connection.execute(query).first()
+        if known is None:
+            return False
+        done = {**self._succeeded(*known), "started_at": self._database.now()}
+        connection.execute(update(JOBS).where(JOBS.c.id == job_id).values(done))
+        return True
+
+    def _leased(self, connection: Connection, job_id: str, worker: str) -> tuple[Job, int]:
+        now = self._database.now()
+        mine = {"state": State.RUNNING, "worker": worker, "lease": new_id(), "started_at": now, "fraction": 0.0}
+        connection.execute(
+            update(JOBS)
+            .where(JOBS.c.id == job_id)
+            .values(**mine, lease_ends_at=now + self._lease_seconds, attempts=JOBS.c.attempts + 1)
+        )
+        row = connection.execute(job_query().where(JOBS.c.id == job_id)).mappings().one()
+        return job_of(row), last_event(connection, job_id)
 
     def _any(self, query: Any) -> bool:
         """Whether there is anything, without keeping others from writing."""
@@ -74,7 +93,9 @@ class JobQueue:
             return {}
         mine = and_(JOBS.c.lease.in_(leases), JOBS.c.state == State.RUNNING)
         with self._database.writing() as connection:
-            connection.execute(update(JOBS).where(mine).values(lease_ends_at=time.time() + self._lease_seconds))
+            connection.execute(
+                update(JOBS).where(mine).values(lease_ends_at=self._database.now() + self._lease_seconds)
+            )
             rows = connection.execute(select(JOBS.c.lease, JOBS.c.cancel_asked).where(mine))
             return {lease: bool(asked) for lease, asked in rows}
 
@@ -95,37 +116,40 @@ class JobQueue:
     def succeed(self, job: Job, outcome: Outcome) -> list[str]:
         """Finish a job with its result, and those that wait for the same; ids of all. Empty: the lease is gone."""
         facts = text_of(dict(outcome.facts))
-        now = time.time()
-        done = {"state": State.SUCCEEDED, "finished_at": now, "result": outcome.result, "facts": facts, "fraction": 1.0}
+        done = self._succeeded(outcome.result, facts)
         with self._database.writing() as connection:
             if not self._end(connection, job, done):
                 return []
             if not outcome.repeatable:
                 return [job.id]
+            now = self._database.now()
             connection.execute(delete(RESULTS).where(RESULTS.c.natural_key == job.natural_key))
             connection.execute(
                 insert(RESULTS).values(natural_key=job.natural_key, content=outcome.result, facts=facts, used_at=now)
             )
             same = and_(JOBS.c.natural_key == job.natural_key, JOBS.c.state == State.QUEUED)
-            others = list(connection.execute(select(JOBS.c.id).where(same)).scalars())
-            connection.execute(update(JOBS).where(JOBS.c.id.in_(others)).values(**done, started_at=now))
-            return [job.id, *others]
+            others = connection.execute(update(JOBS).where(same).values(**done, started_at=now).returning(JOBS.c.id))
+            return [job.id, *others.scalars()]
+
+    def _succeeded(self, result: str, facts: str) -> dict[str, Any]:
+        now = self._database.now()
+        return {"state": State.SUCCEEDED, "finished_at": now, "result": result, "facts": facts, "fraction": 1.0}
 
     def fail(self, job: Job, problem: Mapping[str, Any]) -> bool:
         """Finish a job with a problem; False if the lease is gone."""
         with self._database.writing() as connection:
-            return self._end(connection, job, _failed(problem))
+            return self._end(connection, job, self._failed(problem))
 
     def cancelled(self, job: Job) -> bool:
         """Finish a job that somebody wanted to end."""
         with self._database.writing() as connection:
-            return self._end(connection, job, {"state": State.CANCELLED, "finished_at": time.time()})
+            return self._end(connection, job, self._cancelled())
 
-    def lost(self, job: Job) -> bool:
-        """The process that worked on a job ended: it is tried again, or parked."""
+    def lost(self, job: Job, crashed: bool) -> bool:
+        """The process that worked on a job ended: it is tried again, or parked. `crashed`: nobody killed it."""
         with self._database.writing() as connection:
             asked = connection.execute(select(JOBS.c.cancel_asked).where(JOBS.c.id == job.id)).scalar()
-            return self._end(connection, job, self._after_loss(job.attempts, bool(asked)))
+            return self._end(connection, job, self._after_loss(job.attempts, bool(asked), crashed))
 
     def give_back(self, job: Job) -> bool:
         """Put a job back that was not worked on to its end, through no fault of its own."""
@@ -142,18 +166,25 @@ class JobQueue:
         query = select(JOBS.c.id).where(JOBS.c.id == job.id, JOBS.c.lease == job.lease).with_for_update()
         return connection.execute(query).first() is not None
 
-    def _after_loss(self, attempts: int, cancel_asked: bool) -> dict[str, Any]:
+    def _after_loss(self, attempts: int, cancel_asked: bool, crashed: bool) -> dict[str, Any]:
         if cancel_asked:
-            return {"state": State.CANCELLED, "finished_at": time.time()}
-        if attempts >= self._most_attempts:
-            return _failed(parked(attempts))
-        wait = 0.0 if attempts < BACKOFF_FROM else min(2.0 ** (attempts - BACKOFF_FROM), LONGEST_BACKOFF_SECONDS)
-        return {"state": State.QUEUED, "not_before": time.time() + wait}
+            return self._cancelled()
+        if attempts >= self._most_attempts * (1 if crashed else KILLS_PER_CRASH):
+            return self._failed(parked(attempts))
+        longest = LONGEST_BACKOFF_SECONDS if crashed else LONGEST_AFTER_KILL_SECONDS
+        wait = 0.0 if attempts < BACKOFF_FROM else min(2.0 ** (attempts - BACKOFF_FROM), longest)
+        return {"state": State.QUEUED, "not_before": self._database.now() + wait}
+
+    def _cancelled(self) -> dict[str, Any]:
+        return {"state": State.CANCELLED, "finished_at": self._database.now()}
+
+    def _failed(self, problem: Mapping[str, Any]) -> dict[str, Any]:
+        return {"state": State.FAILED, "finished_at": self._database.now(), "problem": text_of(dict(problem))}
 
     # -- workers -----------------------------------------------------------------------------------------------
     def expire(self, worker: str | None = None) -> list[str]:
         """Take back jobs whose lease has ended, or all of a worker that is known to be dead; their ids."""
-        of_dead = JOBS.c.lease_ends_at < time.time() if worker is None else JOBS.c.worker == worker
+        of_dead = JOBS.c.lease_ends_at < self._database.now() if worker is None else JOBS.c.worker == worker
         query = select(JOBS.c.id, JOBS.c.attempts, JOBS.c.cancel_asked).where(JOBS.c.state == State.RUNNING, of_dead)
         with self._database.reading() as connection:
             if connection.execute(query).first() is None:
@@ -161,13 +192,13 @@ class JobQueue:
         with self._database.writing() as connection:
             found = connection.execute(query.with_for_update(skip_locked=True)).all()
             for job_id, attempts, cancel_asked in found:
-                values = {**FREED, **self._after_loss(attempts, bool(cancel_asked))}
+                values = {**FREED, **self._after_loss(attempts, bool(cancel_asked), crashed=False)}
                 connection.execute(update(JOBS).where(JOBS.c.id == job_id).values(values))
         return [job_id for job_id, *_ in found]
 
     def beat(self, worker: str, slots: int, warm: int, lost: int) -> None:
         """A worker lives: how many processes it has, how many of them have loaded what they need, how many ended."""
-        row = {"slots": slots, "warm": warm, "lost": lost, "seen_at": time.time()}
+        row = {"slots": slots, "warm": warm, "lost": lost, "seen_at": self._database.now()}
         with self._database.writing() as connection:
             if not connection.execute(update(WORKERS).where(WORKERS.c.id == worker).values(row)).rowcount:
                 connection.execute(insert(WORKERS).values(id=worker, **row))
@@ -179,10 +210,6 @@ class JobQueue:
 
     def warm_slots(self) -> int:
         """Processes of living workers that would take a job at once, or work on one."""
-        query = select(WORKERS.c.warm).where(WORKERS.c.seen_at > time.time() - self._lease_seconds)
+        query = select(WORKERS.c.warm).where(WORKERS.c.seen_at > self._database.now() - self._lease_seconds)
         with self._database.reading() as connection:
             return sum(connection.execute(query).scalars())
-
-
-def _failed(problem: Mapping[str, Any]) -> dict[str, Any]:
-    return {"state": State.FAILED, "finished_at": time.time(), "problem": text_of(dict(problem))}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import ColumnElement, Connection, delete, func, select
 
 from api.jobs.database import Database
 from api.jobs.records import State
@@ -45,7 +45,7 @@ class Retention:
 
     def sweep(self) -> None:
         """Delete what is too old; and if the store is nearly full, some of the oldest finished jobs and results."""
-        before = time.time() - self._kept_seconds
+        before = self._database.now() - self._kept_seconds
         jobs = self._delete_jobs(before)
         contents = self._delete_contents()
         oldest = self._oldest() if self._stored_bytes() > FULL_SHARE * self._most_bytes else None
@@ -56,7 +56,7 @@ class Retention:
         if jobs or contents:
             _log.info("swept", jobs=jobs, contents=contents)
 
-    def _delete_jobs(self, before: float) -> int:
+    def _delete_jobs(self, before: float | ColumnElement[float]) -> int:
         """Jobs finished until then, and results not asked for since; how many jobs."""
         count = 0
         old = select(JOBS.c.id).where(JOBS.c.state.in_(FINAL), JOBS.c.finished_at <= before).limit(BATCH)
@@ -72,7 +72,7 @@ class Retention:
 
     def _delete_contents(self) -> int:
         """Contents that neither a job nor a result names, unless they have only just come; how many."""
-        settled = select(CONTENTS.c.id).where(CONTENTS.c.created_at < time.time() - FRESH_SECONDS)
+        settled = select(CONTENTS.c.id).where(CONTENTS.c.created_at < self._database.now() - FRESH_SECONDS)
         with self._database.reading() as connection:
             candidates = list(connection.execute(settled).scalars())
             needed = _needed(connection) if candidates else set()

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, func, insert, or_, select, update
+from sqlalchemy import Select, and_, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from api.jobs.contents import Contents
@@ -43,12 +43,12 @@ class JobStore:
     def known(self, natural_key: str) -> Outcome | None:
         """The result of an equal request, if one is kept."""
         with self.database.reading() as connection:
-            row = connection.execute(select(RESULTS).where(RESULTS.c.natural_key == natural_key)).mappings().first()
+            row = connection.execute(_result(natural_key)).mappings().first()
         if row is None:
             return None
         if time.time() - row["used_at"] > TOUCH_SECONDS:
             with self.database.writing() as connection:
-                used = update(RESULTS).where(RESULTS.c.natural_key == natural_key).values(used_at=time.time())
+                used = update(RESULTS).where(RESULTS.c.natural_key == natural_key).values(used_at=self.database.now())
                 connection.execute(used)
         return Outcome(row["content"], json.loads(row["facts"]), repeatable=True)
 
@@ -62,18 +62,22 @@ class JobStore:
         earlier = self._earlier(asked)
         if earlier is not None:
             return earlier
-        known = self.known(asked.natural_key)
-        values = _values(asked, known)
+        values = _values(asked)
         try:
             with self.database.writing() as connection:
+                now = self.database.now()
+                # Read here, not before: on SQLite no result can come, and none can go, between this and the insertion.
+                known = connection.execute(_result(asked.natural_key)).mappings().first()
                 if known is None:
                     self._check_quota(connection, asked.owner, quota)
-                connection.execute(insert(JOBS).values(values))
-        except IntegrityError as error:
-            earlier = self._earlier(asked)
+                else:
+                    done = {"state": State.SUCCEEDED, "started_at": now, "finished_at": now, "fraction": 1.0}
+                    values |= {**done, "result": known["content"], "facts": known["facts"]}
+                connection.execute(insert(JOBS).values(**values, created_at=now))
+        except IntegrityError:
+            earlier = self._earlier(asked)  # of a request that came at the same time
             if earlier is None:
                 raise
-            error.detail.clear()
             return earlier
         return self.job(values["id"], asked.owner)
 
@@ -91,11 +95,13 @@ class JobStore:
             raise KeyReusedError("this idempotency key came with another request before", node="Idempotency-Key")
         return job
 
-    def _check_quota(self, connection: Any, owner: str, quota: Quota) -> None:
+    def _check_quota(self, connection: Any, owner: str, quota: Quota, mine: int = 0) -> None:
+        """BusyError unless another job may be open; `mine` of the open ones are that job already."""
         count = select(func.count()).select_from(JOBS).where(JOBS.c.state.in_(OPEN))
-        if quota.of_all and connection.execute(count).scalar_one() >= quota.of_all:
+        if quota.of_all and connection.execute(count).scalar_one() - mine >= quota.of_all:
             raise BusyError("the queue is full", limit=quota.of_all)
-        if quota.of_owner and connection.execute(count.where(JOBS.c.owner == owner)).scalar_one() >= quota.of_owner:
+        of_owner = count.where(JOBS.c.owner == owner)
+        if quota.of_owner and connection.execute(of_owner).scalar_one() - mine >= quota.of_owner:
             raise BusyError("this key has as many open jobs as it may have", limit=quota.of_owner)
 
     # -- looking -----------------------------------------------------------------------------------------------
@@ -150,30 +156,43 @@ class JobStore:
         with self.database.writing() as connection:
             mine = update(JOBS).where(JOBS.c.id == job_id, JOBS.c.owner == owner)
             ended = mine.where(JOBS.c.state == State.QUEUED)
-            connection.execute(ended.values(state=State.CANCELLED, finished_at=time.time()))
+            connection.execute(ended.values(state=State.CANCELLED, finished_at=self.database.now()))
             connection.execute(mine.where(JOBS.c.state == State.RUNNING).values(cancel_asked=True))
         return self.job(job_id, owner)
 
-    def retry(self, job_id: str, owner: str) -> Job:
-        """Queue a job again that failed or was cancelled; ConflictError for any other."""
+    def retry(self, job_id: str, owner: str, quota: Quota) -> Job:
+        """Queue a job again that failed or was cancelled; ConflictError for any other, BusyError past a quota."""
         with self.database.writing() as connection:
             again = update(JOBS).where(
                 JOBS.c.id == job_id, JOBS.c.owner == owner, JOBS.c.state.in_((State.FAILED, State.CANCELLED))
             )
-            fresh = {"state": State.QUEUED, "attempts": 0, "problem": None, "finished_at": None, "started_at": None}
-            changed = connection.execute(again.values(**fresh, cancel_asked=False, not_before=0.0)).rowcount
+            changed = connection.execute(again.values(_FRESH)).rowcount
+            if changed:
+                self._check_quota(connection, owner, quota, mine=1)
         job = self.job(job_id, owner)
         if not changed:
             raise ConflictError(f"the job is {job.state}: only one that failed or was cancelled can run again")
         return job
 
 
-def _values(asked: Submission, known: Outcome | None) -> dict[str, Any]:
-    now = time.time()
-    values: dict[str, Any] = {
+_FRESH: dict[str, Any] = {
+    "state": State.QUEUED,
+    "attempts": 0,
+    "not_before": 0.0,
+    "cancel_asked": False,
+    **dict.fromkeys(("started_at", "finished_at", "stage", "fraction", "incumbent", "problem")),
+}
+"""Of a job that has not begun, or begins anew."""
+
+
+def _result(natural_key: str) -> Select[Any]:
+    return select(RESULTS).where(RESULTS.c.natural_key == natural_key)
+
+
+def _values(asked: Submission) -> dict[str, Any]:
+    return {
         "id": new_id(),
         "owner": asked.owner,
-        "state": State.QUEUED,
         "kind": asked.task.kind,
         "task": text_of(asked.task.to_json()),
         "natural_key": asked.natural_key,
@@ -183,12 +202,5 @@ def _values(asked: Submission, known: Outcome | None) -> dict[str, Any]:
         "request_id": asked.request_id,
         "idempotency_key": asked.idempotency_key,
         "fingerprint": asked.fingerprint,
-        "created_at": now,
-        "not_before": 0.0,
-        "attempts": 0,
-        "cancel_asked": False,
+        **_FRESH,
     }
-    if known is not None:
-        done = {"state": State.SUCCEEDED, "started_at": now, "finished_at": now, "fraction": 1.0}
-        values |= {**done, "result": known.result, "facts": text_of(dict(known.facts))}
-    return values

@@ -21,11 +21,13 @@ from api.problems import ConflictError, JobFailedError, UnfinishedError
 from api.routes.callers import TheCaller, TheDesk
 from api.routes.optimize import accepted, finished
 from api.submissions import Query, take_in, task_of
+from api.tasks.registry import KINDS
 
 router = APIRouter(tags=["jobs"])
 
 JOB_ID = "^[0-9a-f]{32}$"
 JobId = Annotated[str, Path(pattern=JOB_ID, description="id of a job")]
+KIND = f"^({'|'.join(KINDS)})$"
 CURSOR = r"^([0-9]+\.[0-9]+-[0-9a-f]{32})?$"
 PING_SECONDS = 15.0
 """Silence after which a comment is sent, so that proxies keep the connection."""
@@ -46,7 +48,7 @@ async def jobs(
     limit: Annotated[int, QueryParameter(ge=1, le=MOST_LISTED)] = 50,
     cursor: Annotated[str, QueryParameter(description="`next` of the page before", pattern=CURSOR)] = "",
     state: Annotated[list[State] | None, QueryParameter(description="only jobs in these states")] = None,
-    kind: Annotated[str | None, QueryParameter(description="only jobs of this kind", max_length=32)] = None,
+    kind: Annotated[str | None, QueryParameter(description="only jobs of this kind", pattern=KIND)] = None,
 ) -> JobList:
     found = await desk.call(desk.store.jobs, caller.owner, limit, _place(cursor), tuple(state or ()), kind)
     more = f"{found[-1].created_at:.9f}-{found[-1].id}" if len(found) == limit else None
@@ -80,7 +82,7 @@ async def cancel(desk: TheDesk, caller: TheCaller, job_id: JobId) -> JobDocument
     responses=JOB_PROBLEMS,
 )
 async def retry(desk: TheDesk, caller: TheCaller, job_id: JobId) -> JobDocument:
-    return job_document(await desk.retry(job_id, caller.owner))
+    return job_document(await desk.retry(job_id, caller))
 
 
 @router.get("/v1/jobs/{job_id}/result", **RESULT)

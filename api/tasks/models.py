@@ -36,6 +36,8 @@ def optimize_model(task: Task, work: Work) -> Done:
     # The service's limit is on the import alone, so that the result names the options that were asked for.
     limited = replace(chosen, max_nodes=min(chosen.max_nodes, task.max_nodes))
     with logs.labelled(worker=os.getpid()), hard_deadline(chosen.time_limit):
+        # The pipeline tells of its stages; by then a large model may have been read for long.
+        work.tell("stage", {"stage": "import", "fraction": 0.0, "detail": ""})
         model = import_model(source, limited, task.name)
         board = DeviceSpec.load(chosen.board)
         learned = learned_here(chosen.opmodel, board, chosen.l1_small_bytes)
@@ -74,10 +76,13 @@ def is_json(media: str) -> bool:
 def unwrapped(body: bytes) -> tuple[bytes, dict[str, Any]]:
     """The graph's bytes and options of a JSON body, which is `{graph, options}` or a graph itself."""
     try:
-        record = json.loads(body)
+        # JSON over a network is UTF-8 without a byte order mark (RFC 8259, 8.1).
+        record = json.loads(body.decode())
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not JSON: {error}", node="body") from error
-    if not isinstance(record, dict) or "graph" not in record:
+    if not isinstance(record, dict):
+        raise FormatError("the JSON document must be an object", node="body")
+    if "graph" not in record:
         return body, {}
     for key in record:
         if key not in WRAPPED_FIELDS:
@@ -95,6 +100,9 @@ def _facts(result: OptimizedGraph) -> dict[str, Any]:
     return {
         "media_type": JSON_MEDIA_TYPE,
         "file_name": "graph.json",
+        "model": result.model.get("name", ""),
+        "board": result.options.board,
+        "policy": result.options.policy,
         "predicted_time_ns": summary.predicted_time_ns,
         "status": summary.status,
         "gap": summary.gap,

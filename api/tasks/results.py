@@ -10,10 +10,11 @@ from pathlib import Path
 from api.jobs.records import Task
 from api.permissions import RUNS_PROGRAMS, SETTING, NotPermittedError
 from api.tasks.work import JSON_MEDIA_TYPE, Done, Work
-from optimizer.errors import OutputError
+from optimizer.errors import OutputError, UnknownNameError
 from optimizer.export.reader import read_result
 from optimizer.export.registry import emit
 from optimizer.export.schema import read_annotated
+from optimizer.opmodel.registry import names as opmodel_names
 from optimizer.result import OptimizedGraph
 
 MEDIA_TYPES = {
@@ -92,6 +93,8 @@ def artifact(task: Task, work: Work) -> Done:
 def _check_programs(task: Task, result: OptimizedGraph, opmodel: str | None) -> None:
     """NotPermittedError if the check would run programs of the result and clients may not have that done."""
     name = opmodel or result.options.opmodel
+    if name not in opmodel_names():
+        raise UnknownNameError("OpModel backend", name, opmodel_names(), node="opmodel")
     if name != RUNS_PROGRAMS["opmodel"] and not task.permissions.programs:
         raise NotPermittedError(
             f"'{name}' runs programs on the server and is off; its operator allows it with {SETTING}=1",

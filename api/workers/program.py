@@ -33,6 +33,8 @@ POLL_SECONDS = 0.25
 BEATS_PER_LEASE = 8
 STORE_PAUSE_SECONDS = 1.0
 """After the store could not be used."""
+START_PAUSE_SECONDS = 1.0
+"""After a solver process ended while it was loading."""
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -93,24 +95,23 @@ class WorkerProgram:
         self._threads.submit(self._run, slot, *claimed)
 
     def _warm(self, slot: Slot) -> None:
-        try:
+        """Wait until the slot's process would begin a job at once, and free it: a job is for none that still loads."""
+        while not slot.is_warm and not self._stopping.is_set():
             slot.warm()
-        finally:
-            with self._lock:
-                self._free.append(slot)
-            self._wake.set()
+            if not slot.is_warm:
+                self._stopping.wait(START_PAUSE_SECONDS)
+        with self._lock:
+            self._free.append(slot)
+        self._wake.set()
 
     def _run(self, slot: Slot, job: Job, last_event: int) -> None:
         try:
             slot.run(job, last_event)
-            slot.is_warm = True
         except Exception:
             log.exception("a defect while working on job %s", job.id)
             raise
         finally:
-            with self._lock:
-                self._free.append(slot)
-            self._wake.set()
+            self._warm(slot)
 
     def _beat(self) -> None:
         """Say that this program lives, and prolong the leases of its jobs."""

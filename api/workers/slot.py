@@ -7,10 +7,11 @@ import json
 import logging
 import operator
 import os
+import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import wait
@@ -32,6 +33,7 @@ from optimizer.errors import TimeLimitError, TtoptError
 log = logging.getLogger(__name__)
 _log = logs.room("service")
 
+
 PRELOADED = "api.tasks.models"
 LOOK_SECONDS = 0.2
 """Between two looks at what became of a job."""
@@ -45,6 +47,8 @@ JOBS_PER_PROCESS = 200
 LARGEST_IDLE_BYTES = 1024**3
 """A process that holds more than that after a job is replaced, and so is one that has done so many."""
 READ_BYTES = 64 * 1024
+STORE_PAUSE_SECONDS, STORE_PATIENCE_SECONDS = 1.0, 120.0
+"""Between two tries to use a store that is away, and for how long."""
 
 
 @dataclass
@@ -104,13 +108,14 @@ class Slot:
         self.is_warm = False
 
     def warm(self) -> None:
-        """Start the process, and wait until it has loaded what it needs."""
+        """Start the process unless it runs, and wait until it has loaded what it needs, or has ended instead."""
         worker = self._started()
         try:
             worker.send(partial(operator.add, 1, 1))
             worker.receive()
             self.is_warm = True
-        except WorkerDied:
+        except WorkerDied as death:
+            log.warning("a solver process ended while it was loading: %s", death)
             self._lose(worker)
 
     def close(self) -> None:
@@ -124,8 +129,8 @@ class Slot:
         try:
             for job_id in self._finish(job, orders, last_event):
                 self._changed(job_id)
-        except TtoptError as error:
-            # The store is away: the lease ends, and somebody takes the job up again.
+        except StoreError as error:
+            # It has been away for too long: the lease ends, and somebody takes the job up again.
             log.warning("job %s is left: %s", job.id, error)
         finally:
             self.current = None
@@ -134,8 +139,6 @@ class Slot:
         """Ids of the jobs that have changed now."""
         began = time.monotonic()
         with _files(len(job.bodies) + 1) as files:
-            for content, body in zip(job.bodies, files[:-1], strict=True):
-                self._store.contents.restore(content, body)
             state, changed = self._worked(job, orders, files, _Progress(last_event), began)
         _log.info(
             "job",
@@ -155,23 +158,36 @@ class Slot:
     ) -> tuple[str, list[str]]:
         """How it ended, in a word, and the ids of the jobs that have changed; none if the lease is gone."""
         try:
+            patiently(orders, self._restore, job, files)
             done = self._solved(job, orders, files, progress)
-        except WorkerDied:
-            return "lost", _if(self._queue.lost(job), job)
+        except WorkerDied as death:
+            crashed = death.exit_code != -signal.SIGKILL
+            return "lost", _if(patiently(orders, self._queue.lost, job, crashed), job)
         except JobFailure as failure:
             log.critical("job %s: a defect\n%s", job.id, quoted(failure.traceback))
-            return "failed", _if(self._queue.fail(job, INTERNAL), job)
+            return "failed", _if(patiently(orders, self._queue.fail, job, INTERNAL), job)
+        except StoreError:
+            raise
         except TtoptError as error:
-            return "failed", _if(self._queue.fail(job, members_of(error)), job)
+            return "failed", _if(patiently(orders, self._queue.fail, job, members_of(error)), job)
         if done is not None:
             facts = {**done.facts, "seconds": round(time.monotonic() - began, 3)}
-            answer = self._store.contents.put_file(files[-1], digest_of_file(files[-1]), compress=True)
-            return "succeeded", self._queue.succeed(job, Outcome(answer.id, facts, done.repeatable))
+            return "succeeded", patiently(orders, self._keep, job, files[-1], facts, done.repeatable)
         if orders.cancel:
-            return "cancelled", _if(self._queue.cancelled(job), job)
+            return "cancelled", _if(patiently(orders, self._queue.cancelled, job), job)
         if orders.stop:
             return "given back", _if(self._queue.give_back(job), job)
         return "taken away", []
+
+    def _restore(self, job: Job, files: list[int]) -> None:
+        """Take the bodies of a job out of the store. GoneError if one is not there any more."""
+        for content, body in zip(job.bodies, files[:-1], strict=True):
+            self._store.contents.restore(content, body)
+
+    def _keep(self, job: Job, answer: int, facts: dict[str, Any], repeatable: bool) -> list[str]:
+        """Finish a job with the answer in a file; ids of all that this finishes."""
+        content = self._store.contents.put_file(answer, digest_of_file(answer), compress=True)
+        return self._queue.succeed(job, Outcome(content.id, facts, repeatable))
 
     def _solved(self, job: Job, orders: Orders, files: list[int], progress: _Progress) -> Done | None:
         """What the process answers; None if the orders ended it. Raises what it raises, and WorkerDied."""
@@ -239,7 +255,8 @@ class Slot:
         if self._worker is None or not self._worker.is_alive:
             if self._worker is not None:
                 self._lose(self._worker)
-            self._worker, self._done = Worker(PRELOADED, self._settings.memory_of_a_worker), 0
+            self._start()
+        assert self._worker is not None
         return self._worker
 
     def _lose(self, worker: Worker) -> None:
@@ -250,7 +267,10 @@ class Slot:
         """End a process; the next one loads while the job is put in order."""
         worker.kill()
         threading.Thread(target=worker.close, daemon=True).start()
-        self._worker, self._done = Worker(PRELOADED, self._settings.memory_of_a_worker), 0
+        self._start()
+
+    def _start(self) -> None:
+        self._worker, self._done, self.is_warm = Worker(PRELOADED, self._settings.memory_of_a_worker), 0, False
 
 
 def _if(changed: bool, job: Job) -> list[str]:
@@ -263,6 +283,19 @@ def _read(pipe: int) -> bytes | None:
         return os.read(pipe, READ_BYTES)
     except BlockingIOError:
         return None
+
+
+def patiently[**P, T](orders: Orders, use: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Use the store, again and again while it is away, unless the program is to end: a job that was worked on is worth
+    the wait. Whoever has the job by then takes no harm, since only the holder of its lease changes it."""
+    ends = time.monotonic() + STORE_PATIENCE_SECONDS
+    while True:
+        try:
+            return use(*arguments, **named)
+        except StoreError:
+            if orders.stop or time.monotonic() > ends:
+                raise
+            time.sleep(STORE_PAUSE_SECONDS)
 
 
 @contextlib.contextmanager

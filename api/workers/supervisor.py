@@ -22,6 +22,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
 LIVED_SECONDS = 10.0
 """A program that lived that long has not ended at once."""
 WORK, CANCEL = b"w", b"c"
+READ_BYTES = 64 * 1024
 END_SECONDS = 5.0
 """Beyond the time that jobs have to end, before the program is killed."""
 
@@ -85,8 +86,11 @@ class Supervisor:
     async def _listen(self, process: Process) -> None:
         """Pass on what the program says, until it ends."""
         assert process.stdout is not None
-        while line := await process.stdout.readline():
-            self._changed(line.decode("ascii", "replace").strip())
+        rest = b""
+        while data := await process.stdout.read(READ_BYTES):
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                self._changed(line.decode("ascii", "replace"))
 
     async def _take_back(self, name: str) -> None:
         """Queue the jobs again that the program held when it ended."""

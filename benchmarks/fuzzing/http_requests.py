@@ -237,7 +237,7 @@ def _message(method: bytes, target: bytes, headers: list[bytes], body: bytes = b
 
 
 def _post(body: bytes, target: bytes = OPTIMIZE + b"?policy=dram", *headers: bytes) -> bytes:
-    return _message(b"POST", target, [b"Host: x", *headers], body)
+    return _message(b"POST", target, [b"Host: localhost", *headers], body)
 
 
 @functools.cache
@@ -294,13 +294,13 @@ def chunked(rng: random.Random) -> Record:
         piece = body[at : at + size]
         pieces.append(b"%x\r\n" % len(piece) + piece + b"\r\n")
         at += size if len(pieces) < 200 else len(body)
-    headers = [b"Host: x", b"Transfer-Encoding: chunked", *headers]
+    headers = [b"Host: localhost", b"Transfer-Encoding: chunked", *headers]
     return _script(_message(b"POST", OPTIMIZE, headers, b"".join(pieces) + b"0\r\n\r\n", length=False))
 
 
 def bad_chunks(rng: random.Random) -> Record:
     headers = [
-        b"Host: x",
+        b"Host: localhost",
         rng.choice((b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked\r\nContent-Length: 9")),
     ]
     return _script(_message(b"POST", OPTIMIZE, headers, rng.choice(CHUNKS), length=False), rng.choice(("half", "keep")))
@@ -309,14 +309,14 @@ def bad_chunks(rng: random.Random) -> Record:
 def odd_header(rng: random.Random) -> Record:
     body, headers = _body(rng)
     extra = rng.sample(ODD_HEADERS, rng.randint(1, 2))
-    order = [*headers, *extra, b"Host: x"]
+    order = [*headers, *extra, b"Host: localhost"]
     rng.shuffle(order)
     return _script(_message(b"POST", OPTIMIZE, order, body, rng.random() < 0.7), rng.choice(("half", "keep")))
 
 
 def odd_target(rng: random.Random) -> Record:
     method = rng.choice(METHODS)
-    data = _message(method, rng.choice(TARGETS), [b"Host: x"], length=rng.random() < 0.5)
+    data = _message(method, rng.choice(TARGETS), [b"Host: localhost"], length=rng.random() < 0.5)
     return _script(data, rng.choice(("half", "keep")), method == b"HEAD")
 
 
@@ -444,15 +444,15 @@ def garbage(rng: random.Random) -> Record:
 def several(rng: random.Random) -> Record:
     """Requests one after the other without waiting for answers, the last maybe hidden in a body."""
     first, headers = _body(rng)
-    ask = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     data = rng.choice(
         (
             _post(first, OPTIMIZE, *headers) + ask,
             ask * rng.randint(2, 50),
-            _message(b"GET", b"/healthz", [b"Host: x", b"Content-Length: %d" % len(ask)], ask, length=False),
-            _message(b"POST", b"/nothing", [b"Host: x"], first) + ask,
-            _message(b"POST", OPTIMIZE + b"?polcy=1", [b"Host: x"], first) + ask,
-            _message(b"POST", OPTIMIZE, [b"Host: x", b"Transfer-Encoding: chunked"], b"0\r\n\r\n") + ask,
+            _message(b"GET", b"/healthz", [b"Host: localhost", b"Content-Length: %d" % len(ask)], ask, length=False),
+            _message(b"POST", b"/nothing", [b"Host: localhost"], first) + ask,
+            _message(b"POST", OPTIMIZE + b"?polcy=1", [b"Host: localhost"], first) + ask,
+            _message(b"POST", OPTIMIZE, [b"Host: localhost", b"Transfer-Encoding: chunked"], b"0\r\n\r\n") + ask,
         )
     )
     return _script(data, rng.choice(("half", "keep")))
@@ -463,7 +463,7 @@ def too_large(rng: random.Random) -> Record:
     if rng.random() < 0.5:
         return _script(_post(b"x" * size))
     body = b"%x\r\n" % size + b"x" * size + b"\r\n0\r\n\r\n"
-    return _script(_message(b"POST", OPTIMIZE, [b"Host: x", b"Transfer-Encoding: chunked"], body, length=False))
+    return _script(_message(b"POST", OPTIMIZE, [b"Host: localhost", b"Transfer-Encoding: chunked"], body, length=False))
 
 
 KINDS: tuple[tuple[int, Callable[[random.Random], Record]], ...] = (

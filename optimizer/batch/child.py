@@ -20,6 +20,7 @@ from optimizer.batch.executor import JobFailure, OutOfMemory
 from optimizer.errors import TtoptError
 from optimizer.plugins import plugins_named
 
+STDOUT, STDERR = 1, 2
 SHOWN_CHARACTERS = 20_000
 """Of a defect's traceback, whose last line may repeat the input."""
 OOM_SCORE, OOM_FIRST = Path("/proc/self/oom_score_adj"), 1000
@@ -42,6 +43,8 @@ def serve(socket_descriptor: int, lifeline: int) -> None:
     # it: the parent decides what becomes of its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _offer_to_the_oom_killer()
+    # Whatever a library prints is no answer of the program that started this one.
+    os.dup2(STDERR, STDOUT)
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     for descriptor in (socket_descriptor, lifeline):
         os.set_inheritable(descriptor, False)

@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 
 from api.access import ANONYMOUS, Gate, KeyStore
 from api.jobs.database import Database
-from api.problems import RateError, UnauthorizedError
+from api.problems import ForeignPageError, RateError, UnauthorizedError
 from api.settings import Settings
 from optimizer.cli import main
 from optimizer.errors import OptionError
@@ -25,10 +25,10 @@ def keys(store_url: str) -> Iterator[KeyStore]:
     database.close()
 
 
-def request(secret: str | None = None, host: str = "10.0.0.9", **headers: str) -> HTTPConnection:
+def request(secret: str | None = None, peer: str = "10.0.0.9", **headers: str) -> HTTPConnection:
     given = {**headers, **({} if secret is None else {"authorization": f"Bearer {secret}"})}
     raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in given.items()]
-    return HTTPConnection({"type": "http", "headers": raw, "client": (host, 1)})
+    return HTTPConnection({"type": "http", "method": "GET", "headers": raw, "client": (peer, 1)})
 
 
 def gate(store: KeyStore, **settings: object) -> Gate:
@@ -61,15 +61,37 @@ def test_this_machine_needs_no_key_unless_it_is_a_proxy(
     keys.add("ann")
     opened = gate(keys)
     if is_let_in:
-        assert opened.admit(request(host=host, **headers)).owner == ANONYMOUS
+        assert opened.admit(request(peer=host, **headers)).owner == ANONYMOUS
     else:
         with pytest.raises(UnauthorizedError):
-            opened.admit(request(host=host, **headers))
+            opened.admit(request(peer=host, **headers))
+
+
+@pytest.mark.parametrize(("headers", "is_let_in"), [
+    ({"host": "localhost:8000"}, True), ({"host": "127.0.0.1"}, True), ({"host": "[::1]:80"}, True),
+    ({"host": "evil.example:8000"}, False), ({"host": "localhost.evil.example"}, False), ({"host": "["}, False),
+    ({"sec_fetch_site": "same-origin"}, True), ({"sec_fetch_site": "cross-site"}, False),
+    ({"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate"}, True),
+])  # fmt: skip
+def test_pages_of_others_get_nothing_through_a_browser_here(
+    keys: KeyStore, headers: dict[str, str], is_let_in: bool
+) -> None:
+    if is_let_in:
+        assert gate(keys).admit(request(peer="127.0.0.1", **headers)).owner == ANONYMOUS
+    else:
+        with pytest.raises(ForeignPageError):
+            gate(keys).admit(request(peer="127.0.0.1", **headers))
+
+
+def test_a_key_counts_more_than_where_the_request_comes_from(keys: KeyStore) -> None:
+    secret = keys.add("ann")
+    headers = {"host": "ttopt.example", "sec_fetch_site": "cross-site"}
+    assert gate(keys).admit(request(secret, peer="127.0.0.1", **headers)).owner == "ann"
 
 
 def test_always_and_never(keys: KeyStore) -> None:
     with pytest.raises(UnauthorizedError):
-        gate(keys, keys="always").admit(request(host="127.0.0.1"))
+        gate(keys, keys="always").admit(request(peer="127.0.0.1"))
     keys.add("ann")
     assert gate(keys, keys="never").admit(request()).owner == ANONYMOUS
     with pytest.raises(UnauthorizedError):
@@ -93,10 +115,10 @@ def test_limits_of_a_key_and_of_an_address(keys: KeyStore) -> None:
         opened.admit(request(secret))
     assert 0 < refused.value.retry_after <= 60
     assert {opened.admit(request(free)).quota.of_owner for _ in range(5)} == {9}
-    opened.admit(request(host="10.0.0.1"))
-    opened.admit(request(host="10.0.0.2"))
+    opened.admit(request(peer="10.0.0.1"))
+    opened.admit(request(peer="10.0.0.2"))
     with pytest.raises(RateError):
-        opened.admit(request(host="10.0.0.1"))
+        opened.admit(request(peer="10.0.0.1"))
 
 
 def test_the_store_holds_no_secret(keys: KeyStore, store_url: str) -> None:

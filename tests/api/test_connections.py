@@ -97,12 +97,12 @@ def test_a_second_head_on_one_connection_has_its_time_too(port: int) -> None:
 
 def test_a_body_that_stalls_is_answered_and_the_connection_ends(port: int) -> None:
     with connected(port) as connection:
-        connection.sendall(b"POST /v1/optimize HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc")
+        connection.sendall(b"POST /v1/optimize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc")
         assert problem(all_said(connection))["code"] == "too-slow"
 
 
 def test_a_client_that_goes_on_after_its_refusal_is_cut_off(port: int) -> None:
-    head = b"POST /v1/optimize?polcy=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n"
+    head = b"POST /v1/optimize?polcy=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n"
     with connected(port) as connection:
         connection.sendall(head)
         with pytest.raises(ConnectionError):
@@ -139,8 +139,8 @@ def test_the_oldest_without_a_request_makes_room(port: int) -> None:
         b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
         b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
         b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /v1/optimize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-        b"POST /v1/optimize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"POST /v1/optimize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"POST /v1/optimize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
     ],
 )
 def test_what_is_not_http_or_ambiguous_is_a_400_and_the_end(port: int, sent: bytes) -> None:

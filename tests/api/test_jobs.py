@@ -67,6 +67,20 @@ def test_a_result_that_the_client_has_is_not_sent_again(client: TestClient, mlp_
     assert again.headers["x-cache"] == "hit"
 
 
+def test_tags_tell_encodings_apart_and_head_is_get_without_a_body(client: TestClient, mlp_onnx: Path) -> None:
+    job = finished(client, client.post("/v1/jobs", content=mlp_onnx.read_bytes()).json())
+    path = job["links"]["result"]
+    plain, packed = (client.get(path, headers={"Accept-Encoding": name}).headers for name in ("identity", "gzip"))
+    assert plain["etag"] != packed["etag"]
+    assert plain["vary"] == packed["vary"] == "Accept-Encoding"
+    for known in (f"W/{plain['etag']}", "*", f'"x", {plain["etag"]}'):
+        headers = {"If-None-Match": known, "Accept-Encoding": "identity"}
+        assert client.get(path, headers=headers).status_code == 304
+    head = client.head(path, headers={"Accept-Encoding": "identity"})
+    assert (head.status_code, head.headers["content-length"]) == (200, plain["content-length"])
+    assert client.head(job["links"]["events"]).status_code == 405
+
+
 def test_equal_requests_have_one_result_however_they_are_spelled(client: TestClient, mlp_onnx: Path) -> None:
     body = mlp_onnx.read_bytes()
     first = client.post("/v1/optimize?name=same&seed=4", content=body)
@@ -196,7 +210,7 @@ def test_metrics(client: TestClient) -> None:
     client.portal.call(client.app.state.desk.look_around)  # type: ignore[union-attr]
     text = client.get("/metrics").text
     for name in ("ttopt_jobs{", "ttopt_queue_depth", "ttopt_stage_seconds_bucket", "ttopt_solver_gap_bucket",
-                 'ttopt_cache_total{outcome="hit"}', "ttopt_worker_restarts", "ttopt_warm_slots 1.0"):  # fmt: skip
+                 'ttopt_cache_total{outcome="hit"}', "ttopt_worker_restarts_total", "ttopt_warm_slots"):  # fmt: skip
         assert name in text
 
 

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from api.jobs.database import Database
-from api.jobs.queue import JobQueue
+from api.jobs.queue import KILLS_PER_CRASH, JobQueue
 from api.jobs.records import Event, Job, Outcome, State
-from api.jobs.store import JobStore
+from api.jobs.store import JobStore, Quota
 from tests.api.jobs.test_store import FREE, stored, submission
 
 ATTEMPTS = 3
@@ -54,6 +54,36 @@ def test_two_workers_never_get_the_same_job(store: JobStore, queue: JobQueue) ->
     assert sorted(found) == sorted(made)
 
 
+def test_of_equal_jobs_one_is_worked_on(store: JobStore, queue: JobQueue) -> None:
+    for number in range(8):
+        for _ in range(4):
+            store.submit(submission(number), FREE)
+        found, barrier = [], threading.Barrier(4)
+
+        def work(barrier: threading.Barrier = barrier, found: list[Job | None] = found) -> None:
+            barrier.wait()
+            found.append(queue.claim("w"))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len([job for job in found if job is not None]) == 1
+
+
+def test_a_job_whose_result_has_come_meanwhile_is_not_worked_on(store: JobStore, queue: JobQueue) -> None:
+    again = store.submit(submission(idempotency_key="again"), FREE)
+    store.cancel(again.id, "ann")
+    store.submit(submission(), FREE)
+    outcome = Outcome(stored(store, b"result"), {"media_type": "text/plain"}, repeatable=True)
+    queue.succeed(claimed(queue), outcome)
+    store.retry(again.id, "ann", FREE)
+    assert queue.claim("w") is None
+    found = store.job(again.id, "ann")
+    assert (found.state, found.result, found.attempts) == (State.SUCCEEDED, outcome.result, 0)
+
+
 def test_a_worker_that_comes_back_late_changes_nothing(store: JobStore, database: Database) -> None:
     hasty = JobQueue(database, lease_seconds=0, most_attempts=ATTEMPTS)
     store.submit(submission(), FREE)
@@ -66,7 +96,7 @@ def test_a_worker_that_comes_back_late_changes_nothing(store: JobStore, database
     assert hasty.succeed(late, outcome) == []
     assert not hasty.fail(late, {"code": "x"})
     assert not hasty.cancelled(late)
-    assert not hasty.lost(late)
+    assert not hasty.lost(late, crashed=True)
     assert not hasty.give_back(late)
     hasty.note(late, [Event(1, "stage", {"stage": "late", "fraction": 0.5})])
     assert store.events(late.id, 0) == []
@@ -78,14 +108,27 @@ def test_a_job_whose_workers_die_is_parked_in_the_end(store: JobStore, queue: Jo
     for attempt in range(1, ATTEMPTS + 1):
         running = claimed(queue)
         assert running.attempts == attempt
-        assert queue.lost(running)
+        assert queue.lost(running, crashed=True)
     parked = store.job(job.id, "ann")
     assert parked.state is State.FAILED
     assert parked.problem is not None
     assert (parked.problem["code"], parked.problem["limit"]) == ("parked", ATTEMPTS)
     assert queue.claim("w") is None
-    store.retry(job.id, "ann")
+    store.retry(job.id, "ann", Quota())
     assert claimed(queue).attempts == 1
+
+
+def test_a_job_whose_processes_are_killed_is_tried_for_longer(
+    store: JobStore, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.jobs.queue.LONGEST_AFTER_KILL_SECONDS", 0.0)
+    job = store.submit(submission(), FREE)
+    for _ in range(KILLS_PER_CRASH * ATTEMPTS - 1):
+        assert queue.lost(claimed(queue), crashed=False)
+    assert store.job(job.id, "ann").state is State.QUEUED
+    claimed(queue, "dead")
+    assert queue.expire("dead") == [job.id]
+    assert store.job(job.id, "ann").state is State.FAILED
 
 
 def test_a_job_that_is_given_back_has_not_been_tried(store: JobStore, queue: JobQueue) -> None:
@@ -107,7 +150,7 @@ def test_a_job_that_was_to_be_cancelled_is_not_tried_again(store: JobStore, queu
     store.submit(submission(), FREE)
     running = claimed(queue)
     store.cancel(running.id, "ann")
-    assert queue.lost(running)
+    assert queue.lost(running, crashed=True)
     assert store.job(running.id, "ann").state is State.CANCELLED
 
 
@@ -115,7 +158,7 @@ def test_events_are_kept_in_order_and_go_on_after_a_loss(store: JobStore, queue:
     store.submit(submission(), FREE)
     running = claimed(queue)
     queue.note(running, [Event(1, "stage", {"stage": "import", "fraction": 0.1}), Event(2, "incumbent", {"gap": None})])
-    queue.lost(running)
+    queue.lost(running, crashed=True)
     again = queue.claim("w")
     assert again is not None
     assert again[1] == 2

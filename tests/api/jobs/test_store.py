@@ -6,10 +6,12 @@ import os
 import tempfile
 import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy import delete
 
 from api.jobs.contents import PIECE_BYTES, TRANSACTION_PIECES, unpacked
 from api.jobs.database import Database
@@ -17,8 +19,8 @@ from api.jobs.identities import digest_of_file
 from api.jobs.queue import JobQueue
 from api.jobs.records import Job, Outcome, State, Submission, Task
 from api.jobs.store import JobStore, Quota
-from api.jobs.tables import METADATA
-from api.problems import BusyError, ConflictError, KeyReusedError, NotFoundError, StoreError
+from api.jobs.tables import METADATA, PIECES
+from api.problems import BusyError, ConflictError, GoneError, KeyReusedError, NotFoundError
 from optimizer.errors import OptionError
 
 FREE = Quota()
@@ -87,7 +89,7 @@ def test_a_job_keeps_what_was_asked(store: JobStore) -> None:
 
 def test_nobody_finds_the_jobs_of_others(store: JobStore) -> None:
     job = store.submit(submission(), FREE)
-    for act in (store.job, store.cancel, store.retry):
+    for act in (store.job, store.cancel, partial(store.retry, quota=FREE)):
         with pytest.raises(NotFoundError):
             act(job.id, "bob")
     assert store.jobs("bob", 10, None, ()) == []
@@ -188,12 +190,12 @@ def test_a_running_job_is_cancelled_by_its_worker(store: JobStore, queue: JobQue
 def test_a_job_that_ended_badly_can_run_again(store: JobStore, queue: JobQueue) -> None:
     job = store.submit(submission(), FREE)
     with pytest.raises(ConflictError):
-        store.retry(job.id, "ann")
+        store.retry(job.id, "ann", FREE)
     claimed = queue.claim("w")
     assert claimed is not None
     queue.fail(claimed[0], {"code": "internal"})
     assert store.job(job.id, "ann").problem == {"code": "internal"}
-    again = store.retry(job.id, "ann")
+    again = store.retry(job.id, "ann", FREE)
     assert (again.state, again.attempts, again.problem) == (State.QUEUED, 0, None)
 
 
@@ -229,5 +231,33 @@ def test_a_small_stored_result_that_unpacks_to_much_comes_in_pieces(store: JobSt
 
 
 def test_bytes_that_are_gone_are_told(store: JobStore) -> None:
-    with pytest.raises(StoreError):
+    with pytest.raises(GoneError):
         store.contents.get("0" * 32)
+
+
+def test_a_body_that_is_deleted_while_it_is_read_is_none(store: JobStore) -> None:
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(os.urandom(PIECE_BYTES + 1))
+        content = store.contents.put_file(file.fileno(), digest_of_file(file.fileno()), compress=False)
+        with store.database.writing() as connection:
+            connection.execute(delete(PIECES).where(PIECES.c.number == 1))
+        with pytest.raises(GoneError, match="while it was read"):
+            store.contents.restore(content.id, file.fileno())
+
+
+def test_a_retry_counts_as_an_open_job(store: JobStore) -> None:
+    first = store.submit(submission(), FREE)
+    store.cancel(first.id, "ann")
+    store.submit(submission(natural_key="other"), FREE)
+    with pytest.raises(BusyError):
+        store.retry(first.id, "ann", Quota(of_owner=1))
+    assert store.job(first.id, "ann").state is State.CANCELLED
+    assert store.retry(first.id, "ann", Quota(of_owner=2)).state is State.QUEUED
+
+
+def test_a_store_of_a_newer_version_is_refused(store: JobStore) -> None:
+    with store.database.writing() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    for act in (store.database.migrate, store.database.check_version):
+        with pytest.raises(OptionError, match="version 9999, made by a newer ttopt"):
+            act()
