@@ -55,9 +55,7 @@ def minimalloc(result: OptimizedGraph, path: Path, checks: Checks) -> None:
     checks.none("no two buffers overlap in time and address", _clashes(found))
     peak = max(position.memory.total_bytes for position in timeline(result).positions)
     most = max(sum(size for a, b, size, _ in found if a <= at < b) for at, *_ in found)
-    checks.equal(
-        f"most that is there at once is {most} B, no more than the plan's peak of {peak} B", most <= peak, True
-    )
+    checks.equal(f"at most {most} B are there at once, of the plan's peak of {peak} B", most <= peak, True)
 
 
 def _clashes(rows: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -70,9 +68,9 @@ def _clashes(rows: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 
 def onnx_model(path: Path, environments: Path, scratch: Path, checks: Checks) -> None:
-    model = onnx.load(path)
-    onnx.checker.check_model(model)
-    checks.equal("onnx.checker takes it", True, True)
+    model = onnx.load(path, load_external_data=False)
+    _weights(model, path.parent)
+    checks.equal("onnx.checker takes it", _refusal(path), "")
     again = scratch / "again.onnx"
     onnx.save(model, again)
     checks.equal("loaded and saved it is the same", again.read_bytes(), path.read_bytes())
@@ -80,8 +78,25 @@ def onnx_model(path: Path, environments: Path, scratch: Path, checks: Checks) ->
     checks.equal("PREDICTED or predicted stands in its metadata", "predicted" in " ".join(texts).lower(), True)
     marked = sum(bool(node.metadata_props) for node in model.graph.node)
     checks.equal(f"{marked} of {len(model.graph.node)} nodes say what became of them", marked > 0, True)
-    place, port = environment(environments, "netron", "9.2.1"), free_port()
+    place, port = environment(environments, "netron", "9.3.3"), free_port()
     base = f"http://127.0.0.1:{port}"
     with server([place / "netron", "--host", "127.0.0.1", "--port", port, path], base, scratch / "netron.log", {}):
         served = content(f"{base}/data/{quote(path.name)}")
         checks.equal("Netron serves its page and the file", served == path.read_bytes(), True)
+
+
+def _refusal(path: Path) -> str:
+    try:
+        onnx.checker.check_model(path)
+    except onnx.checker.ValidationError as error:
+        return str(error)
+    return ""
+
+
+def _weights(model: onnx.ModelProto, folder: Path) -> None:
+    """Files of zeros for weights that a model keeps outside and that are not shipped with it."""
+    for tensor in model.graph.initializer:
+        outside = {entry.key: entry.value for entry in tensor.external_data}
+        if outside:
+            with (folder / outside["location"]).open("ab") as file:
+                file.truncate(max(file.tell(), int(outside.get("offset", 0)) + int(outside["length"])))
