@@ -27,7 +27,7 @@ def _hostile() -> OptimizedGraph:
 
 
 def _views() -> OptimizedGraph:
-    """A reshape that is a view, and an op that may write into its operand."""
+    """A reshape that is a view, between ops whose results are in L1."""
     b = GraphBuilder("views")
     x = b.op("ttnn.relu", b.input("x", (1, 1, 2048, 1024)), name="x0")
     y = b.op("ttnn.reshape", x, name="y", shape=(1, 2, 1024, 1024))
@@ -41,10 +41,11 @@ RESULTS = {
     "convolution": lambda: _file("conv2d_relu"),
     "DRAM only": lambda: _file("mlp", policy="dram"),
     "fork": lambda: _file("fork"),
-    "fused kernels": lambda: _file("pool_then_eltwise", fuse_kernels=True),
+    "fused kernels": lambda: _file("fork", policy="dfsharding", fuse_kernels=True),
     "hostile names": _hostile,
     "host op": lambda: _file("opaque", allow_host_ops=True),
     "mlp": lambda: _file("mlp"),
+    "pool": lambda: _file("pool_then_eltwise"),
     "views": _views,
 }
 """Name -> a result."""
