@@ -154,8 +154,10 @@ class _Api:
                 continue
             memory = self.positions[op.id].memory
             levels = list(_levels(self.by_number[self.number[op.id]]["device_operations"]))
-            if max(cb for cb, _ in levels) != memory.cb_bytes:
-                circular.append((op.id, max(cb for cb, _ in levels), memory.cb_bytes))
+            programs = [cb for (before, _), (cb, _) in pairwise(levels) if cb > before]
+            largest, together = max(programs, default=0), sum(programs)
+            if not largest <= memory.cb_bytes <= together:  # kinds of buffers peak apart, and their peaks are added
+                circular.append((op.id, programs, memory.cb_bytes))
             index_bytes = self.result.options.l1_small_bytes if "kernel_size" in op.attrs else 0
             rounded = unit * len(levels)
             peak = max(cb + buffers for cb, buffers in levels)
