@@ -9,7 +9,7 @@ BOARD   ?= n150
 OP      ?= /m/resnet/encoder/stages.0/layers.1/layer/layer.0/convolution/Conv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format schema screenshots pins serve bench fuzz check-long clean
+.PHONY: help setup demo test test-slow check format schema screenshots pins serve bench fuzz viewers check-long clean
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -70,6 +70,9 @@ fuzz: $(READY) ## random and mutated input of every kind, each case under limits
 	$(BIN)/python benchmarks/fuzz.py plans --cases $(or $(CASES),2000)
 	$(BIN)/python benchmarks/fuzz.py http --cases $(or $(CASES),2000)
 	$(BIN)/python benchmarks/fuzz.py kernel asm --cases $(or $(CASES),1500)
+
+viewers: $(READY) ## exported results in the real viewers, which PyPI has to give
+	$(BIN)/python benchmarks/viewers.py
 
 check-long: test-slow ## slow checks: the slow part of the tests, container steps, every graph on every board, every chain by three solvers, meaning, replays, kernels
 	$(BIN)/python scripts/container_steps.py

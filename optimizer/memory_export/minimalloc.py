@@ -1,4 +1,4 @@
-"""`l1.CAPACITY.csv`: the L1 buffers of a plan as an allocation problem in MiniMalloc's format, with our solution.
+"""`l1_predicted.CAPACITY.csv`: the L1 buffers of a plan as a problem in MiniMalloc's format, with our solution.
 
 MiniMalloc (github.com/google/minimalloc) reads `id,lower,upper,size` and answers with a column `offset`: a buffer is
 there from `lower` up to but not including `upper`, and the capacity is part of the file's name, as in its own
@@ -38,7 +38,7 @@ class Lifetime:
 def write(result: OptimizedGraph, folder: Path) -> Path:
     found = l1_occupancy(verified(result))
     make_folder(folder)
-    path = folder / f"l1.{found.bank.size_bytes}.csv"
+    path = folder / f"l1_predicted.{found.bank.size_bytes}.csv"
     write_text(path, csv_text(lifetimes(found)))
     return path
 

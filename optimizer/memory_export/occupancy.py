@@ -1,8 +1,8 @@
 """L1 of a core and DRAM under a plan, with addresses: the verifier's replays, noted event by event.
 
 Every core has the same L1 addresses (the allocator is lock-step). They are those that tt-metal's own allocator gives
-(`benchmarks/viewers.py` compares them with a capture on a mock device). DRAM addresses are first fit from the bottom of
-every bank, counted from the start of the allocator's room.
+(`tests/l1/test_placements.py`). DRAM addresses are first fit from the bottom of every bank, counted from the start of
+the allocator's room.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def _copy(result: OptimizedGraph, op: Op) -> Value | None:
 
 OVERLAYS = (
     Overlay("predicted_ns.json", "predicted ns", _time, gradient=_YELLOW_TO_RED),
-    Overlay("l1_bytes.json", "peak L1 bytes per core", _peak, gradient=_WHITE_TO_PURPLE),
-    Overlay("memory_layout.json", "memory layout of the result", _place, colours=_PLACES),
-    Overlay("copies.json", "copies", _copy, colours={role.value: colour for role, colour in _COPIES.items()}),
+    Overlay("l1_bytes.json", "predicted peak L1 bytes per core", _peak, gradient=_WHITE_TO_PURPLE),
+    Overlay("memory_layout.json", "predicted memory layout of the result", _place, colours=_PLACES),
+    Overlay("copies.json", "predicted copies", _copy, colours={role.value: colour for role, colour in _COPIES.items()}),
 )

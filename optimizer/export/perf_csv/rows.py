@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 
 from optimizer.export.perf_csv.attributes import attributes_text
-from optimizer.export.perf_csv.device_ops import op_code
+from optimizer.export.perf_csv.programs import Program, programs, tensor_spec
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
 from optimizer.ir.opdef import ConfigFamily
 from optimizer.ir.vocabulary import opdef
-from optimizer.layouts.memory_config import BufferType, PageLayout, interleaved
+from optimizer.layouts.memory_config import PageLayout
 from optimizer.layouts.tiling import padded_shape
+from optimizer.opmodel.analytical.windows.conv_weights import prepared_weights
 from optimizer.opmodel.base import TensorSpec
-from optimizer.opmodel.pricing import query_attributes
+from optimizer.opmodel.pricing import op_query, query_attributes
 from optimizer.result import OptimizedGraph, Role
 
 _TENSORS = ("INPUT_0", "INPUT_1", "INPUT_2", "OUTPUT_0")
@@ -29,8 +29,6 @@ COLUMNS = (
     "TTOPT OP", "TTOPT NAME", "TTOPT ROLE", "TTOPT BOUND",
 )  # fmt: skip
 """The last four are ours; tools that do not know them leave them out."""
-LAUNCHES_NOTHING = ("view", "transfer")
-"""Families of programs that are none."""
 _DTYPES = {
     DType.F32: "FLOAT32",
     DType.BF16: "BFLOAT16",
@@ -41,43 +39,36 @@ _DTYPES = {
     DType.U16: "UINT16",
     DType.U8: "UINT8",
 }
-_PREPARED = interleaved(BufferType.DRAM)
-"""Where a convolution's weights are once they are prepared."""
+_OF_OPERAND_0 = ("halo", "reshard", "tilize")
+"""Families of programs that only bring operand 0 to where the op's own program reads it."""
+SIGNPOST = "PREDICTED by ttopt, nothing was measured"
+"""The first row, which tt-perf-report and ttnn-visualizer show above the ops."""
 Row = dict[str, str]
 
 
-@dataclass(frozen=True)
-class _Program:
-    """A device program of an op."""
-
-    family: str
-    time_ns: int
-
-
 def rows(result: OptimizedGraph) -> Iterator[Row]:
-    """Rows in the order of the run. Ops that launch nothing have none; ops on the host have one without a time."""
-    clock, gap = 0, round(gap_ns(result))
-    count = 0
-    for op in result.graph.ops():
-        if result.graph.is_const_eval(op):
-            continue
-        for program in _programs(result, op):
-            latency = gap if count else 0
-            clock += latency
-            row = {
-                **_identity(result, op, program),
-                **_shapes(result, op, None if program is None else program.family),
-                "GLOBAL CALL COUNT": str((count + 1) * 1024),
-                "HOST START TS": str(clock),
-            }
-            if program is not None:
-                clock += program.time_ns
-                row |= dict.fromkeys(("DEVICE FW DURATION [ns]", "DEVICE KERNEL DURATION [ns]"), str(program.time_ns))
-                row["OP TO OP LATENCY [ns]"] = str(latency)
-            row["HOST END TS"] = str(clock)
-            row["HOST DURATION [ns]"] = "0"
-            count += 1
-            yield row
+    """A signpost, then rows in the order of the run. Ops that launch nothing have none; ops on the host have no time.
+
+    No two rows start at the same time: readers sort by it.
+    """
+    yield {"OP CODE": SIGNPOST, "OP TYPE": "signpost", "HOST START TS": "0"}
+    clock, started, gap = 0, 0, round(gap_ns(result))
+    for count, (op, program) in enumerate(_programs(result)):
+        latency = gap if count else 0
+        started = max(clock + latency, started + 1)
+        clock = started + (0 if program is None else program.time_ns)
+        row = {
+            **_identity(result, op, program),
+            **_shapes(result, op, program),
+            "GLOBAL CALL COUNT": str((count + 1) * 1024),
+            "HOST START TS": str(started),
+            "HOST END TS": str(clock),
+            "HOST DURATION [ns]": "0",
+        }
+        if program is not None:
+            row |= dict.fromkeys(("DEVICE FW DURATION [ns]", "DEVICE KERNEL DURATION [ns]"), str(program.time_ns))
+            row["OP TO OP LATENCY [ns]"] = str(latency)
+        yield row
 
 
 def gap_ns(result: OptimizedGraph) -> float:
@@ -87,35 +78,30 @@ def gap_ns(result: OptimizedGraph) -> float:
     return (traced - summary["predicted_time_ns"]) / programs if programs and traced is not None else 0.0
 
 
-def _programs(result: OptimizedGraph, op: Op) -> Iterator[_Program | None]:
-    """The device programs of an op; None stands for the op itself on the host."""
-    record = result.records[op.id]
-    if record.role is Role.HOST:
-        yield None
-    elif record.predicted is not None and record.predicted.parts:
-        for part in record.predicted.parts:
-            if part.name not in LAUNCHES_NOTHING:
-                yield _Program(part.name, round(part.time_ns))
-    elif record.predicted is not None and record.role not in (Role.VIEW, Role.TRANSFER):
-        yield _Program(opdef(op.op).cost_class.value, record.predicted.time_ns)
+def _programs(result: OptimizedGraph) -> Iterator[tuple[Op, Program | None]]:
+    """The device programs of a run with their ops; None stands for the op itself on the host."""
+    for op in result.graph.ops():
+        if result.graph.is_const_eval(op):
+            continue
+        if result.records[op.id].role is Role.HOST:
+            yield op, None
+        yield from ((op, program) for program in programs(result, op))
 
 
-def _identity(result: OptimizedGraph, op: Op, program: _Program | None) -> Row:
+def _identity(result: OptimizedGraph, op: Op, program: Program | None) -> Row:
     record = result.records[op.id]
     row = {"TTOPT OP": op.id, "TTOPT NAME": op.name, "TTOPT ROLE": record.role.value}
     if program is None:
         return {**row, "OP CODE": f"(torch) {op.op}", "OP TYPE": "python_fallback"}
-    target = _spec(result, op.outputs[0])
-    source = _spec(result, op.inputs[0]) if op.inputs else None
     predicted = record.predicted
     compute: Mapping[str, object] = dict(dict(query_attributes(result.graph, op, record.config)).get(COMPUTE) or ())  # type: ignore[arg-type]
     return {
         **row,
-        "OP CODE": op_code(op, program.family, source, target),
+        "OP CODE": program.name,
         "OP TYPE": "tt_dnn_device",
         "DEVICE ID": "0",
         "DEVICE ARCH": result.device.arch,
-        "ATTRIBUTES": attributes_text(op, record.config, target.layout),
+        "ATTRIBUTES": attributes_text(op, record.config, result.layouts[op.outputs[0]]),
         "MATH FIDELITY": str(compute.get("fid", "")),
         "CORE COUNT": "" if predicted is None else str(predicted.cores),
         "AVAILABLE WORKER CORE COUNT": str(result.device.num_cores),
@@ -123,36 +109,39 @@ def _identity(result: OptimizedGraph, op: Op, program: _Program | None) -> Row:
     }
 
 
-def _shapes(result: OptimizedGraph, op: Op, family: str | None) -> Row:
-    """What the program reads and writes: of a convolution's matmul the matrices that it multiplies."""
-    conv = opdef(op.op).config is ConfigFamily.CONV2D and family in ("conv", "matmul")
+def _shapes(result: OptimizedGraph, op: Op, program: Program | None) -> Row:
+    """What the program reads and writes, a convolution its weights in the form that it reads them in."""
+    found: list[tuple[TensorSpec, tuple[int, ...] | None]]
+    found = [(tensor_spec(result, v), None) for v in op.inputs[: len(_TENSORS) - 1]]
+    if program is not None and program.family in _OF_OPERAND_0:
+        found = found[:1]
+    elif program is not None and opdef(op.op).config is ConfigFamily.CONV2D:
+        found = [found[0], *_convolution_weights(result, op)]
     row: Row = {}
-    for position, value in enumerate(op.inputs[: len(_TENSORS) - 1]):
-        spec = _spec(result, value)
-        if position and spec.layout.is_host and family is not None:
-            spec = TensorSpec(
-                _prepared_shape(spec.shape) if position == 1 and conv else spec.shape, spec.dtype, _PREPARED
-            )
-        row |= _tensor(f"INPUT_{position}", spec)
-    return row | (_tensor("OUTPUT_0", _spec(result, op.outputs[0])) if op.outputs else {})
+    for position, (spec, padded) in enumerate(found):
+        row |= _tensor(f"INPUT_{position}", spec, padded)
+    return row | (_tensor("OUTPUT_0", tensor_spec(result, op.outputs[0])) if op.outputs else {})
 
 
-def _prepared_shape(weight: tuple[int, ...]) -> tuple[int, ...]:
-    """Of weights [O, I, kh, kw] the matrix that multiplies rows of windows."""
-    return (1, 1, prod(weight[1:]), weight[0])
+def _convolution_weights(result: OptimizedGraph, op: Op) -> Iterator[tuple[TensorSpec, tuple[int, ...]]]:
+    """Weights [O, I, kh, kw] as the matrix that multiplies rows of windows, then the bias; with their padded shapes."""
+    record = result.records[op.id]
+    query = op_query(result.graph, op, [result.layouts[v] for v in op.inputs], record.config, record.request)
+    weight = query.inputs[1].shape
+    shapes = ((1, 1, prod(weight[1:]), weight[0]), (1, 1, 1, weight[0]))
+    forms = prepared_weights(query, result.device, result.options.l1_small_bytes)
+    for shape, form in zip(shapes, forms, strict=False):
+        yield TensorSpec(shape, form.dtype, form.layout), form.shape
 
 
-def _spec(result: OptimizedGraph, value_id: str) -> TensorSpec:
-    value = result.graph.value(value_id)
-    return TensorSpec(value.shape, value.dtype, result.layouts[value_id])
-
-
-def _tensor(prefix: str, spec: TensorSpec) -> Row:
+def _tensor(prefix: str, spec: TensorSpec, padded: tuple[int, ...] | None = None) -> Row:
+    """The columns of one tensor; `padded` is given where pages do not say it."""
     layout = spec.layout
-    sizes = zip(_AXES, _four(padded_shape(spec.shape, layout.page_layout)), _four(spec.shape), strict=True)
+    padded = padded_shape(spec.shape, layout.page_layout) if padded is None else padded
+    sizes = zip(_AXES, _four(padded), _four(spec.shape), strict=True)
     place = "HOST" if layout.is_host else f"{layout.memory.buffer_type.value}_{layout.memory_layout.value}".upper()
     return {
-        **{f"{prefix}_{axis}_PAD[LOGICAL]": f"{padded}[{plain}]" for axis, padded, plain in sizes},
+        **{f"{prefix}_{axis}_PAD[LOGICAL]": f"{size}[{plain}]" for axis, size, plain in sizes},
         f"{prefix}_LAYOUT": "TILE" if layout.page_layout is PageLayout.TILE else "ROW_MAJOR",
         f"{prefix}_DATATYPE": _DTYPES[spec.dtype],
         f"{prefix}_MEMORY": f"DEV_0_{place}",

@@ -24,6 +24,32 @@ class L1Tensor:
 
 
 @dataclass(frozen=True)
+class Buffer:
+    """A buffer in L1 with the value that lives in it."""
+
+    name: str
+    block: Block
+    tensor: L1Tensor | None
+    """None for what an op makes on the way, of which only the bytes per core are known."""
+
+    def params(self) -> dict[str, str]:
+        """What a capture says of it when it comes to life and when it goes; `size` is that of all cores together."""
+        cores = 1 if self.tensor is None else self.tensor.cores
+        return {
+            "address": str(self.block.address),
+            "size": str(self.block.size_bytes * cores),
+            "max_size_per_bank": str(self.block.size_bytes),
+            "num_cores": str(cores),
+            "page_size": str(self.block.size_bytes if self.tensor is None else self.tensor.page_bytes),
+            "layout": "UNKNOWN" if self.tensor is None else self.tensor.memory_layout,
+            "type": "L1",
+            "buffer_type": "1",
+            "device_id": str(DEVICE),
+            "of": "intermediate" if is_passing(self.name) else self.name,
+        }
+
+
+@dataclass(frozen=True)
 class Programs:
     """What is known of the device programs of an op."""
 
@@ -35,7 +61,7 @@ class Programs:
 
 
 def captured_graph(name: str, memory: OpMemory, programs: Programs, tensors: Mapping[str, L1Tensor]) -> list[Node]:
-    """The nodes of one op; `tensors` are its results in L1."""
+    """The nodes of one op; `tensors` are those that it finds in L1 or gives there."""
     graph = _Graph(name)
     blocks = dict(memory.residents)
     run = 0
@@ -43,20 +69,20 @@ def captured_graph(name: str, memory: OpMemory, programs: Programs, tensors: Map
         match event:
             case Made(made, block):
                 blocks[made] = block
-                graph.allocate(made, block, tensors.get(made))
+                graph.buffer("buffer_allocate", Buffer(made, block, tensors.get(made)))
             case Gone(gone):
-                graph.free(gone, blocks.pop(gone))
+                graph.buffer("buffer_deallocate", Buffer(gone, blocks.pop(gone), tensors.get(gone)))
             case Ran(cb_bytes):
                 graph.run(programs.names[run] if run < len(programs.names) else name, cb_bytes, programs)
                 run += 1
     return graph.finished()
 
 
-def plain_graph(name: str, freed: Mapping[str, Block]) -> list[Node]:
+def plain_graph(name: str, freed: Sequence[Buffer]) -> list[Node]:
     """The nodes of an op that runs no program, as `ttnn.deallocate`, and of the buffers that it frees."""
     graph = _Graph(name)
-    for value, block in freed.items():
-        graph.free(value, block)
+    for buffer in freed:
+        graph.buffer("buffer_deallocate", buffer)
     return graph.finished()
 
 
@@ -76,21 +102,8 @@ class _Graph:
         end["connections"].append(self._add("capture_end", 0)["id"])
         return self._nodes
 
-    def allocate(self, name: str, block: Block, tensor: L1Tensor | None) -> None:
-        """A buffer comes to life. As in a capture, `size` is that of the whole tensor; of what the op makes on the way
-        the cores are not known, and its bytes are those of one."""
-        cores = 1 if tensor is None else tensor.cores
-        self._inside(
-            "buffer_allocate",
-            **_place(name, block),
-            size=str(block.size_bytes * cores),
-            num_cores=str(cores),
-            page_size=str(block.size_bytes if tensor is None else tensor.page_bytes),
-            layout="UNKNOWN" if tensor is None else tensor.memory_layout,
-        )
-
-    def free(self, name: str, block: Block) -> None:
-        self._inside("buffer_deallocate", **_place(name, block))
+    def buffer(self, kind: str, buffer: Buffer) -> None:
+        self._inside(kind, **buffer.params())
 
     def run(self, name: str, cb_bytes: int, programs: Programs) -> None:
         """A device program, with all its circular buffers as one."""
@@ -130,14 +143,3 @@ class _Graph:
         }
         self._nodes.append(node)
         return node
-
-
-def _place(name: str, block: Block) -> dict[str, str]:
-    return {
-        "address": str(block.address),
-        "max_size_per_bank": str(block.size_bytes),
-        "type": "L1",
-        "buffer_type": "1",
-        "device_id": str(DEVICE),
-        "of": "intermediate" if is_passing(name) else name,
-    }

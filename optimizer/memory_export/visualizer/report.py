@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from optimizer import __version__
 from optimizer.device import DeviceSpec
+from optimizer.export.perf_csv.programs import programs
 from optimizer.export.ttnn_py import DEALLOCATE, deallocated_values
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import CoreRange, TensorMemoryLayout
 from optimizer.layouts.tiling import core_ranges_for
 from optimizer.memory_export.occupancy import Block, OpMemory, dram_occupancy, l1_occupancy
-from optimizer.memory_export.visualizer.captured import DEVICE, Node, Programs, captured_graph, plain_graph
+from optimizer.memory_export.visualizer.captured import DEVICE, Buffer, Node, Programs, captured_graph, plain_graph
 from optimizer.memory_export.visualizer.spelling import memory_config_text
 from optimizer.memory_export.visualizer.tables import SCHEMA_VERSION
 from optimizer.memory_export.visualizer.tensors import Tensors
@@ -64,8 +65,8 @@ class Report:
         self._live = memory.after()
         in_dram = dict(self.dram.ops.get(op.id, {}))
         self._buffers(number, in_dram, [tensor.name for tensor in reads])
-        results = {v: self.tensors.in_l1(v) for v in op.outputs if v in self._live}
-        self._captured(number, captured_graph(name, memory, self._programs(op), results))
+        known = {v: self.tensors.in_l1(v) for v in (*memory.residents, *self._live)}
+        self._captured(number, captured_graph(name, memory, self._programs(op), known))
         self._deallocations(op, memory, in_dram)
 
     def _deallocations(self, op: Op, memory: OpMemory, in_dram: dict[str, Block]) -> None:
@@ -76,7 +77,9 @@ class Report:
             tensor.consumers.append((number, 0))
             tensor.deallocated_by = number
             home = self.l1.homes.get(value, value)
-            freed = {home: self._live.pop(home)} if home in memory.freed and home in self._live else {}
+            freed = []
+            if home in memory.freed and home in self._live:
+                freed.append(Buffer(home, self._live.pop(home), self.tensors.in_l1(home)))
             in_dram.pop(value, None)
             self._buffers(number, in_dram, [])
             self._captured(number, plain_graph(DEALLOCATE, freed))
@@ -119,7 +122,7 @@ class Report:
 
     def _programs(self, op: Op) -> Programs:
         predicted = self.result.records[op.id].predicted
-        names = () if predicted is None else tuple(f"{op.op} ({part.name})" for part in predicted.parts)
+        names = tuple(program.name for program in programs(self.result, op))
         return Programs(names, self._cores(op, 1 if predicted is None else predicted.cores), self.l1.bank)
 
     def _cores(self, op: Op, count: int) -> Sequence[CoreRange]:

@@ -1,0 +1,1 @@
+"""What `viewers.py` asks of each viewer."""

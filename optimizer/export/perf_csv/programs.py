@@ -1,0 +1,46 @@
+"""The device programs that an op of a result runs, by the names that tt-metal's profiler gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from optimizer.export.perf_csv.device_ops import op_code
+from optimizer.ir.graph import Op
+from optimizer.ir.vocabulary import opdef
+from optimizer.opmodel.base import TensorSpec
+from optimizer.result import OptimizedGraph, Role
+
+LAUNCHES_NOTHING = ("view", "transfer")
+"""Families of programs that are none."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A device program of an op."""
+
+    family: str
+    """As the cost model calls it."""
+    name: str
+    """The profiler's OP CODE."""
+    time_ns: int
+
+
+def programs(result: OptimizedGraph, op: Op) -> Iterator[Program]:
+    """In the order in which they run; none of a view, of an op on the host and of one that nothing is predicted of."""
+    record = result.records[op.id]
+    if record.predicted is None or record.role is Role.HOST:
+        return
+    parts = [(part.name, round(part.time_ns)) for part in record.predicted.parts]
+    if not parts and record.role not in (Role.VIEW, Role.TRANSFER):
+        parts = [(opdef(op.op).cost_class.value, record.predicted.time_ns)]
+    source = tensor_spec(result, op.inputs[0]) if op.inputs else None
+    target = tensor_spec(result, op.outputs[0]) if op.outputs else None
+    for family, time_ns in parts:
+        if family not in LAUNCHES_NOTHING:
+            yield Program(family, op_code(op, family, source, target), time_ns)
+
+
+def tensor_spec(result: OptimizedGraph, value_id: str) -> TensorSpec:
+    value = result.graph.value(value_id)
+    return TensorSpec(value.shape, value.dtype, result.layouts[value_id])
