@@ -70,16 +70,16 @@ def example(heading: str) -> str:
     return json.dumps(json.loads(found[1]))
 
 
-def small_net() -> onnx.ModelProto:
-    """Two convolutions, `conv1` and `conv2`."""
+def small_net(*sizes: int | str) -> onnx.ModelProto:
+    """Two convolutions, `conv1` and `conv2`, of an input of these sizes."""
     arrays = {"w1": np.ones((32, 3, 3, 3), np.float32), "w2": np.ones((32, 32, 3, 3), np.float32)}
     nodes = [
         helper.make_node("Conv", ["x", "w1"], ["a"], name="conv1", pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["a"], ["b"], name="act"),
         helper.make_node("Conv", ["b", "w2"], ["y"], name="conv2", pads=[1, 1, 1, 1]),
     ]
-    sizes = {"x": [1, 3, 32, 32], "y": None}
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in sizes.items())
+    dims = {"x": sizes, "y": None}
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in dims.items())
     weights = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
     graph = helper.make_graph(nodes, "net", [x], [y], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -89,7 +89,8 @@ def small_net() -> onnx.ModelProto:
 def prepared(tmp_path_factory: pytest.TempPathFactory, mlp_onnx: Path) -> Path:
     """A folder with the files that the pages name."""
     folder = tmp_path_factory.mktemp("prepared")
-    onnx.save(small_net(), folder / "model.onnx")
+    onnx.save(small_net(1, 3, 32, 32), folder / "model.onnx")
+    onnx.save(small_net("batch", 3, "side", "side"), folder / "open_sizes.onnx")
     (folder / "models").mkdir()
     shutil.copy(mlp_onnx, folder / "models")
     shutil.copy(folder / "model.onnx", folder / "models")
