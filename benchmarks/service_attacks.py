@@ -2,10 +2,12 @@
 
     python benchmarks/service_attacks.py bodies [--cases 20000 --seed 1 --clients 4]
     python benchmarks/service_attacks.py hostile
+    python benchmarks/service_attacks.py schema [--examples 100 --seed 1]
 
 `bodies` posts mutated ONNX models and JSON graphs (benchmarks/fuzzing) and reads every answer: no status from 500 on
 that tells of no time limit, no traceback in an answer or the log, no lost process that no answer tells of, memory
-that does not grow. `hostile` sends what is to be refused before it costs anything, and says what it did cost.
+that does not grow. `hostile` sends what is to be refused before it costs anything, and says what it did cost. `schema`
+has schemathesis put requests of every kind that `/openapi.json` describes, and such as it forbids.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import io
 import json
 import random
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -35,6 +38,7 @@ ALLOWED_5XX = {"time-limit"}
 """Codes from 500 on that are answers: this model takes longer than the service gives it."""
 LIMITS = {"TTOPT_REQUEST_SECONDS": "20", "TTOPT_WORKER_MEMORY_BYTES": str(2 << 30), "TTOPT_MAX_NODES": "2000"}
 MEASURE_SECONDS = 1.0
+SCHEMATHESIS = Path(__file__).resolve().parent.parent / "tests" / "api" / "schemathesis.toml"
 SHOWN = 10
 GIB = 1 << 30
 
@@ -209,14 +213,32 @@ def answer(line: socket.socket) -> tuple[int, str]:
         return 0, ""
 
 
+def schema(args: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory() as folder, Service(Path(folder), 1, settings=LIMITS) as service:
+        finished = by_schema(service, Path(folder), args.examples, args.seed)
+        print(finished.stdout)
+        log = service.log_text()
+    if "Traceback" in log:
+        print("a traceback in the log: " + log[log.index("Traceback") :][:1500], file=sys.stderr)
+    return int(finished.returncode != 0 or "Traceback" in log)
+
+
+def by_schema(service: Service, folder: Path, examples: int, seed: int = 1) -> subprocess.CompletedProcess[str]:
+    """Schemathesis against a running service; it leaves what it remembers in the folder."""
+    command = [Path(sys.executable).with_name("st"), "--config-file", SCHEMATHESIS, "--no-color", "run"]
+    command += [f"{service.url}/openapi.json", "--max-examples", examples, "--seed", seed, "--no-shrink"]
+    return subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True, check=False)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("bodies", "hostile"))
+    parser.add_argument("what", choices=("bodies", "hostile", "schema"))
+    parser.add_argument("--examples", type=int, default=100)
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clients", type=int, default=4)
     args = parser.parse_args()
-    return {"bodies": bodies, "hostile": hostile}[args.what](args)
+    return {"bodies": bodies, "hostile": hostile, "schema": schema}[args.what](args)
 
 
 if __name__ == "__main__":
