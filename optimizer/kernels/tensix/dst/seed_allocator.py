@@ -1,9 +1,12 @@
 """The allocation that tt-lang's design document describes, to the letter: `--allocator seed`.
 
-Phases: copies for every reader but the last of a value that some op overwrites; one interval per value, block
-arguments from the start; intervals of in-place ops merged; linear scan of inputs and intermediates from slot 0, then of
-results after them, each from the slot that has been free for longest. Inputs and intermediates are shared by the tiles
-of a section, which therefore go one by one. Every op runs on DST: no form reads a circular buffer.
+Phases: copies for every reader but the last of a value that some op overwrites, block arguments too, where a yield reads
+last; one interval per value, block arguments from the start; intervals of in-place ops merged; linear scan of inputs
+and intermediates from slot 0, then of results after them, each from the slot that has been free for longest. Inputs and
+intermediates are shared by the tiles of a section, which therefore go one by one. Every op runs on DST: no form reads a
+circular buffer.
+
+A `copy` of a block argument is a copy within DST, where the argument has been loaded.
 
 Where the document contradicts itself, its tables decide: in-place results are always merged with their operand, a
 whole merged set counts as a result if one member is yielded, and an interval that ends where another begins still holds
@@ -13,7 +16,7 @@ its slot.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optimizer.errors import InfeasibleError
 from optimizer.kernels.tensix.dst.dag import TileDag
@@ -49,6 +52,7 @@ class SeedPlan:
 def seed_plan(dag: TileDag, tiles: int, capacity: int) -> SeedPlan:
     """InfeasibleError where the document says "insufficient DST registers", and for ops that read circular buffers:
     it loads everything into DST."""
+    dag = _loaded(dag)
     for v in dag.values:
         if any(place is not Place.DST for place in dag.node(v).definition.forms[-1].places):
             raise InfeasibleError(f"node {v} ({dag.node(v).op}) has no form for operands in DST", node=dag.node(v).op)
@@ -65,21 +69,28 @@ def seed_plan(dag: TileDag, tiles: int, capacity: int) -> SeedPlan:
     return SeedPlan(tuple(ops), {**slots, **results}, footprint, count, copies, unroll)
 
 
+def _loaded(dag: TileDag) -> TileDag:
+    """The body with every `copy` from a circular buffer as one from the slot that holds the same tile."""
+    nodes = tuple(replace(node, op="copy_dst") if node.op == "copy" else node for node in dag.nodes)
+    return replace(dag, nodes=nodes)
+
+
 def _overwrites(dag: TileDag, value: int) -> bool:
     """Whether a node has one operand, which it overwrites."""
-    node = dag.node(value)
-    return node.definition.arity == 1
+    return dag.node(value).definition.forms[-1].in_place is not None
 
 
 def _insert_copies(dag: TileDag) -> tuple[list[SeedOp], dict[int, int]]:
-    """Phase 1: a value with several readers, one of which overwrites it, is copied for all but the last."""
+    """Phase 1: a value with several readers, one of which overwrites it, is copied for all but the last; what is
+    yielded is read last by that."""
     fresh = dag.count
     copies: dict[int, int] = {}
     copy_for: dict[tuple[int, int], int] = {}
-    for v in dag.values:
+    for v in range(dag.count):
         readers = dag.consumers(v)
-        if len(readers) > 1 and any(_overwrites(dag, c) for c in readers):
-            for reader in readers[:-1]:
+        earlier = readers if v in dag.yields else readers[:-1]
+        if earlier and any(_overwrites(dag, c) for c in readers):
+            for reader in earlier:
                 copies[fresh] = v
                 copy_for[v, reader] = fresh
                 fresh += 1
