@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from optimizer.errors import StateError
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.buffers import local_buffers
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op, loop_nest
@@ -78,18 +79,21 @@ def bounds(
     walker = _Walker(program, blocks, sum_unit)
     for thread in inline_regions(program).body.ops:
         if thread.name == COMPUTE:
+            walker.local = local_buffers(thread)
             walker.run(thread.body.ops)
-    return {name: tuple(made) for name, made in walker.pushed.items()}
+    return {name: tuple(made) for name, made in walker.pushed.items() if made}
 
 
 class _Walker:
     def __init__(self, program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]], sum_unit: float) -> None:
         self._sum_unit = sum_unit
         self._dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
-        self._waiting = {name: list(found) for name, found in blocks.items()}
+        self._waiting = {name: list(map(exactly, found)) for name, found in blocks.items()}
         self._values: dict[str, Bounded] = {}
         self._targets: dict[str, str] = {}
         self.pushed: dict[str, list[Bounded]] = {}
+        self.local: frozenset[str] = frozenset()
+        """Circular buffers that the thread pushes for itself."""
 
     def run(self, ops: Sequence[Op]) -> None:
         for op in ops:
@@ -105,7 +109,7 @@ class _Walker:
         name = op.operands[0].name
         match op.name:
             case "ttl.cb_wait":
-                given = exactly(self._waiting[name][0])
+                given = self._waiting[name][0]
                 fits = FLOATS.index(op.result.typed(BlockType).dtype) <= FLOATS.index(self._dst)
                 self._values[op.result.name] = given if fits else rounded_to(given, self._dst)
             case "ttl.cb_pop":
@@ -118,8 +122,9 @@ class _Walker:
                 if FLOATS.index(target.dtype) < FLOATS.index(source.dtype):  # else L1 has rounded it already
                     kept = rounded_to(kept, target.dtype)
                 self.pushed.setdefault(self._targets[op.operands[1].name], []).append(kept)
-            case "ttl.cb_push":
-                pass  # stored blocks are in order
+            case "ttl.cb_push":  # stored blocks are in order
+                if name in self.local:
+                    self._waiting.setdefault(name, []).append(self.pushed[name].pop(0))
             case _:
                 raise StateError(f"{op.name} has no error bound")
 

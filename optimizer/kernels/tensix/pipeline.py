@@ -1,7 +1,7 @@
 """From a program of block ops to C++: one straight list of passes.
 
-block ops -> loop nests over tiles -> rows spread -> fused -> slots -> results placed -> loops -> inits
-          -> TTKernel calls -> C++
+block ops -> loop nests over tiles -> rows spread -> fused -> moved to stores -> slots -> results placed -> loops
+          -> inits -> TTKernel calls -> C++
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.passes.insert_inits import insert_inits
 from optimizer.kernels.tensix.passes.lower_to_loops import lower_to_loops
 from optimizer.kernels.tensix.passes.place_results import place_results, store_values
+from optimizer.kernels.tensix.passes.sink_to_stores import sink_to_stores
 from optimizer.kernels.tensix.passes.split_broadcasts import split_broadcasts
 from optimizer.kernels.tensix.passes.spread_rows import spread_rows
 from optimizer.kernels.tensix.source_rules import check_source
@@ -68,6 +69,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
         Pass("spread-rows", spread_rows),
         *((Pass("fuse-computes", fuse_computes),) if options.fuse else ()),
         Pass("store-values", store_values),
+        Pass("sink-to-stores", sink_to_stores),
         Pass("assign-dst", dst),
         Pass("place-results", place_results),
         Pass("lower-to-loops", lower_to_loops),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from optimizer.errors import StateError
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.buffers import local_buffers
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op, loop_nest
@@ -24,7 +25,8 @@ from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType
 def evaluate(program: Op, blocks: Mapping[str, Array], dst: DType = DType.F32) -> dict[str, Array]:
     """Blocks pushed by the compute threads, from those they wait for: circular buffer -> elements of one block.
 
-    A circular buffer is waited for, and pushed to, once.
+    One that the thread itself waits for holds its blocks in order, each rounded to the buffer's element type; any other
+    is waited for, and pushed to, once.
     """
     found: dict[str, Array] = {}
     for thread in inline_regions(program).body.ops:
@@ -36,16 +38,24 @@ def evaluate(program: Op, blocks: Mapping[str, Array], dst: DType = DType.F32) -
 def _run(thread: Op, blocks: Mapping[str, Array], found: dict[str, Array], dst: DType) -> None:
     values: dict[str, Array] = {}
     targets: dict[str, str] = {}
+    own: dict[str, list[Array]] = {cb: [] for cb in local_buffers(thread)}
     for op in thread.body.ops:
+        name = op.operands[0].name if op.operands else ""
         if op.name == "ttl.cb_wait":
-            values[op.result.name] = blocks[op.operands[0].name]
+            values[op.result.name] = own[name][0] if name in own else blocks[name]
+        elif op.name == "ttl.cb_pop":
+            if name in own:
+                own[name].pop(0)
         elif op.name == "ttl.cb_reserve":
-            targets[op.result.name] = op.operands[0].name
+            targets[op.result.name] = name
         elif op.name == "ttl.store":
-            found[targets[op.operands[1].name]] = values[op.operands[0].name]
+            found[targets[op.operands[1].name]] = values[name]
+        elif op.name == "ttl.cb_push":
+            if name in own:
+                own[name].append(rounded(found.pop(name), op.operands[0].typed(CircularBufferType).dtype))
         elif is_block_op(op):
             values[op.result.name] = block_meaning(op, [values[v.name] for v in op.operands], dst)
-        elif op.name not in ("ttl.cb_pop", "ttl.cb_push"):
+        else:
             raise StateError(f"{op.name} is no block op")
 
 

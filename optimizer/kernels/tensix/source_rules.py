@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from optimizer.errors import GraphError, LimitError
 from optimizer.kernels.json_document import FLOAT32_MAX
+from optimizer.kernels.tensix.buffers import buffer_errors
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, BOTH, COMPUTE, DATA_MOVEMENT, DST_MARKERS, SPECS, spec_of
 from optimizer.kernels.tensix.grid import DEFAULT_DIMS
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap
@@ -58,6 +59,8 @@ def check_source(program: Op) -> None:
         if isinstance(error, _Limit):
             raise LimitError(error.message, node=place, limit=error.limit)
         raise GraphError(error, node=place)
+    for place, message in (*buffer_errors(program), *_carried(program, program.name, frozenset())):
+        raise GraphError(message, node=place)
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,21 @@ def _names(op: Op) -> Iterator[str]:
     for name in (*named, *((symbol,) if isinstance(symbol, str) else ())):
         if IR_NAMES.kept.fullmatch(name) is None:
             yield f"a name has letters, digits, '_', '.' and '$', not {ascii(name)[:60]}"
+
+
+def _carried(op: Op, place: str, outside: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Reads, within a loop, of what block ops outside of it made: DST does not keep it that long."""
+    made: set[str] = set()
+    for n, inner in enumerate(op.body.ops):
+        here = f"{place} / {inner.name} #{n}"
+        if any(region.ops for region in inner.regions):
+            computed = outside | made if inner.name == "ttl.for" else outside
+            yield from _carried(inner, here, frozenset(computed))
+        for v in inner.operands:
+            if v.name in outside:
+                yield here, f"reads {v}, which is computed outside of the loop: a circular buffer has to hand it on"
+        if _is_block_op(inner) or inner.name == "ttl.compute_region":
+            made.update(v.name for v in inner.results)
 
 
 # -- attributes -------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """The allocation that tt-lang's design document describes, to the letter: `--allocator seed`.
 
-Phases: copies for every reader but the last of a value that some op overwrites, block arguments too, where a yield reads
-last; one interval per value, block arguments from the start; intervals of in-place ops merged; linear scan of inputs
-and intermediates from slot 0, then of results after them, each from the slot that has been free for longest. Inputs and
-intermediates are shared by the tiles of a section, which therefore go one by one. Every op runs on DST: no form reads a
-circular buffer.
+Phases: copies for every reader but the last of a value that some op overwrites, block arguments too, where a yield is
+the last reader; one interval per value, block arguments from the start; intervals of in-place ops merged; linear scan
+of inputs and intermediates from slot 0, then of results after them, each from the slot that has been free for longest.
+Inputs and intermediates are shared by the tiles of a section, which therefore go one by one. Every op runs on DST: no
+form reads a circular buffer.
 
 A `copy` of a block argument is a copy within DST, where the argument has been loaded.
 

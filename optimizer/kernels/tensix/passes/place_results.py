@@ -33,12 +33,13 @@ def store_values(program: Op) -> Op:
         if op.name != "ttl.store" or op.operands[0].name in made or op.operands[0].name not in blocks:
             return (op,)
         copied = names.value(op.operands[0].type, "copied")
-        return _copy(op.operands[0], copied, names), replace(op, operands=(copied, op.operands[1]))
+        return copy_of(op.operands[0], copied, names), replace(op, operands=(copied, op.operands[1]))
 
     return rewrite(program, change)[0]
 
 
-def _copy(source: Value, result: Value, names: Names) -> Op:
+def copy_of(source: Value, result: Value, names: Names) -> Op:
+    """A compute that copies a block."""
     block = source.typed(BlockType)
     arg, tile = (names.value(TileType(block.dtype), stem) for stem in ("in", "t"))
     nest = LoopNest(block.shape, (PARALLEL, PARALLEL), (IndexMap.identity(2),))
