@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, path_argument
-from optimizer.errors import InfeasibleError, InputError, OptionError, UnknownNameError, VerificationError
+from optimizer.errors import FormatError, InfeasibleError, InputError, OptionError, UnknownNameError, VerificationError
 from optimizer.files import make_folder, write_text
 from optimizer.identifiers import FILE_NAMES, Identifiers
 
@@ -56,6 +56,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
 
 def run_compile(args: argparse.Namespace) -> int:
     from optimizer.kernels.tensix.cases import compile_case
+    from optimizer.kernels.tensix.compute_config import compute_config
     from optimizer.kernels.tensix.pipeline import compile_program, read_short
 
     options = _options(args)
@@ -70,6 +71,7 @@ def run_compile(args: argparse.Namespace) -> int:
             "id": name,
             "kernels": [k.kind for k in kernels],
             "read_at_19_bits": read_short(program),
+            "compute_config": compute_config(program).to_json(),
             "error": None,
         }
         print(json.dumps(record))
@@ -129,6 +131,10 @@ def _options(args: argparse.Namespace) -> KernelOptions:
 
 
 def _is_program(path: Path) -> bool:
+    """Whether a source is a program in text; FormatError for a model."""
+    if path.suffix == ".onnx":
+        told = "an ONNX model, which `ttopt optimize` reads; tile DAGs (.json) and programs (.ttl) are due"
+        raise FormatError(told, node=str(path))
     return path.suffix == ".ttl"
 
 

@@ -51,6 +51,91 @@ def test_what_is_handed_on_finds_room_in_l1(
     assert json.loads(capsys.readouterr().out)["error"] is None
 
 
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["kernel", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_api_changes_the_headers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(written(tmp_path, case()))
+    assert '#include "api/dataflow/dataflow_api.h"' in printed(capsys, "print", path)
+    assert '#include "dataflow_api.h"' in printed(capsys, "print", path, "--api", "0.69")
+    assert main(["kernel", "print", path, "--api", "0.8"]) == 2
+    assert "unknown kernel API '0.8', did you mean '0.81'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["compile", "print", "run"])
+def test_the_allocator_is_the_one_that_was_named(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both operands of `add` are loaded by the document's, none by the default."""
+    ops = [{"name": "v", "op": "add", "args": ["a", "b"]}]
+    path = str(written(tmp_path, case(inputs=["a", "b"], ops=ops, **{"yield": ["v"]})))
+    default, seed = (printed(capsys, command, path, "--allocator", name) for name in ("default", "seed"))
+    if command == "print":
+        assert ("add_tiles(" in default, "add_binary_tile(" in seed) == (True, True)
+    else:
+        field = "loads" if command == "compile" else "max_dst"
+        assert (json.loads(default)[field], json.loads(seed)[field]) == ((0, 2) if field == "loads" else (1, 3))
+
+
+@pytest.mark.parametrize("command", ["compile", "run"])
+def test_only_the_case_that_was_named(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(written(tmp_path, case("one"), case("two")))
+    lines = printed(capsys, command, path, "--id", "two").splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["two"]
+    assert main(["kernel", command, path, "--id", "tow"]) == 2
+    assert "unknown case 'tow', did you mean 'two'" in capsys.readouterr().err
+
+
+def test_stages_are_printed_as_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(written(tmp_path, case()))
+
+    def heads(*flags: str) -> list[str]:
+        return [line[6:] for line in printed(capsys, "print", path, *flags).splitlines() if line.startswith("// -- ")]
+
+    kernels = ["reader", "compute", "writer"]
+    assert heads() == kernels
+    assert heads("--print-after", "assign-dst", "--print-after", "fold-grid") == ["fold-grid", "assign-dst"]
+    every = heads("--stages")
+    assert (every[0], every[-4:]) == ("initial", ["convert-to-ttkernel", *kernels])
+    assert "fuse-computes" in every
+    assert "fuse-computes" not in heads("--stages", "--no-fuse")
+    assert main(["kernel", "print", path, "--print-after", "asign-dst"]) == 2
+    assert "unknown pass 'asign-dst', did you mean 'assign-dst'" in capsys.readouterr().err
+
+
+def test_the_seed_is_that_of_the_inputs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from optimizer.kernels.tensix import witness
+
+    drawn: list[float] = []
+    inputs = witness._inputs
+
+    def record(*arguments: Any) -> Any:
+        found = inputs(*arguments)
+        drawn.append(float(next(iter(found.values()))[0, 0]))
+        return found
+
+    monkeypatch.setattr(witness, "_inputs", record)
+    path = str(written(tmp_path, case()))
+    for seed in ("0", "1", "1"):
+        printed(capsys, "run", path, "--seed", seed)
+    assert drawn[0] != drawn[1] == drawn[2]
+    assert main(["kernel", "run", path, "--seed", "-1"]) == 2
+    assert "--seed -1 is negative" in capsys.readouterr().err
+
+
+def test_a_model_is_no_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"\x08\x07\xea")
+    for command in ("compile", "print", "run"):
+        assert main(["kernel", command, str(path)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "an ONNX model, which `ttopt optimize` reads" in line
+
+
 def test_folders_stay_within_the_output_and_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ids = ["../up", "/etc/x", "a/b", "a_b", "A_B", "", "..", "con", "x\n\x1b[31m", "z" * 300]
     out = tmp_path / "in" / "out"

@@ -8,6 +8,7 @@ from optimizer.export.kernels.binding import FOLDER, FusedKernel
 from optimizer.export.kernels.regions import Region
 from optimizer.export.ttnn_py.formatting import docstring_text, laid_out
 from optimizer.export.ttnn_py.prelude import placeholder_text
+from optimizer.kernels.tensix.compute_config import compute_config
 from optimizer.kernels.tensix.emit_cpp import KernelSource
 from optimizer.kernels.tensix.types import CircularBufferType
 from optimizer.opmodel.base import TensorSpec
@@ -106,11 +107,14 @@ def _buffers(kernel: FusedKernel) -> list[str]:
 
 
 def _kernel(kernel: FusedKernel, source: KernelSource, arch: str) -> str:
-    wide = bool(kernel.lowered.attr("fp32_dest_acc_en", False))
+    stated = compute_config(kernel.lowered)
+    fidelity = stated.math_fidelity or _fidelity(arch, stated.fp32_dest_acc_en)
+    more = {name: literal(True) for name in ("math_approx_mode", "dst_full_sync_en") if getattr(stated, name)}
     config = _MOVEMENT.get(source.kind) or call(
         "ttnn.ComputeConfigDescriptor",
-        math_fidelity=f"ttnn.MathFidelity.{_fidelity(arch, wide)}",
-        fp32_dest_acc_en=literal(wide),
+        math_fidelity=f"ttnn.MathFidelity.{fidelity}",
+        fp32_dest_acc_en=literal(stated.fp32_dest_acc_en),
+        **more,
     )
     return call("kernel", quoted(f"{kernel.name}/{source.kind}.cpp"), "cores", config, *source.tensors)
 

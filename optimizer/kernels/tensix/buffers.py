@@ -1,12 +1,55 @@
-"""Circular buffers of a given program: who brings and who takes their blocks, and in what order a thread does both."""
+"""Circular buffers: who brings and who takes their blocks, in what order a thread does both, what they take of L1."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from optimizer.errors import LimitError
 from optimizer.kernels.tensix.dialect import BOTH, COMPUTE
-from optimizer.kernels.tensix.ir import Op, walk
+from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.types import CircularBufferType
+
+L1_BYTES = 1_393_312
+"""What circular buffers may take on a Wormhole core whose L1 holds no tensors: 1464 KiB without the 105,824
+bytes that tt-metal keeps (`boards/n150.json`)."""
+_NAMED = 5
+"""Buffers that an error lists."""
+
+
+def available_l1(program: Op, chosen: int | None = None) -> int:
+    """Bytes that the circular buffers of a core may take: as chosen, as the program says in `l1_bytes`, `L1_BYTES`."""
+    return program.integer("l1_bytes", L1_BYTES) if chosen is None else chosen
+
+
+def free_l1(program: Op, chosen: int | None = None) -> int:
+    """Bytes of L1 that are left for circular buffers besides those that are bound already."""
+    return max(0, available_l1(program, chosen) - sum(_size(cb) for cb in _allocated(program)))
+
+
+def check_l1(program: Op, chosen: int | None = None) -> None:
+    """LimitError that names the largest circular buffers if all of them together do not fit into L1."""
+    limit = available_l1(program, chosen)
+    largest = sorted(_allocated(program), key=lambda cb: (-_size(cb), cb.name))
+    total = sum(map(_size, largest))
+    if total <= limit:
+        return
+    shown = ", ".join(f"{cb} ({cb.type}) {_size(cb):,}" for cb in largest[:_NAMED])
+    more = f", {len(largest) - _NAMED} more" if len(largest) > _NAMED else ""
+    raise LimitError(
+        f"circular buffers take {total:,} bytes of each core's L1, {limit:,} are free: {shown}{more}; smaller blocks, "
+        "fewer blocks per buffer or a narrower element type take less, 'l1_bytes' says how much is free",
+        node=f"{program.name} @{program.string('sym_name')}",
+        limit=limit,
+    )
+
+
+def _allocated(program: Op) -> list[Value]:
+    """Circular buffers that do not lie in the shard of a tensor."""
+    return [op.result for op in walk(program) if op.name == "ttl.bind_cb" and not op.has_attr("tensor")]
+
+
+def _size(cb: Value) -> int:
+    return cb.typed(CircularBufferType).size_bytes
 
 
 def local_buffers(thread: Op) -> frozenset[str]:

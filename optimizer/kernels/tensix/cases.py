@@ -1,7 +1,7 @@
 """Tile DAG cases (JSON, "neutral tile DAG v1") as programs, and what the compiler did with them.
 
     {"cases": [{"id", "inputs": [names], "outputs": [names], "ops": [{"name", "op", "args": [names]}], "yield": [names],
-                "block": [rows, columns], "dtype": "bf16" | "f32", "capacity": slots}]}
+                "block": [rows, columns], "dtype": "bf16" | "f32", "capacity": slots, "l1_bytes": bytes}]}
 
 Circular buffer `i` holds input `i`, then come the outputs. The reader brings one block of every input, the writer takes
 one of every output.
@@ -9,7 +9,6 @@ one of every output.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,21 +18,22 @@ from optimizer.errors import FormatError, InfeasibleError, InputError, LimitErro
 from optimizer.identifiers import Identifiers
 from optimizer.ir.dtype import DType
 from optimizer.kernels.json_document import Node, records
+from optimizer.kernels.tensix.buffers import free_l1
+from optimizer.kernels.tensix.compute_config import compute_config
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
 from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_plan
 from optimizer.kernels.tensix.emit_cpp import KernelSource
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
+from optimizer.kernels.tensix.passes.assign_dst import dst_capacity
 from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program
-from optimizer.kernels.tensix.source_rules import MAX_OPS, MAX_TILES
+from optimizer.kernels.tensix.source_rules import MAX_INTEGER, MAX_OPS, MAX_TILES
 from optimizer.kernels.tensix.text import IR_NAMES
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType, Type
-from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS, MAX_SLOTS
+from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
 from optimizer.wording.documents import other_kind
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class TileCase:
     block: tuple[int, int]
     dtype: DType
     capacity: int
+    l1_bytes: int | None = None
+    """What circular buffers may take of a core's L1; by default `buffers.L1_BYTES`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,7 +63,7 @@ class TileCase:
         return TileDag(len(self.inputs), tuple(node for _, node in self.ops), yields, self.dtype.value)
 
 
-_CASE_KEYS = frozenset(("id", "inputs", "outputs", "ops", "yield", "block", "dtype", "capacity"))
+_CASE_KEYS = frozenset(("id", "inputs", "outputs", "ops", "yield", "block", "dtype", "capacity", "l1_bytes"))
 _IGNORED_KEYS = frozenset(("source", "note", "expect", "ref", "kind"))
 """What documents say about a case besides."""
 _OP_KEYS = frozenset(("name", "op", "args", "attrs"))
@@ -92,7 +94,7 @@ def read_cases(document: Any) -> tuple[TileCase, ...]:
 def _case(record: Node) -> TileCase:
     fields = record.any_fields(("inputs", "outputs", "yield"))
     if unknown := sorted(set(fields) - _CASE_KEYS - _IGNORED_KEYS):
-        _LOG.warning("%s: fields that nothing reads: %s", record.place, ", ".join(unknown))
+        raise UnknownNameError("field", unknown[0], _CASE_KEYS, node=record.place or None)
     place = record.place
     name = fields["id"].text() if "id" in fields else place or "kernel"
     inputs, outputs = (_names(fields[key], MAX_CIRCULAR_BUFFERS) for key in ("inputs", "outputs"))
@@ -114,9 +116,11 @@ def _case(record: Node) -> TileCase:
     if not outputs:
         raise fields["outputs"].error("a case has at least one output")
     dtype = fields["dtype"].text(tuple(_SLOTS)) if "dtype" in fields else "bf16"
-    capacity = fields["capacity"].integer(1, MAX_SLOTS) if "capacity" in fields else _SLOTS[dtype]
+    most = dst_capacity(dtype == "f32", dst_full_sync_en=True)
+    capacity = fields["capacity"].integer(1, most) if "capacity" in fields else _SLOTS[dtype]
     block = _block(fields["block"]) if "block" in fields else (1, 1)
-    return TileCase(name, inputs, outputs, tuple(ops), yields, block, DType(dtype), capacity)
+    l1_bytes = fields["l1_bytes"].integer(0, MAX_INTEGER) if "l1_bytes" in fields else None
+    return TileCase(name, inputs, outputs, tuple(ops), yields, block, DType(dtype), capacity, l1_bytes)
 
 
 def _block(node: Node) -> tuple[int, int]:
@@ -182,6 +186,10 @@ class _Programmer:
         writer = self._movement("writer", tensors[count:], buffers[count:])
         wide = self._case.dtype is DType.F32
         config: dict[str, Attr] = {"fp32_dest_acc_en": wide, "dst_capacity": self._case.capacity}
+        if self._case.capacity > dst_capacity(wide, dst_full_sync_en=False):
+            config["dst_full_sync_en"] = True
+        if self._case.l1_bytes is not None:
+            config["l1_bytes"] = self._case.l1_bytes
         name = Identifiers(IR_NAMES).of(self._case.id)
         attrs = attributes({"sym_name": name, "grid": (1, 1), **config})
         threads = (reader, self._compute(), writer)
@@ -227,21 +235,30 @@ class CaseResult:
     kernels: tuple[KernelSource, ...] = ()
 
 
+_FIELDS = (
+    *("dst", "loads", "footprint", "copies", "unroll", "sections", "max_dst", "spills", "relief"),
+    "compute_config",
+)
+"""Of a record, between the id and the error."""
+
+
 def compile_case(case: TileCase, options: KernelOptions) -> CaseResult:
     """Plan and kernels of a case; a refusal is a record with its error."""
+    program = case_program(case)
+    l1_is_limit = options.l1_bytes is not None or case.l1_bytes is not None
     try:
-        kernels = compile_program(case_program(case), options)
+        kernels = compile_program(program, options)
         tiles = case.block[0] * case.block[1]
         if options.allocator == "seed":
             record = _seed_record(case, seed_plan(case.dag, tiles, case.capacity), tiles)
         else:
-            record = _record(case, plan_body(case.dag, tiles, case.capacity))
+            record = _record(
+                case, plan_body(case.dag, tiles, case.capacity, free_l1(program, options.l1_bytes), l1_is_limit)
+            )
     except (InputError, InfeasibleError) as error:
-        empty = dict.fromkeys(
-            ("dst", "loads", "footprint", "copies", "unroll", "sections", "max_dst", "spills", "relief")
-        )
-        return CaseResult({"id": case.id, **empty, "error": str(error)})
-    return CaseResult({"id": case.id, **record, "error": None}, kernels)
+        return CaseResult({"id": case.id, **dict.fromkeys(_FIELDS), "error": str(error)})
+    config = compute_config(program).to_json()
+    return CaseResult({"id": case.id, **record, "compute_config": config, "error": None}, kernels)
 
 
 def _record(case: TileCase, plan: BodyPlan) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from functools import partial
 from optimizer.errors import UnknownNameError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.api_profiles import PROFILES
+from optimizer.kernels.tensix.buffers import check_l1
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Op, walk
@@ -49,7 +50,7 @@ class KernelOptions:
     allocator: Allocator = "default"
     """`seed`: the design document's algorithm to the letter."""
     l1_bytes: int | None = None
-    """What circular buffers may take; by default what the program says (`passes.assign_dst.free_l1`)."""
+    """What circular buffers may take; by default what the program says (`buffers.available_l1`)."""
     fuse: bool = True
     """Keep values between block ops in DST."""
 
@@ -79,7 +80,8 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
 
 
 def lower(program: Op, options: KernelOptions = KernelOptions(), observe: Observer | None = None) -> Op:
-    """The program as TTKernel calls. GraphError or LimitError if it is ill-formed; it is verified after every pass."""
+    """The program as TTKernel calls. GraphError or LimitError if it is ill-formed or its circular buffers do not fit
+    into L1; it is verified after every pass."""
     check_source(program)
     check(program)
     if observe is not None:
@@ -89,6 +91,7 @@ def lower(program: Op, options: KernelOptions = KernelOptions(), observe: Observ
         check(program)
         if observe is not None:
             observe(step.name, program)
+    check_l1(program, options.l1_bytes)
     return program
 
 

@@ -10,9 +10,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from optimizer.errors import GraphError, LimitError
+from optimizer.errors import GraphError, LimitError, near
 from optimizer.kernels.json_document import FLOAT32_MAX
 from optimizer.kernels.tensix.buffers import buffer_errors
+from optimizer.kernels.tensix.compute_config import FIDELITIES
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, BOTH, COMPUTE, DATA_MOVEMENT, DST_MARKERS, SPECS, spec_of
 from optimizer.kernels.tensix.grid import DEFAULT_DIMS
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap
@@ -46,6 +47,8 @@ _RANGES = {
     "l1_bytes": (0, MAX_INTEGER),
 }  # fmt: skip
 """Of attributes that are whole numbers."""
+_CHOICES = {"math_fidelity": FIDELITIES}
+"""Of attributes that are text."""
 
 
 def check_source(program: Op) -> None:
@@ -156,7 +159,7 @@ def _attributes(op: Op) -> Iterator[str | _Limit]:
     known = {**spec.attrs, **optional}
     for name, value in op.attrs:
         if name not in known:
-            yield f"has no attribute '{name}'"
+            yield f"has no attribute '{name}'{near(name, known)}"
         elif known[name] is float:
             yield from _number(name, value)
         elif type(value) is not known[name]:
@@ -165,6 +168,9 @@ def _attributes(op: Op) -> Iterator[str | _Limit]:
             low, high = _RANGES.get(name, (-MAX_INTEGER, MAX_INTEGER))
             if not low <= value <= high:
                 yield _Limit(f"attribute '{name}' is {value}, not {low} to {high}", high)
+        elif name in _CHOICES and value not in _CHOICES[name]:
+            close, choices = near(str(value), _CHOICES[name]), ", ".join(_CHOICES[name])
+            yield f"attribute '{name}' is {_shown(value)}{close} (one of: {choices})"
         elif isinstance(value, tuple) and not _integers(value):
             yield f"attribute '{name}' is no list of whole numbers from 1 to {MAX_INTEGER}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optimizer.kernels.tensix.cases import case_program, compile_case, read_cases
@@ -73,11 +73,15 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
         ops.append(f"v{k} = {kind} {' '.join(args)}")
         names.append(f"v{k}")
     results = draw(st.lists(st.sampled_from(names), min_size=1, max_size=3))
-    return {**record(" ".join(results), *ops), "capacity": 16, "dtype": draw(st.sampled_from(["bf16", "f32"]))}
+    dtype, capacity = draw(st.sampled_from([("bf16", 16), ("f32", 8)]))
+    return {**record(" ".join(results), *ops), "capacity": capacity, "dtype": dtype}
 
 
 @settings(max_examples=examples(100))
 @given(bodies())
 def test_random_bodies_compute_what_numpy_does(body: dict[str, Any]) -> None:
-    """Sixteen slots are enough for all of them."""
-    assert ran({**body, "block": [1, 2]}).interpreter == 0
+    """Sixteen slots are enough for all of them, eight for most."""
+    error = compile_case(read_cases(body)[0], SEED).record["error"]
+    assert error is None or ("insufficient DST registers" in error and body["capacity"] == 8)
+    assume(error is None)
+    assert ran(body).interpreter == 0

@@ -17,6 +17,7 @@ from typing import Literal
 
 from optimizer.errors import InfeasibleError
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.buffers import free_l1
 from optimizer.kernels.tensix.dialect import RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
@@ -24,15 +25,12 @@ from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_plan
 from optimizer.kernels.tensix.dst.slots import Instruction
 from optimizer.kernels.tensix.dst.stages import Stage
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
-from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
+from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite
 from optimizer.kernels.tensix.rounding import widest
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
-from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TileType
+from optimizer.kernels.tensix.types import BlockType, TileType
 
 Allocator = Literal["default", "seed"]
-L1_BYTES = 1_393_312
-"""What circular buffers may take on a Wormhole core whose L1 holds no tensors: 1464 KiB without the 105,824
-bytes that tt-metal keeps (`boards/n150.json`)."""
 
 
 def dst_capacity(fp32_dest_acc_en: bool, dst_full_sync_en: bool) -> int:
@@ -47,14 +45,6 @@ def capacity_of(program: Op, chosen: int | None = None) -> int:
     """Slots that a program has: as chosen, as it says (`dst_capacity`), or what its configuration leaves."""
     wide, full = bool(program.attr("fp32_dest_acc_en", False)), bool(program.attr("dst_full_sync_en", False))
     return chosen or program.integer("dst_capacity", 0) or dst_capacity(wide, full)
-
-
-def free_l1(program: Op, chosen: int | None = None) -> int:
-    """Bytes of L1 that circular buffers between stages may take: those of all buffers (as chosen, as the program says
-    in `l1_bytes`, or `L1_BYTES`) but for those that are bound already."""
-    bound = [op.result.type for op in walk(program) if op.name == "ttl.bind_cb" and not op.has_attr("tensor")]
-    taken = sum(cb.size_bytes for cb in bound if isinstance(cb, CircularBufferType))
-    return max(0, (chosen or program.integer("l1_bytes", L1_BYTES)) - taken)
 
 
 def assign_dst(program: Op, capacity: int | None, allocator: Allocator, l1_bytes: int | None) -> Op:
