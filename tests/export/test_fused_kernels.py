@@ -26,6 +26,7 @@ from optimizer.export.kernels.regions import Region
 from optimizer.export.registry import emit
 from optimizer.export.ttnn_py import render, ttnn_program
 from optimizer.export.ttnn_py.formatting import LINE_LENGTH
+from optimizer.export.ttnn_py.fused import fused_text
 from optimizer.ir.builder import GraphBuilder
 from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.types import CircularBufferType
@@ -283,6 +284,13 @@ def test_wormhole_adds_up_in_32_bits_at_hifi3(board: str, wide: str, narrow: str
     for result, due in ((residual_norm(), (wide, True)), (gated(), (narrow, False))):
         text = " ".join(render(ttnn_program(replace(result, device=device))).split())
         assert [key for key, words in stated.items() if words in text] == [due]
+
+
+def test_what_a_kernel_says_of_its_configuration_reaches_the_host() -> None:
+    kernel = kernel_of(gated())
+    stated = kernel.lowered.with_attrs(math_fidelity="LoFi", math_approx_mode=True)
+    text = " ".join(fused_text(gated(), [replace(kernel, lowered=stated)]).split())
+    assert "math_fidelity=ttnn.MathFidelity.LoFi, fp32_dest_acc_en=False, math_approx_mode=True" in text
 
 
 def test_equal_regions_share_their_kernel() -> None:
