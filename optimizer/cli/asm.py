@@ -103,10 +103,12 @@ def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
     """Raises what is wrong with the program, AllocationError if it does not fit."""
     from optimizer.kernels.amdgpu.program_json import program_json
     from optimizer.kernels.amdgpu.registers.allocate import allocate
+    from optimizer.kernels.amdgpu.registers.allocation_log import log_allocation
     from optimizer.kernels.amdgpu.registers.check_allocation import check_allocation
 
     program = case.program
     allocation = allocate(program, options)
+    log_allocation(allocation)
     check_allocation(allocation.program, allocation.mapping)
     record: dict[str, Any] = {
         "id": case.id,
@@ -118,6 +120,8 @@ def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
         record["peak_agprs"] = allocation.peak_agprs
     if allocation.program != program:
         record["program"] = program_json(allocation.program)
+    if allocation.copies:
+        record["copies"] = allocation.copies
     if allocation.moves:
         record["moves"] = allocation.moves
     for warning in allocation.warnings:
