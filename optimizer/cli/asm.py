@@ -1,4 +1,4 @@
-"""`ttopt asm`: AMD GPU kernels for gfx942: registers (`alloc`), assembly (`build`), the interpreter (`run`)."""
+"""`ttopt asm`: kernels for gfx942 and gfx950: registers (`alloc`), assembly (`build`), the interpreter (`run`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
     build.add_argument("source", type=path_argument, metavar="PROGRAM.json|K.kir", help="a program, or cases with --id")
     build.add_argument("-o", "--output", type=path_argument, metavar="K.s", help="default: the text goes to stdout")
     build.add_argument("--id", dest="case_id", metavar="ID", help="which case of a document of several")
-    build.add_argument("--mcpu", default="gfx942", metavar="NAME", help="processor (default: gfx942)")
+    build.add_argument("--mcpu", default="gfx942", metavar="NAME", help="processor: gfx942 (default) or gfx950")
     build.add_argument("--allow-spill", action="store_true", help="spill what does not fit into registers")
     build.add_argument("--no-fuse", action="store_true", help="leave shifts, additions and ors as they are")
     build.add_argument("--remove-dead-code", action="store_true", help="drop what nothing reads")
