@@ -1,4 +1,4 @@
-"""`ttopt asm`: AMD GPU kernels for gfx942: registers (`alloc`), assembly (`build`), the interpreter (`run`)."""
+"""`ttopt asm`: kernels for gfx942 and gfx950: registers (`alloc`), assembly (`build`), the interpreter (`run`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
     build.add_argument("source", type=path_argument, metavar="PROGRAM.json|K.kir", help="a program, or cases with --id")
     build.add_argument("-o", "--output", type=path_argument, metavar="K.s", help="default: the text goes to stdout")
     build.add_argument("--id", dest="case_id", metavar="ID", help="which case of a document of several")
-    build.add_argument("--mcpu", default="gfx942", metavar="NAME", help="processor (default: gfx942)")
+    build.add_argument("--mcpu", default="gfx942", metavar="NAME", help="processor: gfx942 (default) or gfx950")
     build.add_argument("--allow-spill", action="store_true", help="spill what does not fit into registers")
     build.add_argument("--no-fuse", action="store_true", help="leave shifts, additions and ors as they are")
     build.add_argument("--remove-dead-code", action="store_true", help="drop what nothing reads")
@@ -103,10 +103,12 @@ def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
     """Raises what is wrong with the program, AllocationError if it does not fit."""
     from optimizer.kernels.amdgpu.program_json import program_json
     from optimizer.kernels.amdgpu.registers.allocate import allocate
+    from optimizer.kernels.amdgpu.registers.allocation_log import log_allocation
     from optimizer.kernels.amdgpu.registers.check_allocation import check_allocation
 
     program = case.program
     allocation = allocate(program, options)
+    log_allocation(allocation)
     check_allocation(allocation.program, allocation.mapping)
     record: dict[str, Any] = {
         "id": case.id,
@@ -118,6 +120,8 @@ def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
         record["peak_agprs"] = allocation.peak_agprs
     if allocation.program != program:
         record["program"] = program_json(allocation.program)
+    if allocation.copies:
+        record["copies"] = allocation.copies
     if allocation.moves:
         record["moves"] = allocation.moves
     for warning in allocation.warnings:

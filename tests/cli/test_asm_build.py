@@ -70,6 +70,27 @@ def test_a_case_is_chosen_by_its_id(run: Run) -> None:
     assert "v_mov_b32" not in run("asm", "build", CASES, "--id", "h01_valu_rfl", "--remove-dead-code")[1]
 
 
+BF16 = """
+.workgroup_ids 0
+    v_cvt_pk_bf16_f32 kv0, v0, v0
+    ds_write_b32 v0, kv0
+    s_endpgm
+"""
+
+
+def test_a_kernel_for_gfx950(run: Run, tmp_path: Path) -> None:
+    text = tmp_path / "k.kir"
+    text.write_text(BF16)
+    status, out, _ = run("asm", "build", text, "--mcpu", "gfx950")
+    assert status == 0
+    assert out.startswith('.amdgcn_target "amdgcn-amd-amdhsa--gfx950"\n')
+    assert "\namdhsa.target: amdgcn-amd-amdhsa--gfx950\n" in out
+    assert "    v_cvt_pk_bf16_f32 v1, v0, v0\n" in out
+    status, out, err = run("asm", "build", text)
+    assert (status, out) == (2, "")
+    assert "gfx942 has no 'v_cvt_pk_bf16_f32', which gfx950 has" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

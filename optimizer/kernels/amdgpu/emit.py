@@ -12,16 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from optimizer.errors import UnknownNameError
 from optimizer.identifiers import printable
 from optimizer.kernels.amdgpu.errors import ControlFlowError, OperandError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import FILE_SIZES, VirtualReg
+from optimizer.kernels.amdgpu.targets import check_opcodes, check_target
 from optimizer.kernels.amdgpu.text import LABEL, instruction_text
 from optimizer.kernels.amdgpu.validate import check_operands
 
-TARGETS = ("gfx942",)
 WAVE = 64
 LDS_BYTES = 65536
 WORKGROUP_THREADS = 1024
@@ -108,8 +107,8 @@ def instruction_line(instruction: Instruction, where: str = "instruction") -> st
 
 def kernel_text(program: Program, mcpu: str = "gfx942") -> str:
     """The source file of one kernel. OperandError, ControlFlowError; UnknownNameError for another processor."""
-    if mcpu not in TARGETS:
-        raise UnknownNameError("processor", mcpu, TARGETS)
+    check_target(mcpu)
+    check_opcodes(program, mcpu)
     name, launch = program.name, program.launch
     taken = footprint(program)
     _check_names(program)

@@ -1,7 +1,7 @@
 """What can be wrong with a kernel program.
 
 InputError
-|-- OpcodeError        a mnemonic that gfx942 does not have
+|-- OpcodeError        a mnemonic that the processor does not have
 |-- OperandError       an operand that its instruction cannot take
 |-- ExpressionError    an expression without instructions: no bounds, more than 32 bits, division by a symbol
 |-- ControlFlowError   a branch to nowhere, a label twice
@@ -19,7 +19,7 @@ from optimizer.errors import InfeasibleError, InputError
 
 
 class OpcodeError(InputError):
-    """No such opcode on gfx942; the alternatives say what to use instead."""
+    """No such opcode on the processor; the alternatives say what to use instead."""
 
     code = "bad-opcode"
 

@@ -1,4 +1,4 @@
-"""Wait states that gfx942 needs between two instructions and does not insert itself: one table of rules.
+"""Wait states that gfx942 and gfx950 need between two instructions and do not insert themselves: one table of rules.
 
 A rule says what a producer leaves behind (a register that it writes, or reads late) and how many wait states must pass
 before a consumer of some kind touches that register. An instruction issues in one wait state, `s_nop N` in N + 1.
@@ -7,7 +7,7 @@ Consecutive scalar loads, and consecutive vector memory instructions, form a cla
 replayed after a page fault (XNACK; a target that says nothing about it must expect it) a clause runs again from its
 start: none of it may write what another one reads, and no store may follow a load. Anything in between ends it.
 Source: "AMD Instinct MI300 Instruction Set Architecture", section "Manually Inserted Wait States (NOPs)"; numbers as in
-LLVM 19's GCNHazardRecognizer for gfx942.
+LLVM 19's GCNHazardRecognizer for gfx942; `targets` says what gfx950 adds.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ MFMA_C_READ_TO_WRITE = {2: 1, 4: 3, 8: 7, 16: 15}
 """Passes of the MFMA that reads a register as addend -> states before another instruction may overwrite it."""
 CLAUSE_BREAK = 1
 CLAUSE_UNITS = (Category.SMEM, Category.VMEM)
-LONGEST = 19
-"""No rule asks for more: 16 passes and 3."""
+LONGEST = 20
+"""No rule asks for more: 16 passes, 3, and 1 on gfx950."""
 
 _LANE_ACCESS = frozenset(("v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32"))
 
@@ -194,30 +194,30 @@ def _lane_needs(instruction: Instruction, known: Opcode) -> Iterator[Need]:
             )
 
 
-def matrix_states(trace: Trace, instruction: Instruction) -> int:
+def matrix_states(trace: Trace, instruction: Instruction, xdl_delay: int = 0) -> int:
     """Wait states between an MFMA (or its late read of the addend) and an instruction that touches the register."""
     known = opcode(instruction.name)
     if known.category is Category.MFMA:
-        return _mfma_after_mfma(trace, instruction, known) if trace.kind == "mfma" else 0
+        return _mfma_after_mfma(trace, instruction, known, xdl_delay) if trace.kind == "mfma" else 0
     if known.category not in (Category.VALU, Category.VMEM, Category.LDS):
         return 0
     written = trace.resource in written_resources(instruction)
     if trace.kind == "addend":
         return MFMA_C_READ_TO_WRITE[trace.passes] if written else 0
     if written or trace.resource in read_resources(instruction):
-        return trace.passes + (3 if trace.xdl else 2)
+        return trace.passes + (3 + xdl_delay if trace.xdl else 2)
     return 0
 
 
-def _mfma_after_mfma(trace: Trace, instruction: Instruction, known: Opcode) -> int:
+def _mfma_after_mfma(trace: Trace, instruction: Instruction, known: Opcode, xdl_delay: int) -> int:
     """As addend of the same registers an MFMA's result is forwarded; as input it must have been written."""
     # The same register may be both, as input then counts.
     if any(trace.resource in registers(use) for use in instruction.uses[:2]):
-        return trace.passes + (3 if trace.xdl else 2)
+        return trace.passes + (3 + xdl_delay if trace.xdl else 2)
     if trace.resource not in registers(instruction.uses[2]):
         return 0
     if trace.result == _place(instruction.uses[2]):
         return 2 if trace.passes == 2 else 0
     if trace.xdl:
-        return trace.passes + 1
+        return trace.passes + 1 + xdl_delay
     return 0 if _is_xdl(known) else trace.passes

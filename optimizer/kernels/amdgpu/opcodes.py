@@ -1,4 +1,4 @@
-"""The instructions of gfx942 that the back end knows: one table.
+"""The instructions of gfx942 and gfx950 that the back end knows: one table, and what only gfx950 has.
 
 A row is a format, a signature `defs = uses` and the mnemonics that have both. Operands, a number behind the letter is
 how many registers they take:
@@ -85,6 +85,8 @@ class Opcode:
     stores: bool = False
     mnemonic: str = ""
     """As the assembler spells it, where that is not the name."""
+    targets: tuple[str, ...] = ()
+    """Processors that have it."""
 
     @property
     def is_pseudo(self) -> bool:
@@ -117,6 +119,7 @@ class Opcode:
         return any(use.kind == "o" for use in self.uses)
 
 
+TARGETS = ("gfx942", "gfx950")
 IGNORES_EXEC = frozenset(("v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32"))
 TRANSCENDENTAL = frozenset(("v_exp", "v_log", "v_rcp", "v_rcp_iflag", "v_rsq", "v_sqrt", "v_sin", "v_cos"))
 
@@ -284,9 +287,19 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("PSEUDO", "= *", "_loop_begin _loop_end _preload_branch _comment _raw_asm"),
 )  # fmt: skip
 
+_GFX950_TABLE: tuple[tuple[str, str, str], ...] = (
+    ("MAI", "d4 = d4, d4, c4", "v_mfma_f32_16x16x32_f16 v_mfma_f32_16x16x32_bf16"),
+    ("MAI", "d16 = d4, d4, c16", "v_mfma_f32_32x32x16_f16 v_mfma_f32_32x32x16_bf16"),
+    ("VOP3", "v = x, x", "v_cvt_pk_bf16_f32 v_cvt_pk_f16_f32"),
+    ("VOP3", "v = x, x, x", "v_minimum3_f32 v_maximum3_f32"),
+    ("DS", "d2 = v, o", "ds_read_b64_tr_b16"),
+    ("MUBUF", "= A, s4, r, o | m0", "buffer_load_dwordx3_lds buffer_load_dwordx4_lds"),
+)
+"""What gfx950 has and gfx942 has not; all that gfx942 has here gfx950 has, too."""
+
 REDEFINING_PSEUDOS = frozenset(("_mfma_acc", "_loop_inc", "_srd_fill_size", "_srd_fill_stride"))
 """Pseudo-instructions that update what they define."""
-_PASSES = {"16x16x16": 4, "32x32x8": 8, "16x16x4": 8, "32x32x2": 16}
+_PASSES = {"16x16x16": 4, "16x16x32": 4, "32x32x8": 8, "32x32x16": 8, "16x16x4": 8, "32x32x2": 16}
 _IMMEDIATES = {"s_nop": range(16), "s_sleep": range(128), "s_setprio": range(4)}
 
 HINTS: Mapping[str, str] = MappingProxyType({
@@ -299,6 +312,9 @@ HINTS: Mapping[str, str] = MappingProxyType({
     "v_mfma_f32_16x16x32_f16": "two v_mfma_f32_16x16x16_f16: K = 32 is gfx950",
     "v_mfma_f32_16x16x32_bf16": "two v_mfma_f32_16x16x16_bf16: K = 32 is gfx950",
     "v_mfma_f32_32x32x16_f16": "two v_mfma_f32_32x32x8_f16: K = 16 is gfx950",
+    "v_mfma_f32_32x32x16_bf16": "two v_mfma_f32_32x32x8_bf16: K = 16 is gfx950",
+    "v_minimum3_f32": "v_min3_f32, which differs in what it makes of NaN",
+    "v_maximum3_f32": "v_max3_f32, which differs in what it makes of NaN",
     "s_add_u64": "s_add_u32 and s_addc_u32",
     "s_sub_u64": "s_sub_u32 and s_subb_u32",
     "s_mul_u64": "s_mul_i32 and s_mul_hi_u32",
@@ -314,6 +330,7 @@ HINTS: Mapping[str, str] = MappingProxyType({
     "v_cvt_pk_f16_f32": "v_cvt_pkrtz_f16_f32, or two v_cvt_f16_f32 and v_pack_b32_f16",
     "v_add_bf16": "v_lshlrev_b32 by 16 and v_add_f32: there is no bf16 arithmetic outside MFMA",
     "v_mul_bf16": "v_lshlrev_b32 by 16 and v_mul_f32: there is no bf16 arithmetic outside MFMA",
+    "buffer_load_dwordx3_lds": "three buffer_load_dword_lds: wider copies to LDS are gfx950",
     "buffer_load_dwordx4_lds": "four buffer_load_dword_lds: wider copies to LDS are gfx950",
     "ds_read_b64_tr_b16": "ds_read_u16_d16 and v_perm_b32: transposing reads are gfx950",
     "ds_load_b32": "ds_read_b32",
@@ -341,7 +358,7 @@ def _operands(text: str) -> tuple[OperandSpec, ...]:
     return tuple(specs)
 
 
-def _opcode(name: str, format_: str, signature: str) -> Opcode:
+def _opcode(name: str, format_: str, signature: str, targets: tuple[str, ...]) -> Opcode:
     category, counter, offsets = _FORMATS[format_]
     body, _, effects = signature.removesuffix("@").partition("|")
     defs, _, uses = body.partition("=")
@@ -361,6 +378,7 @@ def _opcode(name: str, format_: str, signature: str) -> Opcode:
         commutative=signature.endswith("@"),
         literal_uses=_literal_uses(format_, specs),
         mnemonic=name,
+        targets=targets,
     )
     if name.endswith("_lds"):
         return replace(opcode, mnemonic=name.removesuffix("_lds"))
@@ -386,12 +404,15 @@ def _literal_uses(format_: str, uses: tuple[OperandSpec, ...]) -> tuple[int, ...
 
 
 OPCODES: Mapping[str, Opcode] = MappingProxyType({
-    name: _opcode(name, format_, signature) for format_, signature, names in _TABLE for name in names.split()
+    name: _opcode(name, format_, signature, targets)
+    for table, targets in ((_TABLE, TARGETS), (_GFX950_TABLE, ("gfx950",)))
+    for format_, signature, names in table
+    for name in names.split()
 })  # fmt: skip
 
 
 def opcode(name: str, place: str | None = None) -> Opcode:
-    """The row of a mnemonic. OpcodeError says what gfx942 has instead, or which names come near."""
+    """The row of a mnemonic on any target. OpcodeError says what gfx942 has instead, or which names come near."""
     found = OPCODES.get(name)
     if found is not None:
         return found

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from optimizer.errors import UnknownNameError
 from optimizer.kernels.amdgpu.debug import enabled, say
-from optimizer.kernels.amdgpu.emit import TARGETS, Footprint, footprint, kernel_text
+from optimizer.kernels.amdgpu.emit import Footprint, footprint, kernel_text
 from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.operands import FILE_SIZES
 from optimizer.kernels.amdgpu.passes import Pass
@@ -33,6 +32,7 @@ from optimizer.kernels.amdgpu.passes.remove_dead_code import remove_dead_code
 from optimizer.kernels.amdgpu.passes.substitute_registers import substitute_registers
 from optimizer.kernels.amdgpu.registers.allocate import Allocation, AllocationOptions, allocate
 from optimizer.kernels.amdgpu.registers.allocation_log import log_allocation
+from optimizer.kernels.amdgpu.targets import check_opcodes, check_target
 from optimizer.kernels.amdgpu.validate import validate
 
 Observer = Callable[[str, Program], None]
@@ -55,8 +55,7 @@ class AssemblyOptions:
     """See `passes.insert_waits.insert_waits`."""
 
     def __post_init__(self) -> None:
-        if self.mcpu not in TARGETS:
-            raise UnknownNameError("processor", self.mcpu, TARGETS)
+        check_target(self.mcpu)
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,7 @@ def virtual_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
     return (
         Pass("expand-control", expand_control),
         Pass("end-program", end_program),
+        Pass("check-opcodes", partial(check_opcodes, mcpu=options.mcpu)),
         Pass("commute-literals", commute_literals),
         Pass("validate", validate),
         *(fusions if options.fuse else ()),
@@ -107,7 +107,7 @@ def physical_passes(allocation: Allocation, options: AssemblyOptions) -> tuple[P
         Pass("substitute-registers", partial(substitute_registers, mapping=allocation.mapping)),
         Pass("refresh-vccz", refresh_vccz),
         Pass("insert-waits", partial(insert_waits, loads_at_barriers=options.loads_at_barriers)),
-        Pass("mitigate-hazards", mitigate_hazards),
+        Pass("mitigate-hazards", partial(mitigate_hazards, mcpu=options.mcpu)),
     )
 
 

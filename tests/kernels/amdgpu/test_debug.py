@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
 
+from optimizer.cli import main
 from optimizer.kernels.amdgpu.abi import THREAD_ID
 from optimizer.kernels.amdgpu.builder import KernelBuilder
 from optimizer.kernels.amdgpu.debug import VARIABLES, say
 from optimizer.kernels.amdgpu.expr.emitter import ExpressionEmitter
 from optimizer.kernels.amdgpu.pipeline import build
-from optimizer.kernels.amdgpu.text import parse
+from optimizer.kernels.amdgpu.text import parse, text_of
 
 PROGRAM = parse("""
     s_cmp_eq_u32 s2, 0
@@ -59,6 +61,22 @@ def test_a_channel_says_what_happened(
     assert {record["channel"] for record in records} == {channel}
     said = "\n".join(record["message"] for record in records)
     assert [text for text in EXPECTED[channel] if text not in said] == []
+
+
+@pytest.mark.parametrize(
+    ("channel", "said"),
+    [("liveness", "Detected loop: blocks 1-1"), ("alloc", "[ALLOC] v1 (single)"), ("regalloc", "registers of class v")],
+)
+def test_alloc_says_what_happened(
+    channel: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "loop.kir"
+    path.write_text(text_of(PROGRAM))
+    monkeypatch.setenv(VARIABLES[channel], "1")
+    assert main(["asm", "alloc", str(path)]) == 0
+    records = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert {record["channel"] for record in records} == {channel}
+    assert said in "\n".join(record["message"] for record in records)
 
 
 def test_records_reach_the_logger(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,13 +6,14 @@ import re
 from dataclasses import replace
 
 import pytest
-from llvm import assemble, needs_llvm
+from llvm import assemble, assemble_with_ziglang, needs_llvm, needs_ziglang
 
 from optimizer.kernels.amdgpu.errors import OpcodeError, OperandError
-from optimizer.kernels.amdgpu.ir import Instruction
+from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.opcodes import HINTS, OPCODES, Opcode, OperandSpec, opcode
 from optimizer.kernels.amdgpu.operands import OFF, VCC, MemOffset, Operand, PhysicalReg, RegRange, WaitCount
 from optimizer.kernels.amdgpu.operands import Immediate as Imm
+from optimizer.kernels.amdgpu.targets import check_opcodes
 from optimizer.kernels.amdgpu.text import instruction_text, parse_instruction
 from optimizer.kernels.amdgpu.validate import check_operands
 
@@ -68,8 +69,21 @@ def assembly(instruction: Instruction) -> str:
 
 @needs_llvm
 def test_every_opcode_of_the_table_assembles() -> None:
-    errors = assemble(["target:", *(assembly(sample(known)) for known in REAL)])
+    errors = assemble(["target:", *(assembly(sample(known)) for known in REAL if "gfx942" in known.targets)])
     assert errors == ""
+
+
+@needs_ziglang
+def test_every_opcode_of_the_table_assembles_for_gfx950() -> None:
+    assert all("gfx950" in known.targets for known in REAL)
+    assert assemble_with_ziglang(["target:", *(assembly(sample(known)) for known in REAL)], "gfx950") == ""
+
+
+@needs_llvm
+def test_gfx942_has_nothing_of_what_only_gfx950_has() -> None:
+    only = [assembly(sample(known)) for known in REAL if known.targets == ("gfx950",)]
+    assert len(only) == 11
+    assert [line for line in only if "error" not in assemble([line])] == []
 
 
 @needs_llvm
@@ -99,6 +113,15 @@ def test_samples_are_legal_and_parse_back(known: Opcode) -> None:
 def test_what_gfx942_lacks_is_refused_with_what_to_use(name: str, said: str) -> None:
     with pytest.raises(OpcodeError, match=said):
         opcode(name)
+
+
+@pytest.mark.parametrize("known", [o for o in REAL if o.targets == ("gfx950",)], ids=lambda o: o.name)
+def test_what_only_gfx950_has_is_refused_for_gfx942_with_what_to_use(known: Opcode) -> None:
+    program = Program((sample(known), Instruction("s_endpgm")))
+    with pytest.raises(OpcodeError, match=f"gfx942 has no '{known.name}', which gfx950 has; use ") as caught:
+        check_opcodes(program, "gfx942")
+    assert caught.value.limit == "gfx942"
+    assert check_opcodes(program, "gfx950") is program
 
 
 ILLEGAL = [

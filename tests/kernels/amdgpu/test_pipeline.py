@@ -114,9 +114,9 @@ def test_stages_are_shown_in_order() -> None:
     seen: list[str] = []
     build(reversed_rows(), observe=lambda name, _: seen.append(name))
     assert seen == [
-        "initial", "expand-control", "end-program", "commute-literals", "validate", "fuse-shift-add", "fuse-shift-or",
-        "fuse-add-shift", "fuse-or-or", "init-accumulators", "expand-pseudos", "allocate", "substitute-registers",
-        "refresh-vccz", "insert-waits", "mitigate-hazards",
+        "initial", "expand-control", "end-program", "check-opcodes", "commute-literals", "validate", "fuse-shift-add",
+        "fuse-shift-or", "fuse-add-shift", "fuse-or-or", "init-accumulators", "expand-pseudos", "allocate",
+        "substitute-registers", "refresh-vccz", "insert-waits", "mitigate-hazards",
     ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""s_nop where gfx942 needs wait states between dependent instructions (`hazard_rules`).
+"""s_nop where the hardware needs wait states between dependent instructions (`hazard_rules`).
 
 What producers left behind is carried over the control flow graph with its distance in wait states, the smallest over
 all ways to a place, until nothing changes; so hazards across block boundaries and back edges are found too. Only
@@ -27,6 +27,7 @@ from optimizer.kernels.amdgpu.ir import Instruction, Item, Program
 from optimizer.kernels.amdgpu.opcodes import Category, opcode
 from optimizer.kernels.amdgpu.operands import Immediate
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, written_resources
+from optimizer.kernels.amdgpu.targets import XDL_RESULT_DELAY
 
 LONGEST_NOP = 16
 """Wait states of `s_nop 15`."""
@@ -37,18 +38,18 @@ Past = dict[Trace, int]
 """What producers left behind -> wait states since."""
 
 
-def mitigate_hazards(program: Program) -> Program:
+def mitigate_hazards(program: Program, mcpu: str = "gfx942") -> Program:
     """Comes last: on physical registers, after everything is expanded and every s_waitcnt is there."""
-    return program.with_body(_written_out(program, required_nops(program)))
+    return program.with_body(_written_out(program, required_nops(program, mcpu)))
 
 
-def required_nops(program: Program) -> dict[int, int]:
+def required_nops(program: Program, mcpu: str = "gfx942") -> dict[int, int]:
     """Place of each instruction that needs nops before it -> wait states that are missing."""
     cfg = build_cfg(program)
     facts = {place: _facts(item) for place, item in program.instructions if item.name != "_comment"}
 
     def through(b: int, past: Past) -> tuple[Past, dict[int, int]]:
-        window = _Window(past)
+        window = _Window(past, XDL_RESULT_DELAY[mcpu])
         found: dict[int, int] = {}
         for place in filter(facts.__contains__, cfg.blocks[b].items):
             missing = window.missing(facts[place])
@@ -90,7 +91,8 @@ def _facts(item: Instruction) -> _Facts:
 class _Window:
     """What producers left behind, while a block is gone through: by kind and register, with the clock at issue."""
 
-    def __init__(self, past: Past) -> None:
+    def __init__(self, past: Past, xdl_delay: int) -> None:
+        self._xdl_delay = xdl_delay
         self._clock = 0
         self._recent: dict[tuple[str, Resource], list[tuple[Trace, int]]] = {}
         self._clause: set[Trace] = set()
@@ -111,7 +113,7 @@ class _Window:
                 for trace, issued in self._recent.get((kind, resource), ()):
                     since = self._since(issued)
                     if since < LONGEST:
-                        missing = max(missing, matrix_states(trace, facts.item) - since)
+                        missing = max(missing, matrix_states(trace, facts.item, self._xdl_delay) - since)
         return missing
 
     def issue(self, facts: _Facts, nops: int) -> None:

@@ -1,8 +1,9 @@
 """Register allocation of a kernel: a physical register for every virtual one, or a precise complaint.
 
-VGPRs, SGPRs and AGPRs are allocated apart. Each class is tried with coalesced moves and accumulators first; where that
-costs registers, once more with moves as mere hints. What does not fit is rewritten (`rewriting`): constants are made
-again where they are used, values move to other registers, and, only if asked for, are spilled.
+Tied operands are copied where they live on (`tied_copies`). VGPRs, SGPRs and AGPRs are allocated apart. Each class is
+tried with coalesced moves and accumulators first; where that costs registers, once more with moves as mere hints. What
+does not fit is rewritten (`rewriting`): constants are made again where they are used, values move to other registers,
+and, only if asked for, are spilled.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from optimizer.kernels.amdgpu.registers.allocation_units import Units
 from optimizer.kernels.amdgpu.registers.class_failure import ClassFailure, allocation_error
 from optimizer.kernels.amdgpu.registers.liveness import Liveness, analyse
 from optimizer.kernels.amdgpu.registers.rewriting import Rewriting
+from optimizer.kernels.amdgpu.registers.tied_copies import tied_copies
 from optimizer.kernels.amdgpu.validate import validate_ssa
 from optimizer.regalloc.fewest import Placement, fewest_registers, peak_bound
 from optimizer.regalloc.linear_scan import AllocationFailure
@@ -64,6 +66,8 @@ class Allocation:
     warnings: tuple[str, ...] = field(default=())
     moves: int = 0
     """Moves that were inserted to make room for ranges of registers; some may end in the register they come from."""
+    copies: int = 0
+    """Tied operands that were copied, as they live on or have a register of their own."""
 
     @property
     def mapping(self) -> dict[VirtualReg, int]:
@@ -84,8 +88,12 @@ class Allocation:
 
 
 def allocate(program: Program, options: AllocationOptions | None = None) -> Allocation:
-    """Registers for everything. SsaError, ControlFlowError; AllocationError names range, overlaps and pool."""
+    """Registers for everything. SsaError, ControlFlowError; AllocationError names range, overlaps and pool;
+    OperandError for a tied operand of which no copy does."""
     options = options or AllocationOptions()
+    validate_ssa(program)
+    copied = tied_copies(program)
+    program = copied.program
     warnings: list[str] = []
     rewriting = Rewriting(options.rewrite, options.allow_spill)
     placed: dict[str, Placed] = {}
@@ -100,7 +108,9 @@ def allocate(program: Program, options: AllocationOptions | None = None) -> Allo
         failed = next((a for a in answers if isinstance(a, ClassFailure)), None)
         if failed is None:
             done = {a.file: a for a in answers if isinstance(a, ClassAllocation)}
-            return Allocation(program, done, tuple(warnings), moves)
+            mapping = {r: n for made in done.values() for r, n in made.mapping.items()}
+            settled, copies = copied.settled(program, mapping)
+            return Allocation(settled, done, tuple(warnings), moves, copies)
         change = rewriting.next(failed)
         if change is None:
             raise allocation_error(failed)

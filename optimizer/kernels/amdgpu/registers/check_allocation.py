@@ -3,7 +3,7 @@
 It shares nothing with `liveness` and `allocation_units` but what a partial exec mask means: live sets per instruction
 by a worklist over successors; no blocks, no intervals, no numbering. After every instruction, two registers whose
 values are both needed later must not be in the same place, and what an instruction writes must not lie on a value
-needed later.
+needed later. What an instruction updates is in the register that it writes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from optimizer.kernels.amdgpu.cfg import build_cfg
 from optimizer.kernels.amdgpu.exec_mask import partial_updates
 from optimizer.kernels.amdgpu.ir import Instruction, Label, Program
 from optimizer.kernels.amdgpu.opcodes import OPCODES
-from optimizer.kernels.amdgpu.operands import PhysicalReg, Register, RegRange, VirtualReg, registers
+from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, Register, RegRange, VirtualReg, registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ def violations(program: Program, mapping: Mapping[VirtualReg, int]) -> list[Viol
     for place, (item, live) in enumerate(zip(program.body, _live_after(program, homes), strict=True)):
         if isinstance(item, Instruction):
             found += _writes(place, item, live, homes)
+            found += _updates(place, item, homes)
             if OPCODES[item.name].early_clobber:
                 found += _early(place, item, homes)
         found += _shared(place, live, homes)
@@ -161,6 +162,23 @@ def _writes(place: int, item: Instruction, live: frozenset[Register], homes: Hom
     if len(set(written)) != len(written):
         found.append(Violation(place, f"{item.name} writes two results into one register"))
     return found
+
+
+def _updates(place: int, item: Instruction, homes: Homes) -> list[Violation]:
+    """A tied operand, which the encoding does not name, is in the registers of its result."""
+    found = []
+    for use, definition in OPCODES[item.name].tied:
+        if use < len(item.uses) and definition < len(item.defs):
+            read, written = _places(item.uses[use], homes), _places(item.defs[definition], homes)
+            if read != written:
+                names = ", ".join(map(str, written)), ", ".join(map(str, read))
+                found.append(Violation(place, f"{item.name} updates {names[0]}, but its operand is in {names[1]}"))
+    return found
+
+
+def _places(operand: Operand, homes: Homes) -> list[Operand]:
+    """The registers of an operand; what is none, as itself."""
+    return [homes[r] for r in registers(operand)] or [operand]
 
 
 def _early(place: int, item: Instruction, homes: Homes) -> list[Violation]:

@@ -48,6 +48,40 @@ def test_pairs(case: HazardCase) -> None:
     assert states(Program(tuple(INSTRUCTIONS[text] for text in case.text))) == case.states
 
 
+STORED, INPUT = "global_store_dwordx4 v[20:21], {}, off", "{} v[0:{}], v[0:1], v[18:19], 0"
+ADDEND = "v_mfma_f32_16x16x16_f16 v[0:3], v[6:7], v[4:5], v[0:3]"
+MATRIX = [
+    ("v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[6:7], 0", STORED.format("v[0:3]"), 7, 8),
+    ("v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[6:7], 0", INPUT.format("v_mfma_f32_16x16x16_f16", 3), 7, 8),
+    ("v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[6:7], 0", ADDEND, 0, 0),
+    ("v_mfma_f32_32x32x8_f16 v[0:15], v[16:17], v[18:19], 0", STORED.format("v[0:3]"), 11, 12),
+    ("v_mfma_f32_32x32x8_f16 v[0:15], v[16:17], v[18:19], 0", INPUT.format("v_mfma_f32_16x16x16_f16", 3), 11, 12),
+    ("v_mfma_f32_16x16x4_f32 v[0:3], v4, v5, 0", STORED.format("v[0:3]"), 10, 10),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "second", "gfx942", "gfx950"), MATRIX)
+def test_results_of_the_matrix_core_take_one_state_more_on_gfx950(
+    first: str, second: str, gfx942: int, gfx950: int
+) -> None:
+    """The numbers are those of LLVM 22's code generator for either."""
+    program = Program((parse_instruction(first), parse_instruction(second)))
+    assert sum(required_nops(program, "gfx942").values()) == gfx942
+    assert sum(required_nops(program, "gfx950").values()) == gfx950
+
+
+@pytest.mark.parametrize(
+    ("first", "states"),
+    [
+        ("v_mfma_f32_16x16x32_bf16 v[0:3], v[4:7], v[8:11], 0", 8),
+        ("v_mfma_f32_32x32x16_f16 v[0:15], v[16:19], v[22:25], 0", 12),
+    ],
+)
+def test_wide_products_take_as_long_as_the_narrow_ones(first: str, states: int) -> None:
+    program = Program((parse_instruction(first), parse_instruction(STORED.format("v[0:3]"))))
+    assert sum(required_nops(program, "gfx950").values()) == states
+
+
 @pytest.mark.skipif(find_llvm() is None, reason="llvm-19 is not installed (apt-get install llvm-19)")
 def test_random_sequences_get_as_many_states_as_llvm_inserts() -> None:
     random = Random(11)

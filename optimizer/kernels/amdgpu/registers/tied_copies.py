@@ -1,0 +1,155 @@
+"""Copies for tied operands: an instruction that updates a register leaves the value it reads where it is, if need be.
+
+`v_fmac_f32 d, a, b, c` writes onto `c`. On virtual registers `c` may be read again later, or have a register of its own
+for other reasons; so `c` is copied to `d` first, and `d` is what is updated. Where the allocator then puts both into
+one register the copy does nothing, and the instruction is given back as it was written.
+
+A copy takes the active lanes. Where only some are, and lanes that it did not take are wanted, it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
+from optimizer.kernels.amdgpu.errors import OperandError
+from optimizer.kernels.amdgpu.exec_mask import full_exec
+from optimizer.kernels.amdgpu.instruction_edits import Edit
+from optimizer.kernels.amdgpu.ir import Instruction, Program
+from optimizer.kernels.amdgpu.opcodes import opcode
+from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, VirtualReg, width
+from optimizer.kernels.amdgpu.resources import resources, writes_exec
+
+_COPIES: Mapping[tuple[str, str], str] = {
+    ("v", "v"): "v_mov_b32", ("a", "a"): "v_accvgpr_mov_b32", ("s", "s"): "s_mov_b32",
+    ("v", "a"): "v_accvgpr_read_b32", ("a", "v"): "v_accvgpr_write_b32",
+}  # fmt: skip
+"""(file of the target, file of the source) -> the instruction that copies one register."""
+
+
+@dataclass(frozen=True)
+class TiedCopies:
+    """A program whose tied operands are the registers that are written."""
+
+    original: Program
+    program: Program
+    places: frozenset[int]
+    """Of the instructions in the original program whose operand is copied."""
+    in_front: frozenset[int]
+    """Those of them with nothing but a copy in front."""
+    narrow: tuple[int, ...]
+    """Those of them where lanes are wanted that the copy does not take."""
+
+    def settled(self, program: Program, mapping: Mapping[VirtualReg, int]) -> tuple[Program, int]:
+        """The program allocated without the copies that do nothing, and how many operands are copied. OperandError for
+        a copy that takes too few lanes.
+
+        A program that was rewritten keeps them: what is copied where is not known any more.
+        """
+        rewritten = program is not self.program
+        idle = frozenset[int]() if rewritten else frozenset(p for p in self.in_front if self._is_idle(p, mapping))
+        for place in self.narrow:
+            if place not in idle:
+                raise self._refused(place)
+        return (tied_copies(self.original, idle).program if idle else program), len(self.places - idle)
+
+    def _is_idle(self, place: int, mapping: Mapping[VirtualReg, int]) -> bool:
+        item = self.original.body[place]
+        assert isinstance(item, Instruction)
+        return all(_home(source, mapping) == _home(target, mapping) for source, target in _apart(item).values())
+
+    def _refused(self, place: int) -> OperandError:
+        item = self.original.body[place]
+        assert isinstance(item, Instruction)
+        source, target = next(iter(_apart(item).values()))
+        return OperandError(
+            f"{item.name} updates {source}, and no copy of it holds the lanes that are not active there but wanted in "
+            f"{target}",
+            node=self.original.where(place),
+            alternatives=(f"{source} as the result, too", "all lanes active"),
+        )
+
+
+def tied_copies(program: Program, without: frozenset[int] = frozenset()) -> TiedCopies:
+    """Copies wherever a tied operand is not the register written, but for places `without`. OperandError where the two
+    are of files between which nothing copies."""
+    apart = {p: found for p, item in program.instructions if p not in without and (found := _apart(item))}
+    if not apart:
+        return TiedCopies(program, program, frozenset(), frozenset(), ())
+    cfg = build_cfg(program)
+    full = full_exec(program, cfg)
+    edit = Edit(program)
+    in_front, narrow = set(), []
+    redefined: set[VirtualReg] = set()
+    for place, pairs in apart.items():
+        item = program.body[place]
+        assert isinstance(item, Instruction)
+        ((use, (source, target)),) = pairs.items()
+        where = program.where(place)
+        others = {r for n, o in enumerate(item.uses) if n != use for r in resources(o)}
+        updated = target
+        if others.isdisjoint(resources(target)):
+            in_front.add(place)
+        else:  # the result's register holds another operand
+            (updated,) = edit.fresh(_file(target))
+            definition = dict(opcode(item.name).tied)[use]
+            item = replace(item, defs=_put(item.defs, definition, updated))
+            edit.after[place] = [_copy(target, updated, where, item.line)]
+        edit.before[place] = [_copy(updated, source, where, item.line)]
+        edit.instead[place] = replace(item, uses=_put(item.uses, use, updated))
+        redefined.update(r for r in (updated,) if isinstance(r, VirtualReg))
+        if _file(target) != "s" and not full[place] and _wants_other_lanes(program, cfg, place, target):
+            narrow.append(place)
+    changed = replace(edit.done(), redefinable=program.redefinable | redefined)
+    return TiedCopies(program, changed, frozenset(apart), frozenset(in_front), tuple(narrow))
+
+
+def _apart(item: Instruction) -> dict[int, tuple[Operand, Operand]]:
+    """Tied operand's number -> the operand and the result that should be one register."""
+    found = {}
+    for use, definition in opcode(item.name).tied:
+        if use < len(item.uses) and definition < len(item.defs):
+            source, target = item.uses[use], item.defs[definition]
+            if resources(source) != resources(target) and width(source) == width(target) == 1:
+                found[use] = source, target
+    return found
+
+
+def _wants_other_lanes(program: Program, cfg: ControlFlowGraph, place: int, target: Operand) -> bool:
+    """Whether an instruction updates lanes that are not active, or its result may be read where more lanes are: behind
+    a change of the mask, or in another block."""
+    item = program.body[place]
+    assert isinstance(item, Instruction)
+    if not opcode(item.name).is_vector:
+        return True
+    wanted = set(resources(target))
+    same_mask = set()
+    for later, following in program.at(range(place + 1, cfg.blocks[cfg.block_of[place]].end)):
+        same_mask.add(later)
+        if writes_exec(following):
+            break
+    readers = ((p, i) for p, i in program.instructions if wanted & set(i.used))
+    return any(p not in same_mask or not opcode(i.name).is_vector for p, i in readers)
+
+
+def _put(operands: tuple[Operand, ...], number: int, operand: Operand) -> tuple[Operand, ...]:
+    return (*operands[:number], operand, *operands[number + 1 :])
+
+
+def _copy(target: Operand, source: Operand, where: str, line: int | None) -> Instruction:
+    name = _COPIES.get((_file(target), _file(source)))
+    if name is None:
+        raise OperandError(f"{source} is tied to {target}, to which nothing copies it", node=where)
+    return Instruction(name, (target,), (source,), line=line)
+
+
+def _file(operand: Operand) -> str:
+    """The register file; special registers and constants are read and written like SGPRs."""
+    found = resources(operand)
+    return "s" if not found or isinstance(found[0], str) else found[0].file
+
+
+def _home(operand: Operand, mapping: Mapping[VirtualReg, int]) -> object:
+    (register,) = resources(operand)
+    return PhysicalReg(register.file, mapping[register]) if isinstance(register, VirtualReg) else register
