@@ -67,7 +67,7 @@ def test_rows_of_networks_as_cpp(name: str) -> None:
 
 @st.composite
 def records(draw: st.DrawFn) -> dict[str, object]:
-    """Random bodies: fan-out, several results, both units, up to 20 ops and 9x7 tiles."""
+    """Random bodies: fan-out, several results, both units, up to 20 ops, and 9x7 tiles, more than fit a core's L1."""
     inputs = [f"i{k}" for k in range(draw(st.integers(1, 4)))]
     names = list(inputs)
     ops = []
@@ -86,6 +86,7 @@ def records(draw: st.DrawFn) -> dict[str, object]:
         "block": [draw(st.integers(1, 9)), draw(st.integers(1, 7))],
         "dtype": draw(st.sampled_from(["bf16", "f32"])),
         "capacity": draw(st.sampled_from([4, 8])),
+        "l1_bytes": 64 * 1024**2,
     }
 
 
