@@ -13,7 +13,7 @@ from api.tasks.work import JSON_MEDIA_TYPE, Done, Work
 from optimizer.errors import OutputError, UnknownNameError
 from optimizer.export.reader import read_result
 from optimizer.export.registry import emit
-from optimizer.export.schema import read_annotated
+from optimizer.export.stored import read_annotated
 from optimizer.opmodel.registry import names as opmodel_names
 from optimizer.result import OptimizedGraph
 

@@ -15,7 +15,7 @@ RESULT_HELP = "a graph.json, or the folder that holds it"
 
 def read_document(path: Path) -> Document:
     """A decoded and schema-checked `graph.json`, by its path or its folder's."""
-    from optimizer.export.schema import read_annotated
+    from optimizer.export.stored import read_annotated
 
     return read_annotated(path)
 

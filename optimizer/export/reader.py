@@ -16,8 +16,8 @@ from optimizer.export.schema import (
     Prediction,
     ProgramTime,
     Value,
-    read_placed,
 )
+from optimizer.export.stored import read_placed
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, ForeignTensor, Graph, Op, ValueKind
 from optimizer.ir.graph import Value as GraphValue

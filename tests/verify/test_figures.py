@@ -12,7 +12,7 @@ import pytest
 from optimizer.checking import check_record
 from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, LimitError
-from optimizer.export import schema
+from optimizer.export import stored
 from optimizer.export.annotated_json import dumps
 from optimizer.export.reader import read_result
 from optimizer.ir.builder import GraphBuilder
@@ -168,6 +168,6 @@ def test_documents_that_programs_read_differently_are_refused(spoil: Callable[[s
 
 def test_a_document_has_a_largest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(planned(), tmp_path)
-    monkeypatch.setattr(schema, "MAX_BYTES", 1000)
+    monkeypatch.setattr(stored, "MAX_BYTES", 1000)
     with pytest.raises(LimitError):
         read_result(path)
