@@ -18,7 +18,7 @@ from optimizer.opmodel.cached import Answers
 KEPT_ANSWERS = 100_000
 """Of the OpModel, of each kind."""
 KEPT_LEGAL = 2_000
-"""Ops whose legal configs are kept, some 10 KB each."""
+"""Ops whose legal configs are kept, 5 KB each when pickled."""
 KEPT_CHAINS = 5_000
 KEPT_BOARDS = 4
 

@@ -75,6 +75,7 @@ def test_policies_of_a_sweep_share_their_chains(solved: list[tuple[str, ...]]) -
     learned = Learned()
     for policy in ("dfsharding", "dfsharding2"):
         optimize(perceptron("net", 2), N150, Options(policy=policy), learned=learned)
+    assert solved
     assert len(solved) == len(set(solved))
 
 
