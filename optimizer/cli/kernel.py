@@ -22,8 +22,10 @@ from optimizer.errors import (
 )
 from optimizer.files import make_folder, write_text
 from optimizer.identifiers import FILE_NAMES, Identifiers
+from optimizer.options import Options
 
 if TYPE_CHECKING:
+    from optimizer.kernels.tensix.build import BuiltKernel
     from optimizer.kernels.tensix.cases import TileCase
     from optimizer.kernels.tensix.ir import Op
     from optimizer.kernels.tensix.pipeline import KernelOptions
@@ -34,7 +36,9 @@ def add(commands: Commands) -> None:
     subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="subcommand", required=True)
     compile_ = subcommands.add_parser("compile", help="kernels of tile DAG cases or of a program", allow_abbrev=False)
     _add_source(compile_)
-    compile_.add_argument("-o", "--output", type=path_argument, metavar="DIR", help="write DIR/<id>/*.cpp")
+    compile_.add_argument(
+        "-o", "--output", type=path_argument, metavar="DIR", help="write DIR/<id>/: C++, manifest.json, launch.py"
+    )
     compile_.set_defaults(run=run_compile)
     print_ = subcommands.add_parser("print", help="the program after each pass, and its C++", allow_abbrev=False)
     _add_source(print_)
@@ -51,8 +55,26 @@ def add(commands: Commands) -> None:
         default="none",
         help="launch with ttnn on a simulator or a board, besides running under g++ here (default: none)",
     )
-    run.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
+    _add_seed(run)
     run.set_defaults(run=run_run)
+    launch = subcommands.add_parser("launch", help="run a kernel's launch.py and compare", allow_abbrev=False)
+    launch.add_argument("folder", type=path_argument, metavar="DIR", help="what `compile -o` wrote for one kernel")
+    launch.add_argument(
+        "--device", choices=("real", "sim"), default="real", help="a board (default), or Tenstorrent's simulator"
+    )
+    _add_seed(launch)
+    launch.set_defaults(run=run_launch)
+
+
+def _add_seed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
+
+
+def _checked_seed(args: argparse.Namespace) -> int:
+    seed: int = args.seed
+    if seed < 0:
+        raise OptionError(f"--seed {seed} is negative", node="--seed", limit=0)
+    return seed
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
@@ -67,27 +89,29 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allocator", choices=("default", "seed"), default="default", help="what places values in DST slots"
     )
+    board = Options.board
+    parser.add_argument("--board", default=board, metavar="BOARD", help=f"a preset or a .json file (default: {board})")
     parser.add_argument("--no-fuse", action="store_true", help="send the result of every block op through L1")
 
 
 def run_compile(args: argparse.Namespace) -> int:
+    from optimizer.kernels.tensix.build import build
     from optimizer.kernels.tensix.cases import compile_case
-    from optimizer.kernels.tensix.compute_config import compute_config
-    from optimizer.kernels.tensix.pipeline import compile_program, read_short
+    from optimizer.kernels.tensix.pipeline import read_short
 
     options = _options(args)
     failed = False
     folders = Identifiers(FILE_NAMES)
     if _is_program(args.source):
         program = _program(args.source)
-        kernels = compile_program(program, options)
+        kernel = build(program, options)
         name = program.string("sym_name")
-        _write(args.output, folders.fresh(name), {k.kind: k.text for k in kernels})
+        _write(args.output, folders.fresh(name), kernel)
         record = {
             "id": name,
-            "kernels": [k.kind for k in kernels],
+            "kernels": [source.kind for source in kernel.sources],
             "read_at_19_bits": read_short(program),
-            "compute_config": compute_config(program, options.board.arch).to_json(),
+            "compute_config": kernel.launch.config.to_json(),
             "error": None,
         }
         print(json.dumps(record))
@@ -95,7 +119,7 @@ def run_compile(args: argparse.Namespace) -> int:
     for case in _cases(args):
         result = compile_case(case, options)
         failed = failed or result.record["error"] is not None
-        _write(args.output, folders.fresh(case.id), {k.kind: k.text for k in result.kernels})
+        _write(args.output, folders.fresh(case.id), result.kernel)
         print(json.dumps(result.record), flush=True)
     return 1 if failed else 0
 
@@ -125,8 +149,6 @@ def run_print(args: argparse.Namespace) -> int:
 
 def run_run(args: argparse.Namespace) -> int:
     failed = False
-    if args.seed < 0:
-        raise OptionError(f"--seed {args.seed} is negative", node="--seed", limit=0)
     programs = _programs(args)
     with _runner(args) as run:
         for name, program in programs:
@@ -140,25 +162,35 @@ def run_run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+def run_launch(args: argparse.Namespace) -> int:
+    from optimizer.execution.launching import launched_again
+
+    found = launched_again(args.folder, args.device, _checked_seed(args))
+    print(json.dumps({"id": args.folder.resolve().name, **found.to_json(), "error": None}))
+    return 0 if found.right else 1
+
+
 @contextmanager
 def _runner(args: argparse.Namespace) -> Iterator[Callable[[Op], dict[str, Any]]]:
     """What runs one program and says how it compares."""
-    options = _options(args)
+    options, seed = _options(args), _checked_seed(args)
     if args.device == "none":
         from optimizer.kernels.tensix.witness import witness
 
-        yield lambda program: witness(program, options, args.seed).to_json()
+        yield lambda program: witness(program, options, seed).to_json()
         return
     from optimizer.execution.launching import KernelDevice, launched
 
     with KernelDevice(options.board, args.device) as device:
-        yield lambda program: launched(program, options, device, args.seed).to_json()
+        yield lambda program: launched(program, options, device, seed).to_json()
 
 
 def _options(args: argparse.Namespace) -> KernelOptions:
+    from optimizer.device import DeviceSpec
     from optimizer.kernels.tensix.pipeline import KernelOptions
 
-    return KernelOptions(api=args.api, allocator=args.allocator, fuse=not args.no_fuse)
+    board = DeviceSpec.load(args.board)
+    return KernelOptions(api=args.api, allocator=args.allocator, fuse=not args.no_fuse, board=board)
 
 
 def _is_program(path: Path) -> bool:
@@ -202,11 +234,14 @@ def _cases(args: argparse.Namespace) -> tuple[TileCase, ...]:
     return chosen
 
 
-def _write(folder: Path | None, name: str, texts: dict[str, str]) -> None:
-    if folder is None or not texts:
+def _write(folder: Path | None, name: str, kernel: BuiltKernel | None) -> None:
+    """A folder of its own for a kernel that was asked for and compiled."""
+    if folder is None or kernel is None:
         return
+    from optimizer.export.launcher import kernel_files
+
     target = folder / name
     make_folder(target)
-    for kind, text in texts.items():
-        write_text(target / f"{kind}.cpp", text)
+    for file, text in kernel_files(kernel).items():
+        write_text(target / file, text)
     print(f"wrote {target}", file=sys.stderr)

@@ -19,15 +19,14 @@ from optimizer.identifiers import Identifiers
 from optimizer.ir.dtype import DType
 from optimizer.kernels.json_document import Node, records
 from optimizer.kernels.tensix.buffers import free_l1
-from optimizer.kernels.tensix.compute_config import compute_config
+from optimizer.kernels.tensix.build import BuiltKernel, build
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
 from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_plan
-from optimizer.kernels.tensix.emit_cpp import KernelSource
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
 from optimizer.kernels.tensix.passes.assign_dst import dst_capacity
-from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program
+from optimizer.kernels.tensix.pipeline import KernelOptions
 from optimizer.kernels.tensix.source_rules import MAX_INTEGER, MAX_OPS, MAX_TILES
 from optimizer.kernels.tensix.text import IR_NAMES
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
@@ -50,7 +49,7 @@ class TileCase:
     dtype: DType
     capacity: int
     l1_bytes: int | None = None
-    """What circular buffers may take of a core's L1; by default `buffers.L1_BYTES`."""
+    """What circular buffers may take of a core's L1; by default the board's."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -229,10 +228,10 @@ class _Programmer:
 # -- results -----------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class CaseResult:
-    """What became of a case: the record that is printed, and its kernels."""
+    """What became of a case: the record that is printed, and its kernel if there is one."""
 
     record: dict[str, Any]
-    kernels: tuple[KernelSource, ...] = ()
+    kernel: BuiltKernel | None = None
 
 
 _FIELDS = (
@@ -247,18 +246,17 @@ def compile_case(case: TileCase, options: KernelOptions) -> CaseResult:
     program = case_program(case)
     l1_is_limit = options.l1_bytes is not None or case.l1_bytes is not None
     try:
-        kernels = compile_program(program, options)
+        kernel = build(program, options)
         tiles = case.block[0] * case.block[1]
         if options.allocator == "seed":
             record = _seed_record(case, seed_plan(case.dag, tiles, case.capacity), tiles)
         else:
-            record = _record(
-                case, plan_body(case.dag, tiles, case.capacity, free_l1(program, options.l1_bytes), l1_is_limit)
-            )
+            free = free_l1(program, options.available_l1(program))
+            record = _record(case, plan_body(case.dag, tiles, case.capacity, free, l1_is_limit))
     except (InputError, InfeasibleError) as error:
         return CaseResult({"id": case.id, **dict.fromkeys(_FIELDS), "error": str(error)})
-    config = compute_config(program, options.board.arch).to_json()
-    return CaseResult({"id": case.id, **record, "compute_config": config, "error": None}, kernels)
+    config = kernel.launch.config.to_json()
+    return CaseResult({"id": case.id, **record, "compute_config": config, "error": None}, kernel)
 
 
 def _record(case: TileCase, plan: BodyPlan) -> dict[str, Any]:

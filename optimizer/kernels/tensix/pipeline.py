@@ -14,7 +14,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import UnknownNameError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.api_profiles import PROFILES
-from optimizer.kernels.tensix.buffers import check_l1
+from optimizer.kernels.tensix.buffers import available_l1, check_l1
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Op, walk
@@ -35,8 +35,8 @@ from optimizer.kernels.tensix.source_rules import check_source
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType
 from optimizer.kernels.tensix.verify import check
+from optimizer.options import Options
 
-DEFAULT_BOARD = "n150"
 Observer = Callable[[str, Op], None]
 """Takes a stage's name and the program after it; `initial` is the program as given."""
 
@@ -52,20 +52,30 @@ class KernelOptions:
     allocator: Allocator = "default"
     """`seed`: the design document's algorithm to the letter."""
     l1_bytes: int | None = None
-    """What circular buffers may take; by default what the program says (`buffers.available_l1`)."""
+    """What circular buffers may take; by default what the program says, else what the board has."""
     fuse: bool = True
     """Keep values between block ops in DST."""
-    board: DeviceSpec = field(default_factory=partial(DeviceSpec.preset, DEFAULT_BOARD))
+    board: DeviceSpec = field(default_factory=partial(DeviceSpec.preset, Options.board))
     """What the kernel runs on."""
 
     def __post_init__(self) -> None:
         if self.api not in PROFILES:
             raise UnknownNameError("kernel API", self.api, PROFILES)
 
+    def available_l1(self, program: Op) -> int:
+        """Bytes that the circular buffers of a core may take."""
+        return available_l1(program, self.l1_bytes, self.board.cb_limit_bytes)
+
 
 def passes(options: KernelOptions) -> tuple[Pass, ...]:
     """The pipeline, in order."""
-    dst = partial(assign_dst, capacity=options.capacity, allocator=options.allocator, l1_bytes=options.l1_bytes)
+    dst = partial(
+        assign_dst,
+        capacity=options.capacity,
+        allocator=options.allocator,
+        l1_bytes=options.l1_bytes,
+        board_l1_bytes=options.board.cb_limit_bytes,
+    )
     return (
         Pass("fold-grid", fold_grid),
         Pass("inline-regions", inline_regions),
@@ -95,7 +105,7 @@ def lower(program: Op, options: KernelOptions = KernelOptions(), observe: Observ
         check(program)
         if observe is not None:
             observe(step.name, program)
-    check_l1(program, options.l1_bytes)
+    check_l1(program, options.available_l1(program))
     return program
 
 

@@ -110,9 +110,10 @@ def expected(
             for place, bounded, block in zip(places, meant[cb], computed[cb], strict=True):
                 if place.tensor in made:
                     to, tensor = made[place.tensor], tensors[place.tensor]
-                    values = (bounded.value, bounded.error, block, np.ones(block.shape, np.bool_))
-                    for whole, part in zip((to.exact, to.near, to.interpreted, to.written), values, strict=True):
-                        place.write(_part(whole, tensor, core), part)
+                    place.write(_part(to.exact, tensor, core), bounded.value)
+                    place.write(_part(to.near, tensor, core), bounded.error)
+                    place.write(_part(to.interpreted, tensor, core), block)
+                    place.write(_part(to.written, tensor, core), np.ones(block.shape, np.bool_))
     return made
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 from optimizer.errors import InfeasibleError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.buffers import free_l1
+from optimizer.kernels.tensix.buffers import available_l1, free_l1
 from optimizer.kernels.tensix.dialect import RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
@@ -47,13 +47,16 @@ def capacity_of(program: Op, chosen: int | None = None) -> int:
     return chosen or program.integer("dst_capacity", 0) or dst_capacity(wide, full)
 
 
-def assign_dst(program: Op, capacity: int | None, allocator: Allocator, l1_bytes: int | None) -> Op:
-    """Every `ttl.compute`, within as many slots and bytes of L1 as given, or as the program says if that is None
-    (`capacity_of`, `free_l1`). Where nobody says how much L1 there is, buffers that find no room are made as small as
-    they can be."""
+def assign_dst(
+    program: Op, capacity: int | None, allocator: Allocator, l1_bytes: int | None, board_l1_bytes: int
+) -> Op:
+    """Every `ttl.compute`, within as many slots and bytes of L1 as given, or as the program says if that is None, or as
+    the board has (`capacity_of`, `available_l1`). Where nobody says how much L1 there is, buffers that find no room are
+    made as small as they can be."""
     names = Names(program)
     l1_is_limit = l1_bytes is not None or program.has_attr("l1_bytes")
-    room = _Room(capacity_of(program, capacity), free_l1(program, l1_bytes), l1_is_limit)
+    free = free_l1(program, available_l1(program, l1_bytes, board_l1_bytes))
+    room = _Room(capacity_of(program, capacity), free, l1_is_limit)
 
     def change(op: Op) -> tuple[Op, ...]:
         return tuple(_planned(op, room, allocator, names)) if op.name == "ttl.compute" else (op,)
