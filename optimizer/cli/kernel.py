@@ -1,11 +1,12 @@
-"""`ttopt kernel`: tile DAG cases and kernel programs to C++ (`compile`), stage by stage (`print`), and run (`run`)."""
+"""`ttopt kernel`: tile DAG cases, programs and kernels in Python to C++ and a launcher (`compile`), stage by stage
+(`print`), run beside their witnesses (`run`), and launched (`launch`)."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,10 +82,10 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         type=path_argument,
-        metavar="CASES.json|PROGRAM.ttl",
-        help="tile DAGs (docs/formats.md), or a program in text",
+        metavar="CASES.json|PROGRAM.ttl|KERNELS.py",
+        help="tile DAGs (docs/formats.md), a program in text, or kernels in Python, which is executed",
     )
-    parser.add_argument("--id", dest="case_id", metavar="ID", help="only this case")
+    parser.add_argument("--id", dest="case_id", metavar="ID", help="only this case or kernel")
     parser.add_argument("--api", default="0.81", metavar="VERSION", help="kernel API: 0.69 or 0.81 (default)")
     parser.add_argument(
         "--allocator", choices=("default", "seed"), default="default", help="what places values in DST slots"
@@ -95,33 +96,37 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
 
 
 def run_compile(args: argparse.Namespace) -> int:
-    from optimizer.kernels.tensix.build import build
     from optimizer.kernels.tensix.cases import compile_case
-    from optimizer.kernels.tensix.pipeline import read_short
 
     options = _options(args)
     failed = False
     folders = Identifiers(FILE_NAMES)
-    if _is_program(args.source):
-        program = _program(args.source)
-        kernel = build(program, options)
-        name = program.string("sym_name")
-        _write(args.output, folders.fresh(name), kernel)
-        record = {
-            "id": name,
-            "kernels": [source.kind for source in kernel.sources],
-            "read_at_19_bits": read_short(program),
-            "compute_config": kernel.launch.config.to_json(),
-            "error": None,
-        }
-        print(json.dumps(record))
-        return 0
-    for case in _cases(args):
-        result = compile_case(case, options)
-        failed = failed or result.record["error"] is not None
-        _write(args.output, folders.fresh(case.id), result.kernel)
-        print(json.dumps(result.record), flush=True)
+    if _is_cases(args.source):
+        for case in _cases(args):
+            result = compile_case(case, options)
+            failed = failed or result.record["error"] is not None
+            _write(args.output, folders.fresh(case.id), result.kernel)
+            print(json.dumps(result.record), flush=True)
+    else:
+        for name, program in _programs(args):
+            _compile_program(args, folders.fresh(name), name, program)
     return 1 if failed else 0
+
+
+def _compile_program(args: argparse.Namespace, folder: str, name: str, program: Op) -> None:
+    from optimizer.kernels.tensix.build import build
+    from optimizer.kernels.tensix.pipeline import read_short
+
+    kernel = build(program, _options(args))
+    _write(args.output, folder, kernel)
+    record = {
+        "id": name,
+        "kernels": [source.kind for source in kernel.sources],
+        "read_at_19_bits": read_short(program),
+        "compute_config": kernel.launch.config.to_json(),
+        "error": None,
+    }
+    print(json.dumps(record), flush=True)
 
 
 def run_print(args: argparse.Namespace) -> int:
@@ -193,32 +198,34 @@ def _options(args: argparse.Namespace) -> KernelOptions:
     return KernelOptions(api=args.api, allocator=args.allocator, fuse=not args.no_fuse, board=board)
 
 
-def _is_program(path: Path) -> bool:
-    """Whether a source is a program in text; FormatError for a model."""
+def _is_cases(path: Path) -> bool:
+    """Whether a source is a document of tile DAGs, not programs; FormatError for a model."""
     if path.suffix == ".onnx":
-        told = "an ONNX model, which `ttopt optimize` reads; tile DAGs (.json) and programs (.ttl) are due"
+        told = (
+            "an ONNX model, which `ttopt optimize` reads; tile DAGs (.json), programs (.ttl) or kernels in Python "
+            "(.py) are due"
+        )
         raise FormatError(told, node=str(path))
-    return path.suffix == ".ttl"
-
-
-def _program(path: Path) -> Op:
-    from optimizer.kernels.json_document import read_text
-    from optimizer.kernels.tensix.source_rules import check_source
-    from optimizer.kernels.tensix.text import parse
-
-    program = parse(read_text(path))
-    check_source(program)
-    return program
+    return path.suffix not in (".ttl", ".py")
 
 
 def _programs(args: argparse.Namespace) -> list[tuple[str, Op]]:
-    """Id and program of each."""
+    """Id and program of each that was asked for."""
+    from optimizer.kernels.json_document import read_text
     from optimizer.kernels.tensix.cases import case_program
+    from optimizer.kernels.tensix.python_file import read_kernels
+    from optimizer.kernels.tensix.source_rules import check_source
+    from optimizer.kernels.tensix.text import parse
 
-    if _is_program(args.source):
-        program = _program(args.source)
-        return [(program.string("sym_name"), program)]
-    return [(case.id, case_program(case)) for case in _cases(args)]
+    if _is_cases(args.source):
+        return [(case.id, case_program(case)) for case in _cases(args)]
+    if args.source.suffix == ".py":
+        found = read_kernels(args.source)
+    else:
+        program = parse(read_text(args.source))
+        check_source(program)
+        found = [(program.string("sym_name"), program)]
+    return _chosen(args, "kernel", found, [name for name, _ in found])
 
 
 def _cases(args: argparse.Namespace) -> tuple[TileCase, ...]:
@@ -226,12 +233,16 @@ def _cases(args: argparse.Namespace) -> tuple[TileCase, ...]:
     from optimizer.kernels.tensix.cases import read_cases
 
     cases = read_cases(read(args.source))
+    return tuple(_chosen(args, "case", cases, [case.id for case in cases]))
+
+
+def _chosen[T](args: argparse.Namespace, kind: str, found: Sequence[T], ids: list[str]) -> list[T]:
+    """All, or those of the id that was named; UnknownNameError if there is none."""
     if args.case_id is None:
-        return cases
-    chosen = tuple(case for case in cases if case.id == args.case_id)
-    if not chosen:
-        raise UnknownNameError("case", args.case_id, [case.id for case in cases])
-    return chosen
+        return list(found)
+    if args.case_id not in ids:
+        raise UnknownNameError(kind, args.case_id, ids)
+    return [one for one, id_ in zip(found, ids, strict=True) if id_ == args.case_id]
 
 
 def _write(folder: Path | None, name: str, kernel: BuiltKernel | None) -> None:

@@ -19,7 +19,7 @@ from optimizer.export.launcher import FUNCTION, LAUNCHER, MANIFEST, OPTION_FIELD
 from optimizer.files import make_folder, write_text
 from optimizer.kernels.json_document import read, read_text
 from optimizer.kernels.tensix.build import BuiltKernel, build
-from optimizer.kernels.tensix.error_bound import TIMES_BOUND, times_bound
+from optimizer.kernels.tensix.error_bound import FPU_SUM, TIMES_BOUND, times_bound
 from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.launch import Launch
@@ -96,11 +96,12 @@ class KernelDevice:
         self._open.close()
         self._session = None
 
-    def run(self, launch: Launch, module: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, kernel: BuiltKernel, inputs: Mapping[str, Array], module: Path | None = None) -> dict[str, Array]:
         """Launch a kernel on these tensors: what it leaves in those that it writes, by the program's argument.
 
-        `module`: its `launch.py`, beside its C++.
+        `module`: its `launch.py`, beside its C++; by default they are written to the cache.
         """
+        launch, module = kernel.launch, module or _kept(kernel)
         try:
             session = self._ready()
             session.load(f"__file__ = {literal(str(module))}\n{module.read_text(encoding='utf-8')}")
@@ -127,21 +128,22 @@ def launched(program: Op, options: KernelOptions, device: KernelDevice, seed: in
     """Random inputs through a kernel on a device and through its witnesses. ExecutionError if the device refuses it,
     VerificationError if a witness does."""
     kernel = build(program, options)
-    return compared(kernel, _kept(kernel), device, seed)
+    return compared(kernel, device, inputs_of(program, kernel.launch, seed))
 
 
-def compared(kernel: BuiltKernel, module: Path, device: KernelDevice, seed: int = 0) -> Launched:
-    """The same for a kernel whose `launch.py` is there already."""
+def compared(
+    kernel: BuiltKernel, device: KernelDevice, inputs: Mapping[str, Array], module: Path | None = None
+) -> Launched:
+    """The same for a kernel that is built already, inputs by the program's argument, and a `launch.py` of one's own."""
     launch = kernel.launch
-    inputs = inputs_of(kernel.program, launch, seed)
-    wanted = expected(kernel.program, launch, kernel.options, inputs)
+    wanted = expected(kernel.program, launch, kernel.options, inputs, FPU_SUM)
     here = executed(launch, kernel.lowered, kernel.sources, kernel.options, inputs) if has_compiler() else None
-    got = device.run(launch, module, inputs)
+    got = device.run(kernel, inputs, module)
     errors = [times_bound(got[name][w.written], w.exact[w.written], w.near[w.written]) for name, w in wanted.items()]
     return Launched(
         tensors=got,
         elements=sum(int(w.written.sum()) for w in wanted.values()),
-        executed_differs=None if here is None else _differing(wanted, here, got),
+        executed_differs=None if here is None else _differing(wanted, here.tensors, got),
         interpreter_differs=_differing(wanted, {name: w.interpreted for name, w in wanted.items()}, got),
         largest_error=max((largest for largest, _ in errors), default=0.0),
         judged=sum(count for _, count in errors),
@@ -152,7 +154,7 @@ def launched_again(folder: Path, device: str, seed: int = 0) -> Launched:
     """The `launch.py` of a folder that `kernel_files` filled, run on a device: random inputs, compared."""
     kernel = read_kernel(folder)
     with KernelDevice(kernel.options.board, device) as opened:
-        return compared(kernel, folder / LAUNCHER, opened, seed)
+        return compared(kernel, opened, inputs_of(kernel.program, kernel.launch, seed), folder / LAUNCHER)
 
 
 def read_kernel(folder: Path) -> BuiltKernel:

@@ -111,14 +111,14 @@ def test_the_seed_is_that_of_the_inputs(
     from optimizer.kernels.tensix import witness
 
     drawn: list[float] = []
-    inputs = witness._inputs
+    inputs = witness.inputs_of
 
     def record(*arguments: Any) -> Any:
         found = inputs(*arguments)
         drawn.append(float(next(iter(found.values()))[0, 0]))
         return found
 
-    monkeypatch.setattr(witness, "_inputs", record)
+    monkeypatch.setattr(witness, "inputs_of", record)
     path = str(written(tmp_path, case()))
     for seed in ("0", "1", "1"):
         printed(capsys, "run", path, "--seed", seed)

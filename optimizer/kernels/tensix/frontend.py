@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 from optimizer.errors import GraphError, StateError, UnknownNameError
@@ -343,15 +344,39 @@ class Program:
         return tuple(found)
 
 
+@dataclass(frozen=True)
+class KernelFunction:
+    """What `@kernel` makes of a function: called with tensors, it gives the `ttl.program`.
+
+    Parameters with a `Tensor` as default need not be given.
+    """
+
+    function: Callable[..., tuple[Op, ...]]
+    build: Callable[..., Op]
+
+    def __call__(self, *tensors: Tensor, **more: Any) -> Op:
+        return self.build(*tensors, *self._defaults[len(tensors) :], **more)
+
+    @property
+    def has_tensors(self) -> bool:
+        """Whether it can be called without any."""
+        return all(isinstance(tensor, Tensor) for tensor in self._defaults)
+
+    @property
+    def _defaults(self) -> tuple[Any, ...]:
+        parameters = signature(self.function).parameters.values()
+        return tuple(p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+
+
 def kernel(
     grid: Sequence[int] = (1, 1), **config: bool | str
-) -> Callable[[Callable[..., tuple[Op, ...]]], Callable[..., Op]]:
+) -> Callable[[Callable[..., tuple[Op, ...]]], KernelFunction]:
     """A function of tensors that returns `Program(...)(...)` becomes one that returns the verified `ttl.program`.
 
     `config`: `fp32_dest_acc_en`, `dst_full_sync_en`, `math_fidelity`, `math_approx_mode`.
     """
 
-    def decorate(function: Callable[..., tuple[Op, ...]]) -> Callable[..., Op]:
+    def decorate(function: Callable[..., tuple[Op, ...]]) -> KernelFunction:
         def build(*tensors: Tensor) -> Op:
             recorder = _Recorder(tuple(grid), dict(config))
             args = []
@@ -371,6 +396,6 @@ def kernel(
             check(program)
             return program
 
-        return build
+        return KernelFunction(function, build)
 
     return decorate
