@@ -50,7 +50,6 @@ def execute(
     program: Op,
     kernels: Sequence[KernelSource],
     tensors: Mapping[str, Array],
-    api: str = "0.81",
     capacity: int | None = None,
     core: tuple[int, int] = (0, 0),
 ) -> Execution:
@@ -64,7 +63,7 @@ def execute(
     slots = capacity_of(program, capacity)
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
-        _write_sources(folder, program, kernels, api, _main(program, kernels, slots, wide, core))
+        _write_sources(folder, program, kernels, _main(program, kernels, slots, wide, core))
         _write_tensors(folder, program, tensors)
         runtime = _precompiled() if next(_RUNS) else _runtime(folder)
         _run([*COMPILE, "-I", str(folder), "-I", str(runtime), "-o", "core", "main.cpp"], folder)
@@ -104,9 +103,9 @@ def _precompiled() -> Path:
     return folder
 
 
-def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], api: str, main: str) -> None:
+def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], main: str) -> None:
     called = {name for kernel in kernels for name in re.findall(r"\b[a-z]\w*", kernel.text)}
-    (folder / "kernel_api.hpp").write_text(header(api, called), encoding="utf-8")
+    (folder / "kernel_api.hpp").write_text(header(called), encoding="utf-8")
     # g++ takes a precompiled header first or not at all.
     parts = ['#include "runtime.hpp"', '#include "kernel_api.hpp"']
     for k, kernel in enumerate(kernels):
