@@ -63,7 +63,6 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         help="tile DAGs (docs/formats.md), or a program in text",
     )
     parser.add_argument("--id", dest="case_id", metavar="ID", help="only this case")
-    parser.add_argument("--api", default="0.81", metavar="VERSION", help="kernel API: 0.69 or 0.81 (default)")
     parser.add_argument(
         "--allocator", choices=("default", "seed"), default="default", help="what places values in DST slots"
     )
@@ -118,7 +117,7 @@ def run_print(args: argparse.Namespace) -> int:
     for _, program in _programs(args):
         lowered = lower(program, options, show)
         if args.stages or not args.print_after:
-            for kernel in emit_program(lowered, options.api):
+            for kernel in emit_program(lowered):
                 print(f"// -- {kernel.kind}\n{kernel.text}")
     return 0
 
@@ -158,7 +157,7 @@ def _runner(args: argparse.Namespace) -> Iterator[Callable[[Op], dict[str, Any]]
 def _options(args: argparse.Namespace) -> KernelOptions:
     from optimizer.kernels.tensix.pipeline import KernelOptions
 
-    return KernelOptions(api=args.api, allocator=args.allocator, fuse=not args.no_fuse)
+    return KernelOptions(allocator=args.allocator, fuse=not args.no_fuse)
 
 
 def _is_program(path: Path) -> bool:

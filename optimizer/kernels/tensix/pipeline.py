@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import UnknownNameError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.api_profiles import PROFILES
 from optimizer.kernels.tensix.buffers import check_l1
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
@@ -45,8 +43,6 @@ Observer = Callable[[str, Op], None]
 class KernelOptions:
     """What the kernel compiler may be told."""
 
-    api: str = "0.81"
-    """Kernel API profile."""
     capacity: int | None = None
     """DST slots; by default what the program says (`passes.assign_dst.capacity_of`)."""
     allocator: Allocator = "default"
@@ -57,10 +53,6 @@ class KernelOptions:
     """Keep values between block ops in DST."""
     board: DeviceSpec = field(default_factory=partial(DeviceSpec.preset, DEFAULT_BOARD))
     """What the kernel runs on."""
-
-    def __post_init__(self) -> None:
-        if self.api not in PROFILES:
-            raise UnknownNameError("kernel API", self.api, PROFILES)
 
 
 def passes(options: KernelOptions) -> tuple[Pass, ...]:
@@ -79,7 +71,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
         Pass("place-results", place_results),
         Pass("lower-to-loops", lower_to_loops),
         Pass("insert-inits", insert_inits),
-        Pass("convert-to-ttkernel", partial(convert_to_ttkernel, api=options.api)),
+        Pass("convert-to-ttkernel", convert_to_ttkernel),
     )
 
 
@@ -101,7 +93,7 @@ def lower(program: Op, options: KernelOptions = KernelOptions(), observe: Observ
 
 def compile_program(program: Op, options: KernelOptions = KernelOptions()) -> tuple[KernelSource, ...]:
     """C++ of every thread."""
-    return emit_program(lower(program, options), options.api)
+    return emit_program(lower(program, options))
 
 
 def read_short(program: Op) -> tuple[str, ...]:
