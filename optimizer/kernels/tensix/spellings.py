@@ -25,7 +25,7 @@ from optimizer.kernels.tensix.grid import DEFAULT_DIMS
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
 from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS, widest
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
-from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TransferType, Type
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TileType, TransferType, Type
 from optimizer.kernels.tensix.verify import block_result_shape
 
 REDUCED: Mapping[tuple[int, ...], str] = MappingProxyType({(1,): "row", (0,): "col", (0, 1): "scalar"})
@@ -58,6 +58,8 @@ class Spellings:
 
     same: dict[str, Value] = field(default_factory=dict)
     """Names that stand for a value with another one."""
+    _acquired: set[str] = field(default_factory=set)
+    """Registers that are acquired."""
     _buffer: dict[str, Value] = field(default_factory=dict)
     """Block -> its circular buffer."""
 
@@ -78,6 +80,8 @@ class Spellings:
         op = Op(written.name, written.operands, results, attributes(written.attrs), written.regions)
         if op.name in ("ttl.cb_wait", "ttl.cb_reserve") and op.operands and results:
             self._buffer[results[0].name] = op.operands[0]
+        if op.name == "ttl.acquire_dst":
+            self._acquired.update(v.name for v in results)
         stores = (Op("ttl.store", pair) for pair in zip(results, written.rooms, strict=True)) if written.rooms else ()
         return (*scaler, op, *stores)
 
@@ -88,6 +92,10 @@ class Spellings:
 
     def _renamed(self, written: Written) -> Written:
         name, attrs = written.name, dict(written.attrs)
+        register = attrs.pop("dst_reg", None)
+        if register is not None and str(register)[1:] not in self._acquired:
+            raise FormatError(f"attribute 'dst_reg' is {register}, which no ttl.acquire_dst gives")
+        written = replace(written, attrs=attrs)
         short = _short(name)
         if name in ("ttl.block_store", "ttl.math.store"):
             return replace(written, name="ttl.store", operands=written.operands[::-1])
@@ -138,16 +146,22 @@ def _described(given: Mapping[str, Attr], types: Sequence[Type]) -> CircularBuff
     """The type that attributes say; what they leave out is that of the type that is written."""
     known = next((t for t in types if isinstance(t, CircularBufferType)), None)
     shape = given.get("shape", known.shape if known else None)
-    dtype = given.get("element_type", known.dtype.value if known else "")
+    element = str(given.get("element_type", TileType(known.dtype) if known else ""))
     count = given.get("buffer_factor", known.block_count if known else 2)
     if not isinstance(shape, tuple) or len(shape) != 2 or not all(type(n) is int for n in shape):
         raise FormatError("attribute 'shape' of a circular buffer is rows and columns of tiles")
-    if dtype not in {d.value for d in DType}:
-        raise FormatError(f"attribute 'element_type' of a circular buffer is no element type: {dtype!r}")
+    if element in {d.value for d in DType}:
+        raise FormatError(
+            f"a circular buffer of {element} elements is row-major: unpacker, packer and every op work on tiles; "
+            f"element_type = tile<{element}> has them"
+        )
+    dtype = next((d for d in DType if str(TileType(d)) == element), None)
+    if dtype is None:
+        raise FormatError(f"attribute 'element_type' of a circular buffer is a tile type, not {element!r}")
     if type(count) is not int:
         raise FormatError(f"attribute 'buffer_factor' of a circular buffer is a number of blocks, not {count!r}")
     rows, columns = (int(str(n)) for n in shape)
-    return CircularBufferType((rows, columns), DType(dtype), count)
+    return CircularBufferType((rows, columns), dtype, count)
 
 
 def _missing_scaler(written: Written) -> Iterator[Op]:

@@ -115,7 +115,7 @@ def parse(text: str) -> Op:
 
 _TOKENS = re.compile(
     r"""(?P<space>\s+|//[^\n]*)
-      | (?P<type>(?:block|cb|tensor|tile)<[^>]*>)
+      | (?P<type>(?:block|cb|tensor|(?:!ttcore\.)?tile)<[^>]*>)
       | (?P<arrow>->)
       | (?P<value>%[A-Za-z0-9_.$]+)
       | (?P<symbol>@[A-Za-z0-9_.$]+)
@@ -135,7 +135,7 @@ MAX_TERMS = 500
 MAX_DIGITS = 19
 """Of whole numbers."""
 _SHAPED = re.compile(r"(block|cb|tensor)<([0-9]{1,9})x([0-9]{1,9})x([a-z0-9_]+)(?:,\s*([0-9]{1,9}))?>", re.ASCII)
-_TILE = re.compile(r"tile<([a-z0-9_]+)>")
+_TILE = re.compile(r"(?:!ttcore\.)?tile<(?:32x32,\s*)?([a-z0-9_]+)>")
 
 
 @dataclass(frozen=True)
@@ -335,6 +335,8 @@ class _Parser:
         if token.kind == "number":
             number = self._token.text
             return self._integer() if re.fullmatch(r"-?[0-9]+", number) else float(self._take().text)
+        if token.kind in ("type", "value"):  # a spelling, which no op keeps
+            return str(self._type()) if token.kind == "type" else self._take().text
         if token.text in ("true", "false"):
             return self._take().text == "true"
         if token.text in ("inf", "nan"):
