@@ -24,6 +24,7 @@ from optimizer.kernels.tensix.passes.fold_grid import fold_grid
 from optimizer.kernels.tensix.passes.fuse_computes import fuse_computes
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.passes.insert_inits import insert_inits
+from optimizer.kernels.tensix.passes.join_broadcasts import join_broadcasts
 from optimizer.kernels.tensix.passes.lower_to_loops import lower_to_loops
 from optimizer.kernels.tensix.passes.place_results import place_results, store_values
 from optimizer.kernels.tensix.passes.sink_to_stores import sink_to_stores
@@ -61,6 +62,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
     return (
         Pass("fold-grid", fold_grid),
         Pass("inline-regions", inline_regions),
+        Pass("join-broadcasts", join_broadcasts),
         Pass("split-broadcasts", partial(split_broadcasts, computed=options.fuse)),
         Pass("convert-to-compute", convert_to_compute),
         Pass("spread-rows", spread_rows),
