@@ -9,11 +9,13 @@ Reordering to Alleviate Register Pressure", SC 2018), which competes with the be
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from optimizer.errors import InfeasibleError
+from optimizer.kernels.tensix.dst.cost import COPY, load_cycles, op_cycles
 from optimizer.kernels.tensix.dst.dag import TileDag, usable_forms
-from optimizer.kernels.tensix.tile_ops import Form, Place, Unit
+from optimizer.kernels.tensix.tile_ops import Form, Place
 
 STATE_LIMIT = 20_000
 """Sets of executed nodes that are looked at before the search becomes a beam; fewer in bodies of more than `SMALL`."""
@@ -21,9 +23,6 @@ BEAM = 50
 """One of so many sets is kept per length then; fewer in bodies of more than `SMALL`."""
 SMALL = 20
 """Nodes of a body that is searched with all of both: effort per state grows with the body, time should not."""
-UNIT_COST = {Unit.FPU: 2, Unit.REUSE: 2, Unit.UNPACK: 2, Unit.SFPU: 3}
-"""Relative cost of an op by who computes it: the SFPU works 32 lanes at a time, the FPU on whole faces."""
-LOAD_COST, COPY_COST = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,8 @@ class Step:
 
     value: int
     form: int
+    keep: tuple[int, ...] = ()
+    """Inputs that stay in DST for a later step; all others are loaded again when they are needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +60,16 @@ class _Demand:
 
     read: tuple[int, ...]
     """Numbers of the nodes that it reads there."""
-    loads: tuple[int, ...]
-    """Inputs brought there for it."""
+    inputs: tuple[int, ...]
+    """Inputs that it reads there."""
     victim: int | None
     """Number of the node whose slot it overwrites."""
+    overwritten: int | None
+    """The input whose slot it overwrites."""
     in_place: bool
     accumulates: bool
     cost: int
+    """Cycles, without loads and copies."""
 
 
 class LiveSets:
@@ -82,6 +86,7 @@ class LiveSets:
         for v, forms in zip(dag.values, self.forms, strict=True):
             if not forms:
                 raise InfeasibleError(_no_form(dag, v), node=dag.node(v).op)
+        self.load_cycles = [load_cycles(dag.dtype_of(a)) for a in range(dag.inputs)]
         self.demands = [{f: self._demand(n, f) for f in forms} for n, forms in enumerate(self.forms)]
 
     def _mask(self, values: Iterator[int] | Sequence[int]) -> int:
@@ -104,14 +109,22 @@ class LiveSets:
             if not done >> n & 1 and not needs & ~done:
                 yield n
 
-    def effect(self, done: int, live: int, n: int, form_index: int) -> StepEffect:
-        """What running node number `n` in a form does after `done`, of which `live` values are live."""
-        demand = self.demands[n][form_index]
-        peak, after, cost = self.outcome(done, live, n, demand)
-        copied = demand.victim if demand.victim is not None and self.is_live(demand.victim, done | 1 << n) else None
-        return StepEffect(peak, after, demand.loads, None if copied is None else copied + self.dag.inputs, cost)
+    def effect(
+        self, done: int, live: int, n: int, form_index: int, held: Sequence[int] = (), keep: Sequence[int] = ()
+    ) -> StepEffect:
+        """What running node number `n` in a form does after `done`, of which `live` values are live.
 
-    def outcome(self, done: int, live: int, n: int, demand: _Demand) -> tuple[int, int, int]:
+        `held`: inputs that are in DST already; `keep`: those of them, or of what is loaded, that stay.
+        """
+        demand = self.demands[n][form_index]
+        peak, after, cost = self.outcome(done, live, n, demand, held, keep)
+        copied = demand.victim if demand.victim is not None and self.is_live(demand.victim, done | 1 << n) else None
+        loads = tuple(a for a in demand.inputs if a not in held)
+        return StepEffect(peak, after, loads, None if copied is None else copied + self.dag.inputs, cost)
+
+    def outcome(
+        self, done: int, live: int, n: int, demand: _Demand, held: Sequence[int] = (), keep: Sequence[int] = ()
+    ) -> tuple[int, int, int]:
         """(peak, live values afterwards, cost) of a step, as `effect` gives it."""
         waiting = ~(done | 1 << n)
         dying, copied = 0, False
@@ -120,25 +133,35 @@ class LiveSets:
                 dying += 1
             elif a == demand.victim:
                 copied = True
-        loads = len(demand.loads)
-        fresh = not demand.in_place and (demand.accumulates or not (loads or dying))
+        cost = demand.cost + (COPY if copied else 0)
+        there = len(demand.inputs)
+        for a in demand.inputs:
+            if a not in held:
+                cost += self.load_cycles[a]
+            if a not in keep:
+                dying += 1
+        for a in keep:
+            if a not in demand.inputs:
+                there += 1
+        fresh = not demand.in_place and (demand.accumulates or not dying)
         extra = 1 if copied or fresh else 0
-        return live + loads + extra, live + 1 - dying, demand.cost + (COPY_COST if copied else 0)
+        gone = dying - sum(1 for a in demand.inputs if a not in keep)
+        return live + there + extra, live + 1 - gone, cost
 
     def _demand(self, n: int, form_index: int) -> _Demand:
         dag = self.dag
         node = dag.nodes[n]
         form = node.definition.forms[form_index]
         in_dst = tuple(dict.fromkeys(a for a, p in zip(node.args, form.places, strict=True) if p is Place.DST))
-        loads = tuple(a for a in in_dst if dag.is_input(a))
         victim = None if form.in_place is None else node.args[form.in_place]
         return _Demand(
             tuple(a - dag.inputs for a in in_dst if not dag.is_input(a)),
-            loads,
+            tuple(a for a in in_dst if dag.is_input(a)),
             None if victim is None or dag.is_input(victim) else victim - dag.inputs,
+            victim if victim is not None and dag.is_input(victim) else None,
             form.in_place is not None,
             form.accumulates,
-            UNIT_COST[form.unit] + LOAD_COST * len(loads),
+            op_cycles(node.op, form.unit),
         )
 
 
@@ -189,9 +212,11 @@ def peak_of(dag: TileDag, order: Sequence[Step]) -> int:
     """Most slots in use while the steps run once."""
     sets = LiveSets(dag)
     done = live = highest = 0
+    held: tuple[int, ...] = ()
     for step in order:
-        effect = sets.effect(done, live, step.value - dag.inputs, step.form)
+        effect = sets.effect(done, live, step.value - dag.inputs, step.form, held, step.keep)
         highest, live, done = max(highest, effect.peak), effect.live, done | 1 << (step.value - dag.inputs)
+        held = step.keep
     return highest
 
 
@@ -258,6 +283,27 @@ def _beam_order(sets: LiveSets, beam: int) -> tuple[Step, ...]:
     listed = pressure_aware_order(sets.dag)
     found = min(level, key=lambda e: e[:2])
     return listed if peak_of(sets.dag, listed) < found[0] else found[4]
+
+
+def with_kept_inputs(dag: TileDag, order: Sequence[Step], slots: int) -> tuple[Step, ...]:
+    """The order with inputs kept in DST from one reader to the next while it stays within so many slots, those of the
+    shortest ways first."""
+    sets = LiveSets(dag)
+    demands = [sets.demands[step.value - dag.inputs][step.form] for step in order]
+    ways: list[tuple[int, int, int]] = []
+    for a in range(dag.inputs):
+        reads = [n for n, demand in enumerate(demands) if a in demand.inputs]
+        ways += [(m - n, n, a) for n, m in pairwise(reads) if demands[n].overwritten != a]
+    keeps: list[frozenset[int]] = [frozenset()] * len(order)
+    for length, first, a in sorted(ways):
+        longer = [keep | {a} if first <= n < first + length else keep for n, keep in enumerate(keeps)]
+        if peak_of(dag, _keeping(order, longer)) <= slots:
+            keeps = longer
+    return _keeping(order, keeps)
+
+
+def _keeping(order: Sequence[Step], keeps: Sequence[frozenset[int]]) -> tuple[Step, ...]:
+    return tuple(replace(step, keep=tuple(sorted(keep))) for step, keep in zip(order, keeps, strict=True))
 
 
 # -- list scheduling by six metrics -------------------------------------------------------------------
