@@ -1,7 +1,7 @@
 """From a program of block ops to C++: one straight list of passes.
 
-block ops -> loop nests over tiles -> rows spread -> fused -> moved to stores -> slots -> results placed -> loops
-          -> inits -> TTKernel calls -> C++
+block ops -> loop nests over tiles -> rows spread -> fused -> moved to stores -> siblings fused
+          -> slots -> results placed -> loops -> inits -> TTKernel calls -> C++
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from optimizer.kernels.tensix.passes.convert_to_compute import convert_to_comput
 from optimizer.kernels.tensix.passes.convert_to_ttkernel import convert_to_ttkernel
 from optimizer.kernels.tensix.passes.fold_grid import fold_grid
 from optimizer.kernels.tensix.passes.fuse_computes import fuse_computes
+from optimizer.kernels.tensix.passes.fuse_siblings import fuse_siblings
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.passes.insert_inits import insert_inits
 from optimizer.kernels.tensix.passes.lower_to_loops import lower_to_loops
@@ -62,6 +63,7 @@ class KernelOptions:
 def passes(options: KernelOptions) -> tuple[Pass, ...]:
     """The pipeline, in order."""
     dst = partial(assign_dst, capacity=options.capacity, allocator=options.allocator, l1_bytes=options.l1_bytes)
+    siblings = partial(fuse_siblings, capacity=options.capacity, allocator=options.allocator)
     return (
         Pass("fold-grid", fold_grid),
         Pass("inline-regions", inline_regions),
@@ -71,6 +73,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
         *((Pass("fuse-computes", fuse_computes),) if options.fuse else ()),
         Pass("store-values", store_values),
         Pass("sink-to-stores", sink_to_stores),
+        *((Pass("fuse-siblings", siblings),) if options.fuse else ()),
         Pass("assign-dst", dst),
         Pass("place-results", place_results),
         Pass("lower-to-loops", lower_to_loops),

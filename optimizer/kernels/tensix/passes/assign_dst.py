@@ -2,10 +2,10 @@
 
 After this pass a body is the program of one tile: `ttl.tile_copy` loads an argument, `ttl.tile_copy_dst` copies a slot,
 other ops name their form. `dst` maps the tile's number within the section to the result's slot. The compute says how
-many tiles a section takes (`unroll`), whether it goes op by op (`grouped`) or tile by tile, and its scratch slots
-(`footprint`). Stages that take turns are one body: `stages` says how many ops each has, `ttl.spill_tile_to_l1` keeps a
-tile for later ones, `ttl.restore_tile_from_l1` loads it there. Slots: results first, so that the tiles of one result
-lie side by side, then scratch.
+many tiles a section takes (`unroll`), whether it goes op by op (`grouped`) or tile by tile, its scratch slots
+(`footprint`), and what was done about too few slots (`relief`). Stages that take turns are one body: `stages` says how
+many ops each has, `ttl.spill_tile_to_l1` keeps a tile for later ones, `ttl.restore_tile_from_l1` loads it there. Slots:
+results first, so that the tiles of one result lie side by side, then scratch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.buffers import free_l1
 from optimizer.kernels.tensix.dialect import RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
-from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
+from optimizer.kernels.tensix.dst.plan import BodyPlan, Relief, plan_body
 from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_plan
 from optimizer.kernels.tensix.dst.slots import Instruction
 from optimizer.kernels.tensix.dst.stages import Stage
@@ -193,7 +193,9 @@ class _Writer:
 
     def _planned(self, plan: BodyPlan, footprint: int) -> dict[str, Attr]:
         unroll = min(plan.unroll, plan.tiles)
-        return {**dict(self._op.attrs), "unroll": unroll, "grouped": plan.grouped, "footprint": footprint}
+        relief: dict[str, Attr] = {} if plan.relief is Relief.NONE else {"relief": plan.relief.value}
+        found = {**dict(self._op.attrs), "unroll": unroll, "grouped": plan.grouped, "footprint": footprint}
+        return found | relief
 
     def _body(self, plan: BodyPlan, stage: Stage, args: list[Value]) -> tuple[tuple[Op, ...], dict[int, Value]]:
         """A stage's ops, and the tiles of the values that it packs."""
