@@ -51,6 +51,9 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allocator", choices=("default", "seed"), default="default", help="what places values in DST slots"
     )
+    parser.add_argument(
+        "--enable-unroll", action="store_true", help="write every tile's calls out instead of loops over tiles"
+    )
     parser.add_argument("--no-fuse", action="store_true", help="send the result of every block op through L1")
 
 
@@ -127,7 +130,7 @@ def run_run(args: argparse.Namespace) -> int:
 def _options(args: argparse.Namespace) -> KernelOptions:
     from optimizer.kernels.tensix.pipeline import KernelOptions
 
-    return KernelOptions(api=args.api, allocator=args.allocator, fuse=not args.no_fuse)
+    return KernelOptions(api=args.api, allocator=args.allocator, fuse=not args.no_fuse, unroll=args.enable_unroll)
 
 
 def _is_program(path: Path) -> bool:

@@ -54,6 +54,8 @@ class KernelOptions:
     """What circular buffers may take; by default what the program says (`buffers.available_l1`)."""
     fuse: bool = True
     """Keep values between block ops in DST."""
+    unroll: bool = False
+    """Write sections and their tiles one after the other instead of in loops."""
 
     def __post_init__(self) -> None:
         if self.api not in PROFILES:
@@ -76,7 +78,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
         *((Pass("fuse-siblings", siblings),) if options.fuse else ()),
         Pass("assign-dst", dst),
         Pass("place-results", place_results),
-        Pass("lower-to-loops", lower_to_loops),
+        Pass("lower-to-loops", partial(lower_to_loops, unroll=options.unroll)),
         Pass("insert-inits", insert_inits),
         Pass("convert-to-ttkernel", partial(convert_to_ttkernel, api=options.api)),
     )

@@ -19,6 +19,7 @@ from math import prod
 from optimizer.kernels.tensix.dialect import DST_PREFIX, RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim, linear
 from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite
+from optimizer.kernels.tensix.passes.unroll_loops import unrolled
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType
 
@@ -26,12 +27,15 @@ Loops = tuple[Value, ...]
 """Counters of the loops around, outermost first: the dimensions of index expressions."""
 
 
-def lower_to_loops(program: Op) -> Op:
-    """Every `ttl.compute`."""
+def lower_to_loops(program: Op, unroll: bool = False) -> Op:
+    """Every `ttl.compute`; with `unroll` as straight lines (`unroll_loops`)."""
     names = Names(program)
 
     def change(op: Op) -> tuple[Op, ...]:
-        return _Sections(op, names).ops() if op.name == "ttl.compute" else (op,)
+        if op.name != "ttl.compute":
+            return (op,)
+        made = _Sections(op, names).ops()
+        return unrolled(made, names) if unroll else made
 
     return rewrite(program, change)[0]
 
