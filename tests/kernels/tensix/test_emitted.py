@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cpp_calls import calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_lowering import records
@@ -22,24 +21,6 @@ from tests.samples import examples
 
 DOCUMENT = json.loads(Path("fixtures/kernels/tile_cases.json").read_text(encoding="utf-8"))
 CASES = [pytest.param(case, id=case.id) for case in read_cases(DOCUMENT)]
-_LOOP = re.compile(r"for \(uint32_t (\w+) = (\d+); \1 < (\d+); (?:\+\+\1|\1 \+= (\d+))\) \{")
-_CALL = re.compile(r"(\w+)(?:<[^()]*>)?\(")
-
-
-def calls(text: str) -> Counter[str]:
-    """How often each function is called when the C++ of a thread runs."""
-    found: Counter[str] = Counter()
-    times = [1]
-    for line in map(str.strip, text.split("void kernel_main() {")[1].splitlines()):
-        loop = _LOOP.match(line)
-        if loop is not None:
-            times.append(times[-1] * len(range(int(loop[2]), int(loop[3]), int(loop[4] or 1))))
-        elif line == "}":
-            times.pop()
-        else:
-            call = _CALL.match(line)
-            found[call[1] if call else ""] += times[-1]
-    return found
 
 
 def body(name: str, inputs: str, results: str, *ops: str, block: tuple[int, int] = (2, 2)) -> TileCase:

@@ -26,7 +26,7 @@ from optimizer.kernels.tensix.dst.inits import inits_run
 from optimizer.kernels.tensix.dst.schedule import best_order, order_as_given, peak_of
 from optimizer.kernels.tensix.dst.slots import Scheme
 from optimizer.kernels.tensix.dst.stages import ALL_ORDERS, Stage, cut, orders, stage_of, whole
-from optimizer.kernels.tensix.dst.variants import recompute, share_copies
+from optimizer.kernels.tensix.dst.variants import recompute, recomputed_products, share_copies
 
 
 class Relief(StrEnum):
@@ -124,15 +124,11 @@ def plan_body(
     """
     given, (dag, numbers) = dag, renumbered(dag)
     shared = share_copies(dag)
-    found = [
-        plan
-        for body in ([dag] if shared is None else [dag, shared])
-        for order in orders(body, capacity)
-        for plan in _sections(body, (whole(body, order),), tiles, capacity)
-    ]
-    if found:
+    plain = list(_whole(dag, tiles, capacity)) + ([] if shared is None else list(_whole(shared, tiles, capacity)))
+    if plain:
+        again = (plan for body in recomputed_products(dag) for plan in _whole(body, tiles, capacity))
         fits = peak_of(dag, order_as_given(dag)) <= capacity
-        return replace(min(found, key=_rank), relief=Relief.NONE if fits else Relief.REORDER)
+        return replace(min((*plain, *again), key=_rank), relief=Relief.NONE if fits else Relief.REORDER)
     ways = list(_ways_out(dag, tiles, capacity))
     if not ways:
         raise _too_large(given, capacity, names)
@@ -156,15 +152,20 @@ def _ways_out(dag: TileDag, tiles: int, capacity: int) -> Iterator[BodyPlan]:
     bodies = [dag] if again is None else [dag, again]
     for body in bodies:
         if body is again:
-            for order in orders(body, capacity):
-                for plan in _sections(body, (whole(body, order),), tiles, capacity):
-                    yield replace(plan, relief=Relief.RECOMPUTE)
+            for plan in _whole(body, tiles, capacity):
+                yield replace(plan, relief=Relief.RECOMPUTE)
         if body is again and len(body.nodes) > ALL_ORDERS:
             return
         stages = cut(body, best_order(body), capacity)
         for plan in () if stages is None else _sections(body, stages, tiles, capacity):
             yield replace(plan, relief=Relief.SPLIT)
             yield replace(plan, relief=Relief.SPILL)
+
+
+def _whole(dag: TileDag, tiles: int, capacity: int) -> Iterator[BodyPlan]:
+    """Plans of a body in one stage."""
+    for order in orders(dag, capacity):
+        yield from _sections(dag, (whole(dag, order),), tiles, capacity)
 
 
 def _sections(dag: TileDag, stages: tuple[Stage, ...], tiles: int, capacity: int) -> Iterator[BodyPlan]:

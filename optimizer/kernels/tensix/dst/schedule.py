@@ -32,7 +32,8 @@ class Step:
     value: int
     form: int
     keep: tuple[int, ...] = ()
-    """Inputs that stay in DST for a later step; all others are loaded again when they are needed."""
+    """Inputs that stay in DST for a later step; all others are loaded again when they are needed. One that the step
+    overwrites is loaded twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class LiveSets:
         peak, after, cost = self.outcome(done, live, n, demand, held, keep)
         copied = demand.victim if demand.victim is not None and self.is_live(demand.victim, done | 1 << n) else None
         loads = tuple(a for a in demand.inputs if a not in held)
+        loads += tuple(a for a in keep if a == demand.overwritten)
         return StepEffect(peak, after, loads, None if copied is None else copied + self.dag.inputs, cost)
 
     def outcome(
@@ -143,6 +145,9 @@ class LiveSets:
         for a in keep:
             if a not in demand.inputs:
                 there += 1
+            elif a == demand.overwritten:
+                there += 1
+                cost += self.load_cycles[a]
         fresh = not demand.in_place and (demand.accumulates or not dying)
         extra = 1 if copied or fresh else 0
         gone = dying - sum(1 for a in demand.inputs if a not in keep)

@@ -112,18 +112,17 @@ class _Search:
             after = done | 1 << n
             for form, demand in self._sets.demands[n].items():
                 there = dict.fromkeys((*held, *demand.inputs))
-                useful = [a for a in there if a != demand.overwritten and self._readers[a] & ~after]
-                effect = self._sets.effect(done, label.live, n, form, held)
-                wanted = [self._loads[a] for a in effect.loads]
-                wanted += [self._copy] if effect.copied is not None else []
-                wanted.append(self._ops[n][form])
-                inits = sum(key != before for before, key in zip((init, *wanted), wanted, strict=False))
+                useful = [a for a in there if self._readers[a] & ~after]
                 for keep in _subsets(sorted(useful)):
-                    peak, live, cycles = self._sets.outcome(done, label.live, n, demand, held, keep)
+                    effect = self._sets.effect(done, label.live, n, form, held, keep)
+                    wanted = [self._loads[a] for a in effect.loads]
+                    wanted += [self._copy] if effect.copied is not None else []
+                    wanted.append(self._ops[n][form])
+                    inits = sum(key != before for before, key in zip((init, *wanted), wanted, strict=False))
                     step = Step(self._dag.inputs + n, form, keep)
-                    slots = label.slots + 1 if demand.accumulates else max(label.slots, peak)
-                    sums = slots, label.cycles + cycles, label.inits + inits
-                    yield (after, keep, wanted[-1]), _Label(*sums, live, label, step)
+                    slots = label.slots + 1 if demand.accumulates else max(label.slots, effect.peak)
+                    sums = slots, label.cycles + effect.cost, label.inits + inits
+                    yield (after, keep, wanted[-1]), _Label(*sums, effect.live, label, step)
 
 
 def _subsets(inputs: list[int]) -> Iterator[tuple[int, ...]]:

@@ -172,9 +172,12 @@ def _instructions(
         held = [a for a in temporary if dag.is_input(a)]
         effect = sets.effect(done, 0, step.value - dag.inputs, step.form, held, step.keep)
         here = dict(temporary)
-        for a in effect.loads:
-            here[a] = next(number)
-            found.append(Instruction("copy", 0, a, (-1 - a,), here[a]))
+        spare: dict[int, int] = {}
+        """What stays of an input that the step overwrites."""
+        for n, a in enumerate(effect.loads):
+            twice = a in effect.loads[:n] or a in held
+            (spare if twice else here)[a] = loaded = next(number)
+            found.append(Instruction("copy", 0, a, (-1 - a,), loaded))
         if effect.copied is not None:
             copy = next(number)
             found.append(Instruction("copy_dst", 0, effect.copied, (here[effect.copied],), copy))
@@ -186,7 +189,7 @@ def _instructions(
         found.append(Instruction(node.op, step.form, step.value, sources, result, node.attrs))
         if form.in_place is not None:
             in_place.append((result, sources[form.in_place]))
-        inputs = {a: t for a, t in here.items() if a in step.keep}
+        inputs = {a: t for a, t in (here | spare).items() if a in step.keep}
         temporary = {a: t for a, t in temporary.items() if not dag.is_input(a)} | inputs
         temporary[step.value] = result
         done |= 1 << (step.value - dag.inputs)
