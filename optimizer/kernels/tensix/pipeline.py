@@ -15,6 +15,7 @@ from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.api_profiles import PROFILES
 from optimizer.kernels.tensix.buffers import check_l1
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
+from optimizer.kernels.tensix.dst.schedule import Schedule
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.passes import Pass
@@ -54,6 +55,8 @@ class KernelOptions:
     """What circular buffers may take; by default what the program says (`buffers.available_l1`)."""
     fuse: bool = True
     """Keep values between block ops in DST."""
+    schedule: Schedule | None = None
+    """How the ops of a body are ordered; by default searched for, and as given with `allocator = "seed"`."""
     unroll: bool = False
     """Write sections and their tiles one after the other instead of in loops."""
 
@@ -64,8 +67,9 @@ class KernelOptions:
 
 def passes(options: KernelOptions) -> tuple[Pass, ...]:
     """The pipeline, in order."""
-    dst = partial(assign_dst, capacity=options.capacity, allocator=options.allocator, l1_bytes=options.l1_bytes)
-    siblings = partial(fuse_siblings, capacity=options.capacity, allocator=options.allocator)
+    capacity, allocator, schedule = options.capacity, options.allocator, options.schedule
+    siblings = partial(fuse_siblings, capacity=capacity, allocator=allocator, schedule=schedule)
+    dst = partial(assign_dst, capacity=capacity, allocator=allocator, l1_bytes=options.l1_bytes, schedule=schedule)
     return (
         Pass("fold-grid", fold_grid),
         Pass("inline-regions", inline_regions),

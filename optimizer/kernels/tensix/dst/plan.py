@@ -23,7 +23,7 @@ from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dst.cost import INIT, SECTION, SYNC
 from optimizer.kernels.tensix.dst.dag import TileDag, renumbered
 from optimizer.kernels.tensix.dst.inits import inits_run
-from optimizer.kernels.tensix.dst.schedule import best_order, order_as_given, peak_of
+from optimizer.kernels.tensix.dst.schedule import Schedule, order_as_given, peak_of, scheduled
 from optimizer.kernels.tensix.dst.slots import Scheme
 from optimizer.kernels.tensix.dst.stages import ALL_ORDERS, Stage, cut, orders, stage_of, whole
 from optimizer.kernels.tensix.dst.variants import recompute, recomputed_products, share_copies
@@ -114,22 +114,24 @@ def plan_body(
     l1_bytes: int | None = None,
     l1_is_limit: bool = True,
     names: tuple[str, ...] = (),
+    schedule: Schedule = "search",
 ) -> BodyPlan:
     """The cheapest plan (`BodyPlan.cost`): in small bodies of all, in others of those compared.
 
     `l1_bytes`: what circular buffers between stages may take, no limit by default; if it is none, but what is expected
-    to be free, a plan that takes more is better than none. `names`: of the values, for errors.
+    to be free, a plan that takes more is better than none. `names`: of the values, for errors. `schedule`: of ops.
     InfeasibleError if one op alone needs more slots than there are, or no way out has the L1 it needs; it names the
     values, the capacity and the place.
     """
     given, (dag, numbers) = dag, renumbered(dag)
     shared = share_copies(dag)
-    plain = list(_whole(dag, tiles, capacity)) + ([] if shared is None else list(_whole(shared, tiles, capacity)))
+    bodies = [dag] if shared is None else [dag, shared]
+    plain = [plan for body in bodies for plan in _whole(body, tiles, capacity, schedule)]
     if plain:
-        again = (plan for body in recomputed_products(dag) for plan in _whole(body, tiles, capacity))
+        again = (plan for body in recomputed_products(dag) for plan in _whole(body, tiles, capacity, schedule))
         fits = peak_of(dag, order_as_given(dag)) <= capacity
         return replace(min((*plain, *again), key=_rank), relief=Relief.NONE if fits else Relief.REORDER)
-    ways = list(_ways_out(dag, tiles, capacity))
+    ways = list(_ways_out(dag, tiles, capacity, schedule))
     if not ways:
         raise _too_large(given, capacity, names)
     room = [w for w in ways if l1_bytes is None or w.l1_tiles * DType(dag.dtype).tile_bytes <= l1_bytes]
@@ -146,25 +148,25 @@ def _rank(plan: BodyPlan) -> tuple[int, int, int]:
     return plan.cost, plan.sections, plan.max_dst
 
 
-def _ways_out(dag: TileDag, tiles: int, capacity: int) -> Iterator[BodyPlan]:
+def _ways_out(dag: TileDag, tiles: int, capacity: int, schedule: Schedule) -> Iterator[BodyPlan]:
     """Plans for a body that fits in no order."""
     again = recompute(dag)
     bodies = [dag] if again is None else [dag, again]
     for body in bodies:
         if body is again:
-            for plan in _whole(body, tiles, capacity):
+            for plan in _whole(body, tiles, capacity, schedule):
                 yield replace(plan, relief=Relief.RECOMPUTE)
         if body is again and len(body.nodes) > ALL_ORDERS:
             return
-        stages = cut(body, best_order(body), capacity)
+        stages = cut(body, scheduled(body, schedule), capacity)
         for plan in () if stages is None else _sections(body, stages, tiles, capacity):
             yield replace(plan, relief=Relief.SPLIT)
             yield replace(plan, relief=Relief.SPILL)
 
 
-def _whole(dag: TileDag, tiles: int, capacity: int) -> Iterator[BodyPlan]:
+def _whole(dag: TileDag, tiles: int, capacity: int, schedule: Schedule) -> Iterator[BodyPlan]:
     """Plans of a body in one stage."""
-    for order in orders(dag, capacity):
+    for order in orders(dag, capacity, schedule=schedule):
         yield from _sections(dag, (whole(dag, order),), tiles, capacity)
 
 

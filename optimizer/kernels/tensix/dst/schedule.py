@@ -1,4 +1,4 @@
-"""Order and forms of a body's ops so that few DST slots are live at once (Phase 0).
+"""Order and forms of a body's ops so that few DST slots are live at once (Phase 0 of the design document).
 
 `best_order` is exact: dynamic programming over the sets of executed nodes, first for the least peak, then for the
 least cost at that peak. It is used while the sets are few; beyond, a beam over the same states.
@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Literal
 
 from optimizer.errors import InfeasibleError
 from optimizer.kernels.tensix.dst.cost import COPY, load_cycles, op_cycles
 from optimizer.kernels.tensix.dst.dag import TileDag, usable_forms
 from optimizer.kernels.tensix.tile_ops import Form, Place
 
+Schedule = Literal["search", "pressure", "critical-path", "given"]
+"""How ops are ordered: all orders that may be the cheapest (larger bodies: the best that is found), list scheduling by
+the document's metrics, the same with the critical path before reuse, or as the program has them."""
 STATE_LIMIT = 20_000
 """Sets of executed nodes that are looked at before the search becomes a beam; fewer in bodies of more than `SMALL`."""
 BEAM = 50
@@ -195,9 +199,9 @@ def best_order(
     return _cheapest(sets, peaks)
 
 
-def order_as_given(dag: TileDag) -> tuple[Step, ...]:
+def order_as_given(dag: TileDag, allowed: frozenset[tuple[int, int]] | None = None) -> tuple[Step, ...]:
     """Program order, each node in its form of least peak and cost."""
-    sets = LiveSets(dag)
+    sets = LiveSets(dag, allowed)
     done = live = 0
     steps: list[Step] = []
     for n in range(len(dag.nodes)):
@@ -312,19 +316,39 @@ def _keeping(order: Sequence[Step], keeps: Sequence[frozenset[int]]) -> tuple[St
 
 
 # -- list scheduling by six metrics -------------------------------------------------------------------
-def pressure_aware_order(dag: TileDag) -> tuple[Step, ...]:
-    """List scheduling: always the ready node with the greatest cost tuple, in its form of least peak and cost."""
-    sets = LiveSets(dag)
+def pressure_aware_order(
+    dag: TileDag, allowed: frozenset[tuple[int, int]] | None = None, path_first: bool = False
+) -> tuple[Step, ...]:
+    """List scheduling: always the ready node with the greatest cost tuple, in its form of least peak and cost.
+
+    `path_first`: the critical path counts more than reuse, for bodies whose ops share most operands (ibid., III-F).
+    """
+    sets = LiveSets(dag, allowed)
     distance = _distances(dag)
     done = live = 0
     steps: list[Step] = []
+
+    def rank(m: int) -> tuple[int, ...]:
+        release, fire, primary, secondary, affinity, path = _cost_tuple(sets, done, m, distance)
+        if path_first:
+            return release, fire, path, primary, secondary, affinity, -m
+        return release, fire, primary, secondary, affinity, path, -m
+
     for _ in sets.readers:
-        ready = list(sets.ready(done))
-        n = max(ready, key=lambda m: (*_cost_tuple(sets, done, m, distance), -m))
+        n = max(sets.ready(done), key=rank)
         form, effect = _best_form(sets, done, live, n)
         steps.append(Step(dag.inputs + n, form))
         done, live = done | 1 << n, effect.live
     return tuple(steps)
+
+
+def scheduled(dag: TileDag, schedule: Schedule, allowed: frozenset[tuple[int, int]] | None = None) -> tuple[Step, ...]:
+    """One order, by the schedule."""
+    if schedule == "search":
+        return best_order(dag, allowed=allowed)
+    if schedule == "given":
+        return order_as_given(dag, allowed)
+    return pressure_aware_order(dag, allowed, path_first=schedule == "critical-path")
 
 
 def _distances(dag: TileDag) -> list[int]:

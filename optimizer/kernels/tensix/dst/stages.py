@@ -10,12 +10,14 @@ from optimizer.kernels.tensix.dst.dag import TileDag, sub_dag, usable_forms
 from optimizer.kernels.tensix.dst.inits import InitKey
 from optimizer.kernels.tensix.dst.schedule import (
     STATE_LIMIT,
+    Schedule,
     Step,
     best_order,
     form_of,
     order_as_given,
     peak_of,
     pressure_aware_order,
+    scheduled,
     with_kept_inputs,
 )
 from optimizer.kernels.tensix.dst.search import LABELS, undominated_orders
@@ -62,19 +64,22 @@ def whole(dag: TileDag, order: tuple[Step, ...]) -> Stage:
     return Stage(dag, order, plan_slots(dag, order), tuple(range(dag.inputs)), tuple(dict.fromkeys(dag.yields)))
 
 
-def orders(dag: TileDag, capacity: int, states: int = STATE_LIMIT) -> Iterator[tuple[Step, ...]]:
+def orders(
+    dag: TileDag, capacity: int, states: int = STATE_LIMIT, schedule: Schedule = "search"
+) -> Iterator[tuple[Step, ...]]:
     """Orders worth comparing: in small bodies all that may be the cheapest, in larger ones the best one found with all
-    forms, without accumulating ones, and list scheduling's, each with inputs loaded again or kept."""
+    forms, without accumulating ones, and list scheduling's, each with inputs loaded again or kept. Of a schedule that
+    is no search, its order."""
     labels = min(LABELS, states)
-    exact = undominated_orders(dag, labels=labels)
+    exact = undominated_orders(dag, labels=labels) if schedule == "search" else None
     if exact is not None:
         yield from exact
         plain = _plain_forms(dag)
         if plain is not None:
             yield from undominated_orders(dag, plain, labels) or ()
         return
-    found = [best_order(dag, states)]
-    if len(dag.nodes) <= ALL_ORDERS:
+    found = [best_order(dag, states) if schedule == "search" else scheduled(dag, schedule)]
+    if schedule == "search" and len(dag.nodes) <= ALL_ORDERS:
         plain_order = without_accumulating(dag, states)
         found += [*([] if plain_order is None else [plain_order]), pressure_aware_order(dag)]
     for order in dict.fromkeys(found):

@@ -12,15 +12,22 @@ tiles. It is taken apart and put together again where that pays.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from optimizer.errors import InfeasibleError
 from optimizer.kernels.tensix.dialect import TILE_PREFIX
 from optimizer.kernels.tensix.dst.plan import Relief, plan_body
-from optimizer.kernels.tensix.dst.seed_allocator import seed_plan
+from optimizer.kernels.tensix.dst.schedule import Schedule
+from optimizer.kernels.tensix.dst.seed_allocator import seed_order, seed_plan
 from optimizer.kernels.tensix.ir import Names, Op, Region, substitute
 from optimizer.kernels.tensix.passes import rewrite_bodies
-from optimizer.kernels.tensix.passes.assign_dst import Allocator, body_dag, capacity_of, parallel_tiles
+from optimizer.kernels.tensix.passes.assign_dst import (
+    DEFAULT_SCHEDULES,
+    Allocator,
+    body_dag,
+    capacity_of,
+    parallel_tiles,
+)
 from optimizer.kernels.tensix.passes.convert_to_compute import accumulates
 from optimizer.kernels.tensix.passes.fuse_computes import joined, may_move, merge
 
@@ -31,36 +38,35 @@ MOST_PARTS = 8
 """Results of a compute that is taken apart."""
 
 
-def fuse_siblings(program: Op, capacity: int | None, allocator: Allocator) -> Op:
+def fuse_siblings(program: Op, capacity: int | None, allocator: Allocator, schedule: Schedule | None = None) -> Op:
     """Every compute thread and loop."""
-    slots = capacity_of(program, capacity)
+    prices = _Prices(capacity_of(program, capacity), allocator, schedule or DEFAULT_SCHEDULES[allocator])
     names = Names(program)
 
     def change(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         if allocator == "default":
-            ops = tuple(part for op in ops for part in _apart(op, slots, names))
-        return _fused(ops, slots, allocator)
+            ops = tuple(part for op in ops for part in _apart(op, prices, names))
+        return _fused(ops, prices)
 
     return rewrite_bodies(program, change)
 
 
-def _fused(ops: tuple[Op, ...], slots: int, allocator: Allocator) -> tuple[Op, ...]:
+def _fused(ops: tuple[Op, ...], prices: _Prices) -> tuple[Op, ...]:
     while True:
-        found = next(_worthwhile(ops, slots, allocator), None)
+        found = next(_worthwhile(ops, prices), None)
         if found is None:
             return ops
         first, second, merged = found
         ops = joined(ops, first, second, merged)
 
 
-def _apart(op: Op, slots: int, names: Names) -> tuple[Op, ...]:
+def _apart(op: Op, prices: _Prices, names: Names) -> tuple[Op, ...]:
     """A compute with several results in the parts that cost least together, if that is less than it costs."""
-    whole = _price(op, slots, "default") if op.name == "ttl.compute" and 1 < len(op.results) <= MOST_PARTS else None
+    whole = prices.of(op) if op.name == "ttl.compute" and 1 < len(op.results) <= MOST_PARTS else None
     if whole is None or any(accumulates(inner) for inner in op.body.ops):
         return (op,)
-    parts = _fused(tuple(_part(op, k, names) for k in range(len(op.results))), slots, "default")
-    prices = [_price(part, slots, "default") for part in parts]
-    return parts if None not in prices and sum(p for p in prices if p is not None) < whole else (op,)
+    parts = _fused(tuple(_part(op, k, names) for k in range(len(op.results))), prices)
+    return parts if (total := prices.together(parts)) is not None and total < whole else (op,)
 
 
 def _part(op: Op, k: int, names: Names) -> Op:
@@ -82,7 +88,7 @@ def _part(op: Op, k: int, names: Names) -> Op:
     return part.with_attrs(indexing_maps=tuple(op.maps[n] for n in read), inputs=len(read))
 
 
-def _worthwhile(ops: Sequence[Op], slots: int, allocator: Allocator) -> Iterator[tuple[int, int, Op]]:
+def _worthwhile(ops: Sequence[Op], prices: _Prices) -> Iterator[tuple[int, int, Op]]:
     """(earlier, later, both as one) of siblings that are worth it."""
     for first, a in enumerate(ops):
         if a.name != "ttl.compute":
@@ -91,9 +97,8 @@ def _worthwhile(ops: Sequence[Op], slots: int, allocator: Allocator) -> Iterator
             b = ops[second]
             if b.name == "ttl.compute" and _siblings(a, b) and may_move(ops, first, second):
                 merged = merge(a, b, frozenset(v.name for v in a.results))
-                apart = [_price(op, slots, allocator) for op in (a, b)]
-                together = _price(merged, slots, allocator)
-                if together is not None and None not in apart and together <= sum(p for p in apart if p is not None):
+                apart, together = prices.together((a, b)), prices.of(merged)
+                if apart is not None and together is not None and together <= apart:
                     yield first, second, merged
 
 
@@ -106,13 +111,24 @@ def _siblings(a: Op, b: Op) -> bool:
     return small and not masked and nests[0] == nests[1] and not any(v.name in read for v in a.results)
 
 
-def _price(op: Op, slots: int, allocator: Allocator) -> int | None:
-    """What the compute costs in one piece; None if it takes more than the slots that there are."""
-    dag, tiles = body_dag(op), parallel_tiles(op)
-    try:
-        if allocator == "seed":
-            return -(-tiles // seed_plan(dag, tiles, slots).unroll)
-        plan = plan_body(dag, tiles, slots)
-    except InfeasibleError:
-        return None
-    return plan.cost if plan.relief in (Relief.NONE, Relief.REORDER) else None
+@dataclass(frozen=True)
+class _Prices:
+    slots: int
+    allocator: Allocator
+    schedule: Schedule
+
+    def of(self, op: Op) -> int | None:
+        """What the compute costs in one piece; None if it takes more than the slots that there are."""
+        dag, tiles = body_dag(op), parallel_tiles(op)
+        try:
+            if self.allocator == "seed":
+                return -(-tiles // seed_plan(seed_order(dag, self.schedule), tiles, self.slots).unroll)
+            plan = plan_body(dag, tiles, self.slots, schedule=self.schedule)
+        except InfeasibleError:
+            return None
+        return plan.cost if plan.relief in (Relief.NONE, Relief.REORDER) else None
+
+    def together(self, ops: Sequence[Op]) -> int | None:
+        """Of all of them; None if one of them has no price."""
+        found = [price for op in ops if (price := self.of(op)) is not None]
+        return sum(found) if len(found) == len(ops) else None
