@@ -250,6 +250,6 @@ def compile_case(case: TileCase, options: KernelOptions) -> CaseResult:
         return CaseResult({"id": case.id, **dict.fromkeys(_FIELDS), "error": str(error)})
     dst = slots_by_value(stages["assign-dst"], case.names, [node for _, node in case.ops])
     figures = {"dst": dst, **asdict(emitted(stages["assign-dst"], stages["insert-inits"]))}
-    config = compute_config(program).to_json()
+    config = compute_config(program, options.board.arch).to_json()
     told = {key: figures[key] for key in _FIELDS if key in figures}
     return CaseResult({"id": case.id, **told, "compute_config": config, "error": None}, kernels)

@@ -7,9 +7,10 @@ block ops -> loop nests over tiles -> rows spread -> fused -> moved to stores ->
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
+from optimizer.device import DeviceSpec
 from optimizer.errors import UnknownNameError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.api_profiles import PROFILES
@@ -37,6 +38,7 @@ from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType
 from optimizer.kernels.tensix.verify import check
 
+DEFAULT_BOARD = "n150"
 Observer = Callable[[str, Op], None]
 """Takes a stage's name and the program after it; `initial` is the program as given."""
 
@@ -59,6 +61,8 @@ class KernelOptions:
     """How the ops of a body are ordered; by default searched for, and as given with `allocator = "seed"`."""
     unroll: bool = False
     """Write sections and their tiles one after the other instead of in loops."""
+    board: DeviceSpec = field(default_factory=partial(DeviceSpec.preset, DEFAULT_BOARD))
+    """What the kernel runs on."""
 
     def __post_init__(self) -> None:
         if self.api not in PROFILES:
