@@ -31,7 +31,7 @@ from optimizer.kernels.amdgpu.passes.fusion import FUSIONS, fuse
 from optimizer.kernels.amdgpu.passes.init_accumulators import init_accumulators
 from optimizer.kernels.amdgpu.passes.insert_waits import insert_waits
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import mitigate_hazards
-from optimizer.kernels.amdgpu.passes.pipeline_loops import pipeline_loops
+from optimizer.kernels.amdgpu.passes.pipeline_loops import SHAPES, pipeline_loops
 from optimizer.kernels.amdgpu.passes.refresh_vccz import refresh_vccz
 from optimizer.kernels.amdgpu.passes.remove_dead_code import remove_dead_code
 from optimizer.kernels.amdgpu.passes.rotate_loops import rotate_loops
@@ -100,8 +100,9 @@ def _run(steps: tuple[Pass, ...], program: Program, tell: Observer) -> Program:
     return program
 
 
-_FEWER_REGISTERS = (0, 4, 12, 1 << 10)
-"""By how many the limits of scheduling are lowered, one after the other, where ranges do not find room in them."""
+_ATTEMPTS = ((6, 0), (5, 0), (3, 0), (2, 0), (0, 8), (0, 1 << 10))
+"""What is tried, one after the other, until registers are found: (forms that loops may take, by how many registers the
+limits are lowered)."""
 
 
 def _ignore(name: str, program: Program) -> None:
@@ -124,12 +125,15 @@ def virtual_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
     )
 
 
-def scheduling_passes(program: Program, options: AssemblyOptions, limits: Limits) -> tuple[Pass, ...]:
+def scheduling_passes(
+    program: Program, options: AssemblyOptions, limits: Limits, shapes: tuple[tuple[int, int], ...] = SHAPES
+) -> tuple[Pass, ...]:
     """Between the two, for registers of each class that may be live at once."""
     order = MemoryOrder(not options.loads_at_barriers, several_waves=prod(program.launch.workgroup) > WAVE)
+    pipelined = partial(pipeline_loops, limits=limits, order=order, shapes=shapes)
     return (
         Pass("rotate-loops", rotate_loops),
-        *((Pass("pipeline-loops", partial(pipeline_loops, limits=limits, order=order)),) * options.pipeline_loops),
+        *((Pass("pipeline-loops", pipelined),) if options.pipeline_loops else ()),
         Pass("schedule-blocks", partial(schedule_blocks, limits=limits, order=order)),
     )
 
@@ -149,9 +153,9 @@ def _scheduled(program: Program, plain: Allocation, options: AssemblyOptions, te
     taken = _footprint(plain)
     waves = min(occupancy(taken, program.launch, options.mcpu), options.waves or WAVES_PER_SIMD)
     limits = register_limits(program, taken, waves)
-    for fewer in _FEWER_REGISTERS:
+    for shapes, fewer in _ATTEMPTS:
         tighter = {file: max(limits[file] - fewer, plain.classes[file].pressure) for file in limits}
-        ordered = _run(scheduling_passes(program, options, tighter), program, tell)
+        ordered = _run(scheduling_passes(program, options, tighter, SHAPES[:shapes]), program, tell)
         try:
             found = allocate(ordered, AllocationOptions(rewrite=False))
         except AllocationError:

@@ -2,7 +2,7 @@
 
 Instructions issue in order, four cycles each. One whose operands are not there, or whose unit is occupied, holds up
 everything behind it. In finished programs `s_waitcnt` and `s_nop` do that explicitly: memory operations are complete in
-the order of their issue. What the model leaves out: other waves, which run meanwhile or are waited for at barriers,
+the order of their issue. Elsewhere (`finished` is false) the model inserts the waits itself. What the model leaves out: other waves, which run meanwhile or are waited for at barriers,
 caches (every load takes the same time), bank conflicts, and the fetching of instructions.
 """
 
@@ -45,6 +45,8 @@ class _Operation:
 class Machine:
     """The state of one wave."""
 
+    finished: bool = False
+    """The instructions have all the waits that they need; otherwise an s_waitcnt is issued where one will be due."""
     clock: int = 0
     """Cycle at which the next instruction may issue."""
     number: int = 0
@@ -60,6 +62,7 @@ class Machine:
         self._free: dict[str, int] = {}
         self._writer: dict[Resource, tuple[Instruction, int]] = {}
         self._readers: dict[Resource, list[tuple[Instruction, int]]] = {}
+        self._loading: dict[str, list[tuple[tuple[Resource, ...], _Operation]]] = {"vmcnt": [], "lgkmcnt": []}
 
     def run(self, items: Iterable[Instruction]) -> int:
         """Issue instructions one after the other; the cycle behind the last one."""
@@ -71,6 +74,8 @@ class Machine:
         """One instruction; `taken`: a branch that leads away."""
         if item.name == "s_waitcnt":
             self._wait(item)
+        if not self.finished:
+            self._insert_wait(item)
         start = max(self.clock, self._ready(item))
         if item.name == "s_nop":
             count = item.uses[0]
@@ -90,6 +95,22 @@ class Machine:
                 item, issued = self._writer[resource]
                 times.append(issued + latency(item))
         return max(times)
+
+    def _insert_wait(self, item: Instruction) -> None:
+        """Issue an s_waitcnt if an instruction touches what is being loaded. It covers what was issued before, too; all
+        of it while scalar loads are outstanding, which complete in any order."""
+        touched = {*read_resources(item), *written_resources(item)}
+        due = False
+        for counter, loading in self._loading.items():
+            found = [n for n, (loaded, _) in enumerate(loading) if not touched.isdisjoint(loaded)]
+            if not found:
+                continue
+            due = True
+            in_order = all(operation.in_order for _, operation in loading)
+            covered = loading[: found[-1] + 1] if in_order else loading
+            self._loading[counter] = loading[len(covered) :]
+            self.clock = max([self.clock, *(operation.complete for _, operation in covered)])
+        self.clock += ISSUE * due
 
     def _ready(self, item: Instruction) -> int:
         times = [self._free.get(unit(item) or "", 0)]
@@ -118,7 +139,10 @@ class Machine:
             in_order = known.category is not Category.SMEM
             complete = max([start + latency(item), *(o.complete for o in queue if o.in_order and in_order)])
             loads = bool(written_resources(item))
-            queue.append(_Operation(start, self.number, complete, loads, in_order))
+            operation = _Operation(start, self.number, complete, loads, in_order)
+            queue.append(operation)
+            if not self.finished:
+                self._loading[known.counter].append((written_resources(item), operation))
 
     def _wait(self, item: Instruction) -> None:
         for use in item.uses:

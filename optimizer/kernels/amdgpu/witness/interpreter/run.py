@@ -207,7 +207,7 @@ class _Launch:
             statistics.by_mnemonic[step.instruction.mnemonic] += 1
             statistics.executed_lines.add(wave.line)
             if self.observe is not None:
-                self.observe(wave.number, wave.line)
+                self.observe(wave.agent, wave.line)
             traits = step.traits
             wave.waits.check(traits.reads, traits.writes, step.issuing, wave.line, wave.text, wave.where)
             if step.lanes != "own":
