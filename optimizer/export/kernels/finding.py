@@ -30,16 +30,20 @@ MATMUL_TILES = 128
 
 def find_regions(result: OptimizedGraph) -> tuple[Region, ...]:
     """Regions of at least two ops, one of which computes, in schedule order."""
-    return _Finder(result).regions()
+    return Finder(result).regions()
 
 
-class _Finder:
+class Finder:
+    """Regions of one result, and of any group of its ops."""
+
     def __init__(self, result: OptimizedGraph) -> None:
         self.result, self.graph = result, result.graph
         self.schedule = FusedSchedule(result)
         self.group: dict[str, tuple[str, ...]] = {op.id: (op.id,) for op in self.schedule.ops if may_join(result, op)}
         self.found: dict[tuple[str, ...], Region] = {}
         self.refused: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+        self.roomless: list[tuple[str, ...]] = []
+        """Groups that would be regions, had L1 room for them."""
 
     def regions(self) -> tuple[Region, ...]:
         edges = [(producer, op.id) for op in self.schedule.ops for producer in self._producers(op)]
@@ -61,8 +65,8 @@ class _Finder:
         if a == b or (a, b) in self.refused:
             return False
         members = tuple(sorted((*a, *b), key=self.schedule.index.__getitem__))
-        region = self._region(members)
-        if region is None or not self._fits(region):
+        region = next(iter(self.regions_of(members)), None)
+        if region is None or not self.fits(region):
             self.refused.add((a, b))
             return False
         for part in (a, b):
@@ -73,37 +77,40 @@ class _Finder:
             self.group[op_id] = members
         return True
 
-    def _region(self, members: Sequence[str]) -> Region | None:
-        """A group as a region, if it covers a frame, has a place in the schedule and a home."""
+    def regions_of(self, members: Sequence[str]) -> tuple[Region, ...]:
+        """A group as a region at each of its homes, if it covers a frame and has a place in the schedule."""
         group = Group(self.result, tuple(self.graph.op(op_id) for op_id in members))
         if not group.covers_a_frame():
-            return None
+            return ()
         made = {v for op in group.ops for v in op.outputs}
         inputs = tuple(dict.fromkeys(v for op in group.ops for v in op.inputs if v not in made))
         outputs = tuple(v for op in group.ops for v in op.outputs if self._read_outside(v, members))
         if len(inputs) + len(outputs) > MAX_CIRCULAR_BUFFERS or not group.gives(outputs):
-            return None
+            return ()
         anchor = self.schedule.place(members, inputs, outputs)
-        home = None if anchor is None else group.home((*inputs, *outputs))
-        if anchor is None or home is None:
-            return None
-        return Region(
-            group.ops,
-            anchor,
-            group.shape,
-            self.graph.value(group.ops[0].outputs[0]).dtype,
-            home,
-            tuple(group.operand(v, home) for v in inputs),
-            tuple(group.operand(v, home) for v in outputs),
-            group.kinds,
-            group.depths,
+        if anchor is None:
+            return ()
+        dtype = self.graph.value(group.ops[0].outputs[0]).dtype
+        return tuple(
+            Region(
+                group.ops,
+                anchor,
+                group.shape,
+                dtype,
+                home,
+                tuple(group.operand(v, home) for v in inputs),
+                tuple(group.operand(v, home) for v in outputs),
+                group.kinds,
+                group.depths,
+            )
+            for home in group.homes((*inputs, *outputs))
         )
 
     def _read_outside(self, value: str, members: Sequence[str]) -> bool:
         readers = {op.id for op in self.graph.consumers(value)}
         return self.graph.is_output(value) or not readers <= set(members)
 
-    def _fits(self, region: Region) -> bool:
+    def fits(self, region: Region) -> bool:
         """Whether the kernel compiles, and its circular buffers fit beside what is in L1."""
         if region.multiplies and not _multiplies_well(region):
             return False
@@ -111,7 +118,10 @@ class _Finder:
             program = lowered(program_of(region))
         except (InfeasibleError, LimitError):
             return False
-        return self.schedule.fits(region, program)
+        if self.schedule.fits(region, program):
+            return True
+        self.roomless.append(region.op_ids)
+        return False
 
 
 def _multiplies_well(region: Region) -> bool:

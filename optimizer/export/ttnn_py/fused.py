@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optimizer.export.kernels.binding import FOLDER, FusedKernel
+from optimizer.export.kernels.fidelity import fidelity
 from optimizer.export.kernels.regions import Region
 from optimizer.export.ttnn_py.formatting import docstring_text, laid_out
 from optimizer.export.ttnn_py.prelude import placeholder_text
@@ -108,19 +109,11 @@ def _buffers(kernel: FusedKernel) -> list[str]:
 
 def _kernel(kernel: FusedKernel, source: KernelSource, arch: str) -> str:
     stated = compute_config(kernel.lowered)
-    fidelity = stated.math_fidelity or _fidelity(arch, stated.fp32_dest_acc_en)
     more = {name: literal(True) for name in ("math_approx_mode", "dst_full_sync_en") if getattr(stated, name)}
     config = _MOVEMENT.get(source.kind) or call(
         "ttnn.ComputeConfigDescriptor",
-        math_fidelity=f"ttnn.MathFidelity.{fidelity}",
+        math_fidelity=f"ttnn.MathFidelity.{fidelity(kernel.lowered, arch)}",
         fp32_dest_acc_en=literal(stated.fp32_dest_acc_en),
         **more,
     )
     return call("kernel", quoted(f"{kernel.name}/{source.kind}.cpp"), "cores", config, *source.tensors)
-
-
-def _fidelity(arch: str, wide: bool) -> str:
-    """HiFi4, but not with a DST of 32 bits on Wormhole, whose FPU then gives single values that are off by a power of
-    two, matmuls and products alike (tenstorrent/tt-metal #38306). HiFi3 is what tt-metal moved to (its pull 40089).
-    """
-    return "HiFi3" if wide and arch == "wormhole_b0" else "HiFi4"
