@@ -54,7 +54,7 @@ class Options:
         True, "policy global: keep weights in L1 between runs where that pays; off where models share the board"
     )
     in_place_ops: bool = _option(
-        True, "policy global: results written into operands in L1 that nothing else reads; off with fuse_kernels"
+        True, "policy global: results written into operands in L1 that nothing else reads"
     )
     allow_host_ops: bool = _option(False, "run ops that TTNN lacks on the host, between two transfers")
     max_legal_layouts: int = _option(64, "sharded layouts considered per op")

@@ -24,6 +24,8 @@ from optimizer.ir.graph import Op
 from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
 from optimizer.result import OptimizedGraph
 
+MOST_TOGETHER = 6
+"""Ops of a group whose tensors may be laid anew for it."""
 MATMUL_TILES = 128
 """Tiles that the buffers of a region's matmul operands may hold on a core, 256 KiB of bf16."""
 
@@ -31,6 +33,24 @@ MATMUL_TILES = 128
 def find_regions(result: OptimizedGraph) -> tuple[Region, ...]:
     """Regions of at least two ops, one of which computes, in schedule order."""
     return Finder(result).regions()
+
+
+def groups_anywhere(result: OptimizedGraph) -> tuple[tuple[str, ...], ...]:
+    """Ops, in schedule order, that would be regions if only their tensors lay right: groups of up to `MOST_TOGETHER`.
+
+    Layouts of the result make no difference, as long as they are tiles on the device.
+    """
+    finder = Finder(result)
+    index, found = finder.schedule.index, dict[tuple[str, ...], None]()
+    group: dict[str, tuple[str, ...]] = {op_id: (op_id,) for op_id in finder.group}
+    for op in finder.schedule.ops:
+        for producer in finder.producers(op):
+            a, b = group[producer], group[op.id]
+            members = tuple(sorted({*a, *b}, key=index.__getitem__))
+            if a != b and len(members) <= MOST_TOGETHER and finder.frame_of_group(members) is not None:
+                group.update(dict.fromkeys(members, members))
+                found[members] = None
+    return tuple(found)
 
 
 class Finder:
@@ -46,13 +66,14 @@ class Finder:
         """Groups that would be regions, had L1 room for them."""
 
     def regions(self) -> tuple[Region, ...]:
-        edges = [(producer, op.id) for op in self.schedule.ops for producer in self._producers(op)]
+        edges = [(producer, op.id) for op in self.schedule.ops for producer in self.producers(op)]
         while sum(self._join(*edge) for edge in edges):
             pass
         position = self.schedule.position
         return tuple(sorted(self.found.values(), key=lambda r: position[r.anchor]))
 
-    def _producers(self, op: Op) -> Iterator[str]:
+    def producers(self, op: Op) -> Iterator[str]:
+        """Ops that may join, and compute what an op reads, if that may join."""
         if op.id in self.group:
             for v in op.inputs:
                 producer = self.graph.producer(v)
@@ -79,17 +100,10 @@ class Finder:
 
     def regions_of(self, members: Sequence[str]) -> tuple[Region, ...]:
         """A group as a region at each of its homes, if it covers a frame and has a place in the schedule."""
-        group = Group(self.result, tuple(self.graph.op(op_id) for op_id in members))
-        if not group.covers_a_frame():
+        framed = self.frame_of_group(members)
+        if framed is None:
             return ()
-        made = {v for op in group.ops for v in op.outputs}
-        inputs = tuple(dict.fromkeys(v for op in group.ops for v in op.inputs if v not in made))
-        outputs = tuple(v for op in group.ops for v in op.outputs if self._read_outside(v, members))
-        if len(inputs) + len(outputs) > MAX_CIRCULAR_BUFFERS or not group.gives(outputs):
-            return ()
-        anchor = self.schedule.place(members, inputs, outputs)
-        if anchor is None:
-            return ()
+        group, inputs, outputs, anchor = framed
         dtype = self.graph.value(group.ops[0].outputs[0]).dtype
         return tuple(
             Region(
@@ -105,6 +119,21 @@ class Finder:
             )
             for home in group.homes((*inputs, *outputs))
         )
+
+    def frame_of_group(
+        self, members: Sequence[str]
+    ) -> tuple[Group, tuple[str, ...], tuple[str, ...], str] | None:
+        """A group that covers a frame, what it reads and gives, and the op in whose place it can run."""
+        group = Group(self.result, tuple(self.graph.op(op_id) for op_id in members))
+        if not group.covers_a_frame():
+            return None
+        made = {v for op in group.ops for v in op.outputs}
+        inputs = tuple(dict.fromkeys(v for op in group.ops for v in op.inputs if v not in made))
+        outputs = tuple(v for op in group.ops for v in op.outputs if self._read_outside(v, members))
+        if len(inputs) + len(outputs) > MAX_CIRCULAR_BUFFERS or not group.gives(outputs):
+            return None
+        anchor = self.schedule.place(members, inputs, outputs)
+        return None if anchor is None else (group, inputs, outputs, anchor)
 
     def _read_outside(self, value: str, members: Sequence[str]) -> bool:
         readers = {op.id for op in self.graph.consumers(value)}
