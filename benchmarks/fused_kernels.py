@@ -4,7 +4,9 @@
     python benchmarks/fused_kernels.py --times [MODEL...]
 
 `--times` only plans, with kernels and without, and prints what became of every group of ops that one kernel could run,
-and both predicted times. Otherwise the kernels of all those groups are executed, whether they pay or not: every one runs in the interpreter of DST slots and as C++ under g++, on the first and the last core of a grid of at
+and both predicted times. Otherwise the kernels of all those groups are executed, whether they pay or not.
+
+Every kernel runs in the interpreter of DST slots and as C++ under g++, on the first and the last core of a grid of at
 most 2x2, with positive operands and with operands of both signs. Regions keep their shards; those of more than
 `SHARD_TILES` tiles are cut down. Equal kernels are executed once per model. The interpreter's results are within a
 running error bound of the exact ones, and the C++ is the interpreter bit for bit; `bound` is the bound relative to the

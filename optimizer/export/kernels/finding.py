@@ -120,9 +120,7 @@ class Finder:
             for home in group.homes((*inputs, *outputs))
         )
 
-    def frame_of_group(
-        self, members: Sequence[str]
-    ) -> tuple[Group, tuple[str, ...], tuple[str, ...], str] | None:
+    def frame_of_group(self, members: Sequence[str]) -> tuple[Group, tuple[str, ...], tuple[str, ...], str] | None:
         """A group that covers a frame, what it reads and gives, and the op in whose place it can run."""
         group = Group(self.result, tuple(self.graph.op(op_id) for op_id in members))
         if not group.covers_a_frame():

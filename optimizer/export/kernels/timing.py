@@ -16,13 +16,13 @@ from math import prod
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
-from optimizer.export.kernels.fidelity import fidelity
 from optimizer.export.kernels.lowering import blocks_of, lowered, program_of
 from optimizer.export.kernels.placement import Kind, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.ir.graph import Op as GraphOp
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import COPY, opdef, short_name
+from optimizer.kernels.tensix.compute_config import compute_config
 from optimizer.kernels.tensix.dialect import CALL_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.types import CircularBufferType
@@ -123,7 +123,7 @@ def compute_of(program: Op, arch: str) -> Compute:
         if thread.name == COMPUTE:
             counted.take(thread.body.ops, 1)
     arithmetic = tuple((name, operands, times) for (name, operands), times in sorted(counted.arithmetic.items()))
-    sums = counted.sums
+    sums, config = counted.sums, compute_config(program, arch)
     return Compute(
         arithmetic,
         sums["unpacked_bytes"],
@@ -132,8 +132,8 @@ def compute_of(program: Op, arch: str) -> Compute:
         sums["inits"],
         sums["waits"],
         sums["products"],
-        fidelity(program, arch),
-        bool(program.attr("fp32_dest_acc_en", False)),
+        config.math_fidelity,
+        config.fp32_dest_acc_en,
     )
 
 

@@ -136,13 +136,11 @@ class KernelChoice:
         graph = self._problem.graph
         op = graph.op(op_id)
         shape = graph.value(op.outputs[0]).shape
-        full = [k for k, v in enumerate(op.inputs) if graph.value(v).shape == shape and not self._problem.pricer.is_weight(v)]
+        weight = self._problem.pricer.is_weight
+        full = [k for k, v in enumerate(op.inputs) if graph.value(v).shape == shape and not weight(v)]
         ways = self._model.ways[self._step[op_id]]
         return np.asarray(
-            [
-                way.option.candidate.output == home and all(way.option.operands[k] == home for k in full)
-                for way in ways
-            ],
+            [way.option.candidate.output == home and all(way.option.operands[k] == home for k in full) for way in ways],
             dtype=np.bool_,
         )
 

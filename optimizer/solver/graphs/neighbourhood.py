@@ -104,9 +104,7 @@ class Neighbourhoods:
         return GraphProblem(tuple(costs), tuple(pairs), moved, tuple(int(c) for c in left[begin : end + 1]))
 
 
-def _restricted(
-    part: GraphProblem, free: Sequence[int], allowed: Mapping[int, NDArray[np.bool_]]
-) -> GraphProblem:
+def _restricted(part: GraphProblem, free: Sequence[int], allowed: Mapping[int, NDArray[np.bool_]]) -> GraphProblem:
     """The problem of the free nodes with all but the allowed options forbidden."""
     if not allowed:
         return part
