@@ -11,7 +11,6 @@ from typing import Any
 from optimizer.export.kernels.choosing import Refused, choose
 from optimizer.export.kernels.judged import judged_by, kinds_of, unjudged
 from optimizer.export.kernels.lowering import lowered, program_of
-from optimizer.export.kernels.placement import CoreMap, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import buffer_bytes
 from optimizer.export.kernels.timing import cost_of

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,8 +111,9 @@ def expected(
             for place, bounded, block in zip(places, meant[cb], computed[cb], strict=True):
                 if place.tensor in made:
                     to, tensor = made[place.tensor], tensors[place.tensor]
-                    values = (bounded.value, bounded.error, block, np.ones(block.shape, np.bool_))
-                    for whole, part in zip((to.exact, to.near, to.interpreted, to.written), values, strict=True):
+                    wholes: tuple[NDArray[Any], ...] = (to.exact, to.near, to.interpreted, to.written)
+                    parts = (bounded.value, bounded.error, block, np.ones(block.shape, np.bool_))
+                    for whole, part in zip(wholes, parts, strict=True):
                         place.write(_part(whole, tensor, core), part)
     return made
 
