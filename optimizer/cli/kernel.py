@@ -47,6 +47,7 @@ def add(commands: Commands) -> None:
     print_.add_argument(
         "--print-after", metavar="PASS", action="append", default=[], help="after this pass (repeatable)"
     )
+    print_.add_argument("--lifetimes", action="store_true", help="when each value is in DST, and in which slot")
     print_.set_defaults(run=run_print)
     run = subcommands.add_parser("run", help="run the C++ and compare it with numpy", allow_abbrev=False)
     _add_source(run)
@@ -86,9 +87,17 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         help="tile DAGs (docs/formats.md), a program in text, or kernels in Python, which is executed",
     )
     parser.add_argument("--id", dest="case_id", metavar="ID", help="only this case or kernel")
-    parser.add_argument("--api", default="0.81", metavar="VERSION", help="kernel API: 0.69 or 0.81 (default)")
     parser.add_argument(
         "--allocator", choices=("default", "seed"), default="default", help="what places values in DST slots"
+    )
+    parser.add_argument(
+        "--schedule",
+        choices=("search", "pressure", "critical-path", "given"),
+        help="order of a body's ops: the cheapest, by register pressure, by the longest path, as given"
+        " (default: search; with --allocator seed given)",
+    )
+    parser.add_argument(
+        "--enable-unroll", action="store_true", help="write every tile's calls out instead of loops over tiles"
     )
     board = Options.board
     parser.add_argument("--board", default=board, metavar="BOARD", help=f"a preset or a .json file (default: {board})")
@@ -131,6 +140,7 @@ def _compile_program(args: argparse.Namespace, folder: str, name: str, program: 
 
 def run_print(args: argparse.Namespace) -> int:
     from optimizer.kernels.tensix.emit_cpp import emit_program
+    from optimizer.kernels.tensix.lifetimes import picture
     from optimizer.kernels.tensix.pipeline import lower, passes
     from optimizer.kernels.tensix.text import text_of
 
@@ -143,11 +153,13 @@ def run_print(args: argparse.Namespace) -> int:
     def show(stage: str, program: Op) -> None:
         if args.stages or stage in args.print_after:
             print(f"// -- {stage}\n{text_of(program)}")
+        if args.lifetimes and stage == "assign-dst":
+            print(picture(program))
 
     for _, program in _programs(args):
         lowered = lower(program, options, show)
-        if args.stages or not args.print_after:
-            for kernel in emit_program(lowered, options.api):
+        if args.stages or not (args.print_after or args.lifetimes):
+            for kernel in emit_program(lowered):
                 print(f"// -- {kernel.kind}\n{kernel.text}")
     return 0
 
@@ -194,8 +206,13 @@ def _options(args: argparse.Namespace) -> KernelOptions:
     from optimizer.device import DeviceSpec
     from optimizer.kernels.tensix.pipeline import KernelOptions
 
-    board = DeviceSpec.load(args.board)
-    return KernelOptions(api=args.api, allocator=args.allocator, fuse=not args.no_fuse, board=board)
+    return KernelOptions(
+        allocator=args.allocator,
+        fuse=not args.no_fuse,
+        schedule=args.schedule,
+        unroll=args.enable_unroll,
+        board=DeviceSpec.load(args.board),
+    )
 
 
 def _is_cases(path: Path) -> bool:

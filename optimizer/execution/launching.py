@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError
@@ -19,10 +19,12 @@ from optimizer.export.launcher import FUNCTION, LAUNCHER, MANIFEST, OPTION_FIELD
 from optimizer.files import make_folder, write_text
 from optimizer.kernels.json_document import read, read_text
 from optimizer.kernels.tensix.build import BuiltKernel, build
+from optimizer.kernels.tensix.dst.schedule import Schedule
 from optimizer.kernels.tensix.error_bound import FPU_SUM, TIMES_BOUND, times_bound
 from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.launch import Launch
+from optimizer.kernels.tensix.passes.assign_dst import Allocator
 from optimizer.kernels.tensix.pipeline import KernelOptions
 from optimizer.kernels.tensix.rounding import Array
 from optimizer.kernels.tensix.source_rules import MAX_INTEGER
@@ -160,15 +162,16 @@ def launched_again(folder: Path, device: str, seed: int = 0) -> Launched:
 def read_kernel(folder: Path) -> BuiltKernel:
     """The kernel of a folder that `kernel_files` filled, built again. FormatError if its manifest is none."""
     program = parse(read_text(folder / PROGRAM))
-    fields = read(folder / MANIFEST).any_fields(("api", "board", "compiled_with"))
+    fields = read(folder / MANIFEST).any_fields(("board", "compiled_with"))
     said = fields["compiled_with"].fields(OPTION_FIELDS, OPTION_FIELDS)
     numbers = {
         name: None if said[name].is_null else said[name].integer(0, MAX_INTEGER) for name in ("capacity", "l1_bytes")
     }
     options = KernelOptions(
-        api=fields["api"].text(),
-        allocator="seed" if said["allocator"].text(("default", "seed")) == "seed" else "default",
+        allocator=cast("Allocator", said["allocator"].text(get_args(Allocator))),
+        schedule=None if said["schedule"].is_null else cast("Schedule", said["schedule"].text(get_args(Schedule))),
         fuse=said["fuse"].boolean(),
+        unroll=said["unroll"].boolean(),
         board=DeviceSpec.from_json(fields["board"].value, f"{MANIFEST}: board"),
         **numbers,
     )

@@ -13,14 +13,15 @@ from typing import Any
 from optimizer.export.ttnn_py.launching import function_text, helpers_text, parameter_names
 from optimizer.identifiers import printable
 from optimizer.kernels.tensix.build import BuiltKernel
+from optimizer.kernels.tensix.kernel_api import TTNN_VERSION
 from optimizer.kernels.tensix.launch import Launch, LaunchBuffer, LaunchTensor, LaunchThread
 from optimizer.kernels.tensix.text import text_of
 
 LAUNCHER, MANIFEST, PROGRAM = "launch.py", "manifest.json", "program.ttl"
 FUNCTION = "launch"
 FORMAT = "ttopt-kernel-1"
-OPTION_FIELDS = ("allocator", "fuse", "capacity", "l1_bytes")
-"""Of `KernelOptions`, what the C++ depends on besides the API and the board."""
+OPTION_FIELDS = ("allocator", "schedule", "fuse", "unroll", "capacity", "l1_bytes")
+"""Of `KernelOptions`, what the C++ depends on besides the board."""
 _SCRIPT = """if __name__ == "__main__":
     from optimizer.cli import main
 
@@ -69,7 +70,7 @@ def manifest(kernel: BuiltKernel) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "name": launch.name,
-        "api": launch.api,
+        "ttnn": TTNN_VERSION,
         "board": options.board.to_json(),
         "cores": [list(ranges) for ranges in launch.cores],
         "core_count": launch.core_count,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.launch import Launch, launch_of
-from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.pipeline import KernelOptions, Observer, lower
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class BuiltKernel:
     launch: Launch
 
 
-def build(program: Op, options: KernelOptions) -> BuiltKernel:
+def build(program: Op, options: KernelOptions, observe: Observer | None = None) -> BuiltKernel:
     """Compile a program. GraphError, LimitError or InfeasibleError if that cannot be, or the board has no such grid."""
-    lowered = lower(program, options)
-    sources = emit_program(lowered, options.api)
-    launch = launch_of(program, lowered, sources, options.board, options.api)
+    lowered = lower(program, options, observe)
+    sources = emit_program(lowered)
+    launch = launch_of(program, lowered, sources, options.board)
     return BuiltKernel(program, options, lowered, sources, launch)

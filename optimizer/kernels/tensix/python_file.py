@@ -38,7 +38,7 @@ def read_kernels(path: Path) -> list[tuple[str, Op]]:
         if name in programs:
             found[name] = programs[name]
         elif isinstance(value, KernelFunction) and value.function.__module__ == module.__name__:
-            if value.has_tensors:
+            if value.has_defaults:
                 found[name] = _built(value, path)
             elif value.function.__name__ not in called:
                 raise FormatError(

@@ -148,7 +148,7 @@ def executed(
     """What the C++ leaves in every tensor under g++, one core after the other, and what the last core counted.
     VerificationError if it goes wrong."""
     whole = {t.argument: inputs.get(t.argument, np.zeros(t.shape, np.float32)).copy() for t in launch.tensors}
-    with compiled(lowered, sources, options.api, options.capacity) as run:
+    with compiled(lowered, sources, options.capacity) as run:
         for core in cores(launch):
             parts = {t.argument: _part(whole[t.argument], t, core) for t in launch.tensors}
             found = run(parts, core)

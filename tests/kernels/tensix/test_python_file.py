@@ -83,7 +83,7 @@ def test_a_file_may_import_what_lies_beside_it_and_prints_to_standard_error(
     [
         ("x = 1\ny = (", 2, "no Python: '\\(' was never closed"),
         ("import nowhere_at_all", 1, "ModuleNotFoundError: No module named 'nowhere_at_all'"),
-        (KERNEL.replace("** Plan().power", "** 'a'"), 19, "to the power"),
+        (KERNEL.replace("** Plan().power", "** 'a'"), 19, "a block is combined with a block or a number, got a str"),
         (
             KERNEL.replace("return ttl.Program(math, read, write)(x, y)", "return ttl.Program(math)(y, x)"),
             35,
