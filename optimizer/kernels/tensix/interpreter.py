@@ -17,6 +17,7 @@ import numpy as np
 from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
+from optimizer.kernels.tensix.dst_sections import PHASES
 from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.passes.assign_dst import capacity_of
 from optimizer.kernels.tensix.passes.insert_inits import (
@@ -32,8 +33,6 @@ from optimizer.kernels.tensix.reference import elements, tile_of
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
 from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType
-
-_PHASES = ("release", "acquire", "commit", "wait")
 
 
 @dataclass
@@ -147,7 +146,7 @@ class _Machine:
             self._packer = out
 
     def _synchronise(self, step: str) -> None:
-        after = _PHASES[(_PHASES.index(step) - 1) % len(_PHASES)]
+        after = PHASES[(PHASES.index(step) - 1) % len(PHASES)]
         self._require(self._phase == after, f"tile_regs_{step}", f"follows tile_regs_{self._phase}")
         self._phase = step
         if step == "acquire":
