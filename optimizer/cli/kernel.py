@@ -64,7 +64,6 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         help="tile DAGs (docs/formats.md), or a program in text",
     )
     parser.add_argument("--id", dest="case_id", metavar="ID", help="only this case")
-    parser.add_argument("--api", default="0.81", metavar="VERSION", help="kernel API: 0.69 or 0.81 (default)")
     parser.add_argument(
         "--allocator", choices=("default", "seed"), default="default", help="what places values in DST slots"
     )
@@ -131,7 +130,7 @@ def run_print(args: argparse.Namespace) -> int:
     for _, program in _programs(args):
         lowered = lower(program, options, show)
         if args.stages or not (args.print_after or args.lifetimes):
-            for kernel in emit_program(lowered, options.api):
+            for kernel in emit_program(lowered):
                 print(f"// -- {kernel.kind}\n{kernel.text}")
     return 0
 
@@ -172,7 +171,6 @@ def _options(args: argparse.Namespace) -> KernelOptions:
     from optimizer.kernels.tensix.pipeline import KernelOptions
 
     return KernelOptions(
-        api=args.api,
         allocator=args.allocator,
         fuse=not args.no_fuse,
         schedule=args.schedule,

@@ -245,7 +245,7 @@ def compile_case(case: TileCase, options: KernelOptions) -> CaseResult:
     program = case_program(case)
     stages: dict[str, Op] = {}
     try:
-        kernels = emit_program(lower(program, options, stages.__setitem__), options.api)
+        kernels = emit_program(lower(program, options, stages.__setitem__))
     except (InputError, InfeasibleError) as error:
         return CaseResult({"id": case.id, **dict.fromkeys(_FIELDS), "error": str(error)})
     dst = slots_by_value(stages["assign-dst"], case.names, [node for _, node in case.ops])

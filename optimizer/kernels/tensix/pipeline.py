@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import UnknownNameError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.api_profiles import PROFILES
 from optimizer.kernels.tensix.buffers import check_l1
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
 from optimizer.kernels.tensix.dst.schedule import Schedule
@@ -28,6 +26,7 @@ from optimizer.kernels.tensix.passes.fuse_computes import fuse_computes
 from optimizer.kernels.tensix.passes.fuse_siblings import fuse_siblings
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.passes.insert_inits import insert_inits
+from optimizer.kernels.tensix.passes.join_broadcasts import join_broadcasts
 from optimizer.kernels.tensix.passes.lower_to_loops import lower_to_loops
 from optimizer.kernels.tensix.passes.place_results import place_results, store_values
 from optimizer.kernels.tensix.passes.sink_to_stores import sink_to_stores
@@ -47,8 +46,6 @@ Observer = Callable[[str, Op], None]
 class KernelOptions:
     """What the kernel compiler may be told."""
 
-    api: str = "0.81"
-    """Kernel API profile."""
     capacity: int | None = None
     """DST slots; by default what the program says (`passes.assign_dst.capacity_of`)."""
     allocator: Allocator = "default"
@@ -64,10 +61,6 @@ class KernelOptions:
     board: DeviceSpec = field(default_factory=partial(DeviceSpec.preset, DEFAULT_BOARD))
     """What the kernel runs on."""
 
-    def __post_init__(self) -> None:
-        if self.api not in PROFILES:
-            raise UnknownNameError("kernel API", self.api, PROFILES)
-
 
 def passes(options: KernelOptions) -> tuple[Pass, ...]:
     """The pipeline, in order."""
@@ -77,6 +70,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
     return (
         Pass("fold-grid", fold_grid),
         Pass("inline-regions", inline_regions),
+        Pass("join-broadcasts", join_broadcasts),
         Pass("split-broadcasts", partial(split_broadcasts, computed=options.fuse)),
         Pass("convert-to-compute", convert_to_compute),
         Pass("spread-rows", spread_rows),
@@ -88,7 +82,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
         Pass("place-results", place_results),
         Pass("lower-to-loops", partial(lower_to_loops, unroll=options.unroll)),
         Pass("insert-inits", insert_inits),
-        Pass("convert-to-ttkernel", partial(convert_to_ttkernel, api=options.api)),
+        Pass("convert-to-ttkernel", convert_to_ttkernel),
     )
 
 
@@ -110,7 +104,7 @@ def lower(program: Op, options: KernelOptions = KernelOptions(), observe: Observ
 
 def compile_program(program: Op, options: KernelOptions = KernelOptions()) -> tuple[KernelSource, ...]:
     """C++ of every thread."""
-    return emit_program(lower(program, options), options.api)
+    return emit_program(lower(program, options))
 
 
 def read_short(program: Op) -> tuple[str, ...]:
