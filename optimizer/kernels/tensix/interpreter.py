@@ -45,6 +45,8 @@ class _Buffer:
     waited: int = 0
     reserved: Array | None = None
     packed: int = 0
+    parts: int = 0
+    """Tiles of the reserved block that are pushed before it is whole."""
     pushed: list[Array] = field(default_factory=list)
     """Blocks that the writer takes."""
 
@@ -170,13 +172,20 @@ class _Machine:
                 room = len(buffer.ready) < buffer.type.block_count and buffer.reserved is None
                 self._require(room, place, "reserves room that never becomes free")
                 buffer.reserved, buffer.packed = np.full(elements(buffer.type), np.nan, np.float32), 0
+            case "ttl.cb_push_part":
+                buffer.parts += op.integer("tiles")
+                packed = f"pushes {buffer.parts} tiles so far, {buffer.packed} were packed"
+                self._require(buffer.parts <= buffer.packed, place, packed)
             case _:
+                if op.has_attr("parts"):
+                    all_parts = f"ends after {buffer.parts} tiles in parts"
+                    self._require(buffer.parts == buffer.type.block.tiles, place, all_parts)
                 self._require(buffer.reserved is not None, place, "pushes what was not reserved")
                 tiles = buffer.type.block.tiles
                 self._require(buffer.packed == tiles, place, f"pushes {tiles} tiles, {buffer.packed} were packed")
                 assert buffer.reserved is not None
                 (buffer.ready if name in self._read else buffer.pushed).append(buffer.reserved)
-                buffer.reserved = None
+                buffer.reserved, buffer.parts = None, 0
 
     def _tile(self, block: Value, number: int, place: str) -> Array:
         buffer, tiles = self._buffers[self._block[block.name]], block.typed(BlockType).tiles
