@@ -57,7 +57,7 @@ def main() -> int:
     generator = random.Random(args.seed)
     failures = [*run_known(), *run_random(args.count, args.execute, generator), *run_small(args.small, generator)]
     failures += [*run_tight(args.tight, generator), *run_spills(args.spills, 5, generator), *run_large(generator)]
-    failures += run_costs(generator)
+    failures += run_costs(random.Random(args.seed))
     for line in failures:
         print(f"FAILED {line}")
     return 1 if failures else 0
