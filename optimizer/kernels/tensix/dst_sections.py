@@ -41,7 +41,7 @@ def _walk(ops: Sequence[Op], phase: str, found: list[str]) -> str:
             found.append(f"{op.name} #{number} packs after tile_regs_{phase}: packs stand between wait and release")
         elif op.name.startswith(DST_PREFIX) and op.name not in (*_PACKS, *_ANYWHERE) and phase != "acquire":
             found.append(f"{op.name} #{number} runs after tile_regs_{phase}: ops stand between acquire and commit")
-        elif op.regions and op.name == "ttl.for":
+        elif op.regions and op.name != "ttl.compute":
             after = _walk(op.body.ops, phase, found)
             if after != phase:
                 found.append(f"{op.name} #{number} begins after tile_regs_{phase} and ends after tile_regs_{after}")

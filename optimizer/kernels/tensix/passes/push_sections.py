@@ -19,7 +19,7 @@ from typing import Literal
 
 from optimizer.kernels.tensix.buffers import local_buffers
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
-from optimizer.kernels.tensix.ir import Op, Value, attributes, rewrite, walk
+from optimizer.kernels.tensix.ir import Op, Value, attributes, loop_rounds, rewrite, walk
 from optimizer.kernels.tensix.types import BlockType
 
 Push = Literal["section", "block"]
@@ -52,8 +52,8 @@ def _refined(op: Op, kept: frozenset[str] | set[str]) -> Op:
         cb, block = room.operands[0], room.result
         begin = ops.index(room)
         end = next((n for n in range(begin, len(ops)) if _is_push(ops[n], cb)), None)
-        if end is None:
-            continue
+        if end is None or any(inner.has_attr("accumulate") for o in ops[begin:end] for inner in walk(o)):
+            continue  # what is added to in L1 is done when the last round is
         inside = _pushing(ops[begin:end], cb, block)
         sizes = [o.integer("tiles") * times for o, times in _repeated(inside, 1) if o.name == "ttl.cb_push_part"]
         if sum(sizes) == block.typed(BlockType).tiles and _sections(inside) > 1:
@@ -86,13 +86,12 @@ def _pushing(ops: Sequence[Op], cb: Value, block: Value) -> tuple[Op, ...]:
 
 
 def _repeated(ops: Sequence[Op], times: int) -> list[tuple[Op, int]]:
-    """Everything inside with the number of times it runs."""
+    """Everything inside with the number of times it runs; 0 where only the running kernel knows."""
     found: list[tuple[Op, int]] = []
     for op in ops:
         found.append((op, times))
         if op.name == "ttl.for":
-            rounds = range(op.integer("lower"), op.integer("upper"), op.integer("step"))
-            found += _repeated(op.body.ops, times * len(rounds))
+            found += _repeated(op.body.ops, times * (loop_rounds(op) or 0))
     return found
 
 
