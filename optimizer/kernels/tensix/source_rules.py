@@ -305,8 +305,14 @@ def _transfer(op: Op) -> Iterator[str]:
         yield "changes the element type, which transfers do not"
 
 
+def _whole(op: Op) -> Iterator[str]:
+    if op.has_attr("parts"):
+        yield "attribute 'parts' is what a pass sets"
+
+
 _RULES = {
     _PROGRAM: _program, COMPUTE: _thread, DATA_MOVEMENT: _thread, "ttl.for": _for, "ttl.index": _index,
     "ttl.core": _coordinates, "ttl.grid_size": _coordinates,
-    "ttl.compute_region": _compute_region, "ttl.copy_in": _transfer, "ttl.copy_out": _transfer,
+    "ttl.compute_region": _compute_region, "ttl.copy_in": _transfer, "ttl.copy_out": _transfer, "ttl.cb_push": _whole,
+    "ttl.cb_wait": _whole,
 }  # fmt: skip
