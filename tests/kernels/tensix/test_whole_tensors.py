@@ -91,8 +91,8 @@ def test_scalers_of_reductions_are_one_number() -> None:
 
 
 def test_a_grid_that_the_board_lacks_is_refused() -> None:
-    with pytest.raises(LimitError, match=r"a grid of 9 x 4 cores \(columns, rows\); 'n150' has 8 x 8"):
-        launch(sliced().with_attrs(grid=(9, 4)))
     add = parse(Path("fixtures/kernels/add_2x2.ttl").read_text(encoding="utf-8"))
+    with pytest.raises(LimitError, match=r"a grid of 9 x 4 cores \(columns, rows\); 'n150' has 8 x 8"):
+        launch(add.with_attrs(grid=(9, 4)))
     with pytest.raises(OptionError, match="a core has 2 coordinates, the grid 3 dimensions"):
         launch(add.with_attrs(grid=(1, 1, 1)))
