@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +12,10 @@ from optimizer.execution.launching import KernelDevice, launched
 from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions
+from optimizer.kernels.tensix.text import parse
 from tests.kernels.tensix import test_documents_compute_operations as operations
 from tests.kernels.tensix import test_documents_multitile as multitile
+from tests.kernels.tensix import test_language_page as language
 from tests.kernels.tensix.sample_kernels import Shape, one_block
 
 
@@ -30,7 +33,13 @@ def repeated(*shapes: Shape) -> Op:
     return one_block("repeated", list(shapes), [shapes[0]], body)
 
 
+def page() -> str:
+    return (Path(__file__).resolve().parents[2] / language.PAGE).read_text(encoding="utf-8")
+
+
 EXAMPLES: dict[str, Callable[[], Op]] = {
+    "the page's kernel in Python": lambda: language.in_python(page()),
+    "the page's kernel in text": lambda: parse(language.shown(page(), "ttl")),
     "add": multitile.program,
     "dense": operations.dense,
     "dense, 32 bits": lambda: operations.dense(operations.WIDE),
