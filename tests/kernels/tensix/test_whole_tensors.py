@@ -27,7 +27,7 @@ N150 = DeviceSpec.preset("n150")
 
 def launch(program: Op) -> Launch:
     lowered = lower(program)
-    return launch_of(program, lowered, emit_program(lowered, "0.81"), N150, "0.81")
+    return launch_of(program, lowered, emit_program(lowered), N150)
 
 
 def test_a_core_brings_and_takes_its_slice() -> None:
@@ -76,7 +76,7 @@ def test_every_core_contributes(name: str) -> None:
     assert (np.abs(found.interpreted - found.exact) <= found.near).all()
     if has_compiler():
         lowered = lower(program)
-        here = executed(described, lowered, emit_program(lowered, "0.81"), options, inputs)
+        here = executed(described, lowered, emit_program(lowered), options, inputs)
         assert np.array_equal(here[written], found.interpreted)
 
 

@@ -53,6 +53,12 @@ def is_block_op(op: Op) -> bool:
     return op.name.startswith(BLOCK_PREFIX) and op.name.removeprefix(BLOCK_PREFIX) in TILE_OPS
 
 
+def accumulates(op: Op) -> bool:
+    """Whether an op of a body sums over a loop of its own."""
+    name = op.name.removeprefix(TILE_PREFIX)
+    return op.name.startswith(TILE_PREFIX) and name in TILE_OPS and TILE_OPS[name].accumulates
+
+
 def _read(program: Op) -> set[str]:
     """Names of the values that something reads which is not itself unread."""
     found: set[str] = set()
