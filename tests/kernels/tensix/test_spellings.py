@@ -73,6 +73,8 @@ def test_what_a_region_gives_out_is_stored() -> None:
         ("%r = ttl.block_bcast %s_blk {axis = 2}", "ttl.block_bcast lacks attribute 'axis'"),
         ("%r = ttl.fill {value = 1.0}", "the result type of ttl.fill does not follow"),
         ("%r = ttl.matmul %a_blk, %b_blk", "operands block<2x3xbf16>, block<2x3xbf16> do not fit"),
+        ("%r = ttl.typecast %a_blk {source = 5, target = 1e300}", "'target' of ttl.typecast is no number of an"),
+        ("%r = ttl.cb_wait", "ttl.cb_wait has 1 results and 0 result types"),
         ("%q, %r = ttl.exp %a_blk", "ttl.exp has 2 results and 1 result types"),
         ("%r = ttl.block_bogus %a_blk", "unknown kernel op 'ttl.block_bogus'"),
         ("%r = ttl.exp %nothing", "%nothing is not defined here"),
