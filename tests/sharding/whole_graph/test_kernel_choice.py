@@ -31,7 +31,8 @@ def waves(count: int = 2) -> Graph:
     v = b.input("x", (1, 1, 512, 512))
     for n in range(count):
         v = b.op("ttnn.linear", v, b.parameter(f"w{n}", (512, 512)), name=f"product{n}")
-        v = b.op("ttnn.cos", b.op("ttnn.square", b.op("ttnn.sin", v, name=f"sin{n}"), name=f"square{n}"), name=f"cos{n}")
+        for name in ("sin", "square", "cos"):
+            v = b.op(f"ttnn.{name}", v, name=f"{name}{n}")
     return b.finish(v)
 
 
