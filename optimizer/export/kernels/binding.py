@@ -10,7 +10,7 @@ from typing import Any
 
 from optimizer.export.kernels.choosing import Refused, choose
 from optimizer.export.kernels.judged import judged_by, kinds_of, unjudged
-from optimizer.export.kernels.lowering import API, lowered, program_of
+from optimizer.export.kernels.lowering import lowered, program_of
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import buffer_bytes
 from optimizer.export.kernels.timing import cost_of
@@ -47,7 +47,7 @@ class FusedKernel:
         """Compute, reader and writer, with a first line that says what they are."""
         tiles = "x".join(map(str, self.region.home.shard))
         title = f"// {self.name}: {tiles} tiles on each of {self.region.home.cores} cores, emitted by ttopt\n"
-        return tuple(replace(s, text=title + s.text) for s in emit_program(self.lowered, API))
+        return tuple(replace(s, text=title + s.text) for s in emit_program(self.lowered))
 
     def files(self) -> dict[str, str]:
         """Path below `FOLDER` -> text."""
