@@ -5,8 +5,9 @@
 Runs every case of `tests/export/simulated_kernels.py` whose name contains one of the words given (all by default), or
 every kernel of the models as planned, each by itself, on the board whose chip the simulator is; of a folder with a
 `graph.json`, the kernels of that plan. A case that the simulator cannot run ends with its reason, the next one gets a
-new process; if it has several results, they are run one by one then. Prints a line per output and range of operands, and what it amounts to: kernels and kinds that are right,
-wrong, not run, and the simulator's words for the last. `times bound` is the largest error in units of the error bound.
+new process; if it has several results, they are run one by one then. Prints a line per output and range of operands,
+and what it amounts to: kernels and kinds that are right, wrong, not run, and the simulator's words for the last. `times
+bound` is the largest error in units of the error bound.
 `--record` writes the kinds of kernels all of whose outputs are right to `optimizer/export/kernels/judged_kinds.json`,
 with the simulator's version as given (the library does not tell); a run of some cases adds to what the same versions
 judged before. Exits 1 if an output is wrong or has nothing to be judged by; what the simulator lacks is no failure.
