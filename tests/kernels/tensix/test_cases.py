@@ -81,7 +81,7 @@ BODIES = {
     ("name", "unroll", "sections"),
     [
         ("x sigmoid(x)", 8, 2),
-        ("7x1 maximum", 3, 3),
+        ("7x1 maximum", 2, 4),
         ("3x3 exp", 8, 2),
         ("chain of 12", 2, 2),
         ("12 values at a time", 1, 12),
