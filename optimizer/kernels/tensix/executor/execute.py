@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -60,17 +61,30 @@ def execute(
     Of an argument that backs a circular buffer it is this core's shard.
     VerificationError with the core's message if anything goes wrong, the compiler's included.
     """
+    with compiled(program, kernels, api, capacity) as run:
+        return run(tensors, core)
+
+
+@contextmanager
+def compiled(
+    program: Op, kernels: Sequence[KernelSource], api: str = "0.81", capacity: int | None = None
+) -> Iterator[Callable[[Mapping[str, Array], tuple[int, int]], Execution]]:
+    """As `execute`, for core after core: a function of the tensors and the core, until the block ends."""
     wide = bool(program.attr("fp32_dest_acc_en", False))
     slots = capacity_of(program, capacity)
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
-        _write_sources(folder, program, kernels, api, _main(program, kernels, slots, wide, core))
-        _write_tensors(folder, program, tensors)
+        _write_sources(folder, program, kernels, api, _main(program, kernels, slots, wide))
         runtime = _precompiled() if next(_RUNS) else _runtime(folder)
         _run([*COMPILE, "-I", str(folder), "-I", str(runtime), "-o", "core", "main.cpp"], folder)
-        counted = _run([str(folder / "core")], folder)
-        sections, inits, most = (int(word) for word in counted.split())
-        return Execution(_read_tensors(folder, program), sections, inits, most)
+
+        def run(tensors: Mapping[str, Array], core: tuple[int, int]) -> Execution:
+            _write_tensors(folder, program, tensors)
+            counted = _run([str(folder / "core"), *map(str, core)], folder)
+            sections, inits, most = (int(word) for word in counted.split())
+            return Execution(_read_tensors(folder, program), sections, inits, most)
+
+        yield run
 
 
 def _run(command: list[str], folder: Path) -> str:
@@ -121,13 +135,13 @@ def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], a
     (folder / "main.cpp").write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: bool, core: tuple[int, int]) -> str:
+def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: bool) -> str:
     lines = [
-        "int main() {",
+        "int main(int, char** words) {",
         "    using namespace tensix;",
         f"    dst.capacity = {capacity}; dst.sixteen_bits = {str(not wide).lower()};",
         "    dst.tiles.resize(dst.capacity); dst.defined.assign(dst.capacity, 0);",
-        f"    core_x = {core[0]}; core_y = {core[1]};",
+        "    core_x = std::atoi(words[1]); core_y = std::atoi(words[2]);",
     ]
     for op in program.body.ops:
         if op.name == "ttl.bind_cb":
