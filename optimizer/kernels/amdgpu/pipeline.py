@@ -156,12 +156,14 @@ def _scheduled(program: Program, plain: Allocation, options: AssemblyOptions, te
     for shapes, fewer in _ATTEMPTS:
         tighter = {file: max(limits[file] - fewer, plain.classes[file].pressure) for file in limits}
         ordered = _run(scheduling_passes(program, options, tighter, SHAPES[:shapes]), program, tell)
-        try:
-            found = allocate(ordered, AllocationOptions(rewrite=False))
-        except AllocationError:
-            continue
-        if occupancy(_footprint(found), program.launch, options.mcpu) >= waves:
-            return found
+        # Fewer registers than leave as many waves are of no use: they are searched for only where too many are taken.
+        for effort in (0, 1):
+            try:
+                found = allocate(ordered, AllocationOptions(rewrite=False, effort=effort))
+            except AllocationError:
+                continue
+            if occupancy(_footprint(found), program.launch, options.mcpu) >= waves:
+                return found
     return plain
 
 

@@ -63,7 +63,7 @@ _OPPOSITE = {
 def pipeline_loops(
     program: Program, limits: Limits, order: MemoryOrder, shapes: tuple[tuple[int, int], ...] = SHAPES
 ) -> Program:
-    """On virtual registers. `limits`: registers of each class that may be live at once; `shapes`: forms to choose from."""
+    """On virtual registers. `limits`: registers of each class that may be live at once; `shapes`: to choose from."""
     done: set[str] = set()
     while (loop := _next_loop(program, order, done)) is not None:
         best, cycles = program, _cycles(program, (loop.label,) * ROUNDS, limits, order)

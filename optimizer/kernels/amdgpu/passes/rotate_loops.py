@@ -62,7 +62,11 @@ def _header(program: Program, cfg: ControlFlowGraph, block: int) -> _Header | No
     (exit_,) = leaving
     if not (isinstance(exit_, Instruction) and exit_.name == "s_branch" and exit_.target):
         return None
-    if not opcode(branch.name).is_conditional or not branch.target or any(opcode(i.name).format != "SOPC" for i in compared):
+    if (
+        not opcode(branch.name).is_conditional
+        or not branch.target
+        or any(opcode(i.name).format != "SOPC" for i in compared)
+    ):
         return None
     return _Header(block, label.name, instructions, branch.target, exit_.target)
 

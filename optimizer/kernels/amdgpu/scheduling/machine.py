@@ -17,7 +17,6 @@ from optimizer.kernels.amdgpu.operands import Immediate, WaitCount
 from optimizer.kernels.amdgpu.resources import Resource, read_resources, written_resources
 from optimizer.kernels.amdgpu.scheduling.latencies import BRANCH, ISSUE, busy, delay, latency, unit
 
-
 _RECENT = 24
 """Readers of a register that are remembered: hazards reach no further back."""
 
