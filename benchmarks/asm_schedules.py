@@ -3,8 +3,8 @@
     python benchmarks/asm_schedules.py [--no-mutations]
 
 Each kernel is built as it is written and scheduled, and run in the interpreter on random data. `cycles` are those of
-its first wave by the model in `optimizer/kernels/amdgpu/scheduling` (`latencies.py` and `machine.py` say what it knows and
-from where); `memory` is how many of them are spent in s_waitcnt. `distance` is how many instructions, and how many
+its first wave by the model in `optimizer/kernels/amdgpu/scheduling` (`latencies.py` and `machine.py` say what it knows,
+and from where); `memory` is how many of them are spent in s_waitcnt. `distance` is how many instructions, and how many
 cycles, are between a load and the wait for it, the mean over all loads executed. `counted` are waits that leave
 something outstanding, of all. `mutants`: texts of the scheduled kernel with one wait, one counter or one nop removed or
 weakened, and how many of them the interpreter refuses.
