@@ -49,8 +49,8 @@ def test_build_writes_a_file_and_says_what_it_holds(run: Run, program: Path, tmp
     status, out, _ = run("asm", "build", program, "--mcpu", "gfx942", "-o", tmp_path / "k.s")
     assert status == 0
     assert json.loads(out) == {
-        "kernel": "scaled", "mcpu": "gfx942", "instructions": 11, "vgprs": 2, "sgprs": 6, "agprs": 0, "waits": 2,
-        "nops": 1, "warnings": [],
+        "kernel": "scaled", "mcpu": "gfx942", "instructions": 11, "vgprs": 2, "sgprs": 6, "agprs": 0,
+        "waves_per_simd": 8, "waits": 2, "nops": 1, "warnings": [],
     }  # fmt: skip
     assert (tmp_path / "k.s").read_text() == run("asm", "build", program)[1]
 

@@ -38,7 +38,7 @@ from optimizer.kernels.amdgpu.passes.rotate_loops import rotate_loops
 from optimizer.kernels.amdgpu.passes.schedule_blocks import schedule_blocks
 from optimizer.kernels.amdgpu.passes.substitute_registers import substitute_registers
 from optimizer.kernels.amdgpu.registers.allocate import Allocation, AllocationOptions, allocate
-from optimizer.kernels.amdgpu.registers.allocation_log import log_allocation
+from optimizer.kernels.amdgpu.registers.allocation_log import log_allocation, log_failure
 from optimizer.kernels.amdgpu.scheduling.dependences import MemoryOrder
 from optimizer.kernels.amdgpu.scheduling.occupancy import WAVES_PER_SIMD, occupancy, register_limits
 from optimizer.kernels.amdgpu.scheduling.pressure import Limits
@@ -182,7 +182,11 @@ def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observ
         max_agprs=min(program.max_agprs, FILE_SIZES["a"]),
     )
     program = _run(virtual_passes(options), program, tell)
-    allocation = allocate(program, AllocationOptions(allow_spill=options.allow_spill))
+    try:
+        allocation = allocate(program, AllocationOptions(allow_spill=options.allow_spill))
+    except AllocationError as error:
+        log_failure(program, error)
+        raise
     if options.schedule:
         allocation = _scheduled(program, allocation, options, tell)
     log_allocation(allocation)

@@ -112,7 +112,7 @@ def test_the_witness_knows_what_the_table_says_only_gfx950_has() -> None:
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx90a"])
 def test_its_instructions_are_refused_elsewhere(target: str) -> None:
-    with pytest.raises(TextError, match="gfx942 has no 'v_mfma_f32_16x16x32_f16'|is not gfx942 or gfx950"):
+    with pytest.raises(TextError, match=r"gfx942 has no 'v_mfma_f32_16x16x32_f16'|is not gfx942 or gfx950"):
         run_product(build(parse(PRODUCT), GFX950).text.replace("gfx950", target))
 
 

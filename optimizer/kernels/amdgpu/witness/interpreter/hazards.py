@@ -1,4 +1,4 @@
-"""Wait states that gfx942 (and gfx950, see `processors`) needs between dependent instructions and that its hardware does not insert.
+"""Wait states between dependent instructions that the hardware needs and does not insert; `processors` has gfx950's.
 
 Source: the AMD Instinct MI300 (CDNA3) ISA reference, section "Manually Inserted Wait States (NOPs)"; the numbers
 agree with LLVM 19's GCNHazardRecognizer for gfx942, which the tests use as oracle. An instruction issues in one wait
@@ -238,11 +238,8 @@ class HazardTracker:
             if event is None or event.matrix is None:
                 continue
             if key not in traits.matrix.inputs and accumulator is not None and key in accumulator.keys:
-                yield _made(
-                    event,
-                    self._mfma_to_c(event.matrix, traits.matrix),
-                    f"MFMA writes {name_of(key)}, MFMA reads it as C",
-                )
+                states = self._mfma_to_c(event.matrix, traits.matrix)
+                yield _made(event, states, f"MFMA writes {name_of(key)}, MFMA reads it as C")
             else:
                 states = self._to_registers(event.matrix)
                 yield _made(event, states, f"MFMA writes {name_of(key)}, MFMA reads it as A or B")
