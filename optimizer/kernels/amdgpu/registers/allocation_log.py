@@ -74,7 +74,7 @@ def _log_liveness(liveness: Liveness) -> None:
 
 
 def _log_registers(liveness: Liveness, allocation: Allocation) -> None:
-    """Registers taken and given back, in the order of the program's points; those of a range that go together as one."""
+    """Registers taken and given back, in the order of the program's points; those of a range as one, if together."""
     ranges = _ranges(allocation.program)
     events: dict[tuple[int, int, str], list[VirtualReg]] = {}
     for register in allocation.program.virtual_registers:
