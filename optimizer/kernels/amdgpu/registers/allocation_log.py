@@ -69,8 +69,16 @@ def _log_liveness(liveness: Liveness) -> None:
         else:
             say("liveness", f"{register} is live from {start} to {end}", register=str(register), start=start, end=end)
     for file in ("v", "s", "a"):
-        say("liveness", f"pressure of class {file}: {liveness.pressure(file)}", reg_class=file,
-            pressure=liveness.pressure(file))  # fmt: skip
+        _log_pressure(liveness, file)
+
+
+def _log_pressure(liveness: Liveness, file: str) -> None:
+    """The most registers live at once, where that is first, and which they are."""
+    places = [place for place, _ in liveness.program.instructions]
+    fullest = max(places, key=lambda place: len(liveness.live_at(place, file)), default=None)
+    live = [] if fullest is None else list(map(str, liveness.live_at(fullest, file)))
+    text = f"pressure of class {file}: {liveness.pressure(file)}" + (f", behind instruction {fullest}" if live else "")
+    say("liveness", text, reg_class=file, pressure=liveness.pressure(file), live=live)
 
 
 def _log_registers(liveness: Liveness, allocation: Allocation) -> None:
