@@ -9,7 +9,7 @@ from optimizer.kernels.amdgpu.passes.pipeline_loops import SHAPES, pipeline_loop
 from optimizer.kernels.amdgpu.passes.rotate_loops import rotate_loops
 from optimizer.kernels.amdgpu.registers.liveness import analyse
 from optimizer.kernels.amdgpu.scheduling.dependences import MemoryOrder
-from optimizer.kernels.amdgpu.text import instruction_text, parse
+from optimizer.kernels.amdgpu.text import LABEL, instruction_text, parse
 from optimizer.kernels.amdgpu.validate import validate_ssa
 
 LIMITS = {"v": 64, "s": 94, "a": 0}
@@ -105,6 +105,25 @@ LEFT = {
 @pytest.mark.parametrize("loop", LEFT.values(), ids=LEFT)
 def test_loops_that_are_left_alone(loop: str) -> None:
     assert lines(pipelined(loop, order=MemoryOrder())) == lines(parse(HEAD + loop + TAIL))
+
+
+def test_every_loop_is_pipelined_once_whatever_it_is_called() -> None:
+    """Labels may have 200 letters, and one may begin as another one does."""
+    other_loop = LOOP.replace("again", "again_and_again").replace("kv3", "kv4").replace("ks0", "ks1")
+    third = LOOP.replace("again", "a" * 200).replace("kv3", "kv5").replace("ks0", "ks2")
+    text = (
+        HEAD
+        + "s_mov_b32 ks1, 4\ns_mov_b32 ks2, 4\n.redefinable kv1 kv2 ks0 ks1 ks2\n"
+        + LOOP
+        + other_loop
+        + third
+        + TAIL
+    )
+    found = lines(pipeline_loops(parse(text), LIMITS, APART, ((1, 1),)))
+    assert [line for line in found if "_round_" in line and line.endswith(":")] == [
+        "again_round_0:", "again_and_again_round_0:", f"{'a' * 160}_round_0:",
+    ]  # fmt: skip
+    assert all(LABEL.fullmatch(line[:-1]) for line in found if line.endswith(":"))
 
 
 def test_loads_that_wait_for_the_round_before_are_one_round_ahead_at_most() -> None:
