@@ -57,21 +57,23 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
 def run_compile(args: argparse.Namespace) -> int:
     from optimizer.kernels.tensix.cases import compile_case
     from optimizer.kernels.tensix.compute_config import compute_config
-    from optimizer.kernels.tensix.pipeline import compile_program, read_short
+    from optimizer.kernels.tensix.emit_cpp import emit_program
+    from optimizer.kernels.tensix.pipeline import lower, read_short
 
     options = _options(args)
     failed = False
     folders = Identifiers(FILE_NAMES)
     if _is_program(args.source):
         program = _program(args.source)
-        kernels = compile_program(program, options)
+        lowered = lower(program, options)
+        kernels = emit_program(lowered, options.api)
         name = program.string("sym_name")
         _write(args.output, folders.fresh(name), {k.kind: k.text for k in kernels})
         record = {
             "id": name,
             "kernels": [k.kind for k in kernels],
             "read_at_19_bits": read_short(program),
-            "compute_config": compute_config(program).to_json(),
+            "compute_config": compute_config(lowered).to_json(),
             "error": None,
         }
         print(json.dumps(record))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from optimizer.kernels.tensix.tile_ops import Call, Form, Unit
+from optimizer.kernels.tensix.tile_ops import NEAREST, Call, Form, Unit
 
 _THREE = ("#0", "#1", "#2")
 
@@ -41,8 +41,16 @@ class ApiProfile:
             found = {header for header in found if header.startswith(kept)}
         return tuple(f"{self.directory}/{header}" for header in sorted({*self.includes, *found}))
 
+    def startup(self, kind: str, reversed_sources: bool) -> Call:
+        """The common init of a kind of kernel, whose first op has its operands in source registers B and A or not."""
+        found = self.startups[kind]
+        turned = reversed_sources and found.function == "compute_kernel_hw_startup"
+        return replace(found, template=("SrcOrder::Reverse",)) if turned else found
+
     def rename(self, call: Call, form: Form) -> Call:
         """A call of `tile_ops` in this version's spelling."""
+        if NEAREST in call.template and self.name != "0.81":
+            return replace(call, template=())
         if form.unit is Unit.REUSE and self.name != "0.81":
             return _dest_reuse(call)
         function = self.renamed.get(call.function, call.function)

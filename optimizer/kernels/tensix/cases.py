@@ -24,10 +24,10 @@ from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
 from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_plan
-from optimizer.kernels.tensix.emit_cpp import KernelSource
+from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
 from optimizer.kernels.tensix.passes.assign_dst import dst_capacity
-from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.source_rules import MAX_INTEGER, MAX_OPS, MAX_TILES
 from optimizer.kernels.tensix.text import IR_NAMES
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
@@ -247,7 +247,8 @@ def compile_case(case: TileCase, options: KernelOptions) -> CaseResult:
     program = case_program(case)
     l1_is_limit = options.l1_bytes is not None or case.l1_bytes is not None
     try:
-        kernels = compile_program(program, options)
+        lowered = lower(program, options)
+        kernels = emit_program(lowered, options.api)
         tiles = case.block[0] * case.block[1]
         if options.allocator == "seed":
             record = _seed_record(case, seed_plan(case.dag, tiles, case.capacity), tiles)
@@ -257,7 +258,7 @@ def compile_case(case: TileCase, options: KernelOptions) -> CaseResult:
             )
     except (InputError, InfeasibleError) as error:
         return CaseResult({"id": case.id, **dict.fromkeys(_FIELDS), "error": str(error)})
-    config = compute_config(program).to_json()
+    config = compute_config(lowered).to_json()
     return CaseResult({"id": case.id, **record, "compute_config": config, "error": None}, kernels)
 
 

@@ -21,14 +21,18 @@ class ComputeConfig:
     math_approx_mode: bool
     fp32_dest_acc_en: bool
     dst_full_sync_en: bool
+    unpack_to_dst: tuple[int, ...] = ()
+    """Circular buffers that are unpacked to DST past the source registers (`UnpackToDestMode.UnpackToDestFp32`), by
+    index: of a program after `insert-inits`, which decides it."""
 
-    def to_json(self) -> dict[str, str | bool]:
+    def to_json(self) -> dict[str, str | bool | list[int]]:
         """Arguments of the descriptor by name."""
         return {
             "math_fidelity": self.math_fidelity or "HiFi4",
             "math_approx_mode": self.math_approx_mode,
             "fp32_dest_acc_en": self.fp32_dest_acc_en,
             "dst_full_sync_en": self.dst_full_sync_en,
+            "unpack_to_dst_fp32": list(self.unpack_to_dst),
         }
 
 
@@ -38,4 +42,7 @@ def compute_config(program: Op) -> ComputeConfig:
     approximate, wide, full = (
         bool(program.attr(name, False)) for name in ("math_approx_mode", "fp32_dest_acc_en", "dst_full_sync_en")
     )
-    return ComputeConfig(None if fidelity is None else str(fidelity), approximate, wide, full)
+    straight = tuple(
+        op.integer("index") for op in program.body.ops if op.name == "ttl.bind_cb" and op.attr("unpack_to_dst", False)
+    )
+    return ComputeConfig(None if fidelity is None else str(fidelity), approximate, wide, full, straight)

@@ -55,7 +55,7 @@ _ONLY_MOVEMENT = (DATA_MOVEMENT,)
 
 _STRUCTURE = {
     "ttl.program": OpSpec(attrs={"sym_name": str, "grid": tuple}, optional=_CONFIG, regions=1, threads=()),
-    "ttl.bind_cb": OpSpec((), (CircularBufferType,), {"index": int}, {"tensor": str}, threads=()),
+    "ttl.bind_cb": OpSpec((), (CircularBufferType,), {"index": int}, {"tensor": str, "unpack_to_dst": bool}, threads=()),
     COMPUTE: OpSpec(attrs={"sym_name": str}, regions=1, threads=()),
     DATA_MOVEMENT: OpSpec(attrs={"sym_name": str, "processor": str}, regions=1, threads=()),
     "ttl.for": OpSpec((), (), {"lower": int, "upper": int, "step": int}, regions=1),

@@ -2,9 +2,12 @@
 
 It takes the program after `insert-inits` and refuses what a Tensix core would get wrong: a slot beyond the capacity, a
 slot read or packed before it is written, sections out of order, an init that is not the op's, an unpacker or packer
-set to another element type, tiles read before they
-are waited for or packed beyond what is reserved, buffers that are not drained. Values are rounded to DST's element type
-whenever they are written there, and to the circular buffer's when they are packed.
+set to another element type, float32 for the FPU in a buffer that goes to DST past it, a maximum that is scaled, tiles read
+before they are waited for or packed beyond what is reserved, buffers that are not drained.
+
+Ideally, values are rounded to DST's element type whenever they are written there, and to the circular buffer's when they
+are packed: whatever the slots and forms are, the meaning must come out. `on_device`, they are what a Wormhole's units make
+of them (`device/`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import numpy as np
 
 from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.device.formats import packed
+from optimizer.kernels.tensix.device.values import Operand, Units
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
 from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.passes.assign_dst import capacity_of
@@ -26,11 +31,12 @@ from optimizer.kernels.tensix.passes.insert_inits import (
     dtype_of,
     form_of,
     is_math,
+    started,
     unpacked,
 )
 from optimizer.kernels.tensix.reference import elements, tile_of
 from optimizer.kernels.tensix.rounding import Array, rounded
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place, Unit
 from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType
 
 _PHASES = ("release", "acquire", "commit", "wait")
@@ -41,6 +47,8 @@ class _Buffer:
     """A circular buffer as the compute thread sees it: blocks pushed to it, blocks it pushed."""
 
     type: CircularBufferType
+    straight: bool
+    """Unpacked to DST past the source registers."""
     ready: list[Array] = field(default_factory=list)
     """Blocks that can be waited for, oldest first."""
     waited: int = 0
@@ -50,25 +58,28 @@ class _Buffer:
     """Blocks that the writer takes."""
 
 
-def run(program: Op, blocks: Mapping[str, Array], capacity: int | None = None) -> dict[str, Array]:
+def run(
+    program: Op, blocks: Mapping[str, Array], capacity: int | None = None, on_device: bool = False
+) -> dict[str, Array]:
     """The first block pushed to each circular buffer that nobody in the thread reads; see `run_blocks`."""
     given = {name: (block,) for name, block in blocks.items()}
-    return {name: made[0] for name, made in run_blocks(program, given, capacity).items()}
+    return {name: made[0] for name, made in run_blocks(program, given, capacity, on_device).items()}
 
 
 def run_blocks(
-    program: Op, blocks: Mapping[str, Sequence[Array]], capacity: int | None = None
+    program: Op, blocks: Mapping[str, Sequence[Array]], capacity: int | None = None, on_device: bool = False
 ) -> dict[str, tuple[Array, ...]]:
     """Blocks pushed to circular buffers that nobody in the thread reads, in order, by buffer.
 
     `blocks`: circular buffer -> elements of the blocks that the reader brings. VerificationError names the op.
     """
     wide = bool(program.attr("fp32_dest_acc_en", False))
+    units = Units.of(program) if on_device else None
     slots = capacity_of(program, capacity)
     found: dict[str, tuple[Array, ...]] = {}
     for thread in program.body.ops:
         if thread.name == COMPUTE:
-            machine = _Machine(slots, DType.F32 if wide else DType.BF16, program, thread, blocks)
+            machine = _Machine(slots, DType.F32 if wide else DType.BF16, program, thread, blocks, units)
             machine.run(thread.body.ops, {})
             found |= machine.finish()
     return found
@@ -76,8 +87,16 @@ def run_blocks(
 
 class _Machine:
     def __init__(
-        self, capacity: int, dtype: DType, program: Op, thread: Op, blocks: Mapping[str, Sequence[Array]]
+        self,
+        capacity: int,
+        dtype: DType,
+        program: Op,
+        thread: Op,
+        blocks: Mapping[str, Sequence[Array]],
+        units: Units | None,
     ) -> None:
+        self._units = units
+        """A Wormhole's; None: ideal ones."""
         self._capacity = capacity
         self._dtype = dtype
         self._dst: dict[int, Array] = {}
@@ -94,7 +113,8 @@ class _Machine:
         for op in program.body.ops:
             if op.name == "ttl.bind_cb":
                 name, cb = op.result.name, op.result.typed(CircularBufferType)
-                self._buffers[name] = _Buffer(cb, [rounded(block, cb.dtype) for block in blocks.get(name, ())])
+                given = [rounded(block, cb.dtype) for block in blocks.get(name, ())]
+                self._buffers[name] = _Buffer(cb, bool(op.attr("unpack_to_dst", False)), given)
 
     def finish(self) -> dict[str, tuple[Array, ...]]:
         """What was pushed and not read, after a check that nothing is left over."""
@@ -142,9 +162,8 @@ class _Machine:
             self._packer = dtype_of(op.operands[0])
         else:
             self._require(op.name == "dst.startup", op.name, "is not known to the interpreter")
-            first, second, out = map(dtype_of, op.operands)
-            self._sources = first, first if op.string("kind") == "sfpu" else second
-            self._packer = out
+            first, second = started(op)
+            self._sources, self._packer = (dtype_of(first), dtype_of(second)), dtype_of(op.operands[2])
 
     def _synchronise(self, step: str) -> None:
         after = _PHASES[(_PHASES.index(step) - 1) % len(_PHASES)]
@@ -201,6 +220,9 @@ class _Machine:
         if read is not None:
             types = dtype_of(read[0]), dtype_of(read[1])
             self._require(self._sources == types, op.name, f"unpacks {types}, the unpacker is set to {self._sources}")
+        if form.unit in (Unit.FPU, Unit.REUSE):
+            past = [f"%{b}" for b in buffers if self._buffers[b].straight]
+            self._require(not past, op.name, f"reads {', '.join(past)}, which is unpacked to DST past the FPU")
         if self._dtype is DType.F32:
             short = [v.name for v in blocks_of(op) if dtype_of(v).value in form.narrow]
             self._require(not short, op.name, f"writes 16 bits of {', '.join(short)} to a DST of 32 bits")
@@ -217,11 +239,31 @@ class _Machine:
         target = self._slot(numbers[operands.pop(0).name], op.name)
         if form.accumulates and not definition.accumulates:
             self._require(target not in self._dst, op.name, f"adds to slot {target}, which is not clear")
+        if name.startswith("reduce_max"):
+            self._require(bool((tiles[1] == 1).all()), op.name, "scales a maximum by other than 1")
+        attrs = {key: float(str(op.attr(key))) for key in definition.attrs}
+        if self._units is not None:
+            read_from = [self._buffers[b] for b in buffers]
+            given = self._operands(form.places, tiles, read_from)
+            self._dst[target] = self._units.result(definition, form, given, attrs, self._dst.get(target))
+            return
         if definition.accumulates:
             clear = np.full((TILE, TILE), definition.initial, np.float32)
             tiles.insert(0, self._dst.get(target, clear))
-        attrs = {key: float(str(op.attr(key))) for key in definition.attrs}
         self._dst[target] = rounded(definition.evaluate(tiles, attrs), self._dtype)
+
+    def _operands(self, places: Sequence[Place], tiles: Sequence[Array], read: Sequence[_Buffer]) -> list[Operand]:
+        """Tiles with the buffers that they come from; one of DST goes where the op's buffer goes."""
+        waiting = list(read)
+        found = []
+        for place, tile in zip(places, tiles, strict=True):
+            buffer = waiting.pop(0) if place is Place.CB else read[0] if read else None
+            dtype, straight = (buffer.type.dtype, buffer.straight) if buffer else (self._dtype, False)
+            found.append(Operand(tile, dtype, straight))
+        return found
+
+    def _packed(self, tile: Array, dtype: DType) -> Array:
+        return rounded(tile, dtype) if self._units is None else packed(tile, self._units.wide, dtype)
 
     def _pack(self, op: Op, numbers: Mapping[str, int]) -> None:
         source, block, at = op.operands
@@ -237,7 +279,7 @@ class _Machine:
             self._require(number < reserved.tiles, op.name, f"packs beyond the {reserved.tiles} tiles reserved")
             assert buffer.reserved is not None
             where = tile_of(buffer.reserved, divmod(number, reserved.shape[1]))
-            where[...] = rounded(self._dst[slot], buffer.type.dtype)
+            where[...] = self._packed(self._dst[slot], buffer.type.dtype)
             buffer.packed += 1
 
 

@@ -69,7 +69,7 @@ class _Calls:
         if op.name == "ttl.transfer_wait":
             return ()
         if op.name == "dst.startup":
-            startup = self._profile.startups[op.string("kind")]
+            startup = self._profile.startup(op.string("kind"), bool(op.attr("reversed", False)))
             return (call(startup.function, [self._cb(v) for v in op.operands], startup.args, startup.template),)
         if op.name == "dst.init":
             return (self._init(op),)

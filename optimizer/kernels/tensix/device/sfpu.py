@@ -1,0 +1,35 @@
+"""The vector unit (SFPU): how its float32 results are stored, and how near its functions come.
+
+It computes in float32, and what it stores in a DST of 16 bits it cuts off. Most kernels of tt-metal therefore round a
+result themselves before (`float32_to_bf16_rne`); those of `CUT_OFF` do not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optimizer.kernels.tensix.device.formats import truncated, without_denormals
+from optimizer.kernels.tensix.rounding import Array, round_bf16
+from optimizer.kernels.tensix.tile_ops import NEAREST, Form
+
+CUT_OFF = frozenset(
+    {
+        "hardsigmoid", "softsign", "add_scalar", "sub_scalar", "mul_scalar", "div_scalar", "max_scalar", "min_scalar",
+        "clamp", "leaky_relu", "acosh", "atanh", "erf", "erfc", "fmod", "xlogy", "fill",
+    }
+)  # fmt: skip
+"""Ops whose results are cut off at 16 bits. Sums and differences are, too, but for a call that asks for `NEAREST`."""
+_SUMS = ("add", "sub", "rsub")
+
+
+def rounds(name: str, form: Form) -> bool:
+    """Whether a call rounds its result to bf16 before it stores it in a DST of 16 bits."""
+    return NEAREST in form.call.template if name in _SUMS else name not in CUT_OFF
+
+
+def stored(values: Array, wide: bool, nearest: bool) -> Array:
+    """Float32 results in DST."""
+    values = without_denormals(values, keep_sign=True)
+    if wide:
+        return values
+    return without_denormals(round_bf16(values) if nearest else truncated(values), keep_sign=True).astype(np.float32)
