@@ -6,8 +6,6 @@ result themselves before (`float32_to_bf16_rne`); those of `CUT_OFF` do not.
 
 from __future__ import annotations
 
-import numpy as np
-
 from optimizer.kernels.tensix.device.formats import truncated, without_denormals
 from optimizer.kernels.tensix.rounding import Array, round_bf16
 from optimizer.kernels.tensix.tile_ops import NEAREST, Form
@@ -20,6 +18,10 @@ CUT_OFF = frozenset(
 )  # fmt: skip
 """Ops whose results are cut off at 16 bits. Sums and differences are, too, but for a call that asks for `NEAREST`."""
 _SUMS = ("add", "sub", "rsub")
+PLAIN = frozenset(
+    {*_SUMS, "mul", "square", "add_scalar", "sub_scalar", "mul_scalar", "div_scalar", "rsub_scalar"}
+)
+"""Ops that are one multiply-add, of which a zero has no sign."""
 
 
 def rounds(name: str, form: Form) -> bool:
@@ -27,9 +29,9 @@ def rounds(name: str, form: Form) -> bool:
     return NEAREST in form.call.template if name in _SUMS else name not in CUT_OFF
 
 
-def stored(values: Array, wide: bool, nearest: bool) -> Array:
-    """Float32 results in DST."""
-    values = without_denormals(values, keep_sign=True)
+def stored(name: str, values: Array, wide: bool, nearest: bool) -> Array:
+    """Float32 results of an op in DST."""
+    values = without_denormals(values, keep_sign=name not in PLAIN)
     if wide:
         return values
-    return without_denormals(round_bf16(values) if nearest else truncated(values), keep_sign=True).astype(np.float32)
+    return round_bf16(values) if nearest else truncated(values)

@@ -52,7 +52,7 @@ class Units:
         """The tile in DST. `held`: what the slot holds of an accumulating op."""
         if form.unit is Unit.SFPU:
             value = op.evaluate([x.tile for x in operands], numbers)
-            return sfpu.stored(value, self.wide, sfpu.rounds(op.name, form))
+            return sfpu.stored(op.name, value, self.wide, sfpu.rounds(op.name, form))
         if form.unit is Unit.UNPACK:
             (x,) = operands
             return op.evaluate([in_dst(x.tile, x.dtype, self.wide, x.straight)], numbers)

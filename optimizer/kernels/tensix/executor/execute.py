@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from optimizer.errors import VerificationError
+from optimizer.kernels.tensix.compute_config import compute_config
+from optimizer.kernels.tensix.device.fpu import PHASES
 from optimizer.kernels.tensix.emit_cpp import KernelSource
 from optimizer.kernels.tensix.executor.header import header
 from optimizer.kernels.tensix.ir import Op
@@ -53,18 +55,20 @@ def execute(
     api: str = "0.81",
     capacity: int | None = None,
     core: tuple[int, int] = (0, 0),
+    on_device: bool = False,
 ) -> Execution:
     """Run the kernels of a program lowered to TTKernel calls on one core, the one at (x, y).
 
     `tensors`: program argument -> elements (rows and columns of whole tiles); arguments that are missing start as zero.
-    Of an argument that backs a circular buffer it is this core's shard.
+    Of an argument that backs a circular buffer it is this core's shard. `on_device`: values are what a Wormhole's units
+    make of them (`device.hpp`), else every result is rounded once.
     VerificationError with the core's message if anything goes wrong, the compiler's included.
     """
     wide = bool(program.attr("fp32_dest_acc_en", False))
     slots = capacity_of(program, capacity)
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
-        _write_sources(folder, program, kernels, api, _main(program, kernels, slots, wide, core))
+        _write_sources(folder, program, kernels, api, _main(program, kernels, slots, wide, core, on_device))
         _write_tensors(folder, program, tensors)
         runtime = _precompiled() if next(_RUNS) else _runtime(folder)
         _run([*COMPILE, "-I", str(folder), "-I", str(runtime), "-o", "core", "main.cpp"], folder)
@@ -86,9 +90,10 @@ def _run(command: list[str], folder: Path) -> str:
 
 
 def _runtime(folder: Path) -> Path:
-    """`folder`, with runtime.hpp in it."""
-    source = files("optimizer.kernels.tensix.executor") / "runtime.hpp"
-    (folder / "runtime.hpp").write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    """`folder`, with runtime.hpp and what it includes in it."""
+    for name in ("runtime.hpp", "device.hpp"):
+        source = files("optimizer.kernels.tensix.executor") / name
+        (folder / name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     return folder
 
 
@@ -121,13 +126,22 @@ def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], a
     (folder / "main.cpp").write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: bool, core: tuple[int, int]) -> str:
+def _main(
+    program: Op,
+    kernels: Sequence[KernelSource],
+    capacity: int,
+    wide: bool,
+    core: tuple[int, int],
+    on_device: bool,
+) -> str:
+    phases = PHASES[compute_config(program).math_fidelity or "HiFi4"]
     lines = [
         "int main() {",
         "    using namespace tensix;",
         f"    dst.capacity = {capacity}; dst.sixteen_bits = {str(not wide).lower()};",
         "    dst.tiles.resize(dst.capacity); dst.defined.assign(dst.capacity, 0);",
         f"    core_x = {core[0]}; core_y = {core[1]};",
+        f"    on_device = {str(on_device).lower()}; wide_dst = {str(wide).lower()}; phases = {phases};",
     ]
     for op in program.body.ops:
         if op.name == "ttl.bind_cb":
@@ -135,6 +149,8 @@ def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: boo
             tiles, number = cb.block.tiles * cb.block_count, FORMAT_NUMBERS[cb.dtype]
             lines.append(f"    {{ auto& b = core.buffers[{op.integer('index')}]; b.bound = true; b.capacity = {tiles};")
             lines.append(f"      b.format = Format({number}); b.tile_bytes = {cb.dtype.tile_bytes};")
+            if op.attr("unpack_to_dst", False):
+                lines.append("      b.straight = true;")
             lines.append(f"      b.tiles.resize({tiles}); b.poisoned.assign({tiles}, 1); }}")
     numbers = {v.name: k for k, v in enumerate(program.body.args)}
     for k, v in enumerate(program.body.args):
