@@ -6,8 +6,8 @@ set to another element type, float32 for the FPU in a buffer that goes to DST pa
 before they are waited for or packed beyond what is reserved, buffers that are not drained.
 
 Ideally, values are rounded to DST's element type whenever they are written there, and to the circular buffer's when they
-are packed: whatever the slots and forms are, the meaning must come out. `on_device`, they are what a Wormhole's units make
-of them (`device/`).
+are packed: whatever the slots and forms are, the meaning must come out. With a `chip`, they are what the units of
+this architecture make of them (`device/`).
 """
 
 from __future__ import annotations
@@ -59,22 +59,23 @@ class _Buffer:
 
 
 def run(
-    program: Op, blocks: Mapping[str, Array], capacity: int | None = None, on_device: bool = False
+    program: Op, blocks: Mapping[str, Array], capacity: int | None = None, chip: str | None = None
 ) -> dict[str, Array]:
     """The first block pushed to each circular buffer that nobody in the thread reads; see `run_blocks`."""
     given = {name: (block,) for name, block in blocks.items()}
-    return {name: made[0] for name, made in run_blocks(program, given, capacity, on_device).items()}
+    return {name: made[0] for name, made in run_blocks(program, given, capacity, chip).items()}
 
 
 def run_blocks(
-    program: Op, blocks: Mapping[str, Sequence[Array]], capacity: int | None = None, on_device: bool = False
+    program: Op, blocks: Mapping[str, Sequence[Array]], capacity: int | None = None, chip: str | None = None
 ) -> dict[str, tuple[Array, ...]]:
     """Blocks pushed to circular buffers that nobody in the thread reads, in order, by buffer.
 
-    `blocks`: circular buffer -> elements of the blocks that the reader brings. VerificationError names the op.
+    `blocks`: circular buffer -> elements of the blocks that the reader brings. `chip`: architecture whose units compute;
+    None: ideal ones. VerificationError names the op.
     """
     wide = bool(program.attr("fp32_dest_acc_en", False))
-    units = Units.of(program) if on_device else None
+    units = None if chip is None else Units.of(program, chip)
     slots = capacity_of(program, capacity)
     found: dict[str, tuple[Array, ...]] = {}
     for thread in program.body.ops:
@@ -96,7 +97,7 @@ class _Machine:
         units: Units | None,
     ) -> None:
         self._units = units
-        """A Wormhole's; None: ideal ones."""
+        """Of a chip; None: ideal ones."""
         self._capacity = capacity
         self._dtype = dtype
         self._dst: dict[int, Array] = {}

@@ -22,6 +22,7 @@ from optimizer.kernels.tensix.pipeline import KernelOptions, lower, read_short, 
 from optimizer.kernels.tensix.reference import evaluate
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.types import TILE, CircularBufferType, TensorType
+from optimizer.kernels.tensix.whole_tensors import random_inputs
 
 
 @dataclass(frozen=True)
@@ -123,12 +124,6 @@ def _transfers(program: Op) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _inputs(program: Op, brought: Mapping[str, str], seed: int) -> dict[str, Array]:
-    """Values between 1/4 and 3/2: logarithms and roots are defined, products stay moderate."""
-    generator = np.random.default_rng(seed)
-    found: dict[str, Array] = {}
-    for v in program.body.args:
-        if v.name in brought:
-            tensor = v.typed(TensorType)
-            shape = (tensor.shape[0] * TILE, tensor.shape[1] * TILE)
-            found[v.name] = rounded(generator.uniform(0.25, 1.5, shape).astype(np.float32), tensor.dtype)
-    return found
+    types = {v.name: v.typed(TensorType) for v in program.body.args if v.name in brought}
+    shapes = {name: ((t.shape[0] * TILE, t.shape[1] * TILE), t.dtype) for name, t in types.items()}
+    return random_inputs(program, shapes, seed)

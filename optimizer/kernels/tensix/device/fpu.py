@@ -62,8 +62,19 @@ def _aligned(term: _Terms, top: Whole, downwards: bool, wide: bool) -> Whole:
     return np.where(term.sign, -made, made)
 
 
-def _accumulated(terms: Sequence[_Terms], held: Array, wide: bool) -> Array:
+@dataclass(frozen=True)
+class Adder:
+    """How sums are made."""
+
+    wide: bool
+    """DST has 32 bits."""
+    least_slips: bool = True
+    """A negative sum of one in the last place is normalised the wrong way (tenstorrent/tt-metal #38306)."""
+
+
+def _accumulated(terms: Sequence[_Terms], held: Array, adder: Adder) -> Array:
     """What DST holds after terms were added to it."""
+    wide = adder.wide
     dst = _terms(held)
     top = dst.exponent
     for term in terms:
@@ -73,7 +84,7 @@ def _accumulated(terms: Sequence[_Terms], held: Array, wide: bool) -> Array:
         total = total + _aligned(term, top, True, wide)
     sign, size = (total < 0).astype(np.int64), np.abs(total)
     up = 24 - np.frexp(size.astype(np.float64))[1].astype(np.int64)
-    up = np.where((sign == 1) & (size == 1), up - 27, up)  # -1 normalises the wrong way (tt-metal issue 38306)
+    up = np.where(adder.least_slips & (sign == 1) & (size == 1), up - 27, up)
     exponent = top - up
     up = up if wide else up - _NARROW_BITS
     shifted = np.where(up < 0, (size + _halves(-up)) >> np.maximum(-up, 0), size << np.maximum(up, 0))
@@ -84,7 +95,7 @@ def _accumulated(terms: Sequence[_Terms], held: Array, wide: bool) -> Array:
     return found.astype(np.uint32).view(np.float32)
 
 
-def added(a: Array, b: Array, wide: bool) -> Array:
+def added(a: Array, b: Array, adder: Adder) -> Array:
     """a + b: the smaller one is rounded to the larger one's last bit of 11, ties away from zero."""
     a, b = np.broadcast_arrays(a, b)
     swap = np.abs(a) < np.abs(b)
@@ -93,7 +104,7 @@ def added(a: Array, b: Array, wide: bool) -> Array:
     first, second = large.significand >> _LEAST_KEPT, small.significand >> _LEAST_KEPT
     second = np.where(down == 0, second, np.where(down < 12, (second + _halves(down)) >> np.minimum(down, 12), 0))
     size = np.where(large.sign == small.sign, first + second, first - second) << _LEAST_KEPT
-    return _accumulated([_Terms(large.sign, large.exponent, size)], np.zeros(a.shape, np.float32), wide)
+    return _accumulated([_Terms(large.sign, large.exponent, size)], np.zeros(a.shape, np.float32), adder)
 
 
 def _product(a: _Terms, b: _Terms, phase: int) -> _Terms:
@@ -106,7 +117,7 @@ def _product(a: _Terms, b: _Terms, phase: int) -> _Terms:
     return _Terms(np.where(zero, 0, a.sign ^ b.sign), np.where(zero, 0, exponent), np.where(zero, 0, first * second))
 
 
-def multiplied(a: Array, b: Array, wide: bool, phases: int) -> Array:
+def multiplied(a: Array, b: Array, phases: int, adder: Adder) -> Array:
     """a * b by element, added up in a clear DST phase by phase."""
     a, b = np.broadcast_arrays(a, b)
     first, second = _terms(a), _terms(b)
@@ -117,7 +128,7 @@ def multiplied(a: Array, b: Array, wide: bool, phases: int) -> Array:
         term = _Terms(
             np.where(lost, 0, part.sign), np.maximum(part.exponent, 0), np.where(lost, 0, part.significand << _LEAST_KEPT)
         )
-        held = _accumulated([term], held, wide)
+        held = _accumulated([term], held, adder)
     return held
 
 
@@ -137,8 +148,8 @@ def _groups(part: _Terms) -> Iterator[_Terms]:
         )
 
 
-def multiply_accumulate(held: Array, b: Array, a: Array, phase: int, wide: bool) -> Array:
+def multiply_accumulate(held: Array, b: Array, a: Array, phase: int, adder: Adder) -> Array:
     """One instruction: held + b @ a of rows x 16 and 16 x 16 elements, `a` of source register A, of one phase."""
     columns = np.ascontiguousarray(a.T)
     part = _product(_terms(columns[None, :, :]), _terms(b[:, None, :]), phase)
-    return _accumulated(list(_groups(part)), held, wide)
+    return _accumulated(list(_groups(part)), held, adder)

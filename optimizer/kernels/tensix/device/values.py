@@ -1,4 +1,4 @@
-"""What one tile op leaves in DST on a Wormhole, in the form in which it runs."""
+"""What one tile op leaves in DST, in the form in which it runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.compute_config import compute_config
 from optimizer.kernels.tensix.device import sfpu
 from optimizer.kernels.tensix.device.formats import UPPER_16, UPPER_19, in_dst, in_source, truncated, without_denormals
-from optimizer.kernels.tensix.device.fpu import PHASES, added, multiplied, multiply_accumulate
+from optimizer.kernels.tensix.device.fpu import PHASES, Adder, added, multiplied, multiply_accumulate
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.rounding import Array
 from optimizer.kernels.tensix.tile_ops import Form, Place, TileOp, Unit, repeated
@@ -40,11 +40,14 @@ class Units:
     """DST has 32 bits."""
     phases: int
     """Passes of the FPU over a product."""
+    least_slips: bool = True
+    """A Wormhole's FPU takes a sum of -1 in the last place for another power of two (tenstorrent/tt-metal #38306)."""
 
     @staticmethod
-    def of(program: Op) -> Units:
-        config = compute_config(program)
-        return Units(config.fp32_dest_acc_en, PHASES[config.math_fidelity or "HiFi4"])
+    def of(program: Op, arch: str) -> Units:
+        """As a program is compiled for an architecture."""
+        config = compute_config(program, arch)
+        return Units(config.fp32_dest_acc_en, PHASES[config.math_fidelity], arch == "wormhole_b0")
 
     def result(
         self, op: TileOp, form: Form, operands: Sequence[Operand], numbers: Mapping[str, float], held: Array | None
@@ -62,8 +65,12 @@ class Units:
         kind, *how = op.name.split("_bcast_")
         first, second = sources[0], repeated(how[0], sources[1]) if how else sources[1]
         if kind == "mul":
-            return multiplied(first, second, self.wide, self.phases)
-        return added(first, -second if kind == "sub" else second, self.wide)
+            return multiplied(first, second, self.phases, self._adder)
+        return added(first, -second if kind == "sub" else second, self._adder)
+
+    @property
+    def _adder(self) -> Adder:
+        return Adder(self.wide, self.least_slips)
 
     def _source(self, x: Operand, place: Place) -> Array:
         """An operand in its source register; DST goes there at the width of the op's buffer."""
@@ -96,7 +103,7 @@ class Units:
             for depth in _halves():
                 for columns in _halves():
                     total[:, columns] = multiply_accumulate(
-                        total[:, columns], first[:, depth], second[depth, columns], phase, self.wide
+                        total[:, columns], first[:, depth], second[depth, columns], phase, self._adder
                     )
         return total
 
@@ -104,7 +111,7 @@ class Units:
         """A product with the scaler, of which the first column is kept."""
         for phase in range(self.phases):
             for depth in _halves():
-                total[:, :1] = multiply_accumulate(total[:, :1], x[:, depth], scaler[:, :1], phase, self.wide)
+                total[:, :1] = multiply_accumulate(total[:, :1], x[:, depth], scaler[:, :1], phase, self._adder)
         return total
 
     def _sum_of_columns(self, total: Array, x: Array, scaler: Array) -> Array:
@@ -126,7 +133,7 @@ class Units:
 
     def _pooled(self, held: Array, face: Array, scaler: Array) -> Array:
         for phase in range(self.phases):
-            held = multiply_accumulate(held, scaler[:1], face, phase, self.wide)
+            held = multiply_accumulate(held, scaler[:1], face, phase, self._adder)
         return held
 
     def _largest(self, axis: str, x: Array, held: Array | None) -> Array:

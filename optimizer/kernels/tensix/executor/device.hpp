@@ -1,4 +1,4 @@
-// What a Wormhole's units make of numbers, in whole numbers: written apart from device/ in numpy, to witness it.
+// What a chip's units make of numbers, in whole numbers: written apart from device/ in numpy, to witness it.
 //
 // Source registers hold 19 bits. The FPU multiplies 5 bits by 7, in as many passes (phases) as its fidelity says, and adds
 // every pass to DST. The SFPU computes in float32 and cuts off what a DST of 16 bits does not hold. Denormal numbers are
@@ -11,6 +11,7 @@ namespace tensix {
 inline bool on_device = false;  // else every result is rounded once, to the nearest
 inline bool wide_dst = false;   // DST has 32 bits
 inline int phases = 4;          // of the FPU's fidelity
+inline bool least_slips = true;  // a sum of -1 in the last place is normalised the wrong way (tt-metal issue 38306)
 
 inline uint32_t bits_of(float value) {
     uint32_t bits;
@@ -103,7 +104,7 @@ inline float accumulated(float held, const Term& first, const Term& second) {
     int length = 0;
     while (size >> length) ++length;
     int up = 24 - length;
-    if (sign && size == 1) up -= 27;  // -1 normalises the wrong way (tt-metal issue 38306)
+    if (least_slips && sign && size == 1) up -= 27;
     int exponent = top - up;
     if (!wide_dst) up -= 16;
     size = up < 0 ? (size + half_of(-up)) >> -up : size << up;

@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -17,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from optimizer.errors import VerificationError
-from optimizer.kernels.tensix.compute_config import compute_config
-from optimizer.kernels.tensix.device.fpu import PHASES
+from optimizer.kernels.tensix.device.values import Units
 from optimizer.kernels.tensix.emit_cpp import KernelSource
 from optimizer.kernels.tensix.executor.header import header
 from optimizer.kernels.tensix.ir import Op
@@ -55,26 +55,43 @@ def execute(
     api: str = "0.81",
     capacity: int | None = None,
     core: tuple[int, int] = (0, 0),
-    on_device: bool = False,
+    chip: str | None = None,
 ) -> Execution:
     """Run the kernels of a program lowered to TTKernel calls on one core, the one at (x, y).
 
     `tensors`: program argument -> elements (rows and columns of whole tiles); arguments that are missing start as zero.
-    Of an argument that backs a circular buffer it is this core's shard. `on_device`: values are what a Wormhole's units
-    make of them (`device.hpp`), else every result is rounded once.
+    Of an argument that backs a circular buffer it is this core's shard. `chip`: values are what the units of this
+    architecture make of them (`device.hpp`); None: every result is rounded once.
     VerificationError with the core's message if anything goes wrong, the compiler's included.
     """
+    with compiled(program, kernels, api, capacity, chip) as run:
+        return run(tensors, core)
+
+
+@contextmanager
+def compiled(
+    program: Op,
+    kernels: Sequence[KernelSource],
+    api: str = "0.81",
+    capacity: int | None = None,
+    chip: str | None = None,
+) -> Iterator[Callable[[Mapping[str, Array], tuple[int, int]], Execution]]:
+    """As `execute`, for core after core: a function of the tensors and the core, until the block ends."""
     wide = bool(program.attr("fp32_dest_acc_en", False))
     slots = capacity_of(program, capacity)
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
-        _write_sources(folder, program, kernels, api, _main(program, kernels, slots, wide, core, on_device))
-        _write_tensors(folder, program, tensors)
+        _write_sources(folder, program, kernels, api, _main(program, kernels, slots, wide, chip))
         runtime = _precompiled() if next(_RUNS) else _runtime(folder)
         _run([*COMPILE, "-I", str(folder), "-I", str(runtime), "-o", "core", "main.cpp"], folder)
-        counted = _run([str(folder / "core")], folder)
-        sections, inits, most = (int(word) for word in counted.split())
-        return Execution(_read_tensors(folder, program), sections, inits, most)
+
+        def run(tensors: Mapping[str, Array], core: tuple[int, int]) -> Execution:
+            _write_tensors(folder, program, tensors)
+            counted = _run([str(folder / "core"), *map(str, core)], folder)
+            sections, inits, most = (int(word) for word in counted.split())
+            return Execution(_read_tensors(folder, program), sections, inits, most)
+
+        yield run
 
 
 def _run(command: list[str], folder: Path) -> str:
@@ -126,23 +143,18 @@ def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], a
     (folder / "main.cpp").write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _main(
-    program: Op,
-    kernels: Sequence[KernelSource],
-    capacity: int,
-    wide: bool,
-    core: tuple[int, int],
-    on_device: bool,
-) -> str:
-    phases = PHASES[compute_config(program).math_fidelity or "HiFi4"]
+def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: bool, chip: str | None) -> str:
     lines = [
-        "int main() {",
+        "int main(int, char** words) {",
         "    using namespace tensix;",
         f"    dst.capacity = {capacity}; dst.sixteen_bits = {str(not wide).lower()};",
         "    dst.tiles.resize(dst.capacity); dst.defined.assign(dst.capacity, 0);",
-        f"    core_x = {core[0]}; core_y = {core[1]};",
-        f"    on_device = {str(on_device).lower()}; wide_dst = {str(wide).lower()}; phases = {phases};",
+        "    core_x = std::atoi(words[1]); core_y = std::atoi(words[2]);",
     ]
+    if chip is not None:
+        units = Units.of(program, chip)
+        lines.append(f"    on_device = true; wide_dst = {str(wide).lower()}; phases = {units.phases};")
+        lines.append(f"    least_slips = {str(units.least_slips).lower()};")
     for op in program.body.ops:
         if op.name == "ttl.bind_cb":
             cb = op.result.typed(CircularBufferType)
