@@ -36,7 +36,8 @@ class Witnessed:
     beyond: int
     """Elements of the interpreter further from the meaning without rounding than roundings explain (`error_bound`)."""
     executed: int | None
-    """Elements of the C++ that are not, bit for bit, the interpreter's; None without a compiler."""
+    """Elements of the C++ that are not, bit for bit, the interpreter's, both with the units of the chip; None without a
+    compiler."""
     execution: Execution | None
     round_trips_saved: int = 0
     """Blocks that fusion keeps in DST."""
@@ -82,8 +83,11 @@ def witness(program: Op, options: KernelOptions, seed: int = 0, execute_cpp: boo
     near = bounds(program, {cb: (values,) for cb, values in given.items()})
     execution = executed = None
     if execute_cpp and has_compiler():
-        execution = execute(lowered, emit_program(lowered, options.api), tensors, options.api, options.capacity)
-        executed = sum(differing(interpreted[cb], execution.tensors[t]) for t, cb in taken.items())
+        chip = options.board.arch
+        on_chip = interpret(stages["insert-inits"], given, options.capacity, chip)
+        sources = emit_program(lowered, options.api)
+        execution = execute(lowered, sources, tensors, options.api, options.capacity, chip=chip)
+        executed = sum(differing(on_chip[cb], execution.tensors[t]) for t, cb in taken.items())
     return Witnessed(
         elements=sum(interpreted[cb].size for cb in taken.values()),
         interpreter=sum(differing(wanted[cb], interpreted[cb]) for cb in taken.values()),
