@@ -2,12 +2,12 @@
 
     TTOPT_SIMULATOR=.../libttsim.so python benchmarks/tile_values.py [WORD...] [--dags N]
 
-Runs the cases of `tests/kernels/tensix/simulated_tiles.py` whose name contains one of the words (all by default): every
-op by every element type of circular buffers, width of DST, fidelity, form and broadcast. Prints per op how many elements
-are equal bit for bit, and how far the others are in units of the last place that DST keeps, with the bound that is stated
-(`device/sfpu.py`). `--dags` runs so many random tile DAGs (`tile_dags.py`) besides, compared in the same way but for what
-follows on an approximated function. A case that the simulator cannot run ends with its reason, the next one gets a new
-process. Exits 1 if an op is not within its bound; what the simulator lacks is no failure.
+Runs the cases of `tests/kernels/tensix/simulated_tiles.py` whose name contains one of the words (all by default):
+every op by every element type of circular buffers, width of DST, fidelity, form and broadcast. Prints per op how many
+elements are equal bit for bit, and how far the others are in units of the last place that DST keeps, with the bound
+that is stated (`device/sfpu.py`). `--dags` runs so many random tile DAGs (`tile_dags.py`) besides, judged by their
+error bounds. A case that the simulator cannot run ends with its reason, the next one gets a new process. Exits 1 if an
+op is not within its bound or a DAG is wrong; what the simulator lacks is no failure.
 """
 
 from __future__ import annotations

@@ -121,8 +121,8 @@ def launched(program: Op, options: KernelOptions, device: KernelDevice, seed: in
     """Random inputs through a kernel on a device and through its witnesses. ExecutionError if the device refuses it,
     VerificationError if a witness does."""
     lowered = lower(program, options)
-    sources = emit_program(lowered, options.api)
-    launch = launch_of(program, lowered, sources, device.board, options.api)
+    sources = emit_program(lowered)
+    launch = launch_of(program, lowered, sources, device.board)
     inputs = inputs_of(program, launch, seed)
     wanted = expected(program, launch, options, inputs)
     here = executed(launch, lowered, sources, options, inputs) if has_compiler() else None

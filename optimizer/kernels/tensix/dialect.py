@@ -24,6 +24,7 @@ from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexT
 COMPUTE, DATA_MOVEMENT = "ttl.compute_thread", "ttl.datamovement_thread"
 DST_MARKERS = ("ttl.require_dst", "ttl.acquire_dst", "ttl.release_dst")
 BOTH = (COMPUTE, DATA_MOVEMENT)
+BLOCK_COMPUTE = "ttl.block_compute"
 SPILL, RESTORE = "ttl.spill_tile_to_l1", "ttl.restore_tile_from_l1"
 TILE_PREFIX, BLOCK_PREFIX, DST_PREFIX, CALL_PREFIX = "ttl.tile_", "ttl.", "dst.", "ttkernel."
 
@@ -46,8 +47,9 @@ class OpSpec:
 
 _CONFIG = {
     "math_fidelity": str, "fp32_dest_acc_en": bool, "dst_full_sync_en": bool, "math_approx_mode": bool,
-    "dst_capacity": int, "l1_bytes": int,
+    "dst_capacity": int, "l1_bytes": int, "block_factors": tuple,
 }  # fmt: skip
+_PLACED = {"tensor": str, "page_size": int, "core_ranges": tuple, "unpack_to_dst": bool}
 _NEST = {"indexing_maps": tuple, "iterator_types": tuple, "bounds": tuple, "inputs": int}
 _DIMS = {"dims": int}
 _ONLY_COMPUTE = (COMPUTE,)
@@ -55,7 +57,7 @@ _ONLY_MOVEMENT = (DATA_MOVEMENT,)
 
 _STRUCTURE = {
     "ttl.program": OpSpec(attrs={"sym_name": str, "grid": tuple}, optional=_CONFIG, regions=1, threads=()),
-    "ttl.bind_cb": OpSpec((), (CircularBufferType,), {"index": int}, {"tensor": str, "unpack_to_dst": bool}, threads=()),
+    "ttl.bind_cb": OpSpec((), (CircularBufferType,), {"index": int}, _PLACED, threads=()),
     COMPUTE: OpSpec(attrs={"sym_name": str}, regions=1, threads=()),
     DATA_MOVEMENT: OpSpec(attrs={"sym_name": str, "processor": str}, regions=1, threads=()),
     "ttl.for": OpSpec((), (), {"lower": int, "upper": int, "step": int}, regions=1),
@@ -65,7 +67,7 @@ _STRUCTURE = {
     "ttl.grid_size": OpSpec((), None, {}, _DIMS),
     "ttl.core_linear": OpSpec((), (IndexType,)),
     "ttl.core_coordinate": OpSpec((), (IndexType,), {"axis": int}),
-    "ttl.grid_slice": OpSpec((TensorType,), (IndexType, IndexType), {"block_factors": tuple}),
+    "ttl.grid_slice": OpSpec((TensorType,), (IndexType, IndexType), {}, {"block_factors": tuple}),
 }
 _BUFFERS = {
     "ttl.cb_wait": OpSpec((CircularBufferType,), (BlockType,)),
@@ -79,6 +81,7 @@ _BUFFERS = {
 }
 _REGIONS = {
     "ttl.compute_region": OpSpec(None, None, {}, {"keep_in_dst": bool}, regions=1, threads=_ONLY_COMPUTE),
+    BLOCK_COMPUTE: OpSpec(regions=1, threads=_ONLY_COMPUTE),
     "ttl.compute": OpSpec(None, None, _NEST, regions=1, threads=_ONLY_COMPUTE),
     "ttl.yield": OpSpec(None, (), threads=_ONLY_COMPUTE, terminator=True),
     "ttl.require_dst": OpSpec(None, (), threads=_ONLY_COMPUTE),

@@ -2,11 +2,11 @@
 
 It takes the program after `insert-inits` and refuses what a Tensix core would get wrong: a slot beyond the capacity, a
 slot read or packed before it is written, sections out of order, an init that is not the op's, an unpacker or packer
-set to another element type, float32 for the FPU in a buffer that goes to DST past it, a maximum that is scaled, tiles read
-before they are waited for or packed beyond what is reserved, buffers that are not drained.
+set to another element type, float32 for the FPU in a buffer that goes to DST past it, a maximum that is scaled, tiles
+read before they are waited for or packed beyond what is reserved, buffers that are not drained.
 
-Ideally, values are rounded to DST's element type whenever they are written there, and to the circular buffer's when they
-are packed: whatever the slots and forms are, the meaning must come out. With a `chip`, they are what the units of
+Ideally, values are rounded to DST's element type whenever they are written there, and to the circular buffer's when
+they are packed: whatever the slots and forms are, the meaning must come out. With a `chip`, they are what the units of
 this architecture make of them (`device/`).
 """
 
@@ -71,8 +71,8 @@ def run_blocks(
 ) -> dict[str, tuple[Array, ...]]:
     """Blocks pushed to circular buffers that nobody in the thread reads, in order, by buffer.
 
-    `blocks`: circular buffer -> elements of the blocks that the reader brings. `chip`: architecture whose units compute;
-    None: ideal ones. VerificationError names the op.
+    `blocks`: circular buffer -> elements of the blocks that the reader brings. `chip`: architecture whose units
+    compute; None: ideal ones. VerificationError names the op.
     """
     wide = bool(program.attr("fp32_dest_acc_en", False))
     units = None if chip is None else Units.of(program, chip)

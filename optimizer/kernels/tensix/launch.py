@@ -77,8 +77,6 @@ class Launch:
 
     name: str
     arch: str
-    api: str
-    """Profile of the kernel API."""
     cores: tuple[CoreRange, ...]
     tensors: tuple[LaunchTensor, ...]
     buffers: tuple[LaunchBuffer, ...]
@@ -110,14 +108,13 @@ def launch_on(
     cores: tuple[CoreRange, ...],
     tensors: tuple[LaunchTensor, ...],
     arch: str,
-    api: str,
 ) -> Launch:
     """The launch of a lowered program on these cores and tensors."""
     threads = tuple(LaunchThread(source.kind, source.tensors) for source in sources)
-    return Launch(name, arch, api, cores, tensors, _buffers(lowered), threads, compute_config(lowered, arch))
+    return Launch(name, arch, cores, tensors, _buffers(lowered), threads, compute_config(lowered, arch))
 
 
-def launch_of(program: Op, lowered: Op, sources: Sequence[KernelSource], board: DeviceSpec, api: str) -> Launch:
+def launch_of(program: Op, lowered: Op, sources: Sequence[KernelSource], board: DeviceSpec) -> Launch:
     """The launch of a program on the grid that it states, from core (0, 0) on.
 
     Tensors lie in DRAM; one that backs a circular buffer is block-sharded, a shard of its type on every core.
@@ -126,7 +123,7 @@ def launch_of(program: Op, lowered: Op, sources: Sequence[KernelSource], board: 
     columns, rows = _grid(program, board)
     tensors = tuple(_tensors(program, (rows, columns), board))
     name = program.string("sym_name")
-    return launch_on(name, lowered, sources, ((0, 0, columns - 1, rows - 1),), tensors, board.arch, api)
+    return launch_on(name, lowered, sources, ((0, 0, columns - 1, rows - 1),), tensors, board.arch)
 
 
 def _grid(program: Op, board: DeviceSpec) -> tuple[int, int]:

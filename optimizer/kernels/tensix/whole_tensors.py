@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,8 +111,14 @@ def expected(
             for place, bounded, block in zip(places, meant[cb], computed[cb], strict=True):
                 if place.tensor in made:
                     to, tensor = made[place.tensor], tensors[place.tensor]
-                    values = (bounded.value, bounded.error, block, np.ones(block.shape, np.bool_))
-                    for whole, part in zip((to.exact, to.near, to.interpreted, to.written), values, strict=True):
+                    wholes: tuple[NDArray[Any], ...] = (to.exact, to.near, to.interpreted, to.written)
+                    parts: tuple[NDArray[Any], ...] = (
+                        bounded.value,
+                        bounded.error,
+                        block,
+                        np.ones(block.shape, np.bool_),
+                    )
+                    for whole, part in zip(wholes, parts, strict=True):
                         place.write(_part(whole, tensor, core), part)
     return made
 
@@ -121,7 +128,7 @@ def executed(
 ) -> dict[str, Array]:
     """What the C++ leaves in every tensor under g++, one core after the other. VerificationError if it goes wrong."""
     whole = {t.argument: inputs.get(t.argument, np.zeros(t.shape, np.float32)).copy() for t in launch.tensors}
-    with compiled(lowered, sources, options.api, options.capacity, launch.arch) as run:
+    with compiled(lowered, sources, options.capacity, launch.arch) as run:
         for core in cores(launch):
             parts = {t.argument: _part(whole[t.argument], t, core) for t in launch.tensors}
             found = run(parts, core).tensors

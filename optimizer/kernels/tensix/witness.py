@@ -85,8 +85,7 @@ def witness(program: Op, options: KernelOptions, seed: int = 0, execute_cpp: boo
     if execute_cpp and has_compiler():
         chip = options.board.arch
         on_chip = interpret(stages["insert-inits"], given, options.capacity, chip)
-        sources = emit_program(lowered, options.api)
-        execution = execute(lowered, sources, tensors, options.api, options.capacity, chip=chip)
+        execution = execute(lowered, emit_program(lowered), tensors, options.capacity, chip=chip)
         executed = sum(differing(on_chip[cb], execution.tensors[t]) for t, cb in taken.items())
     return Witnessed(
         elements=sum(interpreted[cb].size for cb in taken.values()),

@@ -229,7 +229,9 @@ def _cases(dtype: DType, wide: bool) -> Iterator[tuple[str, Case]]:
     yield "copies", Case(dtype, wide, _copies, ("copy_dst", "neg of a copy"), many, fuse=True)
     if wide:
         yield "casts", Case(dtype, wide, _casts, ("typecast",), many, fuse=True)
-    formed = tuple(f"{n} of {how}" for n in ("add", "sub", "mul") for how in ("DST and buffer", "buffer and DST", "DST"))
+    formed = tuple(
+        f"{n} of {how}" for n in ("add", "sub", "mul") for how in ("DST and buffer", "buffer and DST", "DST")
+    )
     for fidelity in FIDELITIES:
         yield f"FPU {fidelity}", Case(dtype, wide, _each(_BY_FPU), _BY_FPU, many, fidelity)
         yield f"sums {fidelity}", Case(dtype, wide, _sums, _SUMS, summed(dtype), fidelity)
@@ -242,15 +244,13 @@ def compare(case: Case, device: KernelDevice) -> list[Compared]:
     program, stages = case.program(), {}
     options = KernelOptions(fuse=case.fuse, board=device.board)
     lowered = lower(program, options, stages.__setitem__)
-    sources = emit_program(lowered, options.api)
-    launch = launch_of(program, lowered, sources, device.board, options.api)
+    sources = emit_program(lowered)
+    launch = launch_of(program, lowered, sources, device.board)
     names = [v.name for v in program.body.args]
     given = dict(zip(names, case.operands, strict=False))
     got = device.run(launch, sources, given)
     buffers = dict(zip(names, (op.result.name for op in program.body.ops if op.name == "ttl.bind_cb"), strict=False))
-    wanted = run(
-        stages["insert-inits"], {buffers[n]: x for n, x in given.items()}, options.capacity, device.board.arch
-    )
+    wanted = run(stages["insert-inits"], {buffers[n]: x for n, x in given.items()}, options.capacity, device.board.arch)
     results = zip(case.results, names[len(case.operands) :], strict=True)
     return [_compared(op, case, got[name], wanted[buffers[name]]) for op, name in results]
 

@@ -43,7 +43,7 @@ def run(old: str = "", new: str = "", kind: str = "compute") -> Execution:
     """The kernels with one text replaced in one thread, on ascending numbers."""
     lowered = lower(PROGRAM, KernelOptions())
     kernels: list[KernelSource] = []
-    for kernel in emit_program(lowered, "0.81"):
+    for kernel in emit_program(lowered):
         if old and kernel.kind == kind:
             assert old in kernel.text, f"the {kind} kernel has no '{old}'"
             kernel = replace(kernel, text=kernel.text.replace(old, new, 1))
@@ -87,7 +87,7 @@ def test_mutations_are_caught(old: str, new: str, kind: str, message: str) -> No
 def test_swapped_copy_dest_values_are_caught() -> None:
     """The other way round, the copy reads a slot that holds nothing or something else."""
     lowered = lower(PROGRAM, KernelOptions())
-    text = next(k.text for k in emit_program(lowered, "0.81") if k.kind == "compute")
+    text = next(k.text for k in emit_program(lowered) if k.kind == "compute")
     line = next(row.strip() for row in text.splitlines() if "copy_dest_values<" in row)
     source, target = line[line.index("(") + 1 : line.rindex(")")].split(", ")
     right, wrong, refused = run().tensors, {}, ""
@@ -103,7 +103,7 @@ def test_a_divisor_is_handed_over_as_its_reciprocal() -> None:
     record = {**RECORD, "ops": [{"name": "q", "op": "div_scalar", "args": ["a"], "attrs": {"value": 0.8}}]}
     record |= {"inputs": ["a"], "outputs": ["o"], "yield": ["q"]}
     lowered = lower(case_program(read_cases({"cases": [record]})[0]), KernelOptions())
-    kernels = list(emit_program(lowered, "0.81"))
+    kernels = list(emit_program(lowered))
     assert any(", 0x3fa00000u)" in kernel.text for kernel in kernels)  # 1.25
     values = {"a_t": np.full((64, 64), 2.0, np.float32)}
     right = execute(lowered, kernels, values).tensors["o_t"]
@@ -150,7 +150,7 @@ def kernel_of(body: Callable[..., Block], dtypes: Sequence[DType], wide: bool = 
 def executed(program: Op, values: Sequence[float], old: str = "", new: str = "", chip: str | None = None) -> Array:
     """The result of operands that hold one number each, of the kernel with one text of its compute thread replaced."""
     lowered = lower(program)
-    kernels = list(emit_program(lowered, "0.81"))
+    kernels = list(emit_program(lowered))
     compute = next(k for k, kernel in enumerate(kernels) if kernel.kind == "compute")
     assert old in kernels[compute].text
     kernels[compute] = replace(kernels[compute], text=kernels[compute].text.replace(old, new))
@@ -168,7 +168,7 @@ def test_row_sums_have_their_scaler_in_source_a() -> None:
     program = kernel_of(reduced("sum_row"), (DType.BFP8_B, DType.BF16))
     startup = "compute_kernel_hw_startup<SrcOrder::Reverse>("
     assert executed(program, (1.0, 0.5))[0, 0] == 16.0
-    with pytest.raises(VerificationError, match=r"reduce_tile: buffer 1 holds Float16_b, the unpacker is set to Bfp8_b"):
+    with pytest.raises(VerificationError, match="reduce_tile: buffer 1 holds Float16_b, the unpacker is set to"):
         executed(program, (1.0, 0.5), startup, "compute_kernel_hw_startup(")
 
 
@@ -222,4 +222,4 @@ def test_the_fpu_reads_no_buffer_that_goes_to_dst_past_it() -> None:
         tuple(op.with_attrs(unpack_to_dst=True) if op.name == "ttl.bind_cb" else op for op in product.body.ops)
     )
     with pytest.raises(VerificationError, match="matmul_tiles: buffer 0 is unpacked to DST past the FPU"):
-        execute(wrong, emit_program(wrong, "0.81"), {})
+        execute(wrong, emit_program(wrong), {})

@@ -44,7 +44,7 @@ def in_source(values: Array, dtype: DType, wide: bool) -> Array:
 
 
 def in_dst(values: Array, dtype: DType, wide: bool, straight: bool) -> Array:
-    """Numbers of a circular buffer in DST, by way of a source register or, `straight`, past them (`UnpackToDestFp32`)."""
+    """Numbers of a circular buffer in DST, through a source register or, `straight`, past them (`UnpackToDestFp32`)."""
     return np.asarray(values, np.float32) if straight else in_source(values, dtype, wide)
 
 
@@ -66,8 +66,8 @@ def packed(values: Array, wide: bool, dtype: DType) -> Array:
 def _shared(values: Array, kept: int) -> Array:
     """16 neighbours of a row with the largest exponent of them, 7 bits of each below it, of which `kept` stay.
 
-    The 8 bits of a significand are shifted down to the exponent and rounded to 7, ties away from zero, up to the largest
-    that 7 bits hold; a shorter format cuts off what it has no bits for.
+    The 8 bits of a significand are shifted down to the exponent and rounded to 7, ties away from zero, up to the
+    largest that 7 bits hold; a shorter format cuts off what it has no bits for.
     """
     groups = values.reshape(*values.shape[:-1], -1, 16)
     bits = bits_of(groups)

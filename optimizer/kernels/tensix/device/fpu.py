@@ -126,7 +126,9 @@ def multiplied(a: Array, b: Array, phases: int, adder: Adder) -> Array:
         part = _product(first, second, phase)
         lost = part.exponent <= 0
         term = _Terms(
-            np.where(lost, 0, part.sign), np.maximum(part.exponent, 0), np.where(lost, 0, part.significand << _LEAST_KEPT)
+            np.where(lost, 0, part.sign),
+            np.maximum(part.exponent, 0),
+            np.where(lost, 0, part.significand << _LEAST_KEPT),
         )
         held = _accumulated([term], held, adder)
     return held

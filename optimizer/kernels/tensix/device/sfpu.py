@@ -22,9 +22,7 @@ CUT_OFF = frozenset(
 )  # fmt: skip
 """Ops whose results are cut off at 16 bits. Sums and differences are, too, but for a call that asks for `NEAREST`."""
 _SUMS = ("add", "sub", "rsub")
-PLAIN = frozenset(
-    {*_SUMS, "mul", "square", "add_scalar", "sub_scalar", "mul_scalar", "div_scalar", "rsub_scalar"}
-)
+PLAIN = frozenset({*_SUMS, "mul", "square", "add_scalar", "sub_scalar", "mul_scalar", "div_scalar", "rsub_scalar"})
 """Ops that are one multiply-add, of which a zero has no sign."""
 
 

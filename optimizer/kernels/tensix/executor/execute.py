@@ -52,7 +52,6 @@ def execute(
     program: Op,
     kernels: Sequence[KernelSource],
     tensors: Mapping[str, Array],
-    api: str = "0.81",
     capacity: int | None = None,
     core: tuple[int, int] = (0, 0),
     chip: str | None = None,
@@ -64,24 +63,20 @@ def execute(
     architecture make of them (`device.hpp`); None: every result is rounded once.
     VerificationError with the core's message if anything goes wrong, the compiler's included.
     """
-    with compiled(program, kernels, api, capacity, chip) as run:
+    with compiled(program, kernels, capacity, chip) as run:
         return run(tensors, core)
 
 
 @contextmanager
 def compiled(
-    program: Op,
-    kernels: Sequence[KernelSource],
-    api: str = "0.81",
-    capacity: int | None = None,
-    chip: str | None = None,
+    program: Op, kernels: Sequence[KernelSource], capacity: int | None = None, chip: str | None = None
 ) -> Iterator[Callable[[Mapping[str, Array], tuple[int, int]], Execution]]:
     """As `execute`, for core after core: a function of the tensors and the core, until the block ends."""
     wide = bool(program.attr("fp32_dest_acc_en", False))
     slots = capacity_of(program, capacity)
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
-        _write_sources(folder, program, kernels, api, _main(program, kernels, slots, wide, chip))
+        _write_sources(folder, program, kernels, _main(program, kernels, slots, wide, chip))
         runtime = _precompiled() if next(_RUNS) else _runtime(folder)
         _run([*COMPILE, "-I", str(folder), "-I", str(runtime), "-o", "core", "main.cpp"], folder)
 
@@ -126,9 +121,9 @@ def _precompiled() -> Path:
     return folder
 
 
-def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], api: str, main: str) -> None:
+def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], main: str) -> None:
     called = {name for kernel in kernels for name in re.findall(r"\b[a-z]\w*", kernel.text)}
-    (folder / "kernel_api.hpp").write_text(header(api, called), encoding="utf-8")
+    (folder / "kernel_api.hpp").write_text(header(called), encoding="utf-8")
     # g++ takes a precompiled header first or not at all.
     parts = ['#include "runtime.hpp"', '#include "kernel_api.hpp"']
     for k, kernel in enumerate(kernels):

@@ -388,11 +388,11 @@ inline Transfer transfer(const char* what, uint32_t tensor, uint32_t tile, uint3
 }
 
 inline void start_read(uint32_t tensor, uint32_t tile, uint32_t address) {
-    const Transfer t = transfer("noc_async_read_tile", tensor, tile, address);
+    const Transfer t = transfer("noc_async_read_page", tensor, tile, address);
     auto& b = core.buffers[t.cb];
     std::unique_lock held(core.lock);
     const uint64_t offset = (t.place + b.capacity - b.pushed % b.capacity) % b.capacity;
-    if (offset >= b.reserved) fail("noc_async_read_tile: writes to buffer %u beyond what is reserved", t.cb);
+    if (offset >= b.reserved) fail("noc_async_read_page: writes to buffer %u beyond what is reserved", t.cb);
     b.poisoned[t.place] = 1;
     reads.push_back(t);
 }
@@ -407,11 +407,11 @@ inline void finish_reads() {
 }
 
 inline void start_write(uint32_t tensor, uint32_t tile, uint32_t address) {
-    const Transfer t = transfer("noc_async_write_tile", tensor, tile, address);
+    const Transfer t = transfer("noc_async_write_page", tensor, tile, address);
     auto& b = core.buffers[t.cb];
     std::unique_lock held(core.lock);
     const uint64_t offset = (t.place + b.capacity - b.popped % b.capacity) % b.capacity;
-    if (offset >= b.waited) fail("noc_async_write_tile: reads from buffer %u beyond what was waited for", t.cb);
+    if (offset >= b.waited) fail("noc_async_write_page: reads from buffer %u beyond what was waited for", t.cb);
     writes.push_back(t);
 }
 

@@ -12,6 +12,7 @@ from optimizer.errors import OptionError
 from optimizer.kernels.tensix.grid import DEFAULT_DIMS, core, core_linear, grid_size
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, dim
 from optimizer.kernels.tensix.ir import Names, Op, Value, attributes, rewrite
+from optimizer.kernels.tensix.placement_rules import block_factors
 from optimizer.kernels.tensix.types import IndexType
 
 HARDWARE_RANK = 2
@@ -34,7 +35,7 @@ def fold_grid(program: Op) -> Op:
             case "ttl.core_linear":
                 return _coordinates(op, grid, (core_linear(grid, _axes(grid)),), names)
             case "ttl.grid_slice":
-                return _slice(op, grid, names)
+                return _slice(op, grid, block_factors(op, program), names)
         return (op,)
 
     return rewrite(program, change)[0]
@@ -62,8 +63,8 @@ def _index(result: Value, expr: IndexExpr, axes: Sequence[Value]) -> Op:
     return Op("ttl.index", tuple(axes), (result,), attributes({"map": IndexMap(len(axes), (expr,))}))
 
 
-def _slice(op: Op, grid: Sequence[int], names: Names) -> tuple[Op, ...]:
-    rows, columns = op.integers("block_factors")
+def _slice(op: Op, grid: Sequence[int], factors: tuple[int, int], names: Names) -> tuple[Op, ...]:
+    rows, columns = factors
     axes = _axes(grid)
     x, y = axes if len(axes) == HARDWARE_RANK else (axes[0], axes[0] * 0)
     return _coordinates(op, grid, (y * rows, x * columns), names)

@@ -148,7 +148,8 @@ class _Formats:
         placed: list[Op] = []
         for op in ops:
             if op.name == "dst.startup":
-                state = *map(dtype_of, started(op)), dtype_of(op.operands[2])
+                first, second = started(op)
+                state = dtype_of(first), dtype_of(second), dtype_of(op.operands[2])
             elif op.name == "dst.init" and (sources := unpacked(op.string("op"), op.integer("form", 0), op.operands)):
                 wanted = dtype_of(sources[0]), dtype_of(sources[1])
                 if state[:2] != wanted:
@@ -183,8 +184,6 @@ def unpacked(name: str, form: int, blocks: Sequence[Value]) -> tuple[Value, Valu
 def started(startup: Op) -> tuple[Value, Value]:
     """What `dst.startup` sets sources A and B to."""
     first, second, _ = startup.operands
-    if startup.string("kind") == "sfpu":
-        return first, first
     return (second, first) if startup.attr("reversed", False) else (first, second)
 
 
@@ -217,21 +216,12 @@ def _startup(thread: Op, buffers: Mapping[str, Value]) -> list[Op]:
     packs = [op for op in walk(thread) if op.name in ("dst.pack", "dst.pack_block")]
     if not math or not packs:
         return []
-    units = {form_of(op).unit for op in math}
     opening = next(_readers(math), None)
     first = () if opening is None else blocks_of(opening)
     swapped = opening is not None and form_of(opening).reversed_sources
-    kind = (
-        "matmul"
-        if any(op.name.startswith(f"{DST_PREFIX}matmul") for op in math)
-        else "fpu"
-        if Unit.FPU in units
-        else "sfpu"
-    )
     inputs = (first * 2)[:2] if first else (packs[0].operands[1],) * 2
     operands = tuple(buffers[v.name] for v in (*inputs, packs[0].operands[1]))
-    stated: dict[str, Attr] = {"kind": kind, "reversed": True} if swapped else {"kind": kind}
-    return [Op("dst.startup", operands, (), attributes(stated))]
+    return [Op("dst.startup", operands, (), attributes({"reversed": True} if swapped else {}))]
 
 
 def _readers(math: Sequence[Op]) -> Iterator[Op]:
