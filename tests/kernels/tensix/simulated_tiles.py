@@ -14,15 +14,14 @@ import numpy as np
 from optimizer.execution.launching import KernelDevice
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix.build import build
 from optimizer.kernels.tensix.compute_config import FIDELITIES
 from optimizer.kernels.tensix.device.sfpu import APPROXIMATE, EXACT
-from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.error_bound import Numbers
 from optimizer.kernels.tensix.frontend import Block, block_op
 from optimizer.kernels.tensix.interpreter import run
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.launch import launch_of
-from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.pipeline import KernelOptions
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, FLOATS, Array, rounded
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Unit
 from optimizer.kernels.tensix.types import TILE
@@ -241,14 +240,13 @@ def _cases(dtype: DType, wide: bool) -> Iterator[tuple[str, Case]]:
 # -- comparison -------------------------------------------------------------------------------------------
 def compare(case: Case, device: KernelDevice) -> list[Compared]:
     """Every op of a case. ExecutionError where the device refuses or ends."""
-    program, stages = case.program(), {}
+    program = case.program()
+    stages: dict[str, Op] = {}
     options = KernelOptions(fuse=case.fuse, board=device.board)
-    lowered = lower(program, options, stages.__setitem__)
-    sources = emit_program(lowered)
-    launch = launch_of(program, lowered, sources, device.board)
+    built = build(program, options, stages.__setitem__)
     names = [v.name for v in program.body.args]
     given = dict(zip(names, case.operands, strict=False))
-    got = device.run(launch, sources, given)
+    got = device.run(built, given)
     buffers = dict(zip(names, (op.result.name for op in program.body.ops if op.name == "ttl.bind_cb"), strict=False))
     wanted = run(stages["insert-inits"], {buffers[n]: x for n, x in given.items()}, options.capacity, device.board.arch)
     results = zip(case.results, names[len(case.operands) :], strict=True)
