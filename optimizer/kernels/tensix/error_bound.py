@@ -98,6 +98,8 @@ class _Walker:
     def run(self, ops: Sequence[Op]) -> None:
         for op in ops:
             if op.name == "ttl.for":
+                if op.operands:
+                    raise StateError("the rounds of a loop that ends at a run-time argument are not known here")
                 for _ in range(op.integer("lower"), op.integer("upper"), op.integer("step")):
                     self.run(op.body.ops)
             elif is_block_op(op):

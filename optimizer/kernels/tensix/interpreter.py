@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
 from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
+from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX, L1_SUM, L1_SUM_END
 from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.passes.assign_dst import capacity_of
 from optimizer.kernels.tensix.passes.insert_inits import (
@@ -29,7 +30,7 @@ from optimizer.kernels.tensix.passes.insert_inits import (
     unpacked,
 )
 from optimizer.kernels.tensix.reference import elements, tile_of
-from optimizer.kernels.tensix.rounding import Array, rounded
+from optimizer.kernels.tensix.rounding import Array, packer_sum, rounded
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
 from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType
 
@@ -46,6 +47,8 @@ class _Buffer:
     waited: int = 0
     reserved: Array | None = None
     packed: int = 0
+    places: set[int] = field(default_factory=set)
+    """Tiles that were packed to places of their own."""
     pushed: list[Array] = field(default_factory=list)
     """Blocks that the writer takes."""
 
@@ -57,11 +60,16 @@ def run(program: Op, blocks: Mapping[str, Array], capacity: int | None = None) -
 
 
 def run_blocks(
-    program: Op, blocks: Mapping[str, Sequence[Array]], capacity: int | None = None
+    program: Op,
+    blocks: Mapping[str, Sequence[Array]],
+    capacity: int | None = None,
+    core: tuple[int, int] = (0, 0),
+    arguments: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, tuple[Array, ...]]:
     """Blocks pushed to circular buffers that nobody in the thread reads, in order, by buffer.
 
-    `blocks`: circular buffer -> elements of the blocks that the reader brings. VerificationError names the op.
+    `blocks`: circular buffer -> elements of the blocks that the reader brings; `arguments`: run-time arguments of the
+    core by name. VerificationError names the op.
     """
     wide = bool(program.attr("fp32_dest_acc_en", False))
     slots = capacity_of(program, capacity)
@@ -69,6 +77,7 @@ def run_blocks(
     for thread in program.body.ops:
         if thread.name == COMPUTE:
             machine = _Machine(slots, DType.F32 if wide else DType.BF16, program, thread, blocks)
+            machine.place(core, arguments)
             machine.run(thread.body.ops, {})
             found |= machine.finish()
     return found
@@ -86,6 +95,10 @@ class _Machine:
         self._sources: tuple[DType, DType] | None = None
         """Element types that the unpacker is set to."""
         self._packer: DType | None = None
+        self._adds: bool = False
+        """Whether the packer adds to L1."""
+        self._core: tuple[int, int] = (0, 0)
+        self._arguments: Mapping[str, int] = {}
         self._buffers: dict[str, _Buffer] = {}
         self._block: dict[str, str] = {}
         """Block -> its circular buffer."""
@@ -95,6 +108,10 @@ class _Machine:
             if op.name == "ttl.bind_cb":
                 name, cb = op.result.name, op.result.typed(CircularBufferType)
                 self._buffers[name] = _Buffer(cb, [rounded(block, cb.dtype) for block in blocks.get(name, ())])
+
+    def place(self, core: tuple[int, int], arguments: Mapping[str, int]) -> None:
+        """Say which core this is, and what it is given."""
+        self._core, self._arguments = core, arguments
 
     def finish(self) -> dict[str, tuple[Array, ...]]:
         """What was pushed and not read, after a check that nothing is left over."""
@@ -114,8 +131,17 @@ class _Machine:
     def run(self, ops: Sequence[Op], numbers: dict[str, int]) -> None:
         for op in ops:
             if op.name == "ttl.for":
-                for i in range(op.integer("lower"), op.integer("upper"), op.integer("step")):
+                upper = numbers[op.operands[0].name] if op.operands else op.integer("upper")
+                for i in range(op.integer("lower"), upper, op.integer("step")):
                     self.run(op.body.ops, {**numbers, op.body.args[0].name: i})
+            elif op.name == "ttl.if":
+                if holds(op, numbers):
+                    self.run(op.body.ops, dict(numbers))
+            elif op.name == "ttl.runtime_arg":
+                self._require(op.string("name") in self._arguments, op.name, f"'{op.string('name')}' is not given")
+                numbers[op.result.name] = self._arguments[op.string("name")]
+            elif op.name == "ttl.core_coordinate":
+                numbers[op.result.name] = self._core[op.integer("axis")]
             elif op.name == "ttl.constant":
                 numbers[op.result.name] = op.integer("value")
             elif op.name == "ttl.index":
@@ -136,6 +162,10 @@ class _Machine:
             self._math(op, numbers)
         elif op.name == "dst.uninit":
             self._init = None
+        elif op.name == L1_SUM:
+            self._adds = numbers[op.operands[1].name] > op.integer("first")
+        elif op.name == L1_SUM_END:
+            self._adds = False
         elif op.name == RECONFIG:
             self._sources = dtype_of(op.operands[0]), dtype_of(op.operands[1])
         elif op.name == PACK_RECONFIG:
@@ -171,6 +201,7 @@ class _Machine:
                 room = len(buffer.ready) < buffer.type.block_count and buffer.reserved is None
                 self._require(room, place, "reserves room that never becomes free")
                 buffer.reserved, buffer.packed = np.full(elements(buffer.type), np.nan, np.float32), 0
+                buffer.places = set()
             case _:
                 self._require(buffer.reserved is not None, place, "pushes what was not reserved")
                 tiles = buffer.type.block.tiles
@@ -233,12 +264,30 @@ class _Machine:
             slot, number = self._slot(numbers[source.name] + k, op.name), numbers[at.name] + k
             self._require(slot in self._dst, op.name, f"packs slot {slot}, which holds nothing")
             self._require(buffer.reserved is not None, op.name, f"packs to %{block.name}, which is not reserved")
-            self._require(number == buffer.packed, op.name, f"packs tile {number} where {buffer.packed} is next")
+            own_place = bool(op.attr("accumulate", False))
+            in_order = own_place or number == buffer.packed
+            self._require(in_order, op.name, f"packs tile {number} where {buffer.packed} is next")
             self._require(number < reserved.tiles, op.name, f"packs beyond the {reserved.tiles} tiles reserved")
+            self._require(own_place or not self._adds, op.name, "packs in order while the packer adds to L1")
             assert buffer.reserved is not None
             where = tile_of(buffer.reserved, divmod(number, reserved.shape[1]))
-            where[...] = rounded(self._dst[slot], buffer.type.dtype)
-            buffer.packed += 1
+            made = rounded(self._dst[slot], buffer.type.dtype)
+            if self._adds:
+                self._require(number in buffer.places, op.name, f"adds to tile {number}, which holds nothing")
+                made = packer_sum(where, made, buffer.type.dtype)
+            where[...] = made
+            if own_place:
+                buffer.places.add(number)
+                buffer.packed = len(buffer.places)
+            else:
+                buffer.packed += 1
+
+
+def holds(condition: Op, numbers: Mapping[str, int]) -> bool:
+    """Whether all pairs of a `ttl.if` are in their relations."""
+    values = [numbers[v.name] for v in condition.operands]
+    pairs = zip(values[::2], values[1::2], condition.strings("tests"), strict=True)
+    return all(a == b if test == "==" else a <= b for a, b, test in pairs)
 
 
 def _init_key(name: str, form: int, buffers: Sequence[str]) -> tuple[object, ...]:

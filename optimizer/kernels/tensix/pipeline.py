@@ -25,8 +25,10 @@ from optimizer.kernels.tensix.passes.fold_grid import fold_grid
 from optimizer.kernels.tensix.passes.fuse_computes import fuse_computes
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.passes.insert_inits import insert_inits
+from optimizer.kernels.tensix.passes.lower_pipes import lower_pipes
 from optimizer.kernels.tensix.passes.lower_to_loops import lower_to_loops
 from optimizer.kernels.tensix.passes.place_results import place_results, store_values
+from optimizer.kernels.tensix.passes.place_sums import place_sums
 from optimizer.kernels.tensix.passes.sink_to_stores import sink_to_stores
 from optimizer.kernels.tensix.passes.split_broadcasts import split_broadcasts
 from optimizer.kernels.tensix.passes.spread_rows import spread_rows
@@ -64,6 +66,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
     dst = partial(assign_dst, capacity=options.capacity, allocator=options.allocator, l1_bytes=options.l1_bytes)
     return (
         Pass("fold-grid", fold_grid),
+        Pass("lower-pipes", lower_pipes),
         Pass("inline-regions", inline_regions),
         Pass("split-broadcasts", partial(split_broadcasts, computed=options.fuse)),
         Pass("convert-to-compute", convert_to_compute),
@@ -73,6 +76,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
         Pass("sink-to-stores", sink_to_stores),
         Pass("assign-dst", dst),
         Pass("place-results", place_results),
+        Pass("place-sums", place_sums),
         Pass("lower-to-loops", lower_to_loops),
         Pass("insert-inits", insert_inits),
         Pass("convert-to-ttkernel", partial(convert_to_ttkernel, api=options.api)),

@@ -16,7 +16,7 @@ operands are those of their definitions. `parse(text_of(op)) == op` for every op
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,6 +29,9 @@ from optimizer.kernels.tensix.types import (
     BlockType,
     CircularBufferType,
     IndexType,
+    PipeNetType,
+    PipeType,
+    SemaphoreType,
     TensorType,
     TileType,
     TransferType,
@@ -131,6 +134,10 @@ MAX_DIGITS = 19
 """Of whole numbers."""
 _SHAPED = re.compile(r"(block|cb|tensor)<([0-9]{1,9})x([0-9]{1,9})x([a-z0-9_]+)(?:,\s*([0-9]{1,9}))?>", re.ASCII)
 _TILE = re.compile(r"tile<([a-z0-9_]+)>")
+_PLAIN: Mapping[str, Type] = {
+    str(t): t for t in (IndexType(), TransferType(), SemaphoreType(), PipeType(), PipeNetType())
+}
+"""Types without parameters."""
 
 
 @dataclass(frozen=True)
@@ -273,8 +280,8 @@ class _Parser:
 
     def _type(self) -> Type:
         token = self._take()
-        if token.text in ("index", "transfer"):
-            return IndexType() if token.text == "index" else TransferType()
+        if token.text in _PLAIN:
+            return _PLAIN[token.text]
         shaped, tile = _SHAPED.fullmatch(token.text), _TILE.fullmatch(token.text)
         dtype = shaped[4] if shaped else tile[1] if tile else ""
         if dtype not in {d.value for d in DType}:
