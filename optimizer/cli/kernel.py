@@ -5,11 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.cli.arguments import Commands, path_argument
-from optimizer.errors import FormatError, InfeasibleError, InputError, OptionError, UnknownNameError, VerificationError
+from optimizer.errors import (
+    ExecutionError,
+    FormatError,
+    InfeasibleError,
+    InputError,
+    OptionError,
+    UnknownNameError,
+    VerificationError,
+)
 from optimizer.files import make_folder, write_text
 from optimizer.identifiers import FILE_NAMES, Identifiers
 
@@ -33,8 +43,22 @@ def add(commands: Commands) -> None:
         "--print-after", metavar="PASS", action="append", default=[], help="after this pass (repeatable)"
     )
     print_.set_defaults(run=run_print)
-    run = subcommands.add_parser("run", help="run the C++ on this machine and compare with numpy", allow_abbrev=False)
+    run = subcommands.add_parser("run", help="run the C++ and compare it with numpy", allow_abbrev=False)
     _add_source(run)
+    run.add_argument(
+        "--device",
+        choices=("none", "sim", "real"),
+        default="none",
+        help="launch with ttnn on a simulator or a board, besides running under g++ here (default: none)",
+    )
+    run.add_argument(
+        "--arg",
+        dest="arguments",
+        metavar="NAME=NUMBER",
+        action="append",
+        default=[],
+        help="a run-time argument, the same for all cores (repeatable)",
+    )
     run.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
     run.set_defaults(run=run_run)
 
@@ -71,7 +95,7 @@ def run_compile(args: argparse.Namespace) -> int:
             "id": name,
             "kernels": [k.kind for k in kernels],
             "read_at_19_bits": read_short(program),
-            "compute_config": compute_config(program).to_json(),
+            "compute_config": compute_config(program, options.board.arch).to_json(),
             "error": None,
         }
         print(json.dumps(record))
@@ -108,20 +132,49 @@ def run_print(args: argparse.Namespace) -> int:
 
 
 def run_run(args: argparse.Namespace) -> int:
-    from optimizer.kernels.tensix.witness import witness
-
     failed = False
     if args.seed < 0:
         raise OptionError(f"--seed {args.seed} is negative", node="--seed", limit=0)
-    for name, program in _programs(args):
-        record: dict[str, Any] = {"id": name}
-        try:
-            record |= {**witness(program, _options(args), args.seed).to_json(), "error": None}
-        except (InputError, InfeasibleError, VerificationError) as error:
-            record["error"] = str(error)
-        failed = failed or record["error"] is not None or not record.get("agrees", False)
-        print(json.dumps(record), flush=True)
+    programs = _programs(args)
+    with _runner(args) as run:
+        for name, program in programs:
+            record: dict[str, Any] = {"id": name}
+            try:
+                record |= {**run(program), "error": None}
+            except (ExecutionError, InputError, InfeasibleError, VerificationError) as error:
+                record["error"] = str(error)
+            failed = failed or record["error"] is not None or not record.get("agrees", False)
+            print(json.dumps(record), flush=True)
     return 1 if failed else 0
+
+
+@contextmanager
+def _runner(args: argparse.Namespace) -> Iterator[Callable[[Op], dict[str, Any]]]:
+    """What runs one program and says how it compares."""
+    options = _options(args)
+    arguments = dict(_argument(text) for text in args.arguments)
+    if args.device == "none":
+        from optimizer.kernels.tensix.whole_tensors import compared
+        from optimizer.kernels.tensix.witness import is_one_block, witness
+
+        def run_here(program: Op) -> dict[str, Any]:
+            if is_one_block(program) and not arguments:
+                return witness(program, options, args.seed).to_json()
+            return compared(program, options, args.seed, arguments).to_json()
+
+        yield run_here
+        return
+    from optimizer.execution.launching import KernelDevice, launched
+
+    with KernelDevice(options.board, args.device) as device:
+        yield lambda program: launched(program, options, device, args.seed, arguments).to_json()
+
+
+def _argument(text: str) -> tuple[str, int]:
+    name, equals, number = text.partition("=")
+    if not equals or not number.isascii() or not number.isdecimal():
+        raise OptionError(f"--arg {text}: NAME=NUMBER is due", node="--arg")
+    return name, int(number)
 
 
 def _options(args: argparse.Namespace) -> KernelOptions:

@@ -19,7 +19,7 @@ from optimizer.export.kernels.placement import Home, Kind, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.ir.vocabulary import COPY
 from optimizer.kernels.tensix.emit_cpp import emit_program
-from optimizer.kernels.tensix.error_bound import FLOAT64, Bounded, bounds
+from optimizer.kernels.tensix.error_bound import EVALUATION, FLOAT64, Bounded, bounds
 from optimizer.kernels.tensix.executor.execute import execute
 from optimizer.kernels.tensix.index_expr import const
 from optimizer.kernels.tensix.interpreter import run_blocks
@@ -32,8 +32,6 @@ from optimizer.layouts.memory_config import TensorMemoryLayout
 
 Array = NDArray[np.float32]
 Exact = NDArray[np.float64]
-EVALUATION = 2.0**-40
-"""What the ops one by one in float64 may be wrong by themselves, relative to the larger of value and 1."""
 
 
 @dataclass(frozen=True)

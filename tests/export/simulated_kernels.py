@@ -28,6 +28,7 @@ from optimizer.export.ttnn_py import FILE_NAME, render, ttnn_program, write_file
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph, ValueKind
 from optimizer.ir.vocabulary import COPY
+from optimizer.kernels.tensix.error_bound import FPU_SUM, TIMES_BOUND, times_bound
 from optimizer.layouts.memory_config import L1_TILE, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.ttmetal.execution import ExecutionSession
@@ -37,13 +38,6 @@ from optimizer.values.compare import Agreement, compare
 X = (1, 1, 4 * TILE, 2 * TILE)
 HOME = shards(X, (4, 1), HEIGHT)
 INTERLEAVED = TensorMemoryLayout.INTERLEAVED
-TIMES_BOUND = 5.0
-"""What a device may be off, in error bounds of a kernel that rounds every result to nearest (`error_bound`): the SFPU
-cuts off where it stores 16 bits, the FPU adds the parts of a product in DST, and functions are approximations. The most
-that was measured is 4.6 (a product on the FPU with a DST of 16 bits, in a plan of densenet121)."""
-FPU_SUM = 2.0**-14
-"""What the FPU loses in the product of two tiles, relative to the sum of the terms' magnitudes: products that cancel
-out to 2^-17 of it were 2^-14.3 of it off (HiFi4, DST of 32 bits)."""
 RANGES = (POSITIVE, SIGNED)
 FURTHER_RANGES = ((-0.75, 0.75), (1.25, 2.5))
 """For outputs that have no exact value in the others: of `asin` and `acosh` in a sum or a maximum."""
@@ -157,14 +151,8 @@ def _filled(values: NDArray[np.float32], kind: Kind, whole: tuple[int, int]) -> 
 
 
 def _verdict(name: str, got: NDArray[np.float32], exact: NDArray[np.float64], near: NDArray[np.float64]) -> Verdict:
-    """Beside a pole or a jump (an infinite bound) and where the exact value is not finite, anything is right."""
     known = np.isfinite(exact) & np.isfinite(near)
-    agreement = compare(got[known], exact[known])
-    allowed = near[known] + region_witness.EVALUATION * np.maximum(np.abs(exact[known]), 1.0)
-    times = np.abs(got[known] - exact[known]) / allowed
-    return Verdict(
-        name, agreement, float(np.max(np.where(np.isnan(times), np.inf, times), initial=0.0)), int(known.sum())
-    )
+    return Verdict(name, compare(got[known], exact[known]), *times_bound(got, exact, near))
 
 
 def kinds(result: OptimizedGraph) -> set[str]:

@@ -10,11 +10,12 @@ import pytest
 import region_witness
 import simulated_kernels
 from placed_graphs import N150
-from simulated_kernels import TIMES_BOUND, cases, faults, judge, kinds, pieces
+from simulated_kernels import cases, faults, judge, kinds, pieces
 
 from optimizer.export.kernels.finding import find_regions
 from optimizer.export.kernels.judged import unjudged
 from optimizer.export.kernels.operations import FUSED_OPS
+from optimizer.kernels.tensix.error_bound import TIMES_BOUND
 from optimizer.opmodel.ttmetal import environment
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
 

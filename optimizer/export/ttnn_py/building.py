@@ -9,8 +9,9 @@ from optimizer.export.kernels.binding import FOLDER, FusedKernel, fused_kernels
 from optimizer.export.kernels.regions import Region
 from optimizer.export.ttnn_py.configs import repeated_configs, shortened
 from optimizer.export.ttnn_py.formatting import INDENT, laid_out, plain
-from optimizer.export.ttnn_py.fused import NAMES, fused_call, fused_text
+from optimizer.export.ttnn_py.fused import fused_call, fused_text
 from optimizer.export.ttnn_py.index_bounds import index_bounds
+from optimizer.export.ttnn_py.launching import NAMES
 from optimizer.export.ttnn_py.lifetimes import DEALLOCATE, Alias, Event, deallocations
 from optimizer.export.ttnn_py.names import Names
 from optimizer.export.ttnn_py.prelude import host_dtype, prelude_text

@@ -25,6 +25,11 @@ def cores_of(program: Op) -> tuple[Place, ...]:
     return tuple((left + x, top + y) for y in range(rows) for x in range(columns))
 
 
+def named_arguments(program: Op, given: Arguments, core: Place) -> dict[str, int]:
+    """The same by name."""
+    return dict(zip(runtime_args(program), core_arguments(program, given, core), strict=True))
+
+
 def core_arguments(program: Op, given: Arguments, core: Place) -> list[int]:
     """What the core at a column and row of the chip is given, in the order of `runtime_args`. OptionError if one is
     missing or unknown, or is no number of 32 bits."""

@@ -257,7 +257,7 @@ def compile_case(case: TileCase, options: KernelOptions) -> CaseResult:
             )
     except (InputError, InfeasibleError) as error:
         return CaseResult({"id": case.id, **dict.fromkeys(_FIELDS), "error": str(error)})
-    config = compute_config(program).to_json()
+    config = compute_config(program, options.board.arch).to_json()
     return CaseResult({"id": case.id, **record, "compute_config": config, "error": None}, kernels)
 
 

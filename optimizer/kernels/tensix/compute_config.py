@@ -6,7 +6,7 @@ them (`MATH_FIDELITY`, `APPROX`, `DST_ACCUM_MODE`, `DST_SYNC_MODE`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from optimizer.kernels.tensix.ir import Op
 
@@ -15,27 +15,29 @@ FIDELITIES = ("LoFi", "HiFi2", "HiFi3", "HiFi4")
 
 @dataclass(frozen=True)
 class ComputeConfig:
-    """Of one program; without a fidelity, ttnn takes HiFi4."""
+    """Of one program."""
 
-    math_fidelity: str | None
+    math_fidelity: str
     math_approx_mode: bool
     fp32_dest_acc_en: bool
     dst_full_sync_en: bool
 
     def to_json(self) -> dict[str, str | bool]:
         """Arguments of the descriptor by name."""
-        return {
-            "math_fidelity": self.math_fidelity or "HiFi4",
-            "math_approx_mode": self.math_approx_mode,
-            "fp32_dest_acc_en": self.fp32_dest_acc_en,
-            "dst_full_sync_en": self.dst_full_sync_en,
-        }
+        return asdict(self)
 
 
-def compute_config(program: Op) -> ComputeConfig:
-    """As the program says it."""
-    fidelity = dict(program.attrs).get("math_fidelity")
+def compute_config(program: Op, arch: str) -> ComputeConfig:
+    """As the program says it; a fidelity that it does not name is the architecture's."""
     approximate, wide, full = (
         bool(program.attr(name, False)) for name in ("math_approx_mode", "fp32_dest_acc_en", "dst_full_sync_en")
     )
-    return ComputeConfig(None if fidelity is None else str(fidelity), approximate, wide, full)
+    fidelity = str(program.attr("math_fidelity", _fidelity(arch, wide)))
+    return ComputeConfig(fidelity, approximate, wide, full)
+
+
+def _fidelity(arch: str, wide: bool) -> str:
+    """HiFi4, but not with a DST of 32 bits on Wormhole, whose FPU then gives single values that are off by a power of
+    two, matmuls and products alike (tenstorrent/tt-metal #38306). HiFi3 is what tt-metal moved to (its pull 40089).
+    """
+    return "HiFi3" if wide and arch == "wormhole_b0" else "HiFi4"

@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from optimizer.errors import StateError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.buffers import local_buffers
+from optimizer.kernels.tensix.core_numbers import CoreNumbers
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op, loop_nest
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.reference import tile_of
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, FLOATS, FORMAT_NUMBERS
+from optimizer.kernels.tensix.sums import SUMS, accumulates
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, TileOp
 from optimizer.kernels.tensix.types import TILE, BlockType
 
@@ -37,6 +39,15 @@ LEAST_EXPONENT, MOST = -126, float(np.finfo(np.float32).max)
 """Of normal numbers, and the largest number: the same for bf16 and float32, but for the last digits of the latter."""
 FLOAT64 = 2.0**-50
 """What the evaluation itself in float64 may be wrong by, relative to the terms of a sum."""
+EVALUATION = 2.0**-40
+"""What a whole kernel's evaluation in float64 may be wrong by, relative to the larger of value and 1."""
+TIMES_BOUND = 5.0
+"""What a device may be off, in error bounds of a kernel that rounds every result to nearest: the SFPU cuts off where it
+stores 16 bits, the FPU adds the parts of a product in DST, and functions are approximations. The most that was measured
+is 4.6 (a product on the FPU with a DST of 16 bits, in a plan of densenet121)."""
+FPU_SUM = 2.0**-14
+"""What the FPU loses in the product of two tiles, relative to the sum of the terms' magnitudes: products that cancel
+out to 2^-17 of it were 2^-14.3 of it off (HiFi4, DST of 32 bits)."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +79,28 @@ def exactly(values: NDArray[np.float32]) -> Bounded:
     return Bounded(values.astype(np.float64), np.zeros(values.shape))
 
 
+def times_bound(got: NDArray[np.float32], exact: Numbers, near: Numbers) -> tuple[float, int]:
+    """Largest error of a device in error bounds, and the elements that this is of: those that have an exact value and a
+    bound. Beside a pole or a jump and where the exact value is not finite, anything is right."""
+    known = np.isfinite(exact) & np.isfinite(near)
+    allowed = near[known] + EVALUATION * np.maximum(np.abs(exact[known]), 1.0)
+    times = np.abs(got[known] - exact[known]) / allowed
+    return float(np.max(np.where(np.isnan(times), np.inf, times), initial=0.0)), int(known.sum())
+
+
 def bounds(
-    program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]], sum_unit: float = TILE * FLOAT64
+    program: Op,
+    blocks: Mapping[str, Sequence[NDArray[np.float32]]],
+    sum_unit: float = TILE * FLOAT64,
+    core: tuple[int, int] = (0, 0),
+    arguments: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, tuple[Bounded, ...]]:
     """Blocks that the compute threads push, from those that they wait for, by circular buffer.
 
     `sum_unit`: what a matmul of two tiles loses, relative to the sum of its terms' magnitudes; the witnesses sum up
-    exactly, an FPU does not.
+    exactly, an FPU does not. `core` and `arguments`: which core this is, and what it is given.
     """
-    walker = _Walker(program, blocks, sum_unit)
+    walker = _Walker(program, blocks, sum_unit, CoreNumbers(core, arguments))
     for thread in inline_regions(program).body.ops:
         if thread.name == COMPUTE:
             walker.local = local_buffers(thread)
@@ -85,7 +109,13 @@ def bounds(
 
 
 class _Walker:
-    def __init__(self, program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]], sum_unit: float) -> None:
+    def __init__(
+        self, program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]], sum_unit: float, numbers: CoreNumbers
+    ) -> None:
+        self._numbers = numbers
+        self._made_by: dict[str, Op] = {}
+        self._sums: dict[str, Bounded] = {}
+        """Room -> what the rounds of a loop have summed up there."""
         self._sum_unit = sum_unit
         self._dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
         self._waiting = {name: list(map(exactly, found)) for name, found in blocks.items()}
@@ -97,13 +127,14 @@ class _Walker:
 
     def run(self, ops: Sequence[Op]) -> None:
         for op in ops:
-            if op.name == "ttl.for":
-                if op.operands:
-                    raise StateError("the rounds of a loop that ends at a run-time argument are not known here")
-                for _ in range(op.integer("lower"), op.integer("upper"), op.integer("step")):
+            if op.name in ("ttl.for", "ttl.if"):
+                for _ in self._numbers.rounds(op):
                     self.run(op.body.ops)
+            elif self._numbers.takes(op):
+                continue
             elif is_block_op(op):
                 self._values[op.result.name] = self._block(op)
+                self._made_by[op.result.name] = op
             else:
                 self._move(op)
 
@@ -118,6 +149,9 @@ class _Walker:
                 self._waiting[name].pop(0)
             case "ttl.cb_reserve":
                 self._targets[op.result.name] = name
+                self._sums.pop(op.result.name, None)
+            case "ttl.store" if accumulates(op):
+                self._add(op)
             case "ttl.store":
                 source, target = (v.typed(BlockType) for v in op.operands)
                 kept = self._values[name]
@@ -130,14 +164,31 @@ class _Walker:
             case _:
                 raise StateError(f"{op.name} has no error bound")
 
-    def _block(self, op: Op) -> Bounded:
-        """One block op, tile by tile as its loop nest says."""
+    def _add(self, op: Op) -> None:
+        """A round's block to the sum of those before: tile by tile in DST, or as a whole in L1."""
+        value, room = op.operands
+        kept, before, made_by = self._values[value.name], self._sums.get(room.name), self._made_by.get(value.name)
+        pushed = self.pushed.setdefault(self._targets[room.name], [])
+        if before is not None:
+            pushed.pop()
+            sums = made_by is not None and TILE_OPS[made_by.name.removeprefix(BLOCK_PREFIX)].name in SUMS
+            total = Bounded(before.value + kept.value, before.error + kept.error)
+            if made_by is not None and sums:
+                total = self._block(made_by, before)
+            kept = rounded_to(rounded_to(total, self._dst), room.typed(BlockType).dtype)
+        self._sums[room.name] = kept
+        pushed.append(kept)
+
+    def _block(self, op: Op, before: Bounded | None = None) -> Bounded:
+        """One block op, tile by tile as its loop nest says; one that sums up may have a sum to begin with."""
         definition = TILE_OPS[op.name.removeprefix(BLOCK_PREFIX)]
         nest, result = loop_nest(op), op.result.typed(BlockType)
         attrs = {name: float(str(op.attr(name))) for name in definition.attrs}
         operands = [self._values[v.name] for v in op.operands]
         shape = (result.shape[0] * TILE, result.shape[1] * TILE)
         made = Bounded(np.full(shape, definition.initial), np.zeros(shape))
+        if before is not None:
+            made = Bounded(before.value.copy(), before.error.copy())
         for point in np.ndindex(*nest.bounds):
             at = Bounded(tile_of(made.value, point[:2]), tile_of(made.error, point[:2]))
             tiles = [at] if definition.accumulates else []

@@ -17,6 +17,7 @@ import numpy as np
 
 from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.core_numbers import CoreNumbers
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX, L1_SUM, L1_SUM_END
 from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.passes.assign_dst import capacity_of
@@ -129,24 +130,12 @@ class _Machine:
 
     # -- control -----------------------------------------------------------------------------------------
     def run(self, ops: Sequence[Op], numbers: dict[str, int]) -> None:
+        own = CoreNumbers(self._core, self._arguments, numbers)
         for op in ops:
-            if op.name == "ttl.for":
-                upper = numbers[op.operands[0].name] if op.operands else op.integer("upper")
-                for i in range(op.integer("lower"), upper, op.integer("step")):
-                    self.run(op.body.ops, {**numbers, op.body.args[0].name: i})
-            elif op.name == "ttl.if":
-                if holds(op, numbers):
-                    self.run(op.body.ops, dict(numbers))
-            elif op.name == "ttl.runtime_arg":
-                self._require(op.string("name") in self._arguments, op.name, f"'{op.string('name')}' is not given")
-                numbers[op.result.name] = self._arguments[op.string("name")]
-            elif op.name == "ttl.core_coordinate":
-                numbers[op.result.name] = self._core[op.integer("axis")]
-            elif op.name == "ttl.constant":
-                numbers[op.result.name] = op.integer("value")
-            elif op.name == "ttl.index":
-                numbers[op.result.name] = op.index_map("map").evaluate([numbers[v.name] for v in op.operands])[0]
-            else:
+            if op.name in ("ttl.for", "ttl.if"):
+                for _ in own.rounds(op):
+                    self.run(op.body.ops, numbers)
+            elif not own.takes(op):
                 self._step(op, numbers)
 
     def _step(self, op: Op, numbers: Mapping[str, int]) -> None:
@@ -281,13 +270,6 @@ class _Machine:
                 buffer.packed = len(buffer.places)
             else:
                 buffer.packed += 1
-
-
-def holds(condition: Op, numbers: Mapping[str, int]) -> bool:
-    """Whether all pairs of a `ttl.if` are in their relations."""
-    values = [numbers[v.name] for v in condition.operands]
-    pairs = zip(values[::2], values[1::2], condition.strings("tests"), strict=True)
-    return all(a == b if test == "==" else a <= b for a, b, test in pairs)
 
 
 def _init_key(name: str, form: int, buffers: Sequence[str]) -> tuple[object, ...]:

@@ -7,9 +7,10 @@ block ops -> loop nests over tiles -> rows spread -> fused -> moved to stores ->
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
+from optimizer.device import DeviceSpec
 from optimizer.errors import UnknownNameError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.api_profiles import PROFILES
@@ -37,6 +38,7 @@ from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType
 from optimizer.kernels.tensix.verify import check
 
+DEFAULT_BOARD = "n150"
 Observer = Callable[[str, Op], None]
 """Takes a stage's name and the program after it; `initial` is the program as given."""
 
@@ -55,6 +57,8 @@ class KernelOptions:
     """What circular buffers may take; by default what the program says (`buffers.available_l1`)."""
     fuse: bool = True
     """Keep values between block ops in DST."""
+    board: DeviceSpec = field(default_factory=partial(DeviceSpec.preset, DEFAULT_BOARD))
+    """What the kernel runs on."""
 
     def __post_init__(self) -> None:
         if self.api not in PROFILES:

@@ -12,6 +12,9 @@ from optimizer.kernels.tensix.dialect import COMPUTE
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipes import Site, sites
 
+SUMS = ("matmul", "matmul_t", "reduce_sum_row", "reduce_sum_col", "reduce_sum_scalar")
+"""Tile ops that add to what their slot of DST holds."""
+
 
 def accumulates(op: Op) -> bool:
     """Whether an op adds to what its room holds."""

@@ -9,19 +9,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from optimizer.errors import StateError
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.dialect import NESTED
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.error_bound import bounds
 from optimizer.kernels.tensix.executor.execute import Execution, execute, has_compiler
+from optimizer.kernels.tensix.grid import hardware_grid
 from optimizer.kernels.tensix.interpreter import run as interpret
-from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower, read_short, round_trips_saved
 from optimizer.kernels.tensix.reference import evaluate
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.types import TILE, CircularBufferType, TensorType
+from optimizer.kernels.tensix.whole_tensors import differing as differing
+from optimizer.kernels.tensix.whole_tensors import random_inputs
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,11 @@ def witness(program: Op, options: KernelOptions, seed: int = 0, execute_cpp: boo
     )
 
 
-def differing(wanted: Array, got: Array) -> int:
-    """Elements whose bits differ; one NaN is as good as another."""
-    bits = [np.ascontiguousarray(x, np.float32).view(np.uint32) for x in (wanted, got)]
-    return int(((bits[0] != bits[1]) & ~(np.isnan(wanted) & np.isnan(got))).sum())
+def is_one_block(program: Op) -> bool:
+    """Whether `witness` takes a program: one core, one block per circular buffer, no loops and no other cores."""
+    if hardware_grid(program.integers("grid")) != (1, 1):
+        return False
+    return not any(op.name in (*NESTED, "ttl.runtime_arg") or op.has_attr("tensor") for op in walk(program))
 
 
 def _transfers(program: Op) -> tuple[dict[str, str], dict[str, str]]:
@@ -123,12 +126,6 @@ def _transfers(program: Op) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _inputs(program: Op, brought: Mapping[str, str], seed: int) -> dict[str, Array]:
-    """Values between 1/4 and 3/2: logarithms and roots are defined, products stay moderate."""
-    generator = np.random.default_rng(seed)
-    found: dict[str, Array] = {}
-    for v in program.body.args:
-        if v.name in brought:
-            tensor = v.typed(TensorType)
-            shape = (tensor.shape[0] * TILE, tensor.shape[1] * TILE)
-            found[v.name] = rounded(generator.uniform(0.25, 1.5, shape).astype(np.float32), tensor.dtype)
-    return found
+    types = {v.name: v.typed(TensorType) for v in program.body.args if v.name in brought}
+    shapes = {name: ((t.shape[0] * TILE, t.shape[1] * TILE), t.dtype) for name, t in types.items()}
+    return random_inputs(program, shapes, seed)

@@ -20,7 +20,7 @@ def stated(**attrs: Any) -> Op:
 
 def test_what_a_program_says_is_what_the_lowered_one_hands_to_the_host() -> None:
     lowered = lower(stated(math_fidelity="LoFi", math_approx_mode=True, dst_full_sync_en=True), KernelOptions())
-    assert compute_config(lowered).to_json() == {
+    assert compute_config(lowered, "wormhole_b0").to_json() == {
         "math_fidelity": "LoFi",
         "math_approx_mode": True,
         "fp32_dest_acc_en": False,

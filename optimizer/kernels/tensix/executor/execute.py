@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -17,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from optimizer.errors import StateError, VerificationError
-from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments, core_arguments, cores_of
-from optimizer.kernels.tensix.emit_cpp import KernelSource, semaphores
+from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments, Place, core_arguments, cores_of
+from optimizer.kernels.tensix.emit_cpp import KernelSource, runtime_args, semaphores
 from optimizer.kernels.tensix.executor.header import header
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.assign_dst import capacity_of
@@ -53,7 +54,7 @@ def execute(
     tensors: Mapping[str, Array],
     api: str = "0.81",
     capacity: int | None = None,
-    core: tuple[int, int] = (0, 0),
+    core: Place = (0, 0),
     arguments: Arguments = NO_ARGUMENTS,
 ) -> Execution:
     """Run the kernels of a program lowered to TTKernel calls on one core, the one at (x, y).
@@ -62,7 +63,8 @@ def execute(
     Of an argument that backs a circular buffer it is this core's shard. `arguments`: the run-time ones.
     VerificationError with the core's message if anything goes wrong, the compiler's included.
     """
-    return _execute(program, kernels, tensors, api, capacity, (core,), arguments)
+    with compiled(program, kernels, api, capacity) as run:
+        return run(tensors, (core,), arguments)
 
 
 def execute_grid(
@@ -73,36 +75,40 @@ def execute_grid(
     api: str = "0.81",
     capacity: int | None = None,
 ) -> Execution:
-    """The same on all cores of the program's grid at once. StateError if a circular buffer lies in a tensor, whose
-    shards differ from core to core."""
-    backed = [op.string("tensor") for op in program.body.ops if op.name == "ttl.bind_cb" and op.has_attr("tensor")]
-    if backed:
-        raise StateError(f"%{backed[0]} lies in shards on its cores: such kernels are executed core by core")
-    return _execute(program, kernels, tensors, api, capacity, cores_of(program), arguments)
+    """The same on all cores of the program's grid at once."""
+    with compiled(program, kernels, api, capacity) as run:
+        return run(tensors, cores_of(program), arguments)
 
 
-def _execute(
-    program: Op,
-    kernels: Sequence[KernelSource],
-    tensors: Mapping[str, Array],
-    api: str,
-    capacity: int | None,
-    cores: Sequence[tuple[int, int]],
-    arguments: Arguments,
-) -> Execution:
+Run = Callable[[Mapping[str, Array], Sequence[Place], Arguments], Execution]
+"""A run of a compiled kernel on these tensors, on these cores at once. StateError for several cores if a circular
+buffer lies in a tensor, whose shards differ from core to core."""
+
+
+@contextmanager
+def compiled(
+    program: Op, kernels: Sequence[KernelSource], api: str = "0.81", capacity: int | None = None
+) -> Iterator[Run]:
+    """As `execute`, for run after run, until the block ends."""
     wide = bool(program.attr("fp32_dest_acc_en", False))
     slots = capacity_of(program, capacity)
+    backed = [op.string("tensor") for op in program.body.ops if op.name == "ttl.bind_cb" and op.has_attr("tensor")]
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
-        given = [core_arguments(program, arguments, core) for core in cores]
-        main = _main(program, kernels, slots, wide, list(zip(cores, given, strict=True)))
-        _write_sources(folder, program, kernels, api, main)
-        _write_tensors(folder, program, tensors)
+        _write_sources(folder, program, kernels, api, _main(program, kernels, slots, wide))
         runtime = _precompiled() if next(_RUNS) else _runtime(folder)
         _run([*COMPILE, "-I", str(folder), "-I", str(runtime), "-o", "core", "main.cpp"], folder)
-        counted = _run([str(folder / "core")], folder)
-        sections, inits, most = (int(word) for word in counted.split())
-        return Execution(_read_tensors(folder, program), sections, inits, most)
+
+        def run(tensors: Mapping[str, Array], cores: Sequence[Place], arguments: Arguments) -> Execution:
+            if backed and len(cores) > 1:
+                raise StateError(f"%{backed[0]} lies in shards on its cores: such kernels are executed core by core")
+            _write_tensors(folder, program, tensors)
+            given = [n for core in cores for n in (*core, *core_arguments(program, arguments, core))]
+            counted = _run([str(folder / "core"), *map(str, given)], folder)
+            sections, inits, most = (int(word) for word in counted.split())
+            return Execution(_read_tensors(folder, program), sections, inits, most)
+
+        yield run
 
 
 def _run(command: list[str], folder: Path) -> str:
@@ -154,14 +160,8 @@ def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], a
     (folder / "main.cpp").write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _main(
-    program: Op,
-    kernels: Sequence[KernelSource],
-    capacity: int,
-    wide: bool,
-    cores: Sequence[tuple[tuple[int, int], Sequence[int]]],
-) -> str:
-    """The program that runs cores, each given as its place and its run-time arguments."""
+def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: bool) -> str:
+    """The program that runs cores; its words are column, row and run-time arguments of one after the other."""
     lines = [
         "tensix::Core& made(uint8_t x, uint8_t y) {",
         "    using namespace tensix;",
@@ -181,24 +181,29 @@ def _main(
             lines.append(f"      b.arrived.resize({tiles}); }}")
     for k, initial in enumerate(semaphores(program).values()):
         lines.append(f"    core.semaphores[{k}].there = true; core.semaphores[{k}].value = {initial}u;")
-    lines += ["    return core;", "}", "int main() {", "    using namespace tensix;"]
+    lines += ["    return core;", "}", "int main(int count, char** words) {", "    using namespace tensix;"]
     numbers = {v.name: k for k, v in enumerate(program.body.args)}
     for k, v in enumerate(program.body.args):
         lines.append(f"    tensors.emplace_back(); tensors[{k}].tiles.resize({v.typed(TensorType).tiles});")
     lines += _FILES.splitlines()
-    lines.append(f"    machine.alive = {len(kernels) * len(cores)};")
-    lines.append(f"    std::string errors[{len(kernels) * len(cores)}]; std::vector<Given> given;")
+    own = len(runtime_args(program))
+    lines += [
+        f"    const int core_count = (count - 1) / {2 + own}, kernels = {len(kernels)};",
+        "    machine.alive = kernels * core_count;",
+        "    std::vector<std::string> errors(machine.alive); std::vector<Given> given;",
+        "    for (int n = 0; n < core_count; ++n) {",
+        f"        char** word = words + 1 + n * {2 + own};",
+        "        Core& core = made(std::atoi(word[0]), std::atoi(word[1]));",
+        "        std::vector<uint32_t> unique;",
+        f"        for (int k = 0; k < {own}; ++k) unique.push_back(uint32_t(std::strtoul(word[2 + k], nullptr, 10)));",
+    ]
     backed = _backed(program, numbers)
-    for n, ((x, y), arguments) in enumerate(cores):
-        lines.append(f"    {{ Core& core = made({x}, {y});")
-        lines += [f"      back_by_tensor(core, {index}, {tensor});" for index, tensor in backed]
-        unique = ", ".join(f"{a}u" for a in arguments)
-        for k, kernel in enumerate(kernels):
-            common = ", ".join(f"{numbers[t]}u" for t in kernel.tensors)
-            number = n * len(kernels) + k
-            entry = f'&core, "{kernel.kind}", {number}, {{{common}}}, {{{unique}}}, kernel_{k}::kernel_main'
-            lines.append(f"      given.push_back({{{entry}, &errors[{number}]}});")
-        lines.append("    }")
+    lines += [f"        back_by_tensor(core, {index}, {tensor});" for index, tensor in backed]
+    for k, kernel in enumerate(kernels):
+        common = ", ".join(f"{numbers[t]}u" for t in kernel.tensors)
+        entry = f'&core, "{kernel.kind}", n * kernels + {k}, {{{common}}}, unique, kernel_{k}::kernel_main'
+        lines.append(f"        given.push_back({{{entry}, &errors[n * kernels + {k}]}});")
+    lines.append("    }")
     given_back = "".join(f" keep_in_tensor(*cores[0], {index}, {tensor});" for index, tensor in backed)
     lines += _ENDING.replace("GIVEN_BACK", given_back).splitlines()
     return "\n".join(lines)

@@ -10,9 +10,7 @@ from __future__ import annotations
 from optimizer.kernels.tensix.dialect import TILE_PREFIX
 from optimizer.kernels.tensix.ir import Op, rewrite, walk
 from optimizer.kernels.tensix.passes.assign_dst import parallel_tiles
-
-_SUMS = ("matmul", "matmul_t", "reduce_sum_row", "reduce_sum_col", "reduce_sum_scalar")
-"""Tile ops that add to what their slot holds."""
+from optimizer.kernels.tensix.sums import SUMS
 
 
 def place_sums(program: Op) -> Op:
@@ -37,4 +35,4 @@ def _stays(compute: Op) -> bool:
     targets = len(compute.operands) - compute.integer("inputs")
     whole = compute.integer("unroll") >= parallel_tiles(compute) and not compute.has_attr("stages")
     sums = compute.has_attr("sums") and len(compute.integers("sums")) == targets
-    return whole and sums and len(body) == 1 and body[0].name.removeprefix(TILE_PREFIX) in _SUMS
+    return whole and sums and len(body) == 1 and body[0].name.removeprefix(TILE_PREFIX) in SUMS
