@@ -117,8 +117,9 @@ inline void finish_parcels() {
 
 inline void set_semaphore(Semaphore& s, uint32_t value) {
     happens();
-    s.value = value;
+    s.value = s.was_set_to = value;
     s.known = now;
+    s.adds.clear();
     machine.changed();
 }
 
@@ -128,7 +129,7 @@ inline void add_semaphore(uint64_t target, uint32_t value) {
     Semaphore& s = semaphore("noc_semaphore_inc", named("noc_semaphore_inc", a, false, 1, true)[0], a.address);
     happens();
     s.value += value;
-    learn(s.known, now);
+    for (uint32_t k = 0; k < value; ++k) s.adds.push_back(now);
     semaphore_adds = true;
     machine.changed();
 }
@@ -147,7 +148,7 @@ inline void wait_semaphore(const char* what, uint32_t address, uint32_t value, b
     std::unique_lock held(machine.lock);
     Semaphore& s = semaphore(what, this_core, address);
     machine.wait(held, what, (address - kSemaphoreBase) / 16, [&] { return at_least ? s.value >= value : s.value == value; });
-    learn(now, s.known);
+    s.teach(value);
 }
 
 // -- running ---------------------------------------------------------------------------------------------

@@ -192,8 +192,28 @@ inline Machine machine;
 
 struct Semaphore {
     bool there = false;
-    uint32_t value = 0;
-    Clock known;
+    uint32_t value = 0, was_set_to = 0;
+    Clock known;              // what the thread knew that set it
+    std::vector<Clock> adds;  // what threads knew that added 1 since
+
+    // What is known of a value: of more additions than it takes, any may have been the ones.
+    void teach(uint32_t of) const {
+        learn(now, known);
+        const size_t due = of > was_set_to ? of - was_set_to : 0;
+        if (adds.size() <= due) {
+            for (const Clock& c : adds) learn(now, c);
+        } else if (due) {
+            Clock sure;
+            for (const Clock& c : adds) sure.resize(std::max(sure.size(), c.size()));
+            for (size_t t = 0; t < sure.size(); ++t) {
+                std::vector<uint64_t> times;
+                for (const Clock& c : adds) times.push_back(t < c.size() ? c[t] : 0);
+                std::sort(times.begin(), times.end());
+                sure[t] = times[due - 1];
+            }
+            learn(now, sure);
+        }
+    }
 };
 constexpr int kSemaphores = 16;
 
@@ -436,8 +456,13 @@ inline void pack(const char* what, uint32_t index, uint32_t cb, int64_t at) {
 // -- data movement ---------------------------------------------------------------------------------------
 struct Tensor {
     std::vector<Tile> tiles;
-    bool written = false;
+    std::vector<Event> written;  // when each tile was
 };
+
+inline void knows_what_was_written(const char* what, Tensor& tensor, uint32_t tile) {
+    tensor.written.resize(tensor.tiles.size());
+    if (!knows(tensor.written[tile])) fail("%s: tile %u was written by another thread, which nobody said", what, tile);
+}
 inline std::vector<Tensor> tensors;
 inline thread_local std::vector<uint32_t> common_args;
 
@@ -470,6 +495,7 @@ inline void start_read(uint32_t tensor, uint32_t tile, uint32_t address) {
     std::unique_lock held(machine.lock);
     const uint64_t offset = (t.place + b.capacity - b.pushed % b.capacity) % b.capacity;
     if (offset >= b.reserved) fail("noc_async_read_tile: writes to buffer %u beyond what is reserved", t.cb);
+    knows_what_was_written("noc_async_read_tile", tensors[tensor], tile);
     b.poisoned[t.place] = 1;
     reads.push_back(t);
 }
@@ -494,7 +520,12 @@ inline void start_write(uint32_t tensor, uint32_t tile, uint32_t address) {
 
 inline void finish_writes() {
     std::unique_lock held(machine.lock);
-    for (const Transfer& t : writes) tensors[t.tensor].tiles[t.tile] = core.buffers[t.cb].tiles[t.place];
+    const Event event = happens();
+    for (const Transfer& t : writes) {
+        knows_what_was_written("noc_async_write_tile", tensors[t.tensor], t.tile);
+        tensors[t.tensor].tiles[t.tile] = core.buffers[t.cb].tiles[t.place];
+        tensors[t.tensor].written[t.tile] = event;
+    }
     writes.clear();
 }
 
