@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,13 @@ from gfx942.library.reduction import GROUP, PER_LANE, THREADS, partial_sums
 
 from optimizer.kernels.amdgpu.pipeline import Assembly, AssemblyOptions, build
 from optimizer.kernels.amdgpu.witness.interpreter import Run, run_kernel
+from optimizer.kernels.amdgpu.witness.interpreter.run import Observer
 
 Arrays = Mapping[str, Any]
 # No kernel of the library stores to what it loads.
-OPTIONS = AssemblyOptions(loads_at_barriers=False)
+SCHEDULED = AssemblyOptions(loads_at_barriers=False)
+WRITTEN = replace(SCHEDULED, schedule=False)
+"""In the order in which the kernels are written, which takes fewest registers and instructions."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,14 @@ class Case:
     expected: Callable[[Arrays], dict[str, tuple[Any, Any]]]
     upstream: Upstream | None = None
 
-    def build(self) -> Assembly:
-        return build(self.kernel.program, OPTIONS)
+    def build(self, options: AssemblyOptions = WRITTEN) -> Assembly:
+        return build(self.kernel.program, options)
 
-    def run(self, text: str, seed: int = 0) -> Run:
+    def run(self, text: str, seed: int = 0, observe: Observer | None = None) -> Run:
         """ExecutionError if the text's meaning is not defined."""
         kernel = self.kernel
         arguments = self.arguments(np.random.default_rng(seed))
-        return run_kernel(text, kernel.program.name, kernel.grid, kernel.workgroup, arguments)
+        return run_kernel(text, kernel.program.name, kernel.grid, kernel.workgroup, arguments, observe=observe)
 
     def error(self, text: str, seed: int = 0) -> str | None:
         """What is wrong with the buffers after a run, None if nothing is."""

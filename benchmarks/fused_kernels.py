@@ -1,6 +1,10 @@
 """Fused kernels of whole models: every region's kernel executed on this machine, every fused program replayed.
 
     python benchmarks/fused_kernels.py [MODEL...] [--boards n150] [--policies dfsharding global] [--no-replay]
+    python benchmarks/fused_kernels.py --times [MODEL...]
+
+`--times` only plans, with kernels and without, and prints what became of every group of ops that one kernel could run,
+and both predicted times. Otherwise the kernels of all those groups are executed, whether they pay or not.
 
 Every kernel runs in the interpreter of DST slots and as C++ under g++, on the first and the last core of a grid of at
 most 2x2, with positive operands and with operands of both signs. Regions keep their shards; those of more than
@@ -17,7 +21,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
@@ -27,7 +33,9 @@ from typing import Any
 from optimizer.checking import check_record
 from optimizer.cli.tables import table
 from optimizer.errors import VerificationError
-from optimizer.export.kernels.binding import fused_kernels
+from optimizer.export.kernels.binding import bound
+from optimizer.export.kernels.choosing import NO_ROOM, SLOWER, choose
+from optimizer.export.kernels.finding import find_regions
 from optimizer.export.kernels.regions import Region
 from optimizer.options import Options
 from optimizer.pipeline import optimize_file
@@ -37,6 +45,10 @@ sys.path += [str(ROOT / "tests" / "importers"), str(ROOT / "tests" / "export")]
 from region_witness import POSITIVE, SIGNED, RegionRun, run_region, shrunk  # noqa: E402 - the witness is the tests'
 
 SHARD_TILES = 64
+TIMES = (
+    "graph", "board", "policy", "groups", "taken", "ops", "slower", "no room", "saved", "without", "with", "change",
+)  # fmt: skip
+"""Columns of `--times`: groups that one kernel could run, and what became of them."""
 COLUMNS = (
     "graph", "board", "policy", "regions", "ops", "kernels", "elements", "mismatches", "refused", "unlimited", "bound",
     "difference", "L1 saved", "DRAM saved", "trips saved", "buffers saved", "replay", "seconds",
@@ -49,25 +61,48 @@ def main() -> int:
     parser.add_argument("--boards", nargs="+", default=["n150"])
     parser.add_argument("--policies", nargs="+", default=["dfsharding", "global"])
     parser.add_argument("--no-replay", action="store_true")
+    parser.add_argument("--times", action="store_true", help="plan only: groups taken and refused, predicted times")
     args = parser.parse_args()
     models = args.models or sorted((ROOT / "fixtures" / "onnx").glob("*.onnx"))
     replays = not args.no_replay and find_spec("ttnn") is not None
-    runs = [
-        run(model, Options(board=board, policy=policy, fuse_kernels=True), replays)
+    cases = [
+        (model, Options(board=board, policy=policy, fuse_kernels=True))
         for policy in args.policies
         for board in args.boards
         for model in models
     ]
+    if args.times:
+        print(table(TIMES, [times(model, options) for model, options in cases]))
+        return 0
+    runs = [run(model, options, replays) for model, options in cases]
     print(table(COLUMNS, [tuple(str(r[c]) for c in COLUMNS) for r in runs]))
     wrong = any(r["mismatches"] or r["refused"] or r["replay"] == "refused" for r in runs)
     return 1 if wrong or any(1000 * r["unlimited"] > r["elements"] for r in runs) else 0
+
+
+def times(model: Path, options: Options) -> tuple[str, ...]:
+    """One model planned with kernels and without: a row of `TIMES`."""
+    without = optimize_file(model, replace(options, fuse_kernels=False)).summary.predicted_time_ns
+    result = optimize_file(model, options)
+    taken, refused = result.fused_kernels, Counter(group["because"] for group in result.refused_kernels)
+    fused = result.summary.predicted_time_ns
+    print(f"{model.stem} {options.board} {options.policy}: {without} ns, {fused} ns", file=sys.stderr, flush=True)
+    offered = len(taken) + sum(refused.values())
+    figures = (offered, len(taken), sum(len(r["ops"]) for r in taken), refused[SLOWER], refused[NO_ROOM])
+    saved = sum(region["saved_ns"] for region in taken)
+    spent = (f"{saved / 1e3:.1f} us", f"{without / 1e3:.1f} us", f"{fused / 1e3:.1f} us", percent(fused / without - 1))
+    return (model.stem, options.board, options.policy, *map(str, figures), *spent)
+
+
+def percent(change: float) -> str:
+    return f"{100 * change:+.2f} %"
 
 
 def run(model: Path, options: Options, replays: bool) -> dict[str, Any]:
     """One model's kernels executed and its program replayed."""
     started = time.perf_counter()
     result = optimize_file(model, options)
-    kernels, records = fused_kernels(result), result.fused_kernels
+    kernels, records = bound(result, (*choose(result).taken, *find_regions(result))), result.fused_kernels
     place = f"{model.stem} {options.board} {options.policy}"
     runs: list[RegionRun] = []
     refused = 0

@@ -55,11 +55,9 @@ def check_record(
 
 def _misstated(result: OptimizedGraph, model: OpModel, report: VerifyReport, same_opmodel: bool) -> list[Error]:
     """What a result that verifies states otherwise than it is."""
-    from optimizer.export.kernels.binding import fused_kernels, savings
     from optimizer.verify import figures, plan_records
 
-    regions = savings(result, fused_kernels(result)) if result.options.fuse_kernels else ()
-    stated = figures.Stated(result, model, report, regions)
+    stated = figures.Stated(result, model, report, _kernels(result))
     return [
         *figures.compared(stated, same_opmodel),
         *plan_records.chains(result),
@@ -117,7 +115,8 @@ def price_record(result: OptimizedGraph) -> dict[str, Any]:
     model = _model(result, result.options.opmodel)
     report = verify(result, model)
     record: dict[str, Any] = {"verified": report.ok, "errors": _errors(report.errors)}
-    totals = Predictor(result.graph, result.layouts, model).totals(result.records) if report.ok else None
+    predictor = Predictor(result.graph, result.layouts, model)
+    totals = predictor.totals(result.records, _kernels(result)) if report.ok else None
     return {
         **record,
         "predicted_time_ns": totals and totals.time_ns,
@@ -127,6 +126,13 @@ def price_record(result: OptimizedGraph) -> dict[str, Any]:
         "l1_resident_fraction": l1_resident_fraction(result) if totals else None,
         "by_class": totals and dict(totals.by_class_ns),
     }
+
+
+def _kernels(result: OptimizedGraph) -> tuple[dict[str, Any], ...]:
+    """The regions that a result's program runs as kernels, found again."""
+    from optimizer.export.kernels.binding import fused_kernels, savings
+
+    return savings(result, fused_kernels(result)) if result.options.fuse_kernels else ()
 
 
 def _model(result: OptimizedGraph, name: str) -> OpModel:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from optimizer.ir.graph import Graph
 from optimizer.ir.vocabulary import opdef
@@ -14,6 +15,8 @@ from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpModel
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.result import COPIES, OpRecord, OptimizedGraph, Prediction, Role
 
+FUSED = "fused"
+"""Class of the time of kernels of ours, among those of ops."""
 LAUNCHES_NOTHING = ("view", "transfer")
 """Kinds of program that are none."""
 
@@ -61,15 +64,24 @@ class Predictor:
             parts=cost.parts,
         )
 
-    def totals(self, records: Mapping[str, OpRecord]) -> Totals:
-        """Sums over every op that is not on the host."""
+    def totals(self, records: Mapping[str, OpRecord], kernels: Sequence[Mapping[str, Any]] = ()) -> Totals:
+        """Sums over every op that is not on the host; `kernels`: the regions that run as kernels of ours, with their
+        times (`fused_kernels` of a result), which stand for their ops."""
         read = write = 0
         by_class: Counter[str] = Counter()
         by_bound: Counter[str] = Counter()
         parts: list[float] = []
+        priced = [kernel for kernel in kernels if "predicted_ns" in kernel]
+        fused = {op_id for kernel in priced for op_id in kernel["ops"]}
+        for kernel in priced:
+            read += kernel["dram_read_bytes"]
+            write += kernel["dram_write_bytes"]
+            by_class[FUSED] += kernel["predicted_ns"]
+            by_bound[kernel["bound"]] += kernel["predicted_ns"]
+            parts.append(float(kernel["predicted_ns"]))
         for op in self._graph.ops():
             record = records[op.id]
-            if record.role is Role.HOST:
+            if record.role is Role.HOST or op.id in fused:
                 continue
             _, cost = self.answers(op.id, record)
             read += cost.dram_read_bytes

@@ -18,6 +18,7 @@ from optimizer.layouts.op_config import OpConfig
 from optimizer.opmodel.base import CostPart
 from optimizer.options import Options
 from optimizer.summary import Summary
+from optimizer.wording.plan import fused_fact
 
 SCHEMA = "ttopt.annotated-graph/1"
 WEIGHTS = (ValueKind.PARAMETER, ValueKind.CONSTANT)
@@ -142,6 +143,8 @@ class OptimizedGraph:
     reservations: tuple[Reservation, ...] = ()
     fused_kernels: tuple[Mapping[str, Any], ...] = ()
     """Regions that the emitted program runs as kernels of ours (`export.kernels.binding.savings`), if asked for."""
+    refused_kernels: tuple[Mapping[str, Any], ...] = ()
+    """Groups of ops that could be kernels, but stay ops of TTNN, and why."""
     priced: Summary | None = None
     """`summary`, once the plan is priced; None of a result that was read back."""
     stated: Statement | None = None
@@ -204,6 +207,7 @@ class OptimizedGraph:
             "chains": [c.to_json() for c in self.chains],
             "reservations": [r.to_json() for r in self.reservations],
             "fused_kernels": [dict(k) for k in self.fused_kernels],
+            **({"refused_kernels": [dict(k) for k in self.refused_kernels]} if self.options.fuse_kernels else {}),
             "summary": dict(self.summary_json()),
             "timings": self.timings,
         }
@@ -218,6 +222,9 @@ class OptimizedGraph:
             **self._op_json(chosen.id),
             "operands": [{"value": v, **self._value_json(v)} for v in chosen.inputs],
             "results": [{"value": v, **self._value_json(v)} for v in chosen.outputs],
+            "fused": fused_fact(
+                {"fused_kernels": self.fused_kernels, "refused_kernels": self.refused_kernels}, chosen.id
+            ),
             "chain_record": own_chain(chosen.id, self.records[chosen.id].chain, [c.to_json() for c in self.chains]),
         }
 

@@ -62,7 +62,7 @@ def _tile_texts() -> tuple[str, ...]:
 def _kernel_arguments(rng: random.Random, names: list[str]) -> list[str]:
     arguments = ["kernel", rng.choice(("compile", "compile", "print")), "FILE"]
     arguments += ["-o", "DIR"] if arguments[1] == "compile" else rng.choice(([], ["--stages"]))
-    for flag, chance in ((["--no-fuse"], 0.2), (["--allocator", "seed"], 0.2), (["--api", "0.69"], 0.2)):
+    for flag, chance in ((["--no-fuse"], 0.2), (["--allocator", "seed"], 0.2)):
         arguments += flag if rng.random() < chance else []
     if names and rng.random() < 0.1:
         arguments += [f"--id={rng.choice(names)}"]

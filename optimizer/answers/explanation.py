@@ -9,7 +9,7 @@ from optimizer.errors import UnknownNameError
 from optimizer.explain import choices
 from optimizer.pipeline import Progress
 from optimizer.result import own_chain
-from optimizer.wording.plan import Document
+from optimizer.wording.plan import Document, fused_fact
 
 
 def names_chain(document: Document, name: str) -> bool:
@@ -32,6 +32,7 @@ def explanation(document: Document, op: str) -> dict[str, Any]:
         **chosen,
         "operands": described(chosen["inputs"]),
         "results": described(chosen["outputs"]),
+        "fused": fused_fact(document, chosen["id"]),
         "chain_record": own_chain(chosen["id"], chosen["chain"], document["chains"]),
         "fallback": next((f["cause"] for f in document["summary"]["fallbacks"] if chosen["id"] in f["ops"]), None),
     }

@@ -42,6 +42,7 @@ def add(commands: Commands) -> None:
     print_.add_argument(
         "--print-after", metavar="PASS", action="append", default=[], help="after this pass (repeatable)"
     )
+    print_.add_argument("--lifetimes", action="store_true", help="when each value is in DST, and in which slot")
     print_.set_defaults(run=run_print)
     run = subcommands.add_parser("run", help="run the C++ and compare it with numpy", allow_abbrev=False)
     _add_source(run)
@@ -71,9 +72,17 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         help="tile DAGs (docs/formats.md), or a program in text",
     )
     parser.add_argument("--id", dest="case_id", metavar="ID", help="only this case")
-    parser.add_argument("--api", default="0.81", metavar="VERSION", help="kernel API: 0.69 or 0.81 (default)")
     parser.add_argument(
         "--allocator", choices=("default", "seed"), default="default", help="what places values in DST slots"
+    )
+    parser.add_argument(
+        "--schedule",
+        choices=("search", "pressure", "critical-path", "given"),
+        help="order of a body's ops: the cheapest, by register pressure, by the longest path, as given"
+        " (default: search; with --allocator seed given)",
+    )
+    parser.add_argument(
+        "--enable-unroll", action="store_true", help="write every tile's calls out instead of loops over tiles"
     )
     parser.add_argument("--no-fuse", action="store_true", help="send the result of every block op through L1")
 
@@ -110,6 +119,7 @@ def run_compile(args: argparse.Namespace) -> int:
 
 def run_print(args: argparse.Namespace) -> int:
     from optimizer.kernels.tensix.emit_cpp import emit_program
+    from optimizer.kernels.tensix.lifetimes import picture
     from optimizer.kernels.tensix.pipeline import lower, passes
     from optimizer.kernels.tensix.text import text_of
 
@@ -122,11 +132,13 @@ def run_print(args: argparse.Namespace) -> int:
     def show(stage: str, program: Op) -> None:
         if args.stages or stage in args.print_after:
             print(f"// -- {stage}\n{text_of(program)}")
+        if args.lifetimes and stage == "assign-dst":
+            print(picture(program))
 
     for _, program in _programs(args):
         lowered = lower(program, options, show)
-        if args.stages or not args.print_after:
-            for kernel in emit_program(lowered, options.api):
+        if args.stages or not (args.print_after or args.lifetimes):
+            for kernel in emit_program(lowered):
                 print(f"// -- {kernel.kind}\n{kernel.text}")
     return 0
 
@@ -180,7 +192,12 @@ def _argument(text: str) -> tuple[str, int]:
 def _options(args: argparse.Namespace) -> KernelOptions:
     from optimizer.kernels.tensix.pipeline import KernelOptions
 
-    return KernelOptions(api=args.api, allocator=args.allocator, fuse=not args.no_fuse)
+    return KernelOptions(
+        allocator=args.allocator,
+        fuse=not args.no_fuse,
+        schedule=args.schedule,
+        unroll=args.enable_unroll,
+    )
 
 
 def _is_program(path: Path) -> bool:

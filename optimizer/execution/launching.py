@@ -131,8 +131,8 @@ def launched(
     """Random inputs through a kernel on a device and through its witnesses. ExecutionError if the device refuses it,
     VerificationError if a witness does."""
     lowered = lower(program, options)
-    sources = emit_program(lowered, options.api)
-    launch = launch_of(program, lowered, sources, device.board, options.api)
+    sources = emit_program(lowered)
+    launch = launch_of(program, lowered, sources, device.board)
     inputs = inputs_of(program, launch, seed)
     wanted = expected(program, launch, options, inputs, arguments)
     here = executed(launch, lowered, sources, options, inputs, arguments) if has_compiler() else None

@@ -55,6 +55,7 @@ def read_result(source: Path | bytes) -> OptimizedGraph:
         chains=tuple(_chain(chain) for chain in document.chains),
         reservations=tuple(Reservation(r.value, r.start, r.end, r.bytes) for r in document.reservations),
         fused_kernels=tuple(kernel.model_dump(exclude_unset=True) for kernel in document.fused_kernels),
+        refused_kernels=tuple(kernel.model_dump(exclude_unset=True) for kernel in document.refused_kernels),
         stated=Statement(
             summary={} if summary is None else summary.model_dump(exclude_unset=True, by_alias=True),
             board=options.board if "board" in document.options else None,

@@ -173,6 +173,21 @@ class FusedRegion(Record):
         default_factory=list,
         description="calls of the kernel, and ways its tensors come and go, that nobody has seen give right values",
     )
+    predicted_ns: int | None = Field(None, description="of the kernel, by the time model's constants for TTNN's ops")
+    ops_ns: int | None = Field(None, description="of the ops one by one")
+    saved_ns: int | None = Field(None, description="`ops_ns` less `predicted_ns`")
+    bound: str | None = Field(None, description="what limits the kernel")
+    dram_read_bytes: int | None = Field(None, description="by all cores together")
+    dram_write_bytes: int | None = None
+
+
+class RefusedRegion(Record):
+    """Ops that one kernel could run, and that stay ops of TTNN."""
+
+    ops: list[str]
+    because: str = Field(description="`slower`, or `no room in L1`")
+    predicted_ns: int | None = Field(description="of the kernel at its best home; null where L1 has no room")
+    ops_ns: int | None
 
 
 class Baselines(Record):
@@ -285,6 +300,7 @@ class PlacedGraph(Record):
     chains: list[Chain] = Field(default_factory=list)
     reservations: list[Reservation] = Field(default_factory=list)
     fused_kernels: list[FusedRegion] = Field(default_factory=list)
+    refused_kernels: list[RefusedRegion] = Field(default_factory=list)
     summary: Summary | None = None
 
     @field_validator("summary", mode="before")
@@ -303,6 +319,9 @@ class AnnotatedGraph(PlacedGraph):
     chains: list[Chain]
     reservations: list[Reservation]
     fused_kernels: list[FusedRegion] = Field(default_factory=list, description="with the option `fuse_kernels`")
+    refused_kernels: list[RefusedRegion] = Field(
+        default_factory=list, description="what the option `fuse_kernels` leaves as ops"
+    )
     summary: Summary
     timings: dict[str, Any] = Field(description="the only part that differs between two runs of the same input")
 

@@ -102,12 +102,13 @@ class Summarise(Stage):
 
 def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, baseline: Totals, plan: Plan) -> Summary:
     """The figures of a result whose ops have their predictions; `report` is the verifier's, `baseline` all in DRAM."""
-    totals = Predictor(result.graph, result.layouts, model).totals(result.records)
+    totals = Predictor(result.graph, result.layouts, model).totals(result.records, result.fused_kernels)
     launches, weights = launch_figures(totals, model.launch), l1_weight_figures(result)
     roles = Counter(record.role for record in result.records.values())
     options, device = result.options, result.device
     failed = sum(chain.state == "failed" for chain in result.chains)
-    bound = plan.lower_bound_ns
+    # What is proven is proven of plans without kernels of ours.
+    bound = None if result.fused_kernels else plan.lower_bound_ns
     proven = plan.status != "optimal" or reaches(bound, totals.time_ns)
     return Summary(
         status=plan.status if proven else "feasible",
@@ -160,7 +161,7 @@ def _baselines(dram: Totals, dfsharding_ns: int | None, made: Mapping[str, int])
 
 @dataclass(frozen=True)
 class FuseKernels(Stage):
-    """Names the regions that the emitted program runs as kernels of ours, if that is asked for."""
+    """Chooses the regions that the emitted program runs as kernels of ours, if that is asked for."""
 
     name: ClassVar[str] = "fuse-kernels"
     takes: ClassVar[tuple[str, ...]] = ("result",)
@@ -172,7 +173,10 @@ class FuseKernels(Stage):
     def apply(self, work: Work) -> None:
         result = work.result
         if self.fuse_kernels:
-            from optimizer.export.kernels.binding import fused_kernels, savings
+            from optimizer.export.kernels.binding import bound, refused_json, savings
+            from optimizer.export.kernels.choosing import choose
 
-            result = replace(result, fused_kernels=savings(result, fused_kernels(result)))
+            choice = choose(result)
+            kernels = savings(result, bound(result, choice.taken))
+            result = replace(result, fused_kernels=kernels, refused_kernels=refused_json(choice.refused))
         work.result = result

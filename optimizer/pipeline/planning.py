@@ -45,7 +45,12 @@ class Search(Stage):
     policy: str
 
     def apply(self, work: Work) -> None:
-        plan = create_policy(self.policy).run(work.problem)
+        problem = work.problem
+        if work.options.fuse_kernels:
+            from optimizer.pipeline.plan_kernels import PlanKernels
+
+            problem = replace(problem, kernels=PlanKernels(problem))
+        plan = create_policy(self.policy).run(problem)
         if work.clock.search_is_over():
             why = work.clock.stopped_because()
             warning = f"{why}: this is the best plan found until then"

@@ -71,6 +71,7 @@ def stages(options: Options) -> tuple[Stage, ...]:
         Transform(),
         Verify(),
         Predict(),
+        FuseKernels.of(options),
         Summarise(),
     )
     return (
@@ -78,7 +79,6 @@ def stages(options: Options) -> tuple[Stage, ...]:
         CheckSupport.of(options),
         *solve,
         Replay(again=solve),
-        FuseKernels.of(options),
     )
 
 

@@ -56,6 +56,18 @@ class Accepted:
     """How often the OpModel refused others, by message."""
 
 
+class Kernels(Protocol):
+    """What kernels of ours would make of plans for one graph."""
+
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """Ops, in schedule order, that one kernel could run if their tensors lay right."""
+        ...
+
+    def saved_ns(self, plan: Plan) -> int:
+        """What a plan takes less with the kernels that pay."""
+        ...
+
+
 @dataclass(frozen=True)
 class PolicyInput:
     """One graph, everything it may do, and who answers questions about it."""
@@ -79,6 +91,9 @@ class PolicyInput:
     """Op id -> a way to run it that honours its override, whatever its neighbours do (`overriding`)."""
     noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Op id -> its overrides, as its reason states them; also those that fix pages or element types only."""
+
+    kernels: Kernels | None = None
+    """What kernels of ours save, where they are wanted and the policy can make use of it."""
 
     acceptance: dict[Hashable, dict[TensorLayout, Accepted]] = field(default_factory=dict, compare=False)
     """Answers shared by ops with equal signatures and candidates: operand-0 layout -> accepted candidates."""

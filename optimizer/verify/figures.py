@@ -54,7 +54,7 @@ class Stated:
 
     @cached_property
     def totals(self) -> Totals:
-        return self._predictor.totals(self.result.records)
+        return self._predictor.totals(self.result.records, self.kernels)
 
     @cached_property
     def predictions(self) -> dict[str, Prediction]:

@@ -93,12 +93,46 @@ def fused_facts(document: Document) -> list[Fact]:
     if not document["options"]["fuse_kernels"]:
         return []
     kernels = len({r["kernel"] for r in regions})
-    saved = {key: sum(r[key] for r in regions) for key in ("round_trips_saved", "dram_bytes_saved_total")}
+    keys = ("saved_ns", "round_trips_saved", "dram_bytes_saved_total")
+    saved = {key: sum(r.get(key) or 0 for r in regions) for key in keys}
     trips, dram = saved["round_trips_saved"], bytes_text(saved["dram_bytes_saved_total"])
+    time = f"{time_text(saved['saved_ns'])}, " if any("saved_ns" in r for r in regions) else ""
     facts: list[Fact] = [
-        ("fused kernels", f"{len(regions)} regions, {kernels} kernels: {trips} round trips and {dram} of DRAM saved")
+        (
+            "fused kernels",
+            f"{len(regions)} regions, {kernels} kernels: {time}{trips} round trips and {dram} of DRAM saved",
+        )
     ]
+    facts += [("  refused", text) for text in refused_texts(document.get("refused_kernels", []))]
     return facts + [("  values", text) for text in judged_texts(regions)]
+
+
+def refused_texts(refused: list[Document]) -> list[str]:
+    """How many groups of ops stay ops of TTNN, by why."""
+    count = Counter(group["because"] for group in refused)
+    slower = [g["predicted_ns"] - g["ops_ns"] for g in refused if g.get("predicted_ns") is not None]
+    least = f" (by {time_text(min(slower))} or more)" if slower and min(slower) > 0 else ""
+    words = {"slower": f"slower as kernels{least}"}
+    return [f"{n} more groups of ops: {words.get(because, because)}" for because, n in sorted(count.items())]
+
+
+def fused_fact(document: Document, op_id: str) -> str | None:
+    """What became of an op as part of a kernel, in a sentence; None where it is part of no group."""
+    for region in document.get("fused_kernels", ()):
+        if op_id in region["ops"]:
+            others, text = len(region["ops"]) - 1, f"runs in kernel {region['kernel']}"
+            if region.get("predicted_ns") is None:
+                return f"{text} with {others} other op(s)"
+            spent = f"{time_text(region['predicted_ns'])} instead of {time_text(region['ops_ns'])}"
+            return f"{text} with {others} other op(s): {spent}"
+    for group in document.get("refused_kernels", ()):
+        if op_id in group["ops"]:
+            others = len(group["ops"]) - 1
+            if group.get("predicted_ns") is None:
+                return f"no kernel with {others} other op(s): {group['because']}"
+            spent = f"{time_text(group['predicted_ns'])} instead of {time_text(group['ops_ns'])}"
+            return f"no kernel with {others} other op(s): it would take {spent}"
+    return None
 
 
 def judged_texts(regions: list[Document]) -> list[str]:

@@ -56,14 +56,6 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_the_api_changes_the_headers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(written(tmp_path, case()))
-    assert '#include "api/dataflow/dataflow_api.h"' in printed(capsys, "print", path)
-    assert '#include "dataflow_api.h"' in printed(capsys, "print", path, "--api", "0.69")
-    assert main(["kernel", "print", path, "--api", "0.8"]) == 2
-    assert "unknown kernel API '0.8', did you mean '0.81'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("command", ["compile", "print", "run"])
 def test_the_allocator_is_the_one_that_was_named(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -51,8 +51,8 @@ def simulator(needs_simulator: None) -> Iterator[KernelDevice]:
 def accepted(program: Op, device: KernelDevice) -> dict[str, tuple[int, ...]]:
     """Shapes of what a device gives back."""
     lowered = lower(program)
-    sources = emit_program(lowered, "0.81")
-    launch = launch_of(program, lowered, sources, N150, "0.81")
+    sources = emit_program(lowered)
+    launch = launch_of(program, lowered, sources, N150)
     found = device.run(launch, sources, inputs_of(program, launch, 0))
     return {name: values.shape for name, values in found.items()}
 

@@ -14,7 +14,7 @@ import numpy as np
 from interpreter import evaluate
 from numpy.typing import NDArray
 
-from optimizer.export.kernels.lowering import API, blocks_of, lowered, program_of
+from optimizer.export.kernels.lowering import blocks_of, lowered, program_of
 from optimizer.export.kernels.placement import Home, Kind, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.ir.vocabulary import COPY
@@ -99,7 +99,7 @@ def run_region(
     given, exact = _values(region, seed, between)
     tensors = {f"x{k}": _given(given[o.value], o, region, core) for k, o in enumerate(region.inputs)}
     program = lowered(program_of(region))
-    run = execute(program, emit_program(program, API), tensors, core=core)
+    run = execute(program, emit_program(program), tensors, core=core)
     interpreted = _interpreted(region, core, given)
     found = _compared(interpreted, _near(region, core, given), _parts(region, core, exact))
     differ = 0
@@ -136,7 +136,7 @@ def _values(region: Region, seed: int, between: tuple[float, float]) -> tuple[di
 def _interpreted(region: Region, core: tuple[int, int], given: Mapping[str, Array]) -> list[Array]:
     """The core's part of every result, from the interpreter of DST slots."""
     stages: dict[str, Op] = {}
-    lower(program_of(region), KernelOptions(api=API), stages.__setitem__)
+    lower(program_of(region), KernelOptions(), stages.__setitem__)
     made = run_blocks(stages["insert-inits"], _given_blocks(region, core, given))
     return [_assembled(made[f"y{k}_cb"], region)[:, : _width(o, region)] for k, o in enumerate(region.outputs)]
 

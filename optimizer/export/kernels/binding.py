@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from optimizer.export.kernels.finding import find_regions
+from optimizer.export.kernels.choosing import Refused, choose
 from optimizer.export.kernels.judged import judged_by, kinds_of, unjudged
-from optimizer.export.kernels.lowering import API, lowered, program_of
-from optimizer.export.kernels.placement import CoreMap, Operand
+from optimizer.export.kernels.lowering import lowered, program_of
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import buffer_bytes
+from optimizer.export.kernels.timing import cost_of
 from optimizer.ir.graph import Op as GraphOp
 from optimizer.ir.vocabulary import COPY, short_name
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Op
-from optimizer.layouts.memory_config import TensorMemoryLayout
 from optimizer.layouts.tiling import l1_bytes_per_core, tensor_bytes
 from optimizer.result import OptimizedGraph
 
@@ -47,7 +47,7 @@ class FusedKernel:
         """Compute, reader and writer, with a first line that says what they are."""
         tiles = "x".join(map(str, self.region.home.shard))
         title = f"// {self.name}: {tiles} tiles on each of {self.region.home.cores} cores, emitted by ttopt\n"
-        return tuple(replace(s, text=title + s.text) for s in emit_program(self.lowered, API))
+        return tuple(replace(s, text=title + s.text) for s in emit_program(self.lowered))
 
     def files(self) -> dict[str, str]:
         """Path below `FOLDER` -> text."""
@@ -55,9 +55,14 @@ class FusedKernel:
 
 
 def fused_kernels(result: OptimizedGraph) -> tuple[FusedKernel, ...]:
-    """Kernels of every region of a result, in the order of their first regions."""
+    """Kernels of the regions of a result that pay, in the order of their first regions."""
+    return bound(result, choose(result).taken)
+
+
+def bound(result: OptimizedGraph, taken: Sequence[Region]) -> tuple[FusedKernel, ...]:
+    """Kernels of regions of a result, in the order of their first regions; equal ones are shared."""
     groups: dict[tuple[object, ...], list[Region]] = {}
-    for region in find_regions(result):
+    for region in taken:
         specs = [(result.graph.value(o.value).shape, result.layouts[o.value]) for o in region.outputs]
         key = (program_of(region), region.home.layout, *specs)
         groups.setdefault(key, []).append(region)
@@ -128,7 +133,31 @@ def _record(result: OptimizedGraph, kernel: FusedKernel, region: Region) -> dict
         "circular_buffer_bytes": buffer_bytes(kernel.lowered),
         "judged_by": judged_by(arch),
         "unjudged": list(unjudged(kinds, arch)),
+        **_times(result, kernel, region),
     }
+
+
+def _times(result: OptimizedGraph, kernel: FusedKernel, region: Region) -> dict[str, Any]:
+    """What the kernel takes and what its ops would; nothing where ops have no predicted times."""
+    predicted = [p for op_id in region.op_ids if (p := result.records[op_id].predicted) is not None]
+    if len(predicted) < len(region.ops):
+        return {}
+    cost, ops_ns = cost_of(region, kernel.lowered, result.layouts, result.device), sum(p.time_ns for p in predicted)
+    return {
+        "predicted_ns": cost.time_ns,
+        "ops_ns": ops_ns,
+        "saved_ns": ops_ns - cost.time_ns,
+        "bound": cost.bound.value,
+        "dram_read_bytes": cost.dram_read_bytes,
+        "dram_write_bytes": cost.dram_write_bytes,
+    }
+
+
+def refused_json(refused: Sequence[Refused]) -> tuple[dict[str, Any], ...]:
+    """Groups that stay ops of TTNN (`docs/formats.md`, `refused_kernels`)."""
+    return tuple(
+        {"ops": list(r.ops), "because": r.because, "predicted_ns": r.predicted_ns, "ops_ns": r.ops_ns} for r in refused
+    )
 
 
 def _buffers(program: Op) -> int:
@@ -139,18 +168,4 @@ def _buffers_alone(region: Region, op: GraphOp) -> int:
     """Circular buffers of a kernel for this op only; where its tensors lie makes no difference to their number."""
     if op.op == COPY:
         return 2
-    cores = CoreMap(TensorMemoryLayout.BLOCK_SHARDED, (0, 0), 1)
-    alone = replace(
-        region,
-        ops=(op,),
-        anchor=op.id,
-        home=replace(region.home, core_map=cores),
-        inputs=tuple(_brought(region, v) for v in dict.fromkeys(op.inputs)),
-        outputs=tuple(_brought(region, v) for v in op.outputs),
-    )
-    return _buffers(lowered(program_of(alone)))
-
-
-def _brought(region: Region, value: str) -> Operand:
-    kind, depth = region.kinds[value], region.depths.get(value, 0)
-    return Operand(value, kind, kind.tiles(*region.home.frame, depth), region.dtype, resident=False, depth=depth)
+    return _buffers(lowered(program_of(region.alone(op))))

@@ -24,31 +24,56 @@ from optimizer.ir.graph import Op
 from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
 from optimizer.result import OptimizedGraph
 
+MOST_TOGETHER = 6
+"""Ops of a group whose tensors may be laid anew for it."""
 MATMUL_TILES = 128
 """Tiles that the buffers of a region's matmul operands may hold on a core, 256 KiB of bf16."""
 
 
 def find_regions(result: OptimizedGraph) -> tuple[Region, ...]:
     """Regions of at least two ops, one of which computes, in schedule order."""
-    return _Finder(result).regions()
+    return Finder(result).regions()
 
 
-class _Finder:
+def groups_anywhere(result: OptimizedGraph) -> tuple[tuple[str, ...], ...]:
+    """Ops, in schedule order, that would be regions if only their tensors lay right: groups of up to `MOST_TOGETHER`.
+
+    Layouts of the result make no difference, as long as they are tiles on the device.
+    """
+    finder = Finder(result)
+    index, found = finder.schedule.index, dict[tuple[str, ...], None]()
+    group: dict[str, tuple[str, ...]] = {op_id: (op_id,) for op_id in finder.group}
+    for op in finder.schedule.ops:
+        for producer in finder.producers(op):
+            a, b = group[producer], group[op.id]
+            members = tuple(sorted({*a, *b}, key=index.__getitem__))
+            if a != b and len(members) <= MOST_TOGETHER and finder.frame_of_group(members) is not None:
+                group.update(dict.fromkeys(members, members))
+                found[members] = None
+    return tuple(found)
+
+
+class Finder:
+    """Regions of one result, and of any group of its ops."""
+
     def __init__(self, result: OptimizedGraph) -> None:
         self.result, self.graph = result, result.graph
         self.schedule = FusedSchedule(result)
         self.group: dict[str, tuple[str, ...]] = {op.id: (op.id,) for op in self.schedule.ops if may_join(result, op)}
         self.found: dict[tuple[str, ...], Region] = {}
         self.refused: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+        self.roomless: list[tuple[str, ...]] = []
+        """Groups that would be regions, had L1 room for them."""
 
     def regions(self) -> tuple[Region, ...]:
-        edges = [(producer, op.id) for op in self.schedule.ops for producer in self._producers(op)]
+        edges = [(producer, op.id) for op in self.schedule.ops for producer in self.producers(op)]
         while sum(self._join(*edge) for edge in edges):
             pass
         position = self.schedule.position
         return tuple(sorted(self.found.values(), key=lambda r: position[r.anchor]))
 
-    def _producers(self, op: Op) -> Iterator[str]:
+    def producers(self, op: Op) -> Iterator[str]:
+        """Ops that may join, and compute what an op reads, if that may join."""
         if op.id in self.group:
             for v in op.inputs:
                 producer = self.graph.producer(v)
@@ -61,8 +86,8 @@ class _Finder:
         if a == b or (a, b) in self.refused:
             return False
         members = tuple(sorted((*a, *b), key=self.schedule.index.__getitem__))
-        region = self._region(members)
-        if region is None or not self._fits(region):
+        region = next(iter(self.regions_of(members)), None)
+        if region is None or not self.fits(region):
             self.refused.add((a, b))
             return False
         for part in (a, b):
@@ -73,8 +98,30 @@ class _Finder:
             self.group[op_id] = members
         return True
 
-    def _region(self, members: Sequence[str]) -> Region | None:
-        """A group as a region, if it covers a frame, has a place in the schedule and a home."""
+    def regions_of(self, members: Sequence[str]) -> tuple[Region, ...]:
+        """A group as a region at each of its homes, if it covers a frame and has a place in the schedule."""
+        framed = self.frame_of_group(members)
+        if framed is None:
+            return ()
+        group, inputs, outputs, anchor = framed
+        dtype = self.graph.value(group.ops[0].outputs[0]).dtype
+        return tuple(
+            Region(
+                group.ops,
+                anchor,
+                group.shape,
+                dtype,
+                home,
+                tuple(group.operand(v, home) for v in inputs),
+                tuple(group.operand(v, home) for v in outputs),
+                group.kinds,
+                group.depths,
+            )
+            for home in group.homes((*inputs, *outputs))
+        )
+
+    def frame_of_group(self, members: Sequence[str]) -> tuple[Group, tuple[str, ...], tuple[str, ...], str] | None:
+        """A group that covers a frame, what it reads and gives, and the op in whose place it can run."""
         group = Group(self.result, tuple(self.graph.op(op_id) for op_id in members))
         if not group.covers_a_frame():
             return None
@@ -84,26 +131,13 @@ class _Finder:
         if len(inputs) + len(outputs) > MAX_CIRCULAR_BUFFERS or not group.gives(outputs):
             return None
         anchor = self.schedule.place(members, inputs, outputs)
-        home = None if anchor is None else group.home((*inputs, *outputs))
-        if anchor is None or home is None:
-            return None
-        return Region(
-            group.ops,
-            anchor,
-            group.shape,
-            self.graph.value(group.ops[0].outputs[0]).dtype,
-            home,
-            tuple(group.operand(v, home) for v in inputs),
-            tuple(group.operand(v, home) for v in outputs),
-            group.kinds,
-            group.depths,
-        )
+        return None if anchor is None else (group, inputs, outputs, anchor)
 
     def _read_outside(self, value: str, members: Sequence[str]) -> bool:
         readers = {op.id for op in self.graph.consumers(value)}
         return self.graph.is_output(value) or not readers <= set(members)
 
-    def _fits(self, region: Region) -> bool:
+    def fits(self, region: Region) -> bool:
         """Whether the kernel compiles, and its circular buffers fit beside what is in L1."""
         if region.multiplies and not _multiplies_well(region):
             return False
@@ -111,7 +145,10 @@ class _Finder:
             program = lowered(program_of(region))
         except (InfeasibleError, LimitError):
             return False
-        return self.schedule.fits(region, program)
+        if self.schedule.fits(region, program):
+            return True
+        self.roomless.append(region.op_ids)
+        return False
 
 
 def _multiplies_well(region: Region) -> bool:

@@ -122,23 +122,22 @@ class Group:
         resident = home.holds(self.result.layouts[value_id], kind, depth)
         return Operand(value_id, kind, tile_grid(value.shape), value.dtype, resident, depth)
 
-    def home(self, boundary: Iterable[str]) -> Home | None:
-        """The layout on at least half of the cores it could use that most of what is read and written has already.
+    def homes(self, boundary: Iterable[str]) -> tuple[Home, ...]:
+        """Layouts on at least half of the cores it could use; first the one that most of what is read and written has.
 
         Everything else must be movable: cores know which of its tiles are theirs.
         """
         values = tuple(boundary)
         rows = any(needs_rows(op) or self.kinds[op.outputs[0]] is Kind.COLUMN for op in self.ops)
-        best: tuple[int, Home] | None = None
+        found: list[tuple[int, Home]] = []
         for layout in dict.fromkeys(self.result.layouts[v] for v, kind in self.kinds.items() if kind is Kind.FULL):
             home = Home.of(layout, self.shape)
             if home is None or (rows and not home.whole_rows) or 2 * home.cores < self._cores(home, rows):
                 continue
             moved = [o for v in values if not (o := self.operand(v, home)).resident]
-            resident = len(values) - len(moved)
-            if all(home.locates(o.kind) for o in moved) and (best is None or resident > best[0]):
-                best = resident, home
-        return None if best is None else best[1]
+            if all(home.locates(o.kind) for o in moved):
+                found.append((len(moved), home))
+        return tuple(home for _, home in sorted(found, key=lambda pair: pair[0]))
 
     def _cores(self, home: Home, rows: bool) -> int:
         """Cores that ops on the frame use at most: one per tile, or per row of tiles."""

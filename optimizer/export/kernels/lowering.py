@@ -27,11 +27,9 @@ from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim
 from optimizer.kernels.tensix.ir import Attr, Op, Value, attributes
 from optimizer.kernels.tensix.ir import Region as Body
-from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.pipeline import lower
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType
 
-API = "0.81"
-"""Kernel API that emitted programs use (`kernels.tensix.api_profiles`)."""
 BLOCK_TILES = 16
 """Tiles of a block whose buffers take L1: two full sections of DST."""
 
@@ -84,7 +82,7 @@ def program_of(region: Region) -> Op:
 @lru_cache(maxsize=4096)
 def lowered(program: Op) -> Op:
     """The program as calls of the kernel API, kept as regions are often alike. InfeasibleError or LimitError."""
-    return lower(program, KernelOptions(api=API))
+    return lower(program)
 
 
 @dataclass

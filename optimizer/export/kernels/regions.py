@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from optimizer.export.kernels.operations import is_matmul, needs_rows
-from optimizer.export.kernels.placement import Home, Kind, Operand
+from optimizer.export.kernels.placement import CoreMap, Home, Kind, Operand
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import COPY
+from optimizer.layouts.memory_config import TensorMemoryLayout
 
 
 @dataclass(frozen=True)
@@ -62,3 +63,19 @@ class Region:
     def multiplies(self) -> bool:
         """Whether an op is a matmul."""
         return any(is_matmul(op) for op in self.ops)
+
+    def alone(self, op: Op) -> Region:
+        """One of the ops as a kernel of its own, to which all its tensors are brought."""
+        cores = CoreMap(TensorMemoryLayout.BLOCK_SHARDED, (0, 0), 1)
+        return replace(
+            self,
+            ops=(op,),
+            anchor=op.id,
+            home=replace(self.home, core_map=cores),
+            inputs=tuple(self._brought(v) for v in dict.fromkeys(op.inputs)),
+            outputs=tuple(self._brought(v) for v in op.outputs),
+        )
+
+    def _brought(self, value: str) -> Operand:
+        kind, depth = self.kinds[value], self.depths.get(value, 0)
+        return Operand(value, kind, kind.tiles(*self.home.frame, depth), self.dtype, resident=False, depth=depth)

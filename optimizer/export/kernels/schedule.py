@@ -25,6 +25,7 @@ class FusedSchedule:
         """Where an op runs now."""
         self.gone: set[str] = set()
         """Values that are no tensors any more."""
+        self._sizes: dict[str, int] = {}
         self._buffer: dict[str, str] = {}
         self._sharing: dict[str, list[str]] = {}
         for op in self.ops:
@@ -125,9 +126,11 @@ class FusedSchedule:
         return total
 
     def _bytes(self, value_id: str) -> int:
-        value, device = self.graph.value(value_id), self.result.device
-        size = l1_bytes_per_core(value.shape, value.dtype, self.result.layouts[value_id], device)
-        return round_up(size, device.l1_buffer_alignment_bytes)
+        if value_id not in self._sizes:
+            value, device = self.graph.value(value_id), self.result.device
+            size = l1_bytes_per_core(value.shape, value.dtype, self.result.layouts[value_id], device)
+            self._sizes[value_id] = round_up(size, device.l1_buffer_alignment_bytes)
+        return self._sizes[value_id]
 
 
 def _holds(span: tuple[int, int] | None, step: int) -> bool:

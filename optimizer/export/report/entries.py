@@ -12,8 +12,9 @@ from optimizer.export.report.placement import op_placement, placement
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import l1_bytes_per_core, tensor_bytes
-from optimizer.result import COPIES, OptimizedGraph, Role, attr_to_json, prediction_json
+from optimizer.result import COPIES, OpRecord, OptimizedGraph, Role, attr_to_json, prediction_json
 from optimizer.wording.entries import flat, layout_text
+from optimizer.wording.plan import fused_fact
 from optimizer.wording.reasons import reason_pairs, reason_tables
 
 NAMED_BY_ROLE = (*COPIES, Role.TRANSFER)
@@ -116,11 +117,18 @@ class Entries:
             "attrs": self._share(shortened(flat(attrs), LONGEST_CELL)),
             "config": self._share("" if config is None else shortened(flat(config), LONGEST_CELL)),
             "predicted": self._share(None if record.predicted is None else prediction_json(record.predicted)),
-            "why": self._share([[name, shortened(text, LONGEST_CELL)] for name, text in reason_pairs(record.reason)]),
+            "why": self._share([[name, shortened(text, LONGEST_CELL)] for name, text in self._why(op.id, record)]),
             "tables": self._share(_tables(record.reason, config)),
             "dram_ns": None if record.predicted is None else record.reason.get("dram_time_ns"),
         }
         return {k: v for k, v in found.items() if v not in (None, "", [])}
+
+    def _why(self, op_id: str, record: OpRecord) -> list[tuple[str, str]]:
+        """The recorded reason, and what became of the op as part of a kernel."""
+        result = self._result
+        document = {"fused_kernels": result.fused_kernels, "refused_kernels": result.refused_kernels}
+        fused = fused_fact(document, op_id)
+        return [*reason_pairs(record.reason), *([] if fused is None else [("fused", fused)])]
 
 
 def _tables(reason: Mapping[str, Any], config: Record | None) -> list[Any]:

@@ -57,6 +57,7 @@ def _document(result: OptimizedGraph) -> Record:
         "ops": [{"role": result.records[op.id].role.value} for op in result.graph.ops()],
         "chains": [chain.to_json() for chain in result.chains],
         "fused_kernels": [dict(region) for region in result.fused_kernels],
+        "refused_kernels": [dict(group) for group in result.refused_kernels],
         "options": {"fuse_kernels": result.options.fuse_kernels},
     }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optimizer.export.kernels.binding import FOLDER, FusedKernel
-from optimizer.export.kernels.lowering import API
 from optimizer.export.kernels.placement import Operand
 from optimizer.export.ttnn_py.launching import function_text, helpers_text
 from optimizer.kernels.tensix.launch import Launch, LaunchTensor, launch_on
@@ -36,7 +35,7 @@ def fused_launch(result: OptimizedGraph, kernel: FusedKernel) -> Launch:
     tensors = [_tensor(result, operand, f"x{k}", written=False) for k, operand in enumerate(region.inputs)]
     tensors += [_tensor(result, operand, f"y{k}", written=True) for k, operand in enumerate(region.outputs)]
     arch = result.device.arch
-    return launch_on(kernel.name, kernel.lowered, kernel.sources, spec.core_ranges, tuple(tensors), arch, API)
+    return launch_on(kernel.name, kernel.lowered, kernel.sources, spec.core_ranges, tuple(tensors), arch)
 
 
 def _tensor(result: OptimizedGraph, operand: Operand, argument: str, written: bool) -> LaunchTensor:

@@ -17,12 +17,11 @@ from optimizer.kernels.amdgpu.errors import ControlFlowError, OperandError
 from optimizer.kernels.amdgpu.ir import Argument, Instruction, Item, Label, Launch, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
 from optimizer.kernels.amdgpu.operands import FILE_SIZES, VirtualReg
-from optimizer.kernels.amdgpu.targets import check_opcodes, check_target
+from optimizer.kernels.amdgpu.targets import LDS_BYTES, check_opcodes, check_target
 from optimizer.kernels.amdgpu.text import LABEL, instruction_text
 from optimizer.kernels.amdgpu.validate import check_operands
 
 WAVE = 64
-LDS_BYTES = 65536
 WORKGROUP_THREADS = 1024
 SIMDS = 4
 VGPRS_PER_SIMD = 512
@@ -112,7 +111,7 @@ def kernel_text(program: Program, mcpu: str = "gfx942") -> str:
     name, launch = program.name, program.launch
     taken = footprint(program)
     _check_names(program)
-    _check_launch(launch, name, taken)
+    _check_launch(launch, name, taken, LDS_BYTES[mcpu])
     items = [(item, line) for place, item in enumerate(program.body) for line in item_lines(item, place)]
     code = [line if isinstance(item, Label) else f"    {line}" for item, line in items]
     lines = [
@@ -179,7 +178,7 @@ def kernarg_bytes(arguments: tuple[Argument, ...]) -> int:
     return -(-end // KERNARG_ALIGNMENT) * KERNARG_ALIGNMENT
 
 
-def _check_launch(launch: Launch, name: str, taken: Footprint) -> None:
+def _check_launch(launch: Launch, name: str, taken: Footprint, lds_bytes: int) -> None:
     threads = launch.workgroup[0] * launch.workgroup[1] * launch.workgroup[2]
     if min(launch.workgroup) < 1 or threads > WORKGROUP_THREADS:
         shape = " x ".join(map(str, launch.workgroup))
@@ -189,8 +188,8 @@ def _check_launch(launch: Launch, name: str, taken: Footprint) -> None:
     room = VGPRS_PER_SIMD // resident // VGPR_GRANULE * VGPR_GRANULE
     if taken.next_free_vgpr > room:
         raise OperandError(f"{taken.next_free_vgpr} VGPRs in a workgroup of {threads} threads", node=name, limit=room)
-    if not 0 <= launch.lds_bytes <= LDS_BYTES:
-        raise OperandError(f"{launch.lds_bytes} bytes of LDS", node=name, limit=LDS_BYTES)
+    if not 0 <= launch.lds_bytes <= lds_bytes:
+        raise OperandError(f"{launch.lds_bytes} bytes of LDS", node=name, limit=lds_bytes)
     if launch.scratch_bytes < 0:
         raise OperandError(f"{launch.scratch_bytes} bytes of scratch", node=name)
     if not 0 <= launch.workgroup_ids <= 3:

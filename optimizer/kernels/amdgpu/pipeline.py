@@ -1,6 +1,7 @@
 """From a program on virtual registers to assembly: one straight list of passes.
 
-virtual: loops, raw text -> ended, checked -> fused -> accumulators -> dead code -> pseudo-instructions -> allocated
+virtual: loops, raw text -> ended, checked -> fused -> accumulators -> dead code -> pseudo-instructions
+         -> loops rotated -> pipelined -> blocks scheduled -> allocated
 physical: substituted -> vccz -> waits -> hazards -> text
 
 What changes instructions comes first, on virtual registers, where single definitions make it easy to see what is safe.
@@ -13,9 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import prod
 
+from optimizer.errors import OptionError
 from optimizer.kernels.amdgpu.debug import enabled, say
-from optimizer.kernels.amdgpu.emit import Footprint, footprint, kernel_text
+from optimizer.kernels.amdgpu.emit import WAVE, Footprint, footprint, kernel_text
+from optimizer.kernels.amdgpu.errors import AllocationError
 from optimizer.kernels.amdgpu.ir import Program
 from optimizer.kernels.amdgpu.operands import FILE_SIZES
 from optimizer.kernels.amdgpu.passes import Pass
@@ -27,11 +31,17 @@ from optimizer.kernels.amdgpu.passes.fusion import FUSIONS, fuse
 from optimizer.kernels.amdgpu.passes.init_accumulators import init_accumulators
 from optimizer.kernels.amdgpu.passes.insert_waits import insert_waits
 from optimizer.kernels.amdgpu.passes.mitigate_hazards import mitigate_hazards
+from optimizer.kernels.amdgpu.passes.pipeline_loops import SHAPES, pipeline_loops
 from optimizer.kernels.amdgpu.passes.refresh_vccz import refresh_vccz
 from optimizer.kernels.amdgpu.passes.remove_dead_code import remove_dead_code
+from optimizer.kernels.amdgpu.passes.rotate_loops import rotate_loops
+from optimizer.kernels.amdgpu.passes.schedule_blocks import schedule_blocks
 from optimizer.kernels.amdgpu.passes.substitute_registers import substitute_registers
 from optimizer.kernels.amdgpu.registers.allocate import Allocation, AllocationOptions, allocate
 from optimizer.kernels.amdgpu.registers.allocation_log import log_allocation
+from optimizer.kernels.amdgpu.scheduling.dependences import MemoryOrder
+from optimizer.kernels.amdgpu.scheduling.occupancy import WAVES_PER_SIMD, occupancy, register_limits
+from optimizer.kernels.amdgpu.scheduling.pressure import Limits
 from optimizer.kernels.amdgpu.targets import check_opcodes, check_target
 from optimizer.kernels.amdgpu.validate import validate
 
@@ -52,10 +62,19 @@ class AssemblyOptions:
     remove_dead_code: bool = False
     """Drop instructions whose results nothing reads. Off by default: what a program says is what it gets."""
     loads_at_barriers: bool = True
-    """See `passes.insert_waits.insert_waits`."""
+    """False: loads and stores never touch the same memory, see `passes.insert_waits.insert_waits`; scheduling then lets
+    loads pass stores and barriers."""
+    schedule: bool = True
+    """Order instructions so that they wait less; registers stay within what `waves` leaves."""
+    pipeline_loops: bool = True
+    """With `schedule`: loops load for their next round."""
+    waves: int | None = None
+    """Waves per SIMD that scheduling leaves room for; None: as many as the program as it is written."""
 
     def __post_init__(self) -> None:
         check_target(self.mcpu)
+        if self.waves is not None and not 1 <= self.waves <= WAVES_PER_SIMD:
+            raise OptionError(f"{self.waves} waves per SIMD: 1 to {WAVES_PER_SIMD}", limit=WAVES_PER_SIMD)
 
 
 @dataclass(frozen=True)
@@ -81,6 +100,11 @@ def _run(steps: tuple[Pass, ...], program: Program, tell: Observer) -> Program:
     return program
 
 
+_ATTEMPTS = ((6, 0), (5, 0), (3, 0), (2, 0), (0, 8), (0, 1 << 10))
+"""What is tried, one after the other, until registers are found: (forms that loops may take, by how many registers the
+limits are lowered)."""
+
+
 def _ignore(name: str, program: Program) -> None:
     """The observer that nobody asked for."""
 
@@ -101,6 +125,19 @@ def virtual_passes(options: AssemblyOptions) -> tuple[Pass, ...]:
     )
 
 
+def scheduling_passes(
+    program: Program, options: AssemblyOptions, limits: Limits, shapes: tuple[tuple[int, int], ...] = SHAPES
+) -> tuple[Pass, ...]:
+    """Between the two, for registers of each class that may be live at once."""
+    order = MemoryOrder(not options.loads_at_barriers, several_waves=prod(program.launch.workgroup) > WAVE)
+    pipelined = partial(pipeline_loops, limits=limits, order=order, shapes=shapes)
+    return (
+        Pass("rotate-loops", rotate_loops),
+        *((Pass("pipeline-loops", pipelined),) if options.pipeline_loops else ()),
+        Pass("schedule-blocks", partial(schedule_blocks, limits=limits, order=order)),
+    )
+
+
 def physical_passes(allocation: Allocation, options: AssemblyOptions) -> tuple[Pass, ...]:
     """After allocation."""
     return (
@@ -109,6 +146,27 @@ def physical_passes(allocation: Allocation, options: AssemblyOptions) -> tuple[P
         Pass("insert-waits", partial(insert_waits, loads_at_barriers=options.loads_at_barriers)),
         Pass("mitigate-hazards", partial(mitigate_hazards, mcpu=options.mcpu)),
     )
+
+
+def _scheduled(program: Program, plain: Allocation, options: AssemblyOptions, tell: Observer) -> Allocation:
+    """Registers of the program in a better order, if as many waves run with it; else those that it has as it is."""
+    taken = _footprint(plain)
+    waves = min(occupancy(taken, program.launch, options.mcpu), options.waves or WAVES_PER_SIMD)
+    limits = register_limits(program, taken, waves)
+    for shapes, fewer in _ATTEMPTS:
+        tighter = {file: max(limits[file] - fewer, plain.classes[file].pressure) for file in limits}
+        ordered = _run(scheduling_passes(program, options, tighter, SHAPES[:shapes]), program, tell)
+        try:
+            found = allocate(ordered, AllocationOptions(rewrite=False))
+        except AllocationError:
+            continue
+        if occupancy(_footprint(found), program.launch, options.mcpu) >= waves:
+            return found
+    return plain
+
+
+def _footprint(allocation: Allocation) -> Footprint:
+    return footprint(substitute_registers(allocation.program, allocation.mapping))
 
 
 def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observe: Observer | None = None) -> Assembly:
@@ -123,6 +181,8 @@ def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observ
     )
     program = _run(virtual_passes(options), program, tell)
     allocation = allocate(program, AllocationOptions(allow_spill=options.allow_spill))
+    if options.schedule:
+        allocation = _scheduled(program, allocation, options, tell)
     log_allocation(allocation)
     tell("allocate", allocation.program)
     program = _run(physical_passes(allocation, options), allocation.program, tell)

@@ -1,7 +1,7 @@
 """What differs between the processors that the back end writes for.
 
 gfx950 has everything of gfx942 that is in the table of opcodes, and instructions of its own (`opcodes`). Results of its
-matrix core can be used one wait state later; LLVM 22's code generator inserts as many.
+matrix core can be used one wait state later, as LLVM 22's code generator has it; its LDS is larger.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from optimizer.kernels.amdgpu.opcodes import HINTS, TARGETS, opcode
 
 XDL_RESULT_DELAY: Mapping[str, int] = MappingProxyType({"gfx942": 0, "gfx950": 1})
 """Wait states after an MFMA of the matrix core's own types, beyond those of gfx942."""
+
+LDS_BYTES: Mapping[str, int] = MappingProxyType({"gfx942": 64 << 10, "gfx950": 160 << 10})
+"""Of a compute unit, and the most that one workgroup may have."""
 
 
 def check_target(mcpu: str) -> None:

@@ -11,23 +11,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from optimizer.errors import FormatError, InfeasibleError, InputError, LimitError, UnknownNameError
 from optimizer.identifiers import Identifiers
 from optimizer.ir.dtype import DType
 from optimizer.kernels.json_document import Node, records
-from optimizer.kernels.tensix.buffers import free_l1
 from optimizer.kernels.tensix.compute_config import compute_config
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
-from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
-from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_plan
-from optimizer.kernels.tensix.emit_cpp import KernelSource
+from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
+from optimizer.kernels.tensix.emitted import emitted, slots_by_value
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
 from optimizer.kernels.tensix.passes.assign_dst import dst_capacity
-from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.source_rules import MAX_INTEGER, MAX_OPS, MAX_TILES
 from optimizer.kernels.tensix.text import IR_NAMES
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
@@ -236,80 +234,22 @@ class CaseResult:
 
 
 _FIELDS = (
-    *("dst", "loads", "footprint", "copies", "unroll", "sections", "max_dst", "spills", "relief"),
+    *("dst", "loads", "footprint", "copies", "unroll", "sections", "inits", "max_dst", "spills", "relief", "computes"),
     "compute_config",
 )
 """Of a record, between the id and the error."""
 
 
 def compile_case(case: TileCase, options: KernelOptions) -> CaseResult:
-    """Plan and kernels of a case; a refusal is a record with its error."""
+    """Kernels of a case, and what they do; a refusal is a record with its error."""
     program = case_program(case)
-    l1_is_limit = options.l1_bytes is not None or case.l1_bytes is not None
+    stages: dict[str, Op] = {}
     try:
-        kernels = compile_program(program, options)
-        tiles = case.block[0] * case.block[1]
-        if options.allocator == "seed":
-            record = _seed_record(case, seed_plan(case.dag, tiles, case.capacity), tiles)
-        else:
-            record = _record(
-                case, plan_body(case.dag, tiles, case.capacity, free_l1(program, options.l1_bytes), l1_is_limit)
-            )
+        kernels = emit_program(lower(program, options, stages.__setitem__))
     except (InputError, InfeasibleError) as error:
         return CaseResult({"id": case.id, **dict.fromkeys(_FIELDS), "error": str(error)})
+    dst = slots_by_value(stages["assign-dst"], case.names, [node for _, node in case.ops])
+    figures = {"dst": dst, **asdict(emitted(stages["assign-dst"], stages["insert-inits"]))}
     config = compute_config(program, options.board.arch).to_json()
-    return CaseResult({"id": case.id, **record, "compute_config": config, "error": None}, kernels)
-
-
-def _record(case: TileCase, plan: BodyPlan) -> dict[str, Any]:
-    """Slots of the first tile of a section, by value."""
-    dst: dict[str, int] = {}
-    known = {node: name for name, node in case.ops}
-    for stage in plan.stages:
-        slots = stage.slots
-        unroll = min(plan.unroll, plan.tiles)
-        where = {i.result: slots.slot(i.result, plan.scheme, unroll)[0] for i in slots.instructions}
-        for i in slots.instructions:
-            value = stage.inputs[i.value] if i.value < stage.dag.inputs else None
-            name = case.names[value] if value is not None and value < len(case.inputs) else None
-            if name is None and i.op not in ("copy", "copy_dst") and plan.dag.inputs == len(case.inputs):
-                name = _node_name(case, plan, stage.dag.node(i.value), stage.inputs, known)
-            if name is not None and i.op != "copy_dst":
-                dst.setdefault(name, where[i.result])
-    return {
-        "dst": dst,
-        "loads": sum(stage.slots.loads for stage in plan.stages),
-        "footprint": max(stage.slots.footprint for stage in plan.stages),
-        "copies": sum(stage.slots.copies for stage in plan.stages),
-        "unroll": min(plan.unroll, plan.tiles),
-        "sections": plan.sections,
-        "max_dst": plan.max_dst,
-        "spills": len(plan.spilled),
-        "relief": plan.relief.value,
-    }
-
-
-def _node_name(
-    case: TileCase, plan: BodyPlan, node: TileNode, inputs: tuple[int, ...], known: Mapping[TileNode, str]
-) -> str | None:
-    """Name of a node of a plan without splits: its arguments are numbered as in the case."""
-    return known.get(node) if len(plan.stages) == 1 and inputs == tuple(range(len(case.inputs))) else None
-
-
-def _seed_record(case: TileCase, plan: SeedPlan, tiles: int) -> dict[str, Any]:
-    names = dict(enumerate(case.names))
-    count: dict[int, int] = {}
-    for copy, source in plan.copies.items():
-        names[copy] = f"{case.names[source]}_copy_{count.get(source, 0)}"
-        count[source] = count.get(source, 0) + 1
-    return {
-        "dst": {names[v]: slot for v, slot in sorted(plan.slots.items())},
-        "loads": sum(v < len(case.inputs) for v in plan.slots),
-        "footprint": plan.footprint,
-        "copies": len(plan.copies),
-        "unroll": plan.unroll,
-        "sections": -(-tiles // plan.unroll),
-        "max_dst": plan.footprint + plan.outputs * plan.unroll,
-        "spills": 0,
-        "relief": "none",
-    }
+    told = {key: figures[key] for key in _FIELDS if key in figures}
+    return CaseResult({"id": case.id, **told, "compute_config": config, "error": None}, kernels)

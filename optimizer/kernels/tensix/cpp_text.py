@@ -12,7 +12,7 @@ from functools import cache
 
 from optimizer.errors import StateError
 from optimizer.identifiers import Identifiers, Spelling
-from optimizer.kernels.tensix.api_profiles import PROFILES, declared_in
+from optimizer.kernels.tensix.kernel_api import declared_in
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 
 
@@ -34,14 +34,14 @@ KEYWORDS = frozenset(
 _FIXED = frozenset(
     _words("""kernel_main main std tensix assert errno linux unix i386 signbit isnan isinf offsetof va_arg setjmp
     int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t
-    noc_async_read_tile noc_async_write_tile noc_async_read_barrier noc_async_write_barrier
+    noc_async_read_page noc_async_write_page noc_async_read_barrier noc_async_write_barrier
     get_write_ptr get_read_ptr get_tile_size get_common_arg_val get_arg_val get_compile_time_arg_val
     get_absolute_logical_x get_absolute_logical_y next_compile_time_args_offset
     cb_wait_front cb_pop_front cb_reserve_back cb_push_back
     tile_regs_acquire tile_regs_commit tile_regs_wait tile_regs_release reduce_uninit
     reconfig_data_format pack_reconfig_data_format pack_tile""")
 )
-"""What emitted files use besides the functions of `tile_ops` and the profiles; macros in small letters."""
+"""What emitted files use besides the functions of `tile_ops`; macros in small letters."""
 HELPERS = {
     "on_core": """\
 // An address in the L1 of a core, by the core's place in the grid.
@@ -87,13 +87,10 @@ _TOKENS = re.compile(
 
 @cache
 def _functions() -> frozenset[str]:
-    """Everything that kernels may call, under all of its names."""
-    found = {*_FIXED, *_CROSS_CORE, *HELPERS, *declared_in(), "binary_dest_reuse_tiles", "binary_dest_reuse_tiles_init"}
+    """Everything that kernels may call."""
+    found = {*_FIXED, *_CROSS_CORE, *HELPERS, *declared_in()}
     for op in TILE_OPS.values():
         found.update(call.function for form in op.forms for call in (form.init, form.call))
-    for profile in PROFILES.values():
-        found.update((*profile.renamed.values(), profile.pack_block))
-        found.update(call.function for call in profile.startups.values())
     return frozenset(found)
 
 
@@ -102,7 +99,7 @@ def _types() -> frozenset[str]:
     """Types that kernels name."""
     templates = [t for op in TILE_OPS.values() for form in op.forms for c in (form.init, form.call) for t in c.template]
     named = {word for text in templates for word in re.findall(r"[A-Za-z_]\w*", text)}
-    return frozenset(named | {"DataFormat", "EltwiseBinaryType", "TensorAccessor", "TensorAccessorArgs"})
+    return frozenset(named | {"DataFormat", "TensorAccessor", "TensorAccessorArgs"})
 
 
 def _taken(name: str) -> bool:

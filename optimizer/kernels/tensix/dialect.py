@@ -39,6 +39,7 @@ SEMAPHORE, PIPE, PIPE_NET = "ttl.create_semaphore", "ttl.create_pipe", "ttl.crea
 DECLARED = ("ttl.bind_cb", SEMAPHORE, PIPE, PIPE_NET)
 """What stands in the program beside its threads."""
 IF_SRC, IF_DST = "ttl.if_pipe_src", "ttl.if_pipe_dst"
+BLOCK_COMPUTE = "ttl.block_compute"
 NESTED = ("ttl.for", "ttl.if", IF_SRC, IF_DST)
 """Ops of a thread with ops of the same level in their region."""
 SPILL, RESTORE = "ttl.spill_tile_to_l1", "ttl.restore_tile_from_l1"
@@ -65,8 +66,9 @@ class OpSpec:
 
 _CONFIG = {
     "math_fidelity": str, "fp32_dest_acc_en": bool, "dst_full_sync_en": bool, "math_approx_mode": bool,
-    "dst_capacity": int, "l1_bytes": int, "origin": tuple,
+    "dst_capacity": int, "l1_bytes": int, "block_factors": tuple, "origin": tuple,
 }  # fmt: skip
+_PLACED = {"tensor": str, "page_size": int, "core_ranges": tuple}
 _NEST = {"indexing_maps": tuple, "iterator_types": tuple, "bounds": tuple, "inputs": int}
 _DIMS = {"dims": int}
 _ONLY_COMPUTE = (COMPUTE,)
@@ -74,7 +76,7 @@ _ONLY_MOVEMENT = (DATA_MOVEMENT,)
 
 _STRUCTURE = {
     "ttl.program": OpSpec(attrs={"sym_name": str, "grid": tuple}, optional=_CONFIG, regions=1, threads=()),
-    "ttl.bind_cb": OpSpec((), (CircularBufferType,), {"index": int}, {"tensor": str}, threads=()),
+    "ttl.bind_cb": OpSpec((), (CircularBufferType,), {"index": int}, _PLACED, threads=()),
     COMPUTE: OpSpec(attrs={"sym_name": str}, regions=1, threads=()),
     DATA_MOVEMENT: OpSpec(attrs={"sym_name": str, "processor": str}, regions=1, threads=()),
     "ttl.for": OpSpec(None, (), {"lower": int, "step": int}, {"upper": int}, regions=1),
@@ -90,7 +92,7 @@ _STRUCTURE = {
     "ttl.grid_size": OpSpec((), None, {}, _DIMS),
     "ttl.core_linear": OpSpec((), (IndexType,)),
     "ttl.core_coordinate": OpSpec((), (IndexType,), {"axis": int}),
-    "ttl.grid_slice": OpSpec((TensorType,), (IndexType, IndexType), {"block_factors": tuple}),
+    "ttl.grid_slice": OpSpec((TensorType,), (IndexType, IndexType), {}, {"block_factors": tuple}),
 }
 _BUFFERS = {
     "ttl.cb_wait": OpSpec((CircularBufferType,), (BlockType,)),
@@ -122,6 +124,7 @@ _CROSS_CORE = {
 }
 _REGIONS = {
     "ttl.compute_region": OpSpec(None, None, {}, {"keep_in_dst": bool}, regions=1, threads=_ONLY_COMPUTE),
+    BLOCK_COMPUTE: OpSpec(regions=1, threads=_ONLY_COMPUTE),
     "ttl.compute": OpSpec(None, None, _NEST, regions=1, threads=_ONLY_COMPUTE),
     "ttl.yield": OpSpec(None, (), threads=_ONLY_COMPUTE, terminator=True),
     "ttl.require_dst": OpSpec(None, (), threads=_ONLY_COMPUTE),

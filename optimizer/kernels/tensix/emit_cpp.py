@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from optimizer.errors import StateError
 from optimizer.identifiers import Identifiers
 from optimizer.kernels.tensix import cpp_text
-from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
 from optimizer.kernels.tensix.cpp_text import integer
 from optimizer.kernels.tensix.dialect import BOTH, CALL_PREFIX, COMPUTE, SEMAPHORE
 from optimizer.kernels.tensix.index_expr import const, dim
 from optimizer.kernels.tensix.ir import Attr, Op, Value, walk
+from optimizer.kernels.tensix.kernel_api import DATAFLOW_HEADER, compute_headers
 from optimizer.kernels.tensix.types import CircularBufferType, TensorType
 
 KINDS = ("compute", "reader", "writer")
@@ -38,15 +38,13 @@ class KernelSource:
     """Program arguments whose accessors it takes, in order."""
 
 
-def emit_program(program: Op, api: str) -> tuple[KernelSource, ...]:
+def emit_program(program: Op) -> tuple[KernelSource, ...]:
     """Files of a program whose threads are TTKernel calls, in program order. StateError for anything else."""
     buffers = {op.result.name: op for op in program.body.ops if op.name == "ttl.bind_cb"}
-    profile = PROFILES[api]
     numbered = {name: k for k, name in enumerate(semaphores(program))}
+    given = runtime_args(program)
     return tuple(
-        _Thread(op, buffers, program.body.args, profile, runtime_args(program), numbered).source()
-        for op in program.body.ops
-        if op.name in BOTH
+        _Thread(op, buffers, program.body.args, given, numbered).source() for op in program.body.ops if op.name in BOTH
     )
 
 
@@ -65,7 +63,6 @@ class _Thread:
     op: Op
     buffers: Mapping[str, Op]
     arguments: tuple[Value, ...]
-    profile: ApiProfile
     runtime_args: tuple[str, ...]
     semaphores: Mapping[str, int]
     _text: dict[str, str] = field(default_factory=dict)
@@ -97,14 +94,12 @@ class _Thread:
     def _includes(self, compute: bool) -> Iterator[str]:
         yield "#include <cstdint>"
         if not compute:
-            yield (
-                '#include "api/dataflow/dataflow_api.h"' if self.profile.name == "0.81" else '#include "dataflow_api.h"'
-            )
+            yield f'#include "{DATAFLOW_HEADER}"'
             if any(True for _ in self._helpers()):
                 yield '#include "internal/firmware_common.h"'
             return
         called = {op.name.removeprefix(CALL_PREFIX) for op in walk(self.op) if op.name.startswith(CALL_PREFIX)}
-        for header in self.profile.headers(called):
+        for header in compute_headers(called):
             yield f'#include "{header}"'
 
     def _constants(self, buffers: list[Op]) -> Iterator[str]:

@@ -27,19 +27,24 @@ says what stays in DST together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from optimizer.errors import GraphError, StateError, UnknownNameError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
+from optimizer.kernels.tensix.expressions import Expression
 from optimizer.kernels.tensix.grid import DEFAULT_DIMS
 from optimizer.kernels.tensix.grid import grid_size as _grid_size
 from optimizer.kernels.tensix.indices import Index, constant
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
+from optimizer.kernels.tensix.program_spellings import settled
 from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS, widest
+from optimizer.kernels.tensix.tensor_places import Tensor as Tensor
+from optimizer.kernels.tensix.tensor_places import TensorSlice
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType
 from optimizer.kernels.tensix.verify import block_result_shape, check
@@ -51,6 +56,8 @@ class _Recorder:
 
     grid: tuple[int, ...]
     config: dict[str, Attr]
+    factors: tuple[tuple[int, int], ...] = ()
+    """Rows and columns of tiles per core of each tensor, where the kernel says so."""
     tensors: list[Value] = field(default_factory=list)
     buffers: list[Op] = field(default_factory=list)
     ops: list[Op] | None = None
@@ -61,6 +68,12 @@ class _Recorder:
     def value(self, type_: Any) -> Value:
         self.count += 1
         return Value(str(self.count - 1), type_)
+
+    def factors_of(self, tensor: Tensor) -> tuple[int, int]:
+        """Tiles per core of a tensor. StateError if the kernel does not say them."""
+        if not self.factors or tensor.value not in self.tensors:
+            raise StateError("the kernel has no block_factors: tiles are given here")
+        return self.factors[self.tensors.index(tensor.value)]
 
     def emit(self, op: Op) -> Op:
         if self.ops is None:
@@ -85,39 +98,16 @@ _now = recording
 
 # -- tensors and circular buffers -----------------------------------------------------------------------
 @dataclass(frozen=True)
-class Tensor:
-    """An argument of a kernel: tiles per dimension and element type."""
-
-    shape: tuple[int, int]
-    dtype: DType = DType.BF16
-    value: Value | None = None
-
-    def __getitem__(self, index: tuple[Any, Any]) -> TensorSlice:
-        """The place of a block: row and column of its first tile."""
-        row, column = index
-        return TensorSlice(self, row, column)
-
-
-@dataclass(frozen=True)
-class TensorSlice:
-    """A place in a tensor, for `copy`."""
-
-    tensor: Tensor
-    row: Any
-    column: Any
-
-
-@dataclass(frozen=True)
 class CircularBuffer:
     """A circular buffer; `wait`, `pop`, `reserve` and `push` are recorded."""
 
     value: Value
 
     def wait(self) -> Block:
-        return self._block("ttl.cb_wait")
+        return self._block("ttl.cb_wait", "ttl.cb_pop")
 
     def reserve(self) -> Block:
-        return self._block("ttl.cb_reserve")
+        return self._block("ttl.cb_reserve", "ttl.cb_push")
 
     def pop(self) -> None:
         _now().emit(Op("ttl.cb_pop", (self.value,)))
@@ -125,26 +115,43 @@ class CircularBuffer:
     def push(self) -> None:
         _now().emit(Op("ttl.cb_push", (self.value,)))
 
-    def _block(self, name: str) -> Block:
+    def _block(self, name: str, closing: str) -> Block:
         block = _now().value(self.value.typed(CircularBufferType).block)
         _now().emit(Op(name, (self.value,), (block,)))
-        return Block(block)
+        return Block(block, Op(closing, (self.value,)))
 
 
-def make_circular_buffer_like(tensor: Tensor, shape: tuple[int, int], buffer_factor: int = 2) -> CircularBuffer:
-    """A circular buffer of blocks of `shape` tiles with the tensor's element type."""
+def make_circular_buffer_like(
+    tensor: Tensor,
+    shape: tuple[int, int] | None = None,
+    buffer_factor: int = 2,
+    *,
+    buffer_index: int | None = None,
+    page_size: int | None = None,
+    core_ranges: Sequence[Sequence[int]] | None = None,
+) -> CircularBuffer:
+    """A circular buffer of `buffer_factor` blocks of `shape` tiles (default: the kernel's `block_factors`) with the
+    tensor's element type. `buffer_index`: its number, by default the lowest free one; `page_size` and `core_ranges` as
+    docs/tile-language.md says."""
     now = _now()
-    cb = now.value(CircularBufferType((shape[0], shape[1]), tensor.dtype, buffer_factor))
-    now.buffers.append(Op("ttl.bind_cb", (), (cb,), attributes({"index": len(now.buffers)})))
+    rows, columns = shape or now.factors_of(tensor)
+    cb = now.value(CircularBufferType((rows, columns), tensor.dtype, buffer_factor))
+    attrs: dict[str, Attr] = {} if buffer_index is None else {"index": buffer_index}
+    if page_size is not None:
+        attrs["page_size"] = page_size
+    if core_ranges is not None:
+        attrs["core_ranges"] = tuple(map(tuple, core_ranges))
+    now.buffers.append(Op("ttl.bind_cb", (), (cb,), attributes(attrs)))
     return CircularBuffer(cb)
 
 
 # -- block expressions ----------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Block:
-    """A block of tiles in a compute thread."""
+@dataclass(frozen=True, eq=False)
+class Block(Expression):
+    """A block of tiles in a thread. One that is waited for or reserved is popped or pushed at the end of a `with`."""
 
     value: Value
+    closing: Op | None = None
 
     def store(self, result: Block) -> None:
         """Materialise a result in this block, which was reserved."""
@@ -154,61 +161,54 @@ class Block:
         """Sum up a result over the rounds of the loop around this; the block is reserved outside of the loop."""
         _now().emit(Op("ttl.store", (result.value, self.value), (), attributes({"accumulate": True})))
 
-    def __add__(self, other: Block | float) -> Block:
-        return _arithmetic("add", self, other)
+    def applied(self, name: str, *others: Block, **numbers: float) -> Block:
+        attrs: dict[str, Any] = dict(numbers)
+        return block_op(name, self, *others, **attrs)
 
-    def __sub__(self, other: Block | float) -> Block:
-        return _arithmetic("sub", self, other)
+    def filled(self, number: float) -> Block:
+        block = self.value.typed(BlockType)
+        return full(number, block.shape, block.dtype)
 
-    def __mul__(self, other: Block | float) -> Block:
-        return _arithmetic("mul", self, other)
+    def __enter__(self) -> Block:
+        if self.closing is None:
+            raise StateError("'with' takes a block that is waited for or reserved")
+        return self
 
-    def __truediv__(self, other: Block | float) -> Block:
-        return _arithmetic("div", self, other)
-
-    def __rsub__(self, other: float) -> Block:
-        return block_op("rsub_scalar", self, value=float(other))
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __neg__(self) -> Block:
-        return block_op("neg", self)
-
-    def __pow__(self, exponent: int) -> Block:
-        if exponent == 2:
-            return block_op("square", self)
-        raise StateError(f"a block is raised to the power 2 only, got {exponent}")
-
-    def __matmul__(self, other: Block) -> Block:
-        return block_op("matmul", self, other)
-
-    def __gt__(self, other: Block) -> Block:
-        return block_op("gt", self, other)
-
-    def __lt__(self, other: Block) -> Block:
-        return block_op("lt", self, other)
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        if failure is None and self.closing is not None:
+            _now().emit(self.closing)
 
 
-def _arithmetic(name: str, a: Block, b: Block | float) -> Block:
-    return block_op(name, a, b) if isinstance(b, Block) else block_op(f"{name}_scalar", a, value=float(b))
-
-
-def block_op(name: str, *operands: Block, result_dtype: DType | None = None, **attrs: float | bool) -> Block:
+def block_op(
+    name: str,
+    *operands: Block,
+    result_dtype: DType | None = None,
+    result_shape: tuple[int, int] | None = None,
+    **attrs: float | bool,
+) -> Block:
     """Any op of `tile_ops` on blocks. GraphError if the operands' shapes contradict each other.
 
-    `result_dtype`: by default the widest element type of the operands.
+    `result_dtype`: by default the widest element type of the operands. `result_shape`: by default what the operands
+    cover together.
     """
     if name not in TILE_OPS:
         raise UnknownNameError("block op", name, TILE_OPS)
     types = [b.value.type for b in operands]
     blocks = [t for t in types if isinstance(t, BlockType)]
-    shape = block_result_shape(name, tuple(b.shape for b in blocks))
+    shape = result_shape or block_result_shape(name, tuple(b.shape for b in blocks))
     if shape is None:
         raise GraphError(f"{name} does not take {', '.join(map(str, blocks))}", node=name)
     dtype = result_dtype or widest(b.dtype for b in blocks)
     result = _now().value(BlockType(shape, dtype))
     _now().emit(Op(f"ttl.{name}", tuple(b.value for b in operands), (result,), attributes(dict(attrs))))
     return Block(result)
+
+
+def full(number: float, shape: tuple[int, int], dtype: DType = DType.BF16) -> Block:
+    """A block of so many tiles with one number everywhere."""
+    block = _now().value(BlockType((shape[0], shape[1]), dtype))
+    _now().emit(Op("ttl.fill", (), (block,), attributes({"value": float(number)})))
+    return Block(block)
 
 
 def compute_region(
@@ -268,9 +268,11 @@ def copy(source: TensorSlice | Block | PipeEnd, target: Block | TensorSlice | Pi
     """Bring a block from a tensor or a pipe, or take one there."""
     moved = _now().value(TransferType())
     if isinstance(source, TensorSlice) and isinstance(target, Block):
+        source.check(target.value.typed(BlockType).shape)
         operands = (_tensor(source), _number(source.row), _number(source.column), target.value)
         _now().emit(Op("ttl.copy_in", operands, (moved,)))
     elif isinstance(source, Block) and isinstance(target, TensorSlice):
+        target.check(source.value.typed(BlockType).shape)
         operands = (source.value, _tensor(target), _number(target.row), _number(target.column))
         _now().emit(Op("ttl.copy_out", operands, (moved,)))
     elif isinstance(source, Block) and isinstance(target, PipeEnd):
@@ -307,12 +309,19 @@ def grid_size(dims: int = DEFAULT_DIMS) -> tuple[int, ...]:
     return _grid_size(_now().grid, dims)
 
 
-def grid_slice(tensor: Tensor, block_factors: tuple[int, int]) -> tuple[Value, Value]:
-    """Row and column of this core's first tile, with so many tiles per core."""
+def core_linear() -> Value:
+    """Number of the core that runs this, row by row."""
+    result = _now().value(IndexType())
+    _now().emit(Op("ttl.core_linear", (), (result,)))
+    return result
+
+
+def grid_slice(tensor: Tensor, block_factors: tuple[int, int] | None = None) -> TensorSlice:
+    """This core's part of a tensor, by rows and columns of tiles per core (default: the kernel's `block_factors`)."""
     row, column = (_now().value(IndexType()) for _ in range(2))
-    assert tensor.value is not None
-    _now().emit(Op("ttl.grid_slice", (tensor.value,), (row, column), attributes({"block_factors": block_factors})))
-    return row, column
+    attrs = {} if block_factors is None else {"block_factors": block_factors}
+    _now().emit(Op("ttl.grid_slice", (_tensor(TensorSlice(tensor, row, column)),), (row, column), attributes(attrs)))
+    return TensorSlice(tensor, row, column, block_factors or _now().factors_of(tensor))
 
 
 # -- threads and programs ---------------------------------------------------------------------------------
@@ -369,33 +378,52 @@ class Program:
 
 
 def kernel(
-    grid: Sequence[int] = (1, 1), **config: bool | str
+    grid: Sequence[int] = (1, 1),
+    *,
+    block_factors: Sequence[Sequence[int]] = (),
+    compile_time_args: Sequence[int] = (),
+    compute_config: Mapping[str, bool | str] = MappingProxyType({}),
+    **config: bool | str,
 ) -> Callable[[Callable[..., tuple[Op, ...]]], Callable[..., Op]]:
     """A function of tensors that returns `Program(...)(...)` becomes one that returns the verified `ttl.program`.
 
-    `config`: `fp32_dest_acc_en`, `dst_full_sync_en`, `math_fidelity`, `math_approx_mode`.
+    `block_factors`: rows and columns of tiles per core, of every tensor. `compile_time_args`: positions of arguments
+    that are no tensors but numbers or texts, which the kernel is made with. `compute_config`, or the same by name:
+    `fp32_dest_acc_en`, `dst_full_sync_en`, `math_fidelity`, `math_approx_mode`.
     """
+    given: dict[str, Attr] = {**compute_config, **config}
+    if block_factors:
+        given["block_factors"] = tuple(map(tuple, block_factors))
 
     def decorate(function: Callable[..., tuple[Op, ...]]) -> Callable[..., Op]:
-        def build(*tensors: Tensor) -> Op:
-            recorder = _Recorder(tuple(grid), dict(config))
-            args = []
-            for tensor in tensors:
-                value = recorder.value(TensorType(tensor.shape, tensor.dtype))
-                recorder.tensors.append(value)
-                args.append(Tensor(tensor.shape, tensor.dtype, value))
+        def build(*arguments: Any) -> Op:
+            recorder = _Recorder(tuple(grid), given, tuple((int(m), int(n)) for m, n in block_factors))
+            args = [_argument(n, a, n in compile_time_args, recorder) for n, a in enumerate(arguments)]
+            if block_factors and len(block_factors) != len(recorder.tensors):
+                raise StateError(f"{len(block_factors)} block_factors for {len(recorder.tensors)} tensors")
             token = _recorder.set(recorder)
             try:
                 threads = function(*args)
             finally:
                 _recorder.reset(token)
             attrs = attributes({"sym_name": function.__name__, "grid": tuple(grid), **recorder.config})
-            program = Op(
-                "ttl.program", (), (), attrs, (Region(tuple(recorder.tensors), (*recorder.buffers, *threads)),)
-            )
+            body = Region(tuple(recorder.tensors), (*recorder.buffers, *threads))
+            program = settled(Op("ttl.program", (), (), attrs, (body,)))
             check(program)
             return program
 
         return build
 
     return decorate
+
+
+def _argument(position: int, given: Any, is_constant: bool, recorder: _Recorder) -> Any:
+    """What the kernel's function is called with: a tensor with its value, or a constant as it is."""
+    if is_constant == isinstance(given, Tensor):
+        due = "a constant, as compile_time_args says" if is_constant else "a tensor; compile_time_args names constants"
+        raise StateError(f"argument {position} of a kernel is {type(given).__name__}, due is {due}")
+    if is_constant:
+        return given
+    value = recorder.value(TensorType(given.shape, given.dtype))
+    recorder.tensors.append(value)
+    return Tensor(given.shape, given.dtype, value)

@@ -78,8 +78,6 @@ class Launch:
 
     name: str
     arch: str
-    api: str
-    """Profile of the kernel API."""
     cores: tuple[CoreRange, ...]
     tensors: tuple[LaunchTensor, ...]
     buffers: tuple[LaunchBuffer, ...]
@@ -115,16 +113,15 @@ def launch_on(
     cores: tuple[CoreRange, ...],
     tensors: tuple[LaunchTensor, ...],
     arch: str,
-    api: str,
 ) -> Launch:
     """The launch of a lowered program on these cores and tensors."""
     threads = tuple(LaunchThread(source.kind, source.tensors) for source in sources)
     numbers = tuple(semaphores(lowered).values())
     config = compute_config(lowered, arch)
-    return Launch(name, arch, api, cores, tensors, _buffers(lowered), threads, config, numbers, runtime_args(lowered))
+    return Launch(name, arch, cores, tensors, _buffers(lowered), threads, config, numbers, runtime_args(lowered))
 
 
-def launch_of(program: Op, lowered: Op, sources: Sequence[KernelSource], board: DeviceSpec, api: str) -> Launch:
+def launch_of(program: Op, lowered: Op, sources: Sequence[KernelSource], board: DeviceSpec) -> Launch:
     """The launch of a program on the grid that it states, from the core that it states on.
 
     Tensors lie in DRAM; one that backs a circular buffer is block-sharded, a shard of its type on every core.
@@ -133,7 +130,7 @@ def launch_of(program: Op, lowered: Op, sources: Sequence[KernelSource], board: 
     left, top, right, bottom = _cores(program, board)
     tensors = tuple(_tensors(program, (bottom - top + 1, right - left + 1), board))
     name = program.string("sym_name")
-    return launch_on(name, lowered, sources, ((left, top, right, bottom),), tensors, board.arch, api)
+    return launch_on(name, lowered, sources, ((left, top, right, bottom),), tensors, board.arch)
 
 
 def _cores(program: Op, board: DeviceSpec) -> CoreRange:

@@ -1,7 +1,7 @@
 """From a program of block ops to C++: one straight list of passes.
 
-block ops -> loop nests over tiles -> rows spread -> fused -> moved to stores -> slots -> results placed -> loops
-          -> inits -> TTKernel calls -> C++
+block ops -> loop nests over tiles -> rows spread -> fused -> moved to stores -> siblings fused
+          -> slots -> results placed -> loops -> inits -> TTKernel calls -> C++
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import UnknownNameError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.api_profiles import PROFILES
 from optimizer.kernels.tensix.buffers import check_l1
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
+from optimizer.kernels.tensix.dst.schedule import Schedule
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.passes import Pass
@@ -24,8 +23,10 @@ from optimizer.kernels.tensix.passes.convert_to_compute import convert_to_comput
 from optimizer.kernels.tensix.passes.convert_to_ttkernel import convert_to_ttkernel
 from optimizer.kernels.tensix.passes.fold_grid import fold_grid
 from optimizer.kernels.tensix.passes.fuse_computes import fuse_computes
+from optimizer.kernels.tensix.passes.fuse_siblings import fuse_siblings
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.passes.insert_inits import insert_inits
+from optimizer.kernels.tensix.passes.join_broadcasts import join_broadcasts
 from optimizer.kernels.tensix.passes.lower_pipes import lower_pipes
 from optimizer.kernels.tensix.passes.lower_to_loops import lower_to_loops
 from optimizer.kernels.tensix.passes.place_results import place_results, store_values
@@ -47,8 +48,6 @@ Observer = Callable[[str, Op], None]
 class KernelOptions:
     """What the kernel compiler may be told."""
 
-    api: str = "0.81"
-    """Kernel API profile."""
     capacity: int | None = None
     """DST slots; by default what the program says (`passes.assign_dst.capacity_of`)."""
     allocator: Allocator = "default"
@@ -57,33 +56,37 @@ class KernelOptions:
     """What circular buffers may take; by default what the program says (`buffers.available_l1`)."""
     fuse: bool = True
     """Keep values between block ops in DST."""
+    schedule: Schedule | None = None
+    """How the ops of a body are ordered; by default searched for, and as given with `allocator = "seed"`."""
+    unroll: bool = False
+    """Write sections and their tiles one after the other instead of in loops."""
     board: DeviceSpec = field(default_factory=partial(DeviceSpec.preset, DEFAULT_BOARD))
     """What the kernel runs on."""
-
-    def __post_init__(self) -> None:
-        if self.api not in PROFILES:
-            raise UnknownNameError("kernel API", self.api, PROFILES)
 
 
 def passes(options: KernelOptions) -> tuple[Pass, ...]:
     """The pipeline, in order."""
-    dst = partial(assign_dst, capacity=options.capacity, allocator=options.allocator, l1_bytes=options.l1_bytes)
+    capacity, allocator, schedule = options.capacity, options.allocator, options.schedule
+    siblings = partial(fuse_siblings, capacity=capacity, allocator=allocator, schedule=schedule)
+    dst = partial(assign_dst, capacity=capacity, allocator=allocator, l1_bytes=options.l1_bytes, schedule=schedule)
     return (
         Pass("fold-grid", fold_grid),
         Pass("lower-pipes", lower_pipes),
         Pass("inline-regions", inline_regions),
+        Pass("join-broadcasts", join_broadcasts),
         Pass("split-broadcasts", partial(split_broadcasts, computed=options.fuse)),
         Pass("convert-to-compute", convert_to_compute),
         Pass("spread-rows", spread_rows),
         *((Pass("fuse-computes", fuse_computes),) if options.fuse else ()),
         Pass("store-values", store_values),
         Pass("sink-to-stores", sink_to_stores),
+        *((Pass("fuse-siblings", siblings),) if options.fuse else ()),
         Pass("assign-dst", dst),
         Pass("place-results", place_results),
         Pass("place-sums", place_sums),
-        Pass("lower-to-loops", lower_to_loops),
+        Pass("lower-to-loops", partial(lower_to_loops, unroll=options.unroll)),
         Pass("insert-inits", insert_inits),
-        Pass("convert-to-ttkernel", partial(convert_to_ttkernel, api=options.api)),
+        Pass("convert-to-ttkernel", convert_to_ttkernel),
     )
 
 
@@ -105,7 +108,7 @@ def lower(program: Op, options: KernelOptions = KernelOptions(), observe: Observ
 
 def compile_program(program: Op, options: KernelOptions = KernelOptions()) -> tuple[KernelSource, ...]:
     """C++ of every thread."""
-    return emit_program(lower(program, options), options.api)
+    return emit_program(lower(program, options))
 
 
 def read_short(program: Op) -> tuple[str, ...]:

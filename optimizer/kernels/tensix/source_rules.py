@@ -17,6 +17,7 @@ from optimizer.kernels.tensix.buffers import buffer_errors
 from optimizer.kernels.tensix.compute_config import FIDELITIES
 from optimizer.kernels.tensix.cross_core_rules import CROSS_CORE, LISTS, RULES, pipe_errors
 from optimizer.kernels.tensix.dialect import (
+    BLOCK_COMPUTE,
     BLOCK_PREFIX,
     BOTH,
     COMPUTE,
@@ -30,6 +31,7 @@ from optimizer.kernels.tensix.dialect import (
 from optimizer.kernels.tensix.grid import DEFAULT_DIMS
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap
 from optimizer.kernels.tensix.ir import Attr, Op, Value, walk
+from optimizer.kernels.tensix.placement_rules import placement_errors
 from optimizer.kernels.tensix.rounding import FLOATS
 from optimizer.kernels.tensix.sums import sum_errors
 from optimizer.kernels.tensix.text import IR_NAMES
@@ -52,7 +54,7 @@ _SOURCE = frozenset((
     _PROGRAM, "ttl.bind_cb", *BOTH, "ttl.for", "ttl.if", "ttl.runtime_arg", *CROSS_CORE, "ttl.constant",
     "ttl.index", "ttl.core", "ttl.grid_size",
     "ttl.core_linear", "ttl.grid_slice", "ttl.cb_wait", "ttl.cb_pop", "ttl.cb_reserve", "ttl.cb_push", "ttl.copy_in",
-    "ttl.copy_out", "ttl.transfer_wait", "ttl.store", "ttl.compute_region", "ttl.yield", *DST_MARKERS,
+    "ttl.copy_out", "ttl.transfer_wait", "ttl.store", BLOCK_COMPUTE, "ttl.compute_region", "ttl.yield", *DST_MARKERS,
     *(f"{BLOCK_PREFIX}{name}" for name in TILE_OPS),
 ))  # fmt: skip
 _RANGES = {
@@ -61,6 +63,8 @@ _RANGES = {
     "l1_bytes": (0, MAX_INTEGER), "initial": (0, MAX_INTEGER),
 }  # fmt: skip
 """Of attributes that are whole numbers."""
+_LISTS_OF_LISTS = frozenset(("block_factors", "core_ranges"))
+"""Attributes checked by `placement_rules`."""
 _CHOICES = {"math_fidelity": FIDELITIES}
 """Of attributes that are text."""
 
@@ -191,7 +195,7 @@ def _attributes(op: Op) -> Iterator[str | _Limit]:
         elif name in _CHOICES and value not in _CHOICES[name]:
             close, choices = near(str(value), _CHOICES[name]), ", ".join(_CHOICES[name])
             yield f"attribute '{name}' is {_shown(value)}{close} (one of: {choices})"
-        elif isinstance(value, tuple) and name not in LISTS and not _integers(value):
+        elif isinstance(value, tuple) and not (name in {*LISTS, *_LISTS_OF_LISTS} or _integers(value)):
             yield f"attribute '{name}' is no list of whole numbers from 1 to {MAX_INTEGER}"
 
 
@@ -241,6 +245,7 @@ def _program(op: Op) -> Iterator[str]:
     for v in op.body.args:
         if not isinstance(v.type, TensorType):
             yield f"argument {v} is a {v.type}, not a tensor"
+    yield from placement_errors(op)
     threads = [inner for inner in op.body.ops if inner.name in BOTH]
     if not threads:
         yield "has no thread"
@@ -288,12 +293,6 @@ def _coordinates(op: Op) -> Iterator[str]:
         yield f"gives {dims} indices"
 
 
-def _grid_slice(op: Op) -> Iterator[str]:
-    factors = dict(op.attrs).get("block_factors")
-    if not isinstance(factors, tuple) or len(factors) != 2:
-        yield "attribute 'block_factors' is rows and columns of tiles"
-
-
 def _compute_region(op: Op) -> Iterator[str]:
     if [v.type for v in op.body.args] != [v.type for v in op.operands]:
         yield "the region's arguments are not of the operands' types"
@@ -327,7 +326,7 @@ def _transfer(op: Op) -> Iterator[str]:
 
 _RULES = {
     _PROGRAM: _program, COMPUTE: _thread, DATA_MOVEMENT: _thread, "ttl.for": _for, "ttl.index": _index,
-    "ttl.core": _coordinates, "ttl.grid_size": _coordinates, "ttl.grid_slice": _grid_slice,
+    "ttl.core": _coordinates, "ttl.grid_size": _coordinates,
     "ttl.compute_region": _compute_region, "ttl.copy_in": _transfer, "ttl.copy_out": _transfer,
     "ttl.store": _store, "ttl.runtime_arg": _runtime_arg, **RULES,
 }  # fmt: skip

@@ -10,7 +10,8 @@
     }
 
 An op is `results = name @symbol (operands) {attributes} : result types { region }`; what it lacks is left out. Types of
-operands are those of their definitions. `parse(text_of(op)) == op` for every op.
+operands are those of their definitions. `parse(text_of(op)) == op` for every op. `spellings.py` lists what may be
+written otherwise, and left out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from optimizer.errors import FormatError, LimitError
 from optimizer.identifiers import Spelling
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim
-from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
+from optimizer.kernels.tensix.ir import Attr, Op, Region, Value
+from optimizer.kernels.tensix.program_spellings import settled
+from optimizer.kernels.tensix.spellings import Spellings, Written
 from optimizer.kernels.tensix.types import (
     BlockType,
     CircularBufferType,
@@ -106,14 +109,16 @@ _ESCAPE = re.compile(r"\\(?:u\{((?:10|[0-9a-f])?[0-9a-f]{1,4})\}|(.))")
 def parse(text: str) -> Op:
     """The one op of a text. FormatError names line and column."""
     parser = _Parser(text)
-    op = parser.op({})
+    ops = parser.ops({})
     parser.expect("end")
-    return op
+    if len(ops) != 1:
+        raise FormatError(f"a text holds one op, not {len(ops)}", node="line 1, column 1")
+    return settled(ops[0])
 
 
 _TOKENS = re.compile(
     r"""(?P<space>\s+|//[^\n]*)
-      | (?P<type>(?:block|cb|tensor|tile)<[^>]*>)
+      | (?P<type>(?:block|cb|tensor|(?:!ttcore\.)?tile)<[^>]*>)
       | (?P<arrow>->)
       | (?P<value>%[A-Za-z0-9_.$]+)
       | (?P<symbol>@[A-Za-z0-9_.$]+)
@@ -133,7 +138,7 @@ MAX_TERMS = 500
 MAX_DIGITS = 19
 """Of whole numbers."""
 _SHAPED = re.compile(r"(block|cb|tensor)<([0-9]{1,9})x([0-9]{1,9})x([a-z0-9_]+)(?:,\s*([0-9]{1,9}))?>", re.ASCII)
-_TILE = re.compile(r"tile<([a-z0-9_]+)>")
+_TILE = re.compile(r"(?:!ttcore\.)?tile<(?:32x32,\s*)?([a-z0-9_]+)>")
 _PLAIN: Mapping[str, Type] = {
     str(t): t for t in (IndexType(), TransferType(), SemaphoreType(), PipeType(), PipeNetType())
 }
@@ -154,6 +159,7 @@ class _Parser:
         self._next = 0
         self._depth = 0
         self._terms = 0
+        self._spellings = Spellings()
 
     def _split(self) -> Iterator[_Token]:
         at = 0
@@ -207,26 +213,31 @@ class _Parser:
         return self._take()
 
     # -- ops -----------------------------------------------------------------------------------------
-    def op(self, known: dict[str, Value]) -> Op:
-        """One op; its results are added to `known`."""
+    def ops(self, known: dict[str, Value]) -> tuple[Op, ...]:
+        """One op as it is written, which may be several; their results are added to `known`."""
         names = self._result_names()
-        name = self.expect("name").text
+        begin = self.expect("name")
         attrs: dict[str, Attr] = {}
         if self._token.kind == "symbol":
             attrs["sym_name"] = self._take().text[1:]
-        operands = self._operands(known)
+        operands = self._operands(known, "ins") or self._bare_operands(known, begin)
+        rooms = self._operands(known, "outs")
         if self._at("{") and self._starts_attributes():
             attrs |= self._attributes()
-        types = self._types() if self._accept(":") else []
-        if len(types) != len(names):
-            raise self._error(f"{name} has {len(names)} results and {len(types)} result types", self._token.at)
-        results = tuple(Value(n, t) for n, t in zip(names, types, strict=True))
+        types = tuple(self._types()) if self._accept(":") else ()
         regions = []
-        while self._at("{"):
+        while self._at("{") and not self._starts_attributes():
             with self._deeper():
-                regions.append(self._region(dict(known)))
-        known |= {v.name: v for v in results}
-        return Op(name, operands, results, attributes(attrs), tuple(regions))
+                regions.append(self._region(dict(known), operands))
+        if self._at("{"):
+            attrs |= self._attributes()
+        written = Written(begin.text, operands, tuple(names), types, attrs, tuple(regions), rooms)
+        try:
+            ops = self._spellings.ops(written)
+        except FormatError as error:
+            raise self._error(error.message, begin.at) from error
+        known |= {v.name: v for op in ops for v in op.results} | self._spellings.same
+        return ops
 
     def _result_names(self) -> list[str]:
         names = []
@@ -237,38 +248,57 @@ class _Parser:
                 break
         return names
 
-    def _operands(self, known: dict[str, Value]) -> tuple[Value, ...]:
+    def _operands(self, known: dict[str, Value], called: str) -> tuple[Value, ...]:
+        """Values in parentheses, which may be called `ins` or `outs`; those called `outs` only if they are."""
         found: list[Value] = []
-        if self._accept("("):
+        named = self._accept(called)
+        if (named or called == "ins") and self._accept("("):
             while not self._accept(")"):
-                token = self.expect("value")
-                if token.text[1:] not in known:
-                    raise self._error(f"{token.text} is not defined here", token.at)
-                found.append(known[token.text[1:]])
+                found.append(self._operand(known))
                 if not self._at(")"):
                     self.expect("mark", ",")
         return tuple(found)
+
+    def _bare_operands(self, known: dict[str, Value], begin: _Token) -> tuple[Value, ...]:
+        """Values without parentheses, on the line of the op's name."""
+        if self._token.kind != "value" or "\n" in self._text[begin.at : self._token.at]:
+            return ()
+        found = [self._operand(known)]
+        while self._accept(","):
+            found.append(self._operand(known))
+        return tuple(found)
+
+    def _operand(self, known: dict[str, Value]) -> Value:
+        token = self.expect("value")
+        if token.text[1:] not in known:
+            raise self._error(f"{token.text} is not defined here", token.at)
+        return known[token.text[1:]]
 
     def _starts_attributes(self) -> bool:
         following = self._tokens[self._next + 1 : self._next + 3]
         return len(following) == 2 and following[0].kind == "name" and following[1].text == "="
 
-    def _region(self, known: dict[str, Value]) -> Region:
+    def _region(self, known: dict[str, Value], given: tuple[Value, ...]) -> Region:
+        """A region; arguments without a type have that of the operand in their place."""
         self.expect("mark", "{")
         args: list[Value] = []
         if self._accept("^"):
+            if self._token.kind == "name":
+                self._take()
             self.expect("mark", "(")
             while not self._accept(")"):
-                name = self.expect("value").text[1:]
-                self.expect("mark", ":")
-                args.append(Value(name, self._type()))
+                token = self.expect("value")
+                typed = self._accept(":")
+                if not typed and len(args) >= len(given):
+                    raise self._error(f"{token.text} has no type", token.at)
+                args.append(Value(token.text[1:], self._type() if typed else given[len(args)].type))
                 if not self._at(")"):
                     self.expect("mark", ",")
             self.expect("mark", ":")
         known |= {v.name: v for v in args}
-        ops = []
+        ops: list[Op] = []
         while not self._accept("}"):
-            ops.append(self.op(known))
+            ops += self.ops(known)
         return Region(tuple(args), tuple(ops))
 
     # -- types ---------------------------------------------------------------------------------------
@@ -312,6 +342,8 @@ class _Parser:
         if token.kind == "number":
             number = self._token.text
             return self._integer() if re.fullmatch(r"-?[0-9]+", number) else float(self._take().text)
+        if token.kind in ("type", "value"):  # a spelling, which no op keeps
+            return str(self._type()) if token.kind == "type" else self._take().text
         if token.text in ("true", "false"):
             return self._take().text == "true"
         if token.text in ("inf", "nan"):

@@ -1,9 +1,8 @@
 """Every tile op: what it means, where the hardware wants its operands, and how it is called.
 
 An op has one or more forms. A form says for each operand whether it is read from DST or straight from a circular
-buffer, whether the result must take an operand's DST slot, and which init and call do it (API of ttnn 0.81.1, headers
-`tt_metal/hw/inc/api/compute`; `api_profiles.py` renames for older ones). Meanings are numpy on 32x32 tiles, in whatever
-precision their operands have; `TileOp.evaluate` rounds them to float32.
+buffer, whether the result must take an operand's DST slot, and which init and call do it (API of `kernel_api.py`).
+Meanings are numpy on 32x32 tiles, in whatever precision their operands have; `TileOp.evaluate` rounds them to float32.
 
     unit   operands                    result
     SFPU   DST                         in place for one operand, any slot for two or more

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from optimizer.errors import GraphError, UnknownNameError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import (
+    BLOCK_COMPUTE,
     BLOCK_PREFIX,
     BOTH,
     CALL_PREFIX,
@@ -113,7 +114,7 @@ class _Verifier:
                 self._say(scope.path, "does not end in ttl.yield")
             elif len(end.operands) != _result_count(op):
                 self._say(scope.path, f"yields {len(end.operands)} values for {_result_count(op)} results")
-        if op.name in BOTH or op.name in NESTED:
+        if op.name in (*BOTH, *NESTED, BLOCK_COMPUTE):
             for message in _unpaired(region):
                 self._say(scope.path, message)
 
@@ -246,7 +247,7 @@ def _block_errors(op: Op) -> Iterator[str]:
     wanted = block_result_shape(name, tuple(b.shape for b in blocks))
     if blocks and wanted is None:
         yield f"operands {', '.join(map(str, blocks))} do not fit each other"
-    elif wanted is not None and not name.startswith("bcast") and wanted != result.shape:
+    elif wanted is not None and not _gives(name, wanted, result.shape):
         yield f"gives {wanted[0]}x{wanted[1]} tiles, not {result}"
     types = [b.dtype for b in (*blocks, result)]
     mixed = any(t is not types[0] for t in types)
@@ -254,6 +255,11 @@ def _block_errors(op: Op) -> Iterator[str]:
         yield f"mixes element types: {', '.join(b.dtype.value for b in blocks)} -> {result.dtype.value}"
     if name == "typecast":
         yield from _typecast_errors(op, blocks[0].dtype, result.dtype)
+
+
+def _gives(name: str, wanted: tuple[int, int], result: tuple[int, int]) -> bool:
+    """Whether a result has the tiles that follow from the operands; a bcast may repeat single ones."""
+    return frame((wanted, result)) == result if name.startswith("bcast") else wanted == result
 
 
 def _typecast_errors(op: Op, source: DType, target: DType) -> Iterator[str]:
@@ -272,7 +278,7 @@ def _storable(value: Type, room: Type) -> bool:
 
 
 def block_result_shape(name: str, shapes: tuple[tuple[int, int], ...]) -> tuple[int, int] | None:
-    """Tiles of a block op's result, None if the operands contradict each other; a bcast keeps its operand's."""
+    """Tiles of a block op's result, None if the operands contradict each other; a bcast has its operand's at least."""
     if name in ("matmul", "matmul_t"):
         (m, k), b = shapes
         depth, n = (b[1], b[0]) if name == "matmul_t" else b
@@ -283,10 +289,19 @@ def block_result_shape(name: str, shapes: tuple[tuple[int, int], ...]) -> tuple[
         rows, columns = shapes[0]
         return {"row": (rows, 1), "col": (1, columns)}.get(name.rsplit("_", 1)[1], (1, 1))
     if "_bcast_" in name:
-        (rows, columns), b = shapes
-        fits = {"row": (1, columns), "col": (rows, 1)}.get(name.rsplit("_", 1)[1], (1, 1))
-        return (rows, columns) if b == fits else None
-    return shapes[0] if shapes and all(s == shapes[0] for s in shapes) else None
+        rows, columns = shapes[1]
+        if {"row": rows, "col": columns}.get(name.rsplit("_", 1)[1], rows * columns) != 1:
+            return None
+    return frame(shapes)
+
+
+def frame(shapes: tuple[tuple[int, int], ...]) -> tuple[int, int] | None:
+    """Tiles of what operands of an elementwise op cover together: where one has a single row or column of tiles, it is
+    repeated. None if they contradict each other, or there are none."""
+    if not shapes:
+        return None
+    rows, columns = (max(sizes) for sizes in zip(*shapes, strict=True))
+    return (rows, columns) if all(r in (1, rows) and c in (1, columns) for r, c in shapes) else None
 
 
 def _tile_errors(op: Op) -> Iterator[str]:

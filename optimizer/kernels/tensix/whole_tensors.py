@@ -119,8 +119,14 @@ def expected(
             for place, bounded, block in zip(places, meant[cb], computed[cb], strict=True):
                 if place.tensor in made:
                     to, tensor = made[place.tensor], tensors[place.tensor]
-                    values = (bounded.value, bounded.error, block, np.ones(block.shape, np.bool_))
-                    for whole, part in zip((to.exact, to.near, to.interpreted, to.written), values, strict=True):
+                    wholes: tuple[NDArray[Any], ...] = (to.exact, to.near, to.interpreted, to.written)
+                    parts: tuple[NDArray[Any], ...] = (
+                        bounded.value,
+                        bounded.error,
+                        block,
+                        np.ones(block.shape, np.bool_),
+                    )
+                    for whole, part in zip(wholes, parts, strict=True):
                         place.write(_part(whole, tensor, core), part)
     return made
 
@@ -136,7 +142,7 @@ def executed(
     """What the C++ leaves in every tensor under g++, one core after the other, or all at once if they know of each
     other. VerificationError if it goes wrong."""
     whole = {t.argument: inputs.get(t.argument, np.zeros(t.shape, np.float32)).copy() for t in launch.tensors}
-    with compiled(lowered, sources, options.api, options.capacity) as run:
+    with compiled(lowered, sources, options.capacity) as run:
         if launch.semaphores:
             return dict(run(whole, tuple(cores(launch)), arguments).tensors)
         for core in cores(launch):
@@ -172,8 +178,8 @@ def compared(program: Op, options: KernelOptions, seed: int, arguments: Argument
     """Random inputs through the meaning, the interpreter and the C++ on every core. VerificationError if a witness
     refuses the kernel."""
     lowered = lower(program, options)
-    sources = emit_program(lowered, options.api)
-    launch = launch_of(program, lowered, sources, options.board, options.api)
+    sources = emit_program(lowered)
+    launch = launch_of(program, lowered, sources, options.board)
     inputs = inputs_of(program, launch, seed)
     wanted = expected(program, launch, options, inputs, arguments)
     beyond = differs = 0

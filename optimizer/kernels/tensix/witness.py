@@ -83,7 +83,7 @@ def witness(program: Op, options: KernelOptions, seed: int = 0, execute_cpp: boo
     near = bounds(program, {cb: (values,) for cb, values in given.items()})
     execution = executed = None
     if execute_cpp and has_compiler():
-        execution = execute(lowered, emit_program(lowered, options.api), tensors, options.api, options.capacity)
+        execution = execute(lowered, emit_program(lowered), tensors, options.capacity)
         executed = sum(differing(interpreted[cb], execution.tensors[t]) for t, cb in taken.items())
     return Witnessed(
         elements=sum(interpreted[cb].size for cb in taken.values()),

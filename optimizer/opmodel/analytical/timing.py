@@ -76,13 +76,18 @@ class Timing(Clock):
         start = self._start(work)
         longest = max(terms.values(), default=0.0)
         rest = sum(terms.values()) - longest
-        own = self.k.get(f"overlap.{work.family}")
-        total = start + longest + (self.k["overlap"] if own is None else own) * rest + tail
+        total = start + longest + self._overlap(work) * rest + tail
         if work.gap:
             total += self.k["gap_ns"]
         return Breakdown(total, start, terms, tail)
 
+    def _overlap(self, work: Work) -> float:
+        """Share of the shorter terms that adds to the longest; a kernel of ours states it itself, by its blocks."""
+        return 0.0 if work.kernel is not None else self.k.get(f"overlap.{work.family}", self.k["overlap"])
+
     def _start(self, work: Work) -> float:
+        if work.kernel is not None:  # one launch, with the longest start of the ops that it stands for
+            return max(self._start(Work(family, op, work.cores)) for op, family in work.kernel.launches)
         keys: tuple[str, ...] = (f"t0_ns.{work.op}", f"t0_ns.{work.family}")
         if work.family == "matmul" and work.product is not None and work.product.feeds[0] is Feed.LOCAL:
             keys = ("t0_ns.matmul_local",)

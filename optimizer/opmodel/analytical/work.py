@@ -111,6 +111,62 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
+class Compute:
+    """What the compute thread of one core goes through in a kernel of ours."""
+
+    arithmetic: tuple[tuple[str, int, int], ...]
+    """(op whose cycles a tile takes, its operands in DST, times). `copy` brings a tile to DST, `reduce` folds one."""
+    unpacked_bytes: int
+    packed: int
+    """Tiles."""
+    sections: int
+    """Times that DST is acquired."""
+    inits: int
+    waits: int
+    """Calls that wait for a circular buffer, or hand a block on."""
+    products: int = 0
+    """Products of two tiles."""
+    fidelity: str = "HiFi4"
+    wide: bool = False
+    """DST holds 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Tiles of one tensor that every core of a kernel of ours brings or takes one by one."""
+
+    tiles: int
+    """Of the busiest core."""
+    tile_bytes: int
+    bursts: int
+    """Times that the core asks and then waits."""
+    place: Place
+    distinct: int
+    """Tiles that all cores together move, each counted once: as many places can serve them."""
+    holders: int
+    """DRAM banks or cores that the tensor is spread over."""
+    first: bool = False
+    """All of them before the first block, not block by block."""
+    multiplied: bool = False
+    """Operand of a product of matrices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel of ours, whose reader, compute thread and writer hand blocks on to each other."""
+
+    compute: Compute
+    blocks: int
+    """Of one core."""
+    reads: tuple[Transfer, ...] = ()
+    writes: tuple[Transfer, ...] = ()
+    launches: tuple[tuple[str, str], ...] = ()
+    """(op, family) of what TTNN would launch for it."""
+    rated: tuple[tuple[Work, Compute], ...] = ()
+    """Ops for which a time per tile was measured as a whole, and what the compute thread does for each."""
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """One device program on one board."""
 
@@ -136,3 +192,4 @@ class Work:
     """`broadcast`: a row of one operand is spread over its tiles."""
     first: tuple[str, ...] = ()
     """Activations that operands go through before the op itself."""
+    kernel: Kernel | None = None

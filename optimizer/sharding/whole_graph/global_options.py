@@ -149,7 +149,7 @@ class OptionTable:
         The result may then be written into a copy of such an operand too.
         """
         options = self._problem.options
-        if not options.in_place_ops or options.fuse_kernels or len(op.outputs) != 1:
+        if not options.in_place_ops or len(op.outputs) != 1:
             return ()
         return tuple(
             k for k in writable_operands(op) if k in positions and may_free_operand(self._problem.graph, op, k)

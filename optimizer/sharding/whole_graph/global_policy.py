@@ -25,6 +25,7 @@ from optimizer.sharding.plan_report import reported
 from optimizer.sharding.whole_graph.global_reasons import with_reasons
 from optimizer.sharding.whole_graph.global_search import GlobalSearch
 from optimizer.sharding.whole_graph.incumbent import Incumbent
+from optimizer.sharding.whole_graph.kernel_choice import KernelChoice
 from optimizer.sharding.whole_graph.orders import schedules
 
 WORTH_AN_ORDER = 0.01
@@ -54,6 +55,7 @@ class GlobalPolicy:
         except TimeLimitError:
             problem.say(f"stopped: {problem.stopped_because()}")
         bound = min((search.bound_ns for search in searches if search.considered), default=0)
+        _fuse(problem, plans, incumbent, searches)
         plan = _finished(problem, incumbent, plans[0], bound, baselines)
         return with_reasons(problem, searches[0].table, plan, plans[0].decisions) if searches else plan
 
@@ -78,6 +80,40 @@ def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searc
             apart = GlobalSearch(restricted, schedule, seeds, incumbent, searches[0].unproven_options)
             apart.find()
             apart.improve()
+
+
+def _fuse(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searches: list[GlobalSearch]) -> None:
+    """Where kernels are wanted, the plan that is fastest with them takes the place of the fastest without.
+
+    Ops in place are no part of kernels, so plans with nothing in place are looked at, too.
+    """
+    kernels, best = problem.kernels, incumbent.plan
+    if kernels is None or best is None or not searches or len(best.schedule) > ORDERED_OPS:
+        return
+    problem.say("kernels")
+    model = next((s.model for s in searches if s.schedule == best.schedule), searches[0].model)
+    starts = [(best, incumbent.time_ns, model)]
+    try:
+        if problem.options.in_place_ops and _has_in_place(best):
+            restricted = replace(problem, options=replace(problem.options, in_place_ops=False))
+            other = Incumbent(restricted)
+            for plan in plans:
+                other.offer_unproven(plan)
+            apart = GlobalSearch(restricted, best.schedule, [plan.decisions for plan in plans], other)
+            apart.find()
+            apart.improve()
+            if other.plan is not None:
+                starts.append((other.plan, other.time_ns, apart.model))
+    except TimeLimitError:
+        problem.say(f"stopped: {problem.stopped_because()}")
+    found = []
+    for plan, time_ns, options in starts:
+        found.append(KernelChoice(problem, kernels, options).improved(plan, time_ns - kernels.saved_ns(plan)))
+    incumbent.settle_on(min(found, key=lambda pair: pair[1])[0])
+
+
+def _has_in_place(plan: Plan) -> bool:
+    return any(overwritten_operand(d.candidate.config) is not None for d in plan.decisions.values())
 
 
 def _is_worth_restricting(search: GlobalSearch, incumbent: Incumbent) -> bool:

@@ -118,6 +118,11 @@ class GlobalSearch:
         return self._model.table
 
     @property
+    def model(self) -> GlobalProblem:
+        """The schedule's options and homes, and the integers made of them."""
+        return self._model
+
+    @property
     def considered(self) -> bool:
         """Whether plans in this order count: its bound is known, or one of them was found."""
         return self.bound_ns > 0 or self._best is not None

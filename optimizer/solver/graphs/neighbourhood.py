@@ -6,9 +6,11 @@ the rest is a small problem of the same kind, solved exactly where it fits by it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
 from optimizer.solver.graphs.price_ascent import fit_by_prices, loads
@@ -55,10 +57,12 @@ class Neighbourhoods:
         capacity: Table,
         strict: Collection[int],
         stop: Callable[[], bool] | None = None,
+        allowed: Mapping[int, NDArray[np.bool_]] | None = None,
     ) -> tuple[int, ...] | None:
         """The choice with these nodes chosen again, as cheaply as found; None if nothing was found that fits.
 
-        At the `strict` steps the capacity must hold; at others it may be exceeded as far as it is now.
+        At the `strict` steps the capacity must hold; at others it may be exceeded as far as it is now. `allowed` says
+        of some nodes which of their options count.
         """
         own = self.loads(chosen, free)
         left = capacity - (self.loads(chosen) - own)
@@ -67,7 +71,7 @@ class Neighbourhoods:
             return None
         lenient = np.maximum(left, own)
         lenient[at] = left[at]
-        part = self.part(chosen, free, lenient)
+        part = _restricted(self.part(chosen, free, lenient), free, allowed or {})
         best = fit_by_prices(part, PRICE_ROUNDS, stop=stop).chosen
         if best is None:
             return None
@@ -98,3 +102,14 @@ class Neighbourhoods:
             for options in usages
         )
         return GraphProblem(tuple(costs), tuple(pairs), moved, tuple(int(c) for c in left[begin : end + 1]))
+
+
+def _restricted(part: GraphProblem, free: Sequence[int], allowed: Mapping[int, NDArray[np.bool_]]) -> GraphProblem:
+    """The problem of the free nodes with all but the allowed options forbidden."""
+    if not allowed:
+        return part
+    costs = [
+        row if v not in allowed else np.where(allowed[v], row, FORBIDDEN)
+        for v, row in zip(free, part.costs, strict=True)
+    ]
+    return replace(part, costs=tuple(costs))

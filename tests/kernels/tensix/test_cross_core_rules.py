@@ -160,8 +160,8 @@ def test_every_core_of_a_folded_grid_finds_its_coordinates(grid: tuple[int, ...]
 
 
 def test_a_range_that_is_no_rectangle_of_cores_is_refused() -> None:
-    """Planes of a 2 x 2 x 2 grid lie beside each other in rows: two of them in one row of each are no rectangle."""
-    text = re.sub(r"dst_core = \[1, 0, 0\]", "dst_core_range = [[0, 2], [0, 1], [0, 2]]", text_of(planes()), count=1)
+    """A plane of a 2 x 2 x 2 grid is a column of four cores: the first and the third are no rectangle."""
+    text = re.sub(r"dst_core = \[1, 0, 0\]", "dst_core_range = [[0, 1], [0, 2], [0, 1]]", text_of(planes()), count=1)
     with pytest.raises(OptionError, match="are no rectangle among the 2 x 4 onto which the grid"):
         fold_grid(parse(text))
 
@@ -170,4 +170,4 @@ def test_an_origin_moves_pipes_and_coordinates() -> None:
     """The core at column 2 and row 3 of the chip is the first one."""
     folded = text_of(fold_grid(all_to_all((2, 3))))
     assert "ttl.create_pipe {dst_core_range = [[2, 6], [3, 4]], src_core = [2, 3]}" in folded
-    assert "(d0, d1) -> (d0 + -2 + (d1 + -3))" in folded
+    assert "(d0, d1) -> (d0 + -2 + d1 + -3)" in folded

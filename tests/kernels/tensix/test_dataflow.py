@@ -54,7 +54,7 @@ def test_one_compiled_matmul_takes_any_number_of_blocks(
     a_name, b_name, c_name = (v.name for v in lowered.body.args)
     (columns, rows), (m, n, depth) = grid, block
     a, b = whole(rows * m, blocks * depth), whole(blocks * depth, columns * n)
-    with compiled(lowered, emit_program(lowered, "0.81")) as run:
+    with compiled(lowered, emit_program(lowered)) as run:
         for count in range(1, blocks + 1):
             c = run({a_name: a, b_name: b}, cores_of(lowered), {"k_blocks": count}).tensors[c_name]
             depth_of_both = count * depth * 32
@@ -110,7 +110,7 @@ def test_blocks_arrive_where_pipes_go(name: str) -> None:
     lowered = lower(program)
     x_name, y_name = (v.name for v in lowered.body.args)
     x = whole(*program.body.args[0].typed(ttl.TensorType).shape)
-    y = execute_grid(lowered, emit_program(lowered, "0.81"), {x_name: x}).tensors[y_name]
+    y = execute_grid(lowered, emit_program(lowered), {x_name: x}).tensors[y_name]
     assert np.array_equal(y, meaning(x))
 
 

@@ -41,7 +41,7 @@ def run(name: str, kind: str = "", old: str = "", new: str = "") -> None:
     build, arguments = KERNELS[name]
     lowered = lower(build())
     kernels: list[KernelSource] = []
-    for kernel in emit_program(lowered, "0.81"):
+    for kernel in emit_program(lowered):
         if kernel.kind == kind:
             assert old in kernel.text, f"the {kind} has no '{old}'"
             kernel = replace(kernel, text=kernel.text.replace(old, new, 1))

@@ -37,7 +37,7 @@ def run(old: str = "", new: str = "", kind: str = "compute") -> Execution:
     """The kernels with one text replaced in one thread, on ascending numbers."""
     lowered = lower(PROGRAM, KernelOptions())
     kernels: list[KernelSource] = []
-    for kernel in emit_program(lowered, "0.81"):
+    for kernel in emit_program(lowered):
         if old and kernel.kind == kind:
             assert old in kernel.text, f"the {kind} kernel has no '{old}'"
             kernel = replace(kernel, text=kernel.text.replace(old, new, 1))
@@ -81,7 +81,7 @@ def test_mutations_are_caught(old: str, new: str, kind: str, message: str) -> No
 def test_swapped_copy_dest_values_are_caught() -> None:
     """The other way round, the copy reads a slot that holds nothing or something else."""
     lowered = lower(PROGRAM, KernelOptions())
-    text = next(k.text for k in emit_program(lowered, "0.81") if k.kind == "compute")
+    text = next(k.text for k in emit_program(lowered) if k.kind == "compute")
     line = next(row.strip() for row in text.splitlines() if "copy_dest_values<" in row)
     source, target = line[line.index("(") + 1 : line.rindex(")")].split(", ")
     right, wrong, refused = run().tensors, {}, ""
@@ -97,7 +97,7 @@ def test_a_divisor_is_handed_over_as_its_reciprocal() -> None:
     record = {**RECORD, "ops": [{"name": "q", "op": "div_scalar", "args": ["a"], "attrs": {"value": 0.8}}]}
     record |= {"inputs": ["a"], "outputs": ["o"], "yield": ["q"]}
     lowered = lower(case_program(read_cases({"cases": [record]})[0]), KernelOptions())
-    kernels = list(emit_program(lowered, "0.81"))
+    kernels = list(emit_program(lowered))
     assert any(", 0x3fa00000u)" in kernel.text for kernel in kernels)  # 1.25
     values = {"a_t": np.full((64, 64), 2.0, np.float32)}
     right = execute(lowered, kernels, values).tensors["o_t"]

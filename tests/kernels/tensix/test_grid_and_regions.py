@@ -81,7 +81,7 @@ def sliced() -> Op:
 @pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
 def test_a_core_takes_its_slice() -> None:
     lowered = lower(sliced(), KernelOptions())
-    kernels = emit_program(lowered, "0.81")
+    kernels = emit_program(lowered)
     x = np.full((128, 192), 3.0, np.float32)
     y = execute(lowered, kernels, {"0": x}, core=(2, 3)).tensors["1"]
     assert (y[96:, 128:] == 9).all()

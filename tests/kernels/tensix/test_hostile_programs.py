@@ -75,7 +75,7 @@ def test_kernels_of_hostile_names_compile_and_run() -> None:
     ops += [{"name": f"v{k}", "op": "add", "args": [f"v{k - 1}", n]} for k, n in enumerate(names[2:], 1)]
     case = {"id": "c", "inputs": names, "outputs": [HOSTILE[4]], "ops": ops, "yield": [ops[-1]["name"]]}
     program = lower(case_program(read_cases({"cases": [case]})[0]))
-    done = execute(program, emit_program(program, "0.81"), {})
+    done = execute(program, emit_program(program), {})
     assert all(values.sum() == 0 for values in done.tensors.values())
 
 
@@ -160,7 +160,7 @@ def test_only_functions_of_the_kernel_api_are_called() -> None:
     named = Op(thread.name, (), (), attributes({"sym_name": "m"}), thread.regions)
     program = Op("ttl.program", regions=(Region((), (named,)),))
     with pytest.raises(StateError, match="no function of the kernel API"):
-        emit_program(program, "0.81")
+        emit_program(program)
 
 
 def test_names_of_values_are_checked_however_they_were_made() -> None:

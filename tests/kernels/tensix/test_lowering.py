@@ -28,7 +28,7 @@ def stages(program: Op) -> str:
     """What `ttopt kernel print --stages` prints."""
     lines: list[str] = []
     lowered = lower(program, KernelOptions(), lambda name, op: lines.append(f"// -- {name}\n{text_of(op)}\n"))
-    lines += [f"// -- {kernel.kind}\n{kernel.text}\n" for kernel in emit_program(lowered, "0.81")]
+    lines += [f"// -- {kernel.kind}\n{kernel.text}\n" for kernel in emit_program(lowered)]
     return "".join(lines)
 
 

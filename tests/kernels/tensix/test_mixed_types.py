@@ -24,7 +24,7 @@ from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower, read_short
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, rounded
 from optimizer.kernels.tensix.witness import witness
-from tests.samples import examples, sampled
+from tests.samples import examples
 
 BF16, F32, BFP8, BFP4 = DType.BF16, DType.F32, DType.BFP8_B, DType.BFP4_B
 executed = pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
@@ -123,10 +123,9 @@ MIXED_CPP = (
 
 
 @executed
-@pytest.mark.parametrize("api", sampled(["0.69", "0.81"], kept=["0.81"]))
 @pytest.mark.parametrize("name", MIXED_CPP)
-def test_the_emitted_cpp_computes_what_the_kernel_says(name: str, api: str) -> None:
-    assert witness(KERNELS[name](), KernelOptions(api=api)).agrees
+def test_the_emitted_cpp_computes_what_the_kernel_says(name: str) -> None:
+    assert witness(KERNELS[name](), KernelOptions()).agrees
 
 
 def test_a_typecast_rounds_within_dst() -> None:
@@ -204,7 +203,7 @@ def test_a_body_that_would_round_f32_is_refused() -> None:
 # -- what the executor refuses --------------------------------------------------------------------------
 def _mutated(program: Op, old: str, new: str) -> None:
     lowered = lower(program, KernelOptions())
-    kernels = emit_program(lowered, "0.81")
+    kernels = emit_program(lowered)
     assert old in kernels[0].text
     kernels = (replace(kernels[0], text=kernels[0].text.replace(old, new, 1)), *kernels[1:])
     execute(lowered, kernels, {})
@@ -237,9 +236,7 @@ def test_copies_have_the_format_of_dst() -> None:
     program = case_program(read_cases({"cases": [record | {"dtype": "f32", "block": [1, 1]}]})[0])
     assert "copy_dest_values<DataFormat::Float32>(" in compile_program(program)[1].text
     lowered = lower(program, KernelOptions())
-    kernels = [
-        replace(k, text=k.text.replace("Format::Float32>", "Format::Float16_b>")) for k in emit_program(lowered, "0.81")
-    ]
+    kernels = [replace(k, text=k.text.replace("Format::Float32>", "Format::Float16_b>")) for k in emit_program(lowered)]
     with pytest.raises(VerificationError, match="copy_dest_values: its data format is not that of DST"):
         execute(lowered, kernels, {})
 

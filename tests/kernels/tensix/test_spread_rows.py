@@ -97,7 +97,7 @@ def test_the_interpreter_refuses_the_old_kernel(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
 def test_the_executor_refuses_the_old_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     lowered = lower(as_before(monkeypatch), KernelOptions())
-    kernels = emit_program(lowered, "0.81")
+    kernels = emit_program(lowered)
     assert any(OLD in kernel.text for kernel in kernels)
     with pytest.raises(VerificationError, match="unary_bcast: buffer 2 holds Float16_b, of which it writes 16 bits"):
         execute(lowered, kernels, {})
@@ -106,7 +106,7 @@ def test_the_executor_refuses_the_old_kernel(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
 def test_the_executor_runs_the_new_one() -> None:
     lowered = lower(linear_add(), KernelOptions())
-    assert execute(lowered, emit_program(lowered, "0.81"), {}).sections > 0
+    assert execute(lowered, emit_program(lowered), {}).sections > 0
 
 
 def test_a_narrow_program_stays_as_it_is() -> None:

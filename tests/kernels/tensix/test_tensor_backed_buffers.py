@@ -76,7 +76,7 @@ def test_the_buffer_is_the_shard(old: str, new: str, message: str) -> None:
 
 
 def test_nothing_is_copied_and_the_file_says_where_it_lies() -> None:
-    kernels = {k.kind: k for k in emit_program(lower(program(), KernelOptions()), "0.81")}
+    kernels = {k.kind: k for k in emit_program(lower(program(), KernelOptions()))}
     assert "noc_async" not in kernels["reader"].text
     assert kernels["reader"].tensors == ()
     assert "// 3 blocks of 1x2 tiles, bf16, the shard of x" in kernels["reader"].text
@@ -88,7 +88,7 @@ def test_nothing_is_copied_and_the_file_says_where_it_lies() -> None:
 def test_a_core_reads_its_shard_and_writes_its_part(core: tuple[int, int]) -> None:
     lowered = lower(program(), KernelOptions())
     shard = np.arange(96 * 64, dtype=np.float32).reshape(96, 64) % 7
-    made = execute(lowered, emit_program(lowered, "0.81"), {"x": shard}, core=core).tensors
+    made = execute(lowered, emit_program(lowered), {"x": shard}, core=core).tensors
     expected = np.zeros((192, 128), np.float32)
     expected[core[1] * 96 :, core[0] * 64 :][:96, :64] = shard**2
     assert np.array_equal(made["y"], expected)
@@ -104,5 +104,5 @@ def test_what_is_packed_into_a_shard_stays_in_its_tensor() -> None:
     kept = "\n".join(line for line in text.splitlines() if "copy_out" not in line and "transfer_wait" not in line)
     lowered = lower(parse(kept), KernelOptions())
     shard = np.full((96, 64), 3.0, np.float32)
-    made = execute(lowered, emit_program(lowered, "0.81"), {"x": shard}).tensors
+    made = execute(lowered, emit_program(lowered), {"x": shard}).tensors
     assert np.array_equal(made["y"], shard**2)

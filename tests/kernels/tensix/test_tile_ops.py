@@ -7,7 +7,6 @@ import pytest
 from sample_kernels import one_block
 
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.api_profiles import PROFILES
 from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import execute, has_compiler
@@ -24,15 +23,13 @@ from optimizer.kernels.tensix.witness import differing
 FORMS = [pytest.param(op, form, id=f"{op.name}-{n}") for op in TILE_OPS.values() for n, form in enumerate(op.forms)]
 
 
-@pytest.mark.parametrize("api", sorted(PROFILES))
 @pytest.mark.parametrize(("op", "form"), FORMS)
-def test_calls_have_a_signature_that_takes_their_arguments(op: TileOp, form: Form, api: str) -> None:
+def test_calls_have_a_signature_that_takes_their_arguments(op: TileOp, form: Form) -> None:
     for call in (form.init, form.call):
-        renamed = PROFILES[api].rename(call, form)
-        found = signature(call, renamed, PROFILES[api])
+        found = signature(call)
         required = [arg for arg in found.args if "=" not in arg]
-        assert len(required) <= len(renamed.args) <= len(found.args)
-        assert len(renamed.template) <= len(found.template_names)
+        assert len(required) <= len(call.args) <= len(found.args)
+        assert len(call.template) <= len(found.template_names)
 
 
 @pytest.mark.parametrize(("op", "form"), FORMS)
@@ -49,7 +46,7 @@ def test_every_op_has_a_meaning_in_cpp_of_its_own() -> None:
 
 def test_the_excerpt_of_the_api_holds_only_what_is_called() -> None:
     called = {c.function for op in TILE_OPS.values() for f in op.forms for c in (f.init, f.call)}
-    common = {"pack_tile", "pack_block", "reduce_uninit", "compute_kernel_hw_startup", "init_sfpu"}
+    common = {"pack_tile", "pack_block", "reduce_uninit", "compute_kernel_hw_startup"}
     common |= {"reconfig_data_format", "pack_reconfig_data_format"}
     assert called <= set(signatures()) <= called | common
 
@@ -79,7 +76,7 @@ def differences(program: Op, tensors: dict[str, Array]) -> dict[str, int]:
     """Elements in which the C++ differs from the interpreter, by output."""
     stages: dict[str, Op] = {}
     lowered = lower(program, KernelOptions(), stages.__setitem__)
-    executed = execute(lowered, emit_program(lowered, "0.81"), tensors).tensors
+    executed = execute(lowered, emit_program(lowered), tensors).tensors
     names = [v.name for v in program.body.args]
     buffers = dict(zip(names, (op.result.name for op in program.body.ops if op.name == "ttl.bind_cb"), strict=True))
     made = run(stages["insert-inits"], {buffers[t]: values for t, values in tensors.items()})

@@ -27,7 +27,7 @@ N150 = DeviceSpec.preset("n150")
 
 def launch(program: Op) -> Launch:
     lowered = lower(program)
-    return launch_of(program, lowered, emit_program(lowered, "0.81"), N150, "0.81")
+    return launch_of(program, lowered, emit_program(lowered), N150)
 
 
 def test_a_core_brings_and_takes_its_slice() -> None:
@@ -76,7 +76,7 @@ def test_every_core_contributes(name: str) -> None:
     assert (np.abs(found.interpreted - found.exact) <= found.near).all()
     if has_compiler():
         lowered = lower(program)
-        here = executed(described, lowered, emit_program(lowered, "0.81"), options, inputs)
+        here = executed(described, lowered, emit_program(lowered), options, inputs)
         assert np.array_equal(here[written], found.interpreted)
 
 
@@ -91,10 +91,11 @@ def test_scalers_of_reductions_are_one_number() -> None:
 
 
 def test_a_grid_that_the_board_lacks_is_refused() -> None:
+    add = parse(Path("fixtures/kernels/add_2x2.ttl").read_text(encoding="utf-8"))
     with pytest.raises(LimitError, match=r"a grid of 9 x 4 cores \(columns, rows\); 'n150' has 8 x 8"):
-        launch(sliced().with_attrs(grid=(9, 4)))
+        launch(add.with_attrs(grid=(9, 4)))
     with pytest.raises(LimitError, match=r"a grid of 3 x 4 cores \(columns, rows\) from core \(6, 0\) on"):
-        launch(sliced().with_attrs(origin=(6, 0)))
+        launch(add.with_attrs(grid=(3, 4), origin=(6, 0)))
 
 
 def test_a_grid_of_three_dimensions_is_folded() -> None:

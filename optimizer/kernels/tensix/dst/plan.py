@@ -20,14 +20,13 @@ from functools import lru_cache
 
 from optimizer.errors import InfeasibleError
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.dst.cost import INIT, SECTION, SYNC
 from optimizer.kernels.tensix.dst.dag import TileDag, renumbered
-from optimizer.kernels.tensix.dst.schedule import best_order, order_as_given, peak_of
+from optimizer.kernels.tensix.dst.inits import inits_run
+from optimizer.kernels.tensix.dst.schedule import Schedule, order_as_given, peak_of, scheduled
 from optimizer.kernels.tensix.dst.slots import Scheme
 from optimizer.kernels.tensix.dst.stages import ALL_ORDERS, Stage, cut, orders, stage_of, whole
-from optimizer.kernels.tensix.dst.variants import recompute, share_copies
-
-SECTION_COST, INIT_COST, SYNC_COST = 6, 2, 4
-"""Relative to `schedule.UNIT_COST`: acquire to release, an init, a circular buffer handed from packer to unpacker."""
+from optimizer.kernels.tensix.dst.variants import recompute, recomputed_products, share_copies
 
 
 class Relief(StrEnum):
@@ -91,18 +90,20 @@ class BodyPlan:
         return self.tiles * max((sum(a <= n <= b for a, b in spans) for n in range(len(self.stages))), default=0)
 
     @property
+    def inits(self) -> int:
+        """Inits that run, over all tiles and stages."""
+        unroll, keys = min(self.unroll, self.tiles), [stage.inits for stage in self.stages]
+        if self.interleaved:
+            return inits_run(keys, self.tiles, unroll, self.grouped)
+        return sum(inits_run([stage], self.tiles, unroll, self.grouped) for stage in keys)
+
+    @property
     def cost(self) -> int:
-        """Of all tiles, relative to `schedule.UNIT_COST`."""
+        """Cycles of all tiles (`dst/cost.py`)."""
         rounds = -(-self.tiles // self.unroll)
-        inits = sum(stage.inits for stage in self.stages) * (rounds if self.grouped else self.tiles)
-        if not self.interleaved:
-            inits = sum(
-                stage.inits * (1 if stage.inits == 1 else rounds if self.grouped else self.tiles)
-                for stage in self.stages
-            )
         syncs = len(self.spilled) * (rounds if self.interleaved else 1)
-        work = self.tiles * sum(stage.cost for stage in self.stages)
-        return work + SECTION_COST * self.sections + INIT_COST * inits + SYNC_COST * syncs
+        work = self.tiles * sum(stage.cycles for stage in self.stages)
+        return work + SECTION * self.sections + INIT * self.inits + SYNC * syncs
 
 
 @lru_cache(maxsize=1024)
@@ -113,26 +114,24 @@ def plan_body(
     l1_bytes: int | None = None,
     l1_is_limit: bool = True,
     names: tuple[str, ...] = (),
+    schedule: Schedule = "search",
 ) -> BodyPlan:
-    """The cheapest plan found: of those that are one section per tile or more, the fewest sections, then least work.
+    """The cheapest plan (`BodyPlan.cost`): in small bodies of all, in others of those compared.
 
     `l1_bytes`: what circular buffers between stages may take, no limit by default; if it is none, but what is expected
-    to be free, a plan that takes more is better than none. `names`: of the values, for errors.
+    to be free, a plan that takes more is better than none. `names`: of the values, for errors. `schedule`: of ops.
     InfeasibleError if one op alone needs more slots than there are, or no way out has the L1 it needs; it names the
     values, the capacity and the place.
     """
     given, (dag, numbers) = dag, renumbered(dag)
     shared = share_copies(dag)
-    found = [
-        plan
-        for body in ([dag] if shared is None else [dag, shared])
-        for stage in (whole(body, order) for order in orders(body))
-        if (plan := _sections(body, (stage,), tiles, capacity)) is not None
-    ]
-    if found:
+    bodies = [dag] if shared is None else [dag, shared]
+    plain = [plan for body in bodies for plan in _whole(body, tiles, capacity, schedule)]
+    if plain:
+        again = (plan for body in recomputed_products(dag) for plan in _whole(body, tiles, capacity, schedule))
         fits = peak_of(dag, order_as_given(dag)) <= capacity
-        return replace(min(found, key=_rank), relief=Relief.NONE if fits else Relief.REORDER)
-    ways = list(_ways_out(dag, tiles, capacity))
+        return replace(min((*plain, *again), key=_rank), relief=Relief.NONE if fits else Relief.REORDER)
+    ways = list(_ways_out(dag, tiles, capacity, schedule))
     if not ways:
         raise _too_large(given, capacity, names)
     room = [w for w in ways if l1_bytes is None or w.l1_tiles * DType(dag.dtype).tile_bytes <= l1_bytes]
@@ -145,40 +144,38 @@ def plan_body(
 
 
 def _rank(plan: BodyPlan) -> tuple[int, int, int]:
-    """Fewest sections, then for single tiles fewest slots, then least work."""
-    work = sum(stage.cost for stage in plan.stages) * plan.tiles
-    rounds = plan.sections // len(plan.stages) if plan.grouped else plan.tiles
-    inits = sum(stage.inits for stage in plan.stages)
-    return plan.sections, plan.max_dst if plan.tiles == 1 else 0, work + INIT_COST * inits * rounds
+    """Least cost, then fewest sections, then fewest slots."""
+    return plan.cost, plan.sections, plan.max_dst
 
 
-def _ways_out(dag: TileDag, tiles: int, capacity: int) -> Iterator[BodyPlan]:
+def _ways_out(dag: TileDag, tiles: int, capacity: int, schedule: Schedule) -> Iterator[BodyPlan]:
     """Plans for a body that fits in no order."""
     again = recompute(dag)
     bodies = [dag] if again is None else [dag, again]
     for body in bodies:
         if body is again:
-            for order in orders(body):
-                plan = _sections(body, (whole(body, order),), tiles, capacity)
-                if plan is not None:
-                    yield replace(plan, relief=Relief.RECOMPUTE)
+            for plan in _whole(body, tiles, capacity, schedule):
+                yield replace(plan, relief=Relief.RECOMPUTE)
         if body is again and len(body.nodes) > ALL_ORDERS:
             return
-        stages = cut(body, best_order(body), capacity)
-        plan = None if stages is None else _sections(body, stages, tiles, capacity)
-        if plan is not None:
+        stages = cut(body, scheduled(body, schedule), capacity)
+        for plan in () if stages is None else _sections(body, stages, tiles, capacity):
             yield replace(plan, relief=Relief.SPLIT)
             yield replace(plan, relief=Relief.SPILL)
 
 
-def _sections(dag: TileDag, stages: tuple[Stage, ...], tiles: int, capacity: int) -> BodyPlan | None:
-    """Grouped if that takes no more sections than going tile by tile; None if no tile fits."""
-    unroll = {s: min(tiles, *(stage.slots.unroll(capacity, s) for stage in stages)) for s in Scheme}
-    fitting = [s for s in (Scheme.GROUPED, Scheme.WINDOWS, Scheme.REGIONS) if unroll[s] >= 1]
-    if not fitting:
-        return None
-    best = min(fitting, key=lambda s: -(-tiles // unroll[s]))
-    return BodyPlan(dag, stages, unroll[best], best, tiles)
+def _whole(dag: TileDag, tiles: int, capacity: int, schedule: Schedule) -> Iterator[BodyPlan]:
+    """Plans of a body in one stage."""
+    for order in orders(dag, capacity, schedule=schedule):
+        yield from _sections(dag, (whole(dag, order),), tiles, capacity)
+
+
+def _sections(dag: TileDag, stages: tuple[Stage, ...], tiles: int, capacity: int) -> Iterator[BodyPlan]:
+    """Sections of as many tiles as fit, in every way to go through them that takes at least one."""
+    for scheme in (Scheme.GROUPED, Scheme.WINDOWS, Scheme.REGIONS):
+        unroll = min(tiles, *(stage.slots.unroll(capacity, scheme) for stage in stages))
+        if unroll >= 1:
+            yield BodyPlan(dag, stages, unroll, scheme, tiles)
 
 
 # -- refusals ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Order and forms of a body's ops so that few DST slots are live at once (Phase 0).
+"""Order and forms of a body's ops so that few DST slots are live at once (Phase 0 of the design document).
 
 `best_order` is exact: dynamic programming over the sets of executed nodes, first for the least peak, then for the
 least cost at that peak. It is used while the sets are few; beyond, a beam over the same states.
@@ -9,21 +9,24 @@ Reordering to Alleviate Register Pressure", SC 2018), which competes with the be
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
 
 from optimizer.errors import InfeasibleError
+from optimizer.kernels.tensix.dst.cost import COPY, load_cycles, op_cycles
 from optimizer.kernels.tensix.dst.dag import TileDag, usable_forms
-from optimizer.kernels.tensix.tile_ops import Form, Place, Unit
+from optimizer.kernels.tensix.tile_ops import Form, Place
 
+Schedule = Literal["search", "pressure", "critical-path", "given"]
+"""How ops are ordered: all orders that may be the cheapest (larger bodies: the best that is found), list scheduling by
+the document's metrics, the same with the critical path before reuse, or as the program has them."""
 STATE_LIMIT = 20_000
 """Sets of executed nodes that are looked at before the search becomes a beam; fewer in bodies of more than `SMALL`."""
 BEAM = 50
 """One of so many sets is kept per length then; fewer in bodies of more than `SMALL`."""
 SMALL = 20
 """Nodes of a body that is searched with all of both: effort per state grows with the body, time should not."""
-UNIT_COST = {Unit.FPU: 2, Unit.REUSE: 2, Unit.UNPACK: 2, Unit.SFPU: 3}
-"""Relative cost of an op by who computes it: the SFPU works 32 lanes at a time, the FPU on whole faces."""
-LOAD_COST, COPY_COST = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,9 @@ class Step:
 
     value: int
     form: int
+    keep: tuple[int, ...] = ()
+    """Inputs that stay in DST for a later step; all others are loaded again when they are needed. One that the step
+    overwrites is loaded twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +65,16 @@ class _Demand:
 
     read: tuple[int, ...]
     """Numbers of the nodes that it reads there."""
-    loads: tuple[int, ...]
-    """Inputs brought there for it."""
+    inputs: tuple[int, ...]
+    """Inputs that it reads there."""
     victim: int | None
     """Number of the node whose slot it overwrites."""
+    overwritten: int | None
+    """The input whose slot it overwrites."""
     in_place: bool
     accumulates: bool
     cost: int
+    """Cycles, without loads and copies."""
 
 
 class LiveSets:
@@ -82,6 +91,7 @@ class LiveSets:
         for v, forms in zip(dag.values, self.forms, strict=True):
             if not forms:
                 raise InfeasibleError(_no_form(dag, v), node=dag.node(v).op)
+        self.load_cycles = [load_cycles(dag.dtype_of(a)) for a in range(dag.inputs)]
         self.demands = [{f: self._demand(n, f) for f in forms} for n, forms in enumerate(self.forms)]
 
     def _mask(self, values: Iterator[int] | Sequence[int]) -> int:
@@ -104,14 +114,23 @@ class LiveSets:
             if not done >> n & 1 and not needs & ~done:
                 yield n
 
-    def effect(self, done: int, live: int, n: int, form_index: int) -> StepEffect:
-        """What running node number `n` in a form does after `done`, of which `live` values are live."""
-        demand = self.demands[n][form_index]
-        peak, after, cost = self.outcome(done, live, n, demand)
-        copied = demand.victim if demand.victim is not None and self.is_live(demand.victim, done | 1 << n) else None
-        return StepEffect(peak, after, demand.loads, None if copied is None else copied + self.dag.inputs, cost)
+    def effect(
+        self, done: int, live: int, n: int, form_index: int, held: Sequence[int] = (), keep: Sequence[int] = ()
+    ) -> StepEffect:
+        """What running node number `n` in a form does after `done`, of which `live` values are live.
 
-    def outcome(self, done: int, live: int, n: int, demand: _Demand) -> tuple[int, int, int]:
+        `held`: inputs that are in DST already; `keep`: those of them, or of what is loaded, that stay.
+        """
+        demand = self.demands[n][form_index]
+        peak, after, cost = self.outcome(done, live, n, demand, held, keep)
+        copied = demand.victim if demand.victim is not None and self.is_live(demand.victim, done | 1 << n) else None
+        loads = tuple(a for a in demand.inputs if a not in held)
+        loads += tuple(a for a in keep if a == demand.overwritten)
+        return StepEffect(peak, after, loads, None if copied is None else copied + self.dag.inputs, cost)
+
+    def outcome(
+        self, done: int, live: int, n: int, demand: _Demand, held: Sequence[int] = (), keep: Sequence[int] = ()
+    ) -> tuple[int, int, int]:
         """(peak, live values afterwards, cost) of a step, as `effect` gives it."""
         waiting = ~(done | 1 << n)
         dying, copied = 0, False
@@ -120,25 +139,38 @@ class LiveSets:
                 dying += 1
             elif a == demand.victim:
                 copied = True
-        loads = len(demand.loads)
-        fresh = not demand.in_place and (demand.accumulates or not (loads or dying))
+        cost = demand.cost + (COPY if copied else 0)
+        there = len(demand.inputs)
+        for a in demand.inputs:
+            if a not in held:
+                cost += self.load_cycles[a]
+            if a not in keep:
+                dying += 1
+        for a in keep:
+            if a not in demand.inputs:
+                there += 1
+            elif a == demand.overwritten:
+                there += 1
+                cost += self.load_cycles[a]
+        fresh = not demand.in_place and (demand.accumulates or not dying)
         extra = 1 if copied or fresh else 0
-        return live + loads + extra, live + 1 - dying, demand.cost + (COPY_COST if copied else 0)
+        gone = dying - sum(1 for a in demand.inputs if a not in keep)
+        return live + there + extra, live + 1 - gone, cost
 
     def _demand(self, n: int, form_index: int) -> _Demand:
         dag = self.dag
         node = dag.nodes[n]
         form = node.definition.forms[form_index]
         in_dst = tuple(dict.fromkeys(a for a, p in zip(node.args, form.places, strict=True) if p is Place.DST))
-        loads = tuple(a for a in in_dst if dag.is_input(a))
         victim = None if form.in_place is None else node.args[form.in_place]
         return _Demand(
             tuple(a - dag.inputs for a in in_dst if not dag.is_input(a)),
-            loads,
+            tuple(a for a in in_dst if dag.is_input(a)),
             None if victim is None or dag.is_input(victim) else victim - dag.inputs,
+            victim if victim is not None and dag.is_input(victim) else None,
             form.in_place is not None,
             form.accumulates,
-            UNIT_COST[form.unit] + LOAD_COST * len(loads),
+            op_cycles(node.op, form.unit),
         )
 
 
@@ -167,9 +199,9 @@ def best_order(
     return _cheapest(sets, peaks)
 
 
-def order_as_given(dag: TileDag) -> tuple[Step, ...]:
+def order_as_given(dag: TileDag, allowed: frozenset[tuple[int, int]] | None = None) -> tuple[Step, ...]:
     """Program order, each node in its form of least peak and cost."""
-    sets = LiveSets(dag)
+    sets = LiveSets(dag, allowed)
     done = live = 0
     steps: list[Step] = []
     for n in range(len(dag.nodes)):
@@ -189,9 +221,11 @@ def peak_of(dag: TileDag, order: Sequence[Step]) -> int:
     """Most slots in use while the steps run once."""
     sets = LiveSets(dag)
     done = live = highest = 0
+    held: tuple[int, ...] = ()
     for step in order:
-        effect = sets.effect(done, live, step.value - dag.inputs, step.form)
+        effect = sets.effect(done, live, step.value - dag.inputs, step.form, held, step.keep)
         highest, live, done = max(highest, effect.peak), effect.live, done | 1 << (step.value - dag.inputs)
+        held = step.keep
     return highest
 
 
@@ -260,20 +294,61 @@ def _beam_order(sets: LiveSets, beam: int) -> tuple[Step, ...]:
     return listed if peak_of(sets.dag, listed) < found[0] else found[4]
 
 
-# -- list scheduling by six metrics -------------------------------------------------------------------
-def pressure_aware_order(dag: TileDag) -> tuple[Step, ...]:
-    """List scheduling: always the ready node with the greatest cost tuple, in its form of least peak and cost."""
+def with_kept_inputs(dag: TileDag, order: Sequence[Step], slots: int) -> tuple[Step, ...]:
+    """The order with inputs kept in DST from one reader to the next while it stays within so many slots, those of the
+    shortest ways first."""
     sets = LiveSets(dag)
+    demands = [sets.demands[step.value - dag.inputs][step.form] for step in order]
+    ways: list[tuple[int, int, int]] = []
+    for a in range(dag.inputs):
+        reads = [n for n, demand in enumerate(demands) if a in demand.inputs]
+        ways += [(m - n, n, a) for n, m in pairwise(reads) if demands[n].overwritten != a]
+    keeps: list[frozenset[int]] = [frozenset()] * len(order)
+    for length, first, a in sorted(ways):
+        longer = [keep | {a} if first <= n < first + length else keep for n, keep in enumerate(keeps)]
+        if peak_of(dag, _keeping(order, longer)) <= slots:
+            keeps = longer
+    return _keeping(order, keeps)
+
+
+def _keeping(order: Sequence[Step], keeps: Sequence[frozenset[int]]) -> tuple[Step, ...]:
+    return tuple(replace(step, keep=tuple(sorted(keep))) for step, keep in zip(order, keeps, strict=True))
+
+
+# -- list scheduling by six metrics -------------------------------------------------------------------
+def pressure_aware_order(
+    dag: TileDag, allowed: frozenset[tuple[int, int]] | None = None, path_first: bool = False
+) -> tuple[Step, ...]:
+    """List scheduling: always the ready node with the greatest cost tuple, in its form of least peak and cost.
+
+    `path_first`: the critical path counts more than reuse, for bodies whose ops share most operands (ibid., III-F).
+    """
+    sets = LiveSets(dag, allowed)
     distance = _distances(dag)
     done = live = 0
     steps: list[Step] = []
+
+    def rank(m: int) -> tuple[int, ...]:
+        release, fire, primary, secondary, affinity, path = _cost_tuple(sets, done, m, distance)
+        if path_first:
+            return release, fire, path, primary, secondary, affinity, -m
+        return release, fire, primary, secondary, affinity, path, -m
+
     for _ in sets.readers:
-        ready = list(sets.ready(done))
-        n = max(ready, key=lambda m: (*_cost_tuple(sets, done, m, distance), -m))
+        n = max(sets.ready(done), key=rank)
         form, effect = _best_form(sets, done, live, n)
         steps.append(Step(dag.inputs + n, form))
         done, live = done | 1 << n, effect.live
     return tuple(steps)
+
+
+def scheduled(dag: TileDag, schedule: Schedule, allowed: frozenset[tuple[int, int]] | None = None) -> tuple[Step, ...]:
+    """One order, by the schedule."""
+    if schedule == "search":
+        return best_order(dag, allowed=allowed)
+    if schedule == "given":
+        return order_as_given(dag, allowed)
+    return pressure_aware_order(dag, allowed, path_first=schedule == "critical-path")
 
 
 def _distances(dag: TileDag) -> list[int]:

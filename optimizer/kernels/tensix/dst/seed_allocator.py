@@ -1,8 +1,9 @@
 """The allocation that tt-lang's design document describes, to the letter: `--allocator seed`.
 
-Phases: copies for every reader but the last of a value that some op overwrites, block arguments too, where a yield is
-the last reader; one interval per value, block arguments from the start; intervals of in-place ops merged; linear scan
-of inputs and intermediates from slot 0, then of results after them, each from the slot that has been free for longest.
+Phases: ops in the order given, or by a schedule if that is asked for; copies for every reader but the last of a value
+that some op overwrites, block arguments too, where a yield is the last reader; one interval per value, block arguments
+from the start; intervals of in-place ops merged; linear scan of inputs and intermediates from slot 0, then of results
+after them, each from the slot that has been free for longest.
 Inputs and intermediates are shared by the tiles of a section, which therefore go one by one. Every op runs on DST: no
 form reads a circular buffer.
 
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from optimizer.errors import InfeasibleError
 from optimizer.kernels.tensix.dst.dag import TileDag
+from optimizer.kernels.tensix.dst.schedule import Schedule, scheduled
 from optimizer.kernels.tensix.tile_ops import Place
 from optimizer.regalloc.union_find import UnionFind
 
@@ -47,6 +49,15 @@ class SeedPlan:
     copies: Mapping[int, int]
     """Copy -> the value it copies."""
     unroll: int
+
+
+def seed_order(dag: TileDag, schedule: Schedule) -> TileDag:
+    """Phase 0: the body with its ops in another order, of which every op reads its operands from DST."""
+    forms = frozenset((v, len(dag.node(v).definition.forms) - 1) for v in dag.values)
+    order = [step.value for step in scheduled(_loaded(dag), schedule, forms)]
+    numbers = {v: v for v in range(dag.inputs)} | {v: dag.inputs + n for n, v in enumerate(order)}
+    nodes = (replace(dag.node(v), args=tuple(numbers[a] for a in dag.node(v).args)) for v in order)
+    return replace(dag, nodes=tuple(nodes), yields=tuple(numbers[v] for v in dag.yields))
 
 
 def seed_plan(dag: TileDag, tiles: int, capacity: int) -> SeedPlan:

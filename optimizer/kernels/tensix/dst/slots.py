@@ -21,6 +21,7 @@ from enum import StrEnum
 
 from optimizer.errors import StateError
 from optimizer.kernels.tensix.dst.dag import TileDag
+from optimizer.kernels.tensix.dst.inits import InitKey, init_key
 from optimizer.kernels.tensix.dst.schedule import LiveSets, Step, form_of
 from optimizer.kernels.tensix.tile_ops import Place
 from optimizer.regalloc.intervals import LiveInterval
@@ -45,6 +46,11 @@ class Instruction:
     @property
     def dst_sources(self) -> tuple[int, ...]:
         return tuple(s for s in self.sources if s >= 0)
+
+    @property
+    def init(self) -> InitKey:
+        """What tells its init from others."""
+        return init_key(self.op, self.form, self.sources, self.attrs)
 
 
 class Scheme(StrEnum):
@@ -158,15 +164,20 @@ def _instructions(
     done = 0
     found: list[Instruction] = []
     temporary: dict[int, int] = {}
+    """Of nodes, and of inputs that stay in DST."""
     in_place: list[tuple[int, int]] = []
     number = iter(range(1 << 30))
     for step in order:
         node, form = dag.node(step.value), form_of(dag, step)
-        effect = sets.effect(done, 0, step.value - dag.inputs, step.form)
+        held = [a for a in temporary if dag.is_input(a)]
+        effect = sets.effect(done, 0, step.value - dag.inputs, step.form, held, step.keep)
         here = dict(temporary)
-        for a in effect.loads:
-            here[a] = next(number)
-            found.append(Instruction("copy", 0, a, (-1 - a,), here[a]))
+        spare: dict[int, int] = {}
+        """What stays of an input that the step overwrites."""
+        for n, a in enumerate(effect.loads):
+            twice = a in effect.loads[:n] or a in held
+            (spare if twice else here)[a] = loaded = next(number)
+            found.append(Instruction("copy", 0, a, (-1 - a,), loaded))
         if effect.copied is not None:
             copy = next(number)
             found.append(Instruction("copy_dst", 0, effect.copied, (here[effect.copied],), copy))
@@ -178,6 +189,8 @@ def _instructions(
         found.append(Instruction(node.op, step.form, step.value, sources, result, node.attrs))
         if form.in_place is not None:
             in_place.append((result, sources[form.in_place]))
+        inputs = {a: t for a, t in (here | spare).items() if a in step.keep}
+        temporary = {a: t for a, t in temporary.items() if not dag.is_input(a)} | inputs
         temporary[step.value] = result
         done |= 1 << (step.value - dag.inputs)
     packed = [(k, temporary[v]) for k, v in enumerate(dag.yields)]

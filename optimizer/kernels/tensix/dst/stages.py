@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from optimizer.kernels.tensix.dst.dag import TileDag, sub_dag
+from optimizer.kernels.tensix.dst.cost import COPY, PACK, load_cycles, op_cycles
+from optimizer.kernels.tensix.dst.dag import TileDag, sub_dag, usable_forms
+from optimizer.kernels.tensix.dst.inits import InitKey
 from optimizer.kernels.tensix.dst.schedule import (
     STATE_LIMIT,
-    UNIT_COST,
+    Schedule,
     Step,
     best_order,
     form_of,
     order_as_given,
     peak_of,
     pressure_aware_order,
+    scheduled,
+    with_kept_inputs,
 )
+from optimizer.kernels.tensix.dst.search import LABELS, undominated_orders
 from optimizer.kernels.tensix.dst.slots import SlotPlan, plan_slots
 
-PACK_COST = 4
-"""Relative to `schedule.UNIT_COST`: a tile packed."""
 ALL_CUTS = 32
 """Nodes of the largest body for which every cut along an order is compared."""
 ALL_ORDERS = 64
@@ -43,15 +46,17 @@ class Stage:
     """Values of the whole body that it packs."""
 
     @property
-    def cost(self) -> int:
+    def cycles(self) -> int:
         """Of one tile, without sections and inits."""
-        work = sum(UNIT_COST[form_of(self.dag, step).unit] for step in self.order)
-        return work + 2 * self.slots.loads + 4 * self.slots.copies + PACK_COST * len(self.yields)
+        work = sum(op_cycles(self.dag.node(step.value).op, form_of(self.dag, step).unit) for step in self.order)
+        loads = (i for i in self.slots.instructions if i.op == "copy" and i.value < self.dag.inputs)
+        work += sum(load_cycles(self.dag.dtype_of(i.value)) for i in loads)
+        return work + COPY * self.slots.copies + PACK * len(self.yields)
 
     @property
-    def inits(self) -> int:
-        """Different inits that its instructions need."""
-        return len({(i.op, i.form) for i in self.slots.instructions})
+    def inits(self) -> tuple[InitKey, ...]:
+        """The init of each of its instructions."""
+        return tuple(i.init for i in self.slots.instructions)
 
 
 def whole(dag: TileDag, order: tuple[Step, ...]) -> Stage:
@@ -59,29 +64,45 @@ def whole(dag: TileDag, order: tuple[Step, ...]) -> Stage:
     return Stage(dag, order, plan_slots(dag, order), tuple(range(dag.inputs)), tuple(dict.fromkeys(dag.yields)))
 
 
-def orders(dag: TileDag, states: int = STATE_LIMIT) -> Iterator[tuple[Step, ...]]:
-    """Orders worth comparing: the best one with all forms, without accumulating ones, and list scheduling's."""
-    found = [best_order(dag, states)]
-    yield found[0]
-    if len(dag.nodes) > ALL_ORDERS:
+def orders(
+    dag: TileDag, capacity: int, states: int = STATE_LIMIT, schedule: Schedule = "search"
+) -> Iterator[tuple[Step, ...]]:
+    """Orders worth comparing: in small bodies all that may be the cheapest, in larger ones the best one found with all
+    forms, without accumulating ones, and list scheduling's, each with inputs loaded again or kept. Of a schedule that
+    is no search, its order."""
+    labels = min(LABELS, states)
+    exact = undominated_orders(dag, labels=labels) if schedule == "search" else None
+    if exact is not None:
+        yield from exact
+        plain = _plain_forms(dag)
+        if plain is not None:
+            yield from undominated_orders(dag, plain, labels) or ()
         return
-    plain = without_accumulating(dag, states)
-    for order in (pressure_aware_order(dag),) if plain is None else (plain, pressure_aware_order(dag)):
-        if order not in found:
-            found.append(order)
-            yield order
+    found = [best_order(dag, states) if schedule == "search" else scheduled(dag, schedule)]
+    if schedule == "search" and len(dag.nodes) <= ALL_ORDERS:
+        plain_order = without_accumulating(dag, states)
+        found += [*([] if plain_order is None else [plain_order]), pressure_aware_order(dag)]
+    for order in dict.fromkeys(found):
+        peak = peak_of(dag, order)
+        yield from dict.fromkeys((order, *(with_kept_inputs(dag, order, s) for s in {peak, max(peak, capacity // 2)})))
 
 
-def without_accumulating(dag: TileDag, states: int = STATE_LIMIT) -> tuple[Step, ...] | None:
-    """The best order whose ops need no clear slot; None if some op has no other form."""
+def _plain_forms(dag: TileDag) -> frozenset[tuple[int, int]] | None:
+    """Forms that need no clear slot; None if there are no others, or some op has no such form."""
     if not any(form.accumulates for node in dag.nodes for form in node.definition.forms):
         return None
     allowed = {
         (v, i) for v in dag.values for i, form in enumerate(dag.node(v).definition.forms) if not form.accumulates
     }
-    if any(not any((v, i) in allowed for i in range(len(dag.node(v).definition.forms))) for v in dag.values):
+    if any(not any((v, i) in allowed for i in usable_forms(dag, v)) for v in dag.values):
         return None
-    return best_order(dag, states, frozenset(allowed))
+    return frozenset(allowed)
+
+
+def without_accumulating(dag: TileDag, states: int = STATE_LIMIT) -> tuple[Step, ...] | None:
+    """The best order whose ops need no clear slot; None if some op has no other form."""
+    allowed = _plain_forms(dag)
+    return None if allowed is None else best_order(dag, states, allowed)
 
 
 # -- cuts -------------------------------------------------------------------------------------------------
@@ -163,10 +184,10 @@ def stage_of(dag: TileDag, members: Sequence[int], capacity: int, states: int = 
 
 
 def _improved(stage: Stage, capacity: int, states: int) -> Stage:
-    """The stage in its cheapest order: fewest slots, then least work."""
+    """The stage in its best order: fewest slots, then least work."""
     found = [stage]
-    for order in orders(stage.dag, states):
+    for order in orders(stage.dag, capacity, states):
         slots = plan_slots(stage.dag, order)
         if slots.width <= capacity:
             found.append(Stage(stage.dag, order, slots, stage.inputs, stage.yields))
-    return min(found, key=lambda s: (s.slots.width, s.cost))
+    return min(found, key=lambda s: (s.slots.width, s.cycles))

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from optimizer.errors import StateError
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.schedule import LiveSets
+from optimizer.kernels.tensix.tile_ops import Unit
+
+MOST_APART = 4
+"""Values that are tried one by one."""
+
+
+def recomputed_products(dag: TileDag) -> Iterator[TileDag]:
+    """Bodies that may be cheaper: an FPU op on inputs alone, computed again, costs less than a copy of its result."""
+    again = [v for v in _computable(dag) if any(form.unit is Unit.FPU for form in dag.node(v).definition.forms)]
+    if len(again) > 1:
+        yield _recomputed(dag, frozenset(again))
+    if len(again) <= MOST_APART:
+        yield from (_recomputed(dag, frozenset((v,))) for v in again)
 
 
 def share_copies(dag: TileDag) -> TileDag | None:
@@ -29,9 +44,17 @@ def share_copies(dag: TileDag) -> TileDag | None:
 
 def recompute(dag: TileDag) -> TileDag | None:
     """The body with every node that reads only inputs and has several readers computed once per reader."""
-    shared = {v for v in dag.values if len(dag.consumers(v)) > 1 and all(map(dag.is_input, dag.node(v).args))}
-    if not shared:
-        return None
+    shared = _computable(dag)
+    return _recomputed(dag, frozenset(shared)) if shared else None
+
+
+def _computable(dag: TileDag) -> list[int]:
+    """Nodes with several readers that read only inputs."""
+    return [v for v in dag.values if len(dag.consumers(v)) > 1 and all(map(dag.is_input, dag.node(v).args))]
+
+
+def _recomputed(dag: TileDag, shared: frozenset[int]) -> TileDag:
+    """The body with these nodes computed once per reader."""
     numbers: dict[int, int] = {v: v for v in range(dag.inputs)}
     nodes: list[TileNode] = []
 

@@ -52,7 +52,6 @@ def execute(
     program: Op,
     kernels: Sequence[KernelSource],
     tensors: Mapping[str, Array],
-    api: str = "0.81",
     capacity: int | None = None,
     core: Place = (0, 0),
     arguments: Arguments = NO_ARGUMENTS,
@@ -63,7 +62,7 @@ def execute(
     Of an argument that backs a circular buffer it is this core's shard. `arguments`: the run-time ones.
     VerificationError with the core's message if anything goes wrong, the compiler's included.
     """
-    with compiled(program, kernels, api, capacity) as run:
+    with compiled(program, kernels, capacity) as run:
         return run(tensors, (core,), arguments)
 
 
@@ -72,11 +71,10 @@ def execute_grid(
     kernels: Sequence[KernelSource],
     tensors: Mapping[str, Array],
     arguments: Arguments = NO_ARGUMENTS,
-    api: str = "0.81",
     capacity: int | None = None,
 ) -> Execution:
     """The same on all cores of the program's grid at once."""
-    with compiled(program, kernels, api, capacity) as run:
+    with compiled(program, kernels, capacity) as run:
         return run(tensors, cores_of(program), arguments)
 
 
@@ -86,16 +84,14 @@ buffer lies in a tensor, whose shards differ from core to core."""
 
 
 @contextmanager
-def compiled(
-    program: Op, kernels: Sequence[KernelSource], api: str = "0.81", capacity: int | None = None
-) -> Iterator[Run]:
+def compiled(program: Op, kernels: Sequence[KernelSource], capacity: int | None = None) -> Iterator[Run]:
     """As `execute`, for run after run, until the block ends."""
     wide = bool(program.attr("fp32_dest_acc_en", False))
     slots = capacity_of(program, capacity)
     backed = [op.string("tensor") for op in program.body.ops if op.name == "ttl.bind_cb" and op.has_attr("tensor")]
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
-        _write_sources(folder, program, kernels, api, _main(program, kernels, slots, wide))
+        _write_sources(folder, program, kernels, _main(program, kernels, slots, wide))
         runtime = _precompiled() if next(_RUNS) else _runtime(folder)
         _run([*COMPILE, "-I", str(folder), "-I", str(runtime), "-o", "core", "main.cpp"], folder)
 
@@ -143,9 +139,9 @@ def _precompiled() -> Path:
     return folder
 
 
-def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], api: str, main: str) -> None:
+def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], main: str) -> None:
     called = {name for kernel in kernels for name in re.findall(r"\b[a-z]\w*", kernel.text)}
-    (folder / "kernel_api.hpp").write_text(header(api, called), encoding="utf-8")
+    (folder / "kernel_api.hpp").write_text(header(called), encoding="utf-8")
     # g++ takes a precompiled header first or not at all.
     parts = ['#include "noc.hpp"', '#include "kernel_api.hpp"']
     for k, kernel in enumerate(kernels):

@@ -1,7 +1,7 @@
 """Writes the kernel API's header for the executor: real signatures, bodies on `tensix::` of `runtime.hpp`.
 
 Signatures come from `kernel_api.tsv`, an excerpt of the functions of ttnn 0.81.1's headers (name, arguments, template)
-that kernels of ours call. Older profiles are renamed from them; `_OLDER` lists what differed in more than the name.
+that kernels of ours call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
 from optimizer.kernels.tensix.executor.semantics import ELEMENTWISE, WHOLE_TILE
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Call, Form, Place, TileOp, Unit
 
@@ -64,106 +63,82 @@ def signatures() -> dict[str, tuple[Signature, ...]]:
     return {name: tuple(row) for name, row in found.items()}
 
 
-_REUSE = "template <EltwiseBinaryType eltwise_binary_type, EltwiseBinaryReuseDestType reuse_dest>"
-_TWO_CBS = ("uint32_t icb", "uint32_t ocb")
-_OLDER = {
-    s.name: s
-    for s in (
-        Signature("binary_dest_reuse_tiles_init", ("uint32_t icb",), _REUSE),
-        Signature(
-            "binary_dest_reuse_tiles", ("uint32_t icb", "uint32_t in_tile_index", "uint32_t dst_tile_index"), _REUSE
-        ),
-        Signature("unary_bcast_init", _TWO_CBS, "template <BroadcastType bcast_type>"),
-        Signature("transpose_wh_init", _TWO_CBS, ""),
-    )
-}
-
-
-def signature(call: Call, renamed: Call, profile: ApiProfile) -> Signature:
-    """The overload that a call of `tile_ops` means, under the profile's name."""
-    if profile.name != "0.81" and renamed.function in _OLDER:
-        return _OLDER[renamed.function]
+def signature(call: Call) -> Signature:
+    """The overload that a call means."""
     rows = signatures()[call.function]
-    wanted = next(s for s in rows if len(s.args) >= len(call.args) and bool(s.template) >= bool(call.template))
-    return Signature(renamed.function, wanted.args, wanted.template)
+    return next(s for s in rows if len(s.args) >= len(call.args) and bool(s.template) >= bool(call.template))
 
 
-def header(api: str, called: Collection[str]) -> str:
+def header(called: Collection[str]) -> str:
     """The header with the functions of `called` (and those that every kernel has)."""
-    functions = [text for name, text in _functions(api).items() if name in called]
-    return _PROLOGUE + "\n".join(functions) + "\n" + _common(PROFILES[api])
+    functions = [text for name, text in _functions().items() if name in called]
+    return _PROLOGUE + "\n".join(functions) + "\n" + _COMMON
 
 
 @cache
-def _functions(api: str) -> dict[str, str]:
+def _functions() -> dict[str, str]:
     """Definition by name, inits first."""
-    profile = PROFILES[api]
     inits: dict[str, tuple[Signature, list[str]]] = {}
     calls: dict[str, tuple[Signature, list[str]]] = {}
     for op in TILE_OPS.values():
         for form in op.forms:
-            for table, neutral, body in ((inits, form.init, _init_body), (calls, form.call, _call_body)):
-                renamed = profile.rename(neutral, form)
-                found = signature(neutral, renamed, profile)
+            for table, call, body in ((inits, form.init, _init_body), (calls, form.call, _call_body)):
+                found = signature(call)
                 _, bodies = table.setdefault(found.name, (found, []))
-                text = body(profile, op, form, renamed, found)
+                text = body(op, form, call, found)
                 if text not in bodies:
                     bodies.append(text)
     both = (*inits.values(), *calls.values())
     return {found.name: f"{found.declaration} {{\n    {' '.join(bodies)}\n}}" for found, bodies in both}
 
 
-def _condition(renamed: Call, found: Signature) -> str:
+def _condition(call: Call, found: Signature) -> str:
     """`if constexpr` for the template arguments that tell ops of one function apart."""
     tests = [
-        f"{name} == {value}"
-        for name, value in zip(found.template_names, renamed.template, strict=False)
-        if "::" in value
+        f"{name} == {value}" for name, value in zip(found.template_names, call.template, strict=False) if "::" in value
     ]
     return f"if constexpr ({' && '.join(tests)}) " if tests else ""
 
 
-def _key(profile: ApiProfile, form: Form, by_token: dict[str, str], formats: dict[str, str]) -> str:
+def _key(form: Form, by_token: dict[str, str], formats: dict[str, str]) -> str:
     """The C++ expression of the init that a form needs, from the names of buffers."""
-    renamed = profile.rename(form.init, form)
-    typed = (
-        f"<{', '.join(t for t in renamed.template if '::' in t)}>" if any("::" in t for t in renamed.template) else ""
-    )
-    key = f'std::string("{renamed.function}{typed}(")'
-    for token in form.init.args:
+    init = form.init
+    typed = f"<{', '.join(t for t in init.template if '::' in t)}>" if any("::" in t for t in init.template) else ""
+    key = f'std::string("{init.function}{typed}(")'
+    for token in init.args:
         if token in by_token:
             key += f' + std::to_string({by_token[token]}) + ","'
-    for token in renamed.template:
+    for token in init.template:
         if token.endswith(":format"):
             key += f' + std::to_string({formats[token]}) + ","'
     return f'{key} + ")"'
 
 
-def _arguments(renamed: Call, found: Signature) -> dict[str, str]:
+def _arguments(call: Call, found: Signature) -> dict[str, str]:
     """Token of a call -> name of the argument."""
-    return dict(zip(renamed.args, found.names, strict=False))
+    return dict(zip(call.args, found.names, strict=False))
 
 
-def _init_body(profile: ApiProfile, op: TileOp, form: Form, renamed: Call, found: Signature) -> str:
-    by_token = _arguments(renamed, found)
+def _init_body(op: TileOp, form: Form, call: Call, found: Signature) -> str:
+    by_token = _arguments(call, found)
     sfpu = "true" if form.unit is Unit.SFPU else "false"
     mask = ""
     if op.name.startswith("reduce_"):
         kind = {"row": "Row", "col": "Column"}.get(op.name.rsplit("_", 1)[1], "Element")
         mask = f"tensix::dst.mask = tensix::Mask::{kind}; "
-    formats = dict(zip(renamed.template, found.template_names, strict=False))
+    formats = dict(zip(call.template, found.template_names, strict=False))
     known = {t: by_token[t] for t in by_token if t != "out_cb" and not t.isdigit()}
     if op.name in ("matmul", "matmul_t"):
         mask = "tensix::dst.transpose = transpose != 0; "
-    return f"{_condition(renamed, found)}{{ {mask}tensix::init({sfpu}, {_key(profile, form, known, formats)}); }}"
+    return f"{_condition(call, found)}{{ {mask}tensix::init({sfpu}, {_key(form, known, formats)}); }}"
 
 
-def _call_body(profile: ApiProfile, op: TileOp, form: Form, renamed: Call, found: Signature) -> str:
-    by_token = _arguments(renamed, found)
-    what = f'"{renamed.function}"'
+def _call_body(op: TileOp, form: Form, call: Call, found: Signature) -> str:
+    by_token = _arguments(call, found)
+    what = f'"{call.function}"'
     sfpu = "true" if form.unit is Unit.SFPU else "false"
-    formats = dict(zip(renamed.template, found.template_names, strict=False))
-    lines = [f"tensix::computes({what}, {sfpu}, {_key(profile, form, by_token, formats)});"]
+    formats = dict(zip(call.template, found.template_names, strict=False))
+    lines = [f"tensix::computes({what}, {sfpu}, {_key(form, by_token, formats)});"]
     names = "abc"[: op.arity]
     for name, place in zip(names, form.places, strict=True):
         slot = by_token.get(name, by_token["d"])
@@ -179,20 +154,20 @@ def _call_body(profile: ApiProfile, op: TileOp, form: Form, renamed: Call, found
     target = by_token["d"]
     if form.accumulates and not op.accumulates:
         lines.append(f"tensix::clear_slot({what}, {target});")
-    if "$data_format" in renamed.template:
-        given = found.template_names[renamed.template.index("$data_format")]
+    if "$data_format" in call.template:
+        given = found.template_names[call.template.index("$data_format")]
         lines.append(f"tensix::keeps_format({what}, {given} == DataFormat::Float32);")
     for attr in op.attrs:
-        token = next(t for t in (*renamed.args, *renamed.template) if t.lstrip("$").split(":")[0] == attr)
+        token = next(t for t in (*call.args, *call.template) if t.lstrip("$").split(":")[0] == attr)
         if token.endswith(":format"):
-            lines.append(f"constexpr uint32_t {attr} = {found.template_names[renamed.template.index(token)]};")
+            lines.append(f"constexpr uint32_t {attr} = {found.template_names[call.template.index(token)]};")
             continue
         given = by_token[token]
         read = f"given_{attr}" if token.endswith(":float") else f"tensix::from_bits(given_{attr})"
         # the argument may have the attribute's name, which hides it
         lines.append(f"const auto given_{attr} = {given}; const tensix::wide {attr} = {read};")
     lines += _compute(op, names, what, target)
-    return f"{_condition(renamed, found)}{{ {' '.join(lines)} }}"
+    return f"{_condition(call, found)}{{ {' '.join(lines)} }}"
 
 
 def _format_checks(op: TileOp, form: Form, what: str, by_token: dict[str, str]) -> list[str]:
@@ -278,31 +253,21 @@ inline void accumulate_reduce(const char* what, uint32_t target, const tensix::T
 """
 
 
-def _common(profile: ApiProfile) -> str:
-    """Synchronisation, packing, common inits and data movement."""
-    startups = {c.function for c in profile.startups.values()}
-    lines = [
-        "using tensix::cb_pop_front; using tensix::cb_push_back; using tensix::cb_reserve_back;",
-        "using tensix::cb_wait_front; using tensix::tile_regs_acquire; using tensix::tile_regs_commit;",
-        "using tensix::tile_regs_release; using tensix::tile_regs_wait;",
-        "inline void reduce_uninit(uint32_t icb = 0) { (void)icb; tensix::dst.mask = tensix::Mask::None; }",
-    ]
-    for name in sorted(startups):
-        sfpu = name == "init_sfpu"
-        declared = "uint32_t icb, uint32_t ocb" if sfpu else "uint32_t icb0, uint32_t icb1, uint32_t ocb"
-        given = "icb, icb, ocb" if sfpu else "icb1, icb0, ocb" if name == "mm_init" else "icb0, icb1, ocb"
-        lines.append(f'inline void {name}({declared}) {{ tensix::startup("{name}", {given}); }}')
-    lines.append(_MOVEMENT.replace("PACK_BLOCK", profile.pack_block))
-    return "\n".join(lines) + "\n"
-
-
-_MOVEMENT = """template <bool out_of_order_output = false, bool is_fp32_dest_acc_en = DST_ACCUM_MODE>
+_COMMON = """using tensix::cb_pop_front; using tensix::cb_push_back; using tensix::cb_reserve_back;
+using tensix::cb_wait_front; using tensix::tile_regs_acquire; using tensix::tile_regs_commit;
+using tensix::tile_regs_release; using tensix::tile_regs_wait;
+inline void reduce_uninit(uint32_t icb = 0) { (void)icb; tensix::dst.mask = tensix::Mask::None; }
+template <SrcOrder src_order = SrcOrder::Regular>
+inline void compute_kernel_hw_startup(uint32_t icb0, uint32_t icb1, uint32_t ocb) {
+    tensix::startup("compute_kernel_hw_startup", icb0, icb1, ocb);
+}
+template <bool out_of_order_output = false, bool is_fp32_dest_acc_en = DST_ACCUM_MODE>
 inline void pack_tile(uint32_t ifrom_dst, uint32_t icb, uint32_t output_tile_index = 0) {
     tensix::pack("pack_tile", ifrom_dst, icb, out_of_order_output ? int64_t(output_tile_index) : -1);
 }
 template <bool is_fp32_dest_acc_en = DST_ACCUM_MODE>
-inline void PACK_BLOCK(uint32_t ifrom_dst, uint32_t icb, uint32_t ntiles) {
-    for (uint32_t k = 0; k < ntiles; ++k) tensix::pack("PACK_BLOCK", ifrom_dst + k, icb, -1);
+inline void pack_block(uint32_t ifrom_dst, uint32_t icb, uint32_t ntiles) {
+    for (uint32_t k = 0; k < ntiles; ++k) tensix::pack("pack_block", ifrom_dst + k, icb, -1);
 }
 template <SrcOrder src_order = SrcOrder::Regular>
 inline void reconfig_data_format(const uint32_t icb0_new_operand, const uint32_t icb1_new_operand) {
@@ -337,11 +302,13 @@ inline uint8_t get_absolute_logical_y() { return tensix::core.y; }
 inline int32_t get_tile_size(int32_t operand) { return int32_t(tensix::buffer("get_tile_size", operand).tile_bytes); }
 inline uint32_t get_write_ptr(uint32_t cb) { return tensix::write_pointer(cb); }
 inline uint32_t get_read_ptr(uint32_t cb) { return tensix::read_pointer(cb); }
-inline void noc_async_read_tile(uint32_t id, const TensorAccessor& addrgen, uint32_t dst_local_l1_addr) {
+inline void noc_async_read_page(uint32_t id, const TensorAccessor& addrgen, uint32_t dst_local_l1_addr) {
     tensix::start_read(addrgen.tensor, id, dst_local_l1_addr);
 }
-inline void noc_async_write_tile(uint32_t id, const TensorAccessor& addrgen, uint32_t src_local_l1_addr) {
+inline void noc_async_write_page(uint32_t id, const TensorAccessor& addrgen, uint32_t src_local_l1_addr) {
     tensix::start_write(addrgen.tensor, id, src_local_l1_addr);
 }
 inline void noc_async_read_barrier() { tensix::finish_reads(); }
-inline void noc_async_write_barrier() { tensix::finish_writes(); tensix::finish_parcels(); }"""
+inline void noc_async_write_barrier() { tensix::finish_writes(); tensix::finish_parcels(); }
+"""
+"""Synchronisation, packing, the common init and data movement."""

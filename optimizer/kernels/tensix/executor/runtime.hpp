@@ -490,12 +490,12 @@ inline Transfer transfer(const char* what, uint32_t tensor, uint32_t tile, uint3
 }
 
 inline void start_read(uint32_t tensor, uint32_t tile, uint32_t address) {
-    const Transfer t = transfer("noc_async_read_tile", tensor, tile, address);
+    const Transfer t = transfer("noc_async_read_page", tensor, tile, address);
     auto& b = core.buffers[t.cb];
     std::unique_lock held(machine.lock);
     const uint64_t offset = (t.place + b.capacity - b.pushed % b.capacity) % b.capacity;
-    if (offset >= b.reserved) fail("noc_async_read_tile: writes to buffer %u beyond what is reserved", t.cb);
-    knows_what_was_written("noc_async_read_tile", tensors[tensor], tile);
+    if (offset >= b.reserved) fail("noc_async_read_page: writes to buffer %u beyond what is reserved", t.cb);
+    knows_what_was_written("noc_async_read_page", tensors[tensor], tile);
     b.poisoned[t.place] = 1;
     reads.push_back(t);
 }
@@ -510,11 +510,11 @@ inline void finish_reads() {
 }
 
 inline void start_write(uint32_t tensor, uint32_t tile, uint32_t address) {
-    const Transfer t = transfer("noc_async_write_tile", tensor, tile, address);
+    const Transfer t = transfer("noc_async_write_page", tensor, tile, address);
     auto& b = core.buffers[t.cb];
     std::unique_lock held(machine.lock);
     const uint64_t offset = (t.place + b.capacity - b.popped % b.capacity) % b.capacity;
-    if (offset >= b.waited) fail("noc_async_write_tile: reads from buffer %u beyond what was waited for", t.cb);
+    if (offset >= b.waited) fail("noc_async_write_page: reads from buffer %u beyond what was waited for", t.cb);
     writes.push_back(t);
 }
 
@@ -522,7 +522,7 @@ inline void finish_writes() {
     std::unique_lock held(machine.lock);
     const Event event = happens();
     for (const Transfer& t : writes) {
-        knows_what_was_written("noc_async_write_tile", tensors[t.tensor], t.tile);
+        knows_what_was_written("noc_async_write_page", tensors[t.tensor], t.tile);
         tensors[t.tensor].tiles[t.tile] = core.buffers[t.cb].tiles[t.place];
         tensors[t.tensor].written[t.tile] = event;
     }

@@ -2,17 +2,18 @@
 
 After this pass a body is the program of one tile: `ttl.tile_copy` loads an argument, `ttl.tile_copy_dst` copies a slot,
 other ops name their form. `dst` maps the tile's number within the section to the result's slot. The compute says how
-many tiles a section takes (`unroll`), whether it goes op by op (`grouped`) or tile by tile, and its scratch slots
-(`footprint`). Stages that take turns are one body: `stages` says how many ops each has, `ttl.spill_tile_to_l1` keeps a
-tile for later ones, `ttl.restore_tile_from_l1` loads it there. Slots: results first, so that the tiles of one result
-lie side by side, then scratch.
+many tiles a section takes (`unroll`), whether it goes op by op (`grouped`) or tile by tile, its scratch slots
+(`footprint`), and what was done about too few slots (`relief`). Stages that take turns are one body: `stages` says how
+many ops each has, `ttl.spill_tile_to_l1` keeps a tile for later ones, `ttl.restore_tile_from_l1` loads it there. Slots:
+results first, so that the tiles of one result lie side by side, then scratch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
+from types import MappingProxyType
 from typing import Literal
 
 from optimizer.errors import InfeasibleError
@@ -20,8 +21,9 @@ from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.buffers import free_l1
 from optimizer.kernels.tensix.dialect import RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
-from optimizer.kernels.tensix.dst.plan import BodyPlan, plan_body
-from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_plan
+from optimizer.kernels.tensix.dst.plan import BodyPlan, Relief, plan_body
+from optimizer.kernels.tensix.dst.schedule import Schedule
+from optimizer.kernels.tensix.dst.seed_allocator import SeedPlan, seed_order, seed_plan
 from optimizer.kernels.tensix.dst.slots import Instruction
 from optimizer.kernels.tensix.dst.stages import Stage
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
@@ -31,6 +33,8 @@ from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, TileType
 
 Allocator = Literal["default", "seed"]
+DEFAULT_SCHEDULES: Mapping[Allocator, Schedule] = MappingProxyType({"default": "search", "seed": "given"})
+"""The document leaves its scheduling to whoever asks for it."""
 
 
 def dst_capacity(fp32_dest_acc_en: bool, dst_full_sync_en: bool) -> int:
@@ -47,7 +51,13 @@ def capacity_of(program: Op, chosen: int | None = None) -> int:
     return chosen or program.integer("dst_capacity", 0) or dst_capacity(wide, full)
 
 
-def assign_dst(program: Op, capacity: int | None, allocator: Allocator, l1_bytes: int | None) -> Op:
+def assign_dst(
+    program: Op,
+    capacity: int | None,
+    allocator: Allocator,
+    l1_bytes: int | None,
+    schedule: Schedule | None = None,
+) -> Op:
     """Every `ttl.compute`, within as many slots and bytes of L1 as given, or as the program says if that is None
     (`capacity_of`, `free_l1`). Where nobody says how much L1 there is, buffers that find no room are made as small as
     they can be."""
@@ -55,8 +65,10 @@ def assign_dst(program: Op, capacity: int | None, allocator: Allocator, l1_bytes
     l1_is_limit = l1_bytes is not None or program.has_attr("l1_bytes")
     room = _Room(capacity_of(program, capacity), free_l1(program, l1_bytes), l1_is_limit)
 
+    order = schedule or DEFAULT_SCHEDULES[allocator]
+
     def change(op: Op) -> tuple[Op, ...]:
-        return tuple(_planned(op, room, allocator, names)) if op.name == "ttl.compute" else (op,)
+        return tuple(_planned(op, room, allocator, order, names)) if op.name == "ttl.compute" else (op,)
 
     return rewrite(program, change)[0]
 
@@ -91,14 +103,15 @@ class _Room:
     l1_is_limit: bool
 
 
-def _planned(op: Op, room: _Room, allocator: Allocator, names: Names) -> Iterator[Op]:
+def _planned(op: Op, room: _Room, allocator: Allocator, schedule: Schedule, names: Names) -> Iterator[Op]:
     dag, tiles = body_dag(op), parallel_tiles(op)
     try:
         if allocator == "seed":
+            dag = seed_order(dag, schedule)
             yield _Writer(op, dag, names).seed(seed_plan(dag, tiles, room.capacity))
         else:
             yield from _Writer(op, dag, names).stages(
-                plan_body(dag, tiles, room.capacity, room.l1_bytes, room.l1_is_limit, _names(op))
+                plan_body(dag, tiles, room.capacity, room.l1_bytes, room.l1_is_limit, _names(op), schedule)
             )
     except InfeasibleError as error:
         place = ", ".join(f"%{v.name}" for v in op.results)
@@ -193,7 +206,9 @@ class _Writer:
 
     def _planned(self, plan: BodyPlan, footprint: int) -> dict[str, Attr]:
         unroll = min(plan.unroll, plan.tiles)
-        return {**dict(self._op.attrs), "unroll": unroll, "grouped": plan.grouped, "footprint": footprint}
+        relief: dict[str, Attr] = {} if plan.relief is Relief.NONE else {"relief": plan.relief.value}
+        found = {**dict(self._op.attrs), "unroll": unroll, "grouped": plan.grouped, "footprint": footprint}
+        return found | relief
 
     def _body(self, plan: BodyPlan, stage: Stage, args: list[Value]) -> tuple[tuple[Op, ...], dict[int, Value]]:
         """A stage's ops, and the tiles of the values that it packs."""

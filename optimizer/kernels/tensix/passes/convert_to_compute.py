@@ -53,6 +53,12 @@ def is_block_op(op: Op) -> bool:
     return op.name.startswith(BLOCK_PREFIX) and op.name.removeprefix(BLOCK_PREFIX) in TILE_OPS
 
 
+def accumulates(op: Op) -> bool:
+    """Whether an op of a body sums over a loop of its own."""
+    name = op.name.removeprefix(TILE_PREFIX)
+    return op.name.startswith(TILE_PREFIX) and name in TILE_OPS and TILE_OPS[name].accumulates
+
+
 def _read(program: Op) -> set[str]:
     """Names of the values that something reads which is not itself unread."""
     found: set[str] = set()
@@ -91,7 +97,6 @@ def loop_nest(op: Op) -> LoopNest:
     name = op.name.removeprefix(BLOCK_PREFIX)
     shapes = tuple(v.typed(BlockType).shape for v in op.operands)
     rows, columns = op.result.typed(BlockType).shape
-    both = (dim(0), dim(1))
     if name in ("matmul", "matmul_t"):
         depth = shapes[0][1]
         b = (dim(1), dim(2)) if name == "matmul_t" else (dim(2), dim(1))
@@ -99,18 +104,18 @@ def loop_nest(op: Op) -> LoopNest:
         return LoopNest((rows, columns, depth), (PARALLEL, PARALLEL, REDUCTION), maps)
     if name.startswith("reduce_"):
         return _reduction(name.rsplit("_", 1)[1], shapes[0])
-    operands = tuple(IndexMap(2, _operand(name, k, both)) for k in range(len(shapes)))
+    operands = tuple(IndexMap(2, _operand(name, k, shape, (rows, columns))) for k, shape in enumerate(shapes))
     return LoopNest((rows, columns), (PARALLEL, PARALLEL), operands)
 
 
-def _operand(name: str, k: int, both: tuple[IndexExpr, IndexExpr]) -> tuple[IndexExpr, ...]:
-    """Tile of operand `k` that goes into the result's tile `both`."""
+def _operand(name: str, k: int, shape: tuple[int, int], frame: tuple[int, int]) -> tuple[IndexExpr, ...]:
+    """Tile of operand `k` that goes into the result's tile: a single row or column of tiles is repeated."""
     if name == "transpose":
-        return (both[1], both[0])
-    repeated = name.rsplit("_", 1)[1] if "bcast" in name else ""
-    if repeated and k == TILE_OPS[name].arity - 1:
-        return {"row": (const(0), both[1]), "col": (both[0], const(0))}.get(repeated, (const(0), const(0)))
-    return both
+        return (dim(1), dim(0))
+    repeated = name.rsplit("_", 1)[1] if "bcast" in name and k == TILE_OPS[name].arity - 1 else ""
+    within = {"row": (True, False), "col": (False, True), "scalar": (True, True)}.get(repeated, (False, False))
+    single = (size == 1 < whole for size, whole in zip(shape, frame, strict=True))
+    return tuple(const(0) if a or b else dim(axis) for axis, (a, b) in enumerate(zip(within, single, strict=True)))
 
 
 def _reduction(axis: str, shape: tuple[int, int]) -> LoopNest:

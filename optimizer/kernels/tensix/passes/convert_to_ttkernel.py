@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.api_profiles import PROFILES, ApiProfile
 from optimizer.kernels.tensix.cpp_text import float_bits, floating, reciprocal
 from optimizer.kernels.tensix.dialect import L1_SUM, L1_SUM_END
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
@@ -14,7 +13,7 @@ from optimizer.kernels.tensix.ir import Names, Op, Region, Value, attributes, re
 from optimizer.kernels.tensix.passes.insert_inits import PACK_RECONFIG, RECONFIG, form_of, is_math
 from optimizer.kernels.tensix.passes.noc_calls import call
 from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Call, Form, Place
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, Call, Place
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType
 
 _BUFFER_CALLS = {
@@ -33,18 +32,17 @@ _FORMATS = {
 _BY_NUMBER = {number: dtype for dtype, number in FORMAT_NUMBERS.items()}
 
 
-def convert_to_ttkernel(program: Op, api: str) -> Op:
-    """All threads, for a profile of the kernel API (`api_profiles.PROFILES`)."""
+def convert_to_ttkernel(program: Op) -> Op:
+    """All threads."""
     waits = (op for op in walk(program) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
     buffers = {op.result.name: op.operands[0] for op in waits}
     dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
-    return rewrite(program, _Calls(PROFILES[api], Names(program), buffers, dst).change)[0]
+    return rewrite(program, _Calls(Names(program), buffers, dst).change)[0]
 
 
 class _Calls:
-    def __init__(self, profile: ApiProfile, names: Names, buffers: dict[str, Value], dst: DType) -> None:
+    def __init__(self, names: Names, buffers: dict[str, Value], dst: DType) -> None:
         self._dst = dst
-        self._profile = profile
         self._names = names
         self._buffer = buffers
         """Block -> its circular buffer."""
@@ -60,8 +58,7 @@ class _Calls:
         if op.name == "ttl.transfer_wait":
             return ()
         if op.name == "dst.startup":
-            startup = self._profile.startups[op.string("kind")]
-            return (call(startup.function, [self._cb(v) for v in op.operands], startup.args, startup.template),)
+            return (call("compute_kernel_hw_startup", [self._cb(v) for v in op.operands], ("#0", "#1", "#2")),)
         if op.name == "dst.init":
             return (self._init(op),)
         if op.name == "dst.uninit":
@@ -87,7 +84,7 @@ class _Calls:
         names = [n for n, place in zip("abc", form.places, strict=False) if place is Place.CB]
         known = {f"{n}_cb": f"#{k}" for k, n in enumerate(names)}
         known["out_cb"] = f"#{len(names)}"
-        return self._emit(form.init, form, op, known, [self._cb(v) for v in op.operands])
+        return self._emit(form.init, op, known, [self._cb(v) for v in op.operands])
 
     def _math(self, op: Op) -> Op:
         form = form_of(op)
@@ -101,15 +98,14 @@ class _Calls:
                 known[n] = f"#{position}"
                 position += 1
         known["d"] = f"#{position}"
-        return self._emit(form.call, form, op, known, [self._cb(v) for v in op.operands])
+        return self._emit(form.call, op, known, [self._cb(v) for v in op.operands])
 
-    def _emit(self, neutral: Call, form: Form, op: Op, known: dict[str, str], operands: list[Value]) -> Op:
-        renamed = self._profile.rename(neutral, form)
-        args = [known.get(a, self._literal(a, op)) for a in renamed.args]
-        template = [self._literal(t, op) for t in renamed.template]
+    def _emit(self, wanted: Call, op: Op, known: dict[str, str], operands: list[Value]) -> Op:
+        args = [known.get(a, self._literal(a, op)) for a in wanted.args]
+        template = [self._literal(t, op) for t in wanted.template]
         used = [k for k in range(len(operands)) if f"#{k}" in args]
         numbers = {f"#{k}": f"#{new}" for new, k in enumerate(used)}
-        return call(renamed.function, [operands[k] for k in used], [numbers.get(a, a) for a in args], template)
+        return call(wanted.function, [operands[k] for k in used], [numbers.get(a, a) for a in args], template)
 
     def _literal(self, token: str, op: Op) -> str:
         """`$name` as the bits of a float32 (`:reciprocal`: of one through it), `$name:float` as a float, `$data_format`
@@ -134,7 +130,7 @@ class _Calls:
         if op.attr("accumulate", False):
             return call("pack_tile", (slot, cb, op.operands[2]), ("#0", "#1", "#2"), ("true",))
         if op.name == "dst.pack_block":
-            return call(self._profile.pack_block, (slot, cb), ("#0", "#1", str(op.integer("tiles"))))
+            return call("pack_block", (slot, cb), ("#0", "#1", str(op.integer("tiles"))))
         return call("pack_tile", (slot, cb), ("#0", "#1"))
 
     # -- data movement -----------------------------------------------------------------------------------
@@ -150,7 +146,7 @@ class _Calls:
         in_block = IndexMap(2, (dim(0) * shape[1] + dim(1),))
         pointer = "get_write_ptr" if reads else "get_read_ptr"
         address = f"{pointer}(#2) + #3 * get_tile_size(#2)"
-        function = "noc_async_read_tile" if reads else "noc_async_write_tile"
+        function = "noc_async_read_page" if reads else "noc_async_write_page"
         inner = (
             Op("ttl.index", (row, column, r, c), (tile,), attributes({"map": in_tensor})),
             Op("ttl.index", (r, c), (place,), attributes({"map": in_block})),

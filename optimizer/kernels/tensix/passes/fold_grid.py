@@ -25,6 +25,7 @@ from optimizer.kernels.tensix.grid import (
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, dim
 from optimizer.kernels.tensix.ir import Names, Op, Value, attributes, rewrite
 from optimizer.kernels.tensix.pipes import Pipe, pipe_of, ranges_of
+from optimizer.kernels.tensix.placement_rules import block_factors
 from optimizer.kernels.tensix.types import IndexType
 
 
@@ -46,7 +47,7 @@ def fold_grid(program: Op) -> Op:
             case "ttl.core_linear":
                 return folding.coordinates(op, (core_linear(grid, unfold(grid)),))
             case "ttl.grid_slice":
-                return folding.slice(op)
+                return folding.slice(op, block_factors(op, program))
             case "ttl.semaphore_set_multicast":
                 ranges = folding.rectangle(Pipe((), ranges_of(op, "core_range")), op.name)
                 return (op.with_attrs(core_range=ranges),)
@@ -69,14 +70,15 @@ class _Folding:
         moved = [expr.substitute(from_origin) for expr in exprs]
         return (*ops, *(_index(v, expr, axes) for v, expr in zip(op.results, moved, strict=True)))
 
-    def slice(self, op: Op) -> tuple[Op, ...]:
+    def slice(self, op: Op, factors: tuple[int, int]) -> tuple[Op, ...]:
+        """Row and column of the core's first tile."""
         if len(self._grid) > HARDWARE_RANK:
             raise OptionError(
                 f"slices have rows and columns, the grid {len(self._grid)} dimensions: ttl.core gives its coordinates",
                 node=op.name,
                 limit=HARDWARE_RANK,
             )
-        rows, columns = op.integers("block_factors")
+        rows, columns = factors
         axes = unfold(self._grid)
         x, y = axes if len(axes) == HARDWARE_RANK else (axes[0], axes[0] * 0)
         return self.coordinates(op, (y * rows, x * columns))

@@ -33,11 +33,15 @@ def _fused(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         if pair is None:
             return ops
         first, second = pair
-        merged = merge(ops[first], ops[second], _read_elsewhere(ops, first, second))
-        made = {v.name for v in ops[first].results}
-        between = ops[first + 1 : second]
-        stores = tuple(op for op in between if any(v.name in made for v in op.operands))
-        ops = (*ops[:first], *(op for op in between if op not in stores), merged, *stores, *ops[second + 1 :])
+        ops = joined(ops, first, second, merge(ops[first], ops[second], _read_elsewhere(ops, first, second)))
+
+
+def joined(ops: tuple[Op, ...], first: int, second: int, merged: Op) -> tuple[Op, ...]:
+    """The ops with `merged` in place of two computes, where the later one is; stores of the earlier one follow it."""
+    made = {v.name for v in ops[first].results}
+    between = ops[first + 1 : second]
+    stores = tuple(op for op in between if any(v.name in made for v in op.operands))
+    return (*ops[:first], *(op for op in between if op not in stores), merged, *stores, *ops[second + 1 :])
 
 
 def _pairs(ops: Sequence[Op]) -> Iterator[tuple[int, int]]:
@@ -47,7 +51,7 @@ def _pairs(ops: Sequence[Op]) -> Iterator[tuple[int, int]]:
             continue
         for first in range(second - 1, -1, -1):
             producer = ops[first]
-            if producer.name == "ttl.compute" and fusable(producer, reader) and _may_move(ops, first, second):
+            if producer.name == "ttl.compute" and fusable(producer, reader) and may_move(ops, first, second):
                 yield first, second
 
 
@@ -83,7 +87,7 @@ def _takes_from_dst(reader: Op, k: int) -> bool:
     return True
 
 
-def _may_move(ops: Sequence[Op], first: int, second: int) -> bool:
+def may_move(ops: Sequence[Op], first: int, second: int) -> bool:
     """Whether the producer may run as late as its reader: nothing between reads it, nor frees what it reads."""
     made = {v.name for v in ops[first].results}
     for op in ops[first + 1 : second]:

@@ -1,4 +1,5 @@
-"""`ttl.compute_region` dissolves: its ops join the thread, its arguments become the blocks that it was given.
+"""`ttl.compute_region` dissolves: its ops join the thread, its arguments become the blocks that it was given. So does
+`ttl.block_compute`, which has no arguments.
 
 The region states what stays in DST; `fuse_computes` fuses whatever can be, so that nothing is lost. For the same
 reason markers of DST registers (`ttl.require_dst`, `ttl.acquire_dst`, `ttl.release_dst`) go: liveness is computed.
@@ -6,18 +7,20 @@ reason markers of DST registers (`ttl.require_dst`, `ttl.acquire_dst`, `ttl.rele
 
 from __future__ import annotations
 
-from optimizer.kernels.tensix.dialect import DST_MARKERS
+from optimizer.kernels.tensix.dialect import BLOCK_COMPUTE, DST_MARKERS
 from optimizer.kernels.tensix.ir import Op, Value, rewrite, substitute
 
 
 def inline_regions(program: Op) -> Op:
-    """Every `ttl.compute_region`."""
+    """Every `ttl.compute_region` and `ttl.block_compute`."""
     known: dict[str, Value] = {}
 
     def change(op: Op) -> tuple[Op, ...]:
         op = substitute(op, known)
         if op.name in DST_MARKERS:
             return ()
+        if op.name == BLOCK_COMPUTE:
+            return op.body.ops
         if op.name != "ttl.compute_region":
             return (op,)
         region = op.body

@@ -23,6 +23,8 @@ from math import prod
 from optimizer.kernels.tensix.dialect import DST_PREFIX, L1_SUM, L1_SUM_END, RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim, linear
 from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite
+from optimizer.kernels.tensix.passes.convert_to_compute import accumulates
+from optimizer.kernels.tensix.passes.unroll_loops import unrolled
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType
 
@@ -30,14 +32,17 @@ Loops = tuple[Value, ...]
 """Counters of the loops around, outermost first: the dimensions of index expressions."""
 
 
-def lower_to_loops(program: Op) -> Op:
-    """Every `ttl.compute`."""
+def lower_to_loops(program: Op, unroll: bool = False) -> Op:
+    """Every `ttl.compute`; with `unroll` as straight lines (`unroll_loops`)."""
     names = Names(program)
 
     def change(op: Op) -> tuple[Op, ...]:
-        if op.name == "ttl.compute":
-            return _Sections(op, names).ops()
-        return _around(op) if op.name == "ttl.for" else (op,)
+        if op.name == "ttl.for":
+            return _around(op)
+        if op.name != "ttl.compute":
+            return (op,)
+        made = _Sections(op, names).ops()
+        return unrolled(made, names) if unroll else made
 
     return rewrite(program, change)[0]
 
@@ -139,7 +144,7 @@ class _Sections:
 
     def _over(self, count: int, first: IndexExpr, loops: Loops, ops: Sequence[Op]) -> list[Op]:
         """Ops for each tile of the section; an accumulating op alone goes over all tiles in each round of its sum."""
-        if len(ops) == 1 and _accumulates(ops[0]):
+        if len(ops) == 1 and accumulates(ops[0]):
             depth = len(loops)
             return self._rounds(2, loops, lambda inner: self._tiles_of(count, first, inner, ops, inner[depth:]))
         return self._tiles_of(count, first, loops, ops, ())
@@ -154,7 +159,7 @@ class _Sections:
 
     def _one(self, op: Op, tile: IndexExpr, k: IndexExpr, loops: Loops, rounds: Loops) -> list[Op]:
         """One op for one tile, with the loops that it sums over unless they are around it already."""
-        if not _accumulates(op) or rounds:
+        if not accumulates(op) or rounds:
             return self._tile_op(op, loops, tile, k, rounds)
         return self._rounds(2, loops, lambda inner: self._tile_op(op, inner, tile, k, inner[len(loops) :]))
 
@@ -237,7 +242,3 @@ class _Sections:
         index_map = IndexMap(len(used), (narrow,))
         ops.append(Op("ttl.index", tuple(loops[d] for d in used), (value,), attributes({"map": index_map})))
         return value
-
-
-def _accumulates(op: Op) -> bool:
-    return op.name != RESTORE and TILE_OPS[op.name.removeprefix(TILE_PREFIX)].accumulates

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from optimizer.opmodel.analytical.formulas.basics import Clock, Terms
 from optimizer.opmodel.analytical.formulas.eltwise import eltwise, norm, reduce
+from optimizer.opmodel.analytical.formulas.kernels import kernel
 from optimizer.opmodel.analytical.formulas.movement import halo, movement, reshard, tilize, transfer, view
 from optimizer.opmodel.analytical.formulas.products import conv, matmul, pool, sdpa
 from optimizer.opmodel.analytical.work import Work
 
 Formula = Callable[[Clock, Work, Terms], float]
-_FORMULAS = (eltwise, matmul, conv, norm, reduce, movement, reshard, halo, tilize, pool, sdpa, view, transfer)
+_FORMULAS = (eltwise, matmul, conv, norm, reduce, movement, reshard, halo, tilize, pool, sdpa, view, transfer, kernel)
 FORMULAS: dict[str, Formula] = {formula.__name__: formula for formula in _FORMULAS}

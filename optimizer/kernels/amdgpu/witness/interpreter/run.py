@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -26,6 +26,8 @@ from .step_table import decode_program
 
 Scalar = np.generic
 Argument = npt.NDArray[Any] | Scalar
+Observer = Callable[[int, int], None]
+"""Takes the number of a wave, counted over the grid, and the line of an instruction."""
 DEFAULT_STEPS = 2_000_000
 MAX_WAVES = 1 << 16
 """Of a launch: each takes a millisecond."""
@@ -61,13 +63,14 @@ def run_kernel(
     arguments: Mapping[str, Argument],
     *,
     max_steps: int = DEFAULT_STEPS,
+    observe: Observer | None = None,
 ) -> Run:
     """Execute the kernel `kernel_name` of an assembly text.
 
     `grid` and `workgroup_size` have one to three dimensions, x first; `grid` counts workgroups. `arguments` are
     the kernel's arguments in order: an array is placed in device memory and its 64-bit address passed, a numpy
     scalar is passed by value; each is aligned to its own size. An array marked read-only (`flags.writeable` false)
-    may not be stored to.
+    may not be stored to. `observe` is told of every instruction as it is executed.
 
     Errors: `TextError` for text that cannot be read, `ExecutionError` for anything the hardware leaves undefined,
     `UnknownNameError` for a kernel that is not there.
@@ -82,7 +85,7 @@ def run_kernel(
     if (metadata := program.metadata.get(kernel_name)) is not None:
         check_metadata(metadata, descriptor)
         check_launch(metadata, size, passed)
-    launch = _Launch(program, descriptor, _dimensions(grid), size, max_steps)
+    launch = _Launch(program, descriptor, _dimensions(grid), size, max_steps, observe)
     # Non-finite numbers and wrapping integers are ordinary values of a kernel.
     with np.errstate(all="ignore"):
         statistics = launch.run(memory, kernarg)
@@ -136,6 +139,7 @@ class _Launch:
     grid: tuple[int, int, int]
     size: tuple[int, int, int]
     max_steps: int
+    observe: Observer | None
     statistics: Statistics = field(default_factory=Statistics)
 
     def run(self, memory: DeviceMemory, kernarg: int) -> Statistics:
@@ -202,6 +206,8 @@ class _Launch:
             statistics.instructions += 1
             statistics.by_mnemonic[step.instruction.mnemonic] += 1
             statistics.executed_lines.add(wave.line)
+            if self.observe is not None:
+                self.observe(wave.agent, wave.line)
             traits = step.traits
             wave.waits.check(traits.reads, traits.writes, step.issuing, wave.line, wave.text, wave.where)
             if step.lanes != "own":

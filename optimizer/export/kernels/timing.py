@@ -1,0 +1,202 @@
+"""A region as `Work`: what its kernel does on the busiest core, counted in the kernel, timed by the OpModel's formulas.
+
+Calls of the compute thread are counted with their loops. TTNN's ops are the measure: a function on a tile takes
+what the op of that name takes per tile, a norm at least what TTNN's norm does, and the kernel starts as slowly as the
+slowest of its ops. How far a kernel of one op is from that op: `docs/fusing-by-time.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from math import prod
+
+from optimizer.device import DeviceSpec
+from optimizer.errors import StateError
+from optimizer.export.kernels.lowering import blocks_of, lowered, program_of
+from optimizer.export.kernels.placement import Kind, Operand
+from optimizer.export.kernels.regions import Region
+from optimizer.ir.graph import Op as GraphOp
+from optimizer.ir.opdef import CostClass
+from optimizer.ir.vocabulary import COPY, opdef, short_name
+from optimizer.kernels.tensix.compute_config import compute_config
+from optimizer.kernels.tensix.dialect import CALL_PREFIX, COMPUTE
+from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.types import CircularBufferType
+from optimizer.layouts.memory_config import TensorLayout
+from optimizer.opmodel.analytical.timing import Timing
+from optimizer.opmodel.analytical.work import Compute, Kernel, Piece, Place, Transfer, Work
+from optimizer.opmodel.base import CostPart, OpCost
+
+_FAMILIES = {
+    CostClass.ELTWISE: "eltwise",
+    CostClass.MATMUL: "matmul",
+    CostClass.SOFTMAX: "norm",
+    CostClass.NORM: "norm",
+    CostClass.REDUCE: "reduce",
+}
+"""Time formula of the ops that a region may hold."""
+_RATED = ("norm", "reduce")
+_SMALL = (Kind.ROW, Kind.COLUMN, Kind.SCALAR)
+"""Parts of a frame that TTNN's ops read on every core, too, at no charge for the one bank that then serves them all."""
+_NAMES = {
+    "negative": "neg", "recip": "reciprocal", "power": "pow", "sub": "subtract", "mul": "multiply", "div": "divide",
+    "rsub": "rsub", "max": "maximum", "min": "minimum", "binary_max": "maximum", "binary_min": "minimum",
+    "unary_max": "maximum", "unary_min": "minimum", "copy_dest_values": "fill", "rounding_op": "floor",
+}  # fmt: skip
+"""Function of the kernel API -> op of TTNN."""
+_ON_SFPU = ("add_binary", "sub_binary", "mul_binary", "rsub_binary")
+"""Sums and products of two tiles in DST: one pass of the SFPU, while TTNN's ops are on the FPU."""
+_FPU = re.compile(r"(add|sub|mul)_(reuse_dest_)?tiles(_bcast_(rows|cols|scalar))?")
+_BROUGHT = ("copy_tile", "transpose_tile", "unary_bcast")
+_SETUP = re.compile(r".*_(un)?init|.*reconfig_data_format|compute_kernel_hw_startup|init_sfpu|mm_init.*|.*_init_\w+")
+
+
+@dataclass
+class _Counted:
+    """Calls of a compute thread, added up."""
+
+    arithmetic: Counter[tuple[str, int]] = field(default_factory=Counter)
+    sums: Counter[str] = field(default_factory=Counter)
+
+    def take(self, ops: tuple[Op, ...], times: int) -> None:
+        for op in ops:
+            if op.name == "ttl.for":
+                trips = range(op.integer("lower"), op.integer("upper"), op.integer("step"))
+                self.take(op.body.ops, times * len(trips))
+            elif op.name.startswith(CALL_PREFIX):
+                self._call(op, op.name.removeprefix(CALL_PREFIX), times)
+
+    def _call(self, op: Op, name: str, times: int) -> None:
+        if name.startswith("cb_"):
+            self.sums["waits"] += times
+        elif name == "tile_regs_acquire":
+            self.sums["sections"] += times
+        elif name.startswith("tile_regs_"):
+            return
+        elif name in ("pack_tile", "pack_block"):
+            self.sums["packed"] += times * (int(op.strings("args")[2]) if name == "pack_block" else 1)
+        elif name == "matmul_tiles":
+            self.sums["products"] += times
+        elif _SETUP.fullmatch(name):
+            self.sums["inits"] += times
+        else:
+            self.sums["unpacked_bytes"] += times * sum(_tile_bytes(op))
+            self.arithmetic[_priced_as(name)] += times
+
+
+def _tile_bytes(op: Op) -> Iterator[int]:
+    """Of the tiles that a call brings from circular buffers."""
+    for v in op.operands:
+        if isinstance(v.type, CircularBufferType):
+            yield v.type.dtype.tile_bytes
+
+
+def _priced_as(function: str) -> tuple[str, int]:
+    """(op of TTNN with the same cost per tile, operands in DST) of a function of the kernel API."""
+    if function in _BROUGHT:
+        return ("copy", 0)
+    if function == "reduce_tile":
+        return ("reduce", 0)
+    if found := _FPU.fullmatch(function):
+        return (_NAMES.get(found[1], found[1]), 0)
+    if function == "copy_dest_values":
+        return ("fill", 0)
+    stem = function.removesuffix("_tile")
+    if stem == function:
+        raise StateError(f"no time is known of {function}")
+    if stem in _ON_SFPU:
+        return ("square", 2)
+    name = stem.removesuffix("_binary").removesuffix("_unary")
+    operands = 3 if name == "where" else 2 if "binary" in stem else 0 if name == "fill" else 1
+    return (_NAMES.get(name, name), operands)
+
+
+@cache
+def compute_of(program: Op, arch: str) -> Compute:
+    """What the compute thread of a lowered program does."""
+    counted = _Counted()
+    for thread in program.body.ops:
+        if thread.name == COMPUTE:
+            counted.take(thread.body.ops, 1)
+    arithmetic = tuple((name, operands, times) for (name, operands), times in sorted(counted.arithmetic.items()))
+    sums, config = counted.sums, compute_config(program, arch)
+    return Compute(
+        arithmetic,
+        sums["unpacked_bytes"],
+        sums["packed"],
+        sums["sections"],
+        sums["inits"],
+        sums["waits"],
+        sums["products"],
+        config.math_fidelity,
+        config.fp32_dest_acc_en,
+    )
+
+
+def work_of(region: Region, program: Op, layouts: Mapping[str, TensorLayout], device: DeviceSpec) -> Work:
+    """A region's kernel; `program`: its calls of the kernel API."""
+    kernel = Kernel(
+        compute_of(program, device.arch),
+        blocks_of(region).count,
+        tuple(_transfers(region, region.inputs, layouts, device)),
+        tuple(_transfers(region, region.outputs, layouts, device)),
+        tuple((short_name(op.op), _family(op)) for op in region.ops),
+        tuple(_rated(region, device)),
+    )
+    return Work("kernel", "kernel", region.home.cores, kernel=kernel)
+
+
+def _family(op: GraphOp) -> str:
+    return "reshard" if op.op == COPY else _FAMILIES[opdef(op.op).cost_class]
+
+
+def _transfers(
+    region: Region, operands: tuple[Operand, ...], layouts: Mapping[str, TensorLayout], device: DeviceSpec
+) -> Iterator[Transfer]:
+    """Of the tensors that do not lie on the region's cores."""
+    blocks = blocks_of(region)
+    for o in operands:
+        if o.resident:
+            continue
+        once, layout = blocks.once(o.kind), layouts[o.value]
+        bursts = 1 if once else blocks.count
+        spec = layout.shard_spec
+        holders = device.dram_banks if layout.is_dram else device.num_cores if spec is None else spec.num_cores
+        yield Transfer(
+            prod(blocks.of(o.kind, o.depth)) * bursts,
+            o.dtype.tile_bytes,
+            bursts,
+            Place.DRAM if layout.is_dram else Place.L1,
+            holders if o.kind in _SMALL else prod(o.tiles),
+            holders,
+            once and blocks.count > 1,
+            bool(o.depth),
+        )
+
+
+def _rated(region: Region, device: DeviceSpec) -> Iterator[tuple[Work, Compute]]:
+    """Norms and reductions, of which TTNN's time per tile is known as a whole."""
+    for op in region.ops:
+        family = _family(op)
+        if family in _RATED:
+            tiles = region.home.tiles * region.home.cores
+            piece = Piece(tiles * region.dtype.tile_bytes, tiles, Place.SHARD)
+            work = Work(family, short_name(op.op), region.home.cores, (piece,), (piece,))
+            yield work, compute_of(lowered(program_of(region.alone(op))), device.arch)
+
+
+def cost_of(region: Region, program: Op, layouts: Mapping[str, TensorLayout], device: DeviceSpec) -> OpCost:
+    """The predicted time of a region's kernel, and its traffic with DRAM."""
+    work = work_of(region, program, layouts, device)
+    assert work.kernel is not None
+    found = Timing(device.arch, device.clock_mhz).breakdown(work)
+    part = CostPart("kernel", found.total_ns, found.start_ns, tuple(found.terms.items()), found.tail_ns)
+    read, written = (
+        sum(x.tiles * x.tile_bytes * work.cores for x in moved if x.place is Place.DRAM)
+        for moved in (work.kernel.reads, work.kernel.writes)
+    )
+    return OpCost(found.time_ns, found.bound, read, written, None, (part,))

@@ -1,0 +1,35 @@
+"""The kernel API that kernels are written for: ttnn 0.81.1's, headers `ttnn/tt_metal/hw/inc/api`.
+
+`executor/kernel_api.tsv` is an excerpt of what they declare: the functions that kernels of ours call, none of them
+deprecated. A type-check against the wheel's own headers holds it to them (`tests/kernels/tensix/headers`).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection
+from functools import cache
+from importlib.resources import files
+
+TTNN_VERSION = "0.81.1"
+DATAFLOW_HEADER = "api/dataflow/dataflow_api.h"
+_COMPUTE_FOLDER = "api/compute"
+_ALWAYS = ("cb_api.h", "reg_api.h")
+"""Headers of every compute kernel: circular buffers and sections."""
+
+
+@cache
+def declared_in() -> dict[str, str]:
+    """Function -> header below `api/compute` that declares it; of the functions that kernels of ours call."""
+    text = (files("optimizer.kernels.tensix.executor") / "kernel_api.tsv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines(), delimiter="\t")
+    return {row["name"]: row["header"].removeprefix("compute/") for row in rows}
+
+
+def compute_headers(called: Collection[str]) -> tuple[str, ...]:
+    """Headers of a compute kernel that calls these functions, in alphabetical order.
+
+    Most SFPU functions are in a header each, which `sfpu_split_includes.h` leaves out unless it is asked for it.
+    """
+    found = {declared_in()[name] for name in called if name in declared_in()}
+    return tuple(f"{_COMPUTE_FOLDER}/{header}" for header in sorted({*_ALWAYS, *found}))

@@ -1,0 +1,52 @@
+"""The tile language by its own names: `from optimizer.kernels.tensix import ttl`, functions on blocks in `ttl.math`.
+
+docs/tile-language.md describes it; `frontend.py` records what is written.
+"""
+
+from __future__ import annotations
+
+from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.frontend import (
+    Block,
+    CircularBuffer,
+    Program,
+    Tensor,
+    Transfer,
+    block_op,
+    compute,
+    compute_region,
+    copy,
+    core,
+    core_linear,
+    datamovement,
+    grid_size,
+    grid_slice,
+    kernel,
+    make_circular_buffer_like,
+)
+from optimizer.kernels.tensix.ttl import math
+from optimizer.kernels.tensix.ttl.math import transpose, typecast, where
+
+__all__ = [
+    "Block",
+    "CircularBuffer",
+    "DType",
+    "Program",
+    "Tensor",
+    "Transfer",
+    "block_op",
+    "compute",
+    "compute_region",
+    "copy",
+    "core",
+    "core_linear",
+    "datamovement",
+    "grid_size",
+    "grid_slice",
+    "kernel",
+    "make_circular_buffer_like",
+    "math",
+    "transpose",
+    "typecast",
+    "where",
+]
