@@ -8,25 +8,26 @@ compared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments, named_arguments
-from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
-from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
-from optimizer.kernels.tensix.error_bound import FPU_SUM, Bounded, Numbers, bounds, exactly
-from optimizer.kernels.tensix.executor.execute import compiled, has_compiler
+from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, NESTED
+from optimizer.kernels.tensix.emit_cpp import KernelSource
+from optimizer.kernels.tensix.error_bound import FLOAT64, Numbers, bounds, exactly
+from optimizer.kernels.tensix.executor.execute import Execution, compiled
 from optimizer.kernels.tensix.interpreter import run_blocks
 from optimizer.kernels.tensix.ir import Op, walk
-from optimizer.kernels.tensix.launch import Launch, LaunchTensor, launch_of
+from optimizer.kernels.tensix.launch import Launch, LaunchTensor
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.reference import evaluate
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.transfers import transfers
+from optimizer.kernels.tensix.types import TILE, CircularBufferType
 
 Core = tuple[int, int]
 """Coordinates (x, y)."""
@@ -43,12 +44,14 @@ class WrittenTensor:
     interpreted: Array
     written: NDArray[np.bool_]
     """Elements that a core writes."""
+    rounded: Array | None
+    """Its meaning with every result rounded to DST's element type; None for programs with loops over blocks."""
 
     @staticmethod
-    def nothing(shape: tuple[int, ...]) -> WrittenTensor:
+    def nothing(shape: tuple[int, ...], loops: bool) -> WrittenTensor:
         """Before any core has written to it."""
         numbers = np.zeros(shape), np.zeros(shape), np.zeros(shape, np.float32)
-        return WrittenTensor(*numbers, np.zeros(shape, np.bool_))
+        return WrittenTensor(*numbers, np.zeros(shape, np.bool_), None if loops else np.zeros(shape, np.float32))
 
 
 def random_inputs(program: Op, tensors: Mapping[str, tuple[tuple[int, ...], DType]], seed: int) -> dict[str, Array]:
@@ -96,13 +99,18 @@ def expected(
     launch: Launch,
     options: KernelOptions,
     inputs: Mapping[str, Array],
+    sum_unit: float = TILE * FLOAT64,
     arguments: Arguments = NO_ARGUMENTS,
 ) -> dict[str, WrittenTensor]:
     """The program's meaning and the interpreter's values, by the argument that is written. VerificationError if the
-    interpreter refuses the kernel, or a core moves a block beyond a tensor."""
+    interpreter refuses the kernel, or a core moves a block beyond a tensor.
+
+    `sum_unit`: what the product of two tiles loses, as in `error_bound.bounds`.
+    """
     stages: dict[str, Op] = {}
     lower(program, options, stages.__setitem__)
-    made = {tensor.argument: WrittenTensor.nothing(tensor.shape) for tensor in launch.outputs}
+    loops = any(op.name in NESTED for op in walk(program))
+    made = {tensor.argument: WrittenTensor.nothing(tensor.shape, loops) for tensor in launch.outputs}
     tensors = {tensor.argument: tensor for tensor in launch.tensors}
     moved_by = transfers(program, tuple(cores(launch)), arguments)
     for core, moved in moved_by.items():
@@ -112,23 +120,31 @@ def expected(
             for cb, places in moved.brought.items()
         }
         known = {cb: tuple(map(exactly, blocks)) for cb, blocks in given.items()}
-        meant = known | bounds(stages["fold-grid"], given, FPU_SUM, core, own)
+        meant = known | bounds(stages["fold-grid"], given, sum_unit, core, own)
+        rounded_blocks = {} if loops else _rounded(program, given)
         computed: dict[str, Sequence[Array]] = {**given}
         computed |= run_blocks(stages["insert-inits"], given, options.capacity, core, own)
         for cb, places in moved.taken.items():
             for place, bounded, block in zip(places, meant[cb], computed[cb], strict=True):
                 if place.tensor in made:
                     to, tensor = made[place.tensor], tensors[place.tensor]
-                    wholes: tuple[NDArray[Any], ...] = (to.exact, to.near, to.interpreted, to.written)
-                    parts: tuple[NDArray[Any], ...] = (
-                        bounded.value,
-                        bounded.error,
-                        block,
-                        np.ones(block.shape, np.bool_),
-                    )
-                    for whole, part in zip(wholes, parts, strict=True):
-                        place.write(_part(whole, tensor, core), part)
+                    place.write(_part(to.exact, tensor, core), bounded.value)
+                    place.write(_part(to.near, tensor, core), bounded.error)
+                    place.write(_part(to.interpreted, tensor, core), block)
+                    place.write(_part(to.written, tensor, core), np.ones(block.shape, np.bool_))
+                    if to.rounded is not None:
+                        place.write(_part(to.rounded, tensor, core), rounded_blocks[cb])
     return made
+
+
+def _rounded(program: Op, given: Mapping[str, Sequence[Array]]) -> dict[str, Array]:
+    """The block of every circular buffer, each result rounded as DST rounds it, of a program without loops."""
+    dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
+    blocks = {cb: found[0] for cb, found in given.items()}
+    types = {
+        op.result.name: op.result.typed(CircularBufferType).dtype for op in walk(program) if op.name == "ttl.bind_cb"
+    }
+    return blocks | {cb: rounded(values, types[cb]) for cb, values in evaluate(program, blocks, dst).items()}
 
 
 def executed(
@@ -138,65 +154,19 @@ def executed(
     options: KernelOptions,
     inputs: Mapping[str, Array],
     arguments: Arguments = NO_ARGUMENTS,
-) -> dict[str, Array]:
+) -> Execution:
     """What the C++ leaves in every tensor under g++, one core after the other, or all at once if they know of each
-    other. VerificationError if it goes wrong."""
+    other, and what the last core counted. VerificationError if it goes wrong."""
     whole = {t.argument: inputs.get(t.argument, np.zeros(t.shape, np.float32)).copy() for t in launch.tensors}
     with compiled(lowered, sources, options.capacity) as run:
         if launch.semaphores:
-            return dict(run(whole, tuple(cores(launch)), arguments).tensors)
+            return run(whole, tuple(cores(launch)), arguments)
         for core in cores(launch):
             parts = {t.argument: _part(whole[t.argument], t, core) for t in launch.tensors}
-            found = run(parts, (core,), arguments).tensors
+            found = run(parts, (core,), arguments)
             for name, part in parts.items():
-                part[...] = found[name]
-    return whole
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A program on all of its cores, here: see `witness.Witnessed` for what is counted."""
-
-    elements: int
-    beyond: int
-    executed: int | None
-
-    @property
-    def agrees(self) -> bool:
-        return self.elements > 0 and self.beyond == 0 and not self.executed
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "agrees": self.agrees,
-            "elements": self.elements,
-            "beyond_error_bound": self.beyond,
-            "executed_differs": self.executed,
-        }
-
-
-def compared(program: Op, options: KernelOptions, seed: int, arguments: Arguments = NO_ARGUMENTS) -> Compared:
-    """Random inputs through the meaning, the interpreter and the C++ on every core. VerificationError if a witness
-    refuses the kernel."""
-    lowered = lower(program, options)
-    sources = emit_program(lowered)
-    launch = launch_of(program, lowered, sources, options.board)
-    inputs = inputs_of(program, launch, seed)
-    wanted = expected(program, launch, options, inputs, arguments)
-    beyond = differs = 0
-    here = executed(launch, lowered, sources, options, inputs, arguments) if has_compiler() else None
-    for name, tensor in wanted.items():
-        allowed = Bounded(tensor.exact, tensor.near).allows(tensor.interpreted)
-        beyond += int((~allowed & tensor.written).sum())
-        if here is not None:
-            differs += differing(tensor.interpreted[tensor.written], here[name][tensor.written])
-    elements = sum(int(tensor.written.sum()) for tensor in wanted.values())
-    return Compared(elements, beyond, differs if here is not None else None)
-
-
-def differing(wanted: Array, got: Array) -> int:
-    """Elements whose bits differ; one NaN is as good as another."""
-    bits = [np.ascontiguousarray(x, np.float32).view(np.uint32) for x in (wanted, got)]
-    return int(((bits[0] != bits[1]) & ~(np.isnan(wanted) & np.isnan(got))).sum())
+                part[...] = found.tensors[name]
+    return replace(found, tensors=whole)
 
 
 def cores(launch: Launch) -> Iterator[Core]:

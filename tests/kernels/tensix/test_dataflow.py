@@ -19,7 +19,7 @@ from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower
 from optimizer.kernels.tensix.rounding import Array
 from optimizer.kernels.tensix.text import parse, text_of
-from optimizer.kernels.tensix.whole_tensors import compared
+from optimizer.kernels.tensix.witness import witness
 from tests.kernels.tensix.pipe_kernels import CORES, all_to_all, gather, in_turn, planes, ring
 
 executed = pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
@@ -81,7 +81,7 @@ def test_the_program_in_text_is_the_one_in_python() -> None:
 @executed
 def test_the_matmul_is_within_its_error_bound_and_the_cpp_equals_the_interpreter() -> None:
     program = parse(Path("fixtures/kernels/matmul_multicast.ttl").read_text(encoding="utf-8"))
-    found = compared(program, KernelOptions(), 0, {"k_blocks": 4})
+    found = witness(program, KernelOptions(), arguments={"k_blocks": 4})
     assert (found.elements, found.beyond, found.executed) == (128 * 128, 0, 0)
 
 
@@ -117,7 +117,7 @@ def test_blocks_arrive_where_pipes_go(name: str) -> None:
 @executed
 @pytest.mark.parametrize("name", ["ring", "all to all"])
 def test_what_comes_through_pipes_has_a_meaning_and_a_bound(name: str) -> None:
-    found = compared(PATTERNS[name][0](), KernelOptions(), 0)
+    found = witness(PATTERNS[name][0](), KernelOptions())
     assert found.agrees
 
 
