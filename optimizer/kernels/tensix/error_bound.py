@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from optimizer.errors import StateError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.buffers import local_buffers
+from optimizer.kernels.tensix.core_numbers import CoreNumbers
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op, loop_nest
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.reference import tile_of
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, FLOATS, FORMAT_NUMBERS
+from optimizer.kernels.tensix.sums import SUMS, accumulates
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, TileOp
 from optimizer.kernels.tensix.types import TILE, BlockType
 
@@ -87,14 +89,18 @@ def times_bound(got: NDArray[np.float32], exact: Numbers, near: Numbers) -> tupl
 
 
 def bounds(
-    program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]], sum_unit: float = TILE * FLOAT64
+    program: Op,
+    blocks: Mapping[str, Sequence[NDArray[np.float32]]],
+    sum_unit: float = TILE * FLOAT64,
+    core: tuple[int, int] = (0, 0),
+    arguments: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, tuple[Bounded, ...]]:
     """Blocks that the compute threads push, from those that they wait for, by circular buffer.
 
     `sum_unit`: what a matmul of two tiles loses, relative to the sum of its terms' magnitudes; the witnesses sum up
-    exactly, an FPU does not.
+    exactly, an FPU does not. `core` and `arguments`: which core this is, and what it is given.
     """
-    walker = _Walker(program, blocks, sum_unit)
+    walker = _Walker(program, blocks, sum_unit, CoreNumbers(core, arguments))
     for thread in inline_regions(program).body.ops:
         if thread.name == COMPUTE:
             walker.local = local_buffers(thread)
@@ -103,7 +109,13 @@ def bounds(
 
 
 class _Walker:
-    def __init__(self, program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]], sum_unit: float) -> None:
+    def __init__(
+        self, program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]], sum_unit: float, numbers: CoreNumbers
+    ) -> None:
+        self._numbers = numbers
+        self._made_by: dict[str, Op] = {}
+        self._sums: dict[str, Bounded] = {}
+        """Room -> what the rounds of a loop have summed up there."""
         self._sum_unit = sum_unit
         self._dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
         self._waiting = {name: list(map(exactly, found)) for name, found in blocks.items()}
@@ -115,11 +127,14 @@ class _Walker:
 
     def run(self, ops: Sequence[Op]) -> None:
         for op in ops:
-            if op.name == "ttl.for":
-                for _ in range(op.integer("lower"), op.integer("upper"), op.integer("step")):
+            if op.name in ("ttl.for", "ttl.if"):
+                for _ in self._numbers.rounds(op):
                     self.run(op.body.ops)
+            elif self._numbers.takes(op):
+                continue
             elif is_block_op(op):
                 self._values[op.result.name] = self._block(op)
+                self._made_by[op.result.name] = op
             else:
                 self._move(op)
 
@@ -134,6 +149,9 @@ class _Walker:
                 self._waiting[name].pop(0)
             case "ttl.cb_reserve":
                 self._targets[op.result.name] = name
+                self._sums.pop(op.result.name, None)
+            case "ttl.store" if accumulates(op):
+                self._add(op)
             case "ttl.store":
                 source, target = (v.typed(BlockType) for v in op.operands)
                 kept = self._values[name]
@@ -146,14 +164,31 @@ class _Walker:
             case _:
                 raise StateError(f"{op.name} has no error bound")
 
-    def _block(self, op: Op) -> Bounded:
-        """One block op, tile by tile as its loop nest says."""
+    def _add(self, op: Op) -> None:
+        """A round's block to the sum of those before: tile by tile in DST, or as a whole in L1."""
+        value, room = op.operands
+        kept, before, made_by = self._values[value.name], self._sums.get(room.name), self._made_by.get(value.name)
+        pushed = self.pushed.setdefault(self._targets[room.name], [])
+        if before is not None:
+            pushed.pop()
+            sums = made_by is not None and TILE_OPS[made_by.name.removeprefix(BLOCK_PREFIX)].name in SUMS
+            total = Bounded(before.value + kept.value, before.error + kept.error)
+            if made_by is not None and sums:
+                total = self._block(made_by, before)
+            kept = rounded_to(rounded_to(total, self._dst), room.typed(BlockType).dtype)
+        self._sums[room.name] = kept
+        pushed.append(kept)
+
+    def _block(self, op: Op, before: Bounded | None = None) -> Bounded:
+        """One block op, tile by tile as its loop nest says; one that sums up may have a sum to begin with."""
         definition = TILE_OPS[op.name.removeprefix(BLOCK_PREFIX)]
         nest, result = loop_nest(op), op.result.typed(BlockType)
         attrs = {name: float(str(op.attr(name))) for name in definition.attrs}
         operands = [self._values[v.name] for v in op.operands]
         shape = (result.shape[0] * TILE, result.shape[1] * TILE)
         made = Bounded(np.full(shape, definition.initial), np.zeros(shape))
+        if before is not None:
+            made = Bounded(before.value.copy(), before.error.copy())
         for point in np.ndindex(*nest.bounds):
             at = Bounded(tile_of(made.value, point[:2]), tile_of(made.error, point[:2]))
             tiles = [at] if definition.accumulates else []

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
 from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.core_numbers import CoreNumbers
 from optimizer.kernels.tensix.device.formats import packed
 from optimizer.kernels.tensix.device.values import Operand, Units
-from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
+from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX, L1_SUM, L1_SUM_END
 from optimizer.kernels.tensix.dst_sections import PHASES
 from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.passes.assign_dst import capacity_of
@@ -36,7 +38,7 @@ from optimizer.kernels.tensix.passes.insert_inits import (
     unpacked,
 )
 from optimizer.kernels.tensix.reference import elements, tile_of
-from optimizer.kernels.tensix.rounding import Array, rounded
+from optimizer.kernels.tensix.rounding import Array, packer_sum, rounded
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place, Unit
 from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType
 
@@ -53,6 +55,8 @@ class _Buffer:
     waited: int = 0
     reserved: Array | None = None
     packed: int = 0
+    places: set[int] = field(default_factory=set)
+    """Tiles that were packed to places of their own."""
     parts: int = 0
     """Tiles of the reserved block that are pushed before it is whole."""
     pushed: list[Array] = field(default_factory=list)
@@ -64,16 +68,21 @@ def run(
 ) -> dict[str, Array]:
     """The first block pushed to each circular buffer that nobody in the thread reads; see `run_blocks`."""
     given = {name: (block,) for name, block in blocks.items()}
-    return {name: made[0] for name, made in run_blocks(program, given, capacity, chip).items()}
+    return {name: made[0] for name, made in run_blocks(program, given, capacity, chip=chip).items()}
 
 
 def run_blocks(
-    program: Op, blocks: Mapping[str, Sequence[Array]], capacity: int | None = None, chip: str | None = None
+    program: Op,
+    blocks: Mapping[str, Sequence[Array]],
+    capacity: int | None = None,
+    core: tuple[int, int] = (0, 0),
+    arguments: Mapping[str, int] = MappingProxyType({}),
+    chip: str | None = None,
 ) -> dict[str, tuple[Array, ...]]:
     """Blocks pushed to circular buffers that nobody in the thread reads, in order, by buffer.
 
-    `blocks`: circular buffer -> elements of the blocks that the reader brings. `chip`: architecture whose units
-    compute; None: ideal ones. VerificationError names the op.
+    `blocks`: circular buffer -> elements of the blocks that the reader brings; `arguments`: run-time arguments of the
+    core by name; `chip`: architecture whose units compute; None: ideal ones. VerificationError names the op.
     """
     wide = bool(program.attr("fp32_dest_acc_en", False))
     units = None if chip is None else Units.of(program, chip)
@@ -82,6 +91,7 @@ def run_blocks(
     for thread in program.body.ops:
         if thread.name == COMPUTE:
             machine = _Machine(slots, DType.F32 if wide else DType.BF16, program, thread, blocks, units)
+            machine.place(core, arguments)
             machine.run(thread.body.ops, {})
             found |= machine.finish()
     return found
@@ -107,6 +117,10 @@ class _Machine:
         self._sources: tuple[DType, DType] | None = None
         """Element types that the unpacker is set to."""
         self._packer: DType | None = None
+        self._adds: bool = False
+        """Whether the packer adds to L1."""
+        self._core: tuple[int, int] = (0, 0)
+        self._arguments: Mapping[str, int] = {}
         self._buffers: dict[str, _Buffer] = {}
         self._block: dict[str, str] = {}
         """Block -> its circular buffer."""
@@ -117,6 +131,10 @@ class _Machine:
                 name, cb = op.result.name, op.result.typed(CircularBufferType)
                 given = [rounded(block, cb.dtype) for block in blocks.get(name, ())]
                 self._buffers[name] = _Buffer(cb, bool(op.attr("unpack_to_dst", False)), given)
+
+    def place(self, core: tuple[int, int], arguments: Mapping[str, int]) -> None:
+        """Say which core this is, and what it is given."""
+        self._core, self._arguments = core, arguments
 
     def finish(self) -> dict[str, tuple[Array, ...]]:
         """What was pushed and not read, after a check that nothing is left over."""
@@ -134,15 +152,12 @@ class _Machine:
 
     # -- control -----------------------------------------------------------------------------------------
     def run(self, ops: Sequence[Op], numbers: dict[str, int]) -> None:
+        own = CoreNumbers(self._core, self._arguments, numbers)
         for op in ops:
-            if op.name == "ttl.for":
-                for i in range(op.integer("lower"), op.integer("upper"), op.integer("step")):
-                    self.run(op.body.ops, {**numbers, op.body.args[0].name: i})
-            elif op.name == "ttl.constant":
-                numbers[op.result.name] = op.integer("value")
-            elif op.name == "ttl.index":
-                numbers[op.result.name] = op.index_map("map").evaluate([numbers[v.name] for v in op.operands])[0]
-            else:
+            if op.name in ("ttl.for", "ttl.if"):
+                for _ in own.rounds(op):
+                    self.run(op.body.ops, numbers)
+            elif not own.takes(op):
                 self._step(op, numbers)
 
     def _step(self, op: Op, numbers: Mapping[str, int]) -> None:
@@ -158,6 +173,10 @@ class _Machine:
             self._math(op, numbers)
         elif op.name == "dst.uninit":
             self._init = None
+        elif op.name == L1_SUM:
+            self._adds = numbers[op.operands[1].name] > op.integer("first")
+        elif op.name == L1_SUM_END:
+            self._adds = False
         elif op.name == RECONFIG:
             self._sources = dtype_of(op.operands[0]), dtype_of(op.operands[1])
         elif op.name == PACK_RECONFIG:
@@ -192,6 +211,7 @@ class _Machine:
                 room = len(buffer.ready) < buffer.type.block_count and buffer.reserved is None
                 self._require(room, place, "reserves room that never becomes free")
                 buffer.reserved, buffer.packed = np.full(elements(buffer.type), np.nan, np.float32), 0
+                buffer.places = set()
             case "ttl.cb_push_part":
                 buffer.parts += op.integer("tiles")
                 packed = f"pushes {buffer.parts} tiles so far, {buffer.packed} were packed"
@@ -284,12 +304,23 @@ class _Machine:
             slot, number = self._slot(numbers[source.name] + k, op.name), numbers[at.name] + k
             self._require(slot in self._dst, op.name, f"packs slot {slot}, which holds nothing")
             self._require(buffer.reserved is not None, op.name, f"packs to %{block.name}, which is not reserved")
-            self._require(number == buffer.packed, op.name, f"packs tile {number} where {buffer.packed} is next")
+            own_place = bool(op.attr("accumulate", False))
+            in_order = own_place or number == buffer.packed
+            self._require(in_order, op.name, f"packs tile {number} where {buffer.packed} is next")
             self._require(number < reserved.tiles, op.name, f"packs beyond the {reserved.tiles} tiles reserved")
+            self._require(own_place or not self._adds, op.name, "packs in order while the packer adds to L1")
             assert buffer.reserved is not None
             where = tile_of(buffer.reserved, divmod(number, reserved.shape[1]))
-            where[...] = self._packed(self._dst[slot], buffer.type.dtype)
-            buffer.packed += 1
+            made = self._packed(self._dst[slot], buffer.type.dtype)
+            if self._adds:
+                self._require(number in buffer.places, op.name, f"adds to tile {number}, which holds nothing")
+                made = packer_sum(where, made, buffer.type.dtype)
+            where[...] = made
+            if own_place:
+                buffer.places.add(number)
+                buffer.packed = len(buffer.places)
+            else:
+                buffer.packed += 1
 
 
 def _init_key(name: str, form: int, buffers: Sequence[str]) -> tuple[object, ...]:

@@ -87,4 +87,38 @@ class TransferType:
         return "transfer"
 
 
-Type = TileType | BlockType | CircularBufferType | TensorType | IndexType | TransferType
+@dataclass(frozen=True, slots=True)
+class SemaphoreType:
+    """A number in the L1 of every core, which all cores can set, add to and wait for."""
+
+    def __str__(self) -> str:
+        return "semaphore"
+
+
+@dataclass(frozen=True, slots=True)
+class PipeType:
+    """A way for blocks from one core to one core, or to all cores of a rectangle."""
+
+    def __str__(self) -> str:
+        return "pipe"
+
+
+@dataclass(frozen=True, slots=True)
+class PipeNetType:
+    """Pipes that blocks of one circular buffer go through."""
+
+    def __str__(self) -> str:
+        return "pipenet"
+
+
+Type = (
+    TileType
+    | BlockType
+    | CircularBufferType
+    | TensorType
+    | IndexType
+    | TransferType
+    | SemaphoreType
+    | PipeType
+    | PipeNetType
+)

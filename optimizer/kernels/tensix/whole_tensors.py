@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
+from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments, named_arguments
+from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, NESTED
 from optimizer.kernels.tensix.emit_cpp import KernelSource
 from optimizer.kernels.tensix.error_bound import FLOAT64, Numbers, bounds, exactly
 from optimizer.kernels.tensix.executor.execute import Execution, compiled
@@ -102,6 +103,7 @@ def expected(
     options: KernelOptions,
     inputs: Mapping[str, Array],
     sum_unit: float = TILE * FLOAT64,
+    arguments: Arguments = NO_ARGUMENTS,
 ) -> dict[str, WrittenTensor]:
     """The program's meaning and the interpreter's values, by the argument that is written. VerificationError if the
     interpreter refuses the kernel, or a core moves a block beyond a tensor.
@@ -110,19 +112,24 @@ def expected(
     """
     stages: dict[str, Op] = {}
     lower(program, options, stages.__setitem__)
-    loops = any(op.name == "ttl.for" for op in walk(program))
+    loops = any(op.name in NESTED for op in walk(program))
     made = {tensor.argument: WrittenTensor.nothing(tensor.shape, loops) for tensor in launch.outputs}
     tensors = {tensor.argument: tensor for tensor in launch.tensors}
-    for core in cores(launch):
-        moved = transfers(program, core)
+    moved_by = transfers(program, tuple(cores(launch)), arguments)
+    for core, moved in moved_by.items():
+        own = named_arguments(program, arguments, core)
         given = {
             cb: [place.read(_part(inputs[place.tensor], tensors[place.tensor], core)) for place in places]
             for cb, places in moved.brought.items()
         }
-        meant = {cb: tuple(map(exactly, blocks)) for cb, blocks in given.items()} | bounds(program, given, sum_unit)
+        known = {cb: tuple(map(exactly, blocks)) for cb, blocks in given.items()}
+        meant = known | bounds(stages["fold-grid"], given, sum_unit, core, own)
         rounded_blocks = {} if loops else _rounded(program, given)
-        computed = given | run_blocks(stages["insert-inits"], given, options.capacity)
-        on_chip = given | run_blocks(stages["insert-inits"], given, options.capacity, launch.arch)
+        steps = stages["insert-inits"]
+        computed: dict[str, Sequence[Array]] = {**given}
+        computed |= run_blocks(steps, given, options.capacity, core, own)
+        on_chip: dict[str, Sequence[Array]] = {**given}
+        on_chip |= run_blocks(steps, given, options.capacity, core, own, launch.arch)
         for cb, places in moved.taken.items():
             for place, bounded, block, chips in zip(places, meant[cb], computed[cb], on_chip[cb], strict=True):
                 if place.tensor in made:
@@ -148,15 +155,22 @@ def _rounded(program: Op, given: Mapping[str, Sequence[Array]]) -> dict[str, Arr
 
 
 def executed(
-    launch: Launch, lowered: Op, sources: Sequence[KernelSource], options: KernelOptions, inputs: Mapping[str, Array]
+    launch: Launch,
+    lowered: Op,
+    sources: Sequence[KernelSource],
+    options: KernelOptions,
+    inputs: Mapping[str, Array],
+    arguments: Arguments = NO_ARGUMENTS,
 ) -> Execution:
-    """What the C++ leaves in every tensor under g++, one core after the other, and what the last core counted.
-    VerificationError if it goes wrong."""
+    """What the C++ leaves in every tensor under g++, one core after the other, or all at once if they know of each
+    other, and what the last core counted. VerificationError if it goes wrong."""
     whole = {t.argument: inputs.get(t.argument, np.zeros(t.shape, np.float32)).copy() for t in launch.tensors}
     with compiled(lowered, sources, options.capacity, launch.arch) as run:
+        if launch.semaphores:
+            return run(whole, tuple(cores(launch)), arguments)
         for core in cores(launch):
             parts = {t.argument: _part(whole[t.argument], t, core) for t in launch.tensors}
-            found = run(parts, core)
+            found = run(parts, (core,), arguments)
             for name, part in parts.items():
                 part[...] = found.tensors[name]
     return replace(found, tensors=whole)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments
 from optimizer.kernels.tensix.build import build
 from optimizer.kernels.tensix.error_bound import Bounded
 from optimizer.kernels.tensix.executor.execute import Execution, has_compiler
@@ -59,18 +60,24 @@ class Witnessed:
         }
 
 
-def witness(program: Op, options: KernelOptions, seed: int = 0, execute_cpp: bool = True) -> Witnessed:
+def witness(
+    program: Op,
+    options: KernelOptions,
+    seed: int = 0,
+    execute_cpp: bool = True,
+    arguments: Arguments = NO_ARGUMENTS,
+) -> Witnessed:
     """Random inputs through all three, on all cores. VerificationError if a witness refuses the kernel.
 
     Every tensor that the kernel reads gets random values; every element that it writes is compared.
     """
     kernel = build(program, options)
     inputs = inputs_of(program, kernel.launch, seed)
-    made = expected(program, kernel.launch, options, inputs)
+    made = expected(program, kernel.launch, options, inputs, arguments=arguments)
     meant = [w.rounded for w in made.values() if w.rounded is not None]
     execution = None
     if execute_cpp and has_compiler():
-        execution = executed(kernel.launch, kernel.lowered, kernel.sources, options, inputs)
+        execution = executed(kernel.launch, kernel.lowered, kernel.sources, options, inputs, arguments)
     return Witnessed(
         elements=sum(int(w.written.sum()) for w in made.values()),
         interpreter=sum(differing(w.rounded, w.interpreted) for w in made.values() if w.rounded is not None)

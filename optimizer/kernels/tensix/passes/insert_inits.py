@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
+from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX, L1_SUM, L1_SUM_END
 from optimizer.kernels.tensix.ir import Attr, Op, Value, attributes, rewrite, walk
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Form, Place, Unit
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType
 
 RECONFIG, PACK_RECONFIG = "dst.reconfig", "dst.pack_reconfig"
-_OTHER = ("dst.init", "dst.uninit", "dst.startup", "dst.pack", "dst.pack_block", RECONFIG, PACK_RECONFIG)
+_PACKS = ("dst.pack", "dst.pack_block")
+_OTHER = ("dst.init", "dst.uninit", "dst.startup", *_PACKS, RECONFIG, PACK_RECONFIG, L1_SUM, L1_SUM_END)
 
 
 def insert_inits(program: Op) -> Op:
@@ -119,6 +120,10 @@ class _Placer:
             elif op.name == "ttl.for":
                 before, loop, state = self._loop(op, state, target)
                 placed += [*before, loop]
+            elif op.name == "ttl.if":
+                inside, _ = self.place(op.body.ops, None, target)
+                placed.append(op.with_body(tuple(inside)))
+                state = None
             else:
                 placed.append(op)
             if op.name == "ttl.tile_regs_release" and masked:
@@ -155,10 +160,14 @@ class _Formats:
                 if state[:2] != wanted:
                     placed.append(Op(RECONFIG, sources))
                 state = *wanted, state[2]
-            elif op.name in ("dst.pack", "dst.pack_block"):
-                if state[2] is not dtype_of(op.operands[1]):
-                    placed.append(Op(PACK_RECONFIG, (op.operands[1],)))
-                state = state[0], state[1], dtype_of(op.operands[1])
+            elif op.name in (*_PACKS, L1_SUM):
+                target = op.operands[0 if op.name == L1_SUM else 1]
+                if state[2] is not dtype_of(target):
+                    placed.append(Op(PACK_RECONFIG, (target,)))
+                state = state[0], state[1], dtype_of(target)
+            elif op.name == "ttl.if":
+                inside, _ = self.place(op.body.ops, _UNKNOWN)
+                op, state = op.with_body(tuple(inside)), _UNKNOWN
             elif op.name == "ttl.for":
                 inside, after = self.place(op.body.ops, state)
                 if after != state:  # later rounds find what the one before leaves
