@@ -5,6 +5,7 @@ a circular buffer whose blocks arrive where the sender expects them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
 
 from optimizer.kernels.tensix.dialect import BOTH, IF_DST, IF_SRC, PIPE, PIPE_NET, SEMAPHORE
 from optimizer.kernels.tensix.ir import Attr, Op, walk
@@ -16,6 +17,8 @@ LISTS = ("src_core", "dst_core", "dst_core_range", "core_range", "origin", "test
 MAX_SEMAPHORES = 16
 """Of a program, those of its pipes included (tt-metal `NUM_SEMAPHORES`)."""
 MAX_PIPES = 4096
+MAX_CORES = 1024
+"""Of a grid whose cores reach each other: more than any chip has."""
 _SEMAPHORE_OPS = tuple(
     f"ttl.semaphore_{name}" for name in ("wait", "wait_min", "set", "set_remote", "inc_remote", "set_multicast")
 )
@@ -70,14 +73,14 @@ RULES: Mapping[str, Callable[[Op], Iterator[str]]] = {
 def pipe_errors(program: Op) -> Iterator[tuple[str, str]]:
     """Place and message of what would send to no core, or where nobody expects it."""
     grid = program.integers("grid")
-    for op in walk(program):
-        pipe = pipe_of(op) if op.name == PIPE else None
-        if op.name == "ttl.semaphore_set_multicast":
-            pipe = Pipe((0,) * len(grid), ranges_of(op, "core_range"))
-        if pipe is not None:
-            yield from ((op.name, text) for text in _beyond(pipe, grid))
-            if len(pipe.source) != len(grid) or len(pipe.ranges) != len(grid):
-                return
+    reaching = [op for op in walk(program) if op.name in (PIPE, "ttl.semaphore_set_multicast")]
+    if reaching and prod(grid) > MAX_CORES:
+        yield program.name, f"cores reach each other in a grid of {prod(grid)} cores, {MAX_CORES} are the most"
+        return
+    beyond = [(op.name, text) for op in reaching for text in _beyond(_reach(op, grid), grid)]
+    if beyond:
+        yield from beyond
+        return
     threads = [op for op in program.body.ops if op.name in BOTH]
     found = list(sites(threads))
     for name, net in nets_of(program).items():
@@ -85,6 +88,11 @@ def pipe_errors(program: Op) -> Iterator[tuple[str, str]]:
     count = sum(op.name == SEMAPHORE for op in program.body.ops)
     if count > MAX_SEMAPHORES:
         yield program.name, f"has {count} semaphores, a core has {MAX_SEMAPHORES}"
+
+
+def _reach(op: Op, grid: Sequence[int]) -> Pipe:
+    """A pipe, or a multicast as one that begins at the first core."""
+    return pipe_of(op) if op.name == PIPE else Pipe((0,) * len(grid), ranges_of(op, "core_range"))
 
 
 def _beyond(pipe: Pipe, grid: Sequence[int]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Literal
 
@@ -56,13 +57,24 @@ class PipeNet:
     def receivers(self) -> frozenset[Core]:
         return frozenset(core for p in self.pipes for core in p.receivers)
 
+    @cached_property
+    def _ends(self) -> tuple[dict[Core, list[int]], dict[Core, list[int]]]:
+        """Numbers of pipes by the core that they come from, and by each that they go to."""
+        sent: dict[Core, list[int]] = {}
+        received: dict[Core, list[int]] = {}
+        for number, pipe in enumerate(self.pipes):
+            sent.setdefault(pipe.source, []).append(number)
+            for core in pipe.receivers:
+                received.setdefault(core, []).append(number)
+        return sent, received
+
     def incoming(self, core: Core) -> tuple[int, ...]:
         """Numbers of the pipes that a core receives from."""
-        return tuple(n for n, p in enumerate(self.pipes) if core in p.receivers)
+        return tuple(self._ends[1].get(core, ()))
 
     def outgoing(self, core: Core) -> tuple[int, ...]:
         """Numbers of the pipes that a core sends through."""
-        return tuple(n for n, p in enumerate(self.pipes) if p.source == core)
+        return tuple(self._ends[0].get(core, ()))
 
     def turns(self, number: int) -> frozenset[tuple[int, int]]:
         """(place of a pipe among those that its receiver has, how many those are), of every receiver."""

@@ -38,7 +38,7 @@ from optimizer.kernels.tensix.sums import sum_errors
 from optimizer.kernels.tensix.text import IR_NAMES
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TileType
-from optimizer.kernels.tensix.verify import MAX_SLOTS
+from optimizer.kernels.tensix.verify import MAX_SLOTS, check
 
 MAX_TILES = 1 << 24
 """Of a tensor or block."""
@@ -84,13 +84,10 @@ def check_source(program: Op) -> None:
         if isinstance(error, _Limit):
             raise LimitError(error.message, node=place, limit=error.limit)
         raise GraphError(error, node=place)
-    broken = (
-        *buffer_errors(program),
-        *_carried(program, program.name, frozenset()),
-        *sum_errors(program),
-        *pipe_errors(program),
-    )
-    for place, message in broken:
+    for place, message in (*buffer_errors(program), *_carried(program, program.name, frozenset())):
+        raise GraphError(message, node=place)
+    check(program)
+    for place, message in (*sum_errors(program), *pipe_errors(program)):
         raise GraphError(message, node=place)
 
 

@@ -47,6 +47,16 @@ def test_pipes_and_loops_in_text_are_checked(old: str, new: str, message: str) -
     refused(MATMUL.replace(old, new, 1), message)
 
 
+def test_what_lacks_its_operands_is_refused_before_pipes_are_looked_at() -> None:
+    refused(re.sub(r"ttl\.cb_push\(%\d+\)", "ttl.cb_push", MATMUL, count=1), "has 0 operands, takes 1")
+    refused(re.sub(r"ttl\.store\(%\d+, %\d+\)", "ttl.store", MATMUL, count=1), "has 0 operands, takes 2")
+    refused(re.sub(r"ttl\.if_pipe_src\(%\d+\)", "ttl.if_pipe_src", MATMUL, count=1), "has 0 operands, takes 1")
+
+
+def test_cores_that_reach_each_other_are_as_many_as_a_chip_may_have() -> None:
+    refused(MATMUL.replace("grid = [2, 2]", "grid = [2000000, 2]"), "a grid of 4000000 cores, 1024 are the most")
+
+
 def test_a_sum_needs_a_loop_beside_whose_room_it_is_reserved() -> None:
     """Without its loop the store would only add to what nobody has stored."""
     body = re.search(

@@ -193,3 +193,49 @@ def test_indices_are_whole_arithmetic_of_cores_counters_and_arguments() -> None:
 def test_pipes_and_cores_that_cannot_be_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(StateError, match=message):
         recorded(lambda _x: make() and None)
+
+
+# -- sums ---------------------------------------------------------------------------------------------------------
+@executed
+def test_a_sum_is_handed_to_what_follows_it() -> None:
+    """relu(a @ b + c), a and b block by block of depth: the sum in DST, the rest in a section of its own."""
+
+    @ttl.kernel()
+    def dense(a: ttl.Tensor, b: ttl.Tensor, c: ttl.Tensor, y: ttl.Tensor) -> tuple[Op, ...]:
+        shapes = ((a, (2, 1)), (b, (1, 2)), (c, (2, 2)), (y, (2, 2)), (y, (2, 2)))
+        a_cb, b_cb, c_cb, sum_cb, y_cb = (ttl.make_circular_buffer_like(t, shape, 1) for t, shape in shapes)
+
+        @ttl.compute()
+        def multiply() -> None:
+            room = sum_cb.reserve()
+            for _ in flow.loop(flow.runtime_arg("n")):
+                room.accumulate(a_cb.wait() @ b_cb.wait())
+                a_cb.pop()
+                b_cb.pop()
+            sum_cb.push()
+            y_cb.reserve().store(ttl.block_op("relu", sum_cb.wait() + c_cb.wait()))
+            sum_cb.pop()
+            c_cb.pop()
+            y_cb.push()
+
+        @ttl.datamovement()
+        def read() -> None:
+            ttl.copy(c[0, 0], c_cb.reserve()).wait()
+            c_cb.push()
+            for k in flow.loop(flow.runtime_arg("n")):
+                for place, cb in ((a[0, k], a_cb), (b[k, 0], b_cb)):
+                    ttl.copy(place, cb.reserve()).wait()
+                    cb.push()
+
+        @ttl.datamovement()
+        def write() -> None:
+            ttl.copy(y_cb.wait(), y[0, 0]).wait()
+            y_cb.pop()
+
+        return ttl.Program(multiply, read, write)(a, b, c, y)
+
+    program = dense(*map(ttl.Tensor, ((2, 4), (4, 2), (2, 2), (2, 2))))
+    found = witness(program, KernelOptions(), arguments={"n": 3})
+    assert found.agrees
+    assert found.execution is not None
+    assert (found.elements, found.execution.sections) == (64 * 64, 2)
