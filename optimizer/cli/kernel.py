@@ -97,6 +97,12 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         " (default: search; with --allocator seed given)",
     )
     parser.add_argument(
+        "--push",
+        choices=("section", "block"),
+        default="section",
+        help="hand results to the writer section by section (default), or when the block is done",
+    )
+    parser.add_argument(
         "--enable-unroll", action="store_true", help="write every tile's calls out instead of loops over tiles"
     )
     board = Options.board
@@ -210,6 +216,7 @@ def _options(args: argparse.Namespace) -> KernelOptions:
         allocator=args.allocator,
         fuse=not args.no_fuse,
         schedule=args.schedule,
+        push=args.push,
         unroll=args.enable_unroll,
         board=DeviceSpec.load(args.board),
     )

@@ -25,6 +25,7 @@ from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.launch import Launch
 from optimizer.kernels.tensix.passes.assign_dst import Allocator
+from optimizer.kernels.tensix.passes.push_sections import Push
 from optimizer.kernels.tensix.pipeline import KernelOptions
 from optimizer.kernels.tensix.rounding import Array
 from optimizer.kernels.tensix.source_rules import MAX_INTEGER
@@ -171,6 +172,7 @@ def read_kernel(folder: Path) -> BuiltKernel:
         allocator=cast("Allocator", said["allocator"].text(get_args(Allocator))),
         schedule=None if said["schedule"].is_null else cast("Schedule", said["schedule"].text(get_args(Schedule))),
         fuse=said["fuse"].boolean(),
+        push=cast("Push", said["push"].text(get_args(Push))),
         unroll=said["unroll"].boolean(),
         board=DeviceSpec.from_json(fields["board"].value, f"{MANIFEST}: board"),
         **numbers,

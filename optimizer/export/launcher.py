@@ -20,7 +20,7 @@ from optimizer.kernels.tensix.text import text_of
 LAUNCHER, MANIFEST, PROGRAM = "launch.py", "manifest.json", "program.ttl"
 FUNCTION = "launch"
 FORMAT = "ttopt-kernel-1"
-OPTION_FIELDS = ("allocator", "schedule", "fuse", "unroll", "capacity", "l1_bytes")
+OPTION_FIELDS = ("allocator", "schedule", "fuse", "push", "unroll", "capacity", "l1_bytes")
 """Of `KernelOptions`, what the C++ depends on besides the board."""
 _SCRIPT = """if __name__ == "__main__":
     from optimizer.cli import main

@@ -29,6 +29,7 @@ from optimizer.kernels.tensix.passes.insert_inits import insert_inits
 from optimizer.kernels.tensix.passes.join_broadcasts import join_broadcasts
 from optimizer.kernels.tensix.passes.lower_to_loops import lower_to_loops
 from optimizer.kernels.tensix.passes.place_results import place_results, store_values
+from optimizer.kernels.tensix.passes.push_sections import Push, push_sections
 from optimizer.kernels.tensix.passes.sink_to_stores import sink_to_stores
 from optimizer.kernels.tensix.passes.split_broadcasts import split_broadcasts
 from optimizer.kernels.tensix.passes.spread_rows import spread_rows
@@ -56,6 +57,8 @@ class KernelOptions:
     """Keep values between block ops in DST."""
     schedule: Schedule | None = None
     """How the ops of a body are ordered; by default searched for, and as given with `allocator = "seed"`."""
+    push: Push = "section"
+    """When results are handed to the writer: section by section, or all at once when the block is done."""
     unroll: bool = False
     """Write sections and their tiles one after the other instead of in loops."""
     board: DeviceSpec = field(default_factory=partial(DeviceSpec.preset, Options.board))
@@ -92,6 +95,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
         Pass("assign-dst", dst),
         Pass("place-results", place_results),
         Pass("lower-to-loops", partial(lower_to_loops, unroll=options.unroll)),
+        *((Pass("push-sections", push_sections),) if options.push == "section" else ()),
         Pass("insert-inits", insert_inits),
         Pass("convert-to-ttkernel", convert_to_ttkernel),
     )

@@ -52,6 +52,9 @@ _SOURCE = frozenset((
     "ttl.copy_out", "ttl.transfer_wait", "ttl.store", BLOCK_COMPUTE, "ttl.compute_region", "ttl.yield", *DST_MARKERS,
     *(f"{BLOCK_PREFIX}{name}" for name in TILE_OPS),
 ))  # fmt: skip
+_IN_BLOCK_COMPUTE = (
+    "ttl.cb_wait", "ttl.cb_pop", "ttl.cb_reserve", "ttl.cb_push", "ttl.store", "ttl.compute_region", *DST_MARKERS,
+)  # fmt: skip
 _RANGES = {
     "index": (0, MAX_INTEGER), "value": (-MAX_INTEGER, MAX_INTEGER), "lower": (0, MAX_INTEGER),
     "upper": (0, MAX_INTEGER), "step": (1, MAX_INTEGER), "dims": (1, MAX_GRID_RANK), "dst_capacity": (1, MAX_SLOTS),
@@ -126,6 +129,8 @@ class _Rules:
             yield "may stand in a ttl.compute_region only"
         if parent == "ttl.compute_region" and not (_is_block_op(op) or op.name in ("ttl.yield", *DST_MARKERS)):
             yield "does not stand in a ttl.compute_region, which holds block ops"
+        if parent == BLOCK_COMPUTE and not (_is_block_op(op) or op.name in _IN_BLOCK_COMPUTE):
+            yield f"does not stand in a {BLOCK_COMPUTE}, which holds block ops, regions of them and circular buffers"
         if parent == _PROGRAM and op.name not in ("ttl.bind_cb", *BOTH):
             yield "does not stand in the program itself: circular buffers and threads do"
         if op.name in ("ttl.bind_cb", *BOTH) and parent != _PROGRAM:
@@ -305,8 +310,14 @@ def _transfer(op: Op) -> Iterator[str]:
         yield "changes the element type, which transfers do not"
 
 
+def _whole(op: Op) -> Iterator[str]:
+    if op.has_attr("parts"):
+        yield "attribute 'parts' is what a pass sets"
+
+
 _RULES = {
     _PROGRAM: _program, COMPUTE: _thread, DATA_MOVEMENT: _thread, "ttl.for": _for, "ttl.index": _index,
     "ttl.core": _coordinates, "ttl.grid_size": _coordinates,
-    "ttl.compute_region": _compute_region, "ttl.copy_in": _transfer, "ttl.copy_out": _transfer,
+    "ttl.compute_region": _compute_region, "ttl.copy_in": _transfer, "ttl.copy_out": _transfer, "ttl.cb_push": _whole,
+    "ttl.cb_wait": _whole,
 }  # fmt: skip
