@@ -34,7 +34,7 @@ def shown(page: str, language: str) -> str:
 def in_python(page: str) -> Op:
     names: dict[str, Any] = {}
     exec(shown(page, "python"), names)
-    program = names["program"]
+    program = names["dense"]()
     assert isinstance(program, Op)
     return program
 
