@@ -28,6 +28,7 @@ from optimizer.kernels.tensix.passes.insert_inits import (
     is_math,
     unpacked,
 )
+from optimizer.kernels.tensix.reduced_parts import axis_of, packed
 from optimizer.kernels.tensix.reference import elements, tile_of
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
@@ -83,6 +84,8 @@ class _Machine:
         self._dst: dict[int, Array] = {}
         self._phase = "release"
         self._init: tuple[object, ...] | None = None
+        self._mask = np.ones((TILE, TILE), np.bool_)
+        """Elements that the packer does not set to zero."""
         self._sources: tuple[DType, DType] | None = None
         """Element types that the unpacker is set to."""
         self._packer: DType | None = None
@@ -130,12 +133,14 @@ class _Machine:
             self._credit(op)
         elif op.name == "dst.init":
             self._init = _init_key(op.string("op"), op.integer("form", 0), [v.name for v in op.operands])
+            if op.string("op").startswith("reduce_"):
+                self._mask = packed(axis_of(op.string("op")))
         elif op.name in ("dst.pack", "dst.pack_block"):
             self._pack(op, numbers)
         elif is_math(op):
             self._math(op, numbers)
         elif op.name == "dst.uninit":
-            self._init = None
+            self._init, self._mask = None, np.ones((TILE, TILE), np.bool_)
         elif op.name == RECONFIG:
             self._sources = dtype_of(op.operands[0]), dtype_of(op.operands[1])
         elif op.name == PACK_RECONFIG:
@@ -237,7 +242,7 @@ class _Machine:
             self._require(number < reserved.tiles, op.name, f"packs beyond the {reserved.tiles} tiles reserved")
             assert buffer.reserved is not None
             where = tile_of(buffer.reserved, divmod(number, reserved.shape[1]))
-            where[...] = rounded(self._dst[slot], buffer.type.dtype)
+            where[...] = rounded(np.where(self._mask, self._dst[slot], np.float32(0)), buffer.type.dtype)
             buffer.packed += 1
 
 
