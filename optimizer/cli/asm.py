@@ -37,6 +37,17 @@ def add(commands: Commands) -> None:
     build.add_argument("--allow-spill", action="store_true", help="spill what does not fit into registers")
     build.add_argument("--no-fuse", action="store_true", help="leave shifts, additions and ors as they are")
     build.add_argument("--remove-dead-code", action="store_true", help="drop what nothing reads")
+    build.add_argument("--no-schedule", action="store_true", help="leave the instructions in their order")
+    build.add_argument("--no-pipeline", action="store_true", help="schedule, but let no loop load for its next rounds")
+    build.add_argument(
+        "--loads-apart", action="store_true", help="loads and stores never touch the same memory: loads may pass stores"
+    )
+    build.add_argument(
+        "--waves",
+        type=int,
+        metavar="N",
+        help="waves per SIMD that scheduling leaves room for (default: as many as now)",
+    )
     build.set_defaults(run=run_build)
     asm_run.add(subcommands)
 
@@ -66,8 +77,18 @@ def run_alloc(args: argparse.Namespace) -> int:
 def run_build(args: argparse.Namespace) -> int:
     """The text on stdout; or, with -o, in a file, and what it holds as JSON on stdout."""
     from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
+    from optimizer.kernels.amdgpu.scheduling.occupancy import occupancy
 
-    options = AssemblyOptions(args.mcpu, args.allow_spill, not args.no_fuse, args.remove_dead_code)
+    options = AssemblyOptions(
+        args.mcpu,
+        allow_spill=args.allow_spill,
+        fuse=not args.no_fuse,
+        remove_dead_code=args.remove_dead_code,
+        loads_at_barriers=not args.loads_apart,
+        schedule=not args.no_schedule,
+        pipeline_loops=not args.no_pipeline,
+        waves=args.waves,
+    )
     assembly = build(one_program(args.source, args.case_id), options)
     for warning in assembly.warnings:
         print(f"ttopt: warning: {assembly.program.name}: {warning}", file=sys.stderr)
@@ -83,6 +104,7 @@ def run_build(args: argparse.Namespace) -> int:
         "vgprs": assembly.footprint.vgprs,
         "sgprs": assembly.footprint.sgprs,
         "agprs": assembly.footprint.agprs,
+        "waves_per_simd": occupancy(assembly.footprint, assembly.program.launch, options.mcpu),
         "waits": names.count("s_waitcnt"),
         "nops": names.count("s_nop"),
         "warnings": list(assembly.warnings),
@@ -101,13 +123,18 @@ def _refused(case: ProgramCase, error: TtoptError) -> dict[str, Any]:
 
 def _allocated(case: ProgramCase, options: AllocationOptions) -> dict[str, Any]:
     """Raises what is wrong with the program, AllocationError if it does not fit."""
+    from optimizer.kernels.amdgpu.errors import AllocationError
     from optimizer.kernels.amdgpu.program_json import program_json
     from optimizer.kernels.amdgpu.registers.allocate import allocate
-    from optimizer.kernels.amdgpu.registers.allocation_log import log_allocation
+    from optimizer.kernels.amdgpu.registers.allocation_log import log_allocation, log_failure
     from optimizer.kernels.amdgpu.registers.check_allocation import check_allocation
 
     program = case.program
-    allocation = allocate(program, options)
+    try:
+        allocation = allocate(program, options)
+    except AllocationError as error:
+        log_failure(program, error)
+        raise
     log_allocation(allocation)
     check_allocation(allocation.program, allocation.mapping)
     record: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""`ttopt asm run`: a kernel in the interpreter of gfx942 text, which refuses what the hardware leaves undefined."""
+"""`ttopt asm run`: a kernel in the interpreter of assembly text, which refuses what the hardware leaves undefined."""
 
 from __future__ import annotations
 
@@ -36,6 +36,9 @@ def add(subcommands: Any) -> None:
     run = subcommands.add_parser("run", help="build a kernel and run it in the interpreter", allow_abbrev=False)
     run.add_argument("source", type=path_argument, metavar="PROGRAM.json|K.kir|K.s", help="a program, or assembly")
     run.add_argument("--id", dest="case_id", metavar="ID", help="which case of a document of several")
+    run.add_argument(
+        "--mcpu", default="gfx942", metavar="NAME", help="processor to build a program for (default: gfx942)"
+    )
     run.add_argument("--kernel", metavar="NAME", help="which kernel of an assembly file of several")
     run.add_argument("--grid", default="1", metavar="X[,Y,Z]", help="workgroups (default: 1)")
     run.add_argument("--workgroup", metavar="X[,Y,Z]", help="threads (default: what the program says)")
@@ -75,7 +78,7 @@ def run_run(args: argparse.Namespace) -> int:
 
 def _kernel(args: argparse.Namespace, names: tuple[str, ...]) -> tuple[str, str, tuple[int, ...]]:
     """Assembly, name of the kernel, threads of a workgroup."""
-    from optimizer.kernels.amdgpu.pipeline import build
+    from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
     from optimizer.kernels.json_document import read_text
 
     given = _sizes(args.workgroup, "--workgroup") if args.workgroup else None
@@ -87,7 +90,7 @@ def _kernel(args: argparse.Namespace, names: tuple[str, ...]) -> tuple[str, str,
                 f"--argument gives ({', '.join(names)}), {program.name} takes ({', '.join(wanted)})",
                 node=str(args.source),
             )
-        return build(program).text, program.name, given or program.launch.workgroup
+        return build(program, AssemblyOptions(args.mcpu)).text, program.name, given or program.launch.workgroup
     text = read_text(args.source)
     kernels = re.findall(r"^\s*\.amdhsa_kernel\s+(\S+)", text, re.MULTILINE)
     name = args.kernel or (kernels[0] if len(kernels) == 1 else None)

@@ -49,8 +49,8 @@ def test_build_writes_a_file_and_says_what_it_holds(run: Run, program: Path, tmp
     status, out, _ = run("asm", "build", program, "--mcpu", "gfx942", "-o", tmp_path / "k.s")
     assert status == 0
     assert json.loads(out) == {
-        "kernel": "scaled", "mcpu": "gfx942", "instructions": 11, "vgprs": 2, "sgprs": 6, "agprs": 0, "waits": 2,
-        "nops": 1, "warnings": [],
+        "kernel": "scaled", "mcpu": "gfx942", "instructions": 11, "vgprs": 2, "sgprs": 6, "agprs": 0,
+        "waves_per_simd": 8, "waits": 2, "nops": 1, "warnings": [],
     }  # fmt: skip
     assert (tmp_path / "k.s").read_text() == run("asm", "build", program)[1]
 
@@ -206,3 +206,71 @@ def test_what_the_hardware_leaves_undefined_is_an_error(run: Run, program: Path,
     status, out, err = run("asm", "run", tmp_path / "k.s", *VALUES)
     assert (status, out) == (1, "")
     assert "missing-wait" in err
+
+
+LOOP = """
+.kernel sums
+.workgroup 64 1 1
+.workgroup_ids 0
+.argument x 8 pointer
+.argument y 8 pointer
+.redefinable ks4 kv0 kv2
+    s_load_dwordx2 ks0..+2@2, s[0:1], 0
+    s_load_dwordx2 ks2..+2@2, s[0:1], 8
+    v_lshlrev_b32 kv0, 2, v0
+    v_mov_b32 kv2, 0
+    s_mov_b32 ks4, 8
+again:
+    global_load_dword kv1, kv0, ks0..+2@2
+    v_add_u32 kv0, 64, kv0
+    v_add_u32 kv2, kv2, kv1
+    global_store_dword kv0, kv2, ks2..+2@2
+    s_sub_u32 ks4, ks4, 1
+    s_cmp_lg_u32 ks4, 0
+    s_cbranch_scc1 again
+    s_endpgm
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "pipelined"),
+    [
+        (("--loads-apart",), True),
+        (("--loads-apart", "--waves", "4"), True),
+        (("--loads-apart", "--no-pipeline"), False),
+        (("--loads-apart", "--no-schedule"), False),
+    ],
+)
+def test_loops_are_pipelined_unless_that_is_not_wanted(
+    flags: tuple[str, ...], pipelined: bool, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "sums.kir"
+    path.write_text(LOOP)
+    status, out, _ = run("asm", "build", path, *flags)
+    assert status == 0
+    assert ("again_round_0:" in out) == pipelined
+
+
+def test_where_loads_may_read_what_is_stored_they_pass_no_store(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "sums.kir"
+    path.write_text(LOOP)
+    lines = [
+        line.split()[0] for line in run("asm", "build", path)[1].partition("sums:")[2].splitlines() if line.strip()
+    ]
+    memory = [name for name in lines if name in ("global_load_dword", "global_store_dword")]
+    assert memory == ["global_load_dword", "global_store_dword"] * 2
+
+
+def test_waves_that_no_simd_has_are_refused(run: Run, program: Path) -> None:
+    status, _, err = run("asm", "build", program, "--waves", "9")
+    assert status == 2
+    assert "9 waves per SIMD: 1 to 8" in err
+
+
+def test_a_program_runs_as_it_is_built_for_another_processor(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "sums.kir"
+    path.write_text(LOOP)
+    arguments = ("--argument", "x:u32:256:range", "--argument", "y:u32:256:zeros")
+    outputs = [run("asm", "run", path, "--mcpu", mcpu, *arguments) for mcpu in ("gfx942", "gfx950")]
+    assert [status for status, _, _ in outputs] == [0, 0]
+    assert json.loads(outputs[0][1])["buffers"] == json.loads(outputs[1][1])["buffers"]

@@ -208,6 +208,7 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("SOP1", "s = S2 | =scc", "s_bcnt1_i32_b64"),
     ("SOP1", "s = S2", "s_ff1_i32_b64"),
     ("SOP1", "s = S, s!0 | scc", "s_cmov_b32"),
+    ("SOP1", "s2 = S2, s2!0 | scc", "s_cmov_b64"),
     ("SOP1", "s2 = S2 | exec =exec =scc", "s_and_saveexec_b64 s_or_saveexec_b64 s_xor_saveexec_b64"),
     ("SOP1", "s2 = S2 | exec =exec =scc", "s_andn2_saveexec_b64"),
     ("SOP2", "s = S, S | =scc @", "s_add_u32 s_add_i32 s_and_b32 s_or_b32 s_xor_b32 s_nand_b32 s_nor_b32 s_xnor_b32"),

@@ -38,7 +38,7 @@ from optimizer.kernels.amdgpu.passes.rotate_loops import rotate_loops
 from optimizer.kernels.amdgpu.passes.schedule_blocks import schedule_blocks
 from optimizer.kernels.amdgpu.passes.substitute_registers import substitute_registers
 from optimizer.kernels.amdgpu.registers.allocate import Allocation, AllocationOptions, allocate
-from optimizer.kernels.amdgpu.registers.allocation_log import log_allocation
+from optimizer.kernels.amdgpu.registers.allocation_log import log_allocation, log_failure
 from optimizer.kernels.amdgpu.scheduling.dependences import MemoryOrder
 from optimizer.kernels.amdgpu.scheduling.occupancy import WAVES_PER_SIMD, occupancy, register_limits
 from optimizer.kernels.amdgpu.scheduling.pressure import Limits
@@ -156,12 +156,14 @@ def _scheduled(program: Program, plain: Allocation, options: AssemblyOptions, te
     for shapes, fewer in _ATTEMPTS:
         tighter = {file: max(limits[file] - fewer, plain.classes[file].pressure) for file in limits}
         ordered = _run(scheduling_passes(program, options, tighter, SHAPES[:shapes]), program, tell)
-        try:
-            found = allocate(ordered, AllocationOptions(rewrite=False))
-        except AllocationError:
-            continue
-        if occupancy(_footprint(found), program.launch, options.mcpu) >= waves:
-            return found
+        # Fewer registers than leave as many waves are of no use: they are searched for only where too many are taken.
+        for effort in (0, 1):
+            try:
+                found = allocate(ordered, AllocationOptions(rewrite=False, effort=effort))
+            except AllocationError:
+                continue
+            if occupancy(_footprint(found), program.launch, options.mcpu) >= waves:
+                return found
     return plain
 
 
@@ -180,7 +182,11 @@ def build(program: Program, options: AssemblyOptions = AssemblyOptions(), observ
         max_agprs=min(program.max_agprs, FILE_SIZES["a"]),
     )
     program = _run(virtual_passes(options), program, tell)
-    allocation = allocate(program, AllocationOptions(allow_spill=options.allow_spill))
+    try:
+        allocation = allocate(program, AllocationOptions(allow_spill=options.allow_spill))
+    except AllocationError as error:
+        log_failure(program, error)
+        raise
     if options.schedule:
         allocation = _scheduled(program, allocation, options, tell)
     log_allocation(allocation)

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from functools import cache
 from importlib.resources import files
 
+TTNN_VERSION = "0.81.1"
 DATAFLOW_HEADER = "api/dataflow/dataflow_api.h"
 _COMPUTE_FOLDER = "api/compute"
 _ALWAYS = ("cb_api.h", "reg_api.h")

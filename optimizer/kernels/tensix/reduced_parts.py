@@ -19,6 +19,7 @@ from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
+from optimizer.kernels.tensix.rounding import Array
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import TILE
 
@@ -51,6 +52,15 @@ def beside_results(program: Op) -> Mapping[str, Mask]:
             for op in walk(thread):
                 _step(op, rooms, found)
     return found
+
+
+def or_zero(program: Op, cb: str, wanted: Array, got: Array) -> Array:
+    """What is wanted of a circular buffer's block, or the zeros that were got beside the result of a reduction."""
+    beside = beside_results(program).get(cb)
+    if beside is None:
+        return wanted
+    tiles = (wanted.shape[0] // TILE, wanted.shape[1] // TILE)
+    return np.where(np.tile(beside, tiles) & (got == 0), got, wanted)
 
 
 def _step(op: Op, rooms: Mapping[str, str], found: dict[str, Mask]) -> None:

@@ -43,9 +43,9 @@ def test_nothing_is_said_unasked(capsys: pytest.CaptureFixture[str], monkeypatch
 
 
 EXPECTED = {
-    "liveness": ["Found 3 basic blocks", "Detected loop: blocks 1-1",
+    "liveness": ["Building CFG...", "Found 3 basic blocks", "Detected loop: blocks 1-1",
                  "Extending live range for kv0: 4 -> 6 (loop-carried)"],
-    "alloc": ["[ALLOC] v1 (single)", "[FREE] v1"],
+    "alloc": ["[ALLOC] v1 (single)", "[FREE] v1", "[ALLOC] v[2:3] (range, align=2)", "[FREE] v[2:3]"],
     "regalloc": ["4 registers of class v"],
     "passes": ["v_lshlrev_b32 at 4 and v_add_u32 at 5: v_lshl_add_u32", "fuse-shift-add: 10 -> 9 items"],
 }  # fmt: skip
@@ -77,6 +77,23 @@ def test_alloc_says_what_happened(
     records = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert {record["channel"] for record in records} == {channel}
     assert said in "\n".join(record["message"] for record in records)
+
+
+@pytest.mark.parametrize("command", ["alloc", "build"])
+@pytest.mark.parametrize(
+    ("channel", "said"),
+    [("liveness", "Detected loop: blocks 1-1"), ("regalloc", "VGPRs"), ("regalloc", "kv4..+2")],
+)
+def test_where_registers_run_out_it_is_said_too(
+    channel: str, said: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    path = tmp_path / "loop.kir"
+    path.write_text(".max_vgprs 3\n" + text_of(PROGRAM))
+    monkeypatch.setenv(VARIABLES[channel], "1")
+    assert main(["asm", command, str(path)]) != 0
+    records = [line for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
+    assert said in "\n".join(json.loads(line)["message"] for line in records)
 
 
 def test_records_reach_the_logger(caplog: pytest.LogCaptureFixture) -> None:

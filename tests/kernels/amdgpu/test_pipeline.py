@@ -80,11 +80,16 @@ KERNELS = {
     ),
 }
 BOTH = pytest.mark.parametrize(("program", "arguments", "output", "expected"), KERNELS.values(), ids=KERNELS)
-OPTIONS = (AssemblyOptions(), AssemblyOptions(fuse=False), AssemblyOptions(remove_dead_code=True))
+OPTIONS = (
+    AssemblyOptions(),
+    AssemblyOptions(fuse=False),
+    AssemblyOptions(remove_dead_code=True),
+    AssemblyOptions(schedule=False),
+)
 
 
 @BOTH
-@pytest.mark.parametrize("options", OPTIONS, ids=("default", "unfused", "no dead code"))
+@pytest.mark.parametrize("options", OPTIONS, ids=("default", "unfused", "no dead code", "as written"))
 def test_results(
     program: Program,
     arguments: Arrays,
@@ -115,7 +120,8 @@ def test_stages_are_shown_in_order() -> None:
     build(reversed_rows(), observe=lambda name, _: seen.append(name))
     assert seen == [
         "initial", "expand-control", "end-program", "check-opcodes", "commute-literals", "validate", "fuse-shift-add",
-        "fuse-shift-or", "fuse-add-shift", "fuse-or-or", "init-accumulators", "expand-pseudos", "allocate",
+        "fuse-shift-or", "fuse-add-shift", "fuse-or-or", "init-accumulators", "expand-pseudos", "rotate-loops",
+        "pipeline-loops", "schedule-blocks", "allocate",
         "substitute-registers", "refresh-vccz", "insert-waits", "mitigate-hazards",
     ]  # fmt: skip
 

@@ -95,7 +95,5 @@ def test_unreadable_text_is_refused_with_line_and_column(text: str, place: str) 
 
 
 def test_half_is_refused_with_its_reason() -> None:
-    with pytest.raises(
-        FormatError, match=r"is no type: no tensor of ttnn holds f16; bf16 has its size"
-    ):
+    with pytest.raises(FormatError, match=r"is no type: no tensor of ttnn holds f16; bf16 has its size"):
         parse(PROGRAM.replace("bf16", "f16"))

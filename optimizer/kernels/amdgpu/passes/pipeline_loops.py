@@ -52,6 +52,8 @@ SHAPES = ((1, 1), (1, 2), (2, 2), (2, 3), (3, 3), (3, 4))
 """(rounds that loads are ahead, sets of registers), those with few registers first."""
 LONGEST_BODY = 256
 """Instructions of a loop that is looked at."""
+LONGEST_STEM = 160
+"""Letters of a loop's label in those of its parts, which may have 200."""
 LONGEST_FORM = 1024
 """Instructions of what it may become."""
 _OPPOSITE = {
@@ -63,7 +65,7 @@ _OPPOSITE = {
 def pipeline_loops(
     program: Program, limits: Limits, order: MemoryOrder, shapes: tuple[tuple[int, int], ...] = SHAPES
 ) -> Program:
-    """On virtual registers. `limits`: registers of each class that may be live at once; `shapes`: forms to choose from."""
+    """On virtual registers. `limits`: registers of each class that may be live at once; `shapes`: to choose from."""
     done: set[str] = set()
     while (loop := _next_loop(program, order, done)) is not None:
         best, cycles = program, _cycles(program, (loop.label,) * ROUNDS, limits, order)
@@ -77,7 +79,7 @@ def pipeline_loops(
             taken = _cycles(candidate, form.way, limits, order)
             if taken < cycles:
                 best, cycles = candidate, taken
-        done.update(item.name for item in best.body if isinstance(item, Label) and item.name.startswith(loop.label))
+        done.update({item.name for item in best.body if isinstance(item, Label)} - loop.taken)
         program = best
     return program
 
@@ -153,7 +155,7 @@ class _Loop:
         return found
 
     def _label(self, part: str) -> str:
-        name = f"{self.label}_{part}"
+        name = f"{self.label[:LONGEST_STEM]}_{part}"
         while name in self.taken:
             name += "_"
         return name

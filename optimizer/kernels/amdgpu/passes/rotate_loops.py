@@ -58,11 +58,12 @@ def _header(program: Program, cfg: ControlFlowGraph, block: int) -> _Header | No
     if not isinstance(label, Label) or len(leaving) != 1:
         return None
     instructions = tuple(i for i in test if isinstance(i, Instruction) and i.name != "_comment")
-    *compared, branch = instructions or (Instruction("s_nop"),)
-    (exit_,) = leaving
+    if not instructions or any(opcode(i.name).format != "SOPC" for i in instructions[:-1]):
+        return None
+    branch, (exit_,) = instructions[-1], leaving
     if not (isinstance(exit_, Instruction) and exit_.name == "s_branch" and exit_.target):
         return None
-    if not opcode(branch.name).is_conditional or not branch.target or any(opcode(i.name).format != "SOPC" for i in compared):
+    if not opcode(branch.name).is_conditional or not branch.target:
         return None
     return _Header(block, label.name, instructions, branch.target, exit_.target)
 

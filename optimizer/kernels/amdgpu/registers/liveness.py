@@ -56,6 +56,12 @@ class Liveness:
         places = [self.item_at[point // 2] for start, end in self.segments[register] for point in range(start, end)]
         return min(places), max(places)
 
+    def live_at(self, place: int, file: str) -> tuple[VirtualReg, ...]:
+        """Virtual registers of a class that hold something behind an item, its results included; ascending."""
+        point = 2 * self.rank[place] + 1
+        found = (r for r, parts in self.segments.items() if any(start <= point < end for start, end in parts))
+        return tuple(sorted(r for r in found if isinstance(r, VirtualReg) and r.file == file))
+
     def pressure(self, file: str) -> int:
         """Most virtual registers of a class live at once, those that an item reads for the last time not with what it
         defines."""

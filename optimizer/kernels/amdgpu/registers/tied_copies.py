@@ -9,7 +9,7 @@ A copy takes the active lanes. Where only some are, and lanes that it did not ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from optimizer.kernels.amdgpu.cfg import ControlFlowGraph, build_cfg
@@ -18,8 +18,17 @@ from optimizer.kernels.amdgpu.exec_mask import full_exec
 from optimizer.kernels.amdgpu.instruction_edits import Edit
 from optimizer.kernels.amdgpu.ir import Instruction, Program
 from optimizer.kernels.amdgpu.opcodes import opcode
-from optimizer.kernels.amdgpu.operands import Operand, PhysicalReg, VirtualReg, width
-from optimizer.kernels.amdgpu.resources import resources, writes_exec
+from optimizer.kernels.amdgpu.operands import (
+    Operand,
+    PhysicalReg,
+    RegClass,
+    RegRange,
+    VirtualReg,
+    registers,
+    width,
+)
+from optimizer.kernels.amdgpu.resources import Resource, resources, writes_exec
+from optimizer.kernels.amdgpu.validate import required_alignment
 
 _COPIES: Mapping[tuple[str, str], str] = {
     ("v", "v"): "v_mov_b32", ("a", "a"): "v_accvgpr_mov_b32", ("s", "s"): "s_mov_b32",
@@ -91,14 +100,14 @@ def tied_copies(program: Program, without: frozenset[int] = frozenset()) -> Tied
         updated = target
         if others.isdisjoint(resources(target)):
             in_front.add(place)
-        else:  # the result's register holds another operand
-            (updated,) = edit.fresh(_file(target))
+        else:  # the result's registers hold another operand
+            updated = _like(target, edit)
             definition = dict(opcode(item.name).tied)[use]
             item = replace(item, defs=_put(item.defs, definition, updated))
-            edit.after[place] = [_copy(target, updated, where, item.line)]
-        edit.before[place] = [_copy(updated, source, where, item.line)]
+            edit.after[place] = list(_copies(target, updated, where, item.line))
+        edit.before[place] = list(_copies(updated, source, where, item.line))
         edit.instead[place] = replace(item, uses=_put(item.uses, use, updated))
-        redefined.update(r for r in (updated,) if isinstance(r, VirtualReg))
+        redefined.update(r for r in registers(updated) if isinstance(r, VirtualReg))
         if _file(target) != "s" and not full[place] and _wants_other_lanes(program, cfg, place, target):
             narrow.append(place)
     changed = replace(edit.done(), redefinable=program.redefinable | redefined)
@@ -111,7 +120,7 @@ def _apart(item: Instruction) -> dict[int, tuple[Operand, Operand]]:
     for use, definition in opcode(item.name).tied:
         if use < len(item.uses) and definition < len(item.defs):
             source, target = item.uses[use], item.defs[definition]
-            if resources(source) != resources(target) and width(source) == width(target) == 1:
+            if resources(source) != resources(target) and width(source) == width(target):
                 found[use] = source, target
     return found
 
@@ -137,11 +146,27 @@ def _put(operands: tuple[Operand, ...], number: int, operand: Operand) -> tuple[
     return (*operands[:number], operand, *operands[number + 1 :])
 
 
-def _copy(target: Operand, source: Operand, where: str, line: int | None) -> Instruction:
+def _like(target: Operand, edit: Edit) -> Operand:
+    """New registers of an operand's file, as many, aligned as it is."""
+    file, count = _file(target), width(target)
+    base, *_ = edit.fresh(file, count)
+    alignment = target.alignment if isinstance(target, RegRange) else 1
+    return base if count == 1 else RegRange(base, count, max(alignment, required_alignment(RegClass(file), count)))
+
+
+def _copies(target: Operand, source: Operand, where: str, line: int | None) -> Iterator[Instruction]:
+    """Register by register, in an order in which none is written that is yet to be read."""
+    targets, sources = registers(target), registers(source)
+    if not (targets and sources) and width(target) == 2:  # vcc or exec
+        yield Instruction("s_mov_b64", (target,), (source,), line=line)
+        return
     name = _COPIES.get((_file(target), _file(source)))
     if name is None:
         raise OperandError(f"{source} is tied to {target}, to which nothing copies it", node=where)
-    return Instruction(name, (target,), (source,), line=line)
+    pairs = list(zip(targets or (target,), sources or (source,), strict=True))
+    later = {read for _, read in pairs[1:]}
+    for written, read in pairs if targets[:1] and targets[0] not in later else reversed(pairs):
+        yield Instruction(name, (written,), (read,), line=line)
 
 
 def _file(operand: Operand) -> str:
@@ -150,6 +175,5 @@ def _file(operand: Operand) -> str:
     return "s" if not found or isinstance(found[0], str) else found[0].file
 
 
-def _home(operand: Operand, mapping: Mapping[VirtualReg, int]) -> object:
-    (register,) = resources(operand)
-    return PhysicalReg(register.file, mapping[register]) if isinstance(register, VirtualReg) else register
+def _home(operand: Operand, mapping: Mapping[VirtualReg, int]) -> tuple[Resource, ...]:
+    return tuple(PhysicalReg(r.file, mapping[r]) if isinstance(r, VirtualReg) else r for r in resources(operand))

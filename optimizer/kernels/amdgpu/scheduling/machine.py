@@ -2,8 +2,9 @@
 
 Instructions issue in order, four cycles each. One whose operands are not there, or whose unit is occupied, holds up
 everything behind it. In finished programs `s_waitcnt` and `s_nop` do that explicitly: memory operations are complete in
-the order of their issue. Elsewhere (`finished` is false) the model inserts the waits itself. What the model leaves out: other waves, which run meanwhile or are waited for at barriers,
-caches (every load takes the same time), bank conflicts, and the fetching of instructions.
+the order of their issue. Elsewhere (`finished` is false) the model inserts the waits itself. What it leaves out: other
+waves, which run meanwhile or are waited for at barriers, caches (every load takes the same time), bank conflicts, and
+the fetching of instructions.
 """
 
 from __future__ import annotations

@@ -45,6 +45,4 @@ def register_limits(program: Program, taken: Footprint, waves: int) -> dict[str,
         room = (room - taken.agprs) // 4 * 4
     sgprs = _SGPRS_OF_EIGHT - _HIDDEN_SGPRS if waves == WAVES_PER_SIMD else FILE_SIZES["s"]
     wanted = {"v": max(room, taken.vgprs), "s": max(sgprs, taken.sgprs), "a": taken.agprs}
-    return {
-        file: min(count, program.capacity(file)) - len(program.reserved(file)) for file, count in wanted.items()
-    }
+    return {file: min(count, program.capacity(file)) - len(program.reserved(file)) for file, count in wanted.items()}

@@ -175,3 +175,13 @@ def test_a_definition_under_a_partial_mask_keeps_the_other_lanes() -> None:
 def test_without_a_mask_a_second_definition_leaves_a_hole() -> None:
     program = parse(MASKED.replace("s_and_saveexec_b64 ks0..+2@2, vcc", "s_mov_b64 ks0..+2@2, vcc"))
     assert analyse(program).segments[program.virtual_registers[3]] == ((3, 4), (9, 15))
+
+
+def test_what_is_live_behind_an_instruction() -> None:
+    liveness = analyse(
+        parse("v_mov_b32 kv0, 1\nds_read_b64 kv2..+2@2, v0\nv_add_u32 kv1, kv0, kv2\nds_write_b32 v0, kv1\ns_endpgm")
+    )
+    assert [list(map(str, liveness.live_at(place, "v"))) for place in range(4)] == [
+        ["kv0"], ["kv0", "kv2", "kv3"], ["kv1"], [],
+    ]  # fmt: skip
+    assert liveness.live_at(1, "s") == ()

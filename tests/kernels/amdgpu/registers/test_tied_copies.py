@@ -19,6 +19,7 @@ from optimizer.kernels.amdgpu.operands import VirtualReg, width
 from optimizer.kernels.amdgpu.pipeline import build
 from optimizer.kernels.amdgpu.registers.allocate import AllocationOptions, allocate
 from optimizer.kernels.amdgpu.registers.check_allocation import violations
+from optimizer.kernels.amdgpu.registers.tied_copies import tied_copies
 from optimizer.kernels.amdgpu.text import instruction_text, parse
 from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
 
@@ -90,8 +91,83 @@ def test_every_file_has_its_copy(line: str, copied: list[str]) -> None:
     build(program)
 
 
-def test_every_tied_operand_of_the_table_is_one_register() -> None:
-    assert {use.width for o in OPCODES.values() for use in o.uses if use.tied is not None} == {1}
+PAIR = """
+    s_mov_b64 ks0..+2@2, 5
+    s_cmp_eq_u32 s2, 0
+    s_cmov_b64 {}, 9, ks0..+2@2
+    s_and_b64 vcc, ks0..+2@2, {}
+    v_cndmask_b32 kv0, v0, v0, vcc
+    ds_write_b32 v0, kv0
+    s_endpgm
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "copied"),
+    [
+        ("ks2..+2@2", ["s_mov_b32 ks2, ks0", "s_mov_b32 ks3, ks1"]),
+        ("vcc", ["s_mov_b64 vcc, ks0..+2@2"]),
+        ("s[8:9]", ["s_mov_b32 s8, ks0", "s_mov_b32 s9, ks1"]),
+    ],
+)
+def test_a_pair_is_copied(target: str, copied: list[str]) -> None:
+    program = parse(PAIR.format(target, target))
+    allocation = allocate(program)
+    assert [instruction_text(i) for _, i in allocation.program.instructions if i not in program.body][:-1] == copied
+    assert violations(allocation.program, allocation.mapping) == []
+    build(program)
+
+
+def test_a_pair_read_for_the_last_time_is_not() -> None:
+    program = parse(PAIR.format("ks2..+2@2", "ks2..+2@2").replace("vcc, ks0..+2@2", "vcc, 7"))
+    allocation = allocate(program)
+    assert (allocation.program, allocation.copies) == (program, 0)
+
+
+WIDE = """
+    v_mov_b32 kv0, 1
+    v_mov_b32 kv1, 2
+    v_mov_b32 kv2, 3
+    v_fmac_f32 {}, v0, {}, kv0..+{}
+    ds_write_b32 v0, kv0
+    ds_write_b32 v0, kv1
+    ds_write_b32 v0, kv{}
+    s_endpgm
+"""
+"""As a document for `alloc` may have it, which knows no widths."""
+
+
+@pytest.mark.parametrize(
+    ("target", "other", "count", "copied"),
+    [
+        ("kv4..+3", "v0", 3, ["v_mov_b32 kv4, kv0", "v_mov_b32 kv5, kv1", "v_mov_b32 kv6, kv2"]),
+        ("kv4..+2@2", "kv4..+2@2", 2, ["v_mov_b32 kv6, kv0", "v_mov_b32 kv7, kv1", "v_mov_b32 kv4, kv6",
+                                       "v_mov_b32 kv5, kv7"]),
+    ],
+)  # fmt: skip
+def test_any_number_of_registers_is_copied(target: str, other: str, count: int, copied: list[str]) -> None:
+    text = WIDE.format(target, other, count, 4)
+    if other != "v0":
+        text = "v_mov_b32 kv4, 7\nv_mov_b32 kv5, 8\n" + text
+    program = parse(text.replace("    v_mov_b32 kv0", ".redefinable kv4 kv5\n    v_mov_b32 kv0", 1))
+    allocation = allocate(program)
+    added = [instruction_text(i) for _, i in allocation.program.instructions if i not in program.body]
+    assert [text for text in added if text.startswith("v_mov")] == copied
+    assert violations(allocation.program, allocation.mapping) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "copied"),
+    [
+        ("kv1..+2", ["v_mov_b32 kv2, kv1", "v_mov_b32 kv1, kv0"]),
+        ("kv0..+2", []),
+    ],
+)
+def test_registers_that_are_in_both_are_copied_before_they_are_written(target: str, copied: list[str]) -> None:
+    text = f".redefinable kv0 kv1 kv2\n{WIDE.format(target, 'v0', 2, 2)}"
+    changed = tied_copies(parse(text)).program
+    added = [instruction_text(i) for _, i in changed.instructions if i not in parse(text).body]
+    assert [text for text in added if text.startswith("v_mov")] == copied
 
 
 def updating(program: Program) -> Program:

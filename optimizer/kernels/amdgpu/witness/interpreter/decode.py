@@ -25,6 +25,7 @@ from .operands import (
     name_of,
 )
 from .parse import Instruction
+from .processors import Processor
 from .state import Array, Wave
 
 Execute = Callable[[Wave], None]
@@ -59,6 +60,7 @@ class Decoder:
     """Turns operands into registers and sources, against one kernel's descriptor."""
 
     descriptor: Descriptor
+    processor: Processor
 
     def error(self, instruction: Instruction, kind: str, reason: str) -> ExecutionError:
         return ExecutionError(kind, reason, instruction.line, instruction.text)

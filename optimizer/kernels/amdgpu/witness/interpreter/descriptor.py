@@ -90,8 +90,8 @@ class Descriptor:
         return max(0, self["next_free_vgpr"] - self["accum_offset"])
 
 
-def parse_descriptor(name: str, body: list[tuple[int, str]], line: int) -> Descriptor:
-    """Read the lines between `.amdhsa_kernel` and `.end_amdhsa_kernel`."""
+def parse_descriptor(name: str, body: list[tuple[int, str]], line: int, lds_bytes: int) -> Descriptor:
+    """Read the lines between `.amdhsa_kernel` and `.end_amdhsa_kernel`; `lds_bytes`: the most there may be."""
     values = dict(_DEFAULTS)
     seen: set[str] = set()
     for number, text in body:
@@ -111,6 +111,9 @@ def parse_descriptor(name: str, body: list[tuple[int, str]], line: int) -> Descr
         if directive in _UNSUPPORTED and values[directive]:
             raise TextError(f"{word} {values[directive]}: the witness knows only 0", number)
     _check(values, seen, line)
+    size = values["group_segment_fixed_size"]
+    if not 0 <= size <= lds_bytes:
+        raise TextError(f".amdhsa_group_segment_fixed_size {size}: at most {lds_bytes}", line)
     return Descriptor(name, line, values)
 
 
@@ -128,5 +131,3 @@ def _check(values: Mapping[str, int], seen: set[str], line: int) -> None:
         low = -1 if directive == "user_sgpr_count" else 0
         if not low <= values[directive] <= most:
             raise TextError(f".amdhsa_{directive} {values[directive]}: 0 to {most}", line)
-    if not 0 <= values["group_segment_fixed_size"] <= 65536:
-        raise TextError(f".amdhsa_group_segment_fixed_size {values['group_segment_fixed_size']}: at most 65536", line)

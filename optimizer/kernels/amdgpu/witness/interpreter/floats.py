@@ -69,6 +69,24 @@ def maximum(a: Array, b: Array) -> Array:
     return np.where(np.isnan(a), b, np.where(np.isnan(b), a, np.where((a > b) | (a == b) & np.signbit(b), a, b)))
 
 
+def minimum_or_nan(a: Array, b: Array) -> Array:
+    """The smaller number, NaN if one is NaN (IEEE 754-2019 minimum)."""
+    return np.where(np.isnan(a) | np.isnan(b), np.float32(np.nan), minimum(a, b))
+
+
+def maximum_or_nan(a: Array, b: Array) -> Array:
+    """The greater number, NaN if one is NaN (IEEE 754-2019 maximum)."""
+    return np.where(np.isnan(a) | np.isnan(b), np.float32(np.nan), maximum(a, b))
+
+
+def float32_to_bfloat16(values: Array) -> Array:
+    """uint16 bits of bfloat16, rounded to nearest even; NaN stays NaN."""
+    bits = values.view(np.uint32)
+    rounded = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
+    chosen = np.where(np.isnan(values), bits | np.uint32(1 << 22), rounded)
+    return (chosen >> np.uint32(16)).astype(np.uint16)
+
+
 def bfloat16_to_float32(bits: Array) -> Array:
     """uint16 bits of bfloat16 as float32."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)

@@ -1,4 +1,4 @@
-"""Wait states that gfx942 needs between dependent instructions and that its hardware does not insert.
+"""Wait states between dependent instructions that the hardware needs and does not insert; `processors` has gfx950's.
 
 Source: the AMD Instinct MI300 (CDNA3) ISA reference, section "Manually Inserted Wait States (NOPs)"; the numbers
 agree with LLVM 19's GCNHazardRecognizer for gfx942, which the tests use as oracle. An instruction issues in one wait
@@ -116,6 +116,8 @@ class HazardTracker:
     matrix_c: dict[int, _Event] = field(default_factory=dict)
     stored: dict[int, _Event] = field(default_factory=dict)
     replays: bool = True
+    xdl_delay: int = 0
+    """Wait states behind an XDL matrix instruction, beyond those of gfx942."""
     clause: _Clause | None = None
 
     def advance(self, states: int, *, is_nop: bool) -> None:
@@ -236,11 +238,10 @@ class HazardTracker:
             if event is None or event.matrix is None:
                 continue
             if key not in traits.matrix.inputs and accumulator is not None and key in accumulator.keys:
-                yield _made(
-                    event, _mfma_to_c(event.matrix, traits.matrix), f"MFMA writes {name_of(key)}, MFMA reads it as C"
-                )
+                states = self._mfma_to_c(event.matrix, traits.matrix)
+                yield _made(event, states, f"MFMA writes {name_of(key)}, MFMA reads it as C")
             else:
-                states = event.matrix.passes + (3 if event.matrix.xdl else 2)
+                states = self._to_registers(event.matrix)
                 yield _made(event, states, f"MFMA writes {name_of(key)}, MFMA reads it as A or B")
 
     def _after_mfma(self, traits: Traits) -> Iterator[Need]:
@@ -248,7 +249,7 @@ class HazardTracker:
             for key in keys:
                 event = self.matrix.get(key)
                 if event is not None and event.matrix is not None:
-                    states = event.matrix.passes + (3 if event.matrix.xdl else 2)
+                    states = self._to_registers(event.matrix)
                     yield _made(event, states, f"MFMA writes {name_of(key)}, {traits.unit} {verb} it")
         for key in traits.writes:
             event = self.matrix_c.get(key)
@@ -256,13 +257,16 @@ class HazardTracker:
                 states = MFMA_C_READ_TO_WRITE[event.matrix.passes]
                 yield _made(event, states, f"MFMA reads {name_of(key)} as C, {traits.unit} overwrites it")
 
+    def _to_registers(self, producer: Matrix) -> int:
+        """Until a result may be read or overwritten."""
+        return producer.passes + (3 + self.xdl_delay if producer.xdl else 2)
 
-def _mfma_to_c(producer: Matrix, consumer: Matrix) -> int:
-    if producer.result == consumer.accumulator:
-        return TWO_PASS_MFMA_TO_SAME_C if producer.passes == 2 else 0
-    if producer.xdl:
-        return producer.passes + 1
-    return 0 if consumer.xdl else producer.passes
+    def _mfma_to_c(self, producer: Matrix, consumer: Matrix) -> int:
+        if producer.result == consumer.accumulator:
+            return TWO_PASS_MFMA_TO_SAME_C if producer.passes == 2 else 0
+        if producer.xdl:
+            return producer.passes + 1 + self.xdl_delay
+        return 0 if consumer.xdl else producer.passes
 
 
 def _need(events: dict[int, _Event], key: int, states: int, reason: str) -> Iterator[Need]:

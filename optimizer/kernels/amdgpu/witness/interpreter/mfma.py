@@ -56,6 +56,8 @@ def _shapes() -> dict[str, Shape]:
             table[f"{stem}{old}"] = table[f"{stem}_{'16b' if blocks > 1 else ''}{'_' if blocks > 1 else ''}{kind}"] = (
                 shape
             )
+        for size, depth, passes in ((16, 32, 4), (32, 16, 8)):  # gfx950
+            table[f"v_mfma_f32_{size}x{size}x{depth}_{kind}"] = Shape(size, depth, 1, 8, kind, passes)
     for size, depth, passes in ((16, 4, 8), (32, 2, 16)):
         stem = f"v_mfma_f32_{size}x{size}x{depth}"
         table[f"{stem}f32"] = table[f"{stem}_f32"] = Shape(size, depth, 1, 1, "f32", passes)

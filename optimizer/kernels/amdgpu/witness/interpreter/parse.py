@@ -10,7 +10,9 @@ from ..errors import TextError
 from .descriptor import Descriptor, parse_descriptor
 from .metadata import Metadata, parse_metadata
 from .operands import Operand, parse_operand
+from .processors import PROCESSORS, Processor
 
+_PROCESSOR = re.compile(rf"--({'|'.join(PROCESSORS)})(:|$)")
 _LABEL = re.compile(r"\s*([A-Za-z_.$@][\w.$@]*):\s*")
 _SUFFIX = re.compile(r"_(e32|e64|dpp|sdwa)$")
 _COUNTER = re.compile(r"(vmcnt|lgkmcnt|expcnt)\s*\(\s*(\w+)\s*\)")
@@ -40,6 +42,17 @@ class Program:
     target: str = ""
     """The target id of .amdgcn_target, empty when it is not given."""
     metadata: Mapping[str, Metadata] = field(default_factory=dict)
+
+    @property
+    def processor(self) -> Processor:
+        """Of the target; gfx942 if none is given."""
+        return processor_of(self.target)
+
+
+def processor_of(target: str) -> Processor:
+    """The processor of a target id; gfx942 for none."""
+    found = _PROCESSOR.search(target)
+    return PROCESSORS["gfx942" if found is None else found[1]]
 
 
 @dataclass
@@ -109,14 +122,14 @@ def _directive(text: str, number: int, lines: Iterator[tuple[int, str]], reader:
             ) from None
     elif word == ".amdgcn_target":
         reader.target = rest.strip().strip('"')
-        if not re.search(r"--gfx942(:|$)", reader.target):
-            raise TextError(f"target '{reader.target}' is not gfx942", number)
+        if _PROCESSOR.search(reader.target) is None:
+            raise TextError(f"target '{reader.target}' is not {' or '.join(PROCESSORS)}", number)
     elif word == ".amdhsa_kernel":
         body = _until(lines, ".end_amdhsa_kernel", number)
         name = rest.strip()
         if name in reader.descriptors:
             raise TextError(f"kernel descriptor '{name}' defined twice", number)
-        reader.descriptors[name] = parse_descriptor(name, body, number)
+        reader.descriptors[name] = parse_descriptor(name, body, number, processor_of(reader.target).lds_bytes)
     elif word == ".amdgpu_metadata":
         body = _until(lines, ".end_amdgpu_metadata", number, keep_indent=True)
         reader.metadata |= {kernel.name: kernel for kernel in parse_metadata(body, number)}

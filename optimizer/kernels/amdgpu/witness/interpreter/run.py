@@ -164,6 +164,7 @@ class _Launch:
         """The state at entry: only what the descriptor enables is defined."""
         wave = Wave(group, index, group.number * self.waves_per_group + index)
         wave.hazards.replays = ":xnack-" not in self.program.target
+        wave.hazards.xdl_delay = self.program.processor.xdl_delay
         x, y, z = self.size
         thread = np.arange(64) + 64 * index
         active = int(np.count_nonzero(thread < x * y * z))

@@ -126,6 +126,7 @@ def _unary() -> dict[str, _Scalar]:
         "s_addk_i32": _Scalar("u32", ("k16",), lambda d, k: _signed_sum(signed(d) + k), tied=True),
         "s_mulk_i32": _Scalar("u32", ("k16",), lambda d, k: (signed(d) * k & _M32, None), tied=True),
         "s_cmov_b32": _Scalar("u32", ("u32",), lambda d, a, c: (a if c else d, None), True, True),
+        "s_cmov_b64": _Scalar("u64", ("u64",), lambda d, a, c: (a if c else d, None), True, True),
     }
 
 

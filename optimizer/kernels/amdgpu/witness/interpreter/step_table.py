@@ -10,6 +10,7 @@ from .decode import Decoder, Step, Unit
 from .descriptor import Descriptor
 from .hazards import Traits
 from .parse import Instruction, Program
+from .processors import ONLY_GFX950
 from .state import Wave
 
 # Changes of priority, hints and cache control: nothing the witness computes depends on them.
@@ -72,7 +73,7 @@ MNEMONICS = tuple(sorted([*UNITS, *scalar.BRANCHES]))
 
 def decode_program(program: Program, descriptor: Descriptor) -> list[Step]:
     """Decode one kernel's instructions, from its label to the next kernel's; positions count from that label."""
-    decoder = Decoder(descriptor)
+    decoder = Decoder(descriptor, program.processor)
     start = program.labels[descriptor.name]
     others = [program.labels[name] for name in program.descriptors if program.labels.get(name, -1) > start]
     end = min(others, default=len(program.instructions))
@@ -86,5 +87,7 @@ def decode_program(program: Program, descriptor: Descriptor) -> list[Step]:
         if unit is None:
             near = tuple(difflib.get_close_matches(instruction.mnemonic, MNEMONICS, 3))
             raise TextError(f"the witness does not know '{instruction.mnemonic}'", instruction.line, near)
+        if instruction.mnemonic in ONLY_GFX950 and program.processor.name != "gfx950":
+            raise TextError(f"{program.processor.name} has no '{instruction.mnemonic}': gfx950 has", instruction.line)
         steps.append(unit(instruction, decoder))
     return steps

@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 
 from .division import divide_fixup, divide_fmas, divide_scale
-from .floats import Array, fused_multiply_add, half_towards_zero, maximum, minimum, to_integer, wide
+from .floats import (
+    Array,
+    float32_to_bfloat16,
+    fused_multiply_add,
+    half_towards_zero,
+    maximum,
+    maximum_or_nan,
+    minimum,
+    minimum_or_nan,
+    to_integer,
+    wide,
+)
 from .packed import packed_operations
 
 
@@ -258,6 +269,9 @@ def _float_table() -> dict[str, VectorOp]:
             f"v_cos_{kind}": _op(one, wide(lambda a: np.cos(2 * np.pi * a)), "trans"),
             f"v_ldexp_{kind}": _op(f"{kind} <- {kind} i{32 if kind == 'f32' else 16}", np.ldexp),
         }
+    triple = "f32 <- f32 f32 f32"
+    table["v_minimum3_f32"] = _op(triple, lambda a, b, c: minimum_or_nan(minimum_or_nan(a, b), c))
+    table["v_maximum3_f32"] = _op(triple, lambda a, b, c: maximum_or_nan(maximum_or_nan(a, b), c))
     table["v_add_f64"] = _op("f64 <- f64 f64", lambda a, b: a + b)
     table["v_mul_f64"] = _op("f64 <- f64 f64", lambda a, b: a * b)
     table["v_rcp_iflag_f32"] = table["v_rcp_f32"]
@@ -283,6 +297,8 @@ def _conversions() -> dict[str, VectorOp]:
         "v_cvt_pk_u16_u32": _op("u32 <- u32 u32", lambda a, b: _pack(*(np.minimum(x, 65535) for x in (a, b)))),
         "v_cvt_pknorm_i16_f32": _op("u32 <- f32 f32", lambda a, b: _pack(_normalised(a), _normalised(b))),
         "v_cvt_pkrtz_f16_f32": _op("u32 <- f32 f32", _pack_towards_zero),
+        "v_cvt_pk_f16_f32": _op("u32 <- f32 f32", lambda a, b: _pack(_half_bits(a), _half_bits(b))),
+        "v_cvt_pk_bf16_f32": _op("u32 <- f32 f32", lambda a, b: _pack(float32_to_bfloat16(a), float32_to_bfloat16(b))),
     }
     for byte in range(4):
         shift = np.uint32(8 * byte)
@@ -290,6 +306,10 @@ def _conversions() -> dict[str, VectorOp]:
             "f32 <- u32", lambda a, shift=shift: (a >> shift & np.uint32(0xFF)).astype(np.float32)
         )
     return table
+
+
+def _half_bits(values: Array) -> Array:
+    return values.astype(np.float16).view(np.uint16)
 
 
 def _pack(low: Array, high: Array) -> Array:

@@ -173,7 +173,7 @@ def _decode_buffer(instruction: Instruction, decoder: Decoder, form: _Form, verb
     scalars = (*resource.keys, *keys)
     reads = (*(vector.keys if vector else ()), *scalars)
     if data is None:
-        return _load_to_lds(instruction, form, reads, locate)
+        return _load_to_lds(instruction, decoder, form, reads, locate)
     wide = form.components > 2 and not keys
     return _transfer(instruction, form, verb, data, reads, locate, "buffer", wide)
 
@@ -303,28 +303,37 @@ def take(wave: Wave, data: Register, name: str, size: int) -> Array:
 
 # -- loads straight into LDS ---------------------------------------------------------------------------
 def _load_to_lds(
-    instruction: Instruction, form: _Form, reads: tuple[int, ...], locate: Callable[[Wave], _Addresses]
+    instruction: Instruction,
+    decoder: Decoder,
+    form: _Form,
+    reads: tuple[int, ...],
+    locate: Callable[[Wave], _Addresses],
 ) -> Step:
-    """buffer_load ... lds: lane i's dword goes to LDS byte m0[15:0] + offset + 4 * i.
+    """buffer_load ... lds: lane i's dword goes to LDS byte m0 + offset + 4 * i, its four dwords (gfx950) to 16 * i.
 
-    Source: CDNA3 ISA, section "Memory Buffer Load to LDS".
+    Source: CDNA3 ISA, section "Memory Buffer Load to LDS". m0 counts modulo 64 KiB on gfx942.
     """
-    if form.name != "dword":
-        raise TextError("the witness loads dwords only into LDS", instruction.line)
+    processor = decoder.processor
+    if form.name not in ("dword", "dwordx4"):
+        raise TextError("the witness loads one dword, or four, into LDS", instruction.line, ("dword", "dwordx4"))
+    if form.name == "dwordx4" and processor.name != "gfx950":
+        raise TextError(f"{processor.name} loads single dwords into LDS: gfx950 loads more", instruction.line)
+    size = 4 * form.components
+    bits = 0xFFFF if processor.lds_bytes <= 1 << 16 else 0x3FFFF
     offset = int(instruction.modifiers.get("offset", "0"), 0)
 
     def execute(wave: Wave) -> None:
         places = locate(wave)
         check_alignment(wave, places.address.reshape(-1), 4, "load into LDS")
-        raw = np.zeros((places.address.shape[0], 4), np.uint8)
-        valid = places.valid[:, 0]
-        raw[valid], actions = load_device(wave, places.address[valid, 0], 4)
+        raw = np.zeros((places.address.shape[0], form.components, 4), np.uint8)
+        raw[places.valid], actions = load_device(wave, places.address[places.valid], 4)
         lanes = np.flatnonzero(lanes_of(wave.exec_mask))
-        start = (wave.scalars[M0] & 0xFFFF) + offset + 4 * lanes
+        start = (wave.scalars[M0] & bits) + offset + size * lanes
         lds = wave.workgroup.lds
-        if start.size and int(start.max()) + 4 > lds.data.size:
-            raise wave.error("lds-bounds", f"writes LDS byte {int(start.max()) + 3} of {lds.data.size}")
-        written = start[:, None] + np.arange(4)
+        if start.size and int(start.max()) + size > lds.data.size:
+            raise wave.error("lds-bounds", f"writes LDS byte {int(start.max()) + size - 1} of {lds.data.size}")
+        written = start[:, None] + np.arange(size)
+        raw = raw.reshape(-1, size)
         check_lds_order(wave, written, "lgkmcnt")
         actions.append(write_bytes(wave, lds, written, raw, "LDS"))
         finish(wave, ("vmcnt",), True, (), actions, lds=written)
