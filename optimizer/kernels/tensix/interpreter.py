@@ -37,6 +37,7 @@ from optimizer.kernels.tensix.passes.insert_inits import (
     started,
     unpacked,
 )
+from optimizer.kernels.tensix.reduced_parts import axis_of, kept
 from optimizer.kernels.tensix.reference import elements, tile_of
 from optimizer.kernels.tensix.rounding import Array, packer_sum, rounded
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place, Unit
@@ -114,6 +115,8 @@ class _Machine:
         self._dst: dict[int, Array] = {}
         self._phase = "release"
         self._init: tuple[object, ...] | None = None
+        self._mask = np.ones((TILE, TILE), np.bool_)
+        """Elements that the packer does not set to zero."""
         self._sources: tuple[DType, DType] | None = None
         """Element types that the unpacker is set to."""
         self._packer: DType | None = None
@@ -167,12 +170,14 @@ class _Machine:
             self._credit(op)
         elif op.name == "dst.init":
             self._init = _init_key(op.string("op"), op.integer("form", 0), [v.name for v in op.operands])
+            if op.string("op").startswith("reduce_"):
+                self._mask = kept(axis_of(op.string("op")))
         elif op.name in ("dst.pack", "dst.pack_block"):
             self._pack(op, numbers)
         elif is_math(op):
             self._math(op, numbers)
         elif op.name == "dst.uninit":
-            self._init = None
+            self._init, self._mask = None, np.ones((TILE, TILE), np.bool_)
         elif op.name == L1_SUM:
             self._adds = numbers[op.operands[1].name] > op.integer("first")
         elif op.name == L1_SUM_END:
@@ -311,7 +316,7 @@ class _Machine:
             self._require(own_place or not self._adds, op.name, "packs in order while the packer adds to L1")
             assert buffer.reserved is not None
             where = tile_of(buffer.reserved, divmod(number, reserved.shape[1]))
-            made = self._packed(self._dst[slot], buffer.type.dtype)
+            made = self._packed(np.where(self._mask, self._dst[slot], np.float32(0)), buffer.type.dtype)
             if self._adds:
                 self._require(number in buffer.places, op.name, f"adds to tile {number}, which holds nothing")
                 made = packer_sum(where, made, buffer.type.dtype)

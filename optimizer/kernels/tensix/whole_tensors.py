@@ -24,6 +24,7 @@ from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.launch import Launch, LaunchTensor
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.reduced_parts import or_zero
 from optimizer.kernels.tensix.reference import evaluate
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.transfers import transfers
@@ -48,7 +49,8 @@ class WrittenTensor:
     written: NDArray[np.bool_]
     """Elements that a core writes."""
     rounded: Array | None
-    """Its meaning with every result rounded to DST's element type; None for programs with loops over blocks."""
+    """Its meaning with every result rounded to DST's element type, or the interpreter's zeros beside the result of a
+    reduction; None for programs with loops over blocks."""
 
     @staticmethod
     def nothing(shape: tuple[int, ...], loops: bool) -> WrittenTensor:
@@ -140,7 +142,7 @@ def expected(
                     place.write(_part(to.on_chip, tensor, core), chips)
                     place.write(_part(to.written, tensor, core), np.ones(block.shape, np.bool_))
                     if to.rounded is not None:
-                        place.write(_part(to.rounded, tensor, core), rounded_blocks[cb])
+                        place.write(_part(to.rounded, tensor, core), or_zero(program, cb, rounded_blocks[cb], block))
     return made
 
 

@@ -27,8 +27,8 @@ class Witnessed:
     elements: int
     interpreter: int | None
     """Elements of the numpy interpreter of DST slots that are not, bit for bit, the meaning with every result rounded
-    to DST's element type. Values that go through L1 in a narrower type are rounded there as well: then some are. None
-    for programs with loops over blocks."""
+    to DST's element type. Values that go through L1 in a narrower type are rounded there as well: then some are. Beside
+    the result of a reduction, zeros are not (`reduced_parts`). None for programs with loops over blocks."""
     beyond: int
     """Elements of the interpreter further from the meaning without rounding than roundings explain (`error_bound`)."""
     executed: int | None

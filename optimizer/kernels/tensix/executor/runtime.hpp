@@ -468,7 +468,7 @@ inline void pack(const char* what, uint32_t index, uint32_t cb, int64_t at) {
     Tile t;
     for (int r = 0; r < kTile; ++r)
         for (int c = 0; c < kTile; ++c) {
-            const bool kept = dst.mask == Mask::None || (dst.mask == Mask::Row && c == 0) || (dst.mask == Mask::Column && r == 0) || (r == 0 && c == 0);
+            const bool kept = dst.mask == Mask::None || (dst.mask == Mask::Row && c % 16 == 0) || (dst.mask == Mask::Column && r == 0) || (r == 0 && c == 0);
             t(r, c) = kept ? value(r, c) : 0.0f;
         }
     if (on_device) {
