@@ -172,5 +172,3 @@ def program_calling(function: str) -> Op:
     call = Op(f"ttkernel.{function}", (), (), attributes({"args": ()}))
     thread = Op("ttl.compute_thread", (), (), attributes({"sym_name": "compute"}), (Region((), (call,)),))
     return Op("ttl.program", (), (), attributes({"sym_name": "k", "grid": (1, 1)}), (Region((), (thread,)),))
-
-
