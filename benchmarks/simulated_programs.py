@@ -1,7 +1,7 @@
 """Whole programs with random weights on tt-metal's simulator, against onnxruntime in f32.
 
     python benchmarks/simulated_programs.py MODEL.onnx[:TENSOR]... [--board n150] [--policy global] [--per-op]
-                                            [--device sim|real] [--seed S] [-o RUNS.jsonl]
+                                            [--device sim|real] [--seed S] [--fuse-kernels] [-o RUNS.jsonl]
 
 Weights keep activations near unit variance; those and random inputs are made from the seed, a weight that the file
 holds stays. `MODEL.onnx:TENSOR` is the model up to that tensor, the only output then (the first layers of a deep one).
@@ -49,11 +49,13 @@ def main() -> int:
     parser.add_argument("--per-op", action="store_true")
     parser.add_argument("--device", choices=("sim", "real"), default="sim")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--fuse-kernels", action="store_true", help="with kernels of ours where they pay")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="JSON lines; what is there is kept")
     args = parser.parse_args()
     known = {} if args.output is None or not args.output.exists() else _known(args.output)
     for name in args.models:
-        key = " ".join((name.rpartition("/")[2], args.board, args.policy, str(args.seed)))
+        kernels = ("kernels",) if args.fuse_kernels else ()
+        key = " ".join((name.rpartition("/")[2], args.board, args.policy, str(args.seed), *kernels))
         if key not in known:
             known[key] = {"key": key, **_run(name, args)}
             print(json.dumps({k: v for k, v in known[key].items() if k != "per_op"}), file=sys.stderr, flush=True)
@@ -83,7 +85,7 @@ def _run(name: str, args: argparse.Namespace) -> dict[str, Any]:
         onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=1024)
         inputs = random_inputs(model.graph, rng)
         try:
-            result = optimize_file(path, Options(board=args.board, policy=args.policy))
+            result = optimize_file(path, Options(board=args.board, policy=args.policy, fuse_kernels=args.fuse_kernels))
             reference = Reference(path, taps=taps(result) if args.per_op else ())
             weights = read_weights(path, result)
             options = RunOptions(device=args.device)

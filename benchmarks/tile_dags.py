@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import InfeasibleError, TtoptError
-from optimizer.kernels.tensix.cases import case_program, compile_case, read_cases
+from optimizer.kernels.tensix.cases import TileCase, case_program, compile_case, read_cases
 from optimizer.kernels.tensix.dialect import SPILL
 from optimizer.kernels.tensix.dst.dag import TileDag, renumbered, sub_dag, usable_forms
-from optimizer.kernels.tensix.dst.plan import Relief, plan_body
+from optimizer.kernels.tensix.dst.plan import Relief, one_stage_plans, plan_body
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
@@ -34,6 +34,7 @@ from optimizer.kernels.tensix.witness import Witnessed, witness
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests" / "kernels" / "tensix"))
 from sample_kernels import ROWS  # noqa: E402 - the kernels are the tests'
+from test_cases import BODIES  # noqa: E402 - and so are the well-known bodies
 
 KINDS = ("add", "sub", "mul", "max", "min", "where", "abs", "relu", "sigmoid", "tanh", "neg", "square")
 ROOMY = KernelOptions(l1_bytes=1 << 26)
@@ -56,6 +57,7 @@ def main() -> int:
     generator = random.Random(args.seed)
     failures = [*run_known(), *run_random(args.count, args.execute, generator), *run_small(args.small, generator)]
     failures += [*run_tight(args.tight, generator), *run_spills(args.spills, 5, generator), *run_large(generator)]
+    failures += run_costs(random.Random(args.seed))
     for line in failures:
         print(f"FAILED {line}")
     return 1 if failures else 0
@@ -266,6 +268,41 @@ def moves(dag: TileDag, done: int, held: tuple[int, ...], slots: int) -> list[tu
             if form.in_place is None and room:
                 found.append((done | 1 << n, tuple(sorted((*held, value)))))
     return found
+
+
+def run_costs(generator: random.Random) -> list[str]:
+    """The plan chosen against the one of fewest sections: the document's cases, well-known bodies, random ones."""
+    document = json.loads((ROOT / "fixtures" / "kernels" / "tile_cases.json").read_text(encoding="utf-8"))
+    cases = [*read_cases(document), *map(well_known, BODIES)]
+    for n in range(44):
+        block = (generator.randint(1, 5), generator.randint(1, 5))
+        cases += read_cases({"cases": [record(generator, f"cost-{n}", generator.randint(1, 8), block)]})
+    saved: list[tuple[float, str]] = []
+    failures: list[str] = []
+    for case in cases:
+        dag, tiles = renumbered(case.dag)[0], case.block[0] * case.block[1]
+        plans = one_stage_plans(dag, tiles, case.capacity)
+        if not plans:
+            continue
+        fewest = min(plans, key=lambda p: (p.sections, p.max_dst if tiles == 1 else 0, p.cost))
+        chosen = plan_body(case.dag, tiles, case.capacity)
+        cheapest = min(plan.cost for plan in plans)
+        if chosen.cost > cheapest:
+            failures.append(f"{case.id}: the plan costs {chosen.cost}, another {cheapest}")
+        if chosen.cost < fewest.cost:
+            saved.append((1 - chosen.cost / fewest.cost, case.id))
+    told = ", ".join(f"{name} {share:.0%}" for share, name in sorted(saved, reverse=True))
+    print(f"{len(cases)} bodies: {len(saved)} cost less than with the fewest sections: {told}")
+    print(f"of which another plan is cheaper than the one chosen: {len(failures)}")
+    return failures
+
+
+def well_known(name: str) -> TileCase:
+    """A body of the tests as a case."""
+    inputs, ops, block, dtype, capacity = BODIES[name]
+    nodes = [{"name": v, "op": op, "args": args.split()} for v, op, args in ops]
+    made = {"id": name, "inputs": inputs, "outputs": ["o"], "ops": nodes, "yield": ["r"], "block": list(block)}
+    return read_cases({"cases": [{**made, "dtype": dtype, "capacity": capacity}]})[0]
 
 
 def large_record(generator: random.Random, n: int) -> dict[str, Any]:

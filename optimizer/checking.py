@@ -57,7 +57,7 @@ def _misstated(result: OptimizedGraph, model: OpModel, report: VerifyReport, sam
     """What a result that verifies states otherwise than it is."""
     from optimizer.verify import figures, plan_records
 
-    stated = figures.Stated(result, model, report, _kernels(result))
+    stated = figures.Stated(result, model, report, *_kernels(result))
     return [
         *figures.compared(stated, same_opmodel),
         *plan_records.chains(result),
@@ -116,7 +116,7 @@ def price_record(result: OptimizedGraph) -> dict[str, Any]:
     report = verify(result, model)
     record: dict[str, Any] = {"verified": report.ok, "errors": _errors(report.errors)}
     predictor = Predictor(result.graph, result.layouts, model)
-    totals = predictor.totals(result.records, _kernels(result)) if report.ok else None
+    totals = predictor.totals(result.records, _kernels(result)[0]) if report.ok else None
     return {
         **record,
         "predicted_time_ns": totals and totals.time_ns,
@@ -128,11 +128,15 @@ def price_record(result: OptimizedGraph) -> dict[str, Any]:
     }
 
 
-def _kernels(result: OptimizedGraph) -> tuple[dict[str, Any], ...]:
-    """The regions that a result's program runs as kernels, found again."""
-    from optimizer.export.kernels.binding import fused_kernels, savings
+def _kernels(result: OptimizedGraph) -> tuple[tuple[dict[str, Any], ...], tuple[dict[str, Any], ...]]:
+    """The regions that a result's program runs as kernels, and the groups that it does not, found again."""
+    from optimizer.export.kernels.binding import bound, refused_json, savings
+    from optimizer.export.kernels.choosing import choose
 
-    return savings(result, fused_kernels(result)) if result.options.fuse_kernels else ()
+    if not result.options.fuse_kernels:
+        return (), ()
+    choice = choose(result)
+    return savings(result, bound(result, choice.taken)), refused_json(choice.refused)
 
 
 def _model(result: OptimizedGraph, name: str) -> OpModel:

@@ -1,11 +1,12 @@
-"""`ttopt kernel`: tile DAG cases and kernel programs to C++ (`compile`), stage by stage (`print`), and run (`run`)."""
+"""`ttopt kernel`: tile DAG cases, programs and kernels in Python to C++ and a launcher (`compile`), stage by stage
+(`print`), run beside their witnesses (`run`), and launched (`launch`)."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,10 @@ from optimizer.errors import (
 )
 from optimizer.files import make_folder, write_text
 from optimizer.identifiers import FILE_NAMES, Identifiers
+from optimizer.options import Options
 
 if TYPE_CHECKING:
+    from optimizer.kernels.tensix.build import BuiltKernel
     from optimizer.kernels.tensix.cases import TileCase
     from optimizer.kernels.tensix.ir import Op
     from optimizer.kernels.tensix.pipeline import KernelOptions
@@ -34,7 +37,9 @@ def add(commands: Commands) -> None:
     subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="subcommand", required=True)
     compile_ = subcommands.add_parser("compile", help="kernels of tile DAG cases or of a program", allow_abbrev=False)
     _add_source(compile_)
-    compile_.add_argument("-o", "--output", type=path_argument, metavar="DIR", help="write DIR/<id>/*.cpp")
+    compile_.add_argument(
+        "-o", "--output", type=path_argument, metavar="DIR", help="write DIR/<id>/: C++, manifest.json, launch.py"
+    )
     compile_.set_defaults(run=run_compile)
     print_ = subcommands.add_parser("print", help="the program after each pass, and its C++", allow_abbrev=False)
     _add_source(print_)
@@ -52,18 +57,36 @@ def add(commands: Commands) -> None:
         default="none",
         help="launch with ttnn on a simulator or a board, besides running under g++ here (default: none)",
     )
-    run.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
+    _add_seed(run)
     run.set_defaults(run=run_run)
+    launch = subcommands.add_parser("launch", help="run a kernel's launch.py and compare", allow_abbrev=False)
+    launch.add_argument("folder", type=path_argument, metavar="DIR", help="what `compile -o` wrote for one kernel")
+    launch.add_argument(
+        "--device", choices=("real", "sim"), default="real", help="a board (default), or Tenstorrent's simulator"
+    )
+    _add_seed(launch)
+    launch.set_defaults(run=run_launch)
+
+
+def _add_seed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
+
+
+def _checked_seed(args: argparse.Namespace) -> int:
+    seed: int = args.seed
+    if seed < 0:
+        raise OptionError(f"--seed {seed} is negative", node="--seed", limit=0)
+    return seed
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         type=path_argument,
-        metavar="CASES.json|PROGRAM.ttl",
-        help="tile DAGs (docs/formats.md), or a program in text",
+        metavar="CASES.json|PROGRAM.ttl|KERNELS.py",
+        help="tile DAGs (docs/formats.md), a program in text, or kernels in Python, which is executed",
     )
-    parser.add_argument("--id", dest="case_id", metavar="ID", help="only this case")
+    parser.add_argument("--id", dest="case_id", metavar="ID", help="only this case or kernel")
     parser.add_argument(
         "--allocator", choices=("default", "seed"), default="default", help="what places values in DST slots"
     )
@@ -74,39 +97,51 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         " (default: search; with --allocator seed given)",
     )
     parser.add_argument(
+        "--push",
+        choices=("section", "block"),
+        default="section",
+        help="hand results to the writer section by section (default), or when the block is done",
+    )
+    parser.add_argument(
         "--enable-unroll", action="store_true", help="write every tile's calls out instead of loops over tiles"
     )
+    board = Options.board
+    parser.add_argument("--board", default=board, metavar="BOARD", help=f"a preset or a .json file (default: {board})")
     parser.add_argument("--no-fuse", action="store_true", help="send the result of every block op through L1")
 
 
 def run_compile(args: argparse.Namespace) -> int:
     from optimizer.kernels.tensix.cases import compile_case
-    from optimizer.kernels.tensix.compute_config import compute_config
-    from optimizer.kernels.tensix.pipeline import compile_program, read_short
 
     options = _options(args)
     failed = False
     folders = Identifiers(FILE_NAMES)
-    if _is_program(args.source):
-        program = _program(args.source)
-        kernels = compile_program(program, options)
-        name = program.string("sym_name")
-        _write(args.output, folders.fresh(name), {k.kind: k.text for k in kernels})
-        record = {
-            "id": name,
-            "kernels": [k.kind for k in kernels],
-            "read_at_19_bits": read_short(program),
-            "compute_config": compute_config(program, options.board.arch).to_json(),
-            "error": None,
-        }
-        print(json.dumps(record))
-        return 0
-    for case in _cases(args):
-        result = compile_case(case, options)
-        failed = failed or result.record["error"] is not None
-        _write(args.output, folders.fresh(case.id), {k.kind: k.text for k in result.kernels})
-        print(json.dumps(result.record), flush=True)
+    if _is_cases(args.source):
+        for case in _cases(args):
+            result = compile_case(case, options)
+            failed = failed or result.record["error"] is not None
+            _write(args.output, folders.fresh(case.id), result.kernel)
+            print(json.dumps(result.record), flush=True)
+    else:
+        for name, program in _programs(args):
+            _compile_program(args, folders.fresh(name), name, program)
     return 1 if failed else 0
+
+
+def _compile_program(args: argparse.Namespace, folder: str, name: str, program: Op) -> None:
+    from optimizer.kernels.tensix.build import build
+    from optimizer.kernels.tensix.pipeline import read_short
+
+    kernel = build(program, _options(args))
+    _write(args.output, folder, kernel)
+    record = {
+        "id": name,
+        "kernels": [source.kind for source in kernel.sources],
+        "read_at_19_bits": read_short(program),
+        "compute_config": kernel.launch.config.to_json(),
+        "error": None,
+    }
+    print(json.dumps(record), flush=True)
 
 
 def run_print(args: argparse.Namespace) -> int:
@@ -137,8 +172,6 @@ def run_print(args: argparse.Namespace) -> int:
 
 def run_run(args: argparse.Namespace) -> int:
     failed = False
-    if args.seed < 0:
-        raise OptionError(f"--seed {args.seed} is negative", node="--seed", limit=0)
     programs = _programs(args)
     with _runner(args) as run:
         for name, program in programs:
@@ -152,58 +185,71 @@ def run_run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+def run_launch(args: argparse.Namespace) -> int:
+    from optimizer.execution.launching import launched_again
+
+    found = launched_again(args.folder, args.device, _checked_seed(args))
+    print(json.dumps({"id": args.folder.resolve().name, **found.to_json(), "error": None}))
+    return 0 if found.right else 1
+
+
 @contextmanager
 def _runner(args: argparse.Namespace) -> Iterator[Callable[[Op], dict[str, Any]]]:
     """What runs one program and says how it compares."""
-    options = _options(args)
+    options, seed = _options(args), _checked_seed(args)
     if args.device == "none":
         from optimizer.kernels.tensix.witness import witness
 
-        yield lambda program: witness(program, options, args.seed).to_json()
+        yield lambda program: witness(program, options, seed).to_json()
         return
     from optimizer.execution.launching import KernelDevice, launched
 
     with KernelDevice(options.board, args.device) as device:
-        yield lambda program: launched(program, options, device, args.seed).to_json()
+        yield lambda program: launched(program, options, device, seed).to_json()
 
 
 def _options(args: argparse.Namespace) -> KernelOptions:
+    from optimizer.device import DeviceSpec
     from optimizer.kernels.tensix.pipeline import KernelOptions
 
     return KernelOptions(
         allocator=args.allocator,
         fuse=not args.no_fuse,
         schedule=args.schedule,
+        push=args.push,
         unroll=args.enable_unroll,
+        board=DeviceSpec.load(args.board),
     )
 
 
-def _is_program(path: Path) -> bool:
-    """Whether a source is a program in text; FormatError for a model."""
+def _is_cases(path: Path) -> bool:
+    """Whether a source is a document of tile DAGs, not programs; FormatError for a model."""
     if path.suffix == ".onnx":
-        told = "an ONNX model, which `ttopt optimize` reads; tile DAGs (.json) and programs (.ttl) are due"
+        told = (
+            "an ONNX model, which `ttopt optimize` reads; tile DAGs (.json), programs (.ttl) or kernels in Python "
+            "(.py) are due"
+        )
         raise FormatError(told, node=str(path))
-    return path.suffix == ".ttl"
-
-
-def _program(path: Path) -> Op:
-    from optimizer.kernels.json_document import read_text
-    from optimizer.kernels.tensix.source_rules import check_source
-    from optimizer.kernels.tensix.text import parse
-
-    program = parse(read_text(path))
-    check_source(program)
-    return program
+    return path.suffix not in (".ttl", ".py")
 
 
 def _programs(args: argparse.Namespace) -> list[tuple[str, Op]]:
-    """Id and program of each."""
+    """Id and program of each that was asked for."""
+    from optimizer.kernels.json_document import read_text
     from optimizer.kernels.tensix.cases import case_program
+    from optimizer.kernels.tensix.python_file import read_kernels
+    from optimizer.kernels.tensix.source_rules import check_source
+    from optimizer.kernels.tensix.text import parse
 
-    if _is_program(args.source):
-        program = _program(args.source)
-        return [(program.string("sym_name"), program)]
-    return [(case.id, case_program(case)) for case in _cases(args)]
+    if _is_cases(args.source):
+        return [(case.id, case_program(case)) for case in _cases(args)]
+    if args.source.suffix == ".py":
+        found = read_kernels(args.source)
+    else:
+        program = parse(read_text(args.source))
+        check_source(program)
+        found = [(program.string("sym_name"), program)]
+    return _chosen(args, "kernel", found, [name for name, _ in found])
 
 
 def _cases(args: argparse.Namespace) -> tuple[TileCase, ...]:
@@ -211,19 +257,26 @@ def _cases(args: argparse.Namespace) -> tuple[TileCase, ...]:
     from optimizer.kernels.tensix.cases import read_cases
 
     cases = read_cases(read(args.source))
+    return tuple(_chosen(args, "case", cases, [case.id for case in cases]))
+
+
+def _chosen[T](args: argparse.Namespace, kind: str, found: Sequence[T], ids: list[str]) -> list[T]:
+    """All, or those of the id that was named; UnknownNameError if there is none."""
     if args.case_id is None:
-        return cases
-    chosen = tuple(case for case in cases if case.id == args.case_id)
-    if not chosen:
-        raise UnknownNameError("case", args.case_id, [case.id for case in cases])
-    return chosen
+        return list(found)
+    if args.case_id not in ids:
+        raise UnknownNameError(kind, args.case_id, ids)
+    return [one for one, id_ in zip(found, ids, strict=True) if id_ == args.case_id]
 
 
-def _write(folder: Path | None, name: str, texts: dict[str, str]) -> None:
-    if folder is None or not texts:
+def _write(folder: Path | None, name: str, kernel: BuiltKernel | None) -> None:
+    """A folder of its own for a kernel that was asked for and compiled."""
+    if folder is None or kernel is None:
         return
+    from optimizer.export.launcher import kernel_files
+
     target = folder / name
     make_folder(target)
-    for kind, text in texts.items():
-        write_text(target / f"{kind}.cpp", text)
+    for file, text in kernel_files(kernel).items():
+        write_text(target / file, text)
     print(f"wrote {target}", file=sys.stderr)

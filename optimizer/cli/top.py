@@ -13,14 +13,17 @@ from optimizer.cli.tables import as_json, counted, percent_text, table, time_tex
 from optimizer.cli.values import RESULT_HELP, layout_text, read_document
 from optimizer.errors import FormatError
 from optimizer.ir.vocabulary import opdef
+from optimizer.predictions import FUSED
 
 COUNT = 15
 """Rows unless more are asked for."""
+KERNEL = "kernel "
+"""Begins the call of a kernel of ours, before its name."""
 Op = dict[str, Any]
 GROUPS: dict[str, Callable[[Op], str]] = {
     "op": lambda op: str(op["id"]),
     "call": lambda op: str(op["op"]),
-    "class": lambda op: opdef(op["op"]).cost_class.value,
+    "class": lambda op: FUSED if op["op"].startswith(KERNEL) else opdef(op["op"]).cost_class.value,
     "bound": lambda op: str(op["predicted"]["bound"]),
     "role": lambda op: str(op["role"]),
     "chain": lambda op: op["chain"] or "-",
@@ -49,7 +52,7 @@ def ranking(document: Document, by: str = "op", count: int | None = None) -> dic
 
     `bound_ns` says how much of a group's time each resource bounds. FormatError where the document predicts nothing.
     """
-    ops = [op for op in document["ops"] if op["predicted"] is not None]
+    ops = [op for op in _as_run(document) if op["predicted"] is not None]
     if not ops:
         raise FormatError("the result states no predicted times; `ttopt price` computes what it would take")
     groups: dict[str, list[Op]] = {}
@@ -73,6 +76,23 @@ def ranking(document: Document, by: str = "op", count: int | None = None) -> dic
         "rows": rows[:count],
         "left_out": len(rows) - len(rows[:count]),
     }
+
+
+def _as_run(document: Document) -> list[Op]:
+    """The ops, with one op in the place of those that run as a kernel of ours."""
+    kernels = [k for k in document.get("fused_kernels", ()) if k.get("predicted_ns") is not None]
+    inside = {op_id for kernel in kernels for op_id in kernel["ops"]}
+    at = {kernel["place"]: kernel for kernel in kernels}
+    found = []
+    for op in document["ops"]:
+        if op["id"] in at:
+            kernel = at[op["id"]]
+            spent = {"time_ns": kernel["predicted_ns"], "bound": kernel["bound"], "cores": kernel["cores"]}
+            call = f"{KERNEL}{kernel['kernel']}"
+            found.append({**op, "op": call, "outputs": kernel["outputs"], "predicted": {**spent, "utilisation": None}})
+        elif op["id"] not in inside:
+            found.append(op)
+    return found
 
 
 def _ns(op: Op) -> int:
@@ -124,7 +144,7 @@ def _times(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _op_row(row: dict[str, Any]) -> tuple[str, ...]:
-    used = percent_text(row["utilisation"])
+    used = "-" if row["utilisation"] is None else percent_text(row["utilisation"])
     return (row["name"], row["call"].removeprefix("ttnn."), *_times(row), _bound_text(row), used, str(row["cores"]),
             "; ".join(str(layout) for layout in row["layouts"]))  # fmt: skip
 

@@ -7,26 +7,30 @@ with KernelDevice(board, "sim") as device:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, cast, get_args
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError
-from optimizer.export.launcher import FUNCTION, launcher_text
+from optimizer.export.launcher import FUNCTION, LAUNCHER, MANIFEST, OPTION_FIELDS, PROGRAM, kernel_files
 from optimizer.files import make_folder, write_text
-from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
-from optimizer.kernels.tensix.error_bound import TIMES_BOUND, times_bound
+from optimizer.kernels.json_document import read, read_text
+from optimizer.kernels.tensix.build import BuiltKernel, build
+from optimizer.kernels.tensix.dst.schedule import Schedule
+from optimizer.kernels.tensix.error_bound import FPU_SUM, TIMES_BOUND, times_bound
 from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.launch import Launch, launch_of
-from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.launch import Launch
+from optimizer.kernels.tensix.passes.assign_dst import Allocator
+from optimizer.kernels.tensix.passes.push_sections import Push
+from optimizer.kernels.tensix.pipeline import KernelOptions
 from optimizer.kernels.tensix.rounding import Array
-from optimizer.kernels.tensix.whole_tensors import executed, expected, inputs_of
+from optimizer.kernels.tensix.source_rules import MAX_INTEGER
+from optimizer.kernels.tensix.text import parse
+from optimizer.kernels.tensix.whole_tensors import WrittenTensor, executed, expected, inputs_of
 from optimizer.kernels.tensix.witness import differing
 from optimizer.opmodel.ttmetal.environment import cache_folder
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
@@ -35,6 +39,8 @@ from optimizer.opmodel.ttnn_calls.text import dtype_text, literal, memory_config
 FOLDER = "launched-kernels"
 """Of the C++ that was launched, below the cache. tt-metal keeps what it compiles by the paths of sources: the same
 kernel has the same path."""
+
+_CALL = f"made = {FUNCTION}(device, *given)\nmade = made if isinstance(made, tuple) else (made,)"
 
 
 @dataclass(frozen=True)
@@ -93,15 +99,19 @@ class KernelDevice:
         self._open.close()
         self._session = None
 
-    def run(self, launch: Launch, sources: Sequence[KernelSource], inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Launch a kernel on these tensors: what it leaves in those that it writes, by the program's argument."""
+    def run(self, kernel: BuiltKernel, inputs: Mapping[str, Array], module: Path | None = None) -> dict[str, Array]:
+        """Launch a kernel on these tensors: what it leaves in those that it writes, by the program's argument.
+
+        `module`: its `launch.py`, beside its C++; by default they are written to the cache.
+        """
+        launch, module = kernel.launch, module or _kept(kernel)
         try:
             session = self._ready()
-            session.load(f"__file__ = {literal(str(_written(launch, sources)))}\n{launcher_text(launch)}")
+            session.load(f"__file__ = {literal(str(module))}\n{module.read_text(encoding='utf-8')}")
             numbered = {f"x{k}": inputs[tensor.argument] for k, tensor in enumerate(launch.inputs)}
             session.feed("arrays", numbered)
             session.run(_feeding(launch), "the inputs")
-            session.run(f"made = {FUNCTION}(device, *given)\nmade = made if isinstance(made, tuple) else (made,)")
+            session.run(_CALL, "the kernel")
             found = session.fetch(["made"])
             session.run("del arrays, given, made", "the end")
             session.unload()
@@ -120,38 +130,68 @@ class KernelDevice:
 def launched(program: Op, options: KernelOptions, device: KernelDevice, seed: int = 0) -> Launched:
     """Random inputs through a kernel on a device and through its witnesses. ExecutionError if the device refuses it,
     VerificationError if a witness does."""
-    lowered = lower(program, options)
-    sources = emit_program(lowered)
-    launch = launch_of(program, lowered, sources, device.board)
-    inputs = inputs_of(program, launch, seed)
-    wanted = expected(program, launch, options, inputs)
-    here = executed(launch, lowered, sources, options, inputs) if has_compiler() else None
-    got = device.run(launch, sources, inputs)
+    kernel = build(program, options)
+    return compared(kernel, device, inputs_of(program, kernel.launch, seed))
+
+
+def compared(
+    kernel: BuiltKernel, device: KernelDevice, inputs: Mapping[str, Array], module: Path | None = None
+) -> Launched:
+    """The same for a kernel that is built already, inputs by the program's argument, and a `launch.py` of one's own."""
+    launch = kernel.launch
+    wanted = expected(kernel.program, launch, kernel.options, inputs, FPU_SUM)
+    here = executed(launch, kernel.lowered, kernel.sources, kernel.options, inputs) if has_compiler() else None
+    got = device.run(kernel, inputs, module)
     errors = [times_bound(got[name][w.written], w.exact[w.written], w.near[w.written]) for name, w in wanted.items()]
     return Launched(
         tensors=got,
         elements=sum(int(w.written.sum()) for w in wanted.values()),
-        executed_differs=None
-        if here is None
-        else sum(_differing(here[n], got[n], w.written) for n, w in wanted.items()),
-        interpreter_differs=sum(_differing(w.interpreted, got[n], w.written) for n, w in wanted.items()),
+        executed_differs=None if here is None else _differing(wanted, here.tensors, got),
+        interpreter_differs=_differing(wanted, {name: w.interpreted for name, w in wanted.items()}, got),
         largest_error=max((largest for largest, _ in errors), default=0.0),
         judged=sum(count for _, count in errors),
     )
 
 
-def _differing(wanted: Array, got: Array, written: np.ndarray[Any, np.dtype[np.bool_]]) -> int:
-    return differing(wanted[written], got[written])
+def launched_again(folder: Path, device: str, seed: int = 0) -> Launched:
+    """The `launch.py` of a folder that `kernel_files` filled, run on a device: random inputs, compared."""
+    kernel = read_kernel(folder)
+    with KernelDevice(kernel.options.board, device) as opened:
+        return compared(kernel, opened, inputs_of(kernel.program, kernel.launch, seed), folder / LAUNCHER)
 
 
-def _written(launch: Launch, sources: Sequence[KernelSource]) -> Path:
-    """Path of the launcher, beside whose folder's C++ it is."""
-    texts = {thread.file: source.text for thread, source in zip(launch.threads, sources, strict=True)}
+def read_kernel(folder: Path) -> BuiltKernel:
+    """The kernel of a folder that `kernel_files` filled, built again. FormatError if its manifest is none."""
+    program = parse(read_text(folder / PROGRAM))
+    fields = read(folder / MANIFEST).any_fields(("board", "compiled_with"))
+    said = fields["compiled_with"].fields(OPTION_FIELDS, OPTION_FIELDS)
+    numbers = {
+        name: None if said[name].is_null else said[name].integer(0, MAX_INTEGER) for name in ("capacity", "l1_bytes")
+    }
+    options = KernelOptions(
+        allocator=cast("Allocator", said["allocator"].text(get_args(Allocator))),
+        schedule=None if said["schedule"].is_null else cast("Schedule", said["schedule"].text(get_args(Schedule))),
+        fuse=said["fuse"].boolean(),
+        push=cast("Push", said["push"].text(get_args(Push))),
+        unroll=said["unroll"].boolean(),
+        board=DeviceSpec.from_json(fields["board"].value, f"{MANIFEST}: board"),
+        **numbers,
+    )
+    return build(program, options)
+
+
+def _differing(wanted: Mapping[str, WrittenTensor], here: Mapping[str, Array], got: Mapping[str, Array]) -> int:
+    return sum(differing(here[name][w.written], got[name][w.written]) for name, w in wanted.items())
+
+
+def _kept(kernel: BuiltKernel) -> Path:
+    """The launcher among the kernel's files in the cache."""
+    texts = kernel_files(kernel)
     folder = cache_folder() / FOLDER / hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:16]
     make_folder(folder)
     for name, text in texts.items():
         write_text(folder / name, text)
-    return folder / "launch.py"
+    return folder / LAUNCHER
 
 
 def _feeding(launch: Launch) -> str:

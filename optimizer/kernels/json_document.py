@@ -18,6 +18,8 @@ MAX_BYTES = 32 << 20
 """Of a file: a kernel of 100,000 instructions has a third of it."""
 MAX_NAME = 10_000
 """Characters of a string."""
+DOCUMENT_FIELDS = ("cases", "format")
+"""Of a document with cases; `format` names it for its readers."""
 SHOWN = 60
 """Characters of a value in messages."""
 
@@ -65,8 +67,9 @@ def read(path: Path, hint: str = "") -> Node:
 def records(document: Any) -> list[Node]:
     """The cases of a document, decoded or not: it is their list, or has that under `cases`. FormatError if neither."""
     node = document if isinstance(document, Node) else Node(document, "")
-    cases = node.any_fields(("cases",))["cases"] if isinstance(node.value, Mapping) else Node(node.value, "cases")
-    return cases.items()
+    if not isinstance(node.value, Mapping):
+        return Node(node.value, "cases").items()
+    return node.fields(DOCUMENT_FIELDS, ("cases",))["cases"].items()
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,10 @@ class PlanKernels:
 
     @cached_property
     def _groups(self) -> tuple[tuple[str, ...], ...]:
-        return groups_anywhere(self._written(DramPolicy().run(self._problem)))
+        found = groups_anywhere(self._written(DramPolicy().run(self._problem)))
+        has_op = self._problem.graph.has_op
+        own = (tuple(op_id for op_id in group if has_op(op_id)) for group in found)  # that plan's copies are not ours
+        return tuple(dict.fromkeys(group for group in own if len(group) > 1))
 
     def groups(self) -> tuple[tuple[str, ...], ...]:
         """Ops, in schedule order, that one kernel could run if their tensors lay right."""

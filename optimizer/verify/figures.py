@@ -50,7 +50,9 @@ class Stated:
     model: OpModel
     report: VerifyReport
     kernels: tuple[Mapping[str, Any], ...] = ()
-    """The regions that its program runs as kernels, found again."""
+    """The regions that its program runs as kernels, found again;"""
+    refused: tuple[Mapping[str, Any], ...] = ()
+    """the groups of ops that it does not."""
 
     @cached_property
     def totals(self) -> Totals:
@@ -240,11 +242,16 @@ def fallbacks(stated: Stated) -> Iterator[Error]:
 
 
 def kernels(stated: Stated) -> Iterator[Error]:
-    """The regions that run as kernels are those that are found again."""
+    """The regions that run as kernels are those that are found again, and so are the groups that do not."""
     given, found = stated.result.fused_kernels, stated.kernels
-    if not stated.summary and not given:
+    refused = stated.result.refused_kernels
+    if not stated.summary and not given and not refused:
         return
     if len(found) != len(given):
         yield "fused_kernels", f"states {len(given)} regions, {len(found)} are found"
     for said, region in zip(given, found, strict=False):
         yield from _differences(said, region, f"fused_kernels.{region['kernel']}")
+    if len(refused) != len(stated.refused):
+        yield "refused_kernels", f"states {len(refused)} groups, {len(stated.refused)} are found"
+    for number, (said, group) in enumerate(zip(refused, stated.refused, strict=False)):
+        yield from _differences(said, group, f"refused_kernels.{number}")

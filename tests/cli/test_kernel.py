@@ -97,20 +97,48 @@ def test_stages_are_printed_as_asked(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "unknown pass 'asign-dst', did you mean 'assign-dst'" in capsys.readouterr().err
 
 
+def test_unrolled_cpp_has_no_loops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(written(tmp_path, case(block=[2, 3])))
+    looped, straight = (printed(capsys, "print", path, *flags) for flags in ([], ["--enable-unroll"]))
+    assert (looped.count("abs_tile("), straight.count("abs_tile(")) == (1, 6)
+    assert json.loads(printed(capsys, "run", path, "--enable-unroll"))["agrees"]
+
+
+def test_the_schedule_is_the_one_that_was_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`abs` overwrites what `max` still reads, unless it comes last."""
+    ops = [("p", "max", "a b"), ("v", "abs", "p"), ("w", "max", "p b")]
+    nodes = [{"name": name, "op": op, "args": args.split()} for name, op, args in ops]
+    made = case(inputs=["a", "b"], outputs=["o", "q"], ops=nodes, **{"yield": ["v", "w"]})
+    path = str(written(tmp_path, made))
+    copies = {
+        name: json.loads(printed(capsys, "compile", path, "--schedule", name))["copies"]
+        for name in ("search", "pressure", "critical-path", "given")
+    }
+    assert copies == {"search": 0, "pressure": 0, "critical-path": 0, "given": 1}
+
+
+def test_lifetimes_are_drawn_for_either_allocator(capsys: pytest.CaptureFixture[str]) -> None:
+    seed = printed(capsys, "print", str(CASES), "--id", "s_ex4_bin_unary", "--lifetimes", "--allocator", "seed")
+    default = printed(capsys, "print", str(CASES), "--id", "s_ex4_bin_unary", "--lifetimes")
+    assert "%in0  [1-3]" in seed
+    assert "footprint 2, 3 slots" in seed
+    assert "footprint 0, 1 slots" in default
+
+
 def test_the_seed_is_that_of_the_inputs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from optimizer.kernels.tensix import witness
 
     drawn: list[float] = []
-    inputs = witness._inputs
+    inputs = witness.inputs_of
 
     def record(*arguments: Any) -> Any:
         found = inputs(*arguments)
         drawn.append(float(next(iter(found.values()))[0, 0]))
         return found
 
-    monkeypatch.setattr(witness, "_inputs", record)
+    monkeypatch.setattr(witness, "inputs_of", record)
     path = str(written(tmp_path, case()))
     for seed in ("0", "1", "1"):
         printed(capsys, "run", path, "--seed", seed)

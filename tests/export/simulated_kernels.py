@@ -453,6 +453,6 @@ def alone_alike(result: OptimizedGraph) -> Iterator[tuple[str, OptimizedGraph]]:
     """Every kernel of a result by itself. A region that is another one by itself is left out."""
     for kernel in fused_kernels(result):
         small = alone(result, kernel.region)
-        found = find_regions(small)
-        if len(found) == 1 and program_of(found[0]) == program_of(kernel.region):
+        found = fused_kernels(small)
+        if len(found) == 1 and program_of(found[0].region) == program_of(kernel.region):
             yield kernel.name, small

@@ -84,8 +84,10 @@ def test_groups_without_room_in_l1_are_named() -> None:
     b = GraphBuilder("wide")
     shape = (1, 1, 8192, 4096)
     home = shards(shape, (8, 8))
-    v = b.op("ttnn.square", b.op("ttnn.exp", b.input("x", shape)))
-    result = priced(placed(b.finish(v), dict.fromkeys(("x", "exp_out", v), home), fuse_kernels=True))
+    x = b.op("ttnn.permute", b.input("x", (1, 1, 4096, 8192)), dims=(0, 1, 3, 2))
+    v = b.op("ttnn.square", b.op("ttnn.exp", x))
+    graph = b.finish(b.op("ttnn.permute", v, dims=(0, 1, 3, 2)))
+    result = priced(placed(graph, dict.fromkeys((x, "exp_out", v), home), fuse_kernels=True))
     assert [(r.because, r.ops) for r in choose(result).refused] == [(NO_ROOM, ("exp", "square"))]
 
 

@@ -171,6 +171,8 @@ add("kernel with an op less", change(_kernels, "ops", lambda ids: ids[:-1]))
 add("kernel that saves more", change(_kernels, "l1_bytes_saved", lambda n: n + 1024))
 add("kernel of more cores", change(_kernels, "cores", more))
 add("kernel of another name", change(_kernels, "kernel", lambda name: f"{name}x"))
+add("kernel that is faster", change(_kernels, "predicted_ns", lambda n: n - 100))
+add("kernel that saves more time", change(_kernels, "saved_ns", lambda n: n + 100))
 add("kernel left out", change(lambda d: [d], "fused_kernels", lambda k: k[1:]))
 
 

@@ -47,7 +47,7 @@ def helpers_text(folder: str = "") -> str:
 def parameter_names(launch: Launch) -> Mapping[str, str]:
     """Argument of the kernel -> name of the variable that holds its tensor."""
     names = Names()
-    for taken in (*NAMES, *_LOCALS, "ttnn", "device"):
+    for taken in (*NAMES, *_LOCALS):  # others of the module are taken for everybody
         names.fresh(taken)
     return {tensor.argument: names.of(tensor.argument) for tensor in launch.tensors}
 

@@ -9,26 +9,22 @@ from optimizer.kernels.tensix.dialect import BOTH, COMPUTE
 from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.types import CircularBufferType
 
-L1_BYTES = 1_393_312
-"""What circular buffers may take on a Wormhole core whose L1 holds no tensors: 1464 KiB without the 105,824
-bytes that tt-metal keeps (`boards/n150.json`)."""
 _NAMED = 5
 """Buffers that an error lists."""
 
 
-def available_l1(program: Op, chosen: int | None = None) -> int:
-    """Bytes that the circular buffers of a core may take: as chosen, as the program says in `l1_bytes`, `L1_BYTES`."""
-    return program.integer("l1_bytes", L1_BYTES) if chosen is None else chosen
+def available_l1(program: Op, chosen: int | None, board_bytes: int) -> int:
+    """Bytes that the circular buffers of a core may take: as chosen, as the program says, all that the board has."""
+    return program.integer("l1_bytes", board_bytes) if chosen is None else chosen
 
 
-def free_l1(program: Op, chosen: int | None = None) -> int:
+def free_l1(program: Op, limit: int) -> int:
     """Bytes of L1 that are left for circular buffers besides those that are bound already."""
-    return max(0, available_l1(program, chosen) - sum(_size(cb) for cb in _allocated(program)))
+    return max(0, limit - sum(_size(cb) for cb in _allocated(program)))
 
 
-def check_l1(program: Op, chosen: int | None = None) -> None:
-    """LimitError that names the largest circular buffers if all of them together do not fit into L1."""
-    limit = available_l1(program, chosen)
+def check_l1(program: Op, limit: int) -> None:
+    """LimitError that names the largest circular buffers if all of them together take more bytes of L1."""
     largest = sorted(_allocated(program), key=lambda cb: (-_size(cb), cb.name))
     total = sum(map(_size, largest))
     if total <= limit:

@@ -18,14 +18,13 @@ from optimizer.errors import FormatError, InfeasibleError, InputError, LimitErro
 from optimizer.identifiers import Identifiers
 from optimizer.ir.dtype import DType
 from optimizer.kernels.json_document import Node, records
-from optimizer.kernels.tensix.compute_config import compute_config
+from optimizer.kernels.tensix.build import BuiltKernel, build
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
-from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.emitted import emitted, slots_by_value
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
 from optimizer.kernels.tensix.passes.assign_dst import dst_capacity
-from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.pipeline import KernelOptions
 from optimizer.kernels.tensix.source_rules import MAX_INTEGER, MAX_OPS, MAX_TILES
 from optimizer.kernels.tensix.text import IR_NAMES
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
@@ -48,7 +47,7 @@ class TileCase:
     dtype: DType
     capacity: int
     l1_bytes: int | None = None
-    """What circular buffers may take of a core's L1; by default `buffers.L1_BYTES`."""
+    """What circular buffers may take of a core's L1; by default the board's."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -227,10 +226,10 @@ class _Programmer:
 # -- results -----------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class CaseResult:
-    """What became of a case: the record that is printed, and its kernels."""
+    """What became of a case: the record that is printed, and its kernel if there is one."""
 
     record: dict[str, Any]
-    kernels: tuple[KernelSource, ...] = ()
+    kernel: BuiltKernel | None = None
 
 
 _FIELDS = (
@@ -245,11 +244,11 @@ def compile_case(case: TileCase, options: KernelOptions) -> CaseResult:
     program = case_program(case)
     stages: dict[str, Op] = {}
     try:
-        kernels = emit_program(lower(program, options, stages.__setitem__))
+        kernel = build(program, options, stages.__setitem__)
     except (InputError, InfeasibleError) as error:
         return CaseResult({"id": case.id, **dict.fromkeys(_FIELDS), "error": str(error)})
     dst = slots_by_value(stages["assign-dst"], case.names, [node for _, node in case.ops])
     figures = {"dst": dst, **asdict(emitted(stages["assign-dst"], stages["insert-inits"]))}
-    config = compute_config(program, options.board.arch).to_json()
+    config = kernel.launch.config.to_json()
     told = {key: figures[key] for key in _FIELDS if key in figures}
-    return CaseResult({"id": case.id, **told, "compute_config": config, "error": None}, kernels)
+    return CaseResult({"id": case.id, **told, "compute_config": config, "error": None}, kernel)

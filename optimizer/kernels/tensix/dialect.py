@@ -52,6 +52,8 @@ _CONFIG = {
 _PLACED = {"tensor": str, "page_size": int, "core_ranges": tuple}
 _NEST = {"indexing_maps": tuple, "iterator_types": tuple, "bounds": tuple, "inputs": int}
 _DIMS = {"dims": int}
+_PARTS = {"parts": bool}
+"""Pushed, or waited for, section by section: `push_sections`."""
 _ONLY_COMPUTE = (COMPUTE,)
 _ONLY_MOVEMENT = (DATA_MOVEMENT,)
 
@@ -70,10 +72,11 @@ _STRUCTURE = {
     "ttl.grid_slice": OpSpec((TensorType,), (IndexType, IndexType), {}, {"block_factors": tuple}),
 }
 _BUFFERS = {
-    "ttl.cb_wait": OpSpec((CircularBufferType,), (BlockType,)),
+    "ttl.cb_wait": OpSpec((CircularBufferType,), (BlockType,), {}, _PARTS),
     "ttl.cb_pop": OpSpec((CircularBufferType,)),
     "ttl.cb_reserve": OpSpec((CircularBufferType,), (BlockType,)),
-    "ttl.cb_push": OpSpec((CircularBufferType,)),
+    "ttl.cb_push": OpSpec((CircularBufferType,), (), {}, _PARTS),
+    "ttl.cb_push_part": OpSpec((CircularBufferType,), (), {"tiles": int}, threads=_ONLY_COMPUTE),
     "ttl.copy_in": OpSpec((TensorType, IndexType, IndexType, BlockType), (TransferType,), threads=_ONLY_MOVEMENT),
     "ttl.copy_out": OpSpec((BlockType, TensorType, IndexType, IndexType), (TransferType,), threads=_ONLY_MOVEMENT),
     "ttl.transfer_wait": OpSpec((TransferType,), threads=_ONLY_MOVEMENT),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from optimizer.kernels.tensix.dialect import RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.dst.dag import TileNode
 from optimizer.kernels.tensix.dst.plan import Relief
-from optimizer.kernels.tensix.ir import Op, walk
+from optimizer.kernels.tensix.ir import Op, loop_rounds, walk
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 
 _COUNTED = {
@@ -72,7 +72,8 @@ def emitted(planned: Op, lowered: Op) -> Emitted:
 
 
 def executed(lowered: Op) -> Counter[str]:
-    """How often what a record counts runs, loops taken into account: sections, inits, loads, copies, tiles packed."""
+    """How often what a record counts runs, loops taken into account: sections, inits, loads, copies, tiles packed. Of
+    a loop whose rounds only the running kernel knows it is one round."""
     found: Counter[str] = Counter()
     for op, times in _repeated(lowered, 1):
         if op.name in _COUNTED:
@@ -83,7 +84,8 @@ def executed(lowered: Op) -> Counter[str]:
 def _repeated(op: Op, times: int) -> Iterator[tuple[Op, int]]:
     """Everything inside with the number of times it runs."""
     if op.name == "ttl.for":
-        times *= len(range(op.integer("lower"), op.integer("upper"), op.integer("step")))
+        rounds = loop_rounds(op)
+        times *= 1 if rounds is None else rounds
     for region in op.regions:
         for inner in region.ops:
             yield inner, times

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from inspect import Parameter, signature
 from types import MappingProxyType
 from typing import Any
 
@@ -352,6 +353,30 @@ class Program:
         return tuple(found)
 
 
+@dataclass(frozen=True)
+class KernelFunction:
+    """What `@kernel` makes of a function: called with tensors and constants, it gives the `ttl.program`.
+
+    Parameters with a default need not be given.
+    """
+
+    function: Callable[..., tuple[Op, ...]]
+    build: Callable[..., Op]
+
+    def __call__(self, *arguments: Any) -> Op:
+        return self.build(*arguments, *self._defaults[len(arguments) :])
+
+    @property
+    def has_defaults(self) -> bool:
+        """Whether it can be called without arguments."""
+        return Parameter.empty not in self._defaults
+
+    @property
+    def _defaults(self) -> tuple[Any, ...]:
+        parameters = signature(self.function).parameters.values()
+        return tuple(p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+
+
 def kernel(
     grid: Sequence[int] = (1, 1),
     *,
@@ -359,7 +384,7 @@ def kernel(
     compile_time_args: Sequence[int] = (),
     compute_config: Mapping[str, bool | str] = MappingProxyType({}),
     **config: bool | str,
-) -> Callable[[Callable[..., tuple[Op, ...]]], Callable[..., Op]]:
+) -> Callable[[Callable[..., tuple[Op, ...]]], KernelFunction]:
     """A function of tensors that returns `Program(...)(...)` becomes one that returns the verified `ttl.program`.
 
     `block_factors`: rows and columns of tiles per core, of every tensor. `compile_time_args`: positions of arguments
@@ -370,7 +395,7 @@ def kernel(
     if block_factors:
         given["block_factors"] = tuple(map(tuple, block_factors))
 
-    def decorate(function: Callable[..., tuple[Op, ...]]) -> Callable[..., Op]:
+    def decorate(function: Callable[..., tuple[Op, ...]]) -> KernelFunction:
         def build(*arguments: Any) -> Op:
             recorder = _Recorder(tuple(grid), given, tuple((int(m), int(n)) for m, n in block_factors))
             args = [_argument(n, a, n in compile_time_args, recorder) for n, a in enumerate(arguments)]
@@ -387,7 +412,7 @@ def kernel(
             check(program)
             return program
 
-        return build
+        return KernelFunction(function, build)
 
     return decorate
 

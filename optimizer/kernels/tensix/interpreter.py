@@ -17,6 +17,7 @@ import numpy as np
 from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX
+from optimizer.kernels.tensix.dst_sections import PHASES
 from optimizer.kernels.tensix.ir import Op, Value, walk
 from optimizer.kernels.tensix.passes.assign_dst import capacity_of
 from optimizer.kernels.tensix.passes.insert_inits import (
@@ -33,8 +34,6 @@ from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
 from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType
 
-_PHASES = ("release", "acquire", "commit", "wait")
-
 
 @dataclass
 class _Buffer:
@@ -46,6 +45,8 @@ class _Buffer:
     waited: int = 0
     reserved: Array | None = None
     packed: int = 0
+    parts: int = 0
+    """Tiles of the reserved block that are pushed before it is whole."""
     pushed: list[Array] = field(default_factory=list)
     """Blocks that the writer takes."""
 
@@ -147,7 +148,7 @@ class _Machine:
             self._packer = out
 
     def _synchronise(self, step: str) -> None:
-        after = _PHASES[(_PHASES.index(step) - 1) % len(_PHASES)]
+        after = PHASES[(PHASES.index(step) - 1) % len(PHASES)]
         self._require(self._phase == after, f"tile_regs_{step}", f"follows tile_regs_{self._phase}")
         self._phase = step
         if step == "acquire":
@@ -171,13 +172,20 @@ class _Machine:
                 room = len(buffer.ready) < buffer.type.block_count and buffer.reserved is None
                 self._require(room, place, "reserves room that never becomes free")
                 buffer.reserved, buffer.packed = np.full(elements(buffer.type), np.nan, np.float32), 0
+            case "ttl.cb_push_part":
+                buffer.parts += op.integer("tiles")
+                packed = f"pushes {buffer.parts} tiles so far, {buffer.packed} were packed"
+                self._require(buffer.parts <= buffer.packed, place, packed)
             case _:
+                if op.has_attr("parts"):
+                    all_parts = f"ends after {buffer.parts} tiles in parts"
+                    self._require(buffer.parts == buffer.type.block.tiles, place, all_parts)
                 self._require(buffer.reserved is not None, place, "pushes what was not reserved")
                 tiles = buffer.type.block.tiles
                 self._require(buffer.packed == tiles, place, f"pushes {tiles} tiles, {buffer.packed} were packed")
                 assert buffer.reserved is not None
                 (buffer.ready if name in self._read else buffer.pushed).append(buffer.reserved)
-                buffer.reserved = None
+                buffer.reserved, buffer.parts = None, 0
 
     def _tile(self, block: Value, number: int, place: str) -> Array:
         buffer, tiles = self._buffers[self._block[block.name]], block.typed(BlockType).tiles

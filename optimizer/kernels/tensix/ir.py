@@ -144,6 +144,13 @@ def walk(op: Op) -> Iterator[Op]:
             yield from walk(inner)
 
 
+def loop_rounds(op: Op) -> int | None:
+    """Rounds of a `ttl.for`; None if only the running kernel knows."""
+    if not op.has_attr("upper"):
+        return None
+    return len(range(op.integer("lower"), op.integer("upper"), op.integer("step")))
+
+
 def rewrite(op: Op, change: Callable[[Op], tuple[Op, ...]]) -> tuple[Op, ...]:
     """Everything inside rewritten first, then the op itself: `change` gives what stands in its place."""
     regions = tuple(

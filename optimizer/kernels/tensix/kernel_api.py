@@ -1,7 +1,7 @@
 """The kernel API that kernels are written for: ttnn 0.81.1's, headers `ttnn/tt_metal/hw/inc/api`.
 
 `executor/kernel_api.tsv` is an excerpt of what they declare: the functions that kernels of ours call, none of them
-deprecated. A type-check against the wheel's own headers holds it to them (`tests/kernels/tensix/headers`).
+deprecated. `tests/kernels/tensix/test_real_headers.py` compares it, and all kernels, with the headers themselves.
 """
 
 from __future__ import annotations

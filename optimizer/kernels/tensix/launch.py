@@ -21,6 +21,9 @@ from optimizer.kernels.tensix.types import TILE, CircularBufferType, TensorType
 from optimizer.layouts.memory_config import DRAM_TILE, CoreRange, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import sharded_layout
 
+_IN_DRAM = 2
+"""tt-metal's `tensor_accessor::ArgConfig::IsDram`."""
+
 
 @dataclass(frozen=True)
 class LaunchTensor:
@@ -90,6 +93,17 @@ class Launch:
     @property
     def outputs(self) -> tuple[LaunchTensor, ...]:
         return tuple(t for t in self.tensors if t.written)
+
+    def compile_time_args(self, thread: LaunchThread) -> list[int] | None:
+        """What `TensorAccessorArgs` of its tensors give: two numbers for one that is interleaved. None where one is
+        sharded: which cores hold it only a device knows."""
+        known = {tensor.argument: tensor for tensor in self.tensors}
+        found: list[int] = []
+        for tensor in (known[name] for name in thread.tensors):
+            if tensor.layout.is_sharded:
+                return None
+            found += [_IN_DRAM if tensor.layout.is_dram else 0, tensor.dtype.tile_bytes]
+        return found
 
     @property
     def core_count(self) -> int:

@@ -12,7 +12,7 @@ from functools import partial
 
 from optimizer.device import DeviceSpec
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.buffers import check_l1
+from optimizer.kernels.tensix.buffers import available_l1, check_l1
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
 from optimizer.kernels.tensix.dst.schedule import Schedule
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
@@ -29,6 +29,7 @@ from optimizer.kernels.tensix.passes.insert_inits import insert_inits
 from optimizer.kernels.tensix.passes.join_broadcasts import join_broadcasts
 from optimizer.kernels.tensix.passes.lower_to_loops import lower_to_loops
 from optimizer.kernels.tensix.passes.place_results import place_results, store_values
+from optimizer.kernels.tensix.passes.push_sections import Push, push_sections
 from optimizer.kernels.tensix.passes.sink_to_stores import sink_to_stores
 from optimizer.kernels.tensix.passes.split_broadcasts import split_broadcasts
 from optimizer.kernels.tensix.passes.spread_rows import spread_rows
@@ -36,8 +37,8 @@ from optimizer.kernels.tensix.source_rules import check_source
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType
 from optimizer.kernels.tensix.verify import check
+from optimizer.options import Options
 
-DEFAULT_BOARD = "n150"
 Observer = Callable[[str, Op], None]
 """Takes a stage's name and the program after it; `initial` is the program as given."""
 
@@ -51,22 +52,35 @@ class KernelOptions:
     allocator: Allocator = "default"
     """`seed`: the design document's algorithm to the letter."""
     l1_bytes: int | None = None
-    """What circular buffers may take; by default what the program says (`buffers.available_l1`)."""
+    """What circular buffers may take; by default what the program says, else what the board has."""
     fuse: bool = True
     """Keep values between block ops in DST."""
     schedule: Schedule | None = None
     """How the ops of a body are ordered; by default searched for, and as given with `allocator = "seed"`."""
+    push: Push = "section"
+    """When results are handed to the writer: section by section, or all at once when the block is done."""
     unroll: bool = False
     """Write sections and their tiles one after the other instead of in loops."""
-    board: DeviceSpec = field(default_factory=partial(DeviceSpec.preset, DEFAULT_BOARD))
+    board: DeviceSpec = field(default_factory=partial(DeviceSpec.preset, Options.board))
     """What the kernel runs on."""
+
+    def available_l1(self, program: Op) -> int:
+        """Bytes that the circular buffers of a core may take."""
+        return available_l1(program, self.l1_bytes, self.board.cb_limit_bytes)
 
 
 def passes(options: KernelOptions) -> tuple[Pass, ...]:
     """The pipeline, in order."""
     capacity, allocator, schedule = options.capacity, options.allocator, options.schedule
     siblings = partial(fuse_siblings, capacity=capacity, allocator=allocator, schedule=schedule)
-    dst = partial(assign_dst, capacity=capacity, allocator=allocator, l1_bytes=options.l1_bytes, schedule=schedule)
+    dst = partial(
+        assign_dst,
+        capacity=capacity,
+        allocator=allocator,
+        l1_bytes=options.l1_bytes,
+        board_l1_bytes=options.board.cb_limit_bytes,
+        schedule=schedule,
+    )
     return (
         Pass("fold-grid", fold_grid),
         Pass("inline-regions", inline_regions),
@@ -81,6 +95,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
         Pass("assign-dst", dst),
         Pass("place-results", place_results),
         Pass("lower-to-loops", partial(lower_to_loops, unroll=options.unroll)),
+        *((Pass("push-sections", push_sections),) if options.push == "section" else ()),
         Pass("insert-inits", insert_inits),
         Pass("convert-to-ttkernel", convert_to_ttkernel),
     )
@@ -98,7 +113,7 @@ def lower(program: Op, options: KernelOptions = KernelOptions(), observe: Observ
         check(program)
         if observe is not None:
             observe(step.name, program)
-    check_l1(program, options.l1_bytes)
+    check_l1(program, options.available_l1(program))
     return program
 
 

@@ -27,6 +27,7 @@ from optimizer.kernels.tensix.dialect import (
 from optimizer.kernels.tensix.grid import DEFAULT_DIMS
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap
 from optimizer.kernels.tensix.ir import Attr, Op, Value, walk
+from optimizer.kernels.tensix.passes.assign_dst import dst_capacity
 from optimizer.kernels.tensix.placement_rules import placement_errors
 from optimizer.kernels.tensix.rounding import FLOATS
 from optimizer.kernels.tensix.text import IR_NAMES
@@ -51,6 +52,9 @@ _SOURCE = frozenset((
     "ttl.copy_out", "ttl.transfer_wait", "ttl.store", BLOCK_COMPUTE, "ttl.compute_region", "ttl.yield", *DST_MARKERS,
     *(f"{BLOCK_PREFIX}{name}" for name in TILE_OPS),
 ))  # fmt: skip
+_IN_BLOCK_COMPUTE = (
+    "ttl.cb_wait", "ttl.cb_pop", "ttl.cb_reserve", "ttl.cb_push", "ttl.store", "ttl.compute_region", *DST_MARKERS,
+)  # fmt: skip
 _RANGES = {
     "index": (0, MAX_INTEGER), "value": (-MAX_INTEGER, MAX_INTEGER), "lower": (0, MAX_INTEGER),
     "upper": (0, MAX_INTEGER), "step": (1, MAX_INTEGER), "dims": (1, MAX_GRID_RANK), "dst_capacity": (1, MAX_SLOTS),
@@ -125,6 +129,8 @@ class _Rules:
             yield "may stand in a ttl.compute_region only"
         if parent == "ttl.compute_region" and not (_is_block_op(op) or op.name in ("ttl.yield", *DST_MARKERS)):
             yield "does not stand in a ttl.compute_region, which holds block ops"
+        if parent == BLOCK_COMPUTE and not (_is_block_op(op) or op.name in _IN_BLOCK_COMPUTE):
+            yield f"does not stand in a {BLOCK_COMPUTE}, which holds block ops, regions of them and circular buffers"
         if parent == _PROGRAM and op.name not in ("ttl.bind_cb", *BOTH):
             yield "does not stand in the program itself: circular buffers and threads do"
         if op.name in ("ttl.bind_cb", *BOTH) and parent != _PROGRAM:
@@ -223,7 +229,7 @@ def _type(v: Value) -> Iterator[str | _Limit]:
 
 
 # -- ops ----------------------------------------------------------------------------------------------------
-def _program(op: Op) -> Iterator[str]:
+def _program(op: Op) -> Iterator[str | _Limit]:
     grid = dict(op.attrs).get("grid")
     if not isinstance(grid, tuple) or not 1 <= len(grid) <= MAX_GRID_RANK:
         yield f"a grid has 1 to {MAX_GRID_RANK} dimensions"
@@ -234,9 +240,19 @@ def _program(op: Op) -> Iterator[str]:
     threads = [inner for inner in op.body.ops if inner.name in BOTH]
     if not threads:
         yield "has no thread"
+    wide, full = (dict(op.attrs).get(name) is True for name in ("fp32_dest_acc_en", "dst_full_sync_en"))
+    slots, most = dict(op.attrs).get("dst_capacity"), dst_capacity(wide, full)
+    if isinstance(slots, int) and slots > most:
+        yield _Limit(_too_many_slots(slots, most, wide, full), most)
     kinds = [dict(t.attrs).get("processor", t.name) for t in threads]
     if len(set(kinds)) < len(kinds):
         yield "has two threads of one kind"
+
+
+def _too_many_slots(slots: int, most: int, wide: bool, full: bool) -> str:
+    width = "32" if wide else "16"
+    more = "" if full else f"; with 'dst_full_sync_en' it has {dst_capacity(wide, dst_full_sync_en=True)}"
+    return f"attribute 'dst_capacity' is {slots}, a DST of {width} bits has {most} slots{more}"
 
 
 def _thread(op: Op) -> Iterator[str]:
@@ -294,8 +310,14 @@ def _transfer(op: Op) -> Iterator[str]:
         yield "changes the element type, which transfers do not"
 
 
+def _whole(op: Op) -> Iterator[str]:
+    if op.has_attr("parts"):
+        yield "attribute 'parts' is what a pass sets"
+
+
 _RULES = {
     _PROGRAM: _program, COMPUTE: _thread, DATA_MOVEMENT: _thread, "ttl.for": _for, "ttl.index": _index,
     "ttl.core": _coordinates, "ttl.grid_size": _coordinates,
-    "ttl.compute_region": _compute_region, "ttl.copy_in": _transfer, "ttl.copy_out": _transfer,
+    "ttl.compute_region": _compute_region, "ttl.copy_in": _transfer, "ttl.copy_out": _transfer, "ttl.cb_push": _whole,
+    "ttl.cb_wait": _whole,
 }  # fmt: skip

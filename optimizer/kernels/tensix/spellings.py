@@ -21,7 +21,6 @@ from types import MappingProxyType
 from optimizer.errors import FormatError, UnknownNameError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, SPECS, spec_of
-from optimizer.kernels.tensix.grid import DEFAULT_DIMS
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
 from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS, widest
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
@@ -188,13 +187,14 @@ def _types(written: Written) -> tuple[Type, ...]:
     """Types of results that follow from the operands. FormatError if they do not."""
     if not written.results:
         return ()
-    name, attrs = written.name, written.attrs
-    if name in ("ttl.cb_wait", "ttl.cb_reserve") and isinstance(written.operands[0].type, CircularBufferType):
-        return (written.operands[0].type.block,)
+    name = written.name
+    first = written.operands[0].type if written.operands else None
+    if name in ("ttl.cb_wait", "ttl.cb_reserve") and isinstance(first, CircularBufferType):
+        return (first.block,)
     if name == "ttl.compute_region" and written.regions and written.regions[0].ops:
         return tuple(v.type for v in written.regions[0].ops[-1].operands)
     if name in ("ttl.core", "ttl.grid_size"):
-        return (IndexType(),) * int(str(attrs.get("dims", DEFAULT_DIMS)))
+        return (IndexType(),) * len(written.results)
     if name.removeprefix(BLOCK_PREFIX) in TILE_OPS:
         return (_block_type(name.removeprefix(BLOCK_PREFIX), written),)
     try:
@@ -214,6 +214,9 @@ def _block_type(name: str, written: Written) -> BlockType:
     if shape is None:
         raise FormatError(f"operands {', '.join(map(str, blocks))} do not fit each other")
     if name == "typecast":
-        numbers = {number: dtype for dtype, number in FORMAT_NUMBERS.items()}
-        return BlockType(shape, numbers.get(int(float(str(written.attrs.get("target", -1)))), blocks[0].dtype))
+        target = written.attrs.get("target")
+        dtype = next((d for d, number in FORMAT_NUMBERS.items() if number == target), None)
+        if dtype is None:
+            raise FormatError(f"attribute 'target' of {written.name} is no number of an element type: {target!r}")
+        return BlockType(shape, dtype)
     return BlockType(shape, widest(b.dtype for b in blocks))

@@ -15,11 +15,13 @@ from optimizer.kernels.tensix.dialect import (
     BLOCK_PREFIX,
     BOTH,
     CALL_PREFIX,
+    COMPUTE,
     SPECS,
     TILE_PREFIX,
     OpSpec,
     spec_of,
 )
+from optimizer.kernels.tensix.dst_sections import marker_errors, section_errors
 from optimizer.kernels.tensix.ir import Op, Region, Value
 from optimizer.kernels.tensix.rounding import FLOATS, FORMAT_NUMBERS, widest
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
@@ -116,6 +118,8 @@ class _Verifier:
         if op.name in (*BOTH, "ttl.for", BLOCK_COMPUTE):
             for message in _unpaired(region):
                 self._say(scope.path, message)
+        for message in (*marker_errors(region.ops), *(section_errors(op) if op.name == COMPUTE else ())):
+            self._say(scope.path, message)
 
     def _define(self, v: Value, scope: _Scope, place: str) -> None:
         if v.name in self._defined:

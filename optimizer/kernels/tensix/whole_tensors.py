@@ -8,8 +8,7 @@ compared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +16,17 @@ from numpy.typing import NDArray
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
 from optimizer.kernels.tensix.emit_cpp import KernelSource
-from optimizer.kernels.tensix.error_bound import FPU_SUM, Numbers, bounds, exactly
-from optimizer.kernels.tensix.executor.execute import compiled
+from optimizer.kernels.tensix.error_bound import FLOAT64, Numbers, bounds, exactly
+from optimizer.kernels.tensix.executor.execute import Execution, compiled
 from optimizer.kernels.tensix.interpreter import run_blocks
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.launch import Launch, LaunchTensor
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.reference import evaluate
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.transfers import transfers
+from optimizer.kernels.tensix.types import TILE, CircularBufferType
 
 Core = tuple[int, int]
 """Coordinates (x, y)."""
@@ -42,12 +43,14 @@ class WrittenTensor:
     interpreted: Array
     written: NDArray[np.bool_]
     """Elements that a core writes."""
+    rounded: Array | None
+    """Its meaning with every result rounded to DST's element type; None for programs with loops over blocks."""
 
     @staticmethod
-    def nothing(shape: tuple[int, ...]) -> WrittenTensor:
+    def nothing(shape: tuple[int, ...], loops: bool) -> WrittenTensor:
         """Before any core has written to it."""
         numbers = np.zeros(shape), np.zeros(shape), np.zeros(shape, np.float32)
-        return WrittenTensor(*numbers, np.zeros(shape, np.bool_))
+        return WrittenTensor(*numbers, np.zeros(shape, np.bool_), None if loops else np.zeros(shape, np.float32))
 
 
 def random_inputs(program: Op, tensors: Mapping[str, tuple[tuple[int, ...], DType]], seed: int) -> dict[str, Array]:
@@ -91,13 +94,21 @@ def inputs_of(program: Op, launch: Launch, seed: int) -> dict[str, Array]:
 
 
 def expected(
-    program: Op, launch: Launch, options: KernelOptions, inputs: Mapping[str, Array]
+    program: Op,
+    launch: Launch,
+    options: KernelOptions,
+    inputs: Mapping[str, Array],
+    sum_unit: float = TILE * FLOAT64,
 ) -> dict[str, WrittenTensor]:
     """The program's meaning and the interpreter's values, by the argument that is written. VerificationError if the
-    interpreter refuses the kernel, or a core moves a block beyond a tensor."""
+    interpreter refuses the kernel, or a core moves a block beyond a tensor.
+
+    `sum_unit`: what the product of two tiles loses, as in `error_bound.bounds`.
+    """
     stages: dict[str, Op] = {}
     lower(program, options, stages.__setitem__)
-    made = {tensor.argument: WrittenTensor.nothing(tensor.shape) for tensor in launch.outputs}
+    loops = any(op.name == "ttl.for" for op in walk(program))
+    made = {tensor.argument: WrittenTensor.nothing(tensor.shape, loops) for tensor in launch.outputs}
     tensors = {tensor.argument: tensor for tensor in launch.tensors}
     for core in cores(launch):
         moved = transfers(program, core)
@@ -105,31 +116,45 @@ def expected(
             cb: [place.read(_part(inputs[place.tensor], tensors[place.tensor], core)) for place in places]
             for cb, places in moved.brought.items()
         }
-        meant = {cb: tuple(map(exactly, blocks)) for cb, blocks in given.items()} | bounds(program, given, FPU_SUM)
+        meant = {cb: tuple(map(exactly, blocks)) for cb, blocks in given.items()} | bounds(program, given, sum_unit)
+        rounded_blocks = {} if loops else _rounded(program, given)
         computed = given | run_blocks(stages["insert-inits"], given, options.capacity)
         for cb, places in moved.taken.items():
             for place, bounded, block in zip(places, meant[cb], computed[cb], strict=True):
                 if place.tensor in made:
                     to, tensor = made[place.tensor], tensors[place.tensor]
-                    wholes: tuple[NDArray[Any], ...] = (to.exact, to.near, to.interpreted, to.written)
-                    parts = (bounded.value, bounded.error, block, np.ones(block.shape, np.bool_))
-                    for whole, part in zip(wholes, parts, strict=True):
-                        place.write(_part(whole, tensor, core), part)
+                    place.write(_part(to.exact, tensor, core), bounded.value)
+                    place.write(_part(to.near, tensor, core), bounded.error)
+                    place.write(_part(to.interpreted, tensor, core), block)
+                    place.write(_part(to.written, tensor, core), np.ones(block.shape, np.bool_))
+                    if to.rounded is not None:
+                        place.write(_part(to.rounded, tensor, core), rounded_blocks[cb])
     return made
+
+
+def _rounded(program: Op, given: Mapping[str, Sequence[Array]]) -> dict[str, Array]:
+    """The block of every circular buffer, each result rounded as DST rounds it, of a program without loops."""
+    dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
+    blocks = {cb: found[0] for cb, found in given.items()}
+    types = {
+        op.result.name: op.result.typed(CircularBufferType).dtype for op in walk(program) if op.name == "ttl.bind_cb"
+    }
+    return blocks | {cb: rounded(values, types[cb]) for cb, values in evaluate(program, blocks, dst).items()}
 
 
 def executed(
     launch: Launch, lowered: Op, sources: Sequence[KernelSource], options: KernelOptions, inputs: Mapping[str, Array]
-) -> dict[str, Array]:
-    """What the C++ leaves in every tensor under g++, one core after the other. VerificationError if it goes wrong."""
+) -> Execution:
+    """What the C++ leaves in every tensor under g++, one core after the other, and what the last core counted.
+    VerificationError if it goes wrong."""
     whole = {t.argument: inputs.get(t.argument, np.zeros(t.shape, np.float32)).copy() for t in launch.tensors}
     with compiled(lowered, sources, options.capacity) as run:
         for core in cores(launch):
             parts = {t.argument: _part(whole[t.argument], t, core) for t in launch.tensors}
-            found = run(parts, core).tensors
+            found = run(parts, core)
             for name, part in parts.items():
-                part[...] = found[name]
-    return whole
+                part[...] = found.tensors[name]
+    return replace(found, tensors=whole)
 
 
 def cores(launch: Launch) -> Iterator[Core]:

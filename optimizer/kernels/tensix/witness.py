@@ -5,24 +5,18 @@ The capacity of a case is part of its program (`dst_capacity`), where it is not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from optimizer.errors import StateError
-from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.emit_cpp import emit_program
-from optimizer.kernels.tensix.error_bound import bounds
-from optimizer.kernels.tensix.executor.execute import Execution, execute, has_compiler
-from optimizer.kernels.tensix.interpreter import run as interpret
+from optimizer.kernels.tensix.build import build
+from optimizer.kernels.tensix.error_bound import Bounded
+from optimizer.kernels.tensix.executor.execute import Execution, has_compiler
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.pipeline import KernelOptions, lower, read_short, round_trips_saved
-from optimizer.kernels.tensix.reference import evaluate
-from optimizer.kernels.tensix.rounding import Array, rounded
-from optimizer.kernels.tensix.types import TILE, CircularBufferType, TensorType
-from optimizer.kernels.tensix.whole_tensors import random_inputs
+from optimizer.kernels.tensix.pipeline import KernelOptions, read_short, round_trips_saved
+from optimizer.kernels.tensix.rounding import Array
+from optimizer.kernels.tensix.whole_tensors import executed, expected, inputs_of
 
 
 @dataclass(frozen=True)
@@ -30,9 +24,10 @@ class Witnessed:
     """Elements in which the witnesses contradict each other, of `elements` compared."""
 
     elements: int
-    interpreter: int
+    interpreter: int | None
     """Elements of the numpy interpreter of DST slots that are not, bit for bit, the meaning with every result rounded
-    to DST's element type. Values that go through L1 in a narrower type are rounded there as well: then some are."""
+    to DST's element type. Values that go through L1 in a narrower type are rounded there as well: then some are. None
+    for programs with loops over blocks."""
     beyond: int
     """Elements of the interpreter further from the meaning without rounding than roundings explain (`error_bound`)."""
     executed: int | None
@@ -64,31 +59,26 @@ class Witnessed:
 
 
 def witness(program: Op, options: KernelOptions, seed: int = 0, execute_cpp: bool = True) -> Witnessed:
-    """Random inputs through all three. VerificationError if a witness refuses the kernel.
+    """Random inputs through all three, on all cores. VerificationError if a witness refuses the kernel.
 
-    Every argument of the program that the reader brings to a circular buffer gets random values; every one that the
-    writer fills is compared.
+    Every tensor that the kernel reads gets random values; every element that it writes is compared.
     """
-    stages: dict[str, Op] = {}
-    lowered = lower(program, options, stages.__setitem__)
-    dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
-    brought, taken = _transfers(program)
-    tensors = _inputs(program, brought, seed)
-    given = {cb: tensors[t] for t, cb in brought.items()}
-    binds = [op.result for op in program.body.ops if op.name == "ttl.bind_cb"]
-    packed = {cb.name: cb.type.dtype for cb in binds if isinstance(cb.type, CircularBufferType)}
-    wanted = {cb: rounded(values, packed[cb]) for cb, values in evaluate(program, given, dst).items()}
-    interpreted = interpret(stages["insert-inits"], given, options.capacity)
-    near = bounds(program, {cb: (values,) for cb, values in given.items()})
-    execution = executed = None
+    kernel = build(program, options)
+    inputs = inputs_of(program, kernel.launch, seed)
+    made = expected(program, kernel.launch, options, inputs)
+    meant = [w.rounded for w in made.values() if w.rounded is not None]
+    execution = None
     if execute_cpp and has_compiler():
-        execution = execute(lowered, emit_program(lowered), tensors, options.capacity)
-        executed = sum(differing(interpreted[cb], execution.tensors[t]) for t, cb in taken.items())
+        execution = executed(kernel.launch, kernel.lowered, kernel.sources, options, inputs)
     return Witnessed(
-        elements=sum(interpreted[cb].size for cb in taken.values()),
-        interpreter=sum(differing(wanted[cb], interpreted[cb]) for cb in taken.values()),
-        beyond=sum(int((~near[cb][0].allows(interpreted[cb])).sum()) for cb in taken.values()),
-        executed=executed,
+        elements=sum(int(w.written.sum()) for w in made.values()),
+        interpreter=sum(differing(w.rounded, w.interpreted) for w in made.values() if w.rounded is not None)
+        if len(meant) == len(made)
+        else None,
+        beyond=sum(int((~Bounded(w.exact, w.near).allows(w.interpreted)).sum()) for w in made.values()),
+        executed=None
+        if execution is None
+        else sum(differing(w.interpreted[w.written], execution.tensors[n][w.written]) for n, w in made.items()),
         execution=execution,
         round_trips_saved=round_trips_saved(program, options),
         read_short=read_short(program),
@@ -99,31 +89,3 @@ def differing(wanted: Array, got: Array) -> int:
     """Elements whose bits differ; one NaN is as good as another."""
     bits = [np.ascontiguousarray(x, np.float32).view(np.uint32) for x in (wanted, got)]
     return int(((bits[0] != bits[1]) & ~(np.isnan(wanted) & np.isnan(got))).sum())
-
-
-def _transfers(program: Op) -> tuple[dict[str, str], dict[str, str]]:
-    """Program argument -> circular buffer, of what is brought and of what is taken."""
-    brought: dict[str, str] = {}
-    taken: dict[str, str] = {}
-    for thread in program.body.ops:
-        if thread.name != "ttl.datamovement_thread":
-            continue
-        buffer = {
-            op.result.name: op.operands[0].name
-            for op in thread.body.ops
-            if op.name.startswith("ttl.cb_") and op.results
-        }
-        for op in thread.body.ops:
-            if op.name == "ttl.copy_in":
-                brought[op.operands[0].name] = buffer[op.operands[3].name]
-            elif op.name == "ttl.copy_out":
-                taken[op.operands[1].name] = buffer[op.operands[0].name]
-            elif op.name == "ttl.for":
-                raise StateError("witnesses run programs of one block per circular buffer, without loops over blocks")
-    return brought, taken
-
-
-def _inputs(program: Op, brought: Mapping[str, str], seed: int) -> dict[str, Array]:
-    types = {v.name: v.typed(TensorType) for v in program.body.args if v.name in brought}
-    shapes = {name: ((t.shape[0] * TILE, t.shape[1] * TILE), t.dtype) for name, t in types.items()}
-    return random_inputs(program, shapes, seed)

@@ -88,7 +88,7 @@ def _fuse(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searche
     Ops in place are no part of kernels, so plans with nothing in place are looked at, too.
     """
     kernels, best = problem.kernels, incumbent.plan
-    if kernels is None or best is None or not searches or len(best.schedule) > ORDERED_OPS:
+    if kernels is None or best is None or not searches or len(best.schedule) > ORDERED_OPS or problem.time_is_up():
         return
     problem.say("kernels")
     model = next((s.model for s in searches if s.schedule == best.schedule), searches[0].model)

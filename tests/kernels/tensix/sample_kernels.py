@@ -122,6 +122,15 @@ ROWS: dict[str, Callable[[], Op]] = {
         [(2, 4)],
         lambda x, w, b: ttl.block_op("relu", ttl.block_op("add_bcast_row", x @ w, b)),
     ),
+    "gated_dense": lambda: one_block(
+        "gated_dense",
+        [(2, 3), (3, 4), (3, 4)],
+        [(2, 4)],
+        lambda x, gate, up: ttl.block_op("silu", x @ gate) * (x @ up),
+    ),
+    "sum_of_products": lambda: one_block(
+        "sum_of_products", [(2, 3), (3, 4), (2, 2), (2, 4)], [(2, 4)], lambda x, w, y, u: x @ w + y @ u
+    ),
     "softmax": lambda: one_block("softmax", [(2, 4), (1, 1)], [(2, 4)], _softmax),
     "rms_norm": lambda: one_block("rms_norm", [(2, 4), (1, 1), (1, 4)], [(2, 4)], _rms_norm),
     "gelu": lambda: one_block("gelu", [(3, 3)], [(3, 3)], _gelu),

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from optimizer.device import DeviceSpec
 from optimizer.errors import LimitError
-from optimizer.kernels.tensix.buffers import L1_BYTES, check_l1
+from optimizer.kernels.tensix.buffers import check_l1
 from optimizer.kernels.tensix.cases import case_program, compile_case, read_cases
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 
@@ -22,11 +23,13 @@ def case(**changes: Any) -> Any:
     return read_cases(record)[0]
 
 
-def test_the_default_is_that_of_an_empty_core() -> None:
-    blocks = L1_BYTES // (4 * TILE)
-    assert compile_case(case(block=[1, blocks]), KernelOptions()).record["error"] is None
-    error = compile_case(case(block=[1, blocks + 1]), KernelOptions()).record["error"]
-    assert "are free: %a_cb (cb<1x171xbf16, 2>) 700,416, %o_cb" in error
+@pytest.mark.parametrize(("board", "blocks"), [("n150", 170), ("p150", 178)])
+def test_the_default_is_that_of_an_empty_core_of_the_board(board: str, blocks: int) -> None:
+    options = KernelOptions(board=DeviceSpec.preset(board))
+    assert blocks == options.board.cb_limit_bytes // (4 * TILE)
+    assert compile_case(case(block=[1, blocks]), options).record["error"] is None
+    error = compile_case(case(block=[1, blocks + 1]), options).record["error"]
+    assert f"are free: %a_cb (cb<1x{blocks + 1}xbf16, 2>) {(blocks + 1) * 2 * TILE:,}, %o_cb" in error
 
 
 def test_the_case_says_how_much_there_is() -> None:

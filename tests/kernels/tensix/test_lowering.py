@@ -20,7 +20,9 @@ from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.witness import witness
 from tests.samples import examples
 
-SAVED = {"dense": 2, "softmax": 2, "rms_norm": 4, "gelu": 4, "attention_scores": 3}
+SAVED = {
+    "dense": 2, "gated_dense": 3, "sum_of_products": 2, "softmax": 2, "rms_norm": 4, "gelu": 4, "attention_scores": 3,
+}  # fmt: skip
 """Round trips through L1 that fusion saves."""
 
 
@@ -60,7 +62,7 @@ def test_fusion_changes_no_value(name: str) -> None:
 
 
 @pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
-@pytest.mark.parametrize("name", ["attention_scores", "rms_norm"])
+@pytest.mark.parametrize("name", ["attention_scores", "rms_norm", "sum_of_products"])
 def test_rows_of_networks_as_cpp(name: str) -> None:
     assert witness(ROWS[name](), KernelOptions()).agrees
 

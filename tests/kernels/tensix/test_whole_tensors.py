@@ -9,12 +9,12 @@ import pytest
 from test_grid_and_regions import sliced
 from test_tensor_backed_buffers import program as backed
 
-from optimizer.device import DeviceSpec
 from optimizer.errors import LimitError, OptionError, VerificationError
+from optimizer.kernels.tensix.build import build
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.launch import Launch, launch_of
+from optimizer.kernels.tensix.launch import Launch
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.text import parse
 from optimizer.kernels.tensix.transfers import BlockPlace, transfers
@@ -22,12 +22,9 @@ from optimizer.kernels.tensix.whole_tensors import executed, expected, inputs_of
 from optimizer.layouts.memory_config import TensorMemoryLayout
 from tests.kernels.tensix.sample_kernels import ROWS
 
-N150 = DeviceSpec.preset("n150")
-
 
 def launch(program: Op) -> Launch:
-    lowered = lower(program)
-    return launch_of(program, lowered, emit_program(lowered), N150)
+    return build(program, KernelOptions()).launch
 
 
 def test_a_core_brings_and_takes_its_slice() -> None:
@@ -76,7 +73,7 @@ def test_every_core_contributes(name: str) -> None:
     assert (np.abs(found.interpreted - found.exact) <= found.near).all()
     if has_compiler():
         lowered = lower(program)
-        here = executed(described, lowered, emit_program(lowered), options, inputs)
+        here = executed(described, lowered, emit_program(lowered), options, inputs).tensors
         assert np.array_equal(here[written], found.interpreted)
 
 

@@ -124,13 +124,10 @@ def plan_body(
     values, the capacity and the place.
     """
     given, (dag, numbers) = dag, renumbered(dag)
-    shared = share_copies(dag)
-    bodies = [dag] if shared is None else [dag, shared]
-    plain = [plan for body in bodies for plan in _whole(body, tiles, capacity, schedule)]
-    if plain:
-        again = (plan for body in recomputed_products(dag) for plan in _whole(body, tiles, capacity, schedule))
+    found = one_stage_plans(dag, tiles, capacity, schedule)
+    if found:
         fits = peak_of(dag, order_as_given(dag)) <= capacity
-        return replace(min((*plain, *again), key=_rank), relief=Relief.NONE if fits else Relief.REORDER)
+        return replace(min(found, key=_rank), relief=Relief.NONE if fits else Relief.REORDER)
     ways = list(_ways_out(dag, tiles, capacity, schedule))
     if not ways:
         raise _too_large(given, capacity, names)
@@ -141,6 +138,15 @@ def plan_body(
         called = {new: names[v] for v, new in numbers.items() if v < len(names)}
         raise _no_room([w for w in ways if w.dag is dag], capacity, l1_bytes or 0, called)
     return min(room, key=lambda w: (w.cost, list(Relief).index(w.relief), len(w.stages)))
+
+
+def one_stage_plans(dag: TileDag, tiles: int, capacity: int, schedule: Schedule = "search") -> list[BodyPlan]:
+    """Plans of a body without splits, of which the cheapest is taken; none if it fits in no order."""
+    shared = share_copies(dag)
+    bodies = [dag] if shared is None else [dag, shared]
+    found = [plan for body in bodies for plan in _whole(body, tiles, capacity, schedule)]
+    again = recomputed_products(dag) if found else ()
+    return found + [plan for body in again for plan in _whole(body, tiles, capacity, schedule)]
 
 
 def _rank(plan: BodyPlan) -> tuple[int, int, int]:

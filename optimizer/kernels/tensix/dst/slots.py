@@ -80,7 +80,6 @@ class SlotPlan:
     """Some op adds to a clear slot, and there is scratch: windows would hand it a used one."""
     packed: tuple[tuple[int, int], ...]
     """Yield number -> temporary to pack."""
-    loads: int = 0
     copies: int = 0
 
     @property
@@ -144,7 +143,6 @@ def plan_slots(dag: TileDag, order: Sequence[Step]) -> SlotPlan:
         width,
         bool(adding) and width > len(kept),
         tuple(packed),
-        sum(i.op == "copy" and i.value < dag.inputs for i in instructions),
         sum(i.op == "copy_dst" for i in instructions),
     )
 

@@ -18,7 +18,7 @@ from typing import Literal
 
 from optimizer.errors import InfeasibleError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.buffers import free_l1
+from optimizer.kernels.tensix.buffers import available_l1, free_l1
 from optimizer.kernels.tensix.dialect import RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import BodyPlan, Relief, plan_body
@@ -56,14 +56,16 @@ def assign_dst(
     capacity: int | None,
     allocator: Allocator,
     l1_bytes: int | None,
+    board_l1_bytes: int,
     schedule: Schedule | None = None,
 ) -> Op:
-    """Every `ttl.compute`, within as many slots and bytes of L1 as given, or as the program says if that is None
-    (`capacity_of`, `free_l1`). Where nobody says how much L1 there is, buffers that find no room are made as small as
-    they can be."""
+    """Every `ttl.compute`, within as many slots and bytes of L1 as given, or as the program says if that is None, or as
+    the board has (`capacity_of`, `available_l1`). Where nobody says how much L1 there is, buffers that find no room are
+    made as small as they can be."""
     names = Names(program)
     l1_is_limit = l1_bytes is not None or program.has_attr("l1_bytes")
-    room = _Room(capacity_of(program, capacity), free_l1(program, l1_bytes), l1_is_limit)
+    free = free_l1(program, available_l1(program, l1_bytes, board_l1_bytes))
+    room = _Room(capacity_of(program, capacity), free, l1_is_limit)
 
     order = schedule or DEFAULT_SCHEDULES[allocator]
 

@@ -43,20 +43,27 @@ def call(function: str, operands: Sequence[Value], args: Sequence[str], template
 
 def convert_to_ttkernel(program: Op) -> Op:
     """All threads."""
-    waits = (op for op in walk(program) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
+    waits = [op for op in walk(program) if op.name in ("ttl.cb_wait", "ttl.cb_reserve")]
     buffers = {op.result.name: op.operands[0] for op in waits}
+    in_parts = frozenset(op.result.name for op in waits if op.has_attr("parts"))
     dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
-    return rewrite(program, _Calls(Names(program), buffers, dst).change)[0]
+    return rewrite(program, _Calls(Names(program), buffers, in_parts, dst).change)[0]
 
 
 class _Calls:
-    def __init__(self, names: Names, buffers: dict[str, Value], dst: DType) -> None:
+    def __init__(self, names: Names, buffers: dict[str, Value], in_parts: frozenset[str], dst: DType) -> None:
         self._dst = dst
         self._names = names
         self._buffer = buffers
         """Block -> its circular buffer."""
+        self._in_parts = in_parts
+        """Blocks that are waited for tile by tile."""
 
     def change(self, op: Op) -> tuple[Op, ...]:
+        if op.has_attr("parts") and op.name in ("ttl.cb_wait", "ttl.cb_push"):
+            return ()
+        if op.name == "ttl.cb_push_part":
+            return (call("cb_push_back", op.operands, ("#0", str(op.integer("tiles")))),)
         if op.name in _BUFFER_CALLS:
             cb = op.operands[0]
             return (call(_BUFFER_CALLS[op.name], (cb,), ("#0", str(cb.typed(CircularBufferType).block.tiles))),)
@@ -153,11 +160,18 @@ class _Calls:
         inner = (
             Op("ttl.index", (row, column, r, c), (tile,), attributes({"map": in_tensor})),
             Op("ttl.index", (r, c), (place,), attributes({"map": in_block})),
+            *self._awaited(block, place),
             call(function, (tile, tensor, self._cb(block), place), ("#0", "#1", address)),
         )
         loop = _loop(r, shape[0], (_loop(c, shape[1], inner),))
         barrier = "noc_async_read_barrier" if reads else "noc_async_write_barrier"
         return loop, call(barrier, (), ())
+
+    def _awaited(self, block: Value, place: Value) -> tuple[Op, ...]:
+        """The wait for one tile of a block that comes in parts."""
+        if block.name not in self._in_parts:
+            return ()
+        return (call("cb_wait_front", (self._cb(block), place), ("#0", "#1 + 1")),)
 
 
 def _loop(counter: Value, count: int, ops: tuple[Op, ...]) -> Op:

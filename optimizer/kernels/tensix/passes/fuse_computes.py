@@ -3,8 +3,8 @@
 A producer joins its reader if the reader can take the value from DST, tile by tile: its loop nest runs over the same
 parallel dimensions, it reads the tile that is made in the same round, and no op of it needs the value in a circular
 buffer (matmuls, reductions, broadcasts and transposes read those). A matmul or a reduction may be a producer: what
-follows it in the body runs after its last round. A value that others read as well is a result of the fused compute
-too.
+follows it in the body runs after its last round. A matmul may be on both sides: each has a loop of its own over what
+it sums. A value that others read as well is a result of the fused compute too.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from optimizer.kernels.tensix.dialect import TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes, substitute
 from optimizer.kernels.tensix.passes import rewrite_bodies
-from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL
+from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL, LoopNest, accumulates
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
 
+_PRODUCT = f"{TILE_PREFIX}matmul"
 _FREES = ("ttl.cb_pop", "ttl.cb_push")
 
 
@@ -59,7 +60,7 @@ def fusable(producer: Op, reader: Op) -> bool:
     """Whether the reader can take everything it reads of the producer from DST."""
     made = {v.name for v in producer.results}
     shared = [k for k, v in enumerate(reader.operands) if v.name in made]
-    if not shared or _parallel(producer) != _parallel(reader) or _reduces(reader):
+    if not shared or _parallel(producer) != _parallel(reader) or (_reduces(reader) and not _products(producer, reader)):
         return False
     maps = reader.maps
     return all(maps[k].results == (dim(0), dim(1)) and _takes_from_dst(reader, k) for k in shared)
@@ -72,6 +73,12 @@ def _parallel(op: Op) -> tuple[int, ...]:
 
 def _reduces(op: Op) -> bool:
     return any(kind != PARALLEL for kind in op.strings("iterator_types"))
+
+
+def _products(*computes: Op) -> bool:
+    """Whether all that they sum up are matrix products: reductions set the packer's edge mask for the whole section."""
+    summed = [op.name for compute in computes for op in compute.body.ops if accumulates(op)]
+    return all(name.startswith(_PRODUCT) for name in summed)
 
 
 def _takes_from_dst(reader: Op, k: int) -> bool:
@@ -105,15 +112,29 @@ def _read_elsewhere(ops: Sequence[Op], first: int, second: int) -> frozenset[str
     return frozenset(v.name for v in ops[first].results if v.name in others)
 
 
+def _joined_nest(producer: Op, reader: Op) -> LoopNest:
+    """Dimensions of both: the rows and columns that they have in common, then those that either sums over."""
+    bounds, kinds = producer.integers("bounds"), producer.strings("iterator_types")
+    extra = len(bounds) - 2
+    rank = len(bounds) + len(reader.integers("bounds")) - 2
+    moved = [dim(0), dim(1), *(dim(d + extra) for d in range(2, rank - extra))]
+    maps = [IndexMap(rank, m.results) for m in producer.maps]
+    maps += [IndexMap(rank, tuple(e.substitute(moved) for e in m.results)) for m in reader.maps]
+    own = slice(2, None)
+    return LoopNest(
+        (*bounds, *reader.integers("bounds")[own]), (*kinds, *reader.strings("iterator_types")[own]), tuple(maps)
+    )
+
+
 def merge(producer: Op, reader: Op, kept: frozenset[str]) -> Op:
     """One compute with the producer's body before the reader's; `kept` results of the producer stay results."""
     made = {v.name: k for k, v in enumerate(producer.results)}
     yielded = producer.body.ops[-1].operands
-    operands, maps, args = list(producer.operands), list(producer.maps), list(producer.body.args)
-    rank = len(producer.integers("bounds"))
+    nest = _joined_nest(producer, reader)
+    operands, args = list(producer.operands), list(producer.body.args)
+    maps = list(nest.operands[: len(operands)])
     inner: dict[str, Value] = {}
-    for v, m, arg in zip(reader.operands, reader.maps, reader.body.args, strict=True):
-        wide = IndexMap(rank, m.results)
+    for v, wide, arg in zip(reader.operands, nest.operands[len(operands) :], reader.body.args, strict=True):
         known = list(zip(operands, maps, strict=True))
         if v.name in made:
             inner[arg.name] = yielded[made[v.name]]
@@ -127,7 +148,13 @@ def merge(producer: Op, reader: Op, kept: frozenset[str]) -> Op:
     results = [(v, y) for v, y in zip(producer.results, yielded, strict=True) if v.name in kept]
     results += zip(reader.results, tail[-1].operands, strict=True)
     body = (*producer.body.ops[:-1], *tail[:-1], Op("ttl.yield", tuple(y for _, y in results)))
-    attrs: dict[str, Attr] = {**dict(producer.attrs), "indexing_maps": tuple(maps), "inputs": len(operands)}
+    attrs: dict[str, Attr] = {
+        **dict(producer.attrs),
+        "bounds": nest.bounds,
+        "iterator_types": nest.kinds,
+        "indexing_maps": tuple(maps),
+        "inputs": len(operands),
+    }
     return replace(
         producer,
         operands=tuple(operands),

@@ -13,7 +13,7 @@ last the slot of the result. Tiles are packed in order, so that every pack goes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from optimizer.kernels.tensix.dialect import DST_PREFIX, RESTORE, SPILL, TILE_PREFIX
@@ -26,6 +26,8 @@ from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexT
 
 Loops = tuple[Value, ...]
 """Counters of the loops around, outermost first: the dimensions of index expressions."""
+Rounds = Mapping[int, IndexExpr]
+"""Dimension that is summed over -> the round of its loop."""
 
 
 def lower_to_loops(program: Op, unroll: bool = False) -> Op:
@@ -111,11 +113,12 @@ class _Sections:
     def _over(self, count: int, first: IndexExpr, loops: Loops, ops: Sequence[Op]) -> list[Op]:
         """Ops for each tile of the section; an accumulating op alone goes over all tiles in each round of its sum."""
         if len(ops) == 1 and accumulates(ops[0]):
-            depth = len(loops)
-            return self._rounds(2, loops, lambda inner: self._tiles_of(count, first, inner, ops, inner[depth:]))
-        return self._tiles_of(count, first, loops, ops, ())
+            return self._rounds(
+                ops[0], loops, {}, lambda inner, rounds: self._tiles_of(count, first, inner, ops, rounds)
+            )
+        return self._tiles_of(count, first, loops, ops, {})
 
-    def _tiles_of(self, count: int, first: IndexExpr, loops: Loops, ops: Sequence[Op], rounds: Loops) -> list[Op]:
+    def _tiles_of(self, count: int, first: IndexExpr, loops: Loops, ops: Sequence[Op], rounds: Rounds) -> list[Op]:
         def tile(inner: Loops, k: IndexExpr) -> list[Op]:
             return [made for op in ops for made in self._one(op, first + k, k, inner, rounds)]
 
@@ -123,19 +126,24 @@ class _Sections:
             return tile(loops, const(0))
         return [self._loop(count, loops, lambda inner: tile(inner, dim(len(loops))))]
 
-    def _one(self, op: Op, tile: IndexExpr, k: IndexExpr, loops: Loops, rounds: Loops) -> list[Op]:
+    def _one(self, op: Op, tile: IndexExpr, k: IndexExpr, loops: Loops, rounds: Rounds) -> list[Op]:
         """One op for one tile, with the loops that it sums over unless they are around it already."""
         if not accumulates(op) or rounds:
             return self._tile_op(op, loops, tile, k, rounds)
-        return self._rounds(2, loops, lambda inner: self._tile_op(op, inner, tile, k, inner[len(loops) :]))
+        return self._rounds(op, loops, {}, lambda inner, own: self._tile_op(op, inner, tile, k, own))
 
-    def _rounds(self, axis: int, loops: Loops, body: Callable[[Loops], list[Op]]) -> list[Op]:
-        """Loops over the dimensions that are summed over, from `axis` on."""
-        if axis == len(self._bounds):
-            return body(loops)
-        return [self._loop(self._bounds[axis], loops, lambda inner: self._rounds(axis + 1, inner, body))]
+    def _rounds(self, op: Op, loops: Loops, rounds: Rounds, body: Callable[[Loops, Rounds], list[Op]]) -> list[Op]:
+        """Loops over the dimensions that an op sums over: those of its operands that are no rows or columns."""
+        summed = sorted({d for v in op.operands for e in self._map[v.name].results for d in e.dims() if d > 1})
+        axis = next((d for d in summed if d not in rounds), None)
+        if axis is None:
+            return body(loops, rounds)
+        bound = self._bounds[axis]
+        return [
+            self._loop(bound, loops, lambda inner: self._rounds(op, inner, {**rounds, axis: dim(len(loops))}, body))
+        ]
 
-    def _tile_op(self, op: Op, loops: Loops, tile: IndexExpr, k: IndexExpr, rounds: Loops) -> list[Op]:
+    def _tile_op(self, op: Op, loops: Loops, tile: IndexExpr, k: IndexExpr, rounds: Rounds) -> list[Op]:
         """One op for one tile, with the indices that it takes."""
         name = "copy" if op.name == RESTORE else op.name.removeprefix(TILE_PREFIX)
         form = TILE_OPS[name].forms[op.integer("form", 0)]
@@ -147,12 +155,12 @@ class _Sections:
             elif v.name in self._spilled:
                 operands += [self._spilled[v.name], self._index(k, loops, found)]
             else:
-                operands += [self._block[v.name], self._index(self._tile_in(v.name, tile, loops, rounds), loops, found)]
+                operands += [self._block[v.name], self._index(self._tile_in(v.name, tile, rounds), loops, found)]
         operands.append(self._index(self._slot[op.result.name].results[0].substitute((k,)), loops, found))
         attrs: dict[str, Attr] = {key: value for key, value in op.attrs if key != "dst"}
         return [*found, Op(f"{DST_PREFIX}{name}", tuple(operands), (), attributes(attrs))]
 
-    def _tile_in(self, arg: str, tile: IndexExpr, loops: Loops, rounds: Loops) -> IndexExpr:
+    def _tile_in(self, arg: str, tile: IndexExpr, rounds: Rounds) -> IndexExpr:
         """Number, in its block, of the tile that an argument is in this round."""
         block, index_map = self._block[arg].typed(BlockType), self._map[arg]
         columns = self._bounds[1]
@@ -161,7 +169,7 @@ class _Sections:
         row, column = (tile, const(0)) if columns == 1 else (tile // columns, tile % columns)
         if self._bounds[0] == 1:
             row, column = const(0), tile
-        outer = [dim(loops.index(r)) for r in rounds]
+        outer = [rounds.get(d, const(0)) for d in range(2, len(self._bounds))]
         return linear([e.substitute([row, column, *outer]) for e in index_map.results], block.shape)
 
     def _pack(self, count: int, first: IndexExpr, loops: Loops, slot: IndexMap, target: Value) -> list[Op]:
