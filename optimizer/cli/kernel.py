@@ -57,6 +57,7 @@ def add(commands: Commands) -> None:
         default="none",
         help="launch with ttnn on a simulator or a board, besides running under g++ here (default: none)",
     )
+    _add_arguments(run)
     _add_seed(run)
     run.set_defaults(run=run_run)
     launch = subcommands.add_parser("launch", help="run a kernel's launch.py and compare", allow_abbrev=False)
@@ -64,8 +65,20 @@ def add(commands: Commands) -> None:
     launch.add_argument(
         "--device", choices=("real", "sim"), default="real", help="a board (default), or Tenstorrent's simulator"
     )
+    _add_arguments(launch)
     _add_seed(launch)
     launch.set_defaults(run=run_launch)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--arg",
+        dest="arguments",
+        metavar="NAME=NUMBER",
+        action="append",
+        default=[],
+        help="a run-time argument, the same for all cores (repeatable)",
+    )
 
 
 def _add_seed(parser: argparse.ArgumentParser) -> None:
@@ -188,7 +201,8 @@ def run_run(args: argparse.Namespace) -> int:
 def run_launch(args: argparse.Namespace) -> int:
     from optimizer.execution.launching import launched_again
 
-    found = launched_again(args.folder, args.device, _checked_seed(args))
+    arguments = dict(_argument(text) for text in args.arguments)
+    found = launched_again(args.folder, args.device, _checked_seed(args), arguments)
     print(json.dumps({"id": args.folder.resolve().name, **found.to_json(), "error": None}))
     return 0 if found.right else 1
 
@@ -197,15 +211,23 @@ def run_launch(args: argparse.Namespace) -> int:
 def _runner(args: argparse.Namespace) -> Iterator[Callable[[Op], dict[str, Any]]]:
     """What runs one program and says how it compares."""
     options, seed = _options(args), _checked_seed(args)
+    arguments = dict(_argument(text) for text in args.arguments)
     if args.device == "none":
         from optimizer.kernels.tensix.witness import witness
 
-        yield lambda program: witness(program, options, seed).to_json()
+        yield lambda program: witness(program, options, seed, arguments=arguments).to_json()
         return
     from optimizer.execution.launching import KernelDevice, launched
 
     with KernelDevice(options.board, args.device) as device:
-        yield lambda program: launched(program, options, device, seed).to_json()
+        yield lambda program: launched(program, options, device, seed, arguments).to_json()
+
+
+def _argument(text: str) -> tuple[str, int]:
+    name, equals, number = text.partition("=")
+    if not equals or not number.isascii() or not number.isdecimal():
+        raise OptionError(f"--arg {text}: NAME=NUMBER is due", node="--arg")
+    return name, int(number)
 
 
 def _options(args: argparse.Namespace) -> KernelOptions:

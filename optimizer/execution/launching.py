@@ -18,6 +18,7 @@ from optimizer.errors import ExecutionError
 from optimizer.export.launcher import FUNCTION, LAUNCHER, MANIFEST, OPTION_FIELDS, PROGRAM, kernel_files
 from optimizer.files import make_folder, write_text
 from optimizer.kernels.json_document import read, read_text
+from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments
 from optimizer.kernels.tensix.build import BuiltKernel, build
 from optimizer.kernels.tensix.dst.schedule import Schedule
 from optimizer.kernels.tensix.error_bound import FPU_SUM, TIMES_BOUND, times_bound
@@ -39,8 +40,6 @@ from optimizer.opmodel.ttnn_calls.text import dtype_text, literal, memory_config
 FOLDER = "launched-kernels"
 """Of the C++ that was launched, below the cache. tt-metal keeps what it compiles by the paths of sources: the same
 kernel has the same path."""
-
-_CALL = f"made = {FUNCTION}(device, *given)\nmade = made if isinstance(made, tuple) else (made,)"
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,13 @@ class KernelDevice:
         self._open.close()
         self._session = None
 
-    def run(self, kernel: BuiltKernel, inputs: Mapping[str, Array], module: Path | None = None) -> dict[str, Array]:
+    def run(
+        self,
+        kernel: BuiltKernel,
+        inputs: Mapping[str, Array],
+        module: Path | None = None,
+        arguments: Arguments = NO_ARGUMENTS,
+    ) -> dict[str, Array]:
         """Launch a kernel on these tensors: what it leaves in those that it writes, by the program's argument.
 
         `module`: its `launch.py`, beside its C++; by default they are written to the cache.
@@ -111,7 +116,7 @@ class KernelDevice:
             numbered = {f"x{k}": inputs[tensor.argument] for k, tensor in enumerate(launch.inputs)}
             session.feed("arrays", numbered)
             session.run(_feeding(launch), "the inputs")
-            session.run(_CALL, "the kernel")
+            session.run(_call(launch, arguments), "the kernel")
             found = session.fetch(["made"])
             session.run("del arrays, given, made", "the end")
             session.unload()
@@ -127,37 +132,62 @@ class KernelDevice:
         return self._session
 
 
-def launched(program: Op, options: KernelOptions, device: KernelDevice, seed: int = 0) -> Launched:
+def launched(
+    program: Op, options: KernelOptions, device: KernelDevice, seed: int = 0, arguments: Arguments = NO_ARGUMENTS
+) -> Launched:
     """Random inputs through a kernel on a device and through its witnesses. ExecutionError if the device refuses it,
     VerificationError if a witness does."""
     kernel = build(program, options)
-    return compared(kernel, device, inputs_of(program, kernel.launch, seed))
+    return compared(kernel, device, inputs_of(program, kernel.launch, seed), arguments=arguments)
 
 
 def compared(
-    kernel: BuiltKernel, device: KernelDevice, inputs: Mapping[str, Array], module: Path | None = None
+    kernel: BuiltKernel,
+    device: KernelDevice,
+    inputs: Mapping[str, Array],
+    module: Path | None = None,
+    arguments: Arguments = NO_ARGUMENTS,
 ) -> Launched:
     """The same for a kernel that is built already, inputs by the program's argument, and a `launch.py` of one's own."""
     launch = kernel.launch
-    wanted = expected(kernel.program, launch, kernel.options, inputs, FPU_SUM)
-    here = executed(launch, kernel.lowered, kernel.sources, kernel.options, inputs) if has_compiler() else None
-    got = device.run(kernel, inputs, module)
+    wanted = expected(kernel.program, launch, kernel.options, inputs, FPU_SUM, arguments)
+    here = None
+    if has_compiler():
+        here = executed(launch, kernel.lowered, kernel.sources, kernel.options, inputs, arguments)
+    got = device.run(kernel, inputs, module, arguments)
     errors = [times_bound(got[name][w.written], w.exact[w.written], w.near[w.written]) for name, w in wanted.items()]
     return Launched(
         tensors=got,
         elements=sum(int(w.written.sum()) for w in wanted.values()),
         executed_differs=None if here is None else _differing(wanted, here.tensors, got),
-        interpreter_differs=_differing(wanted, {name: w.interpreted for name, w in wanted.items()}, got),
+        interpreter_differs=_differing(wanted, {name: w.on_chip for name, w in wanted.items()}, got),
         largest_error=max((largest for largest, _ in errors), default=0.0),
         judged=sum(count for _, count in errors),
     )
 
 
-def launched_again(folder: Path, device: str, seed: int = 0) -> Launched:
+def launched_again(folder: Path, device: str, seed: int = 0, arguments: Arguments = NO_ARGUMENTS) -> Launched:
     """The `launch.py` of a folder that `kernel_files` filled, run on a device: random inputs, compared."""
     kernel = read_kernel(folder)
     with KernelDevice(kernel.options.board, device) as opened:
-        return compared(kernel, opened, inputs_of(kernel.program, kernel.launch, seed), folder / LAUNCHER)
+        inputs = inputs_of(kernel.program, kernel.launch, seed)
+        return compared(kernel, opened, inputs, folder / LAUNCHER, arguments)
+
+
+def _call(launch: Launch, arguments: Arguments) -> str:
+    """Statements that launch; run-time arguments that differ by core are told by the (x, y) of the chip."""
+    left, top = launch.cores[0][:2]
+    found = []
+    for name in launch.runtime_args:
+        value = arguments[name]
+        if isinstance(value, Mapping):
+            found.append(
+                ", {" + ", ".join(f"({left + x}, {top + y}): {n}" for (x, y), n in sorted(value.items())) + "}"
+            )
+        else:
+            found.append(f", {value}")
+    called = f"{FUNCTION}(device, *given{''.join(found)})"
+    return f"made = {called}\nmade = made if isinstance(made, tuple) else (made,)"
 
 
 def read_kernel(folder: Path) -> BuiltKernel:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from optimizer.export.ttnn_py.launching import function_text, helpers_text, parameter_names
+from optimizer.export.ttnn_py.launching import argument_names, function_text, helpers_text, parameter_names
 from optimizer.identifiers import printable
 from optimizer.kernels.tensix.build import BuiltKernel
 from optimizer.kernels.tensix.kernel_api import TTNN_VERSION
@@ -54,6 +54,10 @@ def _usage(launch: Launch) -> str:
     names = parameter_names(launch)
     shown = [f"    {names[t.argument]:<8} {_tensor_text(t)}" for t in launch.tensors]
     script = f"python {LAUNCHER} [--device real|sim] [--seed N]   random inputs, compared with what the kernel means"
+    shown += [
+        f"    {name:<8} a number for every core, or a mapping from their (x, y)"
+        for name in argument_names(launch).values()
+    ]
     return "\n".join([f"{script}\n", *shown])
 
 
@@ -77,7 +81,7 @@ def manifest(kernel: BuiltKernel) -> dict[str, Any]:
         "tensors": [{**_tensor(tensor), "parameter": names[tensor.argument]} for tensor in launch.tensors],
         "circular_buffers": [_buffer(buffer) for buffer in launch.buffers],
         "kernels": [_thread(launch, thread) for thread in launch.threads],
-        "semaphores": [],
+        "semaphores": [{"id": k, "initial_value": value} for k, value in enumerate(launch.semaphores)],
         "compute_config": launch.config.to_json(),
         "l1_bytes": launch.l1_bytes,
         "l1_bytes_free": options.available_l1(kernel.program),
@@ -115,5 +119,5 @@ def _thread(launch: Launch, thread: LaunchThread) -> dict[str, Any]:
         "accessors": list(thread.tensors),
         "compile_time_args": launch.compile_time_args(thread),
         "common_runtime_args": [{"address_of": tensor} for tensor in thread.tensors],
-        "runtime_args": [],
+        "runtime_args": list(launch.runtime_args),
     }

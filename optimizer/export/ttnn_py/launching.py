@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from optimizer.export.ttnn_py.formatting import docstring_text, laid_out
 from optimizer.export.ttnn_py.names import Names
@@ -13,7 +13,9 @@ from optimizer.opmodel.ttnn_calls.text import call, core_ranges_text, dtype_text
 
 NAMES = ("KERNELS", "circular_buffer", "kernel", "os")
 """What a module with such functions defines besides them."""
-_LOCALS = ("cores", "buffers", "kernels")
+_LOCALS = ("cores", "buffers", "kernels", "config", "semaphores", "own", "each", "x", "y")
+_BUFFERS = 64
+"""`NUM_CIRCULAR_BUFFERS` as the host knows it, whatever the chip."""
 _HELPERS = '''KERNELS = {folder}
 """Folder of the kernels' C++."""
 
@@ -53,23 +55,58 @@ def parameter_names(launch: Launch) -> Mapping[str, str]:
 
 
 def function_text(launch: Launch, name: str, summary: str, folder: str = "") -> str:
-    """A function of the device and the tensors that the kernel reads, which returns those that it writes.
+    """A function of the device, the tensors that the kernel reads and its run-time arguments, which returns the tensors
+    that it writes. A run-time argument is a number, or a mapping from the (x, y) of each core.
 
     `folder`: of the kernel's files, below that of the helpers.
     """
     variable = parameter_names(launch)
+    numbers = argument_names(launch)
     lines = [f'"""{docstring_text(summary)}"""']
     for tensor in launch.outputs:
         if not tensor.read:
             lines.append(f"{variable[tensor.argument]} = {placeholder_text(_spec(tensor))}")
     lines.append(f"cores = {core_ranges_text(launch.cores)}")
     lines.append(f"buffers = [{', '.join(_buffer(b, variable) for b in launch.buffers)}]")
+    if launch.config.unpack_to_dst:
+        lines.append(f"config = {_compute_config(launch)}")
+        lines.append(f"config.unpack_to_dest_mode = {_unpack_modes(launch)}")
     lines.append(f"kernels = [{', '.join(_kernel(launch, t, variable, folder) for t in launch.threads)}]")
-    program = call("ttnn.ProgramDescriptor", kernels="kernels", semaphores="[]", cbs="buffers")
+    if launch.semaphores:
+        lines.append(f"semaphores = [{', '.join(map(_semaphore, range(len(launch.semaphores)), launch.semaphores))}]")
+    stated = "semaphores" if launch.semaphores else "[]"
+    program = call("ttnn.ProgramDescriptor", kernels="kernels", semaphores=stated, cbs="buffers")
     lines.append(call("ttnn.generic_op", f"[{', '.join(variable[t.argument] for t in launch.tensors)}]", program))
     lines.append(f"return {', '.join(variable[t.argument] for t in launch.outputs)}")
-    body = "\n".join(laid_out(line, 1) for line in lines)
-    return f"def {name}({', '.join(['device', *(variable[t.argument] for t in launch.inputs)])}):\n{body}"
+    laid = [laid_out(line, 1) for line in lines]
+    laid[-2:-2] = _given_to_cores(launch, [numbers[n] for n in launch.runtime_args])
+    body = "\n".join(laid)
+    parameters = ["device", *(variable[t.argument] for t in launch.inputs), *numbers.values()]
+    return f"def {name}({', '.join(parameters)}):\n{body}"
+
+
+def argument_names(launch: Launch) -> Mapping[str, str]:
+    """Run-time argument -> name of the variable that holds it."""
+    names = Names()
+    for taken in (*NAMES, *_LOCALS, "ttnn", "device", *parameter_names(launch).values()):
+        names.fresh(taken)
+    return {name: names.of(name) for name in launch.runtime_args}
+
+
+def _given_to_cores(launch: Launch, numbers: Sequence[str]) -> list[str]:
+    """Statements that give every core its run-time arguments."""
+    if not numbers:
+        return []
+    each = [f"{name}[x, y] if isinstance({name}, dict) else {name}" for name in numbers]
+    lines = [laid_out("own = ttnn.RuntimeArgs()", 1)]
+    for x0, y0, x1, y1 in launch.cores:
+        places = f"((x, y) for y in range({y0}, {y1 + 1}) for x in range({x0}, {x1 + 1}))"
+        lines += [laid_out(f"for x, y in {places}:", 1), laid_out(f"own[x][y] = [{', '.join(each)}]", 2)]
+    return [*lines, laid_out("for each in kernels:", 1), laid_out("each.runtime_args = own", 2)]
+
+
+def _semaphore(number: int, value: int) -> str:
+    return call("ttnn.SemaphoreDescriptor", id=literal(number), core_ranges="cores", initial_value=literal(value))
 
 
 def _spec(tensor: LaunchTensor) -> TensorSpec:
@@ -87,7 +124,7 @@ def _buffer(buffer: LaunchBuffer, variable: Mapping[str, str]) -> str:
 
 def _kernel(launch: Launch, thread: LaunchThread, variable: Mapping[str, str], folder: str) -> str:
     path = f"{folder}/{thread.file}" if folder else thread.file
-    config = _MOVEMENT.get(thread.kind) or _compute_config(launch)
+    config = _MOVEMENT.get(thread.kind) or ("config" if launch.config.unpack_to_dst else _compute_config(launch))
     return call("kernel", quoted(path), "cores", config, *(variable[t] for t in thread.tensors))
 
 
@@ -100,3 +137,9 @@ def _compute_config(launch: Launch) -> str:
         fp32_dest_acc_en=literal(stated.fp32_dest_acc_en),
         **more,
     )
+
+
+def _unpack_modes(launch: Launch) -> str:
+    """How every circular buffer is unpacked."""
+    modes = ("UnpackToDestFp32" if k in launch.config.unpack_to_dst else "Default" for k in range(_BUFFERS))
+    return f"[{', '.join(f'ttnn.UnpackToDestMode.{mode}' for mode in modes)}]"

@@ -42,11 +42,45 @@ _FIXED = frozenset(
     reconfig_data_format pack_reconfig_data_format pack_tile""")
 )
 """What emitted files use besides the functions of `tile_ops`; macros in small letters."""
+HELPERS = {
+    "on_core": """\
+// An address in the L1 of a core, by the core's place in the grid.
+inline uint64_t on_core(uint32_t x, uint32_t y, uint32_t address) {
+    return get_noc_addr(worker_logical_col_to_virtual_col[x], worker_logical_row_to_virtual_row[y], address);
+}
+""",
+    "on_cores": """\
+// The same for a rectangle, last row and column included. A NoC goes through it in its own direction.
+inline uint64_t on_cores(uint32_t x0, uint32_t y0, uint32_t x1, uint32_t y1, uint32_t address) {
+    const uint32_t left = worker_logical_col_to_virtual_col[x0], right = worker_logical_col_to_virtual_col[x1];
+    const uint32_t top = worker_logical_row_to_virtual_row[y0], bottom = worker_logical_row_to_virtual_row[y1];
+    if (noc_index == 0) {
+        return get_noc_multicast_addr(left, top, right, bottom, address);
+    }
+    return get_noc_multicast_addr(right, bottom, left, top, address);
+}
+""",
+    "semaphore_word": """\
+// A semaphore of this core.
+inline volatile tt_l1_ptr uint32_t* semaphore_word(uint32_t id) {
+    return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(id));
+}
+""",
+}
+"""Functions that kernels which reach other cores define, by name."""
+_CROSS_CORE = frozenset(
+    _words("""noc_async_write noc_async_write_multicast noc_async_write_multicast_loopback_src noc_async_atomic_barrier
+    noc_semaphore_wait noc_semaphore_wait_min noc_semaphore_set noc_semaphore_inc noc_semaphore_set_remote
+    noc_semaphore_set_multicast noc_semaphore_set_multicast_loopback_src get_semaphore get_noc_addr
+    get_noc_multicast_addr noc_index tt_l1_ptr worker_logical_col_to_virtual_col worker_logical_row_to_virtual_row
+    pack_reconfig_l1_acc""")
+)
+"""What kernels that reach other cores, or sum up in L1, use besides."""
 _BUFFER = re.compile(r"cb_\d{1,2}")
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]*[A-Z]|[A-Z]+[0-9]+")
 _TOKENS = re.compile(
     r"(?:#\d+|[A-Za-z_][A-Za-z0-9_]*(?:::[A-Za-z_][A-Za-z0-9_]*)*|0x[0-9a-f]+u?|\d+(?:\.\d+)?(?:e[+-]?\d+)?f?"
-    r"|[-+*(),<>]| )*",
+    r"|[-+*%(),<>]| )*",
     re.ASCII,
 )
 
@@ -54,7 +88,7 @@ _TOKENS = re.compile(
 @cache
 def _functions() -> frozenset[str]:
     """Everything that kernels may call."""
-    found = {*_FIXED, *declared_in()}
+    found = {*_FIXED, *_CROSS_CORE, *HELPERS, *declared_in()}
     for op in TILE_OPS.values():
         found.update(call.function for form in op.forms for call in (form.init, form.call))
     return frozenset(found)
@@ -129,6 +163,13 @@ def function(name: str) -> str:
     if name not in _functions():
         raise StateError(f"'{name}' is no function of the kernel API")
     return name
+
+
+def relation(text: object) -> str:
+    """A relation that a condition tests."""
+    if text not in ("==", "<="):
+        raise StateError(f"{text!r} is no relation of a condition")
+    return str(text)
 
 
 def tokens(text: object) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from optimizer.kernels.tensix.dialect import CALL_PREFIX, DST_PREFIX
+from optimizer.kernels.tensix.dialect import CALL_PREFIX, DST_PREFIX, L1_SUM, L1_SUM_END
 from optimizer.kernels.tensix.ir import Op
 
 PHASES = ("release", "acquire", "commit", "wait")
 """In their order; each follows the one before, the first the last."""
-_PACKS = ("dst.pack", "dst.pack_block")
+_PACKS = ("dst.pack", "dst.pack_block", L1_SUM, L1_SUM_END)
 _ANYWHERE = ("dst.init", "dst.uninit", "dst.startup", "dst.reconfig", "dst.pack_reconfig")
 """They set units and touch no slot."""
 

@@ -3,7 +3,8 @@
 Every value is known twice: what it is without any rounding (in float64), and how far from that what a kernel holds can
 be. An op first carries the errors of its operands on, by its values at the ends of their intervals, then adds half a
 unit in the last place of the element type of DST, and of the block's where that is narrower: a fused kernel keeps a
-value in DST or hands it on through L1, and both are right. Running error analysis: N. J. Higham, Accuracy and Stability
+value in DST or hands it on through L1, and both are right. So are, beside the result of a reduction, what an op makes
+of zero and zero (`reduced_parts`). Running error analysis: N. J. Higham, Accuracy and Stability
 of Numerical Algorithms, 2nd ed., 3.3.
 """
 
@@ -20,12 +21,15 @@ from numpy.typing import NDArray
 from optimizer.errors import StateError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.buffers import local_buffers
+from optimizer.kernels.tensix.core_numbers import CoreNumbers
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op, loop_nest
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
+from optimizer.kernels.tensix.reduced_parts import beside_results
 from optimizer.kernels.tensix.reference import tile_of
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, FLOATS, FORMAT_NUMBERS
+from optimizer.kernels.tensix.sums import SUMS, accumulates
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, TileOp
 from optimizer.kernels.tensix.types import TILE, BlockType
 
@@ -87,14 +91,18 @@ def times_bound(got: NDArray[np.float32], exact: Numbers, near: Numbers) -> tupl
 
 
 def bounds(
-    program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]], sum_unit: float = TILE * FLOAT64
+    program: Op,
+    blocks: Mapping[str, Sequence[NDArray[np.float32]]],
+    sum_unit: float = TILE * FLOAT64,
+    core: tuple[int, int] = (0, 0),
+    arguments: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, tuple[Bounded, ...]]:
     """Blocks that the compute threads push, from those that they wait for, by circular buffer.
 
     `sum_unit`: what a matmul of two tiles loses, relative to the sum of its terms' magnitudes; the witnesses sum up
-    exactly, an FPU does not.
+    exactly, an FPU does not. `core` and `arguments`: which core this is, and what it is given.
     """
-    walker = _Walker(program, blocks, sum_unit)
+    walker = _Walker(program, blocks, sum_unit, CoreNumbers(core, arguments))
     for thread in inline_regions(program).body.ops:
         if thread.name == COMPUTE:
             walker.local = local_buffers(thread)
@@ -103,11 +111,18 @@ def bounds(
 
 
 class _Walker:
-    def __init__(self, program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]], sum_unit: float) -> None:
+    def __init__(
+        self, program: Op, blocks: Mapping[str, Sequence[NDArray[np.float32]]], sum_unit: float, numbers: CoreNumbers
+    ) -> None:
+        self._numbers = numbers
+        self._made_by: dict[str, Op] = {}
+        self._sums: dict[str, Bounded] = {}
+        """Room -> what the rounds of a loop have summed up there."""
         self._sum_unit = sum_unit
         self._dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
         self._waiting = {name: list(map(exactly, found)) for name, found in blocks.items()}
         self._values: dict[str, Bounded] = {}
+        self._beside = beside_results(program)
         self._targets: dict[str, str] = {}
         self.pushed: dict[str, list[Bounded]] = {}
         self.local: frozenset[str] = frozenset()
@@ -115,11 +130,14 @@ class _Walker:
 
     def run(self, ops: Sequence[Op]) -> None:
         for op in ops:
-            if op.name == "ttl.for":
-                for _ in range(op.integer("lower"), op.integer("upper"), op.integer("step")):
+            if op.name in ("ttl.for", "ttl.if"):
+                for _ in self._numbers.rounds(op):
                     self.run(op.body.ops)
+            elif self._numbers.takes(op):
+                continue
             elif is_block_op(op):
                 self._values[op.result.name] = self._block(op)
+                self._made_by[op.result.name] = op
             else:
                 self._move(op)
 
@@ -134,6 +152,9 @@ class _Walker:
                 self._waiting[name].pop(0)
             case "ttl.cb_reserve":
                 self._targets[op.result.name] = name
+                self._sums.pop(op.result.name, None)
+            case "ttl.store" if accumulates(op):
+                self._add(op)
             case "ttl.store":
                 source, target = (v.typed(BlockType) for v in op.operands)
                 kept = self._values[name]
@@ -146,14 +167,31 @@ class _Walker:
             case _:
                 raise StateError(f"{op.name} has no error bound")
 
-    def _block(self, op: Op) -> Bounded:
-        """One block op, tile by tile as its loop nest says."""
+    def _add(self, op: Op) -> None:
+        """A round's block to the sum of those before: tile by tile in DST, or as a whole in L1."""
+        value, room = op.operands
+        kept, before, made_by = self._values[value.name], self._sums.get(room.name), self._made_by.get(value.name)
+        pushed = self.pushed.setdefault(self._targets[room.name], [])
+        if before is not None:
+            pushed.pop()
+            sums = made_by is not None and TILE_OPS[made_by.name.removeprefix(BLOCK_PREFIX)].name in SUMS
+            total = Bounded(before.value + kept.value, before.error + kept.error)
+            if made_by is not None and sums:
+                total = self._block(made_by, before)
+            kept = rounded_to(rounded_to(total, self._dst), room.typed(BlockType).dtype)
+        self._sums[room.name] = kept
+        pushed.append(kept)
+
+    def _block(self, op: Op, before: Bounded | None = None) -> Bounded:
+        """One block op, tile by tile as its loop nest says; one that sums up may have a sum to begin with."""
         definition = TILE_OPS[op.name.removeprefix(BLOCK_PREFIX)]
         nest, result = loop_nest(op), op.result.typed(BlockType)
         attrs = {name: float(str(op.attr(name))) for name in definition.attrs}
         operands = [self._values[v.name] for v in op.operands]
         shape = (result.shape[0] * TILE, result.shape[1] * TILE)
         made = Bounded(np.full(shape, definition.initial), np.zeros(shape))
+        if before is not None:
+            made = Bounded(before.value.copy(), before.error.copy())
         for point in np.ndindex(*nest.bounds):
             at = Bounded(tile_of(made.value, point[:2]), tile_of(made.error, point[:2]))
             tiles = [at] if definition.accumulates else []
@@ -163,7 +201,13 @@ class _Walker:
             found = step(definition, tiles, attrs, self._dst, self._sum_unit)
             at.value[...], at.error[...] = found.value, found.error
         narrower = FLOATS.index(result.dtype) < FLOATS.index(self._dst)
-        return rounded_to(made, result.dtype) if narrower and not _keeps_numbers(op) else made
+        made = rounded_to(made, result.dtype) if narrower and not _keeps_numbers(op) else made
+        return self._or_zero(made, op) if op.result.name in self._beside else made
+
+    def _or_zero(self, x: Bounded, op: Op) -> Bounded:
+        """Beside the result of a reduction, 0 may be there as well."""
+        beside = np.tile(self._beside[op.result.name], op.result.typed(BlockType).shape)
+        return Bounded(x.value, np.where(beside, np.maximum(x.error, np.abs(x.value)), x.error))
 
 
 # -- rounding -----------------------------------------------------------------------------------------------

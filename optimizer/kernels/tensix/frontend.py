@@ -40,6 +40,7 @@ from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.expressions import Expression
 from optimizer.kernels.tensix.grid import DEFAULT_DIMS
 from optimizer.kernels.tensix.grid import grid_size as _grid_size
+from optimizer.kernels.tensix.indices import Index, constant
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
 from optimizer.kernels.tensix.program_spellings import settled
 from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS, widest
@@ -61,6 +62,8 @@ class _Recorder:
     tensors: list[Value] = field(default_factory=list)
     buffers: list[Op] = field(default_factory=list)
     ops: list[Op] | None = None
+    left: str = ""
+    """A loop that was left before its end."""
     count: int = 0
 
     def value(self, type_: Any) -> Value:
@@ -83,11 +86,15 @@ class _Recorder:
 _recorder: ContextVar[_Recorder | None] = ContextVar("kernel", default=None)
 
 
-def _now() -> _Recorder:
+def recording() -> _Recorder:
+    """The kernel that is being recorded. StateError outside of one."""
     found = _recorder.get()
     if found is None:
         raise StateError("this is used inside of a function with @kernel only")
     return found
+
+
+_now = recording
 
 
 # -- tensors and circular buffers -----------------------------------------------------------------------
@@ -150,6 +157,10 @@ class Block(Expression):
     def store(self, result: Block) -> None:
         """Materialise a result in this block, which was reserved."""
         _now().emit(Op("ttl.store", (result.value, self.value)))
+
+    def accumulate(self, result: Block) -> None:
+        """Sum up a result over the rounds of the loop around this; the block is reserved outside of the loop."""
+        _now().emit(Op("ttl.store", (result.value, self.value), (), attributes({"accumulate": True})))
 
     def applied(self, name: str, *others: Block, **numbers: float) -> Block:
         attrs: dict[str, Any] = dict(numbers)
@@ -247,8 +258,15 @@ class Transfer:
         _now().emit(Op("ttl.transfer_wait", (self.value,)))
 
 
-def copy(source: TensorSlice | Block, target: Block | TensorSlice) -> Transfer:
-    """Bring a block from a tensor, or take one there."""
+@dataclass(frozen=True)
+class PipeEnd:
+    """A pipe as its sender or a receiver sees it, for `copy`."""
+
+    value: Value
+
+
+def copy(source: TensorSlice | Block | PipeEnd, target: Block | TensorSlice | PipeEnd) -> Transfer:
+    """Bring a block from a tensor or a pipe, or take one there."""
     moved = _now().value(TransferType())
     if isinstance(source, TensorSlice) and isinstance(target, Block):
         source.check(target.value.typed(BlockType).shape)
@@ -258,8 +276,12 @@ def copy(source: TensorSlice | Block, target: Block | TensorSlice) -> Transfer:
         target.check(source.value.typed(BlockType).shape)
         operands = (source.value, _tensor(target), _number(target.row), _number(target.column))
         _now().emit(Op("ttl.copy_out", operands, (moved,)))
+    elif isinstance(source, Block) and isinstance(target, PipeEnd):
+        _now().emit(Op("ttl.send", (source.value, target.value), (moved,)))
+    elif isinstance(source, PipeEnd) and isinstance(target, Block):
+        _now().emit(Op("ttl.receive", (source.value, target.value), (moved,)))
     else:
-        raise StateError("copy takes a place in a tensor and a block, in either order")
+        raise StateError("copy takes a place in a tensor, or a pipe, and a block, in either order")
     return Transfer(moved)
 
 
@@ -269,19 +291,18 @@ def _tensor(place: TensorSlice) -> Value:
     return place.tensor.value
 
 
-def _number(n: int | Value) -> Value:
+def _number(n: int | Value | Index) -> Value:
     if isinstance(n, Value):
         return n
-    result = _now().value(IndexType())
-    _now().emit(Op("ttl.constant", (), (result,), attributes({"value": n})))
-    return result
+    return n.value if isinstance(n, Index) else constant(n, _now()).value
 
 
-def core(dims: int = DEFAULT_DIMS) -> tuple[Value, ...]:
+def core(dims: int = DEFAULT_DIMS) -> tuple[Index, ...]:
     """Coordinates of the core that runs this."""
-    results = tuple(_now().value(IndexType()) for _ in range(dims))
-    _now().emit(Op("ttl.core", (), results, attributes({"dims": dims})))
-    return results
+    now = _now()
+    results = tuple(now.value(IndexType()) for _ in range(dims))
+    now.emit(Op("ttl.core", (), results, attributes({"dims": dims})))
+    return tuple(Index(v, now) for v in results)
 
 
 def grid_size(dims: int = DEFAULT_DIMS) -> tuple[int, ...]:
@@ -342,6 +363,10 @@ class Program:
         for thread in self.threads:
             now.ops = []
             thread.function()
+            if now.left:
+                raise StateError(
+                    f"a loop of @{thread.function.__name__} is left by 'break' or 'return', which kernels lack"
+                )
             attrs: dict[str, Attr] = {"sym_name": thread.function.__name__}
             if thread.kind == DATA_MOVEMENT:
                 processor = next(kinds, None)

@@ -1,8 +1,9 @@
 """What the host hands to the device with a kernel's C++, as data: the one description that manifests, launchers and the
 programs with fused kernels are written from.
 
-Everything that runs on a core is the same on all of them: a core finds its tiles from its coordinates. Compile-time
-arguments are where the tensors' pages lie (`TensorAccessorArgs`), common run-time arguments their addresses.
+The files that run on a core are the same on all of them: a core finds its tiles from its coordinates, and what else it
+has to know is a run-time argument. Compile-time arguments are where the tensors' pages lie (`TensorAccessorArgs`),
+common run-time arguments their addresses.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optimizer.device import DeviceSpec
-from optimizer.errors import LimitError, OptionError
+from optimizer.errors import LimitError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.compute_config import ComputeConfig, compute_config
-from optimizer.kernels.tensix.emit_cpp import KernelSource
+from optimizer.kernels.tensix.emit_cpp import KernelSource, runtime_args, semaphores
+from optimizer.kernels.tensix.grid import hardware_grid
 from optimizer.kernels.tensix.ir import Op, walk
-from optimizer.kernels.tensix.passes.fold_grid import HARDWARE_RANK
 from optimizer.kernels.tensix.types import TILE, CircularBufferType, TensorType
 from optimizer.layouts.memory_config import DRAM_TILE, CoreRange, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import sharded_layout
@@ -85,6 +86,10 @@ class Launch:
     buffers: tuple[LaunchBuffer, ...]
     threads: tuple[LaunchThread, ...]
     config: ComputeConfig
+    semaphores: tuple[int, ...] = ()
+    """Value that each has when the kernel begins, by its number."""
+    runtime_args: tuple[str, ...] = ()
+    """Names of the numbers that every core is given, in the order in which all its threads have them."""
 
     @property
     def inputs(self) -> tuple[LaunchTensor, ...]:
@@ -125,34 +130,34 @@ def launch_on(
 ) -> Launch:
     """The launch of a lowered program on these cores and tensors."""
     threads = tuple(LaunchThread(source.kind, source.tensors) for source in sources)
-    return Launch(name, arch, cores, tensors, _buffers(lowered), threads, compute_config(lowered, arch))
+    numbers = tuple(semaphores(lowered).values())
+    config = compute_config(lowered, arch)
+    return Launch(name, arch, cores, tensors, _buffers(lowered), threads, config, numbers, runtime_args(lowered))
 
 
 def launch_of(program: Op, lowered: Op, sources: Sequence[KernelSource], board: DeviceSpec) -> Launch:
-    """The launch of a program on the grid that it states, from core (0, 0) on.
+    """The launch of a program on the grid that it states, from the core that it states on.
 
     Tensors lie in DRAM; one that backs a circular buffer is block-sharded, a shard of its type on every core.
     LimitError if the board has no such grid.
     """
-    columns, rows = _grid(program, board)
-    tensors = tuple(_tensors(program, (rows, columns), board))
+    left, top, right, bottom = _cores(program, board)
+    tensors = tuple(_tensors(program, (bottom - top + 1, right - left + 1), board))
     name = program.string("sym_name")
-    return launch_on(name, lowered, sources, ((0, 0, columns - 1, rows - 1),), tensors, board.arch)
+    return launch_on(name, lowered, sources, ((left, top, right, bottom),), tensors, board.arch)
 
 
-def _grid(program: Op, board: DeviceSpec) -> tuple[int, int]:
-    """Columns and rows of cores."""
-    grid = program.integers("grid")
-    place = f"{program.name} @{program.string('sym_name')}"
-    if len(grid) > HARDWARE_RANK:
-        message = f"a core has {HARDWARE_RANK} coordinates, the grid {len(grid)} dimensions"
-        raise OptionError(message, node=place, limit=HARDWARE_RANK)
-    columns, rows = (*grid, 1)[:HARDWARE_RANK]
+def _cores(program: Op, board: DeviceSpec) -> CoreRange:
+    """First and last column and row of cores."""
+    columns, rows = hardware_grid(program.integers("grid"))
+    left, top = program.integers("origin", (0, 0))
     most_rows, most_columns = board.grid_yx
-    if rows > most_rows or columns > most_columns:
-        message = f"a grid of {columns} x {rows} cores (columns, rows); '{board.name}' has {most_columns} x {most_rows}"
-        raise LimitError(message, node=place, limit=board.num_cores)
-    return columns, rows
+    if top + rows > most_rows or left + columns > most_columns:
+        begins = f" from core ({left}, {top}) on" if left or top else ""
+        message = f"a grid of {columns} x {rows} cores (columns, rows){begins}; '{board.name}' has {most_columns} x "
+        place = f"{program.name} @{program.string('sym_name')}"
+        raise LimitError(f"{message}{most_rows}", node=place, limit=board.num_cores)
+    return left, top, left + columns - 1, top + rows - 1
 
 
 def _tensors(program: Op, grid_yx: tuple[int, int], board: DeviceSpec) -> list[LaunchTensor]:

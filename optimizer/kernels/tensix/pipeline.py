@@ -27,8 +27,10 @@ from optimizer.kernels.tensix.passes.fuse_siblings import fuse_siblings
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.passes.insert_inits import insert_inits
 from optimizer.kernels.tensix.passes.join_broadcasts import join_broadcasts
+from optimizer.kernels.tensix.passes.lower_pipes import lower_pipes
 from optimizer.kernels.tensix.passes.lower_to_loops import lower_to_loops
 from optimizer.kernels.tensix.passes.place_results import place_results, store_values
+from optimizer.kernels.tensix.passes.place_sums import place_sums
 from optimizer.kernels.tensix.passes.push_sections import Push, push_sections
 from optimizer.kernels.tensix.passes.sink_to_stores import sink_to_stores
 from optimizer.kernels.tensix.passes.split_broadcasts import split_broadcasts
@@ -83,6 +85,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
     )
     return (
         Pass("fold-grid", fold_grid),
+        Pass("lower-pipes", lower_pipes),
         Pass("inline-regions", inline_regions),
         Pass("join-broadcasts", join_broadcasts),
         Pass("split-broadcasts", partial(split_broadcasts, computed=options.fuse)),
@@ -94,6 +97,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
         *((Pass("fuse-siblings", siblings),) if options.fuse else ()),
         Pass("assign-dst", dst),
         Pass("place-results", place_results),
+        Pass("place-sums", place_sums),
         Pass("lower-to-loops", partial(lower_to_loops, unroll=options.unroll)),
         *((Pass("push-sections", push_sections),) if options.push == "section" else ()),
         Pass("insert-inits", insert_inits),

@@ -43,6 +43,17 @@ def rounded(values: Array, dtype: DType) -> Array:
     raise DTypeError(f"kernels are not interpreted with {dtype.value} values", alternatives=[d.value for d in FLOATS])
 
 
+def packer_sum(kept: Array, added: Array, dtype: DType) -> Array:
+    """What the packer makes of numbers in L1 that it adds to: their sum, rounded once, to bf16 or float32."""
+    exact = kept.astype(np.float64) + added.astype(np.float64)
+    if dtype is DType.F32:
+        return exact.astype(np.float32)
+    near = exact.astype(np.float32)
+    halfway = (np.ascontiguousarray(near).view(np.uint32) & np.uint32(0xFFFF)) == 0x8000
+    beside = np.where(exact > near, np.float32(np.inf), np.float32(-np.inf))
+    return round_bf16(np.where(halfway & (exact != near), np.nextafter(near, beside), near).astype(np.float32))
+
+
 def round_block_float(values: Array, bits: int) -> Array:
     """To a block format: 16 neighbours of a row share the largest exponent and keep `bits` bits below it.
 

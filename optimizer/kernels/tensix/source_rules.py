@@ -11,16 +11,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from optimizer.errors import GraphError, LimitError, near
+from optimizer.ir.dtype import DType
 from optimizer.kernels.json_document import FLOAT32_MAX
 from optimizer.kernels.tensix.buffers import buffer_errors
 from optimizer.kernels.tensix.compute_config import FIDELITIES
+from optimizer.kernels.tensix.cross_core_rules import CROSS_CORE, LISTS, RULES, pipe_errors
 from optimizer.kernels.tensix.dialect import (
     BLOCK_COMPUTE,
     BLOCK_PREFIX,
     BOTH,
     COMPUTE,
     DATA_MOVEMENT,
+    DECLARED,
     DST_MARKERS,
+    NESTED,
     SPECS,
     spec_of,
 )
@@ -30,10 +34,11 @@ from optimizer.kernels.tensix.ir import Attr, Op, Value, walk
 from optimizer.kernels.tensix.passes.assign_dst import dst_capacity
 from optimizer.kernels.tensix.placement_rules import placement_errors
 from optimizer.kernels.tensix.rounding import FLOATS
+from optimizer.kernels.tensix.sums import sum_errors
 from optimizer.kernels.tensix.text import IR_NAMES
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TileType
-from optimizer.kernels.tensix.verify import MAX_SLOTS
+from optimizer.kernels.tensix.verify import MAX_SLOTS, check
 
 MAX_TILES = 1 << 24
 """Of a tensor or block."""
@@ -47,7 +52,8 @@ MAX_INTEGER = (1 << 31) - 1
 PROCESSORS = ("reader", "writer")
 _PROGRAM = "ttl.program"
 _SOURCE = frozenset((
-    _PROGRAM, "ttl.bind_cb", *BOTH, "ttl.for", "ttl.constant", "ttl.index", "ttl.core", "ttl.grid_size",
+    _PROGRAM, "ttl.bind_cb", *BOTH, "ttl.for", "ttl.if", "ttl.runtime_arg", *CROSS_CORE, "ttl.constant",
+    "ttl.index", "ttl.core", "ttl.grid_size",
     "ttl.core_linear", "ttl.grid_slice", "ttl.cb_wait", "ttl.cb_pop", "ttl.cb_reserve", "ttl.cb_push", "ttl.copy_in",
     "ttl.copy_out", "ttl.transfer_wait", "ttl.store", BLOCK_COMPUTE, "ttl.compute_region", "ttl.yield", *DST_MARKERS,
     *(f"{BLOCK_PREFIX}{name}" for name in TILE_OPS),
@@ -58,7 +64,7 @@ _IN_BLOCK_COMPUTE = (
 _RANGES = {
     "index": (0, MAX_INTEGER), "value": (-MAX_INTEGER, MAX_INTEGER), "lower": (0, MAX_INTEGER),
     "upper": (0, MAX_INTEGER), "step": (1, MAX_INTEGER), "dims": (1, MAX_GRID_RANK), "dst_capacity": (1, MAX_SLOTS),
-    "l1_bytes": (0, MAX_INTEGER),
+    "l1_bytes": (0, MAX_INTEGER), "initial": (0, MAX_INTEGER),
 }  # fmt: skip
 """Of attributes that are whole numbers."""
 _LISTS_OF_LISTS = frozenset(("block_factors", "core_ranges"))
@@ -79,6 +85,9 @@ def check_source(program: Op) -> None:
             raise LimitError(error.message, node=place, limit=error.limit)
         raise GraphError(error, node=place)
     for place, message in (*buffer_errors(program), *_carried(program, program.name, frozenset())):
+        raise GraphError(message, node=place)
+    check(program)
+    for place, message in (*sum_errors(program), *pipe_errors(program)):
         raise GraphError(message, node=place)
 
 
@@ -131,13 +140,13 @@ class _Rules:
             yield "does not stand in a ttl.compute_region, which holds block ops"
         if parent == BLOCK_COMPUTE and not (_is_block_op(op) or op.name in _IN_BLOCK_COMPUTE):
             yield f"does not stand in a {BLOCK_COMPUTE}, which holds block ops, regions of them and circular buffers"
-        if parent == _PROGRAM and op.name not in ("ttl.bind_cb", *BOTH):
-            yield "does not stand in the program itself: circular buffers and threads do"
-        if op.name in ("ttl.bind_cb", *BOTH) and parent != _PROGRAM:
+        if parent == _PROGRAM and op.name not in (*DECLARED, *BOTH):
+            yield "does not stand in the program itself: circular buffers, semaphores, pipes and threads do"
+        if op.name in (*DECLARED, *BOTH) and parent != _PROGRAM:
             yield "stands in the program itself only"
         if op.name == "ttl.store" and len(op.operands) == 2 and op.operands[1].name not in self.rooms:
             yield f"stores into {op.operands[1]}, which is not reserved"
-        for v in op.operands if op.name in ("ttl.copy_in", "ttl.copy_out") else ():
+        for v in op.operands if op.name in ("ttl.copy_in", "ttl.copy_out", "ttl.send", "ttl.receive") else ():
             if isinstance(v.type, BlockType) and v.name not in self.taken:
                 yield f"{v} is no block of a circular buffer"
 
@@ -160,7 +169,7 @@ def _carried(op: Op, place: str, outside: frozenset[str]) -> Iterator[tuple[str,
     for n, inner in enumerate(op.body.ops):
         here = f"{place} / {inner.name} #{n}"
         if any(region.ops for region in inner.regions):
-            computed = outside | made if inner.name == "ttl.for" else outside
+            computed = outside | made if inner.name in NESTED else outside
             yield from _carried(inner, here, frozenset(computed))
         for v in inner.operands:
             if v.name in outside:
@@ -189,7 +198,7 @@ def _attributes(op: Op) -> Iterator[str | _Limit]:
         elif name in _CHOICES and value not in _CHOICES[name]:
             close, choices = near(str(value), _CHOICES[name]), ", ".join(_CHOICES[name])
             yield f"attribute '{name}' is {_shown(value)}{close} (one of: {choices})"
-        elif isinstance(value, tuple) and not (name in _LISTS_OF_LISTS or _integers(value)):
+        elif isinstance(value, tuple) and not (name in {*LISTS, *_LISTS_OF_LISTS} or _integers(value)):
             yield f"attribute '{name}' is no list of whole numbers from 1 to {MAX_INTEGER}"
 
 
@@ -233,6 +242,9 @@ def _program(op: Op) -> Iterator[str | _Limit]:
     grid = dict(op.attrs).get("grid")
     if not isinstance(grid, tuple) or not 1 <= len(grid) <= MAX_GRID_RANK:
         yield f"a grid has 1 to {MAX_GRID_RANK} dimensions"
+    origin = op.attr("origin", (0, 0))
+    if not isinstance(origin, tuple) or len(origin) != 2 or any(type(n) is not int or n < 0 for n in origin):
+        yield "attribute 'origin' is column and row of the core at which the grid begins"
     for v in op.body.args:
         if not isinstance(v.type, TensorType):
             yield f"argument {v} is a {v.type}, not a tensor"
@@ -304,6 +316,21 @@ def _compute_region(op: Op) -> Iterator[str]:
         yield "takes and gives blocks"
 
 
+def _runtime_arg(op: Op) -> Iterator[str]:
+    name = dict(op.attrs).get("name")
+    if isinstance(name, str) and IR_NAMES.kept.fullmatch(name) is None:
+        yield f"a name has letters, digits, '_', '.' and '$', not {ascii(name)[:60]}"
+
+
+def _store(op: Op) -> Iterator[str]:
+    """Sums are taken in DST or by the packer, which adds numbers of 16 or 32 bits."""
+    if not op.attr("accumulate", False):
+        return
+    for v in op.operands[1:]:
+        if isinstance(v.type, BlockType) and v.type.dtype not in (DType.BF16, DType.F32):
+            yield f"adds to a {v.type}; sums are kept in bf16 or f32"
+
+
 def _transfer(op: Op) -> Iterator[str]:
     types = {v.type.dtype for v in op.operands if isinstance(v.type, BlockType | TensorType)}
     if len(types) > 1:
@@ -319,5 +346,5 @@ _RULES = {
     _PROGRAM: _program, COMPUTE: _thread, DATA_MOVEMENT: _thread, "ttl.for": _for, "ttl.index": _index,
     "ttl.core": _coordinates, "ttl.grid_size": _coordinates,
     "ttl.compute_region": _compute_region, "ttl.copy_in": _transfer, "ttl.copy_out": _transfer, "ttl.cb_push": _whole,
-    "ttl.cb_wait": _whole,
+    "ttl.cb_wait": _whole, "ttl.store": _store, "ttl.runtime_arg": _runtime_arg, **RULES,
 }  # fmt: skip

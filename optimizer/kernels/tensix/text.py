@@ -17,7 +17,7 @@ written otherwise, and left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,9 +29,14 @@ from optimizer.kernels.tensix.ir import Attr, Op, Region, Value
 from optimizer.kernels.tensix.program_spellings import settled
 from optimizer.kernels.tensix.spellings import Spellings, Written
 from optimizer.kernels.tensix.types import (
+    HALF,
+    NO_HALF,
     BlockType,
     CircularBufferType,
     IndexType,
+    PipeNetType,
+    PipeType,
+    SemaphoreType,
     TensorType,
     TileType,
     TransferType,
@@ -136,6 +141,10 @@ MAX_DIGITS = 19
 """Of whole numbers."""
 _SHAPED = re.compile(r"(block|cb|tensor)<([0-9]{1,9})x([0-9]{1,9})x([a-z0-9_]+)(?:,\s*([0-9]{1,9}))?>", re.ASCII)
 _TILE = re.compile(r"(?:!ttcore\.)?tile<(?:32x32,\s*)?([a-z0-9_]+)>")
+_PLAIN: Mapping[str, Type] = {
+    str(t): t for t in (IndexType(), TransferType(), SemaphoreType(), PipeType(), PipeNetType())
+}
+"""Types without parameters."""
 
 
 @dataclass(frozen=True)
@@ -303,12 +312,13 @@ class _Parser:
 
     def _type(self) -> Type:
         token = self._take()
-        if token.text in ("index", "transfer"):
-            return IndexType() if token.text == "index" else TransferType()
+        if token.text in _PLAIN:
+            return _PLAIN[token.text]
         shaped, tile = _SHAPED.fullmatch(token.text), _TILE.fullmatch(token.text)
         dtype = shaped[4] if shaped else tile[1] if tile else ""
         if dtype not in {d.value for d in DType}:
-            raise self._error(f"'{token.text}' is no type", token.at)
+            reason = f": {NO_HALF}" if dtype == HALF else ""
+            raise self._error(f"'{token.text}' is no type{reason}", token.at)
         if shaped is None:
             return TileType(DType(dtype))
         shape = (int(shaped[2]), int(shaped[3]))

@@ -1,7 +1,8 @@
 """Which blocks the data movement threads of a core bring and take: a program of block ops on whole tensors.
 
-The reader's and the writer's loops are run with the core's coordinates; what lies in a tensor's shard comes and goes
-block by block, in the order of its tiles.
+The reader's and the writer's loops are run with the core's coordinates and run-time arguments; what lies in a tensor's
+shard comes and goes block by block, in the order of its tiles. What comes through a pipe comes from where its sender
+has it; the order in which threads would run does not matter here.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.errors import StateError, VerificationError
-from optimizer.kernels.tensix.dialect import DATA_MOVEMENT
+from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments, Place, named_arguments
+from optimizer.kernels.tensix.core_numbers import CoreNumbers
+from optimizer.kernels.tensix.dialect import DATA_MOVEMENT, IF_DST, IF_SRC
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.fold_grid import fold_grid
+from optimizer.kernels.tensix.pipes import PipeNet, nets_of
 from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType, TensorType
 
 
@@ -68,15 +72,29 @@ class Transfers:
     taken: Mapping[str, Sequence[BlockPlace]]
 
 
-def transfers(program: Op, core: tuple[int, int] = (0, 0)) -> Transfers:
-    """What the core at (x, y) brings and takes. VerificationError for a block beyond its tensor."""
+def transfers(
+    program: Op, cores: Sequence[Place] = ((0, 0),), arguments: Arguments = NO_ARGUMENTS
+) -> dict[Place, Transfers]:
+    """What the cores at these (x, y) bring and take. VerificationError for a block beyond its tensor, or one that is
+    received and not sent; StateError where a block that another core computed is received, or a core is missing."""
     folded = fold_grid(program)
-    walker = _Walker(core, _backing(folded))
-    for thread in folded.body.ops:
-        if thread.name == DATA_MOVEMENT:
-            walker.places.clear()
-            walker.run(thread.body.ops, {})
-    return Transfers(walker.brought, walker.taken)
+    nets = nets_of(folded)
+    walkers: dict[Place, _Walker] = {}
+    for core in cores:
+        numbers = CoreNumbers(core, named_arguments(folded, arguments, core))
+        walkers[core] = _Walker(numbers, _backing(folded), nets)
+        for thread in folded.body.ops:
+            if thread.name == DATA_MOVEMENT:
+                walkers[core].places.clear()
+                walkers[core].run(thread.body.ops)
+    sent = {key: blocks for walker in walkers.values() for key, blocks in walker.sent.items()}
+    return {
+        core: Transfers(
+            {cb: [_origin(block, sent) for block in blocks] for cb, blocks in walker.brought.items()},
+            {cb: [_origin(block, sent) for block in blocks] for cb, blocks in walker.taken.items()},
+        )
+        for core, walker in walkers.items()
+    }
 
 
 def _backing(program: Op) -> dict[str, str]:
@@ -85,46 +103,90 @@ def _backing(program: Op) -> dict[str, str]:
     return {op.result.name: op.string("tensor") for op in binds}
 
 
+_Way = tuple[str, int]
+"""Name of a pipe net, and the number of one of its pipes."""
+
+
+@dataclass(frozen=True)
+class _Received:
+    """The block that was sent as the `number`th through a pipe."""
+
+    way: _Way
+    number: int
+
+
+_Block = BlockPlace | _Received
+
+
+def _origin(block: _Block, sent: Mapping[_Way, Sequence[_Block]]) -> BlockPlace:
+    """Where a block comes from, through however many pipes."""
+    seen: set[_Received] = set()
+    while isinstance(block, _Received):
+        if block in seen or block.number >= len(sent.get(block.way, ())):
+            raise VerificationError(f"block {block.number} is received, and nobody sends it", node=f"%{block.way[0]}")
+        seen.add(block)
+        block = sent[block.way][block.number]
+    return block
+
+
 @dataclass
 class _Walker:
-    core: tuple[int, int]
+    numbers: CoreNumbers
     backing: Mapping[str, str]
-    brought: dict[str, list[BlockPlace]] = field(default_factory=dict)
-    taken: dict[str, list[BlockPlace]] = field(default_factory=dict)
-    places: dict[str, BlockPlace] = field(default_factory=dict)
+    nets: Mapping[str, PipeNet]
+    brought: dict[str, list[_Block]] = field(default_factory=dict)
+    taken: dict[str, list[_Block]] = field(default_factory=dict)
+    sent: dict[_Way, list[_Block]] = field(default_factory=dict)
+    places: dict[str, _Block] = field(default_factory=dict)
     """Circular buffer -> where its current block comes from or goes to."""
     _buffer: dict[str, str] = field(default_factory=dict)
     """Block -> its circular buffer."""
+    _way: dict[str, _Way] = field(default_factory=dict)
+    """By the pipe's value."""
+    _received: dict[_Way, int] = field(default_factory=dict)
 
-    def run(self, ops: Sequence[Op], numbers: dict[str, int]) -> None:
+    def run(self, ops: Sequence[Op]) -> None:
         for op in ops:
-            match op.name:
-                case "ttl.for":
-                    for n in range(op.integer("lower"), op.integer("upper"), op.integer("step")):
-                        self.run(op.body.ops, {**numbers, op.body.args[0].name: n})
-                case "ttl.constant":
-                    numbers[op.result.name] = op.integer("value")
-                case "ttl.core_coordinate":
-                    numbers[op.result.name] = self.core[op.integer("axis")]
-                case "ttl.index":
-                    at = [numbers[v.name] for v in op.operands]
-                    numbers[op.result.name] = op.index_map("map").evaluate(at)[0]
-                case "ttl.cb_reserve" | "ttl.cb_wait":
-                    self._buffer[op.result.name] = op.operands[0].name
-                case "ttl.copy_in":
-                    tensor, row, column, block = op.operands
-                    self._moves(op, tensor.name, numbers[row.name], numbers[column.name], block.name)
-                case "ttl.copy_out":
-                    block, tensor, row, column = op.operands
-                    self._moves(op, tensor.name, numbers[row.name], numbers[column.name], block.name)
-                case "ttl.cb_push":
-                    self._ends(op, self.brought)
-                case "ttl.cb_pop":
-                    self._ends(op, self.taken)
-                case "ttl.transfer_wait":
-                    pass
-                case _:
-                    raise StateError(f"{op.name} has no meaning on whole tensors")
+            if op.name in ("ttl.for", "ttl.if"):
+                for _ in self.numbers.rounds(op):
+                    self.run(op.body.ops)
+            elif op.name in (IF_SRC, IF_DST):
+                net = self.nets[op.operands[0].name]
+                core = self.numbers.core
+                for number in net.outgoing(core) if op.name == IF_SRC else net.incoming(core):
+                    self._way[op.body.args[0].name] = op.operands[0].name, number
+                    self.run(op.body.ops)
+            elif not self.numbers.takes(op):
+                self._step(op)
+
+    def _step(self, op: Op) -> None:
+        match op.name:
+            case "ttl.cb_reserve" | "ttl.cb_wait":
+                self._buffer[op.result.name] = op.operands[0].name
+            case "ttl.copy_in":
+                tensor, row, column, block = op.operands
+                self._moves(op, tensor.name, self.numbers[row], self.numbers[column], block.name)
+            case "ttl.copy_out":
+                block, tensor, row, column = op.operands
+                self._moves(op, tensor.name, self.numbers[row], self.numbers[column], block.name)
+            case "ttl.send":
+                cb = self._buffer[op.operands[0].name]
+                if cb not in self.places:
+                    raise StateError(f"a block of %{cb} that is computed is sent: it has no place in a tensor")
+                self.sent.setdefault(self._way[op.operands[1].name], []).append(self.places[cb])
+            case "ttl.receive":
+                way = self._way[op.operands[0].name]
+                number = self._received.get(way, 0)
+                self._received[way] = number + 1
+                self.places[self._buffer[op.operands[1].name]] = _Received(way, number)
+            case "ttl.cb_push":
+                self._ends(op, self.brought)
+            case "ttl.cb_pop":
+                self._ends(op, self.taken)
+            case "ttl.transfer_wait":
+                pass
+            case _ if not op.name.startswith("ttl.semaphore_"):
+                raise StateError(f"{op.name} has no meaning on whole tensors")
 
     def _moves(self, op: Op, tensor: str, row: int, column: int, block: str) -> None:
         (block_type,) = (v.type for v in op.operands if isinstance(v.type, BlockType))
@@ -132,10 +194,10 @@ class _Walker:
         rows, columns = block_type.shape
         if not (0 <= row <= tensor_type.shape[0] - rows and 0 <= column <= tensor_type.shape[1] - columns):
             message = f"a block of {rows}x{columns} tiles at ({row}, {column}) is beyond %{tensor} ({tensor_type})"
-            raise VerificationError(message, node=f"{op.name} on core {self.core}")
+            raise VerificationError(message, node=f"{op.name} on core {self.numbers.core}")
         self.places[self._buffer[block]] = BlockPlace(tensor, block_type.shape, row, column)
 
-    def _ends(self, op: Op, found: dict[str, list[BlockPlace]]) -> None:
+    def _ends(self, op: Op, found: dict[str, list[_Block]]) -> None:
         cb = op.operands[0]
         made = found.setdefault(cb.name, [])
         if cb.name in self.backing:

@@ -9,6 +9,11 @@ from optimizer.ir.dtype import DType
 
 TILE = 32
 """Rows and columns of a tile."""
+HALF = "f16"
+"""IEEE half, which the hardware computes with (`DataFormat::Float16`) but no tensor of ttnn 0.81.1 holds: a circular
+buffer of it could be neither brought nor taken, and the FPU does not mix its exponents of 5 bits with those of bf16."""
+NO_HALF = f"no tensor of ttnn holds {HALF}; bf16 has its size, f32 its digits"
+"""Why it is refused, and what to take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +92,38 @@ class TransferType:
         return "transfer"
 
 
-Type = TileType | BlockType | CircularBufferType | TensorType | IndexType | TransferType
+@dataclass(frozen=True, slots=True)
+class SemaphoreType:
+    """A number in the L1 of every core, which all cores can set, add to and wait for."""
+
+    def __str__(self) -> str:
+        return "semaphore"
+
+
+@dataclass(frozen=True, slots=True)
+class PipeType:
+    """A way for blocks from one core to one core, or to all cores of a rectangle."""
+
+    def __str__(self) -> str:
+        return "pipe"
+
+
+@dataclass(frozen=True, slots=True)
+class PipeNetType:
+    """Pipes that blocks of one circular buffer go through."""
+
+    def __str__(self) -> str:
+        return "pipenet"
+
+
+Type = (
+    TileType
+    | BlockType
+    | CircularBufferType
+    | TensorType
+    | IndexType
+    | TransferType
+    | SemaphoreType
+    | PipeType
+    | PipeNetType
+)

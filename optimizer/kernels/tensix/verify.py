@@ -5,7 +5,7 @@ Every finding names its place as a path (`ttl.program @add / ttl.compute_thread 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from optimizer.errors import GraphError, UnknownNameError
@@ -16,6 +16,7 @@ from optimizer.kernels.tensix.dialect import (
     BOTH,
     CALL_PREFIX,
     COMPUTE,
+    NESTED,
     SPECS,
     TILE_PREFIX,
     OpSpec,
@@ -25,7 +26,7 @@ from optimizer.kernels.tensix.dst_sections import marker_errors, section_errors
 from optimizer.kernels.tensix.ir import Op, Region, Value
 from optimizer.kernels.tensix.rounding import FLOATS, FORMAT_NUMBERS, widest
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
-from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TensorType, TileType, Type
+from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TileType, Type
 
 _PAIRS = {"ttl.cb_wait": "ttl.cb_pop", "ttl.cb_reserve": "ttl.cb_push"}
 MAX_CIRCULAR_BUFFERS = 32
@@ -115,7 +116,7 @@ class _Verifier:
                 self._say(scope.path, "does not end in ttl.yield")
             elif len(end.operands) != _result_count(op):
                 self._say(scope.path, f"yields {len(end.operands)} values for {_result_count(op)} results")
-        if op.name in (*BOTH, "ttl.for", BLOCK_COMPUTE):
+        if op.name in (*BOTH, *NESTED, BLOCK_COMPUTE):
             for message in _unpaired(region):
                 self._say(scope.path, message)
         for message in (*marker_errors(region.ops), *(section_errors(op) if op.name == COMPUTE else ())):
@@ -210,6 +211,8 @@ def _shape_errors(op: Op) -> Iterator[str]:
     if op.name in ("ttl.cb_wait", "ttl.cb_reserve") and op.results and isinstance(types[0], CircularBufferType):
         if op.result.type != types[0].block:
             yield f"gives a {op.result.type}, the buffer holds {types[0].block}"
+    elif op.name in ("ttl.for", "ttl.if"):
+        yield from _control_errors(op, types)
     elif op.name == "ttl.store" and len(types) == 2 and not _storable(types[0], types[1]):
         yield f"stores a {types[0]} into a {types[1]}"
     elif op.name.startswith(TILE_PREFIX):
@@ -218,6 +221,25 @@ def _shape_errors(op: Op) -> Iterator[str]:
         yield from _compute_errors(op)
     elif op.name.removeprefix(BLOCK_PREFIX) in TILE_OPS and all(isinstance(t, BlockType) for t in types):
         yield from _block_errors(op)
+
+
+TESTS = ("==", "<=")
+"""Relations that a condition tests."""
+
+
+def _control_errors(op: Op, types: Sequence[Type]) -> Iterator[str]:
+    """A loop ends at a number it knows or at one index; a condition has pairs of indices, each with a relation."""
+    if any(not isinstance(t, IndexType) for t in types):
+        yield "takes indices"
+    if op.name == "ttl.for":
+        if len(types) + op.has_attr("upper") != 1:
+            yield "ends at attribute 'upper' or at one operand, not both"
+        return
+    tests = op.attr("tests", ())
+    if not isinstance(tests, tuple) or any(test not in TESTS for test in tests):
+        yield f"attribute 'tests' lists relations: {', '.join(TESTS)}"
+    elif not tests or len(types) != 2 * len(tests):
+        yield f"has {len(types)} operands, {2 * len(tests)} are due for {len(tests)} tests"
 
 
 def _block_errors(op: Op) -> Iterator[str]:

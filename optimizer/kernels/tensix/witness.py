@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments
 from optimizer.kernels.tensix.build import build
 from optimizer.kernels.tensix.error_bound import Bounded
 from optimizer.kernels.tensix.executor.execute import Execution, has_compiler
@@ -26,12 +27,13 @@ class Witnessed:
     elements: int
     interpreter: int | None
     """Elements of the numpy interpreter of DST slots that are not, bit for bit, the meaning with every result rounded
-    to DST's element type. Values that go through L1 in a narrower type are rounded there as well: then some are. None
-    for programs with loops over blocks."""
+    to DST's element type. Values that go through L1 in a narrower type are rounded there as well: then some are. Beside
+    the result of a reduction, zeros are not (`reduced_parts`). None for programs with loops over blocks."""
     beyond: int
     """Elements of the interpreter further from the meaning without rounding than roundings explain (`error_bound`)."""
     executed: int | None
-    """Elements of the C++ that are not, bit for bit, the interpreter's; None without a compiler."""
+    """Elements of the C++ that are not, bit for bit, the interpreter's, both with the units of the chip; None without a
+    compiler."""
     execution: Execution | None
     round_trips_saved: int = 0
     """Blocks that fusion keeps in DST."""
@@ -58,18 +60,24 @@ class Witnessed:
         }
 
 
-def witness(program: Op, options: KernelOptions, seed: int = 0, execute_cpp: bool = True) -> Witnessed:
+def witness(
+    program: Op,
+    options: KernelOptions,
+    seed: int = 0,
+    execute_cpp: bool = True,
+    arguments: Arguments = NO_ARGUMENTS,
+) -> Witnessed:
     """Random inputs through all three, on all cores. VerificationError if a witness refuses the kernel.
 
     Every tensor that the kernel reads gets random values; every element that it writes is compared.
     """
     kernel = build(program, options)
     inputs = inputs_of(program, kernel.launch, seed)
-    made = expected(program, kernel.launch, options, inputs)
+    made = expected(program, kernel.launch, options, inputs, arguments=arguments)
     meant = [w.rounded for w in made.values() if w.rounded is not None]
     execution = None
     if execute_cpp and has_compiler():
-        execution = executed(kernel.launch, kernel.lowered, kernel.sources, options, inputs)
+        execution = executed(kernel.launch, kernel.lowered, kernel.sources, options, inputs, arguments)
     return Witnessed(
         elements=sum(int(w.written.sum()) for w in made.values()),
         interpreter=sum(differing(w.rounded, w.interpreted) for w in made.values() if w.rounded is not None)
@@ -78,7 +86,7 @@ def witness(program: Op, options: KernelOptions, seed: int = 0, execute_cpp: boo
         beyond=sum(int((~Bounded(w.exact, w.near).allows(w.interpreted)).sum()) for w in made.values()),
         executed=None
         if execution is None
-        else sum(differing(w.interpreted[w.written], execution.tensors[n][w.written]) for n, w in made.items()),
+        else sum(differing(w.on_chip[w.written], execution.tensors[n][w.written]) for n, w in made.items()),
         execution=execution,
         round_trips_saved=round_trips_saved(program, options),
         read_short=read_short(program),

@@ -179,8 +179,3 @@ def test_questions_about_the_grid_become_numbers() -> None:
     names = {op.name for op in walk(folded)}
     assert not names & {"ttl.core_linear", "ttl.grid_size", "ttl.core", "ttl.grid_slice"}
     assert [op.integer("value") for op in walk(folded) if op.name == "ttl.constant"] == [0, 2, 2, 0]
-
-
-def test_a_core_of_a_grid_of_three_dimensions_has_no_coordinates() -> None:
-    with pytest.raises(OptionError, match="a core has 2 coordinates, the grid 3 dimensions"):
-        compile_program(parse(PROGRAM.replace("grid = [2, 2]", "grid = [2, 2, 2]")))

@@ -9,7 +9,7 @@ import pytest
 from test_grid_and_regions import sliced
 from test_tensor_backed_buffers import program as backed
 
-from optimizer.errors import LimitError, OptionError, VerificationError
+from optimizer.errors import LimitError, VerificationError
 from optimizer.kernels.tensix.build import build
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import has_compiler
@@ -28,13 +28,13 @@ def launch(program: Op) -> Launch:
 
 
 def test_a_core_brings_and_takes_its_slice() -> None:
-    moved = transfers(sliced(), (2, 3))
+    moved = transfers(sliced(), ((2, 3),))[(2, 3)]
     assert moved.brought == {"2": [BlockPlace("0", (1, 2), 3, 4)]}
     assert moved.taken == {"3": [BlockPlace("1", (1, 2), 3, 4)]}
 
 
 def test_loops_bring_block_after_block() -> None:
-    moved = transfers(parse(Path("fixtures/kernels/looped.ttl").read_text(encoding="utf-8")), (1, 2))
+    moved = transfers(parse(Path("fixtures/kernels/looped.ttl").read_text(encoding="utf-8")), ((1, 2),))[(1, 2)]
     assert [(p.row, p.column) for p in moved.brought["x_cb"]] == [(16, 4), (18, 8), (20, 12), (22, 16)]
     assert [(p.row, p.column) for p in moved.taken["y_cb"]] == [(16, 8), (18, 8), (20, 8), (22, 8)]
     assert len(moved.brought["w_cb"]) == 1
@@ -42,9 +42,9 @@ def test_loops_bring_block_after_block() -> None:
 
 def test_a_block_beyond_its_tensor_is_refused() -> None:
     beyond = backed("(d1 * 3 + d2)", "(d1 * 3 + d2 + 1)")
-    assert transfers(beyond, (0, 0)).taken["y_cb"][-1].row == 3
+    assert transfers(beyond, ((0, 0),))[(0, 0)].taken["y_cb"][-1].row == 3
     with pytest.raises(VerificationError, match=r"at \(6, 0\) is beyond %y \(tensor<6x4xbf16>\)"):
-        transfers(beyond, (0, 1))
+        transfers(beyond, ((0, 1),))[(0, 1)]
 
 
 def test_blocks_of_a_shard_are_its_tiles_in_order() -> None:
@@ -91,5 +91,10 @@ def test_a_grid_that_the_board_lacks_is_refused() -> None:
     add = parse(Path("fixtures/kernels/add_2x2.ttl").read_text(encoding="utf-8"))
     with pytest.raises(LimitError, match=r"a grid of 9 x 4 cores \(columns, rows\); 'n150' has 8 x 8"):
         launch(add.with_attrs(grid=(9, 4)))
-    with pytest.raises(OptionError, match="a core has 2 coordinates, the grid 3 dimensions"):
-        launch(add.with_attrs(grid=(1, 1, 1)))
+    with pytest.raises(LimitError, match=r"a grid of 3 x 4 cores \(columns, rows\) from core \(6, 0\) on"):
+        launch(add.with_attrs(grid=(3, 4), origin=(6, 0)))
+
+
+def test_a_grid_of_three_dimensions_is_folded() -> None:
+    add = parse(Path("fixtures/kernels/add_2x2.ttl").read_text(encoding="utf-8"))
+    assert launch(add.with_attrs(grid=(2, 2, 3), origin=(1, 2))).cores == ((1, 2, 4, 4),)

@@ -1,4 +1,4 @@
-"""Compiles emitted kernels with g++ and runs reader, compute and writer as threads of one program."""
+"""Compiles emitted kernels with g++ and runs reader, compute and writer, of one core or of all, as threads."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from optimizer.errors import VerificationError
-from optimizer.kernels.tensix.emit_cpp import KernelSource
+from optimizer.errors import StateError, VerificationError
+from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments, Place, core_arguments, cores_of
+from optimizer.kernels.tensix.device.values import Units
+from optimizer.kernels.tensix.emit_cpp import KernelSource, runtime_args, semaphores
 from optimizer.kernels.tensix.executor.header import header
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.assign_dst import capacity_of
@@ -34,7 +36,7 @@ _RUNS = count()
 
 @dataclass(frozen=True)
 class Execution:
-    """Tensors after the run, and what the core counted."""
+    """Tensors after the run, and what the cores counted; `max_dst` is the most of any."""
 
     tensors: Mapping[str, Array]
     sections: int
@@ -52,34 +54,59 @@ def execute(
     kernels: Sequence[KernelSource],
     tensors: Mapping[str, Array],
     capacity: int | None = None,
-    core: tuple[int, int] = (0, 0),
+    core: Place = (0, 0),
+    arguments: Arguments = NO_ARGUMENTS,
+    chip: str | None = None,
 ) -> Execution:
     """Run the kernels of a program lowered to TTKernel calls on one core, the one at (x, y).
 
     `tensors`: program argument -> elements (rows and columns of whole tiles); arguments that are missing start as zero.
-    Of an argument that backs a circular buffer it is this core's shard.
+    Of an argument that backs a circular buffer it is this core's shard. `arguments`: the run-time ones. `chip`: values
+    are what the units of this architecture make of them (`device.hpp`); None: every result is rounded once.
     VerificationError with the core's message if anything goes wrong, the compiler's included.
     """
-    with compiled(program, kernels, capacity) as run:
-        return run(tensors, core)
+    with compiled(program, kernels, capacity, chip) as run:
+        return run(tensors, (core,), arguments)
+
+
+def execute_grid(
+    program: Op,
+    kernels: Sequence[KernelSource],
+    tensors: Mapping[str, Array],
+    arguments: Arguments = NO_ARGUMENTS,
+    capacity: int | None = None,
+    chip: str | None = None,
+) -> Execution:
+    """The same on all cores of the program's grid at once."""
+    with compiled(program, kernels, capacity, chip) as run:
+        return run(tensors, cores_of(program), arguments)
+
+
+Run = Callable[[Mapping[str, Array], Sequence[Place], Arguments], Execution]
+"""A run of a compiled kernel on these tensors, on these cores at once. StateError for several cores if a circular
+buffer lies in a tensor, whose shards differ from core to core."""
 
 
 @contextmanager
 def compiled(
-    program: Op, kernels: Sequence[KernelSource], capacity: int | None = None
-) -> Iterator[Callable[[Mapping[str, Array], tuple[int, int]], Execution]]:
-    """As `execute`, for core after core: a function of the tensors and the core, until the block ends."""
+    program: Op, kernels: Sequence[KernelSource], capacity: int | None = None, chip: str | None = None
+) -> Iterator[Run]:
+    """As `execute`, for run after run, until the block ends."""
     wide = bool(program.attr("fp32_dest_acc_en", False))
     slots = capacity_of(program, capacity)
+    backed = [op.string("tensor") for op in program.body.ops if op.name == "ttl.bind_cb" and op.has_attr("tensor")]
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
-        _write_sources(folder, program, kernels, _main(program, kernels, slots, wide))
+        _write_sources(folder, program, kernels, _main(program, kernels, slots, wide, chip))
         runtime = _precompiled() if next(_RUNS) else _runtime(folder)
         _run([*COMPILE, "-I", str(folder), "-I", str(runtime), "-o", "core", "main.cpp"], folder)
 
-        def run(tensors: Mapping[str, Array], core: tuple[int, int]) -> Execution:
+        def run(tensors: Mapping[str, Array], cores: Sequence[Place], arguments: Arguments) -> Execution:
+            if backed and len(cores) > 1:
+                raise StateError(f"%{backed[0]} lies in shards on its cores: such kernels are executed core by core")
             _write_tensors(folder, program, tensors)
-            counted = _run([str(folder / "core"), *map(str, core)], folder)
+            given = [n for core in cores for n in (*core, *core_arguments(program, arguments, core))]
+            counted = _run([str(folder / "core"), *map(str, given)], folder)
             sections, inits, most = (int(word) for word in counted.split())
             return Execution(_read_tensors(folder, program), sections, inits, most)
 
@@ -99,21 +126,22 @@ def _run(command: list[str], folder: Path) -> str:
 
 
 def _runtime(folder: Path) -> Path:
-    """`folder`, with runtime.hpp in it."""
-    source = files("optimizer.kernels.tensix.executor") / "runtime.hpp"
-    (folder / "runtime.hpp").write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    """`folder`, with the executor's headers in it."""
+    for name in ("runtime.hpp", "device.hpp", "noc.hpp"):
+        source = files("optimizer.kernels.tensix.executor") / name
+        (folder / name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     return folder
 
 
 @cache
 def _precompiled() -> Path:
-    """A folder with runtime.hpp and its precompiled header, until the process ends.
+    """A folder with the executor's headers, precompiled, until the process ends.
 
     It takes as long as two kernels without it (3 s) and saves two thirds of each that follows: not for a single one.
     """
     folder = _runtime(Path(tempfile.mkdtemp(prefix="ttopt-runtime-")))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    _run([*COMPILE, "-x", "c++-header", "runtime.hpp"], folder)
+    _run([*COMPILE, "-x", "c++-header", "noc.hpp"], folder)
     return folder
 
 
@@ -121,7 +149,7 @@ def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], m
     called = {name for kernel in kernels for name in re.findall(r"\b[a-z]\w*", kernel.text)}
     (folder / "kernel_api.hpp").write_text(header(called), encoding="utf-8")
     # g++ takes a precompiled header first or not at all.
-    parts = ['#include "runtime.hpp"', '#include "kernel_api.hpp"']
+    parts = ['#include "noc.hpp"', '#include "kernel_api.hpp"']
     for k, kernel in enumerate(kernels):
         for line in kernel.text.splitlines():
             if line.startswith('#include "'):
@@ -134,34 +162,57 @@ def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], m
     (folder / "main.cpp").write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: bool) -> str:
+def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: bool, chip: str | None) -> str:
+    """The program that runs cores; its words are column, row and run-time arguments of one after the other."""
     lines = [
-        "int main(int, char** words) {",
+        "tensix::Core& made(uint8_t x, uint8_t y) {",
         "    using namespace tensix;",
-        f"    dst.capacity = {capacity}; dst.sixteen_bits = {str(not wide).lower()};",
-        "    dst.tiles.resize(dst.capacity); dst.defined.assign(dst.capacity, 0);",
-        "    core_x = std::atoi(words[1]); core_y = std::atoi(words[2]);",
+        "    cores.push_back(std::make_unique<Core>());",
+        "    Core& core = *cores.back();",
+        "    core.x = x; core.y = y; core.dst = new Dst;",
+        f"    core.dst->capacity = {capacity}; core.dst->sixteen_bits = {str(not wide).lower()};",
+        f"    core.dst->tiles.resize({capacity}); core.dst->defined.assign({capacity}, 0);",
     ]
+    if chip is not None:
+        units = Units.of(program, chip)
+        lines.append(f"    on_device = true; wide_dst = {str(wide).lower()}; phases = {units.phases};")
+        lines.append(f"    least_slips = {str(units.least_slips).lower()};")
     for op in program.body.ops:
         if op.name == "ttl.bind_cb":
             cb = op.result.typed(CircularBufferType)
             tiles, number = cb.block.tiles * cb.block_count, FORMAT_NUMBERS[cb.dtype]
             lines.append(f"    {{ auto& b = core.buffers[{op.integer('index')}]; b.bound = true; b.capacity = {tiles};")
             lines.append(f"      b.format = Format({number}); b.tile_bytes = {cb.dtype.tile_bytes};")
-            lines.append(f"      b.tiles.resize({tiles}); b.poisoned.assign({tiles}, 1); }}")
+            if op.attr("unpack_to_dst", False):
+                lines.append("      b.straight = true;")
+            lines.append(f"      b.tiles.resize({tiles}); b.poisoned.assign({tiles}, 1); b.filled.assign({tiles}, 0);")
+            lines.append(f"      b.arrived.resize({tiles}); }}")
+    for k, initial in enumerate(semaphores(program).values()):
+        lines.append(f"    core.semaphores[{k}].there = true; core.semaphores[{k}].value = {initial}u;")
+    lines += ["    return core;", "}", "int main(int count, char** words) {", "    using namespace tensix;"]
     numbers = {v.name: k for k, v in enumerate(program.body.args)}
     for k, v in enumerate(program.body.args):
         lines.append(f"    tensors.emplace_back(); tensors[{k}].tiles.resize({v.typed(TensorType).tiles});")
     lines += _FILES.splitlines()
+    own = len(runtime_args(program))
+    lines += [
+        f"    const int core_count = (count - 1) / {2 + own}, kernels = {len(kernels)};",
+        "    machine.alive = kernels * core_count;",
+        "    std::vector<std::string> errors(machine.alive); std::vector<Given> given;",
+        "    for (int n = 0; n < core_count; ++n) {",
+        f"        char** word = words + 1 + n * {2 + own};",
+        "        Core& core = made(std::atoi(word[0]), std::atoi(word[1]));",
+        "        std::vector<uint32_t> unique;",
+        f"        for (int k = 0; k < {own}; ++k) unique.push_back(uint32_t(std::strtoul(word[2 + k], nullptr, 10)));",
+    ]
     backed = _backed(program, numbers)
-    lines += [f"    back_by_tensor({index}, {tensor});" for index, tensor in backed]
-    lines.append(f"    core.alive = {len(kernels)};")
-    lines.append(f"    std::string errors[{len(kernels)}]; std::vector<std::thread> threads;")
+    lines += [f"        back_by_tensor(core, {index}, {tensor});" for index, tensor in backed]
     for k, kernel in enumerate(kernels):
-        args = ", ".join(f"{numbers[t]}u" for t in kernel.tensors)
-        call = f'"{kernel.kind}", std::vector<uint32_t>{{{args}}}, kernel_{k}::kernel_main, &errors[{k}]'
-        lines.append(f"    threads.emplace_back(run_thread, {call});")
-    given_back = "".join(f" keep_in_tensor({index}, {tensor});" for index, tensor in backed)
+        common = ", ".join(f"{numbers[t]}u" for t in kernel.tensors)
+        entry = f'&core, "{kernel.kind}", n * kernels + {k}, {{{common}}}, unique, kernel_{k}::kernel_main'
+        lines.append(f"        given.push_back({{{entry}, &errors[n * kernels + {k}]}});")
+    lines.append("    }")
+    given_back = "".join(f" keep_in_tensor(*cores[0], {index}, {tensor});" for index, tensor in backed)
     lines += _ENDING.replace("GIVEN_BACK", given_back).splitlines()
     return "\n".join(lines)
 
@@ -175,16 +226,22 @@ def _backed(program: Op, numbers: Mapping[str, int]) -> list[tuple[int, int]]:
 _FILES = """    FILE* in = fopen("tensors.in", "rb");
     for (auto& t : tensors) if (fread(t.tiles.data(), sizeof(Tile), t.tiles.size(), in) != t.tiles.size()) return 2;
     fclose(in);"""
-_ENDING = """    for (auto& t : threads) t.join();
+_ENDING = """    std::vector<std::thread> threads;
+    for (auto& g : given) threads.emplace_back(run_thread, g);
+    for (auto& t : threads) t.join();
     std::string first;
     for (auto& e : errors) if (!e.empty() && (first.empty() || first.ends_with("stopped"))) first = e;
-    if (first.empty()) first = left_over();
+    for (auto& c : cores) if (first.empty()) first = left_over(*c);
     if (!first.empty()) { fprintf(stderr, "%s\\n", first.c_str()); return 1; }
    GIVEN_BACK
     FILE* out = fopen("tensors.out", "wb");
     for (auto& t : tensors) fwrite(t.tiles.data(), sizeof(Tile), t.tiles.size(), out);
     fclose(out);
-    printf("%d %d %d\\n", dst.sections, dst.inits, dst.most);
+    int sections = 0, inits = 0, most = 0;
+    for (auto& c : cores) {
+        sections += c->dst->sections; inits += c->dst->inits; most = std::max(most, c->dst->most);
+    }
+    printf("%d %d %d\\n", sections, inits, most);
     return 0;
 }"""
 

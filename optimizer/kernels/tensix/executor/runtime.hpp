@@ -1,9 +1,15 @@
-// A Tensix core for kernels compiled with g++: circular buffers with credits, a DST file, three threads.
+// Tensix cores for kernels compiled with g++: circular buffers with credits, DST files, three threads each, a NoC.
 //
-// Every op is computed in long double, rounded to float32, and then to 16 bits where the hardware keeps 16 bits.
+// Every thread has a clock of what it knows to have happened in all threads: by credits of circular buffers and by
+// semaphores. What one core does in another's L1 has to be known there, whatever the order in which threads happen to
+// run here, so that a missing wait fails always.
+//
+// Every op is computed in long double, rounded to float32, and then to 16 bits where the hardware keeps 16 bits; or as a
+// Wormhole's units compute it (device.hpp).
 // It is here to fail: on every use of the API that a core would get wrong it ends the program with the thread, the
 // function and the reason.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <condition_variable>
 #include <cstdarg>
@@ -13,6 +19,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -66,6 +73,19 @@ inline float round_to(float value, Format format) {
 
 using wide = long double;
 
+// A number in L1 that the packer adds to, rounded once: to float32, or to 16 bits, where a float32 halfway between two
+// of them is first moved to the side that the exact sum is on.
+inline float packer_sum(float kept, float added, Format format) {
+    const double exact = double(kept) + double(added);
+    float near = float(exact);
+    if (format == Format::Float32 || !std::isfinite(near)) return near;
+    uint32_t bits;
+    memcpy(&bits, &near, 4);
+    if ((bits & 0xffffu) == 0x8000u && double(near) != exact)
+        near = std::nextafter(near, exact > near ? std::numeric_limits<float>::infinity() : -std::numeric_limits<float>::infinity());
+    return round_to(near, format);
+}
+
 // NaN if one is; of two zeros the second.
 inline wide larger(wide a, wide b) { return a > b || std::isnan(a) ? a : b; }
 inline wide smaller(wide a, wide b) { return a < b || std::isnan(a) ? a : b; }
@@ -102,18 +122,51 @@ inline void share_exponents(Tile& t, Format format) {
     }
 }
 
+}  // namespace tensix
+#include "device.hpp"
+namespace tensix {
+
+// -- threads and what they know ---------------------------------------------------------------------------
+using Clock = std::vector<uint64_t>;  // per thread of the program, how far it is known to be
+
+inline void learn(Clock& clock, const Clock& other) {
+    if (clock.size() < other.size()) clock.resize(other.size());
+    for (size_t k = 0; k < other.size(); ++k) clock[k] = std::max(clock[k], other[k]);
+}
+
+// Something that a thread did: its number and how far it was then.
+struct Event {
+    int thread = -1;
+    uint64_t time = 0;
+};
+
+inline thread_local int this_thread = 0;
+inline thread_local Clock now;
+
+inline Event happens() {
+    if (now.size() <= size_t(this_thread)) now.resize(this_thread + 1);
+    return {this_thread, ++now[this_thread]};
+}
+inline bool knows(const Event& e) { return e.thread < 0 || (size_t(e.thread) < now.size() && now[e.thread] >= e.time); }
+
 // -- circular buffers -----------------------------------------------------------------------------------
 struct CircularBuffer {
     bool bound = false;
+    bool straight = false;  // unpacked to DST past the source registers
     Format format = Format::Float16_b;
     uint32_t capacity = 0, tile_bytes = 0;
     std::vector<Tile> tiles;
-    std::vector<char> poisoned;  // a read into it is not waited for yet
+    bool backed = false;         // lies in the shard of a tensor: what it holds is there
+    std::vector<char> poisoned;  // reserved and not written, or what is to be there has not arrived yet
+    std::vector<char> filled;    // packed since it was reserved
+    std::vector<Event> arrived;  // when another core's block was complete
+    Event room;                  // when the room that is reserved was found
+    Clock pushes, pops;          // what threads know that found these credits
     uint64_t pushed = 0, popped = 0, waited = 0, reserved = 0, packed = 0;
 };
 
-struct Core {
-    CircularBuffer buffers[kBuffers];
+// All threads of all cores.
+struct Machine {
     std::mutex lock;
     std::condition_variable signal;
     int alive = 0, blocked = 0;
@@ -127,13 +180,13 @@ struct Core {
     }
 
     template <class Ready>
-    void wait(std::unique_lock<std::mutex>& held, const char* what, uint32_t cb, Ready ready) {
+    void wait(std::unique_lock<std::mutex>& held, const char* what, uint32_t number, Ready ready) {
         while (!ready()) {
             if (dead) fail("stopped");
             if (++blocked == alive) {
                 dead = true;
                 signal.notify_all();
-                fail("%s(%u) waits for ever: deadlock", what, cb);
+                fail("%s(%u) waits for ever: deadlock", what, number);
             }
             const uint64_t seen = changes;
             signal.wait(held, [&] { return dead || changes != seen; });
@@ -141,7 +194,52 @@ struct Core {
     }
 };
 
-inline Core core;
+inline Machine machine;
+
+struct Semaphore {
+    bool there = false;
+    uint32_t value = 0, was_set_to = 0;
+    Clock known;              // what the thread knew that set it
+    std::vector<Clock> adds;  // what threads knew that added 1 since
+
+    // What is known of a value: of more additions than it takes, any may have been the ones.
+    void teach(uint32_t of) const {
+        learn(now, known);
+        const size_t due = of > was_set_to ? of - was_set_to : 0;
+        if (adds.size() <= due) {
+            for (const Clock& c : adds) learn(now, c);
+        } else if (due) {
+            Clock sure;
+            for (const Clock& c : adds) sure.resize(std::max(sure.size(), c.size()));
+            for (size_t t = 0; t < sure.size(); ++t) {
+                std::vector<uint64_t> times;
+                for (const Clock& c : adds) times.push_back(t < c.size() ? c[t] : 0);
+                std::sort(times.begin(), times.end());
+                sure[t] = times[due - 1];
+            }
+            learn(now, sure);
+        }
+    }
+};
+constexpr int kSemaphores = 16;
+
+struct Dst;
+struct Core {
+    uint8_t x = 0, y = 0;
+    CircularBuffer buffers[kBuffers];
+    Semaphore semaphores[kSemaphores];
+    Dst* dst = nullptr;
+};
+
+inline std::vector<std::unique_ptr<Core>> cores;
+inline thread_local Core* this_core = nullptr;
+inline thread_local Core& core = *this_core;  // this_core is set before anything else happens in a thread
+
+inline Core* core_at(uint32_t x, uint32_t y) {
+    for (auto& c : cores)
+        if (c->x == x && c->y == y) return c.get();
+    return nullptr;
+}
 
 inline CircularBuffer& buffer(const char* what, uint32_t cb) {
     if (cb >= kBuffers || !core.buffers[cb].bound) fail("%s: circular buffer %u is not bound", what, cb);
@@ -153,50 +251,82 @@ struct Transfer {
 };
 inline thread_local std::vector<Transfer> reads, writes;  // under way
 
+// A block on its way to other cores.
+struct Parcel {
+    std::vector<Core*> to;
+    uint32_t source_cb, source_place, cb, place, tiles;
+    bool ordered, delivered;  // multicasts of one thread arrive in order
+};
+inline thread_local std::vector<Parcel> parcels;
+inline thread_local bool semaphore_writes = false, semaphore_adds = false;  // under way
+inline thread_local uint64_t own_pushed[kBuffers], own_popped[kBuffers];    // a thread keeps pointers of its own
+
+inline void leaves(const char* what, uint32_t cb, uint32_t count) {
+    for (const Parcel& p : parcels)
+        if (p.source_cb == cb) fail("%s(%u, %u): tile %u is still being sent", what, cb, count, p.source_place);
+}
+
 inline void cb_wait_front(uint32_t cb, uint32_t count) {
     auto& b = buffer("cb_wait_front", cb);
     if (count > b.capacity) fail("cb_wait_front(%u, %u): the buffer has %u tiles", cb, count, b.capacity);
-    std::unique_lock held(core.lock);
-    core.wait(held, "cb_wait_front", cb, [&] { return b.pushed - b.popped >= count; });
+    std::unique_lock held(machine.lock);
+    machine.wait(held, "cb_wait_front", cb, [&] { return b.pushed - b.popped >= count; });
+    learn(now, b.pushes);
     if (b.waited < count) b.waited = count;
 }
 
 inline void cb_pop_front(uint32_t cb, uint32_t count) {
     auto& b = buffer("cb_pop_front", cb);
-    std::unique_lock held(core.lock);
+    std::unique_lock held(machine.lock);
     if (count > b.waited) fail("cb_pop_front(%u, %u): %llu tiles were waited for", cb, count, (unsigned long long)b.waited);
     if (b.popped % b.capacity + count > b.capacity) fail("cb_pop_front(%u, %u): straddles the end", cb, count);
     for (const Transfer& t : writes)
         if (t.cb == cb) fail("cb_pop_front(%u, %u): tile %u is still being written", cb, count, t.place);
+    leaves("cb_pop_front", cb, count);
     b.popped += count;
+    own_popped[cb] += count;
     b.waited -= count;
-    core.changed();
+    happens();
+    learn(b.pops, now);
+    machine.changed();
 }
 
 inline void cb_reserve_back(uint32_t cb, uint32_t count) {
     auto& b = buffer("cb_reserve_back", cb);
     if (count > b.capacity) fail("cb_reserve_back(%u, %u): the buffer has %u tiles", cb, count, b.capacity);
-    std::unique_lock held(core.lock);
-    core.wait(held, "cb_reserve_back", cb, [&] { return b.capacity - (b.pushed - b.popped) >= count; });
+    std::unique_lock held(machine.lock);
+    machine.wait(held, "cb_reserve_back", cb, [&] { return b.capacity - (b.pushed - b.popped) >= count; });
+    learn(now, b.pops);
+    b.room = happens();
+    for (uint64_t k = b.reserved; k < count && !b.backed; ++k) b.poisoned[(b.pushed + k) % b.capacity] = 1;
     if (b.reserved < count) b.reserved = count;
 }
 
 inline void cb_push_back(uint32_t cb, uint32_t count) {
     auto& b = buffer("cb_push_back", cb);
-    std::unique_lock held(core.lock);
+    std::unique_lock held(machine.lock);
     if (count > b.reserved) fail("cb_push_back(%u, %u): %llu tiles are reserved", cb, count, (unsigned long long)b.reserved);
     if (b.pushed % b.capacity + count > b.capacity) fail("cb_push_back(%u, %u): straddles the end", cb, count);
-    for (uint32_t k = 0; k < count; ++k)
-        if (b.poisoned[(b.pushed + k) % b.capacity]) fail("cb_push_back(%u, %u): tile %u is not written", cb, count, k);
+    for (uint32_t k = 0; k < count; ++k) {
+        const uint64_t place = (b.pushed + k) % b.capacity;
+        if (b.poisoned[place]) fail("cb_push_back(%u, %u): tile %u is not written", cb, count, k);
+        if (!knows(b.arrived[place])) fail("cb_push_back(%u, %u): nobody said that tile %u has arrived", cb, count, k);
+        b.arrived[place] = {};
+    }
+    leaves("cb_push_back", cb, count);
     b.pushed += count;
+    own_pushed[cb] += count;
+    for (uint32_t k = 0; k < count; ++k) b.filled[(b.pushed - count + k) % b.capacity] = 0;
     b.reserved -= count;
     b.packed = 0;
-    core.changed();
+    happens();
+    learn(b.pushes, now);
+    machine.changed();
 }
 
 inline const Tile& front(const char* what, uint32_t cb, uint32_t tile) {
     auto& b = buffer(what, cb);
-    std::unique_lock held(core.lock);
+    std::unique_lock held(machine.lock);
     if (tile >= b.waited) fail("%s: tile %u of buffer %u, %llu were waited for", what, tile, cb, (unsigned long long)b.waited);
     return b.tiles[(b.popped + tile) % b.capacity];
 }
@@ -212,13 +342,13 @@ struct Dst {
     std::vector<Tile> tiles;
     std::vector<char> defined;
     std::string fpu, sfpu;  // last init of each unit
-    bool started = false, transpose = false;
+    bool started = false, transpose = false, adds = false;  // adds: the packer to L1
     Mask mask = Mask::None;
     int sections = 0, inits = 0, most = 0;
     Format source_a = Format::Float16_b, source_b = Format::Float16_b, packer = Format::Float16_b;
 };
 
-inline Dst dst;
+inline thread_local Dst& dst = *this_core->dst;
 
 inline void expect(Phase phase, const char* what) {
     static const char* names[] = {"release", "acquire", "commit", "wait"};
@@ -277,10 +407,37 @@ inline const Tile& read(const char* what, uint32_t index) {
     return dst.tiles[index];
 }
 
+// Ideally rounded to what DST holds; values of a device's units are as they are.
 inline void write(const char* what, uint32_t index, const Tile& value) {
     Tile& t = dst.tiles[slot(what, index)];
-    for (int k = 0; k < kElements; ++k) t.at[k] = round_to(value.at[k], dst.sixteen_bits ? Format::Float16_b : Format::Float32);
+    const Format format = dst.sixteen_bits && !on_device ? Format::Float16_b : Format::Float32;
+    for (int k = 0; k < kElements; ++k) t.at[k] = round_to(value.at[k], format);
     dst.defined[index] = 1;
+}
+
+inline void write_vector(const char* what, uint32_t index, Tile value, bool nearest, bool signless) {
+    if (on_device)
+        for (float& v : value.at) v = stored(signless ? no_denormal(v) : v, nearest);
+    write(what, index, value);
+}
+
+// A tile on its way to DST, or to a source register of the FPU.
+inline Tile unpacked(Tile tile, uint32_t cb) {
+    const auto& b = core.buffers[cb];
+    if (on_device && !b.straight)
+        for (float& v : tile.at) v = in_source(v, b.format);
+    return tile;
+}
+
+// DST in a source register that is set to the other operand's element type.
+inline Tile reused(Tile tile, uint32_t cb) {
+    if (on_device)
+        for (float& v : tile.at) v = no_denormal(kept(v, source_bits(core.buffers[cb].format)));
+    return tile;
+}
+
+inline void for_the_fpu(const char* what, uint32_t cb) {
+    if (buffer(what, cb).straight) fail("%s: buffer %u is unpacked to DST past the FPU", what, cb);
 }
 
 inline void clear_slot(const char* what, uint32_t index) {
@@ -305,17 +462,30 @@ inline void pack(const char* what, uint32_t index, uint32_t cb, int64_t at) {
     auto& b = buffer(what, cb);
     if (b.format != dst.packer)
         fail("%s: buffer %u holds %s, the packer is set to %s", what, cb, name_of(b.format), name_of(dst.packer));
-    std::unique_lock held(core.lock);
+    std::unique_lock held(machine.lock);
     const uint64_t place = at < 0 ? b.packed : uint64_t(at);
     if (place >= b.reserved) fail("%s: tile %llu of buffer %u, %llu are reserved", what, (unsigned long long)place, cb, (unsigned long long)b.reserved);
-    Tile& t = b.tiles[(b.pushed + place) % b.capacity];
+    Tile t;
     for (int r = 0; r < kTile; ++r)
         for (int c = 0; c < kTile; ++c) {
-            const bool kept = dst.mask == Mask::None || (dst.mask == Mask::Row && c == 0) || (dst.mask == Mask::Column && r == 0) || (r == 0 && c == 0);
+            const bool kept = dst.mask == Mask::None || (dst.mask == Mask::Row && c % 16 == 0) || (dst.mask == Mask::Column && r == 0) || (r == 0 && c == 0);
             t(r, c) = kept ? value(r, c) : 0.0f;
         }
-    for (float& v : t.at) v = b.format == Format::Float16_b ? round_to(v, b.format) : v;
-    share_exponents(t, b.format);
+    if (on_device) {
+        pack_format(t, b.format);
+    } else {
+        for (float& v : t.at) v = b.format == Format::Float16_b ? round_to(v, b.format) : v;
+        share_exponents(t, b.format);
+    }
+    Tile& target = b.tiles[(b.pushed + place) % b.capacity];
+    if (dst.adds) {
+        if (at < 0) fail("%s: packs in order while the packer adds to L1", what);
+        if (b.format != Format::Float32 && b.format != Format::Float16_b) fail("%s: adds to buffer %u, which holds %s", what, cb, name_of(b.format));
+        if (!b.filled[(b.pushed + place) % b.capacity]) fail("%s: adds to tile %llu of buffer %u, which holds nothing", what, (unsigned long long)place, cb);
+        for (int k = 0; k < kElements; ++k) t.at[k] = packer_sum(target.at[k], t.at[k], b.format);
+    }
+    target = t;
+    b.filled[(b.pushed + place) % b.capacity] = 1;
     b.poisoned[(b.pushed + place) % b.capacity] = 0;
     if (at < 0) ++b.packed;
 }
@@ -323,24 +493,30 @@ inline void pack(const char* what, uint32_t index, uint32_t cb, int64_t at) {
 // -- data movement ---------------------------------------------------------------------------------------
 struct Tensor {
     std::vector<Tile> tiles;
-    bool written = false;
+    std::vector<Event> written;  // when each tile was
 };
+
+inline void knows_what_was_written(const char* what, Tensor& tensor, uint32_t tile) {
+    tensor.written.resize(tensor.tiles.size());
+    if (!knows(tensor.written[tile])) fail("%s: tile %u was written by another thread, which nobody said", what, tile);
+}
 inline std::vector<Tensor> tensors;
 inline thread_local std::vector<uint32_t> common_args;
 
-inline uint8_t core_x = 0, core_y = 0;  // of the core that runs this
+inline thread_local std::vector<uint32_t> unique_args;  // of the core
 
 // A circular buffer in the shard of a tensor: what it holds is there from the start, and stays in the tensor.
-inline void back_by_tensor(uint32_t cb, size_t tensor) {
+inline void back_by_tensor(Core& core, uint32_t cb, size_t tensor) {
     auto& b = core.buffers[cb];
+    b.backed = true;
     b.tiles = tensors[tensor].tiles;
     b.poisoned.assign(b.tiles.size(), 0);
 }
-inline void keep_in_tensor(uint32_t cb, size_t tensor) { tensors[tensor].tiles = core.buffers[cb].tiles; }
+inline void keep_in_tensor(Core& core, uint32_t cb, size_t tensor) { tensors[tensor].tiles = core.buffers[cb].tiles; }
 
 constexpr uint32_t kSpan = 1u << 26;  // addresses of one circular buffer
-inline uint32_t write_pointer(uint32_t cb) { auto& b = buffer("get_write_ptr", cb); return cb * kSpan + uint32_t(b.pushed % b.capacity) * b.tile_bytes; }
-inline uint32_t read_pointer(uint32_t cb) { auto& b = buffer("get_read_ptr", cb); return cb * kSpan + uint32_t(b.popped % b.capacity) * b.tile_bytes; }
+inline uint32_t write_pointer(uint32_t cb) { auto& b = buffer("get_write_ptr", cb); return cb * kSpan + uint32_t(own_pushed[cb] % b.capacity) * b.tile_bytes; }
+inline uint32_t read_pointer(uint32_t cb) { auto& b = buffer("get_read_ptr", cb); return cb * kSpan + uint32_t(own_popped[cb] % b.capacity) * b.tile_bytes; }
 
 inline Transfer transfer(const char* what, uint32_t tensor, uint32_t tile, uint32_t address) {
     const uint32_t cb = address / kSpan;
@@ -353,15 +529,16 @@ inline Transfer transfer(const char* what, uint32_t tensor, uint32_t tile, uint3
 inline void start_read(uint32_t tensor, uint32_t tile, uint32_t address) {
     const Transfer t = transfer("noc_async_read_page", tensor, tile, address);
     auto& b = core.buffers[t.cb];
-    std::unique_lock held(core.lock);
+    std::unique_lock held(machine.lock);
     const uint64_t offset = (t.place + b.capacity - b.pushed % b.capacity) % b.capacity;
     if (offset >= b.reserved) fail("noc_async_read_page: writes to buffer %u beyond what is reserved", t.cb);
+    knows_what_was_written("noc_async_read_page", tensors[tensor], tile);
     b.poisoned[t.place] = 1;
     reads.push_back(t);
 }
 
 inline void finish_reads() {
-    std::unique_lock held(core.lock);
+    std::unique_lock held(machine.lock);
     for (const Transfer& t : reads) {
         core.buffers[t.cb].tiles[t.place] = tensors[t.tensor].tiles[t.tile];
         core.buffers[t.cb].poisoned[t.place] = 0;
@@ -372,45 +549,21 @@ inline void finish_reads() {
 inline void start_write(uint32_t tensor, uint32_t tile, uint32_t address) {
     const Transfer t = transfer("noc_async_write_page", tensor, tile, address);
     auto& b = core.buffers[t.cb];
-    std::unique_lock held(core.lock);
+    std::unique_lock held(machine.lock);
     const uint64_t offset = (t.place + b.capacity - b.popped % b.capacity) % b.capacity;
     if (offset >= b.waited) fail("noc_async_write_page: reads from buffer %u beyond what was waited for", t.cb);
     writes.push_back(t);
 }
 
 inline void finish_writes() {
-    std::unique_lock held(core.lock);
-    for (const Transfer& t : writes) tensors[t.tensor].tiles[t.tile] = core.buffers[t.cb].tiles[t.place];
+    std::unique_lock held(machine.lock);
+    const Event event = happens();
+    for (const Transfer& t : writes) {
+        knows_what_was_written("noc_async_write_page", tensors[t.tensor], t.tile);
+        tensors[t.tensor].tiles[t.tile] = core.buffers[t.cb].tiles[t.place];
+        tensors[t.tensor].written[t.tile] = event;
+    }
     writes.clear();
-}
-
-inline void run_thread(const char* name, std::vector<uint32_t> args, void (*kernel)(), std::string* error) {
-    thread_name = name;
-    common_args = std::move(args);
-    try {
-        kernel();
-        if (!reads.empty()) fail("ends before its reads have arrived");
-        if (!writes.empty()) fail("ends before its writes have arrived");
-    } catch (const Failure& failure) {
-        std::unique_lock held(core.lock);
-        *error = failure.message;
-        core.dead = true;
-    }
-    std::unique_lock held(core.lock);
-    --core.alive;
-    if (core.alive > 0 && core.blocked == core.alive) core.dead = true;
-    core.signal.notify_all();
-}
-
-inline std::string left_over() {
-    if (dst.phase != Phase::Released) return "compute: ends within a section";
-    for (int k = 0; k < kBuffers; ++k) {
-        auto& b = core.buffers[k];
-        const std::string name = "circular buffer " + std::to_string(k);
-        if (b.bound && b.pushed != b.popped) return name + " is not drained: " + std::to_string(b.pushed - b.popped) + " tiles left";
-        if (b.bound && b.reserved) return name + " is reserved and not pushed";
-    }
-    return "";
 }
 
 }  // namespace tensix

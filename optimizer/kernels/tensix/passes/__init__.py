@@ -19,9 +19,9 @@ class Pass:
 
 
 def rewrite_bodies(program: Op, change: Callable[[tuple[Op, ...]], tuple[Op, ...]]) -> Op:
-    """The program with the ops of every compute thread and every loop changed as a whole, inner loops first."""
+    """The program with the ops of every compute thread, loop and condition changed as a whole, inner ones first."""
 
     def changed(op: Op) -> tuple[Op, ...]:
-        return (op.with_body(change(op.body.ops)),) if op.name in (COMPUTE, "ttl.for") else (op,)
+        return (op.with_body(change(op.body.ops)),) if op.name in (COMPUTE, "ttl.for", "ttl.if") else (op,)
 
     return rewrite(program, changed)[0]

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.cpp_text import float_bits, floating, reciprocal
-from optimizer.kernels.tensix.dialect import CALL_PREFIX
+from optimizer.kernels.tensix.dialect import L1_SUM, L1_SUM_END
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
-from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite, walk
+from optimizer.kernels.tensix.ir import Names, Op, Region, Value, attributes, rewrite, walk
 from optimizer.kernels.tensix.passes.insert_inits import PACK_RECONFIG, RECONFIG, form_of, is_math
+from optimizer.kernels.tensix.passes.noc_calls import call
 from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Call, Place
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType
@@ -31,14 +30,6 @@ _FORMATS = {
 }
 
 _BY_NUMBER = {number: dtype for dtype, number in FORMAT_NUMBERS.items()}
-
-
-def call(function: str, operands: Sequence[Value], args: Sequence[str], template: Sequence[str] = ()) -> Op:
-    """One call."""
-    attrs: dict[str, Attr] = {"args": tuple(args)}
-    if template:
-        attrs["template"] = tuple(template)
-    return Op(f"{CALL_PREFIX}{function}", tuple(operands), (), attributes(attrs))
 
 
 def convert_to_ttkernel(program: Op) -> Op:
@@ -74,13 +65,19 @@ class _Calls:
         if op.name == "ttl.transfer_wait":
             return ()
         if op.name == "dst.startup":
-            return (call("compute_kernel_hw_startup", [self._cb(v) for v in op.operands], ("#0", "#1", "#2")),)
+            order = ("SrcOrder::Reverse",) if op.attr("reversed", False) else ()
+            buffers = [self._cb(v) for v in op.operands]
+            return (call("compute_kernel_hw_startup", buffers, ("#0", "#1", "#2"), order),)
         if op.name == "dst.init":
             return (self._init(op),)
         if op.name == "dst.uninit":
             return (call("reduce_uninit", (), ()),)
         if op.name in ("dst.pack", "dst.pack_block"):
             return (self._pack(op),)
+        if op.name == L1_SUM:
+            return (call("pack_reconfig_l1_acc", op.operands[1:], (f"#0 > {op.integer('first')}",)),)
+        if op.name == L1_SUM_END:
+            return (call("pack_reconfig_l1_acc", (), ("0",)),)
         if op.name == RECONFIG:
             return (call("reconfig_data_format", [self._cb(v) for v in op.operands], ("#0", "#1")),)
         if op.name == PACK_RECONFIG:
@@ -139,6 +136,8 @@ class _Calls:
         """Tiles are packed in order, so the packer's own position is the right one."""
         slot, block = op.operands[:2]
         cb = self._cb(block)
+        if op.attr("accumulate", False):
+            return call("pack_tile", (slot, cb, op.operands[2]), ("#0", "#1", "#2"), ("true",))
         if op.name == "dst.pack_block":
             return call("pack_block", (slot, cb), ("#0", "#1", str(op.integer("tiles"))))
         return call("pack_tile", (slot, cb), ("#0", "#1"))

@@ -9,14 +9,18 @@ once, and popped after the last one.
 Grouped sections go op by op, each over all tiles; others tile by tile. An op that sums over a dimension has a loop
 over it of its own. Tiles are counted row by row; `dst.<op>` takes blocks with the tile's number in them, slots, and
 last the slot of the result. Tiles are packed in order, so that every pack goes to the next place of its block.
+
+A sum over the rounds of a loop that stays in DST has its section around the loop; one in L1 has `dst.l1_sum` before its
+packs, which go to places of their own, and `dst.l1_sum_end` after them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
-from optimizer.kernels.tensix.dialect import DST_PREFIX, RESTORE, SPILL, TILE_PREFIX
+from optimizer.kernels.tensix.dialect import DST_PREFIX, L1_SUM, L1_SUM_END, RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim, linear
 from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite
 from optimizer.kernels.tensix.passes.convert_to_compute import accumulates
@@ -35,12 +39,34 @@ def lower_to_loops(program: Op, unroll: bool = False) -> Op:
     names = Names(program)
 
     def change(op: Op) -> tuple[Op, ...]:
+        if op.name == "ttl.for":
+            return _around(op)
         if op.name != "ttl.compute":
             return (op,)
         made = _Sections(op, names).ops()
         return unrolled(made, names) if unroll else made
 
     return rewrite(program, change)[0]
+
+
+def _around(loop: Op) -> tuple[Op, ...]:
+    """A loop whose sums stay in DST, with its section around it; in others the packer adds from the second round on."""
+    ops = loop.body.ops
+    at = {op.name: n for n, op in enumerate(ops)}
+    if not any(op.name == "ttl.tile_regs_acquire" and op.has_attr("sum") for op in ops):
+        return (loop.with_body(tuple(_counted(op, loop.body.args[0], loop.integer("lower")) for op in ops)),)
+    begin, commit, release = (at[f"ttl.tile_regs_{step}"] for step in ("acquire", "commit", "release"))
+    inside = (*ops[:begin], *ops[begin + 1 : commit], *ops[release + 1 :])
+    return Op("ttl.tile_regs_acquire"), loop.with_body(inside), *ops[commit : release + 1]
+
+
+def _counted(op: Op, counter: Value, first: int) -> Op:
+    """The op, with what it adds to L1 depending on this loop's counter."""
+    if op.name == L1_SUM and len(op.operands) == 1:
+        return replace(op, operands=(*op.operands, counter), attrs=attributes({"first": first}))
+    if op.name != "ttl.for":
+        return op
+    return op.with_body(tuple(_counted(inner, counter, first) for inner in op.body.ops))
 
 
 class _Sections:
@@ -89,7 +115,8 @@ class _Sections:
         self, ops: list[Op], spills: list[tuple[Op, Value]], count: int, first: IndexExpr, loops: Loops
     ) -> list[Op]:
         """From acquire to release, and what it hands on within the section."""
-        found = [Op("ttl.tile_regs_acquire")]
+        in_dst = self._op.string("sum_in") == "dst" if self._op.has_attr("sum_in") else False
+        found = [Op("ttl.tile_regs_acquire", (), (), attributes({"sum": True} if in_dst else {}))]
         if self._grouped:
             for op in ops:
                 found += self._over(count, first, loops, [op])
@@ -97,9 +124,16 @@ class _Sections:
             found += self._over(count, first, loops, ops)
         found += [Op("ttl.tile_regs_commit"), Op("ttl.tile_regs_wait")]
         made = {op.result.name for op in ops}
-        for tile, target in zip(self._op.body.ops[-1].operands, self._op.operands[self._inputs :], strict=True):
-            if tile.name in made:
+        sums = () if in_dst else self._op.integers("sums", ())
+        targets = zip(self._op.body.ops[-1].operands, self._op.operands[self._inputs :], strict=True)
+        for n, (tile, target) in enumerate(targets):
+            if tile.name not in made:
+                continue
+            if n not in sums:
                 found += self._pack(count, first, loops, self._slot[tile.name], target)
+                continue
+            packed = self._pack_each(count, first, loops, self._slot[tile.name], target, accumulate=True)
+            found += [Op(L1_SUM, (target,)), *packed, Op(L1_SUM_END)]
         handed: list[Op] = []
         for op, cb in spills:
             block = cb.typed(CircularBufferType).block
@@ -180,12 +214,19 @@ class _Sections:
             start = self._index(expr.substitute((const(0),)), loops, found)
             at = self._index(first, loops, found)
             return [*found, Op("dst.pack_block", (start, target, at), (), attributes({"tiles": count}))]
+        return self._pack_each(count, first, loops, slot, target)
+
+    def _pack_each(
+        self, count: int, first: IndexExpr, loops: Loops, slot: IndexMap, target: Value, accumulate: bool = False
+    ) -> list[Op]:
+        """One pack per tile; to the tile's own place where it adds to what is there."""
+        attrs = attributes({"accumulate": True} if accumulate else {})
 
         def one(inner: Loops, k: IndexExpr) -> list[Op]:
             found: list[Op] = []
-            source = self._index(expr.substitute((k,)), inner, found)
+            source = self._index(slot.results[0].substitute((k,)), inner, found)
             place = self._index(first + k, inner, found)
-            return [*found, Op("dst.pack", (source, target, place))]
+            return [*found, Op("dst.pack", (source, target, place), (), attrs)]
 
         if count == 1:
             return one(loops, const(0))

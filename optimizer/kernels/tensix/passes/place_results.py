@@ -19,6 +19,7 @@ from optimizer.kernels.tensix.index_expr import IndexMap, dim
 from optimizer.kernels.tensix.ir import Names, Op, Value, attributes, rewrite, walk
 from optimizer.kernels.tensix.passes import rewrite_bodies
 from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL, LoopNest, compute
+from optimizer.kernels.tensix.sums import accumulates
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, TileType
 from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
 
@@ -87,6 +88,7 @@ def _placed(ops: Sequence[Op], buffers: _Buffers) -> tuple[Op, ...]:
     for op in ops:
         if op.name == "ttl.store":
             stores.setdefault(op.operands[0].name, []).append(op.operands[1])
+    sums = frozenset(op.operands[1].name for op in ops if accumulates(op))
     last = {v.name: n for n, op in enumerate(ops) if op.name == "ttl.compute" for v in op.operands}
     pops: dict[int, list[Value]] = {}
     known: dict[str, Value] = {}
@@ -97,6 +99,7 @@ def _placed(ops: Sequence[Op], buffers: _Buffers) -> tuple[Op, ...]:
         if op.name == "ttl.compute":
             op, lent = _with_spill_buffers(op, buffers)
             before, compute, after = _with_targets(op, stores, last, known, buffers)
+            compute = _with_sums(compute, sums)
             placed += [*before, compute, *after]
             buffers.free += lent
             for wait in after:
@@ -125,6 +128,13 @@ def _with_spill_buffers(op: Op, buffers: _Buffers) -> tuple[Op, list[Value]]:
             inner = replace(inner, operands=(*inner.operands, *found))
         body.append(inner)
     return op.with_body(tuple(body)), lent
+
+
+def _with_sums(op: Op, rooms: frozenset[str]) -> Op:
+    """`sums` of a compute: which of its targets are rooms that sum up the rounds of a loop."""
+    targets = op.operands[op.integer("inputs") :]
+    found = tuple(n for n, v in enumerate(targets) if v.name in rooms)
+    return op.with_attrs(sums=found) if found else op
 
 
 def _with_targets(

@@ -6,9 +6,19 @@ docs/tile-language.md describes it; `frontend.py` records what is written.
 from __future__ import annotations
 
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.dataflow import (
+    Pipe,
+    PipeNet,
+    Semaphore,
+    create_semaphore,
+    loop,
+    runtime_arg,
+    when,
+)
 from optimizer.kernels.tensix.frontend import (
     Block,
     CircularBuffer,
+    PipeEnd,
     Program,
     Tensor,
     Transfer,
@@ -31,7 +41,11 @@ __all__ = [
     "Block",
     "CircularBuffer",
     "DType",
+    "Pipe",
+    "PipeEnd",
+    "PipeNet",
     "Program",
+    "Semaphore",
     "Tensor",
     "Transfer",
     "block_op",
@@ -40,13 +54,17 @@ __all__ = [
     "copy",
     "core",
     "core_linear",
+    "create_semaphore",
     "datamovement",
     "grid_size",
     "grid_slice",
     "kernel",
+    "loop",
     "make_circular_buffer_like",
     "math",
+    "runtime_arg",
     "transpose",
     "typecast",
+    "when",
     "where",
 ]
