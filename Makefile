@@ -85,6 +85,7 @@ check-long: test-slow ## slow checks: the slow part of the tests, container step
 	$(BIN)/python benchmarks/allocator_replay.py
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/asm_kernels.py
+	$(BIN)/python benchmarks/asm_schedules.py
 	$(BIN)/python benchmarks/asm_allocation.py
 	$(BIN)/python benchmarks/tile_dags.py
 	$(BIN)/python benchmarks/fused_kernels.py

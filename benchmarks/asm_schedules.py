@@ -1,14 +1,13 @@
 """What scheduling changes: cycles of one wave, how far waits stand from their loads, registers, waves per SIMD.
 
-    python benchmarks/asm_schedules.py [--no-mutations]
+    python benchmarks/asm_schedules.py [--mutants N | --no-mutations]
 
 Each kernel is built as it is written and scheduled, and run in the interpreter on random data. `cycles` are those of
 its first wave by the model in `optimizer/kernels/amdgpu/scheduling` (`latencies.py` and `machine.py` say what it knows,
 and from where); `memory` is how many of them are spent in s_waitcnt. `distance` is how many instructions, and how many
 cycles, are between a load and the wait for it, the mean over all loads executed. `counted` are waits that leave
 something outstanding, of all. `mutants`: texts of the scheduled kernel with one wait, one counter or one nop removed or
-weakened, and how many of them the interpreter refuses; only lines that the run comes to, as which way a pipelined loop
-is left depends on how often it runs (the tests of random loops run them all).
+weakened, and how many of them the interpreter refuses.
 
 Then the short programs of `fixtures/kernels/amdgpu_cases.json` that can be built, whose loops are gone through once.
 
@@ -19,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +38,19 @@ from optimizer.kernels.amdgpu.scheduling.occupancy import occupancy
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
 
 PUBLISHED = Path(__file__).parents[1] / "fixtures/kernels/amdgpu_cases.json"
+MOST_ROUNDS = 9
 COLUMNS = (
-    f"{'kernel':<32}{'cycles':>15}{'':>6}{'memory':>15}{'distance':>12}{'in cycles':>12}{'counted':>14}"
-    f"{'vgpr':>9}{'waves':>7}{'instr':>10}{'mutants':>9}"
+    "kernel",
+    "cycles",
+    "",
+    "memory",
+    "distance",
+    "in cycles",
+    "counted",
+    "vgpr",
+    "waves",
+    "instructions",
+    "mutants",
 )
 
 
@@ -91,15 +101,17 @@ def measured(case: Case, options: AssemblyOptions) -> Measured:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-mutations", action="store_true", help="leave the mutants out")
-    mutate = not parser.parse_args().no_mutations
-    print(COLUMNS)
+    parser.add_argument("--mutants", type=int, default=40, metavar="N", help="of each kernel, 0 for all (default: 40)")
+    args = parser.parse_args()
+    print(_line(*COLUMNS))
+    print("|---" * len(COLUMNS) + "|")
     problems: list[str] = []
     totals = [0, 0]
     for case in (*cases(), *long_cases()):
         before, after = measured(case, WRITTEN), measured(case, SCHEDULED)
         totals = [totals[0] + before.machine.clock, totals[1] + after.machine.clock]
         problems += _problems(case, before, after)
-        caught, passed = _mutants(case, after.assembly.text) if mutate else (0, [])
+        caught, passed = (0, []) if args.no_mutations else _mutants(case, after.assembly.text, args.mutants)
         problems += [f"{case.name}: passes with {change}" for change in passed]
         print(_row(case, before, after, f"{caught}/{caught + len(passed)}"), flush=True)
     print(f"together: {totals[0]} cycles, scheduled {totals[1]}")
@@ -129,13 +141,23 @@ def _row(case: Case, before: Measured, after: Measured, mutants: str) -> str:
     one, other = before.machine.clock, after.machine.clock
     (near, cycles), (far, more) = before.distance, after.distance
     instructions = [len(m.assembly.program.instructions) for m in (before, after)]
-    return (
-        f"{case.name:<32}{f'{one} -> {other}':>15}{f'{100 * (other - one) / one:+.0f}%':>6}"
-        f"{f'{before.memory} -> {after.memory}':>15}{f'{near:.1f} -> {far:.1f}':>12}{f'{cycles:.0f} -> {more:.0f}':>12}"
-        f"{f'{before.counted} -> {after.counted}':>14}"
-        f"{f'{before.assembly.footprint.vgprs} -> {after.assembly.footprint.vgprs}':>9}"
-        f"{f'{before.waves} -> {after.waves}':>7}{f'{instructions[0]} -> {instructions[1]}':>10}{mutants:>9}"
+    return _line(
+        case.name,
+        f"{one} -> {other}",
+        f"{100 * (other - one) / one:+.0f} %",
+        f"{before.memory} -> {after.memory}",
+        f"{near:.1f} -> {far:.1f}",
+        f"{cycles:.0f} -> {more:.0f}",
+        f"{before.counted} -> {after.counted}",
+        f"{before.assembly.footprint.vgprs} -> {after.assembly.footprint.vgprs}",
+        f"{before.waves} -> {after.waves}",
+        f"{instructions[0]} -> {instructions[1]}",
+        mutants,
     )
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _problems(case: Case, before: Measured, after: Measured) -> list[str]:
@@ -151,18 +173,46 @@ def _problems(case: Case, before: Measured, after: Measured) -> list[str]:
     return found
 
 
-def _mutants(case: Case, text: str) -> tuple[int, list[str]]:
-    """How many the interpreter refuses, and descriptions of the others; of the lines that the run comes to."""
+def _mutants(case: Case, text: str, most: int) -> tuple[int, list[str]]:
+    """How many the interpreter refuses, and descriptions of the others; `most`: so many, evenly, of more.
+
+    Which way a pipelined loop is left, and which of its waits are needed, depends on how often it runs: a mutant is run
+    as the kernel is, and for other numbers of rounds, in which the buffers' bounds give zeros.
+    """
+    runs = [(text, case.run(text).statistics.executed_lines)]
+    runs += [(other, case.run(other).statistics.executed_lines) for other in _other_rounds(text)]
+    found = [m for m in mutations(text) if any(m.line in lines for _, lines in runs)]
     caught, passed = 0, []
-    executed = case.run(text).statistics.executed_lines
-    for mutation in (m for m in mutations(text) if m.line in executed):
-        try:
-            case.run(mutation.text)
-        except ExecutionError:
+    for mutation in found[:: -(-len(found) // most) if most else 1]:
+        line = mutation.text.splitlines()[mutation.line - 1]
+        tried = (_with_line(other, mutation.line, line) for other, lines in runs if mutation.line in lines)
+        if any(_is_refused(case, changed) for changed in tried):
             caught += 1
         else:
             passed.append(mutation.description)
     return caught, passed
+
+
+def _other_rounds(text: str) -> list[str]:
+    """The text with its loop counter started otherwise; none without a loop."""
+    step = re.search(r"s_sub_u32 (s\d+), \1, 1", text)
+    if step is None:
+        return []
+    *_, start = re.finditer(rf"s_mov_b32 {step[1]}, (\w+)", text[: step.start()])
+    return [f"{text[: start.start(1)]}{n}{text[start.end(1) :]}" for n in range(MOST_ROUNDS)]
+
+
+def _with_line(text: str, number: int, line: str) -> str:
+    lines = text.splitlines()
+    return "\n".join([*lines[: number - 1], line, *lines[number:]]) + "\n"
+
+
+def _is_refused(case: Case, text: str) -> bool:
+    try:
+        case.run(text)
+    except ExecutionError:
+        return True
+    return False
 
 
 if __name__ == "__main__":

@@ -49,7 +49,8 @@ def _tile_document() -> Any:
 @functools.cache
 def _tile_texts() -> tuple[str, ...]:
     """Programs as given, and as they are after some passes."""
-    found = [(FIXTURES / name).read_text(encoding="utf-8") for name in ("looped.ttl", "add_2x2.ttl") for _ in range(6)]
+    given = ("looped.ttl", "add_2x2.ttl", "dense.ttl")
+    found = [(FIXTURES / name).read_text(encoding="utf-8") for name in given for _ in range(6)]
     stages: dict[str, str] = {}
     for case in read_tile_cases(_tile_document())[::3]:
         program = case_program(case)

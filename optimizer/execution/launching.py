@@ -160,7 +160,7 @@ def compared(
         tensors=got,
         elements=sum(int(w.written.sum()) for w in wanted.values()),
         executed_differs=None if here is None else _differing(wanted, here.tensors, got),
-        interpreter_differs=_differing(wanted, {name: w.interpreted for name, w in wanted.items()}, got),
+        interpreter_differs=_differing(wanted, {name: w.on_chip for name, w in wanted.items()}, got),
         largest_error=max((largest for largest, _ in errors), default=0.0),
         judged=sum(count for _, count in errors),
     )

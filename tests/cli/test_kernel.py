@@ -216,3 +216,86 @@ def test_grids_have_a_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     source.write_text("s_endpgm\n")
     assert main(["asm", "run", str(source), "--grid", "999999999,99999"]) == 2
     assert "a grid of" in capsys.readouterr().err
+
+
+# -- kernels in Python, boards ------------------------------------------------------------------------------------
+PYTHON = """
+from optimizer.kernels.tensix import frontend as ttl
+
+@ttl.kernel(grid=(9, 1))
+def copies(x=ttl.Tensor((1, 9)), y=ttl.Tensor((1, 9))):
+    x_cb, y_cb = (ttl.make_circular_buffer_like(t, (1, 1)) for t in (x, y))
+
+    @ttl.compute()
+    def math():
+        y_cb.reserve().store(x_cb.wait())
+        x_cb.pop()
+        y_cb.push()
+
+    @ttl.datamovement()
+    def read():
+        ttl.copy(x[ttl.grid_slice(x, (1, 1))], x_cb.reserve()).wait()
+        x_cb.push()
+
+    @ttl.datamovement()
+    def write():
+        ttl.copy(y_cb.wait(), y[ttl.grid_slice(y, (1, 1))]).wait()
+        y_cb.pop()
+
+    return ttl.Program(math, read, write)(x, y)
+
+again = copies(ttl.Tensor((2, 9)), ttl.Tensor((2, 9)))
+"""
+
+
+def python_file(tmp_path: Path, text: str = PYTHON) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_kernels_in_python_are_compiled_printed_and_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = str(python_file(tmp_path)), tmp_path / "out"
+    lines = printed(capsys, "compile", path, "--board", "p150", "-o", str(out)).splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["copies", "again"]
+    for name in ("copies", "again"):
+        assert sorted(p.name for p in (out / name).iterdir()) == [
+            "compute.cpp", "launch.py", "manifest.json", "program.ttl", "reader.cpp", "writer.cpp"
+        ]  # fmt: skip
+    assert printed(capsys, "print", path, "--id", "again").count("// -- reader") == 1
+    record = json.loads(printed(capsys, "run", path, "--id", "copies", "--board", "p150"))
+    assert (record["agrees"], record["elements"]) == (True, 9 * 1024)
+    assert main(["kernel", "compile", path, "--id", "copy"]) == 2
+    assert "unknown kernel 'copy', did you mean 'copies'" in capsys.readouterr().err
+
+
+def test_what_goes_wrong_in_a_file_is_one_line_that_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = python_file(tmp_path, PYTHON + "\nagain.nothing()\n")
+    for command in ("compile", "print", "run"):
+        assert main(["kernel", command, str(path)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"ttopt: error: {path}:28: AttributeError: 'Op' object has no attribute 'nothing'")
+
+
+def test_the_board_says_which_grid_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(python_file(tmp_path))
+    assert main(["kernel", "compile", path]) == 2
+    assert "a grid of 9 x 1 cores (columns, rows); 'n150' has 8 x 8" in capsys.readouterr().err
+    assert main(["kernel", "compile", path, "--board", "n15"]) == 2
+    assert "unknown board 'n15', did you mean 'n150'" in capsys.readouterr().err
+
+
+def test_the_board_says_how_much_l1_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(written(tmp_path, case(block=[1, 175])))
+    assert main(["kernel", "compile", path]) == 1
+    assert "1,393,312 are free" in json.loads(capsys.readouterr().out)["error"]
+    assert json.loads(printed(capsys, "compile", path, "--board", "p150"))["error"] is None
+
+
+def test_fields_beside_the_cases_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps({"cases": [case()], "board": "p150"}), encoding="utf-8")
+    assert main(["kernel", "compile", str(path)]) == 2
+    assert 'unknown field "board" (one of: cases, format)' in capsys.readouterr().err

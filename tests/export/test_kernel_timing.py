@@ -64,10 +64,10 @@ def test_a_softmax_is_never_faster_than_the_op() -> None:
 
 
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
-def test_a_norm_takes_at_least_what_was_measured_per_tile(name: str) -> None:
+def test_a_norm_takes_what_was_measured_per_tile_at_least(name: str) -> None:
     known = constants("wormhole_b0")
     _, kernel = times(one_op(name, 1, ROWS))
-    assert kernel.time_ns >= known["t0_ns.norm"] + 32 * known["norm_tile_cycles.layer_norm"]
+    assert kernel.time_ns >= 0.99 * (known["t0_ns.norm"] + 32 * known["norm_tile_cycles.layer_norm"])
 
 
 def test_a_product_without_multicast_is_slower_than_the_op_where_cores_share_its_weights() -> None:

@@ -13,7 +13,9 @@ from optimizer.opmodel.ttnn_calls.text import call, core_ranges_text, dtype_text
 
 NAMES = ("KERNELS", "circular_buffer", "kernel", "os")
 """What a module with such functions defines besides them."""
-_LOCALS = ("cores", "buffers", "kernels", "semaphores", "own", "each", "x", "y")
+_LOCALS = ("cores", "buffers", "kernels", "config", "semaphores", "own", "each", "x", "y")
+_BUFFERS = 64
+"""`NUM_CIRCULAR_BUFFERS` as the host knows it, whatever the chip."""
 _HELPERS = '''KERNELS = {folder}
 """Folder of the kernels' C++."""
 
@@ -66,6 +68,9 @@ def function_text(launch: Launch, name: str, summary: str, folder: str = "") -> 
             lines.append(f"{variable[tensor.argument]} = {placeholder_text(_spec(tensor))}")
     lines.append(f"cores = {core_ranges_text(launch.cores)}")
     lines.append(f"buffers = [{', '.join(_buffer(b, variable) for b in launch.buffers)}]")
+    if launch.config.unpack_to_dst:
+        lines.append(f"config = {_compute_config(launch)}")
+        lines.append(f"config.unpack_to_dest_mode = {_unpack_modes(launch)}")
     lines.append(f"kernels = [{', '.join(_kernel(launch, t, variable, folder) for t in launch.threads)}]")
     if launch.semaphores:
         lines.append(f"semaphores = [{', '.join(map(_semaphore, range(len(launch.semaphores)), launch.semaphores))}]")
@@ -119,7 +124,7 @@ def _buffer(buffer: LaunchBuffer, variable: Mapping[str, str]) -> str:
 
 def _kernel(launch: Launch, thread: LaunchThread, variable: Mapping[str, str], folder: str) -> str:
     path = f"{folder}/{thread.file}" if folder else thread.file
-    config = _MOVEMENT.get(thread.kind) or _compute_config(launch)
+    config = _MOVEMENT.get(thread.kind) or ("config" if launch.config.unpack_to_dst else _compute_config(launch))
     return call("kernel", quoted(path), "cores", config, *(variable[t] for t in thread.tensors))
 
 
@@ -132,3 +137,9 @@ def _compute_config(launch: Launch) -> str:
         fp32_dest_acc_en=literal(stated.fp32_dest_acc_en),
         **more,
     )
+
+
+def _unpack_modes(launch: Launch) -> str:
+    """How every circular buffer is unpacked."""
+    modes = ("UnpackToDestFp32" if k in launch.config.unpack_to_dst else "Default" for k in range(_BUFFERS))
+    return f"[{', '.join(f'ttnn.UnpackToDestMode.{mode}' for mode in modes)}]"

@@ -21,6 +21,7 @@ from optimizer.kernels.json_document import Node, records
 from optimizer.kernels.tensix.build import BuiltKernel, build
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
+from optimizer.kernels.tensix.emit_cpp import KernelSource
 from optimizer.kernels.tensix.emitted import emitted, slots_by_value
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
 from optimizer.kernels.tensix.passes.assign_dst import dst_capacity
@@ -230,6 +231,11 @@ class CaseResult:
 
     record: dict[str, Any]
     kernel: BuiltKernel | None = None
+
+    @property
+    def kernels(self) -> tuple[KernelSource, ...]:
+        """C++ of every thread."""
+        return () if self.kernel is None else self.kernel.sources
 
 
 _FIELDS = (

@@ -21,8 +21,11 @@ class ComputeConfig:
     math_approx_mode: bool
     fp32_dest_acc_en: bool
     dst_full_sync_en: bool
+    unpack_to_dst: tuple[int, ...] = ()
+    """Circular buffers that are unpacked to DST past the source registers (`UnpackToDestMode.UnpackToDestFp32`), by
+    index: of a program after `insert-inits`, which decides it."""
 
-    def to_json(self) -> dict[str, str | bool]:
+    def to_json(self) -> dict[str, str | bool | tuple[int, ...]]:
         """Arguments of the descriptor by name."""
         return asdict(self)
 
@@ -32,8 +35,11 @@ def compute_config(program: Op, arch: str) -> ComputeConfig:
     approximate, wide, full = (
         bool(program.attr(name, False)) for name in ("math_approx_mode", "fp32_dest_acc_en", "dst_full_sync_en")
     )
+    straight = tuple(
+        op.integer("index") for op in program.body.ops if op.name == "ttl.bind_cb" and op.attr("unpack_to_dst", False)
+    )
     fidelity = str(program.attr("math_fidelity", _fidelity(arch, wide)))
-    return ComputeConfig(fidelity, approximate, wide, full)
+    return ComputeConfig(fidelity, approximate, wide, full, straight)
 
 
 def _fidelity(arch: str, wide: bool) -> str:

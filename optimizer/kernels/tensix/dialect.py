@@ -68,7 +68,7 @@ _CONFIG = {
     "math_fidelity": str, "fp32_dest_acc_en": bool, "dst_full_sync_en": bool, "math_approx_mode": bool,
     "dst_capacity": int, "l1_bytes": int, "block_factors": tuple, "origin": tuple,
 }  # fmt: skip
-_PLACED = {"tensor": str, "page_size": int, "core_ranges": tuple}
+_PLACED = {"tensor": str, "page_size": int, "core_ranges": tuple, "unpack_to_dst": bool}
 _NEST = {"indexing_maps": tuple, "iterator_types": tuple, "bounds": tuple, "inputs": int}
 _DIMS = {"dims": int}
 _PARTS = {"parts": bool}

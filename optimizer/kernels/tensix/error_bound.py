@@ -3,7 +3,8 @@
 Every value is known twice: what it is without any rounding (in float64), and how far from that what a kernel holds can
 be. An op first carries the errors of its operands on, by its values at the ends of their intervals, then adds half a
 unit in the last place of the element type of DST, and of the block's where that is narrower: a fused kernel keeps a
-value in DST or hands it on through L1, and both are right. Running error analysis: N. J. Higham, Accuracy and Stability
+value in DST or hands it on through L1, and both are right. So are, beside the result of a reduction, what an op makes
+of zero and zero (`reduced_parts`). Running error analysis: N. J. Higham, Accuracy and Stability
 of Numerical Algorithms, 2nd ed., 3.3.
 """
 
@@ -25,6 +26,7 @@ from optimizer.kernels.tensix.dialect import BLOCK_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op, loop_nest
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
+from optimizer.kernels.tensix.reduced_parts import beside_results
 from optimizer.kernels.tensix.reference import tile_of
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, FLOATS, FORMAT_NUMBERS
 from optimizer.kernels.tensix.sums import SUMS, accumulates
@@ -120,6 +122,7 @@ class _Walker:
         self._dst = DType.F32 if program.attr("fp32_dest_acc_en", False) else DType.BF16
         self._waiting = {name: list(map(exactly, found)) for name, found in blocks.items()}
         self._values: dict[str, Bounded] = {}
+        self._beside = beside_results(program)
         self._targets: dict[str, str] = {}
         self.pushed: dict[str, list[Bounded]] = {}
         self.local: frozenset[str] = frozenset()
@@ -198,7 +201,13 @@ class _Walker:
             found = step(definition, tiles, attrs, self._dst, self._sum_unit)
             at.value[...], at.error[...] = found.value, found.error
         narrower = FLOATS.index(result.dtype) < FLOATS.index(self._dst)
-        return rounded_to(made, result.dtype) if narrower and not _keeps_numbers(op) else made
+        made = rounded_to(made, result.dtype) if narrower and not _keeps_numbers(op) else made
+        return self._or_zero(made, op) if op.result.name in self._beside else made
+
+    def _or_zero(self, x: Bounded, op: Op) -> Bounded:
+        """Beside the result of a reduction, 0 may be there as well."""
+        beside = np.tile(self._beside[op.result.name], op.result.typed(BlockType).shape)
+        return Bounded(x.value, np.where(beside, np.maximum(x.error, np.abs(x.value)), x.error))
 
 
 # -- rounding -----------------------------------------------------------------------------------------------

@@ -2,9 +2,12 @@
 
 It takes the program after `insert-inits` and refuses what a Tensix core would get wrong: a slot beyond the capacity, a
 slot read or packed before it is written, sections out of order, an init that is not the op's, an unpacker or packer
-set to another element type, tiles read before they
-are waited for or packed beyond what is reserved, buffers that are not drained. Values are rounded to DST's element type
-whenever they are written there, and to the circular buffer's when they are packed.
+set to another element type, float32 for the FPU in a buffer that goes to DST past it, a maximum that is scaled, tiles
+read before they are waited for or packed beyond what is reserved, buffers that are not drained.
+
+Ideally, values are rounded to DST's element type whenever they are written there, and to the circular buffer's when
+they are packed: whatever the slots and forms are, the meaning must come out. With a `chip`, they are what the units of
+this architecture make of them (`device/`).
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ import numpy as np
 from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.core_numbers import CoreNumbers
+from optimizer.kernels.tensix.device.formats import packed
+from optimizer.kernels.tensix.device.values import Operand, Units
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX, L1_SUM, L1_SUM_END
 from optimizer.kernels.tensix.dst_sections import PHASES
 from optimizer.kernels.tensix.ir import Op, Value, walk
@@ -29,11 +34,13 @@ from optimizer.kernels.tensix.passes.insert_inits import (
     dtype_of,
     form_of,
     is_math,
+    started,
     unpacked,
 )
+from optimizer.kernels.tensix.reduced_parts import axis_of, kept
 from optimizer.kernels.tensix.reference import elements, tile_of
 from optimizer.kernels.tensix.rounding import Array, packer_sum, rounded
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place, Unit
 from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType
 
 
@@ -42,6 +49,8 @@ class _Buffer:
     """A circular buffer as the compute thread sees it: blocks pushed to it, blocks it pushed."""
 
     type: CircularBufferType
+    straight: bool
+    """Unpacked to DST past the source registers."""
     ready: list[Array] = field(default_factory=list)
     """Blocks that can be waited for, oldest first."""
     waited: int = 0
@@ -55,10 +64,12 @@ class _Buffer:
     """Blocks that the writer takes."""
 
 
-def run(program: Op, blocks: Mapping[str, Array], capacity: int | None = None) -> dict[str, Array]:
+def run(
+    program: Op, blocks: Mapping[str, Array], capacity: int | None = None, chip: str | None = None
+) -> dict[str, Array]:
     """The first block pushed to each circular buffer that nobody in the thread reads; see `run_blocks`."""
     given = {name: (block,) for name, block in blocks.items()}
-    return {name: made[0] for name, made in run_blocks(program, given, capacity).items()}
+    return {name: made[0] for name, made in run_blocks(program, given, capacity, chip=chip).items()}
 
 
 def run_blocks(
@@ -67,18 +78,20 @@ def run_blocks(
     capacity: int | None = None,
     core: tuple[int, int] = (0, 0),
     arguments: Mapping[str, int] = MappingProxyType({}),
+    chip: str | None = None,
 ) -> dict[str, tuple[Array, ...]]:
     """Blocks pushed to circular buffers that nobody in the thread reads, in order, by buffer.
 
     `blocks`: circular buffer -> elements of the blocks that the reader brings; `arguments`: run-time arguments of the
-    core by name. VerificationError names the op.
+    core by name; `chip`: architecture whose units compute; None: ideal ones. VerificationError names the op.
     """
     wide = bool(program.attr("fp32_dest_acc_en", False))
+    units = None if chip is None else Units.of(program, chip)
     slots = capacity_of(program, capacity)
     found: dict[str, tuple[Array, ...]] = {}
     for thread in program.body.ops:
         if thread.name == COMPUTE:
-            machine = _Machine(slots, DType.F32 if wide else DType.BF16, program, thread, blocks)
+            machine = _Machine(slots, DType.F32 if wide else DType.BF16, program, thread, blocks, units)
             machine.place(core, arguments)
             machine.run(thread.body.ops, {})
             found |= machine.finish()
@@ -87,13 +100,23 @@ def run_blocks(
 
 class _Machine:
     def __init__(
-        self, capacity: int, dtype: DType, program: Op, thread: Op, blocks: Mapping[str, Sequence[Array]]
+        self,
+        capacity: int,
+        dtype: DType,
+        program: Op,
+        thread: Op,
+        blocks: Mapping[str, Sequence[Array]],
+        units: Units | None,
     ) -> None:
+        self._units = units
+        """Of a chip; None: ideal ones."""
         self._capacity = capacity
         self._dtype = dtype
         self._dst: dict[int, Array] = {}
         self._phase = "release"
         self._init: tuple[object, ...] | None = None
+        self._mask = np.ones((TILE, TILE), np.bool_)
+        """Elements that the packer does not set to zero."""
         self._sources: tuple[DType, DType] | None = None
         """Element types that the unpacker is set to."""
         self._packer: DType | None = None
@@ -109,7 +132,8 @@ class _Machine:
         for op in program.body.ops:
             if op.name == "ttl.bind_cb":
                 name, cb = op.result.name, op.result.typed(CircularBufferType)
-                self._buffers[name] = _Buffer(cb, [rounded(block, cb.dtype) for block in blocks.get(name, ())])
+                given = [rounded(block, cb.dtype) for block in blocks.get(name, ())]
+                self._buffers[name] = _Buffer(cb, bool(op.attr("unpack_to_dst", False)), given)
 
     def place(self, core: tuple[int, int], arguments: Mapping[str, int]) -> None:
         """Say which core this is, and what it is given."""
@@ -146,12 +170,14 @@ class _Machine:
             self._credit(op)
         elif op.name == "dst.init":
             self._init = _init_key(op.string("op"), op.integer("form", 0), [v.name for v in op.operands])
+            if op.string("op").startswith("reduce_"):
+                self._mask = kept(axis_of(op.string("op")))
         elif op.name in ("dst.pack", "dst.pack_block"):
             self._pack(op, numbers)
         elif is_math(op):
             self._math(op, numbers)
         elif op.name == "dst.uninit":
-            self._init = None
+            self._init, self._mask = None, np.ones((TILE, TILE), np.bool_)
         elif op.name == L1_SUM:
             self._adds = numbers[op.operands[1].name] > op.integer("first")
         elif op.name == L1_SUM_END:
@@ -162,9 +188,8 @@ class _Machine:
             self._packer = dtype_of(op.operands[0])
         else:
             self._require(op.name == "dst.startup", op.name, "is not known to the interpreter")
-            first, second, out = map(dtype_of, op.operands)
-            self._sources = first, first if op.string("kind") == "sfpu" else second
-            self._packer = out
+            first, second = started(op)
+            self._sources, self._packer = (dtype_of(first), dtype_of(second)), dtype_of(op.operands[2])
 
     def _synchronise(self, step: str) -> None:
         after = PHASES[(PHASES.index(step) - 1) % len(PHASES)]
@@ -229,6 +254,9 @@ class _Machine:
         if read is not None:
             types = dtype_of(read[0]), dtype_of(read[1])
             self._require(self._sources == types, op.name, f"unpacks {types}, the unpacker is set to {self._sources}")
+        if form.unit in (Unit.FPU, Unit.REUSE):
+            past = [f"%{b}" for b in buffers if self._buffers[b].straight]
+            self._require(not past, op.name, f"reads {', '.join(past)}, which is unpacked to DST past the FPU")
         if self._dtype is DType.F32:
             short = [v.name for v in blocks_of(op) if dtype_of(v).value in form.narrow]
             self._require(not short, op.name, f"writes 16 bits of {', '.join(short)} to a DST of 32 bits")
@@ -245,11 +273,31 @@ class _Machine:
         target = self._slot(numbers[operands.pop(0).name], op.name)
         if form.accumulates and not definition.accumulates:
             self._require(target not in self._dst, op.name, f"adds to slot {target}, which is not clear")
+        if name.startswith("reduce_max"):
+            self._require(bool((tiles[1] == 1).all()), op.name, "scales a maximum by other than 1")
+        attrs = {key: float(str(op.attr(key))) for key in definition.attrs}
+        if self._units is not None:
+            read_from = [self._buffers[b] for b in buffers]
+            given = self._operands(form.places, tiles, read_from)
+            self._dst[target] = self._units.result(definition, form, given, attrs, self._dst.get(target))
+            return
         if definition.accumulates:
             clear = np.full((TILE, TILE), definition.initial, np.float32)
             tiles.insert(0, self._dst.get(target, clear))
-        attrs = {key: float(str(op.attr(key))) for key in definition.attrs}
         self._dst[target] = rounded(definition.evaluate(tiles, attrs), self._dtype)
+
+    def _operands(self, places: Sequence[Place], tiles: Sequence[Array], read: Sequence[_Buffer]) -> list[Operand]:
+        """Tiles with the buffers that they come from; one of DST goes where the op's buffer goes."""
+        waiting = list(read)
+        found = []
+        for place, tile in zip(places, tiles, strict=True):
+            buffer = waiting.pop(0) if place is Place.CB else read[0] if read else None
+            dtype, straight = (buffer.type.dtype, buffer.straight) if buffer else (self._dtype, False)
+            found.append(Operand(tile, dtype, straight))
+        return found
+
+    def _packed(self, tile: Array, dtype: DType) -> Array:
+        return rounded(tile, dtype) if self._units is None else packed(tile, self._units.wide, dtype)
 
     def _pack(self, op: Op, numbers: Mapping[str, int]) -> None:
         source, block, at = op.operands
@@ -268,7 +316,7 @@ class _Machine:
             self._require(own_place or not self._adds, op.name, "packs in order while the packer adds to L1")
             assert buffer.reserved is not None
             where = tile_of(buffer.reserved, divmod(number, reserved.shape[1]))
-            made = rounded(self._dst[slot], buffer.type.dtype)
+            made = self._packed(np.where(self._mask, self._dst[slot], np.float32(0)), buffer.type.dtype)
             if self._adds:
                 self._require(number in buffer.places, op.name, f"adds to tile {number}, which holds nothing")
                 made = packer_sum(where, made, buffer.type.dtype)

@@ -29,6 +29,8 @@ from optimizer.kernels.tensix.ir import Attr, Op, Region, Value
 from optimizer.kernels.tensix.program_spellings import settled
 from optimizer.kernels.tensix.spellings import Spellings, Written
 from optimizer.kernels.tensix.types import (
+    HALF,
+    NO_HALF,
     BlockType,
     CircularBufferType,
     IndexType,
@@ -315,7 +317,8 @@ class _Parser:
         shaped, tile = _SHAPED.fullmatch(token.text), _TILE.fullmatch(token.text)
         dtype = shaped[4] if shaped else tile[1] if tile else ""
         if dtype not in {d.value for d in DType}:
-            raise self._error(f"'{token.text}' is no type", token.at)
+            reason = f": {NO_HALF}" if dtype == HALF else ""
+            raise self._error(f"'{token.text}' is no type{reason}", token.at)
         if shaped is None:
             return TileType(DType(dtype))
         shape = (int(shaped[2]), int(shaped[3]))

@@ -93,6 +93,8 @@ class Form:
     """Element types of its circular buffer that it brings right to a DST of 16 bits only; in one of 32 bits it writes
     to other rows than it should. Source: tenstorrent/tt-llk issue 1680, the LLK of ttnn 0.81.1 (`MOVB2D`), ttsim 1.10.
     """
+    reversed_sources: bool = False
+    """Operand a is unpacked to source register B, b to A; otherwise a to A."""
 
 
 @dataclass(frozen=True)
@@ -254,8 +256,12 @@ def _sfpu(function: str, arity: int, template: tuple[str, ...] = ()) -> Form:
     return Form(Unit.SFPU, (Place.DST,) * arity, Call(f"{function}_init"), Call(function, args, template))
 
 
-def _binary(name: str, meaning: Meaning, function: str = "") -> TileOp:
-    return TileOp(name, 2, meaning, (_sfpu(function or f"{name}_binary_tile", 2),))
+NEAREST = "ckernel::DstRoundingMode::NearestEven"
+"""Sums of the SFPU are rounded on their way to a DST of 16 bits, as its products are; by default they are cut off."""
+
+
+def _binary(name: str, meaning: Meaning, function: str = "", template: tuple[str, ...] = ()) -> TileOp:
+    return TileOp(name, 2, meaning, (_sfpu(function or f"{name}_binary_tile", 2, template),))
 
 
 _NARROW = ("bf16", "bfp8_b", "bfp4_b")
@@ -268,16 +274,19 @@ def _fpu(
     template: tuple[str, ...] = (),
     accumulates: bool = True,
     dtypes: tuple[str, ...] = (),
+    reversed_sources: bool = False,
 ) -> Form:
     """On the FPU, from two circular buffers."""
     call = Call(function, ("a_cb", "b_cb", "a_tile", "b_tile", "d"), template)
-    return Form(Unit.FPU, (Place.CB, Place.CB), init, call, accumulates=accumulates, dtypes=dtypes)
+    places = (Place.CB, Place.CB)
+    return Form(Unit.FPU, places, init, call, accumulates=accumulates, dtypes=dtypes, reversed_sources=reversed_sources)
 
 
 def _fpu_binary(name: str, meaning: Meaning) -> TileOp:
     """add, sub and mul: on the FPU from two circular buffers, reusing DST for one operand, or on the SFPU."""
     fpu = _fpu(Call(f"{name}_init", ("a_cb", "b_cb")), f"{name}_tiles", accumulates=name == "mul", dtypes=_NARROW)
-    return TileOp(name, 2, meaning, (fpu, _reuse(name, 0), _reuse(name, 1), _sfpu(f"{name}_binary_tile", 2)))
+    sfpu = _sfpu(f"{name}_binary_tile", 2, () if name == "mul" else (NEAREST,))
+    return TileOp(name, 2, meaning, (fpu, _reuse(name, 0), _reuse(name, 1), sfpu))
 
 
 def _reuse(name: str, kept: int) -> Form:
@@ -295,7 +304,7 @@ _BINARY = (
     _fpu_binary("sub", np.subtract),
     _fpu_binary("mul", np.multiply),
     _binary("div", np.divide),
-    _binary("rsub", lambda a, b: b - a),
+    _binary("rsub", lambda a, b: b - a, template=(NEAREST,)),
     _binary("pow", np.power, "power_binary_tile"),
     _binary("max", _larger, "binary_max_tile"),
     _binary("min", _smaller, "binary_min_tile"),
@@ -315,7 +324,8 @@ _BINARY = (
 
 
 # -- no operand, or one straight from a circular buffer -----------------------------------------------
-def _repeat(which: str, x: NDArray[Any]) -> NDArray[Any]:
+def repeated(which: str, x: NDArray[Any]) -> NDArray[Any]:
+    """A tile's first row, column or element (`scalar`), all over it."""
     part = {"row": x[:1, :], "col": x[:, :1], "scalar": x[:1, :1]}[which]
     return np.asarray(np.broadcast_to(part, x.shape))
 
@@ -329,7 +339,7 @@ def _bcast(which: str) -> TileOp:
         Call("unary_bcast", ("a_cb", "a_tile", "d"), kind),
         narrow=_NARROW if which == "row" else (),
     )
-    return TileOp(f"bcast_{which}", 1, partial(_repeat, which), (form,), elementwise=False)
+    return TileOp(f"bcast_{which}", 1, partial(repeated, which), (form,), elementwise=False)
 
 
 def _bcast_binary(name: str, which: str, meaning: Meaning) -> TileOp:
@@ -337,7 +347,7 @@ def _bcast_binary(name: str, which: str, meaning: Meaning) -> TileOp:
     plural = which if which == "scalar" else f"{which}s"
     init = Call(f"{name}_bcast_{plural}_init", ("a_cb", "b_cb"))
     form = _fpu(init, f"{name}_tiles_bcast_{plural}", accumulates=name == "mul", dtypes=_NARROW)
-    return TileOp(f"{name}_bcast_{which}", 2, lambda a, b: meaning(a, _repeat(which, b)), (form,), elementwise=False)
+    return TileOp(f"{name}_bcast_{which}", 2, lambda a, b: meaning(a, repeated(which, b)), (form,), elementwise=False)
 
 
 _COPY = Form(Unit.UNPACK, (Place.CB,), Call("copy_init", ("a_cb",)), Call("copy_tile", ("a_cb", "a_tile", "d")))
@@ -381,11 +391,14 @@ _SOURCES = (
 def _reduced(kind: str, axis: str, total: NDArray[Any], x: NDArray[Any], scaler: NDArray[Any]) -> NDArray[Any]:
     """`total` with the reduction of one more tile: in the first column, row or element, zero elsewhere.
 
-    The scaler tile holds one number everywhere; its first element is taken. Sums are taken element after element.
+    The scaler tile holds one number everywhere; its first element is taken. A sum over the whole tile is pooled twice,
+    down the columns and along the row of their sums, and scaled twice (`reduce.h`: a mean of N takes 1/sqrt(N)).
+    Sums are taken element after element.
     """
     lines = {"row": x, "col": x.T, "scalar": x.reshape(1, -1)}[axis]
     part = np.add.accumulate(lines, axis=1)[:, -1] if kind == "sum" else np.max(lines, axis=1)
     part = (part + 0.0) * scaler[0, 0]  # a sum of zeros begins at +0, and a maximum of zeros is +0
+    part = part * scaler[0, 0] if (kind, axis) == ("sum", "scalar") else part
     made = np.zeros_like(x)
     before, after = ({"row": t[:, 0], "col": t[0], "scalar": t[0, :1]}[axis] for t in (total, made))
     after[...] = before + part if kind == "sum" else _larger(before, part)
@@ -400,7 +413,8 @@ def _product(total: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> NDArray[A
 
 def _reduce(kind: str, axis: str) -> TileOp:
     template = (f"PoolType::{kind.upper()}", f"ReduceDim::REDUCE_{axis.upper()}")
-    form = _fpu(Call("reduce_init", ("a_cb", "b_cb", "out_cb"), template), "reduce_tile", template)
+    init = Call("reduce_init", ("a_cb", "b_cb", "out_cb"), template)
+    form = _fpu(init, "reduce_tile", template, reversed_sources=(kind, axis) == ("sum", "row"))
     initial = 0.0 if kind == "sum" else -np.inf
     meaning = partial(_reduced, kind, axis)
     return TileOp(f"reduce_{kind}_{axis}", 2, meaning, (form,), elementwise=False, accumulates=True, initial=initial)
@@ -408,7 +422,7 @@ def _reduce(kind: str, axis: str) -> TileOp:
 
 def _matmul(name: str, transpose: str, meaning: Meaning) -> TileOp:
     """`matmul_t` multiplies with the transposed second operand, tile by tile and within tiles."""
-    form = _fpu(Call("matmul_init", ("a_cb", "b_cb", transpose)), "matmul_tiles")
+    form = _fpu(Call("matmul_init", ("a_cb", "b_cb", transpose)), "matmul_tiles", reversed_sources=True)
     return TileOp(name, 2, meaning, (form,), elementwise=False, accumulates=True)
 
 

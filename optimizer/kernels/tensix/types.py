@@ -9,6 +9,11 @@ from optimizer.ir.dtype import DType
 
 TILE = 32
 """Rows and columns of a tile."""
+HALF = "f16"
+"""IEEE half, which the hardware computes with (`DataFormat::Float16`) but no tensor of ttnn 0.81.1 holds: a circular
+buffer of it could be neither brought nor taken, and the FPU does not mix its exponents of 5 bits with those of bf16."""
+NO_HALF = f"no tensor of ttnn holds {HALF}; bf16 has its size, f32 its digits"
+"""Why it is refused, and what to take."""
 
 
 @dataclass(frozen=True, slots=True)

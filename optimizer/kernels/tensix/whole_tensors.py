@@ -24,6 +24,7 @@ from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.launch import Launch, LaunchTensor
 from optimizer.kernels.tensix.passes.inline_regions import inline_regions
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.reduced_parts import or_zero
 from optimizer.kernels.tensix.reference import evaluate
 from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.transfers import transfers
@@ -42,15 +43,19 @@ class WrittenTensor:
     near: Numbers
     """How far from it a kernel that rounds to nearest may be."""
     interpreted: Array
+    """With ideal units."""
+    on_chip: Array
+    """The interpreter's, with the units of the launch's architecture."""
     written: NDArray[np.bool_]
     """Elements that a core writes."""
     rounded: Array | None
-    """Its meaning with every result rounded to DST's element type; None for programs with loops over blocks."""
+    """Its meaning with every result rounded to DST's element type, or the interpreter's zeros beside the result of a
+    reduction; None for programs with loops over blocks."""
 
     @staticmethod
     def nothing(shape: tuple[int, ...], loops: bool) -> WrittenTensor:
         """Before any core has written to it."""
-        numbers = np.zeros(shape), np.zeros(shape), np.zeros(shape, np.float32)
+        numbers = np.zeros(shape), np.zeros(shape), np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         return WrittenTensor(*numbers, np.zeros(shape, np.bool_), None if loops else np.zeros(shape, np.float32))
 
 
@@ -122,18 +127,22 @@ def expected(
         known = {cb: tuple(map(exactly, blocks)) for cb, blocks in given.items()}
         meant = known | bounds(stages["fold-grid"], given, sum_unit, core, own)
         rounded_blocks = {} if loops else _rounded(program, given)
+        steps = stages["insert-inits"]
         computed: dict[str, Sequence[Array]] = {**given}
-        computed |= run_blocks(stages["insert-inits"], given, options.capacity, core, own)
+        computed |= run_blocks(steps, given, options.capacity, core, own)
+        on_chip: dict[str, Sequence[Array]] = {**given}
+        on_chip |= run_blocks(steps, given, options.capacity, core, own, launch.arch)
         for cb, places in moved.taken.items():
-            for place, bounded, block in zip(places, meant[cb], computed[cb], strict=True):
+            for place, bounded, block, chips in zip(places, meant[cb], computed[cb], on_chip[cb], strict=True):
                 if place.tensor in made:
                     to, tensor = made[place.tensor], tensors[place.tensor]
                     place.write(_part(to.exact, tensor, core), bounded.value)
                     place.write(_part(to.near, tensor, core), bounded.error)
                     place.write(_part(to.interpreted, tensor, core), block)
+                    place.write(_part(to.on_chip, tensor, core), chips)
                     place.write(_part(to.written, tensor, core), np.ones(block.shape, np.bool_))
                     if to.rounded is not None:
-                        place.write(_part(to.rounded, tensor, core), rounded_blocks[cb])
+                        place.write(_part(to.rounded, tensor, core), or_zero(program, cb, rounded_blocks[cb], block))
     return made
 
 
@@ -158,7 +167,7 @@ def executed(
     """What the C++ leaves in every tensor under g++, one core after the other, or all at once if they know of each
     other, and what the last core counted. VerificationError if it goes wrong."""
     whole = {t.argument: inputs.get(t.argument, np.zeros(t.shape, np.float32)).copy() for t in launch.tensors}
-    with compiled(lowered, sources, options.capacity) as run:
+    with compiled(lowered, sources, options.capacity, launch.arch) as run:
         if launch.semaphores:
             return run(whole, tuple(cores(launch)), arguments)
         for core in cores(launch):

@@ -27,12 +27,13 @@ class Witnessed:
     elements: int
     interpreter: int | None
     """Elements of the numpy interpreter of DST slots that are not, bit for bit, the meaning with every result rounded
-    to DST's element type. Values that go through L1 in a narrower type are rounded there as well: then some are. None
-    for programs with loops over blocks."""
+    to DST's element type. Values that go through L1 in a narrower type are rounded there as well: then some are. Beside
+    the result of a reduction, zeros are not (`reduced_parts`). None for programs with loops over blocks."""
     beyond: int
     """Elements of the interpreter further from the meaning without rounding than roundings explain (`error_bound`)."""
     executed: int | None
-    """Elements of the C++ that are not, bit for bit, the interpreter's; None without a compiler."""
+    """Elements of the C++ that are not, bit for bit, the interpreter's, both with the units of the chip; None without a
+    compiler."""
     execution: Execution | None
     round_trips_saved: int = 0
     """Blocks that fusion keeps in DST."""
@@ -85,7 +86,7 @@ def witness(
         beyond=sum(int((~Bounded(w.exact, w.near).allows(w.interpreted)).sum()) for w in made.values()),
         executed=None
         if execution is None
-        else sum(differing(w.interpreted[w.written], execution.tensors[n][w.written]) for n, w in made.items()),
+        else sum(differing(w.on_chip[w.written], execution.tensors[n][w.written]) for n, w in made.items()),
         execution=execution,
         round_trips_saved=round_trips_saved(program, options),
         read_short=read_short(program),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import GraphError
+from optimizer.errors import GraphError, LimitError
 from optimizer.kernels.tensix.cases import compile_case, read_cases
 from optimizer.kernels.tensix.compute_config import compute_config
 from optimizer.kernels.tensix.ir import Op
@@ -25,6 +25,7 @@ def test_what_a_program_says_is_what_the_lowered_one_hands_to_the_host() -> None
         "math_approx_mode": True,
         "fp32_dest_acc_en": False,
         "dst_full_sync_en": True,
+        "unpack_to_dst": (),
     }
 
 
@@ -49,3 +50,20 @@ def test_more_slots_than_double_buffering_leaves_need_full_sync(dtype: str, capa
     record = {"inputs": ["a"], "outputs": ["o"], "ops": ops, "yield": ["e"], "dtype": dtype, "capacity": capacity}
     config = compile_case(read_cases(record)[0], KernelOptions()).record["compute_config"]
     assert (config["fp32_dest_acc_en"], config["dst_full_sync_en"]) == (dtype == "f32", full)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "most", "more"),
+    [
+        ({}, 8, "with 'dst_full_sync_en' it has 16"),
+        ({"fp32_dest_acc_en": True}, 4, "with 'dst_full_sync_en' it has 8"),
+        ({"dst_full_sync_en": True}, 16, ""),
+        ({"fp32_dest_acc_en": True, "dst_full_sync_en": True}, 8, ""),
+    ],
+)
+def test_a_program_has_no_more_slots_than_its_configuration_leaves(
+    attrs: dict[str, bool], most: int, more: str
+) -> None:
+    lower(stated(dst_capacity=most, **attrs), KernelOptions())
+    with pytest.raises(LimitError, match=rf"'dst_capacity' is {most + 1}.*{more}"):
+        lower(stated(dst_capacity=most + 1, **attrs), KernelOptions())

@@ -56,7 +56,7 @@ def test_roundings_are_within_half_a_unit(dtype: DType) -> None:
 
 
 def given(program: Op) -> dict[str, Array]:
-    """Of every circular buffer that a data movement thread fills."""
+    """Of every circular buffer that a data movement thread fills; one of a single tile holds the scaler 1."""
     generator = np.random.default_rng(3)
     filled = {op.operands[0].name for op in program.body.ops[-2].body.ops if op.name == "ttl.cb_reserve"}
     binds = [op.result for op in program.body.ops if op.name == "ttl.bind_cb"]
@@ -65,7 +65,8 @@ def given(program: Op) -> dict[str, Array]:
         assert isinstance(v.type, CircularBufferType)
         if v.name in filled:
             shape = (v.type.shape[0] * TILE, v.type.shape[1] * TILE)
-            made[v.name] = rounded(generator.uniform(0.25, 1.5, shape).astype(np.float32), v.type.dtype)
+            values = np.ones(shape) if v.type.shape == (1, 1) else generator.uniform(0.25, 1.5, shape)
+            made[v.name] = rounded(values.astype(np.float32), v.type.dtype)
     return made
 
 

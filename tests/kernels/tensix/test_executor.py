@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from optimizer.errors import VerificationError
+from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix import frontend as ttl
 from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.executor.execute import Execution, execute, has_compiler
+from optimizer.kernels.tensix.frontend import Block, block_op
+from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
+from optimizer.kernels.tensix.rounding import Array
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
 
@@ -104,3 +110,116 @@ def test_a_divisor_is_handed_over_as_its_reciprocal() -> None:
     old = [replace(k, text=k.text.replace("0x3fa00000u", "0x3f4ccccdu")) for k in kernels]  # 0.8
     wrong = execute(lowered, old, values).tensors["o_t"]
     assert (right[0, 0], wrong[0, 0]) == (2.5, np.float32(1.6015625))
+
+
+# -- what the units of a core are set to ------------------------------------------------------------------
+def kernel_of(body: Callable[..., Block], dtypes: Sequence[DType], wide: bool = False) -> Op:
+    """A kernel of one-tile blocks with an operand of each of these element types, and a result of the first."""
+
+    def threads(*tensors: ttl.Tensor) -> tuple[Op, ...]:
+        buffers = [ttl.make_circular_buffer_like(t, t.shape) for t in tensors]
+
+        @ttl.compute()
+        def math() -> None:
+            blocks, room = [cb.wait() for cb in buffers[:-1]], buffers[-1].reserve()
+            room.store(body(*blocks))
+            for cb in buffers[:-1]:
+                cb.pop()
+            buffers[-1].push()
+
+        @ttl.datamovement()
+        def read() -> None:
+            for tensor, cb in zip(tensors, buffers[:-1], strict=False):
+                block = cb.reserve()
+                ttl.copy(tensor[0, 0], block).wait()
+                cb.push()
+
+        @ttl.datamovement()
+        def write() -> None:
+            block = buffers[-1].wait()
+            ttl.copy(block, tensors[-1][0, 0]).wait()
+            buffers[-1].pop()
+
+        return ttl.Program(math, read, write)(*tensors)
+
+    threads.__name__ = "one"
+    built = ttl.kernel(fp32_dest_acc_en=wide)(threads)
+    return built(*(ttl.Tensor((1, 1), dtype) for dtype in (*dtypes, dtypes[0])))
+
+
+def executed(program: Op, values: Sequence[float], old: str = "", new: str = "", chip: str | None = None) -> Array:
+    """The result of operands that hold one number each, of the kernel with one text of its compute thread replaced."""
+    lowered = lower(program)
+    kernels = list(emit_program(lowered))
+    compute = next(k for k, kernel in enumerate(kernels) if kernel.kind == "compute")
+    assert old in kernels[compute].text
+    kernels[compute] = replace(kernels[compute], text=kernels[compute].text.replace(old, new))
+    names = [v.name for v in program.body.args]
+    given = {n: np.full((32, 32), value, np.float32) for n, value in zip(names, values, strict=False)}
+    return execute(lowered, kernels, given, chip=chip).tensors[names[-1]]
+
+
+def reduced(kind: str) -> Callable[[Block, Block], Block]:
+    return lambda x, scaler: block_op(f"reduce_{kind}", x, scaler)
+
+
+def test_row_sums_have_their_scaler_in_source_a() -> None:
+    """`reduce.h`: reconfig_data_format(scaler, operand). The startup sets both, the other way round."""
+    program = kernel_of(reduced("sum_row"), (DType.BFP8_B, DType.BF16))
+    startup = "compute_kernel_hw_startup<SrcOrder::Reverse>("
+    assert executed(program, (1.0, 0.5))[0, 0] == 16.0
+    with pytest.raises(VerificationError, match="reduce_tile: buffer 1 holds Float16_b, the unpacker is set to"):
+        executed(program, (1.0, 0.5), startup, "compute_kernel_hw_startup(")
+
+
+def test_column_sums_have_their_operand_in_source_a() -> None:
+    program = kernel_of(reduced("sum_col"), (DType.BFP8_B, DType.BF16))
+    assert executed(program, (1.0, 0.5))[0, 0] == 16.0
+    with pytest.raises(VerificationError, match="the unpacker is set to"):
+        executed(program, (1.0, 0.5), "hw_startup(cb_0, cb_1,", "hw_startup<SrcOrder::Reverse>(cb_0, cb_1,")
+
+
+def test_matmuls_have_their_second_operand_in_source_a() -> None:
+    program = kernel_of(lambda a, b: a @ b, (DType.BFP8_B, DType.BF16))
+    assert executed(program, (1.0, 0.5))[0, 0] == 16.0
+    with pytest.raises(VerificationError, match="matmul_tiles: buffer 1 holds Float16_b"):
+        executed(program, (1.0, 0.5), "<SrcOrder::Reverse>", "")
+
+
+@pytest.mark.parametrize("chip", [None, "wormhole_b0"])
+def test_a_sum_of_a_whole_tile_is_scaled_twice(chip: str | None) -> None:
+    program = kernel_of(reduced("sum_scalar"), (DType.BF16, DType.BF16))
+    assert executed(program, (1.0, 0.5), chip=chip)[0, 0] == 256.0
+
+
+def test_a_maximum_that_is_scaled_is_refused() -> None:
+    program = kernel_of(reduced("max_row"), (DType.BF16, DType.BF16))
+    assert executed(program, (3.0, 1.0))[0, 0] == 3.0
+    with pytest.raises(VerificationError, match="scales a maximum by other than 1"):
+        executed(program, (3.0, 0.5))
+
+
+def test_sums_of_the_vector_unit_are_cut_off_unless_the_call_rounds() -> None:
+    """1 + 3/512 lies between 1 and 1 + 1/128, nearer to the latter."""
+    program = kernel_of(lambda a, b: block_op("abs", a) + block_op("abs", b), (DType.BF16, DType.BF16))
+    values = (1.0, 3 / 512)
+    assert executed(program, values, chip="wormhole_b0")[0, 0] == 1 + 1 / 128
+    cut_off = executed(program, values, "<ckernel::DstRoundingMode::NearestEven>", "", "wormhole_b0")
+    assert cut_off[0, 0] == 1.0
+
+
+def test_the_fpu_reads_no_buffer_that_goes_to_dst_past_it() -> None:
+    """Float32 that only the vector unit reads does; a product takes all of its digits then, and 19 bits otherwise."""
+    digits = 1 + 2.0**-20
+    program = kernel_of(lambda a, b: a * b, (DType.F32, DType.F32), wide=True)
+    assert executed(program, (digits, 1.0), chip="wormhole_b0")[0, 0] == digits
+    lowered = lower(program)
+    straight = [op for op in lowered.body.ops if op.name == "ttl.bind_cb" and op.attr("unpack_to_dst", False)]
+    assert len(straight) == 2
+    product = lower(kernel_of(lambda a, b: a @ b, (DType.F32, DType.F32), wide=True))
+    assert not any(op.has_attr("unpack_to_dst") for op in product.body.ops)
+    wrong = product.with_body(
+        tuple(op.with_attrs(unpack_to_dst=True) if op.name == "ttl.bind_cb" else op for op in product.body.ops)
+    )
+    with pytest.raises(VerificationError, match="matmul_tiles: buffer 0 is unpacked to DST past the FPU"):
+        execute(wrong, emit_program(wrong), {})

@@ -23,7 +23,7 @@ from optimizer.kernels.tensix.witness import witness
 def moved(**options: Any) -> Callable[..., Op]:
     """A kernel that brings its part of a tensor, squares it and takes it away; `size` is no tensor."""
 
-    @ttl.kernel(**options)
+    @ttl.kernel(**{"compile_time_args": [2], **options})
     def kernel(x: ttl.Tensor, y: ttl.Tensor, size: int = 0) -> tuple[Op, ...]:
         shape = (size, 1) if size else None
         x_cb, y_cb = (ttl.make_circular_buffer_like(t, shape) for t in (x, y))
@@ -99,7 +99,7 @@ def test_block_factors_are_the_blocks_of_buffers_and_the_parts_of_cores() -> Non
 
 
 def test_a_constant_is_what_the_kernel_is_made_with() -> None:
-    kernel = moved(compile_time_args=[2])
+    kernel = moved()
     shapes = {n: kernel(ttl.Tensor((4, 1)), ttl.Tensor((4, 1)), n) for n in (2, 4)}
     for n, program in shapes.items():
         assert {str(op.result.type) for op in walk(program) if op.name == "ttl.bind_cb"} == {f"cb<{n}x1xbf16, 2>"}

@@ -34,7 +34,7 @@ def shown(page: str, language: str) -> str:
 def in_python(page: str) -> Op:
     names: dict[str, Any] = {}
     exec(shown(page, "python"), names)
-    program = names["program"]
+    program = names["dense"]()
     assert isinstance(program, Op)
     return program
 
@@ -51,6 +51,7 @@ def test_the_kernel_in_python_is_a_dense_layer(page: str) -> None:
 
 def test_the_kernel_in_text_is_the_same_layer(page: str) -> None:
     program = parse(shown(page, "ttl"))
+    assert shown(page, "ttl") == Path("fixtures/kernels/dense.ttl").read_text(encoding="utf-8")
     assert parse(text_of(program)) == program
     assert witness(program, KernelOptions(), execute_cpp=False).agrees
     rng = np.random.default_rng(1)

@@ -167,7 +167,7 @@ def test_a_row_of_bf16_comes_to_f32_as_a_sum_with_zeros_of_bf16() -> None:
     text = compile_program(KERNELS["exp(f32) + bf16 row"]())[0].text
     assert "add_tiles_bcast_rows(cb_3, cb_1" in text
     assert "cb_3 = 3;  // 1 block of 1x1 tiles, bf16" in text
-    assert "add_binary_tile(" in text
+    assert "add_binary_tile<ckernel::DstRoundingMode::NearestEven>(" in text
 
 
 def test_what_the_fpu_reads_at_19_bits_is_told() -> None:
@@ -189,7 +189,7 @@ def test_what_the_fpu_reads_at_19_bits_is_told() -> None:
 def test_the_fpu_broadcasts_bf16_beside_f32() -> None:
     text = compile_program(KERNELS["bf16 * bf16 scalar + f32"]())[0].text
     assert "mul_tiles_bcast_scalar(cb_0, cb_1" in text
-    assert "add_binary_tile(" in text
+    assert "add_binary_tile<ckernel::DstRoundingMode::NearestEven>(" in text
 
 
 def test_a_body_that_would_round_f32_is_refused() -> None:

@@ -92,3 +92,8 @@ def test_unreadable_text_is_refused_with_line_and_column(text: str, place: str) 
     with pytest.raises(FormatError) as caught:
         parse(text)
     assert str(caught.value.node).startswith(place)
+
+
+def test_half_is_refused_with_its_reason() -> None:
+    with pytest.raises(FormatError, match=r"is no type: no tensor of ttnn holds f16; bf16 has its size"):
+        parse(PROGRAM.replace("bf16", "f16"))

@@ -16,7 +16,7 @@ from optimizer.kernels.tensix.frontend import Block, block_op
 from optimizer.kernels.tensix.interpreter import run
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
-from optimizer.kernels.tensix.rounding import Array
+from optimizer.kernels.tensix.rounding import Array, rounded
 from optimizer.kernels.tensix.tile_ops import TILE_OPS, Form, Place, TileOp
 from optimizer.kernels.tensix.witness import differing
 
@@ -61,31 +61,38 @@ PER_KERNEL = 28
 """Ops whose results have a circular buffer each, beside three operands, of 32."""
 
 
-def operands() -> dict[str, Array]:
+def operands(extremes: Array) -> dict[str, Array]:
     """Tiles of numbers of many sizes; `a` and `b` begin with every pair of extremes."""
     generator = np.random.default_rng(0)
     shape = (32, 32)
     made = {n: (generator.normal(size=shape) * 2.0 ** generator.integers(-6, 7, shape)) for n in "abc"}
     tiles = {n: values.astype(np.float32) for n, values in made.items()}
-    for n, pairs in zip("ab", np.meshgrid(EXTREMES, EXTREMES), strict=True):
+    for n, pairs in zip("ab", np.meshgrid(extremes, extremes), strict=True):
         tiles[n].reshape(-1)[: pairs.size] = pairs.reshape(-1)
     return tiles
 
 
-def differences(program: Op, tensors: dict[str, Array]) -> dict[str, int]:
+def differences(program: Op, tensors: dict[str, Array], chip: str | None) -> dict[str, int]:
     """Elements in which the C++ differs from the interpreter, by output."""
     stages: dict[str, Op] = {}
     lowered = lower(program, KernelOptions(), stages.__setitem__)
-    executed = execute(lowered, emit_program(lowered), tensors).tensors
+    executed = execute(lowered, emit_program(lowered), tensors, chip=chip).tensors
     names = [v.name for v in program.body.args]
     buffers = dict(zip(names, (op.result.name for op in program.body.ops if op.name == "ttl.bind_cb"), strict=True))
-    made = run(stages["insert-inits"], {buffers[t]: values for t, values in tensors.items()})
+    given = {buffers[t]: values for t, values in tensors.items()}
+    made = run(stages["insert-inits"], given, chip=chip)
     return {t: differing(made[cb], executed[t]) for t, cb in buffers.items() if cb in made}
 
 
+FINITE = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1e30, -1e30, 1e-30, -1e-30, 3.0, -7.0], np.float32)
+"""What the units of a chip are modelled for."""
+CHIPS = [pytest.param(None, id="ideal"), "wormhole_b0", "blackhole"]
+
+
 @pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
+@pytest.mark.parametrize("chip", CHIPS[:2])
 @pytest.mark.parametrize("first", range(0, len(BY_ELEMENT), PER_KERNEL))
-def test_ops_by_element_agree_bit_for_bit(first: int) -> None:
+def test_ops_by_element_agree_bit_for_bit(first: int, chip: str | None) -> None:
     names = BY_ELEMENT[first : first + PER_KERNEL]
     ops = []
     for name in names:
@@ -93,22 +100,26 @@ def test_ops_by_element_agree_bit_for_bit(first: int) -> None:
         ops.append({"name": f"v_{name}", "op": name, "args": list("abc"[: TILE_OPS[name].arity]), "attrs": numbers})
     results = {"outputs": [f"o_{name}" for name in names], "yield": [f"v_{name}" for name in names]}
     record = {"id": "ops", "inputs": ["a", "b", "c"], "ops": ops, "block": [1, 1], "dtype": "f32", "capacity": 4}
-    found = differences(
-        case_program(read_cases({"cases": [record | results]})[0]), {f"{n}_t": x for n, x in operands().items()}
-    )
+    given = {f"{n}_t": x for n, x in operands(EXTREMES if chip is None else FINITE).items()}
+    found = differences(case_program(read_cases({"cases": [record | results]})[0]), given, chip)
     assert found == {f"o_{name}_t": 0 for name in names}
 
 
 @pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
-def test_ops_of_whole_tiles_agree_bit_for_bit() -> None:
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("dtype", [DType.BF16, DType.F32])
+def test_ops_of_whole_tiles_agree_bit_for_bit(dtype: DType, chip: str | None) -> None:
     names = sorted({n for n, op in TILE_OPS.items() if op.accumulates} | set(WHOLE_TILE))
 
-    def body(a: Block, b: Block) -> tuple[Block, ...]:
-        return tuple(block_op(name, *(a, b)[: TILE_OPS[name].arity]) for name in names)
+    def body(a: Block, b: Block, scaler: Block, ones: Block) -> tuple[Block, ...]:
+        second = {n: ones if "_max_" in n else scaler if n.startswith("reduce_") else b for n in names}
+        return tuple(block_op(name, *(a, second[name])[: TILE_OPS[name].arity]) for name in names)
 
-    program = one_block("tiles", [(1, 1)] * 2, [(1, 1)] * len(names), body, DType.F32)
+    program = one_block("tiles", [(1, 1)] * 4, [(1, 1)] * len(names), body, dtype)
     generator = np.random.default_rng(1)
-    tensors = {v.name: generator.normal(size=(32, 32)).astype(np.float32) for v in program.body.args[:2]}
-    found = differences(program, tensors)
+    a, b = (rounded(generator.normal(size=(32, 32)).astype(np.float32), dtype) for _ in range(2))
+    scalers = (np.full((32, 32), number, np.float32) for number in (0.375, 1.0))
+    given = dict(zip((v.name for v in program.body.args), (a, b, *scalers), strict=False))
+    found = differences(program, given, chip)
     assert len(found) == len(names)
     assert set(found.values()) == {0}

@@ -19,6 +19,7 @@ import numpy as np
 
 from optimizer.errors import StateError, VerificationError
 from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments, Place, core_arguments, cores_of
+from optimizer.kernels.tensix.device.values import Units
 from optimizer.kernels.tensix.emit_cpp import KernelSource, runtime_args, semaphores
 from optimizer.kernels.tensix.executor.header import header
 from optimizer.kernels.tensix.ir import Op
@@ -55,14 +56,16 @@ def execute(
     capacity: int | None = None,
     core: Place = (0, 0),
     arguments: Arguments = NO_ARGUMENTS,
+    chip: str | None = None,
 ) -> Execution:
     """Run the kernels of a program lowered to TTKernel calls on one core, the one at (x, y).
 
     `tensors`: program argument -> elements (rows and columns of whole tiles); arguments that are missing start as zero.
-    Of an argument that backs a circular buffer it is this core's shard. `arguments`: the run-time ones.
+    Of an argument that backs a circular buffer it is this core's shard. `arguments`: the run-time ones. `chip`: values
+    are what the units of this architecture make of them (`device.hpp`); None: every result is rounded once.
     VerificationError with the core's message if anything goes wrong, the compiler's included.
     """
-    with compiled(program, kernels, capacity) as run:
+    with compiled(program, kernels, capacity, chip) as run:
         return run(tensors, (core,), arguments)
 
 
@@ -72,9 +75,10 @@ def execute_grid(
     tensors: Mapping[str, Array],
     arguments: Arguments = NO_ARGUMENTS,
     capacity: int | None = None,
+    chip: str | None = None,
 ) -> Execution:
     """The same on all cores of the program's grid at once."""
-    with compiled(program, kernels, capacity) as run:
+    with compiled(program, kernels, capacity, chip) as run:
         return run(tensors, cores_of(program), arguments)
 
 
@@ -84,14 +88,16 @@ buffer lies in a tensor, whose shards differ from core to core."""
 
 
 @contextmanager
-def compiled(program: Op, kernels: Sequence[KernelSource], capacity: int | None = None) -> Iterator[Run]:
+def compiled(
+    program: Op, kernels: Sequence[KernelSource], capacity: int | None = None, chip: str | None = None
+) -> Iterator[Run]:
     """As `execute`, for run after run, until the block ends."""
     wide = bool(program.attr("fp32_dest_acc_en", False))
     slots = capacity_of(program, capacity)
     backed = [op.string("tensor") for op in program.body.ops if op.name == "ttl.bind_cb" and op.has_attr("tensor")]
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
-        _write_sources(folder, program, kernels, _main(program, kernels, slots, wide))
+        _write_sources(folder, program, kernels, _main(program, kernels, slots, wide, chip))
         runtime = _precompiled() if next(_RUNS) else _runtime(folder)
         _run([*COMPILE, "-I", str(folder), "-I", str(runtime), "-o", "core", "main.cpp"], folder)
 
@@ -121,7 +127,7 @@ def _run(command: list[str], folder: Path) -> str:
 
 def _runtime(folder: Path) -> Path:
     """`folder`, with the executor's headers in it."""
-    for name in ("runtime.hpp", "noc.hpp"):
+    for name in ("runtime.hpp", "device.hpp", "noc.hpp"):
         source = files("optimizer.kernels.tensix.executor") / name
         (folder / name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     return folder
@@ -156,7 +162,7 @@ def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], m
     (folder / "main.cpp").write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: bool) -> str:
+def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: bool, chip: str | None) -> str:
     """The program that runs cores; its words are column, row and run-time arguments of one after the other."""
     lines = [
         "tensix::Core& made(uint8_t x, uint8_t y) {",
@@ -167,12 +173,18 @@ def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: boo
         f"    core.dst->capacity = {capacity}; core.dst->sixteen_bits = {str(not wide).lower()};",
         f"    core.dst->tiles.resize({capacity}); core.dst->defined.assign({capacity}, 0);",
     ]
+    if chip is not None:
+        units = Units.of(program, chip)
+        lines.append(f"    on_device = true; wide_dst = {str(wide).lower()}; phases = {units.phases};")
+        lines.append(f"    least_slips = {str(units.least_slips).lower()};")
     for op in program.body.ops:
         if op.name == "ttl.bind_cb":
             cb = op.result.typed(CircularBufferType)
             tiles, number = cb.block.tiles * cb.block_count, FORMAT_NUMBERS[cb.dtype]
             lines.append(f"    {{ auto& b = core.buffers[{op.integer('index')}]; b.bound = true; b.capacity = {tiles};")
             lines.append(f"      b.format = Format({number}); b.tile_bytes = {cb.dtype.tile_bytes};")
+            if op.attr("unpack_to_dst", False):
+                lines.append("      b.straight = true;")
             lines.append(f"      b.tiles.resize({tiles}); b.poisoned.assign({tiles}, 1); b.filled.assign({tiles}, 0);")
             lines.append(f"      b.arrived.resize({tiles}); }}")
     for k, initial in enumerate(semaphores(program).values()):

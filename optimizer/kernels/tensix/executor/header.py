@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from optimizer.kernels.tensix.executor.semantics import ELEMENTWISE, WHOLE_TILE
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Call, Form, Place, TileOp, Unit
+from optimizer.kernels.tensix.device.sfpu import PLAIN, rounds
+from optimizer.kernels.tensix.executor.semantics import ELEMENTWISE, SPREAD, WHOLE_TILE
+from optimizer.kernels.tensix.tile_ops import NEAREST, TILE_OPS, Call, Form, Place, TileOp, Unit
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,9 @@ def _functions() -> dict[str, str]:
 def _condition(call: Call, found: Signature) -> str:
     """`if constexpr` for the template arguments that tell ops of one function apart."""
     tests = [
-        f"{name} == {value}" for name, value in zip(found.template_names, call.template, strict=False) if "::" in value
+        f"{name} == {value}"
+        for name, value in zip(found.template_names, call.template, strict=False)
+        if "::" in value and value != NEAREST
     ]
     return f"if constexpr ({' && '.join(tests)}) " if tests else ""
 
@@ -143,10 +146,13 @@ def _call_body(op: TileOp, form: Form, call: Call, found: Signature) -> str:
     for name, place in zip(names, form.places, strict=True):
         slot = by_token.get(name, by_token["d"])
         source = (
-            f"tensix::front({what}, {by_token[f'{name}_cb']}, {by_token[f'{name}_tile']})"
+            f"tensix::unpacked(tensix::front({what}, {by_token[f'{name}_cb']}, {by_token[f'{name}_tile']}), "
+            f"{by_token[f'{name}_cb']})"
             if place is Place.CB
             else f"tensix::read({what}, {slot})"
         )
+        if form.unit is Unit.REUSE and place is Place.DST:
+            source = f"tensix::reused({source}, {by_token['a_cb' if name == 'b' else 'b_cb']})"
         lines.append(f"const tensix::Tile tile_{name} = {source};")
     lines += _format_checks(op, form, what, by_token)
     if form.narrow:
@@ -166,7 +172,7 @@ def _call_body(op: TileOp, form: Form, call: Call, found: Signature) -> str:
         read = f"given_{attr}" if token.endswith(":float") else f"tensix::from_bits(given_{attr})"
         # the argument may have the attribute's name, which hides it
         lines.append(f"const auto given_{attr} = {given}; const tensix::wide {attr} = {read};")
-    lines += _compute(op, names, what, target)
+    lines += _compute(op, form, names, what, by_token, _nearest(op, form, found))
     return f"{_condition(call, found)}{{ {' '.join(lines)} }}"
 
 
@@ -175,27 +181,55 @@ def _format_checks(op: TileOp, form: Form, what: str, by_token: dict[str, str]) 
     buffers = [by_token[f"{n}_cb"] for n, place in zip("abc", form.places, strict=False) if place is Place.CB]
     if not buffers:
         return []
-    first, second = (buffers[0], buffers[-1])[:: -1 if op.name.startswith("matmul") else 1]
-    return [f"tensix::unpacks({what}, {first}, {second});"]
+    first, second = (buffers[0], buffers[-1])[:: -1 if form.reversed_sources else 1]
+    checks = [f"tensix::unpacks({what}, {first}, {second});"]
+    if form.unit in (Unit.FPU, Unit.REUSE):
+        checks += [f"tensix::for_the_fpu({what}, {cb});" for cb in dict.fromkeys(buffers)]
+    return checks
 
 
-def _compute(op: TileOp, names: str, what: str, target: str) -> list[str]:
+def _nearest(op: TileOp, form: Form, found: Signature) -> str:
+    """The C++ condition under which a result of the SFPU is rounded before it is stored."""
+    if NEAREST in form.call.template:
+        return f"{found.template_names[form.call.template.index(NEAREST)]} == {NEAREST}"
+    return str(rounds(op.name, form)).lower()
+
+
+def _compute(op: TileOp, form: Form, names: str, what: str, by_token: dict[str, str], nearest: str) -> list[str]:
+    target = by_token["d"]
     if op.name in ("matmul", "matmul_t"):
         return [f"accumulate_matmul({what}, {target}, tile_a, tile_b, tensix::dst.transpose);"]
     if op.accumulates:
         _, kind, axis = op.name.split("_")
-        return [f"accumulate_reduce({what}, {target}, tile_a, tile_b, {str(kind == 'max').lower()}, '{axis[0]}');"]
+        maximum = str(kind == "max").lower()
+        return [f"accumulate_reduce({what}, {target}, {by_token['a_cb']}, tile_a, tile_b, {maximum}, '{axis[0]}');"]
     if op.name in WHOLE_TILE:
         views = "".join(f"const tensix::Tile& {v} = tile_{n}; " for v, n in zip("xy", names, strict=False))
-        return [
-            f"{views}tensix::Tile made; for (int i = 0; i < 32; ++i) for (int j = 0; j < 32; ++j) "
-            f"made(i, j) = {WHOLE_TILE[op.name]}; tensix::write({what}, {target}, made);"
-        ]
-    reads = "".join(f"const tensix::wide {n} = tile_{n}.at[k]; " for n in names)
-    return [
-        f"tensix::Tile made; for (int k = 0; k < 1024; ++k) {{ {reads}made.at[k] = float({ELEMENTWISE[op.name]}); }} "
-        f"tensix::write({what}, {target}, made);"
-    ]
+        made, at = f"made(i, j) = {WHOLE_TILE[op.name]};", "x(i, j), " + SPREAD.get(op.name, "")
+        loops = "for (int i = 0; i < 32; ++i) for (int j = 0; j < 32; ++j) "
+    else:
+        views, loops, at = "", "for (int k = 0; k < 1024; ++k) ", "tile_a.at[k], tile_b.at[k]"
+        reads = "".join(f"const tensix::wide {n} = tile_{n}.at[k]; " for n in names)
+        made = f"{{ {reads}made.at[k] = float({ELEMENTWISE[op.name]}); }}"
+    given = f"{views}tensix::Tile made; {loops}{made}"
+    if form.unit in (Unit.FPU, Unit.REUSE):
+        into = "made(i, j)" if op.name in WHOLE_TILE else "made.at[k]"
+        on_device = f"if (tensix::on_device) {loops}{into} = {_on_fpu(op.name, at)};"
+        return [f"{given} {on_device} tensix::write({what}, {target}, made);"]
+    if form.unit is Unit.SFPU:
+        signless = str(op.name in PLAIN).lower()
+        return [f"{given} tensix::write_vector({what}, {target}, made, {nearest}, {signless});"]
+    return [f"{given} tensix::write({what}, {target}, made);"]
+
+
+def _on_fpu(name: str, operands: str) -> str:
+    """The C++ of add, sub and mul on the FPU."""
+    kind = name.split("_")[0]
+    if kind == "mul":
+        return f"tensix::fpu_multiply({operands})"
+    first, second = operands.split("), ") if ")" in operands else operands.split(", ")
+    first = f"{first})" if ")" in operands else first
+    return f"tensix::fpu_add({first}, {'-' if kind == 'sub' else ''}{second})"
 
 
 _PROLOGUE = """// Generated by executor/header.py: signatures of the kernel API with bodies on runtime.hpp.
@@ -215,13 +249,17 @@ enum class ReciprocalApproxMode { Default };
 enum class RsqrtMode { Default };
 enum class RoundingMode { None };
 enum class SrcOrder { Regular, Reverse };
-namespace ckernel { enum class DstRoundingMode { Default }; }
+namespace ckernel { enum class DstRoundingMode { Default, NearestEven }; }
 namespace p_sfpu { constexpr uint16_t kCONST_1_FP16B = 0x3f80; }
 constexpr bool DST_ACCUM_MODE = false;
 
 inline void accumulate_matmul(const char* what, uint32_t target, const tensix::Tile& a, const tensix::Tile& b,
                               bool transpose) {
     tensix::Tile made = tensix::dst.tiles[tensix::slot(what, target)];
+    if (tensix::on_device) {
+        tensix::device_matmul(made, a, b, transpose);
+        return tensix::write(what, target, made);
+    }
     for (int i = 0; i < 32; ++i)
         for (int j = 0; j < 32; ++j) {
             tensix::wide sum = 0;
@@ -231,10 +269,18 @@ inline void accumulate_matmul(const char* what, uint32_t target, const tensix::T
     tensix::write(what, target, made);
 }
 
-inline void accumulate_reduce(const char* what, uint32_t target, const tensix::Tile& x, const tensix::Tile& scaler,
-                              bool maximum, char axis) {
+inline void accumulate_reduce(const char* what, uint32_t target, uint32_t cb, const tensix::Tile& x,
+                              const tensix::Tile& scaler, bool maximum, char axis) {
+    for (float v : scaler.at)
+        if (maximum && v != 1) tensix::fail("%s scales a maximum by other than 1", what);
     const bool fresh = !tensix::dst.defined[tensix::slot(what, target)];
     tensix::Tile made = tensix::dst.tiles[target];
+    if (tensix::on_device && !maximum) {
+        tensix::device_sum(made, x, scaler(0, 0), axis, tensix::core.buffers[cb].format);
+        return tensix::write(what, target, made);
+    }
+    if (tensix::on_device)
+        for (float& v : made.at) v = tensix::kept(v, 19);
     const int lines = axis == 's' ? 1 : 32;
     for (int n = 0; n < lines; ++n) {
         tensix::wide part = maximum ? -std::numeric_limits<float>::infinity() : 0.0f;
@@ -244,6 +290,7 @@ inline void accumulate_reduce(const char* what, uint32_t target, const tensix::T
                 part = maximum ? tensix::larger(part, value) : part + value;
             }
         part = (part + 0) * scaler(0, 0);  // a maximum of zeros is +0
+        if (axis == 's' && !maximum) part *= scaler(0, 0);
         float& total = axis == 'c' ? made(0, n) : made(n, 0);
         total = float(maximum ? (fresh ? part : tensix::larger(total, part)) : total + part);
     }
@@ -259,7 +306,8 @@ using tensix::tile_regs_release; using tensix::tile_regs_wait;
 inline void reduce_uninit(uint32_t icb = 0) { (void)icb; tensix::dst.mask = tensix::Mask::None; }
 template <SrcOrder src_order = SrcOrder::Regular>
 inline void compute_kernel_hw_startup(uint32_t icb0, uint32_t icb1, uint32_t ocb) {
-    tensix::startup("compute_kernel_hw_startup", icb0, icb1, ocb);
+    constexpr bool reversed = src_order == SrcOrder::Reverse;
+    tensix::startup("compute_kernel_hw_startup", reversed ? icb1 : icb0, reversed ? icb0 : icb1, ocb);
 }
 template <bool out_of_order_output = false, bool is_fp32_dest_acc_en = DST_ACCUM_MODE>
 inline void pack_tile(uint32_t ifrom_dst, uint32_t icb, uint32_t output_tile_index = 0) {

@@ -4,7 +4,8 @@
 // semaphores. What one core does in another's L1 has to be known there, whatever the order in which threads happen to
 // run here, so that a missing wait fails always.
 //
-// Every op is computed in long double, rounded to float32, and then to 16 bits where the hardware keeps 16 bits.
+// Every op is computed in long double, rounded to float32, and then to 16 bits where the hardware keeps 16 bits; or as a
+// Wormhole's units compute it (device.hpp).
 // It is here to fail: on every use of the API that a core would get wrong it ends the program with the thread, the
 // function and the reason.
 #pragma once
@@ -121,6 +122,10 @@ inline void share_exponents(Tile& t, Format format) {
     }
 }
 
+}  // namespace tensix
+#include "device.hpp"
+namespace tensix {
+
 // -- threads and what they know ---------------------------------------------------------------------------
 using Clock = std::vector<uint64_t>;  // per thread of the program, how far it is known to be
 
@@ -147,6 +152,7 @@ inline bool knows(const Event& e) { return e.thread < 0 || (size_t(e.thread) < n
 // -- circular buffers -----------------------------------------------------------------------------------
 struct CircularBuffer {
     bool bound = false;
+    bool straight = false;  // unpacked to DST past the source registers
     Format format = Format::Float16_b;
     uint32_t capacity = 0, tile_bytes = 0;
     std::vector<Tile> tiles;
@@ -401,10 +407,37 @@ inline const Tile& read(const char* what, uint32_t index) {
     return dst.tiles[index];
 }
 
+// Ideally rounded to what DST holds; values of a device's units are as they are.
 inline void write(const char* what, uint32_t index, const Tile& value) {
     Tile& t = dst.tiles[slot(what, index)];
-    for (int k = 0; k < kElements; ++k) t.at[k] = round_to(value.at[k], dst.sixteen_bits ? Format::Float16_b : Format::Float32);
+    const Format format = dst.sixteen_bits && !on_device ? Format::Float16_b : Format::Float32;
+    for (int k = 0; k < kElements; ++k) t.at[k] = round_to(value.at[k], format);
     dst.defined[index] = 1;
+}
+
+inline void write_vector(const char* what, uint32_t index, Tile value, bool nearest, bool signless) {
+    if (on_device)
+        for (float& v : value.at) v = stored(signless ? no_denormal(v) : v, nearest);
+    write(what, index, value);
+}
+
+// A tile on its way to DST, or to a source register of the FPU.
+inline Tile unpacked(Tile tile, uint32_t cb) {
+    const auto& b = core.buffers[cb];
+    if (on_device && !b.straight)
+        for (float& v : tile.at) v = in_source(v, b.format);
+    return tile;
+}
+
+// DST in a source register that is set to the other operand's element type.
+inline Tile reused(Tile tile, uint32_t cb) {
+    if (on_device)
+        for (float& v : tile.at) v = no_denormal(kept(v, source_bits(core.buffers[cb].format)));
+    return tile;
+}
+
+inline void for_the_fpu(const char* what, uint32_t cb) {
+    if (buffer(what, cb).straight) fail("%s: buffer %u is unpacked to DST past the FPU", what, cb);
 }
 
 inline void clear_slot(const char* what, uint32_t index) {
@@ -435,11 +468,15 @@ inline void pack(const char* what, uint32_t index, uint32_t cb, int64_t at) {
     Tile t;
     for (int r = 0; r < kTile; ++r)
         for (int c = 0; c < kTile; ++c) {
-            const bool kept = dst.mask == Mask::None || (dst.mask == Mask::Row && c == 0) || (dst.mask == Mask::Column && r == 0) || (r == 0 && c == 0);
+            const bool kept = dst.mask == Mask::None || (dst.mask == Mask::Row && c % 16 == 0) || (dst.mask == Mask::Column && r == 0) || (r == 0 && c == 0);
             t(r, c) = kept ? value(r, c) : 0.0f;
         }
-    for (float& v : t.at) v = b.format == Format::Float16_b ? round_to(v, b.format) : v;
-    share_exponents(t, b.format);
+    if (on_device) {
+        pack_format(t, b.format);
+    } else {
+        for (float& v : t.at) v = b.format == Format::Float16_b ? round_to(v, b.format) : v;
+        share_exponents(t, b.format);
+    }
     Tile& target = b.tiles[(b.pushed + place) % b.capacity];
     if (dst.adds) {
         if (at < 0) fail("%s: packs in order while the packer adds to L1", what);

@@ -98,6 +98,10 @@ ELEMENTWISE: Mapping[str, str] = MappingProxyType(
 """Ops by element. `where` chooses by its first operand."""
 
 _SPREAD = {"row": "x(0, j)", "col": "x(i, 0)", "scalar": "x(0, 0)"}
+SPREAD: Mapping[str, str] = MappingProxyType(
+    {f"{name}_bcast_{which}": at.replace("x", "y") for name in ("add", "sub", "mul") for which, at in _SPREAD.items()}
+)
+"""The second operand of a broadcasting op at `(i, j)`."""
 _SIGN = {"add": "+", "sub": "-", "mul": "*"}
 
 WHOLE_TILE: Mapping[str, str] = MappingProxyType(

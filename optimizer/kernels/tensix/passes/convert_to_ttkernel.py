@@ -65,7 +65,9 @@ class _Calls:
         if op.name == "ttl.transfer_wait":
             return ()
         if op.name == "dst.startup":
-            return (call("compute_kernel_hw_startup", [self._cb(v) for v in op.operands], ("#0", "#1", "#2")),)
+            order = ("SrcOrder::Reverse",) if op.attr("reversed", False) else ()
+            buffers = [self._cb(v) for v in op.operands]
+            return (call("compute_kernel_hw_startup", buffers, ("#0", "#1", "#2"), order),)
         if op.name == "dst.init":
             return (self._init(op),)
         if op.name == "dst.uninit":

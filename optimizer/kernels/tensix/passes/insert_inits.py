@@ -35,6 +35,28 @@ def insert_inits(program: Op) -> Op:
         placed, _ = _Formats().place((*startup, *ops), _UNKNOWN)
         return (op.with_body(tuple(placed)),)
 
+    return _unpacked_to_dst(rewrite(program, change)[0])
+
+
+def _unpacked_to_dst(program: Op) -> Op:
+    """Marks the circular buffers of float32 that go to a DST of 32 bits past the source registers, which hold 19.
+
+    A buffer is unpacked one way only, so none that the FPU reads: to that one it would bring nothing.
+    """
+    if not program.attr("fp32_dest_acc_en", False):
+        return program
+    units: dict[str, set[Unit]] = {}
+    for thread in program.body.ops:
+        buffers = _buffers(thread)
+        for op in filter(is_math, walk(thread)):
+            for block in blocks_of(op):
+                units.setdefault(buffers[block.name].name, set()).add(form_of(op).unit)
+
+    def change(op: Op) -> tuple[Op, ...]:
+        if op.name != "ttl.bind_cb" or units.get(op.result.name) != {Unit.UNPACK}:
+            return (op,)
+        return (op.with_attrs(unpack_to_dst=True) if dtype_of(op.result) is DType.F32 else op,)
+
     return rewrite(program, change)[0]
 
 
@@ -131,8 +153,8 @@ class _Formats:
         placed: list[Op] = []
         for op in ops:
             if op.name == "dst.startup":
-                first, second, out = (dtype_of(v) for v in op.operands)
-                state = first, first if op.string("kind") == "sfpu" else second, out
+                first, second = started(op)
+                state = dtype_of(first), dtype_of(second), dtype_of(op.operands[2])
             elif op.name == "dst.init" and (sources := unpacked(op.string("op"), op.integer("form", 0), op.operands)):
                 wanted = dtype_of(sources[0]), dtype_of(sources[1])
                 if state[:2] != wanted:
@@ -159,12 +181,19 @@ class _Formats:
 def unpacked(name: str, form: int, blocks: Sequence[Value]) -> tuple[Value, Value] | None:
     """What an op unpacks to sources A and B, of the blocks (or buffers) that it reads first; None if it reads DST only.
 
-    One operand may go to either source, so both are set for it. Matmuls take their operands the other way round.
+    One operand may go to either source, so both are set for it.
     """
-    read = blocks[: sum(place is Place.CB for place in TILE_OPS[name].forms[form].places)]
+    definition = TILE_OPS[name].forms[form]
+    read = blocks[: sum(place is Place.CB for place in definition.places)]
     if not read:
         return None
-    return (read[-1], read[0]) if name.startswith("matmul") else (read[0], read[-1])
+    return (read[-1], read[0]) if definition.reversed_sources else (read[0], read[-1])
+
+
+def started(startup: Op) -> tuple[Value, Value]:
+    """What `dst.startup` sets sources A and B to."""
+    first, second, _ = startup.operands
+    return (second, first) if startup.attr("reversed", False) else (first, second)
 
 
 def dtype_of(v: Value) -> DType:
@@ -196,25 +225,15 @@ def _startup(thread: Op, buffers: Mapping[str, Value]) -> list[Op]:
     packs = [op for op in walk(thread) if op.name in ("dst.pack", "dst.pack_block")]
     if not math or not packs:
         return []
-    units = {form_of(op).unit for op in math}
-    first = next(_first_inputs(math), ())
-    kind = (
-        "matmul"
-        if any(op.name.startswith(f"{DST_PREFIX}matmul") for op in math)
-        else "fpu"
-        if Unit.FPU in units
-        else "sfpu"
-    )
+    opening = next(_readers(math), None)
+    first = () if opening is None else blocks_of(opening)
+    swapped = opening is not None and form_of(opening).reversed_sources
     inputs = (first * 2)[:2] if first else (packs[0].operands[1],) * 2
     operands = tuple(buffers[v.name] for v in (*inputs, packs[0].operands[1]))
-    return [Op("dst.startup", operands, (), attributes({"kind": kind}))]
+    return [Op("dst.startup", operands, (), attributes({"reversed": True} if swapped else {}))]
 
 
-def _first_inputs(math: Sequence[Op]) -> Iterator[tuple[Value, ...]]:
-    """Operand blocks, those of two-operand FPU ops first."""
-    for op in math:
-        if form_of(op).places == (Place.CB, Place.CB):
-            yield blocks_of(op)
-    for op in math:
-        if blocks_of(op):
-            yield blocks_of(op)
+def _readers(math: Sequence[Op]) -> Iterator[Op]:
+    """Ops that read blocks, those that read two first."""
+    yield from (op for op in math if form_of(op).places == (Place.CB, Place.CB))
+    yield from (op for op in math if blocks_of(op))

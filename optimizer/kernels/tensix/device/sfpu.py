@@ -1,0 +1,77 @@
+"""The vector unit (SFPU): how its float32 results are stored, and how near its functions come.
+
+It computes in float32, and what it stores in a DST of 16 bits it cuts off. Most kernels of tt-metal therefore round a
+result themselves before (`float32_to_bf16_rne`); those of `CUT_OFF` do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from optimizer.kernels.tensix.device.formats import truncated, without_denormals
+from optimizer.kernels.tensix.rounding import Array, round_bf16
+from optimizer.kernels.tensix.tile_ops import NEAREST, Form
+
+CUT_OFF = frozenset(
+    {
+        "hardsigmoid", "softsign", "add_scalar", "sub_scalar", "mul_scalar", "div_scalar", "max_scalar", "min_scalar",
+        "clamp", "leaky_relu", "acosh", "atanh", "erf", "erfc", "fmod", "xlogy", "fill",
+    }
+)  # fmt: skip
+"""Ops whose results are cut off at 16 bits. Sums and differences are, too, but for a call that asks for `NEAREST`."""
+_SUMS = ("add", "sub", "rsub")
+PLAIN = frozenset({*_SUMS, "mul", "square", "add_scalar", "sub_scalar", "mul_scalar", "div_scalar", "rsub_scalar"})
+"""Ops that are one multiply-add, of which a zero has no sign."""
+
+
+def rounds(name: str, form: Form) -> bool:
+    """Whether a call rounds its result to bf16 before it stores it in a DST of 16 bits."""
+    return NEAREST in form.call.template if name in _SUMS else name not in CUT_OFF
+
+
+def stored(name: str, values: Array, wide: bool, nearest: bool) -> Array:
+    """Float32 results of an op in DST."""
+    values = without_denormals(values, keep_sign=name not in PLAIN)
+    if wide:
+        return values
+    return round_bf16(values) if nearest else truncated(values)
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """How far a function may be from its exact value, rounded as its kernel rounds: units in the last place of what DST
+    holds, of 16 and of 32 bits, and beside these an absolute error. Operands are up to 8 in magnitude."""
+
+    narrow: float
+    wide: float
+    absolute: float = 0.0
+
+
+EXACT = Approximation(0.0, 0.0)
+_NEAR = Approximation(2, 4)
+APPROXIMATE: Mapping[str, Approximation] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            (
+                "exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "recip", "sigmoid", "silu",
+                "tanh", "softsign", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh",
+                "atanh", "div", "atan2",
+            ),
+            _NEAR,
+        ),
+        "pow": Approximation(4, 8),
+        "logaddexp": Approximation(32, 128),
+        "hardsigmoid": Approximation(2, 32),
+        "elu": Approximation(2, 16),
+        "erf": Approximation(2, 4, 3.5e-3),
+        "erfc": Approximation(2, 4, 1e-4),
+        "gelu": Approximation(2, 4, 5e-7),
+        "gelu_tanh": Approximation(2, 4, 2e-7),
+        "fmod": Approximation(2, 4, 3e-7),
+        "remainder": Approximation(2, 4, 3e-7),
+        "xlogy": Approximation(4, 16, 1e-6),
+    }
+)  # fmt: skip
+"""Ops that tt-metal's kernels approximate, within what was measured on ttsim 1.10.0; all others are exact."""
