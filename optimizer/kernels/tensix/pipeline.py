@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import get_args
 
 from optimizer.device import DeviceSpec
+from optimizer.errors import UnknownNameError
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.buffers import available_l1, check_l1
 from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
@@ -65,6 +67,13 @@ class KernelOptions:
     """Write sections and their tiles one after the other instead of in loops."""
     board: DeviceSpec = field(default_factory=partial(DeviceSpec.preset, Options.board))
     """What the kernel runs on."""
+
+    def __post_init__(self) -> None:
+        chosen = (("allocator", self.allocator, Allocator), ("push", self.push, Push))
+        schedule = () if self.schedule is None else (("schedule", self.schedule, Schedule),)
+        for name, value, choices in (*chosen, *schedule):
+            if value not in get_args(choices):
+                raise UnknownNameError(name, value, get_args(choices))
 
     def available_l1(self, program: Op) -> int:
         """Bytes that the circular buffers of a core may take."""

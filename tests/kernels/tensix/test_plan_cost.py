@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.errors import InfeasibleError
+from optimizer.errors import InfeasibleError, UnknownNameError
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode, renumbered, usable_forms
 from optimizer.kernels.tensix.dst.plan import BodyPlan, Relief, plan_body
 from optimizer.kernels.tensix.dst.schedule import LiveSets, Schedule, Step
 from optimizer.kernels.tensix.dst.slots import Scheme
 from optimizer.kernels.tensix.dst.stages import whole
+from optimizer.kernels.tensix.pipeline import KernelOptions
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from tests.samples import examples
 
@@ -110,3 +111,10 @@ def test_the_longest_path_may_come_before_reuse() -> None:
         second[schedule] = next(step.value for step in stage.order if step.value != v)
     assert second["pressure"] == a
     assert second["critical-path"] in (b, g)
+
+
+def test_unknown_ways_are_refused_by_name() -> None:
+    with pytest.raises(UnknownNameError, match="unknown schedule 'presure', did you mean 'pressure'"):
+        KernelOptions(schedule="presure")  # type: ignore[arg-type]
+    with pytest.raises(UnknownNameError, match="unknown push 'tile'"):
+        KernelOptions(push="tile")  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
 """Numbers on their way from L1 to the source registers or DST, and back: what unpackers and packers keep of them.
 
 Source registers hold 19 bits (sign, 8 of the exponent, 10 of the mantissa), DST 16 or 32. A denormal number is zero
-everywhere, and zero has no sign but in DST of 32 bits. Infinities and NaN are not modelled.
+everywhere. Zero has a sign in DST (but not one that came through a source register to 32 bits), and in L1 of 32 bits;
+the FPU takes none. Infinities and NaN are not modelled.
 """
 
 from __future__ import annotations
@@ -38,14 +39,18 @@ def in_source(values: Array, dtype: DType, wide: bool) -> Array:
 
     Float32 is cut off at 19 bits, at 16 where DST has 16. Everything else fits.
     """
-    if dtype is DType.F32:
-        values = truncated(values, UPPER_19 if wide else UPPER_16)
-    return without_denormals(values)
+    return without_denormals(_cut_off(values, dtype, wide))
+
+
+def _cut_off(values: Array, dtype: DType, wide: bool) -> Array:
+    return truncated(values, UPPER_19 if wide else UPPER_16) if dtype is DType.F32 else np.asarray(values, np.float32)
 
 
 def in_dst(values: Array, dtype: DType, wide: bool, straight: bool) -> Array:
     """Numbers of a circular buffer in DST, through a source register or, `straight`, past them (`UnpackToDestFp32`)."""
-    return np.asarray(values, np.float32) if straight else in_source(values, dtype, wide)
+    if straight:
+        return np.asarray(values, np.float32)
+    return in_source(values, dtype, wide) if wide else _cut_off(values, dtype, wide)
 
 
 def packed(values: Array, wide: bool, dtype: DType) -> Array:
@@ -76,5 +81,5 @@ def _shared(values: Array, kept: int) -> Array:
     whole = ((bits >> np.uint32(16)) & np.uint32(0x7F)).astype(np.int64) | np.where(exponents > 0, 128, 0)
     down = np.minimum(shared - exponents, 8)
     steps = np.where(down < 8, np.minimum((whole + (1 << down)) >> (down + 1), 127), 0) >> (7 - kept)
-    made = np.ldexp(steps.astype(np.float64), shared - 126 - kept)
+    made = np.minimum(np.ldexp(steps.astype(np.float64), shared - 126 - kept), np.finfo(np.float32).max)
     return np.where(bits & _SIGN, -made, made).astype(np.float32).reshape(values.shape) + np.float32(0.0)

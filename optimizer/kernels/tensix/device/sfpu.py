@@ -6,13 +6,15 @@ result themselves before (`float32_to_bf16_rne`); those of `CUT_OFF` do not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from optimizer.kernels.tensix.device.formats import truncated, without_denormals
+import numpy as np
+
+from optimizer.kernels.tensix.device.formats import bits_of, truncated, without_denormals
 from optimizer.kernels.tensix.rounding import Array, round_bf16
-from optimizer.kernels.tensix.tile_ops import NEAREST, Form
+from optimizer.kernels.tensix.tile_ops import NEAREST, Form, TileOp
 
 CUT_OFF = frozenset(
     {
@@ -22,13 +24,29 @@ CUT_OFF = frozenset(
 )  # fmt: skip
 """Ops whose results are cut off at 16 bits. Sums and differences are, too, but for a call that asks for `NEAREST`."""
 _SUMS = ("add", "sub", "rsub")
-PLAIN = frozenset({*_SUMS, "mul", "square", "add_scalar", "sub_scalar", "mul_scalar", "div_scalar", "rsub_scalar"})
+PLAIN = frozenset(
+    {*_SUMS, "mul", "leaky_relu", "square", "add_scalar", "sub_scalar", "mul_scalar", "div_scalar", "rsub_scalar"}
+)
 """Ops that are one multiply-add, of which a zero has no sign."""
 
 
 def rounds(name: str, form: Form) -> bool:
     """Whether a call rounds its result to bf16 before it stores it in a DST of 16 bits."""
     return NEAREST in form.call.template if name in _SUMS else name not in CUT_OFF
+
+
+def computed(op: TileOp, tiles: Sequence[Array], numbers: Mapping[str, float]) -> Array:
+    """Float32 results: the op's meaning, but that a zero with a sign is a condition that holds, and less than one
+    without."""
+    if op.name == "where":
+        tiles = (np.where(bits_of(tiles[0]) != 0, np.float32(1), np.float32(0)), *tiles[1:])
+    found = op.evaluate(tiles, numbers)
+    if op.name not in ("max", "min"):
+        return found
+    first, second = (np.signbit(tile) for tile in tiles)
+    negative = first & second if op.name == "max" else first | second
+    zeros = (tiles[0] == 0) & (tiles[1] == 0)
+    return np.where(zeros, np.where(negative, np.float32(-0.0), np.float32(0.0)), found)
 
 
 def stored(name: str, values: Array, wide: bool, nearest: bool) -> Array:

@@ -54,7 +54,7 @@ class Units:
     ) -> Array:
         """The tile in DST. `held`: what the slot holds of an accumulating op."""
         if form.unit is Unit.SFPU:
-            value = op.evaluate([x.tile for x in operands], numbers)
+            value = sfpu.computed(op, [x.tile for x in operands], numbers)
             return sfpu.stored(op.name, value, self.wide, sfpu.rounds(op.name, form))
         if form.unit is Unit.UNPACK:
             (x,) = operands

@@ -28,6 +28,17 @@ inline float kept(float value, int bits) { return value_of(bits_of(value) >> (32
 inline float no_denormal(float value) { return has_exponent(value) ? value : 0.0f; }
 inline int source_bits(Format format) { return format == Format::Float32 && wide_dst ? 19 : 16; }
 
+// Of the SFPU: a zero with a sign is a condition that holds, and less than one without.
+inline bool holds(wide value) { return value != 0 || (on_device && std::signbit(value)); }
+inline wide max_of(wide a, wide b) {
+    if (on_device && a == 0 && b == 0) return std::signbit(a) && std::signbit(b) ? -0.0L : 0.0L;
+    return larger(a, b);
+}
+inline wide min_of(wide a, wide b) {
+    if (on_device && a == 0 && b == 0) return std::signbit(a) || std::signbit(b) ? -0.0L : 0.0L;
+    return smaller(a, b);
+}
+
 // From a circular buffer to a source register.
 inline float in_source(float value, Format format) {
     return no_denormal(format == Format::Float32 ? kept(value, source_bits(format)) : value);

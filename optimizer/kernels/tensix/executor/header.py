@@ -143,10 +143,11 @@ def _call_body(op: TileOp, form: Form, call: Call, found: Signature) -> str:
     formats = dict(zip(call.template, found.template_names, strict=False))
     lines = [f"tensix::computes({what}, {sfpu}, {_key(form, by_token, formats)});"]
     names = "abc"[: op.arity]
+    unpack = "for_dst" if form.unit is Unit.UNPACK else "for_source"
     for name, place in zip(names, form.places, strict=True):
         slot = by_token.get(name, by_token["d"])
         source = (
-            f"tensix::unpacked(tensix::front({what}, {by_token[f'{name}_cb']}, {by_token[f'{name}_tile']}), "
+            f"tensix::{unpack}(tensix::front({what}, {by_token[f'{name}_cb']}, {by_token[f'{name}_tile']}), "
             f"{by_token[f'{name}_cb']})"
             if place is Place.CB
             else f"tensix::read({what}, {slot})"

@@ -421,11 +421,19 @@ inline void write_vector(const char* what, uint32_t index, Tile value, bool near
     write(what, index, value);
 }
 
-// A tile on its way to DST, or to a source register of the FPU.
-inline Tile unpacked(Tile tile, uint32_t cb) {
+// A tile in a source register of the FPU.
+inline Tile for_source(Tile tile, uint32_t cb) {
+    if (on_device)
+        for (float& v : tile.at) v = in_source(v, core.buffers[cb].format);
+    return tile;
+}
+
+// A tile on its way to DST, through a source register or past it.
+inline Tile for_dst(Tile tile, uint32_t cb) {
     const auto& b = core.buffers[cb];
-    if (on_device && !b.straight)
-        for (float& v : tile.at) v = in_source(v, b.format);
+    if (on_device && !b.straight && wide_dst) return for_source(tile, cb);
+    if (on_device && !b.straight && b.format == Format::Float32)
+        for (float& v : tile.at) v = kept(v, 16);
     return tile;
 }
 

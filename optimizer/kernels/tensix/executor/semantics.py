@@ -79,8 +79,8 @@ ELEMENTWISE: Mapping[str, str] = MappingProxyType(
         "div": "a / b",
         "rsub": "b - a",
         "pow": "std::pow(a, b)",
-        "max": "tensix::larger(a, b)",
-        "min": "tensix::smaller(a, b)",
+        "max": "tensix::max_of(a, b)",
+        "min": "tensix::min_of(a, b)",
         "eq": "a == b ? 1 : 0",
         "ne": "a != b ? 1 : 0",
         "lt": "a < b ? 1 : 0",
@@ -92,7 +92,7 @@ ELEMENTWISE: Mapping[str, str] = MappingProxyType(
         "remainder": "tensix::remainder(a, b)",
         "logaddexp": "a == b ? a + std::log(2.0L) : tensix::larger(a, b) + std::log1p(std::exp(-std::fabs(a - b)))",
         "xlogy": "a == 0 ? 0 : a * std::log(b)",
-        "where": "a != 0 ? b : c",
+        "where": "tensix::holds(a) ? b : c",
     }
 )
 """Ops by element. `where` chooses by its first operand."""

@@ -211,14 +211,15 @@ class _Lowering:
     ) -> Iterator[Op]:
         """The region if this core is the sender or a receiver of a pipe; in a loop over several of them."""
         counter = self.names.value(IndexType(), "pipe")
-        looked = [self._lookup(name, values, counter) for name, values in _columns(role.net.net, pipes).items()]
-        at = {name: op.result for name, op in zip(_columns(role.net.net, pipes), looked, strict=True)}
+        columns = _columns(role.net.net, pipes)
+        looked = [self._lookup(name, values, counter) for name, values in columns.items()]
+        at = {name: op.result for name, op in zip(columns, looked, strict=True)}
         self._roles[body.args[0].name] = replace(role, numbers=at)
         x, y = here
         pairs = [(x, "==", at["source_x"]), (y, "==", at["source_y"])]
         if not sends:
-            across = [(at["left"], "<=", x), (x, "<=", at["right"])]
-            pairs = [*across, (at["top"], "<=", y), (y, "<=", at["bottom"])]
+            ends = ((x, "left", "right"), (y, "top", "bottom"))
+            pairs = [pair for v, first, last in ends for pair in _within(v, first, last, columns, at)]
         operands = tuple(v for a, _, b in pairs for v in (a, b))
         tests = attributes({"tests": tuple(test for _, test, _ in pairs)})
         chosen = Op("ttl.if", operands, (), tests, (Region((), self._all(body.ops)),))
@@ -290,6 +291,15 @@ class _Lowering:
         yield set_own(Word(role.net.arrived), zero.result)
         yield add_on(role.invited, one.result, (role.numbers["source_x"], role.numbers["source_y"]))
         yield wait(Word(role.net.arrived), one.result)
+
+
+def _within(
+    v: Value, first: str, last: str, columns: Mapping[str, tuple[int, ...]], at: Mapping[str, Value]
+) -> list[tuple[Value, str, Value]]:
+    """Tests of whether a coordinate is between two numbers of the pipes."""
+    if columns[first] == columns[last]:
+        return [(v, "==", at[first])]
+    return [(at[first], "<=", v), (v, "<=", at[last])]
 
 
 def _columns(net: PipeNet, pipes: Sequence[Pipe]) -> dict[str, tuple[int, ...]]:
