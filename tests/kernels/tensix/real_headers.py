@@ -129,7 +129,7 @@ def _options(processor: Processor, arch: str, wide: bool, folder: Path, compiler
     number = PROCESSORS.index(processor)
     defines = (f"ARCH_{arch.upper()}", f"PROCESSOR_INDEX={number}", f"BUFFER_FORMAT={0 if wide else 5}")
     found = [f"-D{d}" for d in (*_DEFINES, *processor.defines, *defines, f"WIDE_DST={str(wide).lower()}")]
-    found += [f"-I{folder}", f"-I{STAND_INS / 'generated'}"]
+    found += [f"-I{folder}", f"-I{STAND_INS / 'tt_metal'}"]
     # As headers of the system: what they do among themselves is not the kernels' fault.
     return [*found, *(f"-isystem{path}" for path in (compiler or STAND_INS / "compiler", *_headers(arch)))]
 
