@@ -6,6 +6,7 @@ A payload is a line of JSON (command, options, name of the file) and the file's 
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import functools
 import io
@@ -18,9 +19,10 @@ from pathlib import Path
 
 from optimizer.cli.parser import build_parser, parse
 from optimizer.kernels.amdgpu.witness.errors import ExecutionError
+from optimizer.kernels.tensix.text import parse as parse_program
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "kernels"
-_INCLUDE = re.compile(r'#include (?:<cstdint>|"(?:api|compute_kernel_api)/[\w/]+\.h"|"dataflow_api\.h")', re.ASCII)
+_INCLUDE = re.compile(r'#include (?:<cstdint>|"(?:api|internal)/[\w/]+\.h")', re.ASCII)
 _DIRECTIVE = re.compile(
     r"\.(?:amdgcn_target|text|protected|globl|p2align|type|size|section|(?:end_)?amdhsa_kernel|amdhsa_\w+"
     r"|(?:end_)?amdgpu_metadata|L[\w.$]+_end:|\.\.|[\w.$]+:)(?: |$)", re.ASCII,
@@ -60,15 +62,40 @@ def run_payload(payload: bytes) -> str:
 
 
 def _check_files(folder: Path, source: Path, out: Path) -> None:
-    for path in folder.rglob("*"):
+    for path in sorted(folder.rglob("*"), key=lambda path: (path.suffix != ".cpp", path)):
         if path.is_dir() or path == source:
             continue
         assert path.parent.parent == out, f"{path} is written outside of the folder"
-        assert path.name in ("compute.cpp", "reader.cpp", "writer.cpp"), path
-        for line in re.split(r"[\n\r]", path.read_bytes().decode("ascii")):
-            assert not line.lstrip().startswith("#") or _INCLUDE.fullmatch(line), f"{path.name}: {line!r}"
-            code = line.partition("//")[0]
-            assert not set(code) & set("\"'\\@`$?") or _INCLUDE.fullmatch(line), f"{path.name}: {line!r}"
+        _FILES[path.name](path.read_bytes().decode("ascii"))
+
+
+def _check_cpp(text: str) -> None:
+    for line in re.split(r"[\n\r]", text):
+        assert not line.lstrip().startswith("#") or _INCLUDE.fullmatch(line), line
+        code = line.partition("//")[0]
+        assert not set(code) & set("\"'\\@`$?") or _INCLUDE.fullmatch(line), line
+
+
+def _check_launcher(text: str) -> None:
+    """Nothing but what every launcher has stands on its top level, whatever the names of tensors."""
+    docstring, *body = ast.parse(text).body
+    assert isinstance(docstring, ast.Expr)
+    assert isinstance(docstring.value, ast.Constant)
+    known = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.FunctionDef, ast.If)
+    assert all(isinstance(node, known) for node in body), [ast.unparse(node) for node in body]
+    texts = [node for node in body if isinstance(node, ast.Expr)]
+    assert all(isinstance(node.value, ast.Constant) for node in texts), [ast.unparse(node) for node in texts]
+    defined = {node.name for node in body if isinstance(node, ast.FunctionDef)}
+    assert defined <= {"circular_buffer", "kernel", "launch"}, defined
+
+
+_FILES: dict[str, Callable[[str], object]] = {
+    **dict.fromkeys(("compute.cpp", "reader.cpp", "writer.cpp"), _check_cpp),
+    "launch.py": _check_launcher,
+    "manifest.json": json.loads,
+    "program.ttl": parse_program,
+}
+"""File of a kernel -> what reads it."""
 
 
 def _check_assembly(text: str) -> None:

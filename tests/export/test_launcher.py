@@ -76,6 +76,7 @@ def test_the_config_is_what_the_program_says() -> None:
         "math_approx_mode": True,
         "fp32_dest_acc_en": False,
         "dst_full_sync_en": True,
+        "unpack_to_dst": [],
     }
 
 

@@ -13,7 +13,7 @@ from optimizer.opmodel.ttnn_calls.text import call, core_ranges_text, dtype_text
 
 NAMES = ("KERNELS", "circular_buffer", "kernel", "os")
 """What a module with such functions defines besides them."""
-_LOCALS = ("cores", "buffers", "kernels", "config", "semaphores", "own", "each", "x", "y")
+_LOCALS = ("cores", "buffers", "kernels", "config", "semaphores", "own", "each", "column", "row")
 _BUFFERS = 64
 """`NUM_CIRCULAR_BUFFERS` as the host knows it, whatever the chip."""
 _HELPERS = '''KERNELS = {folder}
@@ -97,11 +97,11 @@ def _given_to_cores(launch: Launch, numbers: Sequence[str]) -> list[str]:
     """Statements that give every core its run-time arguments."""
     if not numbers:
         return []
-    each = [f"{name}[x, y] if isinstance({name}, dict) else {name}" for name in numbers]
+    each = [f"{name}[column, row] if isinstance({name}, dict) else {name}" for name in numbers]
     lines = [laid_out("own = ttnn.RuntimeArgs()", 1)]
     for x0, y0, x1, y1 in launch.cores:
-        places = f"((x, y) for y in range({y0}, {y1 + 1}) for x in range({x0}, {x1 + 1}))"
-        lines += [laid_out(f"for x, y in {places}:", 1), laid_out(f"own[x][y] = [{', '.join(each)}]", 2)]
+        places = f"((column, row) for row in range({y0}, {y1 + 1}) for column in range({x0}, {x1 + 1}))"
+        lines += [laid_out(f"for column, row in {places}:", 1), laid_out(f"own[column][row] = [{', '.join(each)}]", 2)]
     return [*lines, laid_out("for each in kernels:", 1), laid_out("each.runtime_args = own", 2)]
 
 

@@ -25,9 +25,9 @@ class ComputeConfig:
     """Circular buffers that are unpacked to DST past the source registers (`UnpackToDestMode.UnpackToDestFp32`), by
     index: of a program after `insert-inits`, which decides it."""
 
-    def to_json(self) -> dict[str, str | bool | tuple[int, ...]]:
+    def to_json(self) -> dict[str, str | bool | list[int]]:
         """Arguments of the descriptor by name."""
-        return asdict(self)
+        return {**asdict(self), "unpack_to_dst": list(self.unpack_to_dst)}
 
 
 def compute_config(program: Op, arch: str) -> ComputeConfig:

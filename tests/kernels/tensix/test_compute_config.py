@@ -25,7 +25,7 @@ def test_what_a_program_says_is_what_the_lowered_one_hands_to_the_host() -> None
         "math_approx_mode": True,
         "fp32_dest_acc_en": False,
         "dst_full_sync_en": True,
-        "unpack_to_dst": (),
+        "unpack_to_dst": [],
     }
 
 
