@@ -33,6 +33,7 @@ from optimizer.kernels.tensix.passes.lower_pipes import lower_pipes
 from optimizer.kernels.tensix.passes.lower_to_loops import lower_to_loops
 from optimizer.kernels.tensix.passes.place_results import place_results, store_values
 from optimizer.kernels.tensix.passes.place_sums import place_sums
+from optimizer.kernels.tensix.passes.plain_conditions import plain_conditions
 from optimizer.kernels.tensix.passes.push_sections import Push, push_sections
 from optimizer.kernels.tensix.passes.sink_to_stores import sink_to_stores
 from optimizer.kernels.tensix.passes.split_broadcasts import split_broadcasts
@@ -96,6 +97,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
         Pass("fold-grid", fold_grid),
         Pass("lower-pipes", lower_pipes),
         Pass("inline-regions", inline_regions),
+        Pass("plain-conditions", plain_conditions),
         Pass("join-broadcasts", join_broadcasts),
         Pass("split-broadcasts", partial(split_broadcasts, computed=options.fuse)),
         Pass("convert-to-compute", convert_to_compute),

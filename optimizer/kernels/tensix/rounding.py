@@ -57,12 +57,12 @@ def packer_sum(kept: Array, added: Array, dtype: DType) -> Array:
 def round_block_float(values: Array, bits: int) -> Array:
     """To a block format: 16 neighbours of a row share the largest exponent and keep `bits` bits below it.
 
-    To the nearest, ties to even, and no higher than the largest magnitude (tt-metal, `blockfloat_common.cpp`). The last
-    dimension is a multiple of 16.
+    To the nearest, ties to even, and no higher than the largest magnitude; zero has no sign (tt-metal,
+    `blockfloat_common.cpp`). The last dimension is a multiple of 16.
     """
     groups = np.asarray(values, np.float32).reshape(*values.shape[:-1], -1, 16)
     largest = np.max(np.abs(groups), axis=-1, keepdims=True, initial=0.0)
     quantum = np.ldexp(np.float32(1.0), np.frexp(largest)[1] - bits)
     steps = np.clip(np.rint(groups / quantum), 1 - 2**bits, 2**bits - 1)
     made = np.where(largest > 0, steps * quantum, np.where(np.isnan(groups), groups, 0.0))
-    return made.astype(np.float32).reshape(values.shape)
+    return made.astype(np.float32).reshape(values.shape) + np.float32(0.0)

@@ -71,15 +71,16 @@ def packed(values: Array, wide: bool, dtype: DType) -> Array:
 def _shared(values: Array, kept: int) -> Array:
     """16 neighbours of a row with the largest exponent of them, 7 bits of each below it, of which `kept` stay.
 
-    The 8 bits of a significand are shifted down to the exponent and rounded to 7, ties away from zero, up to the
-    largest that 7 bits hold; a shorter format cuts off what it has no bits for.
+    The 8 bits of a significand are rounded to 7, shifted down to the exponent and rounded again, ties away from zero
+    both times; a shorter format cuts off what it has no bits for.
     """
     groups = values.reshape(*values.shape[:-1], -1, 16)
-    bits = bits_of(groups)
+    bits = (bits_of(groups) + np.uint32(0x10000)) & np.uint32(0xFFFE0000)
     exponents = ((bits & _EXPONENT) >> np.uint32(23)).astype(np.int64)
     shared = exponents.max(axis=-1, keepdims=True)
-    whole = ((bits >> np.uint32(16)) & np.uint32(0x7F)).astype(np.int64) | np.where(exponents > 0, 128, 0)
+    significands = ((bits >> np.uint32(17)) & np.uint32(0x3F)).astype(np.int64) | np.where(exponents > 0, 64, 0)
     down = np.minimum(shared - exponents, 8)
-    steps = np.where(down < 8, np.minimum((whole + (1 << down)) >> (down + 1), 127), 0) >> (7 - kept)
-    made = np.minimum(np.ldexp(steps.astype(np.float64), shared - 126 - kept), np.finfo(np.float32).max)
-    return np.where(bits & _SIGN, -made, made).astype(np.float32).reshape(values.shape) + np.float32(0.0)
+    steps = ((significands + ((1 << down) >> 1)) >> down) >> (7 - kept)
+    made = np.ldexp(steps.astype(np.float64), shared - 126 - kept)
+    with np.errstate(over="ignore"):
+        return np.where(bits & _SIGN, -made, made).astype(np.float32).reshape(values.shape) + np.float32(0.0)

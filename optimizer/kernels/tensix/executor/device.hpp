@@ -54,14 +54,16 @@ inline float stored(float value, bool nearest) {
 // -- packers ------------------------------------------------------------------------------------------------
 inline void pack_blocks(Tile& t, int bits) {
     for (int at = 0; at < kElements; at += 16) {
-        uint32_t shared = 0;
-        for (int k = 0; k < 16; ++k) shared = std::max(shared, bits_of(t.at[at + k]) >> 23 & 255);
+        uint32_t shared = 0, numbers[16];
         for (int k = 0; k < 16; ++k) {
-            const uint32_t number = bits_of(t.at[at + k]), exponent = number >> 23 & 255;
+            numbers[k] = (bits_of(t.at[at + k]) + 0x10000u) & 0xfffe0000u;  // 7 bits of the significand
+            shared = std::max(shared, numbers[k] >> 23 & 255);
+        }
+        for (int k = 0; k < 16; ++k) {
+            const uint32_t number = numbers[k], exponent = number >> 23 & 255;
             const uint32_t down = std::min(shared - exponent, 8u);
-            const uint32_t whole = (number >> 16 & 127) + (exponent ? 128 : 0);
-            uint32_t steps = down == 8 ? 0 : std::min((whole + (1u << down)) >> (down + 1), 127u);
-            steps >>= 7 - bits;
+            const uint32_t significand = (number >> 17 & 63) + (exponent ? 64 : 0);
+            const uint32_t steps = ((significand + ((1u << down) >> 1)) >> down) >> (7 - bits);
             const float size = std::ldexp(float(steps), int(shared) - 126 - bits);
             t.at[at + k] = steps && number >> 31 ? -size : size;
         }

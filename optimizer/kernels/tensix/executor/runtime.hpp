@@ -117,7 +117,7 @@ inline void share_exponents(Tile& t, Format format) {
         for (int k = 0; k < 16; ++k) {
             const float steps = std::nearbyint(t.at[at + k] / quantum);
             const float empty = std::isnan(t.at[at + k]) ? t.at[at + k] : 0.0f;  // NaN or zeros only: nothing to share
-            t.at[at + k] = largest > 0.0f ? std::fmax(-most, std::fmin(most, steps)) * quantum : empty;
+            t.at[at + k] = (largest > 0.0f ? std::fmax(-most, std::fmin(most, steps)) * quantum : empty) + 0.0f;
         }
     }
 }
