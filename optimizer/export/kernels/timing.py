@@ -52,7 +52,7 @@ _ON_SFPU = ("add_binary", "sub_binary", "mul_binary", "rsub_binary")
 """Sums and products of two tiles in DST: one pass of the SFPU, while TTNN's ops are on the FPU."""
 _FPU = re.compile(r"(add|sub|mul)_(reuse_dest_)?tiles(_bcast_(rows|cols|scalar))?")
 _BROUGHT = ("copy_tile", "transpose_tile", "unary_bcast")
-_SETUP = re.compile(r".*_(un)?init|.*reconfig_data_format|compute_kernel_hw_startup|init_sfpu|mm_init.*|.*_init_\w+")
+_SETUP = re.compile(r".*_(un)?init|.*reconfig_data_format|compute_kernel_hw_startup|.*_init_\w+")
 
 
 @dataclass

@@ -136,7 +136,7 @@ def test_the_error_names_the_block_that_is_computed() -> None:
 def test_an_op_that_fits_in_no_way_is_named_with_its_operands() -> None:
     body = case("a b c", "r", 2, "p = where a b c", "r = abs p")
     with pytest.raises(
-        InfeasibleError, match=r"where\(%a, %b, %c\) alone needs 3 slots of DST, more than the 2"
+        InfeasibleError, match=r"where\(%t_0, %b, %c\) alone needs 3 slots of DST, more than the 2"
     ) as error:
         lower(case_program(body), KernelOptions())
     assert error.value.limit == 2
