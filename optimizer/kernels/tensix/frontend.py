@@ -94,9 +94,6 @@ def recording() -> _Recorder:
     return found
 
 
-_now = recording
-
-
 # -- tensors and circular buffers -----------------------------------------------------------------------
 @dataclass(frozen=True)
 class CircularBuffer:
@@ -111,14 +108,14 @@ class CircularBuffer:
         return self._block("ttl.cb_reserve", "ttl.cb_push")
 
     def pop(self) -> None:
-        _now().emit(Op("ttl.cb_pop", (self.value,)))
+        recording().emit(Op("ttl.cb_pop", (self.value,)))
 
     def push(self) -> None:
-        _now().emit(Op("ttl.cb_push", (self.value,)))
+        recording().emit(Op("ttl.cb_push", (self.value,)))
 
     def _block(self, name: str, closing: str) -> Block:
-        block = _now().value(self.value.typed(CircularBufferType).block)
-        _now().emit(Op(name, (self.value,), (block,)))
+        block = recording().value(self.value.typed(CircularBufferType).block)
+        recording().emit(Op(name, (self.value,), (block,)))
         return Block(block, Op(closing, (self.value,)))
 
 
@@ -134,7 +131,7 @@ def make_circular_buffer_like(
     """A circular buffer of `buffer_factor` blocks of `shape` tiles (default: the kernel's `block_factors`) with the
     tensor's element type. `buffer_index`: its number, by default the lowest free one; `page_size` and `core_ranges` as
     docs/tile-language.md says."""
-    now = _now()
+    now = recording()
     rows, columns = shape or now.factors_of(tensor)
     cb = now.value(CircularBufferType((rows, columns), tensor.dtype, buffer_factor))
     attrs: dict[str, Attr] = {} if buffer_index is None else {"index": buffer_index}
@@ -156,11 +153,11 @@ class Block(Expression):
 
     def store(self, result: Block) -> None:
         """Materialise a result in this block, which was reserved."""
-        _now().emit(Op("ttl.store", (result.value, self.value)))
+        recording().emit(Op("ttl.store", (result.value, self.value)))
 
     def accumulate(self, result: Block) -> None:
         """Sum up a result over the rounds of the loop around this; the block is reserved outside of the loop."""
-        _now().emit(Op("ttl.store", (result.value, self.value), (), attributes({"accumulate": True})))
+        recording().emit(Op("ttl.store", (result.value, self.value), (), attributes({"accumulate": True})))
 
     def applied(self, name: str, *others: Block, **numbers: float) -> Block:
         attrs: dict[str, Any] = dict(numbers)
@@ -177,7 +174,7 @@ class Block(Expression):
 
     def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
         if failure is None and self.closing is not None:
-            _now().emit(self.closing)
+            recording().emit(self.closing)
 
 
 def block_op(
@@ -200,15 +197,15 @@ def block_op(
     if shape is None:
         raise GraphError(f"{name} does not take {', '.join(map(str, blocks))}", node=name)
     dtype = result_dtype or widest(b.dtype for b in blocks)
-    result = _now().value(BlockType(shape, dtype))
-    _now().emit(Op(f"ttl.{name}", tuple(b.value for b in operands), (result,), attributes(dict(attrs))))
+    result = recording().value(BlockType(shape, dtype))
+    recording().emit(Op(f"ttl.{name}", tuple(b.value for b in operands), (result,), attributes(dict(attrs))))
     return Block(result)
 
 
 def full(number: float, shape: tuple[int, int], dtype: DType = DType.BF16) -> Block:
     """A block of so many tiles with one number everywhere."""
-    block = _now().value(BlockType((shape[0], shape[1]), dtype))
-    _now().emit(Op("ttl.fill", (), (block,), attributes({"value": float(number)})))
+    block = recording().value(BlockType((shape[0], shape[1]), dtype))
+    recording().emit(Op("ttl.fill", (), (block,), attributes({"value": float(number)})))
     return Block(block)
 
 
@@ -219,7 +216,7 @@ def compute_region(
 
     (y,) = compute_region(lambda a, b: exp(a) * b, x, other)
     """
-    now = _now()
+    now = recording()
     outside, now.ops = now.ops, []
     if outside is None:
         raise StateError("a compute region is recorded inside of a thread only")
@@ -255,7 +252,7 @@ class Transfer:
     value: Value
 
     def wait(self) -> None:
-        _now().emit(Op("ttl.transfer_wait", (self.value,)))
+        recording().emit(Op("ttl.transfer_wait", (self.value,)))
 
 
 @dataclass(frozen=True)
@@ -267,19 +264,19 @@ class PipeEnd:
 
 def copy(source: TensorSlice | Block | PipeEnd, target: Block | TensorSlice | PipeEnd) -> Transfer:
     """Bring a block from a tensor or a pipe, or take one there."""
-    moved = _now().value(TransferType())
+    moved = recording().value(TransferType())
     if isinstance(source, TensorSlice) and isinstance(target, Block):
         source.check(target.value.typed(BlockType).shape)
         operands = (_tensor(source), _number(source.row), _number(source.column), target.value)
-        _now().emit(Op("ttl.copy_in", operands, (moved,)))
+        recording().emit(Op("ttl.copy_in", operands, (moved,)))
     elif isinstance(source, Block) and isinstance(target, TensorSlice):
         target.check(source.value.typed(BlockType).shape)
         operands = (source.value, _tensor(target), _number(target.row), _number(target.column))
-        _now().emit(Op("ttl.copy_out", operands, (moved,)))
+        recording().emit(Op("ttl.copy_out", operands, (moved,)))
     elif isinstance(source, Block) and isinstance(target, PipeEnd):
-        _now().emit(Op("ttl.send", (source.value, target.value), (moved,)))
+        recording().emit(Op("ttl.send", (source.value, target.value), (moved,)))
     elif isinstance(source, PipeEnd) and isinstance(target, Block):
-        _now().emit(Op("ttl.receive", (source.value, target.value), (moved,)))
+        recording().emit(Op("ttl.receive", (source.value, target.value), (moved,)))
     else:
         raise StateError("copy takes a place in a tensor, or a pipe, and a block, in either order")
     return Transfer(moved)
@@ -294,12 +291,12 @@ def _tensor(place: TensorSlice) -> Value:
 def _number(n: int | Value | Index) -> Value:
     if isinstance(n, Value):
         return n
-    return n.value if isinstance(n, Index) else constant(n, _now()).value
+    return n.value if isinstance(n, Index) else constant(n, recording()).value
 
 
 def core(dims: int = DEFAULT_DIMS) -> tuple[Index, ...]:
     """Coordinates of the core that runs this."""
-    now = _now()
+    now = recording()
     results = tuple(now.value(IndexType()) for _ in range(dims))
     now.emit(Op("ttl.core", (), results, attributes({"dims": dims})))
     return tuple(Index(v, now) for v in results)
@@ -307,22 +304,24 @@ def core(dims: int = DEFAULT_DIMS) -> tuple[Index, ...]:
 
 def grid_size(dims: int = DEFAULT_DIMS) -> tuple[int, ...]:
     """Sizes of the kernel's grid."""
-    return _grid_size(_now().grid, dims)
+    return _grid_size(recording().grid, dims)
 
 
 def core_linear() -> Value:
     """Number of the core that runs this, row by row."""
-    result = _now().value(IndexType())
-    _now().emit(Op("ttl.core_linear", (), (result,)))
+    result = recording().value(IndexType())
+    recording().emit(Op("ttl.core_linear", (), (result,)))
     return result
 
 
 def grid_slice(tensor: Tensor, block_factors: tuple[int, int] | None = None) -> TensorSlice:
     """This core's part of a tensor, by rows and columns of tiles per core (default: the kernel's `block_factors`)."""
-    row, column = (_now().value(IndexType()) for _ in range(2))
+    row, column = (recording().value(IndexType()) for _ in range(2))
     attrs = {} if block_factors is None else {"block_factors": block_factors}
-    _now().emit(Op("ttl.grid_slice", (_tensor(TensorSlice(tensor, row, column)),), (row, column), attributes(attrs)))
-    return TensorSlice(tensor, row, column, block_factors or _now().factors_of(tensor))
+    recording().emit(
+        Op("ttl.grid_slice", (_tensor(TensorSlice(tensor, row, column)),), (row, column), attributes(attrs))
+    )
+    return TensorSlice(tensor, row, column, block_factors or recording().factors_of(tensor))
 
 
 # -- threads and programs ---------------------------------------------------------------------------------
@@ -355,7 +354,7 @@ class Program:
 
     def __call__(self, *tensors: Tensor) -> tuple[Op, ...]:
         """The recorded threads. StateError if the tensors are not the kernel's, in their order."""
-        now = _now()
+        now = recording()
         if [t.value for t in tensors] != now.tensors:
             raise StateError("a program is called with the kernel's own tensors, in their order")
         kinds = iter(("reader", "writer"))
