@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -14,18 +12,6 @@ from optimizer.kernels.tensix.pipeline import KernelOptions
 from tests.kernels.tensix.test_dataflow import PATTERNS, product, whole
 
 N150 = DeviceSpec.preset("n150")
-
-
-@pytest.fixture(scope="module")
-def mock(needs_ttnn: None) -> Iterator[KernelDevice]:
-    with KernelDevice(N150, "mock") as device:
-        yield device
-
-
-@pytest.fixture(scope="module")
-def simulator(needs_simulator: None) -> Iterator[KernelDevice]:
-    with KernelDevice(N150, "sim") as device:
-        yield device
 
 
 def test_tt_metal_takes_semaphores_and_run_time_arguments(mock: KernelDevice) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from optimizer.device import DeviceSpec
 from optimizer.execution.launching import KernelDevice, launched
 from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.ir import Op
@@ -57,14 +56,8 @@ EXAMPLES: dict[str, Callable[[], Op]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def simulated(needs_simulator: None) -> Iterator[KernelDevice]:
-    with KernelDevice(DeviceSpec.preset("n150"), "sim") as device:
-        yield device
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_is_right_on_the_simulator(name: str, simulated: KernelDevice) -> None:
-    found = launched(EXAMPLES[name](), KernelOptions(), simulated)
+def test_an_example_is_right_on_the_simulator(name: str, simulator: KernelDevice) -> None:
+    found = launched(EXAMPLES[name](), KernelOptions(), simulator)
     assert found.right

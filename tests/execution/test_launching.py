@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -37,18 +36,6 @@ PROGRAMS = {
     "bfp4_b": KERNELS["bfp4_b and bfp8_b"],
     "f32": KERNELS["typecast to f32"],
 }
-
-
-@pytest.fixture(scope="module")
-def mock(needs_ttnn: None) -> Iterator[KernelDevice]:
-    with KernelDevice(N150, "mock") as device:
-        yield device
-
-
-@pytest.fixture(scope="module")
-def simulator(needs_simulator: None) -> Iterator[KernelDevice]:
-    with KernelDevice(N150, "sim") as device:
-        yield device
 
 
 def accepted(program: Op, device: KernelDevice) -> dict[str, tuple[int, ...]]:
