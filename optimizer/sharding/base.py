@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -56,11 +56,53 @@ class Accepted:
     """How often the OpModel refused others, by message."""
 
 
+@dataclass(frozen=True)
+class WantedOperand:
+    """Where an operand has to be for a kernel of ours."""
+
+    layout: TensorLayout | None = None
+    """In which the op reads it, from a copy or not; None: any."""
+    source: TensorLayout | None = None
+    """Where the kernel gets it from, or a place as fast; None: it is on the kernel's cores, or what all cores read."""
+    copied: bool = False
+    """Whether the op would read a copy of what the kernel gets from the source, which then is not made."""
+
+
+@dataclass(frozen=True)
+class WantedPlaces:
+    """Where the tensors of an op have to be for a kernel of ours."""
+
+    operands: tuple[WantedOperand, ...]
+    result: TensorLayout | None
+    """None: any."""
+
+
+@dataclass(frozen=True)
+class KernelOffer:
+    """A kernel of ours that ops of a group could be, if their tensors lay as it wants them."""
+
+    wanted: tuple[WantedPlaces | None, ...]
+    """Per op of the group; None: it is not in the kernel."""
+    time_ns: int
+    buffer_bytes: int
+    """L1 per core of its circular buffers that lie in no tensor."""
+
+
+Sources = tuple[tuple[tuple[TensorLayout, ...], ...], ...]
+"""Per op and operand, layouts that it may be copied from: one for all that take as long."""
+
+
 class Kernels(Protocol):
     """What kernels of ours would make of plans for one graph."""
 
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """Ops, in schedule order, that one kernel could run if their tensors lay right."""
+        """Ops, in schedule order, that one kernel could run if their tensors lay right; no op is in two groups."""
+        ...
+
+    def offers(
+        self, group: tuple[str, ...], homes: Sequence[TensorLayout], sources: Sources
+    ) -> tuple[KernelOffer, ...]:
+        """Kernels for a group and for parts of it, with the tensors of their frame in one of these layouts each."""
         ...
 
     def saved_ns(self, plan: Plan) -> int:

@@ -19,6 +19,7 @@ from optimizer.export.kernels.lowering import lowered, program_of
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import FusedSchedule
 from optimizer.export.kernels.timing import cost_of
+from optimizer.ir.graph import Op
 from optimizer.opmodel.base import OpCost
 from optimizer.result import OptimizedGraph
 from optimizer.solver.packing import Item, pack
@@ -108,23 +109,11 @@ class _Chooser:
     def _offers(self, group: Region) -> list[Offer]:
         """The best home of every stretch of a group, and of the group."""
         found = []
-        for members in self._stretches(group):
+        for members in stretches(group.ops):
             homes = [self._priced(region) for region in self._alone.regions_of(members) if self._alone.fits(region)]
             if homes:
                 found.append(max(homes, key=lambda offer: offer.saved_ns))
         return found
-
-    def _stretches(self, group: Region) -> Iterator[tuple[str, ...]]:
-        """Ops of a group that follow each other and hang together, the whole group first."""
-        ops = group.ops
-        spans = ((first, first + size) for size in range(len(ops), 1, -1) for first in range(len(ops) - size + 1))
-        for count, (first, end) in enumerate(spans):
-            if count == MOST_STRETCHES:
-                return
-            part = ops[first:end]
-            values = [frozenset((*op.inputs, *op.outputs)) for op in part]
-            if _hang_together(values):
-                yield tuple(op.id for op in part)
 
     def _priced(self, region: Region) -> Offer:
         result = self._result
@@ -156,6 +145,19 @@ class _Chooser:
             placed.append(again[0])
         position = FusedSchedule(self._result).index
         return tuple(sorted(placed, key=lambda r: position[r.anchor])), None
+
+
+def stretches(ops: Sequence[Op], least: int = 2) -> Iterator[tuple[str, ...]]:
+    """Ops of a group that follow each other and hang together, the whole group first; so many at least."""
+    sizes = range(len(ops), least - 1, -1)
+    spans = ((first, first + size) for size in sizes for first in range(len(ops) - size + 1))
+    for count, (first, end) in enumerate(spans):
+        if count == MOST_STRETCHES:
+            return
+        part = ops[first:end]
+        values = [frozenset((*op.inputs, *op.outputs)) for op in part]
+        if _hang_together(values):
+            yield tuple(op.id for op in part)
 
 
 def _hang_together(values: Sequence[frozenset[str]]) -> bool:

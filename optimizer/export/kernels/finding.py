@@ -12,6 +12,7 @@ Groups grow edge by edge, in schedule order, until none grows any more. A group 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from optimizer.errors import InfeasibleError, LimitError
 from optimizer.export.kernels.grouping import Group, may_join
@@ -38,10 +39,11 @@ def find_regions(result: OptimizedGraph) -> tuple[Region, ...]:
 def groups_anywhere(result: OptimizedGraph) -> tuple[tuple[str, ...], ...]:
     """Ops, in schedule order, that would be regions if only their tensors lay right: groups of up to `MOST_TOGETHER`.
 
-    Layouts of the result make no difference, as long as they are tiles on the device.
+    Groups grow edge by edge while they can; an op that none takes is one by itself, and none is in two. Layouts of the
+    result make no difference, as long as they are tiles on the device.
     """
     finder = Finder(result)
-    index, found = finder.schedule.index, dict[tuple[str, ...], None]()
+    index = finder.schedule.index
     group: dict[str, tuple[str, ...]] = {op_id: (op_id,) for op_id in finder.group}
     for op in finder.schedule.ops:
         for producer in finder.producers(op):
@@ -49,8 +51,43 @@ def groups_anywhere(result: OptimizedGraph) -> tuple[tuple[str, ...], ...]:
             members = tuple(sorted({*a, *b}, key=index.__getitem__))
             if a != b and len(members) <= MOST_TOGETHER and finder.frame_of_group(members) is not None:
                 group.update(dict.fromkeys(members, members))
-                found[members] = None
-    return tuple(found)
+    return tuple(dict.fromkeys(group.values()))
+
+
+@dataclass(frozen=True)
+class Framed:
+    """A group that covers a frame."""
+
+    group: Group
+    inputs: tuple[str, ...]
+    """Values that it reads, in the order of their first readers."""
+    outputs: tuple[str, ...]
+    """Results that others read."""
+    anchor: str
+    """The op in whose place it can run."""
+
+    def regions(self) -> tuple[Region, ...]:
+        """The region at each of the group's homes."""
+        group = self.group
+        dtype = group.result.graph.value(group.ops[0].outputs[0]).dtype
+        return tuple(
+            Region(
+                group.ops,
+                self.anchor,
+                group.shape,
+                dtype,
+                home,
+                tuple(group.operand(v, home) for v in self.inputs),
+                tuple(group.operand(v, home) for v in self.outputs),
+                group.kinds,
+                group.depths,
+            )
+            for home in group.homes((*self.inputs, *self.outputs))
+        )
+
+    def laid(self, result: OptimizedGraph) -> Framed:
+        """The same ops where another result has their tensors."""
+        return replace(self, group=replace(self.group, result=result))
 
 
 class Finder:
@@ -101,26 +138,9 @@ class Finder:
     def regions_of(self, members: Sequence[str]) -> tuple[Region, ...]:
         """A group as a region at each of its homes, if it covers a frame and has a place in the schedule."""
         framed = self.frame_of_group(members)
-        if framed is None:
-            return ()
-        group, inputs, outputs, anchor = framed
-        dtype = self.graph.value(group.ops[0].outputs[0]).dtype
-        return tuple(
-            Region(
-                group.ops,
-                anchor,
-                group.shape,
-                dtype,
-                home,
-                tuple(group.operand(v, home) for v in inputs),
-                tuple(group.operand(v, home) for v in outputs),
-                group.kinds,
-                group.depths,
-            )
-            for home in group.homes((*inputs, *outputs))
-        )
+        return () if framed is None else framed.regions()
 
-    def frame_of_group(self, members: Sequence[str]) -> tuple[Group, tuple[str, ...], tuple[str, ...], str] | None:
+    def frame_of_group(self, members: Sequence[str]) -> Framed | None:
         """A group that covers a frame, what it reads and gives, and the op in whose place it can run."""
         group = Group(self.result, tuple(self.graph.op(op_id) for op_id in members))
         if not group.covers_a_frame():
@@ -131,7 +151,7 @@ class Finder:
         if len(inputs) + len(outputs) > MAX_CIRCULAR_BUFFERS or not group.gives(outputs):
             return None
         anchor = self.schedule.place(members, inputs, outputs)
-        return None if anchor is None else (group, inputs, outputs, anchor)
+        return None if anchor is None else Framed(group, inputs, outputs, anchor)
 
     def _read_outside(self, value: str, members: Sequence[str]) -> bool:
         readers = {op.id for op in self.graph.consumers(value)}
@@ -139,16 +159,23 @@ class Finder:
 
     def fits(self, region: Region) -> bool:
         """Whether the kernel compiles, and its circular buffers fit beside what is in L1."""
-        if region.multiplies and not _multiplies_well(region):
+        if not compiles(region):
             return False
-        try:
-            program = lowered(program_of(region))
-        except (InfeasibleError, LimitError):
-            return False
-        if self.schedule.fits(region, program):
+        if self.schedule.fits(region, lowered(program_of(region))):
             return True
         self.roomless.append(region.op_ids)
         return False
+
+
+def compiles(region: Region) -> bool:
+    """Whether there is such a kernel, wherever in the schedule."""
+    if region.multiplies and not _multiplies_well(region):
+        return False
+    try:
+        lowered(program_of(region))
+    except (InfeasibleError, LimitError):
+        return False
+    return True
 
 
 def _multiplies_well(region: Region) -> bool:

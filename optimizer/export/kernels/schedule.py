@@ -69,13 +69,15 @@ class FusedSchedule:
         return written or frees
 
     def _freed(self, values: Iterable[str], inside: set[str]) -> list[int]:
-        """Positions of ops outside that free one of these values' buffers, or write into it."""
+        """Positions of ops outside that, after one of these values is made, free its buffer or write into it."""
         found = []
         for v in values:
-            buffer = self._buffer.get(v, v)
+            buffer, producer = self._buffer.get(v, v), self._producer(v)
+            made = -1 if producer is None else self.position[producer.id]
             for shared in self._sharing[buffer]:
                 for op in self.graph.consumers(shared):
-                    if op.id not in inside and op.id in self.index and self._ends(op, buffer):
+                    outside = op.id not in inside and op.id in self.index
+                    if outside and self.position[op.id] > made and self._ends(op, buffer):
                         found.append(self.position[op.id])
         return found
 

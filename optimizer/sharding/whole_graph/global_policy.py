@@ -4,7 +4,7 @@
     -> GlobalSearch (bounds, plans that the allocator takes) -> the fastest plan, with the proven bound
 
 The plan is never slower than those of the other policies, whose choices are always among the options. The bound holds
-for every plan over the options in the orders that were searched.
+for every plan over the options in the orders that were searched. Kernels of ours, where they are wanted, are options.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 from optimizer import logs
 from optimizer.errors import TimeLimitError
 from optimizer.layouts.op_config import overwritten_operand
-from optimizer.sharding.base import Plan, PolicyInput, SearchState
+from optimizer.sharding.base import OpDecision, Plan, PolicyInput, SearchState
 from optimizer.sharding.chains.chain_resolution import resolve_chains
 from optimizer.sharding.dfsharding import isolated_chains
 from optimizer.sharding.dfsharding2 import merged_chains
@@ -23,9 +23,8 @@ from optimizer.sharding.dram import DramPolicy
 from optimizer.sharding.merging.concat_chains import set_concat_chain_preferences
 from optimizer.sharding.plan_report import reported
 from optimizer.sharding.whole_graph.global_reasons import with_reasons
-from optimizer.sharding.whole_graph.global_search import GlobalSearch
+from optimizer.sharding.whole_graph.global_search import GOOD_ENOUGH, GlobalSearch
 from optimizer.sharding.whole_graph.incumbent import Incumbent
-from optimizer.sharding.whole_graph.kernel_choice import KernelChoice
 from optimizer.sharding.whole_graph.orders import schedules
 
 WORTH_AN_ORDER = 0.01
@@ -47,15 +46,17 @@ class GlobalPolicy:
     name = "global"
 
     def run(self, problem: PolicyInput) -> Plan:
-        incumbent = Incumbent(problem)
-        plans, baselines = _other_plans(problem, incumbent)
+        alone = replace(problem, kernels=None)
+        incumbent = Incumbent(alone)
+        plans, baselines = _other_plans(alone, incumbent)
         searches: list[GlobalSearch] = []
         try:
-            _search(problem, plans, incumbent, searches)
+            _search(alone, plans, incumbent, searches)
         except TimeLimitError:
             problem.say(f"stopped: {problem.stopped_because()}")
         bound = min((search.bound_ns for search in searches if search.considered), default=0)
-        _fuse(problem, plans, incumbent, searches)
+        if problem.kernels is not None and incumbent.plan is not None:
+            incumbent, bound = _with_kernels(problem, [*plans, incumbent.plan])
         plan = _finished(problem, incumbent, plans[0], bound, baselines)
         return with_reasons(problem, searches[0].table, plan, plans[0].decisions) if searches else plan
 
@@ -82,38 +83,45 @@ def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searc
             apart.improve()
 
 
-def _fuse(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searches: list[GlobalSearch]) -> None:
-    """Where kernels are wanted, the plan that is fastest with them takes the place of the fastest without.
+def _with_kernels(problem: PolicyInput, plans: list[Plan]) -> tuple[Incumbent, int]:
+    """The search again in the order of the best plan, the last of these, with kernels among the options; its bound.
 
-    Ops in place are no part of kernels, so plans with nothing in place are looked at, too.
+    It begins with the best plan with nothing in place too: what is in place is in no kernel.
     """
-    kernels, best = problem.kernels, incumbent.plan
-    if kernels is None or best is None or not searches or len(best.schedule) > ORDERED_OPS or problem.time_is_up():
-        return
     problem.say("kernels")
-    model = next((s.model for s in searches if s.schedule == best.schedule), searches[0].model)
-    starts = [(best, incumbent.time_ns, model)]
+    incumbent, best, bound_ns = Incumbent(problem), plans[-1], 0
+    incumbent.offer_unproven(best)
+    if len(best.schedule) > ORDERED_OPS or problem.time_is_up():
+        return incumbent, 0
     try:
-        if problem.options.in_place_ops and _has_in_place(best):
-            restricted = replace(problem, options=replace(problem.options, in_place_ops=False))
-            other = Incumbent(restricted)
-            for plan in plans:
-                other.offer_unproven(plan)
-            apart = GlobalSearch(restricted, best.schedule, [plan.decisions for plan in plans], other)
-            apart.find()
-            apart.improve()
-            if other.plan is not None:
-                starts.append((other.plan, other.time_ns, apart.model))
+        if problem.options.in_place_ops and any(map(_is_in_place, best.decisions.values())):
+            plans = [*plans, _nothing_in_place(problem, plans)]
+            incumbent.offer_unproven(plans[-1])
+        search = GlobalSearch(problem, best.schedule, [plan.decisions for plan in plans], incumbent)
+        search.find()
+        bound_ns = search.bound_ns
+        search.improve(worth=GOOD_ENOUGH)
+        bound_ns = search.bound_ns
     except TimeLimitError:
         problem.say(f"stopped: {problem.stopped_because()}")
-    found = []
-    for plan, time_ns, options in starts:
-        found.append(KernelChoice(problem, kernels, options).improved(plan, time_ns - kernels.saved_ns(plan)))
-    incumbent.settle_on(min(found, key=lambda pair: pair[1])[0])
+    return incumbent, bound_ns
 
 
-def _has_in_place(plan: Plan) -> bool:
-    return any(overwritten_operand(d.candidate.config) is not None for d in plan.decisions.values())
+def _nothing_in_place(problem: PolicyInput, plans: list[Plan]) -> Plan:
+    """The best plan of that kind in the order of the last of these; that one itself if none is found."""
+    restricted = replace(problem, options=replace(problem.options, in_place_ops=False), kernels=None)
+    incumbent = Incumbent(restricted)
+    for plan in plans:
+        if not any(map(_is_in_place, plan.decisions.values())):
+            incumbent.offer_unproven(plan)
+    search = GlobalSearch(restricted, plans[-1].schedule, [plan.decisions for plan in plans], incumbent)
+    search.find()
+    search.improve()
+    return plans[-1] if incumbent.plan is None else incumbent.plan
+
+
+def _is_in_place(decision: OpDecision) -> bool:
+    return overwritten_operand(decision.candidate.config) is not None
 
 
 def _is_worth_restricting(search: GlobalSearch, incumbent: Incumbent) -> bool:
@@ -163,4 +171,5 @@ def _finished(
         return replace(in_dram, status="fallback", warnings=(*in_dram.warnings, warning), baselines=baselines)
     status = "optimal" if incumbent.time_ns <= bound_ns else "feasible"
     plan = reported(problem.pricer, best)
+    bound_ns = min(bound_ns, incumbent.time_ns)  # kernels that are no options may save more than those that are
     return replace(plan, status=status, lower_bound_ns=bound_ns or None, warnings=(), baselines=baselines)

@@ -4,11 +4,12 @@ A home is DRAM, or a layout in L1 up to one of the value's readers, with or with
 once, however many read it. An operand in L1 is read in place or from a copy made for the reader. Steps 2t and 2t+1 of
 the memory are the copies for op t of the schedule, and op t itself. A weight in L1 takes its bytes at every step: it is
 charged to its only reader, or to a node of its own (in which layout, if any, it is there) if it has several.
+Kernels of ours, where they are wanted, are nodes too (`kernel_options`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -17,10 +18,11 @@ import numpy as np
 from optimizer.errors import OptionError
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
-from optimizer.sharding.base import OpDecision, PolicyInput
+from optimizer.sharding.base import Kernels, OpDecision, PolicyInput
 from optimizer.sharding.overriding import NOTHING_TO_COPY, laid_out_alike
 from optimizer.sharding.whole_graph.global_memory import MemoryUse
 from optimizer.sharding.whole_graph.global_options import MIXED_OPERANDS, Home, OpOption, OptionTable, Seeds, Way
+from optimizer.sharding.whole_graph.kernel_options import KernelNode, KernelOptions
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
 
 READERS = 4
@@ -36,9 +38,14 @@ class GlobalProblem:
     """Builds the integer problem, and reads decisions off its solutions."""
 
     def __init__(
-        self, problem: PolicyInput, schedule: Sequence[str], seeds: Seeds, open_ops: Collection[str] | None = None
+        self,
+        problem: PolicyInput,
+        schedule: Sequence[str],
+        seeds: Seeds,
+        open_ops: Collection[str] | None = None,
+        kernels: Kernels | None = None,
     ) -> None:
-        """With `open_ops`, all other ops run as in one of the seeds."""
+        """With `open_ops`, all other ops run as in one of the seeds; with `kernels`, ops may be kernels together."""
         self._problem = problem
         self._pricer = problem.pricer
         self._graph = problem.graph
@@ -59,8 +66,52 @@ class GlobalProblem:
         self._readers: dict[str, tuple[str, ...]] = {}
         self.weights: dict[str, tuple[TensorLayout, ...]] = {}
         """Weight with several readers -> layouts in L1 that some way of theirs reads."""
+        self.kernels: tuple[KernelNode, ...] = ()
+        """Their nodes come last."""
         self._list_nodes()
+        self._kernel_options = None if kernels is None else self._options_of(kernels)
+        if self._kernel_options is not None:
+            self.kernels = tuple(self._kernel_options.nodes(self.table.asked))
+        self.added_ns = sum(node.most_ns for node in self.kernels)
+        """What the integers are worth more than the plan that they stand for takes."""
+        self.left_out_ns = sum(node.left_out_ns for node in self.kernels)
+        """What kernels that are no options could save at most."""
         self.integers = self._integers()
+
+    def _options_of(self, kernels: Kernels) -> KernelOptions:
+        ways = dict(zip(self.schedule, self.ways, strict=True))
+        return KernelOptions(kernels, self._pricer, ways, self.homes, self._copy_ns)
+
+    def promised_ns(self, chosen: Sequence[int]) -> int:
+        """What the kernels of a choice save."""
+        kernels = self._kernel_nodes()
+        return sum(self._saved_ns(v, node, chosen, chosen[v]) for v, node in kernels)
+
+    def best_kernels(self, chosen: Sequence[int]) -> tuple[int, ...]:
+        """Options of the kernel nodes that save most with a choice of all other nodes."""
+        return tuple(
+            max(range(len(node.offers) + 1), key=lambda i: self._saved_ns(v, node, chosen, i))
+            for v, node in self._kernel_nodes()
+        )
+
+    def _kernel_nodes(self) -> Iterator[tuple[int, KernelNode]]:
+        first = len(self.schedule) + len(self.node_of)
+        return enumerate(self.kernels, first)
+
+    def _saved_ns(self, v: int, node: KernelNode, chosen: Sequence[int], option: int) -> int:
+        """What an option of a kernel node saves beside a choice of the others; far below zero if it cannot be."""
+        beside = (p.matrix[option, chosen[p.b]] for p in self._kernel_pairs(v, node))
+        return node.most_ns - int(self.integers.costs[v][option]) - sum(map(int, beside))
+
+    def _kernel_pairs(self, v: int, node: KernelNode) -> Iterator[PairCost]:
+        """What a group's kernel costs with the ways of its ops, and with the homes of what it brings."""
+        options = self._kernel_options
+        assert options is not None
+        for op_id in node.group:
+            yield PairCost(v, self._step[op_id], options.beside(node, op_id))
+        for value, (reader, k) in node.brought(self._graph).items():
+            if value in self.homes:
+                yield PairCost(v, self.node_of[value], options.fetching(node, value, reader, k))
 
     def decisions(self, chosen: Sequence[int], reason: Mapping[str, Any]) -> dict[str, OpDecision]:
         """The decisions of a solution."""
@@ -184,6 +235,11 @@ class GlobalProblem:
             costs.append(np.zeros(len(layouts) + 1, dtype=np.int64))
             usages.append(((), *(memory.throughout(self._pricer.value_bytes(v, layout)) for layout in layouts)))
             pairs += (self._takes(v, self._step[op_id]) for op_id in self.readers(v))
+        for n, kernel in self._kernel_nodes():
+            costs.append(kernel.costs)
+            assert self._kernel_options is not None
+            usages.append(self._kernel_options.usages(kernel, self._step))
+            pairs += self._kernel_pairs(n, kernel)
         capacity = (self._pricer.l1_limit_bytes,) * (2 * len(self.schedule))
         return GraphProblem(tuple(costs), tuple(pairs), tuple(usages), capacity)
 

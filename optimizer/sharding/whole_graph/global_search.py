@@ -91,7 +91,7 @@ class GlobalSearch:
         self._problem = problem
         self._incumbent = incumbent
         self.schedule = tuple(schedule)
-        self._model = GlobalProblem(problem, schedule, seeds)
+        self._model = GlobalProblem(problem, schedule, seeds, kernels=problem.kernels)
         self._integers = self._model.integers
         self._weights = WeightChoice(self._model, problem.pricer)
         self._around = Neighbourhoods(self._integers)
@@ -118,11 +118,6 @@ class GlobalSearch:
         return self._model.table
 
     @property
-    def model(self) -> GlobalProblem:
-        """The schedule's options and homes, and the integers made of them."""
-        return self._model
-
-    @property
     def considered(self) -> bool:
         """Whether plans in this order count: its bound is known, or one of them was found."""
         return self.bound_ns > 0 or self._best is not None
@@ -135,19 +130,19 @@ class GlobalSearch:
                 return
             self._fill(chosen)
 
-    def improve(self) -> None:
-        """The proof, if the best plan is of this search or that is small, and better plans if a gap is left."""
+    def improve(self, worth: float = WORTH_IMPROVING) -> None:
+        """The proof, if the best plan is of this search or that is small, and better plans if such a gap is left."""
         self._adopt()
         if (self._is_ahead or self._is_small) and not self._closed(0.0):
             self._prove(PROVEN_OPTIONS if self._closed(GOOD_ENOUGH) else TRIED_OPTIONS)
-        if self._closed(WORTH_IMPROVING):
+        if self._closed(worth):
             return
         for chosen in chain(self._fitting(), self._candidates[:SETTLED]):
             self._settle(chosen)
-            if self._closed(WORTH_IMPROVING):
+            if self._closed(worth):
                 return
         self._windows()
-        if self._is_ahead and not self._closed(WORTH_IMPROVING):
+        if self._is_ahead and not self._closed(worth):
             self._prove(HOPED_OPTIONS)
 
     @property
@@ -176,7 +171,7 @@ class GlobalSearch:
         dual = maximise(
             self._integers,
             rounds,
-            upper_bound=self._incumbent.time_ns,
+            upper_bound=self._incumbent.time_ns + self._model.added_ns,
             known=solution.chosen,
             stop=self._problem.time_is_up,
         )
@@ -209,7 +204,9 @@ class GlobalSearch:
             if chosen is not None:
                 yield chosen
 
-    def _raise_bound(self, bound_ns: int, how: str) -> None:
+    def _raise_bound(self, value: int, how: str) -> None:
+        """What the integers are proven to be worth at least, as a bound of plans."""
+        bound_ns = value - self._model.added_ns - self._model.left_out_ns
         if self._model.table.complete and bound_ns > self.bound_ns:
             self.bound_ns = bound_ns
             self._incumbent.prove(self._problem, bound_ns)
@@ -226,8 +223,9 @@ class GlobalSearch:
             decisions = self._model.decisions(chosen, {"chosen": "least time over the whole graph"})
             replay = replay_plan(self._problem.pricer, self.schedule, decisions)
             self._replayed[chosen] = replay
-            if not replay.overflows and self._incumbent.offer(Plan(self.schedule, decisions), replay.time_ns):
-                self._best = replay.time_ns, chosen
+            plan, promised_ns = Plan(self.schedule, decisions), self._model.promised_ns(chosen)
+            if not replay.overflows and self._incumbent.offer(plan, replay.time_ns, promised_ns):
+                self._best = self._incumbent.time_ns, chosen
                 self._incumbent.say_progress(self.bound_ns, "plan")
         return self._replayed[chosen]
 
@@ -280,8 +278,9 @@ class GlobalSearch:
         if chosen is None:
             return
         replay = self._replay(chosen)
-        if not replay.overflows and replay.time_ns <= self._incumbent.time_ns:
-            self._best = replay.time_ns, chosen
+        time_ns = replay.time_ns - self._model.promised_ns(chosen)
+        if not replay.overflows and time_ns <= self._incumbent.time_ns:
+            self._best = time_ns, chosen
 
     def _windows(self) -> None:
         """Stretches of the schedule chosen again, while that makes the best plan faster."""
@@ -305,8 +304,9 @@ class GlobalSearch:
         """The problem without options that are in no plan as fast as the best one; the bound profits too."""
         self._problem.poll()
         prices = self._prices or [0.0] * len(self._integers.capacity)
-        pruned = prune(whole(self._integers), prices, self._incumbent.time_ns + 1, self._problem.time_is_up)
-        self._raise_bound(min(pruned.lower_bound, self._incumbent.time_ns), "pruning")
+        value = self._incumbent.time_ns + self._model.added_ns
+        pruned = prune(whole(self._integers), prices, value + 1, self._problem.time_is_up)
+        self._raise_bound(min(pruned.lower_bound, value), "pruning")
         return pruned
 
     def _prove(self, most_options: int) -> None:
@@ -319,7 +319,8 @@ class GlobalSearch:
             return
         self.unproven_options = options
         self._problem.poll()
-        work, below = PROOF_WORK_PER_OP * len(self.schedule), self._incumbent.time_ns
+        work = PROOF_WORK_PER_OP * len(self.schedule)
+        below = self._incumbent.time_ns + self._model.added_ns
         solution = solve_cpsat(pruned.problem, None, work, upper_bound=below, stop=self._problem.time_is_up)
         self._raise_bound(solution.lower_bound, "CP-SAT")
         if solution.chosen is not None:

@@ -23,8 +23,14 @@ class Incumbent:
         self._other_orders_ns: int | None = None
         """of those before the present one."""
 
-    def offer(self, plan: Plan, time_ns: int) -> bool:
-        """A plan that fits L1; True if it is the best now."""
+    def offer(self, plan: Plan, time_ns: int, promised_ns: int = 0) -> bool:
+        """A plan that fits L1, and what it takes without kernels; True if it is the best now.
+
+        What kernels save of it is asked if it would be the best by what they are expected to save, `promised_ns`.
+        """
+        if time_ns - promised_ns >= self.time_ns:
+            return False
+        time_ns = self._fused_ns(plan, time_ns)
         if time_ns >= self.time_ns:
             return False
         self.plan, self.time_ns = plan, time_ns
@@ -32,17 +38,17 @@ class Incumbent:
         return True
 
     def offer_unproven(self, plan: Plan) -> int | None:
-        """A plan of another policy: its time if it fits, None if the replay finds that it does not."""
+        """A plan of another policy: its time without kernels if it fits, None if the replay finds that it does not."""
         replay = replay_plan(self._problem.pricer, plan.schedule, plan.decisions)
         if replay.overflows:
             return None
-        self.offer(plan, replay.time_ns)
+        self.offer(plan, replay.time_ns, replay.time_ns)
         return replay.time_ns
 
-    def settle_on(self, plan: Plan) -> None:
-        """A plan that fits, and that is taken for another reason than its time without kernels."""
-        replay = replay_plan(self._problem.pricer, plan.schedule, plan.decisions)
-        self.plan, self.time_ns = plan, replay.time_ns
+    def _fused_ns(self, plan: Plan, time_ns: int) -> int:
+        """What a plan takes with the kernels that pay, if they are wanted."""
+        kernels = self._problem.kernels
+        return time_ns if kernels is None else time_ns - kernels.saved_ns(plan)
 
     def gap(self, bound_ns: int) -> float:
         """Share of the best time that is not proven necessary."""

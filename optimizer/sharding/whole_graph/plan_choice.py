@@ -17,7 +17,7 @@ Decisions = Mapping[str, OpDecision]
 def choice_of_plan(model: GlobalProblem, pricer: OpPricer, decisions: Decisions) -> tuple[int, ...] | None:
     """The options with the plan's layouts, which cost no more than the plan; None if some op has no such option.
 
-    Whether it fits is not asked: a value is charged as the homes allow, which may be longer than in the plan.
+    Of kernels, those that save most. Whether it fits is not asked: a value is charged as the homes allow, which may be longer than in the plan.
     """
     ops = [pricer.graph.op(op_id) for op_id in model.schedule]
     made = {v: pricer.result_layout(op, v, decisions[op.id].candidate.output) for op in ops for v in op.outputs}
@@ -25,7 +25,10 @@ def choice_of_plan(model: GlobalProblem, pricer: OpPricer, decisions: Decisions)
     chosen += (_home(model, pricer, v, made[v], decisions) for v in model.homes)
     chosen += (_weight(model, pricer, v, decisions) for v in model.weights)
     found = tuple(i for i in chosen if i is not None)
-    return found if len(found) == len(chosen) and model.integers.value(found) < FORBIDDEN else None
+    if len(found) != len(chosen):
+        return None
+    found = (*found, *model.best_kernels(found))
+    return found if model.integers.value(found) < FORBIDDEN else None
 
 
 def _way(

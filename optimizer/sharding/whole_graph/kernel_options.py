@@ -1,0 +1,272 @@
+"""Kernels of ours as nodes of a `GlobalProblem`: one node per group of ops that one kernel could run.
+
+The options of a node are no kernel, and every kernel of the group, or of a part of it, at a home (a sharding in L1)
+that takes less time than its ops, and the copies of what it brings itself, could there. A kernel demands ways of its
+ops whose tensors lie right, none in place. It costs what it takes, less what those ways and copies are charged; what
+depends on the way of one op, or on the home of one operand, is the cost of that pair. A constant is added to all options
+of a node so that no cost is below zero (`KernelNode.most_ns`); the problem's values are too high by it.
+
+Of many kernels those that save most are options; what the best of the others could save (`left_out_ns`) is taken off
+bounds. Groups that are alike (their ops ask the same questions, joined in the same way) share prices and tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.ir.graph import Graph
+from optimizer.layouts.memory_config import TensorLayout
+from optimizer.layouts.op_config import overwritten_operand
+from optimizer.opmodel.pricing import OpPricer
+from optimizer.sharding.base import KernelOffer, Kernels, WantedOperand, WantedPlaces
+from optimizer.sharding.whole_graph.global_options import Home, Way
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, Table, Usage
+
+Ways = tuple[Way, ...]
+Mask = NDArray[np.bool_]
+CopyNs = Callable[[str, TensorLayout, TensorLayout], int | None]
+
+MOST_OFFERS = 24
+"""Kernels of one group that are options."""
+
+
+@dataclass(frozen=True)
+class KernelNode:
+    """A group's kernels that may pay."""
+
+    group: tuple[str, ...]
+    offers: tuple[KernelOffer, ...]
+    """Of the options from 1 on; 0 is no kernel."""
+    saved_ns: tuple[int, ...]
+    """Per offer, what it takes less than its ops in the slowest ways, and the longest copies, that they may have."""
+    left_out_ns: int
+    """What a kernel that is no option could save at most."""
+
+    @property
+    def most_ns(self) -> int:
+        """What is added to all options."""
+        return max(0, *self.saved_ns)
+
+    @property
+    def costs(self) -> Table:
+        return np.asarray([self.most_ns, *(self.most_ns - saved for saved in self.saved_ns)], dtype=np.int64)
+
+    def brought(self, graph: Graph) -> dict[str, tuple[int, int]]:
+        """Values that some offer brings instead of copies -> the op of the group that reads each, and the operand."""
+        return {
+            graph.op(op_id).inputs[k]: (n, k)
+            for offer in self.offers
+            for n, (op_id, wanted) in enumerate(zip(self.group, offer.wanted, strict=True))
+            for k, operand in enumerate(() if wanted is None else wanted.operands)
+            if operand.copied
+        }
+
+
+class KernelOptions:
+    """Finds the nodes of one problem, and what they cost together with ways of ops and homes of values."""
+
+    def __init__(
+        self,
+        kernels: Kernels,
+        pricer: OpPricer,
+        ways: Mapping[str, Ways],
+        homes: Mapping[str, tuple[Home, ...]],
+        copy_ns: CopyNs,
+    ) -> None:
+        self._kernels, self._pricer, self._graph = kernels, pricer, pricer.graph
+        self._ways, self._homes, self._copy_ns = ways, homes, copy_ns
+        self._offers_known: dict[Hashable, tuple[KernelOffer, ...]] = {}
+        self._masks_known: dict[Hashable, Mask] = {}
+        self._tables_known: dict[Hashable, Table] = {}
+        """By ways and homes, which are compared by object: the problem holds them."""
+
+    def nodes(self, asked: Mapping[str, str]) -> Iterator[KernelNode]:
+        """The groups of which a kernel may pay; `asked`: per op the op that was asked about for it."""
+        for group in self._kernels.groups():
+            if all(op_id in self._ways for op_id in group):
+                node = self._node(group, [asked[op_id] for op_id in group])
+                if node is not None:
+                    yield node
+
+    def _node(self, group: tuple[str, ...], asked: Sequence[str]) -> KernelNode | None:
+        found: list[tuple[int, int, KernelOffer]] = []
+        for offer in self._offers(group, asked):
+            spent = self._spent(group, offer)
+            if spent is not None and offer.time_ns < spent[0]:
+                found.append((spent[0] - offer.time_ns, spent[1] - offer.time_ns, offer))
+        if not found:
+            return None
+        found.sort(key=lambda entry: -entry[0])
+        kept, others = found[:MOST_OFFERS], found[MOST_OFFERS:]
+        left_out = max((gain for gain, _, _ in others), default=0)
+        return KernelNode(group, tuple(o for _, _, o in kept), tuple(s for _, s, _ in kept), left_out)
+
+    def _spent(self, group: Sequence[str], offer: KernelOffer) -> tuple[int, int] | None:
+        """What the ops and copies of a kernel take in the fastest ways that it may have, and in the slowest."""
+        least = most = 0
+        for op_id, wanted in zip(group, offer.wanted, strict=True):
+            if wanted is None:
+                continue
+            times = _times(self._ways[op_id])[self._at_home(op_id, wanted)]
+            copies = [self._copies(op_id, k, wanted) for k, x in enumerate(wanted.operands) if x.copied]
+            if not len(times) or not all(copies):
+                return None
+            longest = sum(max(row) for row in copies)
+            least, most = least + int(times.min()) + longest, most + int(times.max()) + longest
+        return least, most
+
+    def _copies(self, op_id: str, k: int, wanted: WantedPlaces) -> list[int]:
+        """Times of the copies that a kernel spares by bringing an operand from such a source."""
+        v, operand = self._graph.op(op_id).inputs[k], wanted.operands[k]
+        assert operand.source is not None
+        sources = {x for x in self._layouts(v) if x.is_l1 is operand.source.is_l1}
+        targets = {operand.layout} if operand.layout is not None else self._copied_to(op_id, k)
+        found = (self._copy_ns(v, a, b) for a in sources for b in targets if b is not None and a != b)
+        return [ns for ns in found if ns is not None]
+
+    def _copied_to(self, op_id: str, k: int) -> set[TensorLayout | None]:
+        return {way.option.operands[k] for way in self._ways[op_id] if k in way.copied}
+
+    def _layouts(self, v: str) -> list[TensorLayout]:
+        """Where a value may lie."""
+        return list(dict.fromkeys(h.layout for h in self._homes[v])) if v in self._homes else [self._pricer.default_layout(self._graph.value(v))]
+
+    # -- tables ------------------------------------------------------------------------------------------------
+    def beside(self, node: KernelNode, op_id: str) -> Table:
+        """Costs of a node's options with an op's ways: those it forbids, and what it saves less of the faster ones."""
+        position = node.group.index(op_id)
+        wanted = tuple(offer.wanted[position] for offer in node.offers)
+        key = ("beside", id(self._ways[op_id]), wanted)
+        if key not in self._tables_known:
+            self._tables_known[key] = np.stack([self._row(op_id, places) for places in (None, *wanted)])
+        return self._tables_known[key]
+
+    def _row(self, op_id: str, wanted: WantedPlaces | None) -> Table:
+        times = _times(self._ways[op_id])
+        if wanted is None:
+            return np.zeros_like(times)
+        at_home = self._at_home(op_id, wanted)
+        return np.where(at_home, int(times[at_home].max()) - times, FORBIDDEN)
+
+    def fetching(self, node: KernelNode, v: str, reader: int, k: int) -> Table:
+        """Costs of a node's options with a value's homes, of which operand `k` of an op of the group is brought."""
+        op_id = node.group[reader]
+        wanted = tuple(offer.wanted[reader] for offer in node.offers)
+        value = self._graph.value(v)
+        key = ("fetching", id(self._ways[op_id]), id(self._homes[v]), k, value.shape, value.dtype, wanted)
+        if key not in self._tables_known:
+            rows = [self._home_row(op_id, v, k, places) for places in (None, *wanted)]
+            self._tables_known[key] = np.asarray(rows, dtype=np.int64)
+        return self._tables_known[key]
+
+    def _home_row(self, op_id: str, v: str, k: int, wanted: WantedPlaces | None) -> list[int]:
+        homes, operand = self._homes[v], None if wanted is None else wanted.operands[k]
+        if wanted is None or operand is None or operand.source is None or not operand.copied:
+            return [0] * len(homes)
+        longest = max(self._copies(op_id, k, wanted))
+        row = []
+        for home in homes:
+            from_there, target = home.layout.is_l1 is operand.source.is_l1, operand.layout
+            copy = longest if target is None else self._copy_ns(v, home.layout, target)
+            possible = from_there and home.layout != target and copy is not None
+            row.append(longest - copy if possible and copy is not None else FORBIDDEN)
+        return row
+
+    def _at_home(self, op_id: str, wanted: WantedPlaces) -> Mask:
+        """Which ways of an op have its tensors where a kernel wants them, and write into none of them."""
+        key = (id(self._ways[op_id]), wanted)
+        if key not in self._masks_known:
+            found = [_lies_right(way, wanted) for way in self._ways[op_id]]
+            self._masks_known[key] = np.asarray(found, dtype=np.bool_)
+        return self._masks_known[key]
+
+    # -- memory ------------------------------------------------------------------------------------------------
+    def usages(self, node: KernelNode, step: Mapping[str, int]) -> tuple[tuple[Usage, ...], ...]:
+        """Of a node's options: the circular buffers of a kernel, as far as they take more than its last op does."""
+        found: list[tuple[Usage, ...]] = [()]
+        for offer in node.offers:
+            op_id, wanted = next((x for x in zip(node.group[::-1], offer.wanted[::-1], strict=True) if x[1] is not None))
+            assert wanted is not None
+            at_home = self._at_home(op_id, wanted)
+            ways = (way for way, possible in zip(self._ways[op_id], at_home, strict=True) if possible)
+            size = offer.buffer_bytes - max(self._spared_bytes(op_id, way) for way in ways)
+            run = 2 * step[op_id] + 1
+            found.append((Usage(run, run, size),) if size > 0 else ())
+        return tuple(found)
+
+    def _spared_bytes(self, op_id: str, way: Way) -> int:
+        """L1 that an op takes while it runs, but not as part of a kernel: copies, temporaries, circular buffers."""
+        op, option = self._graph.op(op_id), way.option
+        size = self._pricer.value_bytes
+        copies = sum(size(op.inputs[k], option.operands[k]) for k in way.copied)
+        return copies + option.peak_bytes - size(op.outputs[0], option.candidate.output)
+
+    # -- offers ------------------------------------------------------------------------------------------------
+    def _offers(self, group: tuple[str, ...], asked: Sequence[str]) -> tuple[KernelOffer, ...]:
+        """The kernels of a group; groups that are alike have the same."""
+        homes = _homes([self._ways[op_id] for op_id in group])
+        sources = tuple(
+            tuple(self._sources(op_id, k) for k in range(len(self._graph.op(op_id).inputs))) for op_id in group
+        )
+        key = (tuple(asked), _joints(self._graph, group), homes, sources)
+        if key not in self._offers_known:
+            self._offers_known[key] = self._kernels.offers(group, homes, sources)
+        return self._offers_known[key]
+
+    def _sources(self, op_id: str, k: int) -> tuple[TensorLayout, ...]:
+        """Of the places where an operand may lie one in DRAM, and of those in L1 the one that is spread widest."""
+        v = self._graph.op(op_id).inputs[k]
+        read = dict.fromkeys(way.option.operands[k] for way in self._ways[op_id])
+        layouts = list(read) if self._pricer.is_weight(v) else self._layouts(v)
+        in_dram = [layout for layout in layouts if layout.is_dram][:1]
+        in_l1 = sorted((x for x in layouts if x.is_l1), key=lambda x: (x.is_sharded, -x.num_shard_cores, x.describe()))
+        return (*in_dram, *in_l1[:1])
+
+
+def _times(ways: Ways) -> Table:
+    return np.asarray([way.option.time_ns for way in ways], dtype=np.int64)
+
+
+def _lies_right(way: Way, wanted: WantedPlaces) -> bool:
+    option = way.option
+    if overwritten_operand(option.candidate.config) is not None:
+        return False
+    if wanted.result is not None and option.candidate.output != wanted.result:
+        return False
+    return all(_is_read_so(way, k, operand) for k, operand in enumerate(wanted.operands))
+
+
+def _is_read_so(way: Way, k: int, operand: WantedOperand) -> bool:
+    layout = way.option.operands[k]
+    if operand.source is not None:
+        if operand.copied is not (k in way.copied):
+            return False
+        if not operand.copied:
+            return layout.is_l1 is operand.source.is_l1
+    return operand.layout is None or layout == operand.layout
+
+
+def _homes(ways: Sequence[Ways]) -> tuple[TensorLayout, ...]:
+    """Shardings in L1 that some op gives or reads, those on most cores first."""
+    distinct = {id(row): row for row in ways}
+    found = {x for row in distinct.values() for w in row for x in (*w.option.operands, w.option.candidate.output)}
+    sharded = [layout for layout in found if layout.is_l1 and layout.is_sharded]
+    return tuple(sorted(sharded, key=lambda layout: (-layout.num_shard_cores, layout.describe())))
+
+
+def _joints(graph: Graph, group: Sequence[str]) -> tuple[tuple[tuple[int, ...], bool], ...]:
+    """How ops of a group are joined: per op the numbers of the values it reads, and whether others read its result."""
+    number: dict[str, int] = {}
+    found = []
+    for op_id in group:
+        op = graph.op(op_id)
+        reads = tuple(number.setdefault(v, len(number)) for v in op.inputs)
+        number.update({v: len(number) + n for n, v in enumerate(op.outputs)})
+        readers = {reader.id for v in op.outputs for reader in graph.consumers(v)}
+        outside = any(map(graph.is_output, op.outputs)) or not readers <= set(group)
+        found.append((reads, outside))
+    return tuple(found)
