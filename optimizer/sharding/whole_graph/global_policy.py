@@ -9,7 +9,7 @@ for every plan over the options in the orders that were searched. Kernels of our
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from optimizer import logs
@@ -56,7 +56,7 @@ class GlobalPolicy:
             problem.say(f"stopped: {problem.stopped_because()}")
         bound = min((search.bound_ns for search in searches if search.considered), default=0)
         if problem.kernels is not None and incumbent.plan is not None:
-            incumbent, bound = _with_kernels(problem, [*plans, incumbent.plan])
+            incumbent, bound = _with_kernels(problem, plans, incumbent.plan)
         plan = _finished(problem, incumbent, plans[0], bound, baselines)
         return with_reasons(problem, searches[0].table, plan, plans[0].decisions) if searches else plan
 
@@ -83,21 +83,22 @@ def _search(problem: PolicyInput, plans: list[Plan], incumbent: Incumbent, searc
             apart.improve()
 
 
-def _with_kernels(problem: PolicyInput, plans: list[Plan]) -> tuple[Incumbent, int]:
-    """The search again in the order of the best plan, the last of these, with kernels among the options; its bound.
+def _with_kernels(problem: PolicyInput, plans: list[Plan], best: Plan) -> tuple[Incumbent, int]:
+    """The search again in the order of the best plan, with kernels among the options; and the bound of that.
 
     It begins with the best plan with nothing in place too: what is in place is in no kernel.
     """
     problem.say("kernels")
-    incumbent, best, bound_ns = Incumbent(problem), plans[-1], 0
+    incumbent, bound_ns = Incumbent(problem), 0
     incumbent.offer_unproven(best)
     if len(best.schedule) > ORDERED_OPS or problem.time_is_up():
         return incumbent, 0
     try:
+        starts = [best]
         if problem.options.in_place_ops and any(map(_is_in_place, best.decisions.values())):
-            plans = [*plans, _nothing_in_place(problem, plans)]
-            incumbent.offer_unproven(plans[-1])
-        search = GlobalSearch(problem, best.schedule, [plan.decisions for plan in plans], incumbent)
+            starts += _nothing_in_place(problem, plans, best.schedule)
+            incumbent.offer_unproven(starts[-1])
+        search = GlobalSearch(problem, best.schedule, [plan.decisions for plan in (*plans, *starts)], incumbent)
         search.find()
         bound_ns = search.bound_ns
         search.improve(worth=GOOD_ENOUGH)
@@ -107,17 +108,16 @@ def _with_kernels(problem: PolicyInput, plans: list[Plan]) -> tuple[Incumbent, i
     return incumbent, bound_ns
 
 
-def _nothing_in_place(problem: PolicyInput, plans: list[Plan]) -> Plan:
-    """The best plan of that kind in the order of the last of these; that one itself if none is found."""
+def _nothing_in_place(problem: PolicyInput, plans: list[Plan], schedule: Sequence[str]) -> list[Plan]:
+    """The best plan of that kind in an order, as far as one is found; `plans` are other policies'."""
     restricted = replace(problem, options=replace(problem.options, in_place_ops=False), kernels=None)
     incumbent = Incumbent(restricted)
     for plan in plans:
-        if not any(map(_is_in_place, plan.decisions.values())):
-            incumbent.offer_unproven(plan)
-    search = GlobalSearch(restricted, plans[-1].schedule, [plan.decisions for plan in plans], incumbent)
+        incumbent.offer_unproven(plan)
+    search = GlobalSearch(restricted, schedule, [plan.decisions for plan in plans], incumbent)
     search.find()
     search.improve()
-    return plans[-1] if incumbent.plan is None else incumbent.plan
+    return [] if incumbent.plan is None else [incumbent.plan]
 
 
 def _is_in_place(decision: OpDecision) -> bool:

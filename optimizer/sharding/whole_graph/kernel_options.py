@@ -30,7 +30,7 @@ Ways = tuple[Way, ...]
 Mask = NDArray[np.bool_]
 CopyNs = Callable[[str, TensorLayout, TensorLayout], int | None]
 
-MOST_OFFERS = 24
+MOST_OFFERS = 64
 """Kernels of one group that are options."""
 
 
@@ -66,6 +66,16 @@ class KernelNode:
         }
 
 
+@dataclass(frozen=True)
+class _Spent:
+    """What ops that may be a kernel take by themselves: in their fastest and slowest ways, and the copies for them."""
+
+    fastest_ns: int
+    slowest_ns: int
+    shortest_ns: int
+    longest_ns: int
+
+
 class KernelOptions:
     """Finds the nodes of one problem, and what they cost together with ways of ops and homes of values."""
 
@@ -93,21 +103,22 @@ class KernelOptions:
                     yield node
 
     def _node(self, group: tuple[str, ...], asked: Sequence[str]) -> KernelNode | None:
-        found: list[tuple[int, int, KernelOffer]] = []
+        found: list[tuple[_Spent, KernelOffer]] = []
         for offer in self._offers(group, asked):
             spent = self._spent(group, offer)
-            if spent is not None and offer.time_ns < spent[0]:
-                found.append((spent[0] - offer.time_ns, spent[1] - offer.time_ns, offer))
+            if spent is not None and offer.time_ns < spent.fastest_ns + spent.longest_ns:
+                found.append((spent, offer))
         if not found:
             return None
-        found.sort(key=lambda entry: -entry[0])
-        kept, others = found[:MOST_OFFERS], found[MOST_OFFERS:]
-        left_out = max((gain for gain, _, _ in others), default=0)
-        return KernelNode(group, tuple(o for _, _, o in kept), tuple(s for _, s, _ in kept), left_out)
+        found.sort(key=lambda entry: entry[1].time_ns - entry[0].fastest_ns - entry[0].shortest_ns)
+        others = (spent.fastest_ns + spent.longest_ns - offer.time_ns for spent, offer in found[MOST_OFFERS:])
+        kept = found[:MOST_OFFERS]
+        saved = tuple(spent.slowest_ns + spent.longest_ns - offer.time_ns for spent, offer in kept)
+        return KernelNode(group, tuple(offer for _, offer in kept), saved, max(others, default=0))
 
-    def _spent(self, group: Sequence[str], offer: KernelOffer) -> tuple[int, int] | None:
-        """What the ops and copies of a kernel take in the fastest ways that it may have, and in the slowest."""
-        least = most = 0
+    def _spent(self, group: Sequence[str], offer: KernelOffer) -> _Spent | None:
+        """What the ops and copies of a kernel take by themselves; None if they cannot be as it wants them."""
+        found = _Spent(0, 0, 0, 0)
         for op_id, wanted in zip(group, offer.wanted, strict=True):
             if wanted is None:
                 continue
@@ -115,9 +126,13 @@ class KernelOptions:
             copies = [self._copies(op_id, k, wanted) for k, x in enumerate(wanted.operands) if x.copied]
             if not len(times) or not all(copies):
                 return None
-            longest = sum(max(row) for row in copies)
-            least, most = least + int(times.min()) + longest, most + int(times.max()) + longest
-        return least, most
+            found = _Spent(
+                found.fastest_ns + int(times.min()),
+                found.slowest_ns + int(times.max()),
+                found.shortest_ns + sum(map(min, copies)),
+                found.longest_ns + sum(map(max, copies)),
+            )
+        return found
 
     def _copies(self, op_id: str, k: int, wanted: WantedPlaces) -> list[int]:
         """Times of the copies that a kernel spares by bringing an operand from such a source."""

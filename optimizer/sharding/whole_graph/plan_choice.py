@@ -27,7 +27,7 @@ def choice_of_plan(model: GlobalProblem, pricer: OpPricer, decisions: Decisions)
     found = tuple(i for i in chosen if i is not None)
     if len(found) != len(chosen):
         return None
-    found = (*found, *model.best_kernels(found))
+    found = model.with_best_kernels(found)
     return found if model.integers.value(found) < FORBIDDEN else None
 
 
