@@ -1,8 +1,7 @@
-"""Weighted set packing by CP-SAT: of items that take members and memory, those that are worth most together.
+"""Weighted set packing by CP-SAT: of items that take members, those that are worth most together.
 
     maximise   sum of the values of the items taken
     subject to no member is in two of them
-               what they take of the memory at a step  <=  what is left there
                none of the groups that are excluded is taken as a whole
 
 Plain integers; it knows no graph and no board.
@@ -10,8 +9,8 @@ Plain integers; it knows no graph and no board.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 from ortools.sat.sat_parameters_pb2 import SatParameters
 
@@ -29,14 +28,10 @@ class Item:
     """Above 0."""
     members: frozenset[Hashable]
     """What it takes for itself."""
-    memory: Mapping[int, int] = field(default_factory=dict)
-    """Step -> bytes; below 0 where it makes room."""
 
 
-def pack(
-    items: Sequence[Item], left: Mapping[int, int] | None = None, excluded: Sequence[frozenset[int]] = ()
-) -> tuple[int, ...]:
-    """Indices of the items to take, ascending. `left`: bytes free at every step that some item takes memory at."""
+def pack(items: Sequence[Item], excluded: Sequence[frozenset[int]] = ()) -> tuple[int, ...]:
+    """Indices of the items to take, ascending."""
     if not items:
         return ()
     model = BinaryModel()
@@ -44,10 +39,6 @@ def pack(
     for holders in _by_member(items).values():
         if len(holders) > 1:
             model.at_most([taken[i] for i in holders], [1] * len(holders), 1)
-    for step, limit in sorted((left or {}).items()):
-        using = [i for i, item in enumerate(items) if item.memory.get(step)]
-        if using:
-            model.at_most([taken[i] for i in using], [items[i].memory[step] for i in using], limit)
     for group in excluded:
         model.at_most([taken[i] for i in sorted(group)], [1] * len(group), len(group) - 1)
     model.minimise(taken, [-item.value for item in items])

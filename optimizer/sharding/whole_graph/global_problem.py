@@ -86,27 +86,23 @@ class GlobalProblem:
 
     def promised_ns(self, chosen: Sequence[int]) -> int:
         """What the kernels of a choice save."""
-        kernels = self.kernel_nodes()
+        kernels = self._kernel_nodes()
         return sum(self._saved_ns(v, node, chosen, chosen[v]) for v, node in kernels)
 
     def with_best_kernels(self, chosen: Sequence[int]) -> Choice:
         """A choice of all other nodes, with the options of the kernel nodes that save most beside them."""
         kernels = (
             max(range(len(node.offers) + 1), key=lambda i: self._saved_ns(v, node, chosen, i))
-            for v, node in self.kernel_nodes()
+            for v, node in self._kernel_nodes()
         )
         return (*chosen[: len(self.schedule) + len(self.node_of)], *kernels)
 
-    def ways_of(self, op_id: str) -> tuple[Way, ...]:
-        """The ways of an op; ops that are alike share them."""
-        return self.ways[self._step[op_id]]
-
     def kernel_bytes(self, chosen: Sequence[int]) -> int:
         """The most L1 that a kernel of a choice takes besides what is there without it."""
-        uses = (use.size for v, _ in self.kernel_nodes() for use in self.integers.usages[v][chosen[v]])
+        uses = (use.size for v, _ in self._kernel_nodes() for use in self.integers.usages[v][chosen[v]])
         return max(uses, default=0)
 
-    def kernel_nodes(self) -> Iterator[tuple[int, KernelNode]]:
+    def _kernel_nodes(self) -> Iterator[tuple[int, KernelNode]]:
         first = len(self.schedule) + len(self.node_of)
         return enumerate(self.kernels, first)
 
@@ -247,7 +243,7 @@ class GlobalProblem:
             costs.append(np.zeros(len(layouts) + 1, dtype=np.int64))
             usages.append(((), *(memory.throughout(self._pricer.value_bytes(v, layout)) for layout in layouts)))
             pairs += (self._takes(v, self._step[op_id]) for op_id in self.readers(v))
-        for n, kernel in self.kernel_nodes():
+        for n, kernel in self._kernel_nodes():
             costs.append(kernel.costs)
             assert self._kernel_options is not None
             usages.append(self._kernel_options.usages(kernel, self._step))

@@ -27,7 +27,6 @@ from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.whole_graph.global_options import OptionTable, Seeds
 from optimizer.sharding.whole_graph.global_problem import GlobalProblem
 from optimizer.sharding.whole_graph.incumbent import Incumbent
-from optimizer.sharding.whole_graph.kernel_moves import KernelMoves
 from optimizer.sharding.whole_graph.plan_choice import choice_of_plan
 from optimizer.sharding.whole_graph.weight_choice import WeightChoice
 from optimizer.solver.graphs.elimination import eliminate, priced_costs
@@ -143,7 +142,6 @@ class GlobalSearch:
             if self._closed(worth):
                 return
         self._windows()
-        self._move_kernels()
         if self._is_ahead and not self._closed(worth):
             self._prove(HOPED_OPTIONS)
 
@@ -280,9 +278,8 @@ class GlobalSearch:
         if chosen is None:
             return
         replay = self._replay(chosen)
-        time_ns = replay.time_ns - self._model.promised_ns(chosen)
-        if not replay.overflows and time_ns <= self._incumbent.time_ns:
-            self._best = time_ns, chosen
+        if not replay.overflows and replay.time_ns <= self._incumbent.alone_ns:
+            self._best = self._incumbent.time_ns, chosen
 
     def _windows(self) -> None:
         """Stretches of the schedule chosen again, while that makes the best plan faster."""
@@ -294,13 +291,6 @@ class GlobalSearch:
                 self._improve(self._best[1], range(first, min(first + WINDOW_OPS, len(self.schedule))))
             if self._incumbent.time_ns >= before or self._closed(GOOD_ENOUGH):
                 return
-
-    def _move_kernels(self) -> None:
-        """The best plan with kernels where they pay, and with room made for them."""
-        if self._model.kernels and self._best is not None and self._is_ahead:
-            moves = KernelMoves(self._model, self._weights, self._around, self._problem.time_is_up)
-            for found in moves.better(self._best[1], self._capacity):
-                self._settle(found)
 
     def _improve(self, chosen: Choice, ops: range) -> None:
         self._problem.poll()

@@ -60,7 +60,7 @@ class WeightChoice:
             self._interfaces.append(known[key][0])
             self._twins.append(known[key][1])
         self._possible = any(way.option.weight_bytes for ways in model.ways for way in ways)
-        self._filled: dict[tuple[tuple[int, ...], int], tuple[int, ...] | None] = {}
+        self._filled: dict[tuple[int, ...], tuple[int, ...] | None] = {}
 
     def without(self, chosen: Sequence[int]) -> tuple[int, ...]:
         """The same choice with every weight in DRAM, each op in the fastest way of the same interface."""
@@ -71,20 +71,20 @@ class WeightChoice:
             result[self._model.node_of[v]] = 0
         return self._model.with_best_kernels(result)
 
-    def filled(self, chosen: Sequence[int], reserve_bytes: int = 0) -> tuple[int, ...] | None:
+    def filled(self, chosen: Sequence[int]) -> tuple[int, ...] | None:
         """The same choice with the weights in L1 that save most time; None if it does not fit even without any.
 
-        It has passed the replay, and leaves `reserve_bytes` free at every step.
+        It has passed the replay.
         """
         if not self._possible:
             return None
         base = self.without(chosen)
-        if (base, reserve_bytes) not in self._filled:
-            self._filled[base, reserve_bytes] = self._fill(base, reserve_bytes)
-        return self._filled[base, reserve_bytes]
+        if base not in self._filled:
+            self._filled[base] = self._fill(base)
+        return self._filled[base]
 
-    def _fill(self, base: tuple[int, ...], reserve_bytes: int) -> tuple[int, ...] | None:
-        room = self._spare_bytes(base) - reserve_bytes
+    def _fill(self, base: tuple[int, ...]) -> tuple[int, ...] | None:
+        room = self._spare_bytes(base)
         if room < 0:
             return None
         groups = self._groups(base)
@@ -94,7 +94,7 @@ class WeightChoice:
             for group, item in zip(groups, choose_items(items, room // UNIT_BYTES), strict=True):
                 for node, option in group[item].options.items() if item is not None else ():
                     chosen[node] = option
-            spare = self._spare_bytes(chosen) - reserve_bytes
+            spare = self._spare_bytes(chosen)
             if spare >= 0:
                 return self._model.with_best_kernels(chosen)
             room = max(0, room + spare)

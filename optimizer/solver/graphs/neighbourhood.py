@@ -6,11 +6,9 @@ the rest is a small problem of the same kind, solved exactly where it fits by it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
 from optimizer.solver.graphs.price_ascent import fit_by_prices, loads
@@ -57,12 +55,10 @@ class Neighbourhoods:
         capacity: Table,
         strict: Collection[int],
         stop: Callable[[], bool] | None = None,
-        allowed: Mapping[int, NDArray[np.bool_]] | None = None,
     ) -> tuple[int, ...] | None:
         """The choice with these nodes chosen again, as cheaply as found; None if nothing was found that fits.
 
-        At the `strict` steps the capacity must hold; at others it may be exceeded as far as it is now. `allowed` says
-        of some nodes which of their options count.
+        At the `strict` steps the capacity must hold; at others it may be exceeded as far as it is now.
         """
         own = self.loads(chosen, free)
         left = capacity - (self.loads(chosen) - own)
@@ -71,8 +67,7 @@ class Neighbourhoods:
             return None
         lenient = np.maximum(left, own)
         lenient[at] = left[at]
-        part = _restricted(self.part(chosen, free, lenient), free, allowed or {})
-        best = fit_by_prices(part, PRICE_ROUNDS, stop=stop).chosen
+        best = fit_by_prices(self.part(chosen, free, lenient), PRICE_ROUNDS, stop=stop).chosen
         if best is None:
             return None
         result = list(chosen)
@@ -103,13 +98,3 @@ class Neighbourhoods:
         )
         return GraphProblem(tuple(costs), tuple(pairs), moved, tuple(int(c) for c in left[begin : end + 1]))
 
-
-def _restricted(part: GraphProblem, free: Sequence[int], allowed: Mapping[int, NDArray[np.bool_]]) -> GraphProblem:
-    """The problem of the free nodes with all but the allowed options forbidden."""
-    if not allowed:
-        return part
-    costs = [
-        row if v not in allowed else np.where(allowed[v], row, FORBIDDEN)
-        for v, row in zip(free, part.costs, strict=True)
-    ]
-    return replace(part, costs=tuple(costs))
