@@ -40,7 +40,8 @@ from optimizer.kernels.tensix.passes.insert_inits import (
 from optimizer.kernels.tensix.reduced_parts import axis_of, kept
 from optimizer.kernels.tensix.reference import elements, tile_of
 from optimizer.kernels.tensix.rounding import Array, packer_sum, rounded
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place, Unit
+from optimizer.kernels.tensix.tile_forms import Place, Unit
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix import frontend as ttl
-from optimizer.kernels.tensix.frontend import Block
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.ttl import Block
 
 Shape = tuple[int, int]
 

@@ -13,17 +13,18 @@ import numpy as np
 
 from optimizer.execution.launching import KernelDevice
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.build import build
 from optimizer.kernels.tensix.compute_config import FIDELITIES
 from optimizer.kernels.tensix.device.sfpu import APPROXIMATE, EXACT
 from optimizer.kernels.tensix.error_bound import Numbers
-from optimizer.kernels.tensix.frontend import Block, block_op
 from optimizer.kernels.tensix.interpreter import run
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, FLOATS, Array, rounded
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Unit
+from optimizer.kernels.tensix.tile_forms import Unit
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
+from optimizer.kernels.tensix.ttl import Block, block_op
 from optimizer.kernels.tensix.types import TILE
 
 Results = Mapping[str, Block]

@@ -10,14 +10,14 @@ import pytest
 
 from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.executor.execute import Execution, execute, has_compiler
-from optimizer.kernels.tensix.frontend import Block, block_op
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.rounding import Array
+from optimizer.kernels.tensix.ttl import Block, block_op
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from optimizer.errors import GraphError, InfeasibleError, VerificationError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import plan_body
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import execute, has_compiler
-from optimizer.kernels.tensix.frontend import Block
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower, read_short
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, rounded
+from optimizer.kernels.tensix.ttl import Block
 from optimizer.kernels.tensix.witness import witness
 from tests.samples import examples
 

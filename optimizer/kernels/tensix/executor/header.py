@@ -14,7 +14,8 @@ from importlib.resources import files
 
 from optimizer.kernels.tensix.device.sfpu import PLAIN, rounds
 from optimizer.kernels.tensix.executor.semantics import ELEMENTWISE, SPREAD, WHOLE_TILE
-from optimizer.kernels.tensix.tile_ops import NEAREST, TILE_OPS, Call, Form, Place, TileOp, Unit
+from optimizer.kernels.tensix.tile_forms import Call, Form, Place, Unit
+from optimizer.kernels.tensix.tile_ops import NEAREST, TILE_OPS, TileOp
 
 
 @dataclass(frozen=True)
