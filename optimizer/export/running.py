@@ -37,6 +37,22 @@ class KernelRun:
     dram_write_bytes: int
 
     @property
+    def op_ids(self) -> tuple[str, ...]:
+        return tuple(op.id for op in self.ops)
+
+    @property
+    def anchor(self) -> str:
+        return self.place.id
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        return tuple(v for op in self.ops for v in op.outputs)
+
+    @property
+    def vanished(self) -> tuple[str, ...]:
+        return tuple(v for v in self.made if v not in self.outputs)
+
+    @property
     def title(self) -> str:
         """The program with the kernel's name."""
         return f"{KERNEL_PROGRAM} ({self.name})"
