@@ -142,7 +142,7 @@ class Finder:
         if region.multiplies and not _multiplies_well(region):
             return False
         try:
-            program = lowered(program_of(region))
+            program = lowered(program_of(region), self.result.device)
         except (InfeasibleError, LimitError):
             return False
         if self.schedule.fits(region, program):
