@@ -57,7 +57,7 @@ class Form:
     dtypes: tuple[str, ...] = ()
     """Element types it takes, empty for all. The FPU reads circular buffers at 19 bits: f32 loses precision.
 
-    Matmuls and reductions take f32 nevertheless, for there is no other way to do them; `pipeline.read_short` tells.
+    Matmuls and reductions take f32 nevertheless, for there is no other way to do them; `emitted.read_short` tells.
     """
     narrow: tuple[str, ...] = ()
     """Element types of its circular buffer that it brings right to a DST of 16 bits only; in one of 32 bits it writes

@@ -19,9 +19,10 @@ from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import plan_body
 from optimizer.kernels.tensix.emit_cpp import emit_program
+from optimizer.kernels.tensix.emitted import read_short
 from optimizer.kernels.tensix.executor.execute import execute, has_compiler
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower, read_short
+from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, rounded
 from optimizer.kernels.tensix.ttl import Block
 from optimizer.kernels.tensix.witness import witness
@@ -145,20 +146,29 @@ def test_a_row_of_bf16_comes_to_f32_as_a_sum_with_zeros_of_bf16() -> None:
     assert "add_binary_tile<ckernel::DstRoundingMode::NearestEven>(" in text
 
 
+def short(program: Op) -> tuple[str, ...]:
+    stages: dict[str, Op] = {}
+    lower(program, KernelOptions(), stages.__setitem__)
+    return read_short(stages["insert-inits"])
+
+
 def test_what_the_fpu_reads_at_19_bits_is_told() -> None:
     """Matrices are multiplied and rows reduced by nothing else."""
     bodies: dict[str, Callable[..., Block]] = {
         "product": lambda a, b: ttl.block_op("exp", a @ b),
         "row": lambda a, b: ttl.block_op("reduce_sum_row", a * a, b),
+        "product and sum": lambda a, b: a @ b + a,
+        "sum": lambda a, b: a + b,
     }
     found = {
-        (name, dtype): read_short(mixed([((1, 1), dtype)] * 2, ((1, 1), dtype), body, wide=True))
+        (name, dtype): short(mixed([((1, 1), dtype)] * 2, ((1, 1), dtype), body, wide=True))
         for name, body in bodies.items()
         for dtype in (BF16, F32)
     }
-    assert found == {
-        ("product", BF16): (), ("row", BF16): (), ("product", F32): ("matmul",), ("row", F32): ("reduce_sum_row",),
+    assert {name: told for (name, dtype), told in found.items() if dtype is F32} == {
+        "product": ("matmul",), "row": ("reduce_sum_row",), "product and sum": ("matmul", "copy"), "sum": (),
     }  # fmt: skip
+    assert {told for (_, dtype), told in found.items() if dtype is BF16} == {()}
 
 
 def test_the_fpu_broadcasts_bf16_beside_f32() -> None:

@@ -30,7 +30,7 @@ def insert_inits(program: Op) -> Op:
     def change(op: Op) -> tuple[Op, ...]:
         if op.name != COMPUTE:
             return (op,)
-        buffers = _buffers(op)
+        buffers = buffers_of(op)
         ops, _ = _Placer(buffers).place(op.body.ops, None, None)
         startup = _startup(op, buffers)
         placed, _ = _Formats().place((*startup, *ops), _UNKNOWN)
@@ -48,7 +48,7 @@ def _unpacked_to_dst(program: Op) -> Op:
         return program
     units: dict[str, set[Unit]] = {}
     for thread in program.body.ops:
-        buffers = _buffers(thread)
+        buffers = buffers_of(thread)
         for op in filter(is_math, walk(thread)):
             for block in blocks_of(op):
                 units.setdefault(buffers[block.name].name, set()).add(form_of(op).unit)
@@ -76,7 +76,7 @@ def blocks_of(op: Op) -> tuple[Value, ...]:
     return tuple(v for v in op.operands if isinstance(v.type, BlockType))
 
 
-def _buffers(thread: Op) -> dict[str, Value]:
+def buffers_of(thread: Op) -> dict[str, Value]:
     """Circular buffers of the blocks that a thread takes, by the block's name."""
     takes = (op for op in walk(thread) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
     return {op.result.name: op.operands[0] for op in takes}
