@@ -143,18 +143,12 @@ def run_compile(args: argparse.Namespace) -> int:
 
 def _compile_program(args: argparse.Namespace, folder: str, name: str, program: Op) -> None:
     from optimizer.kernels.tensix.build import build
-    from optimizer.kernels.tensix.pipeline import read_short
+    from optimizer.kernels.tensix.program_record import program_record
 
-    kernel = build(program, _options(args))
+    stages: dict[str, Op] = {}
+    kernel = build(program, _options(args), stages.__setitem__)
     _write(args.output, folder, kernel)
-    record = {
-        "id": name,
-        "kernels": [source.kind for source in kernel.sources],
-        "read_at_19_bits": read_short(program),
-        "compute_config": kernel.launch.config.to_json(),
-        "error": None,
-    }
-    print(json.dumps(record), flush=True)
+    print(json.dumps(program_record(name, kernel, stages)), flush=True)
 
 
 def run_print(args: argparse.Namespace) -> int:

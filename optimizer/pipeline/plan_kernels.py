@@ -142,10 +142,10 @@ class _Offers:
         """Kernels that bring some of their operands, instead of any copies of them."""
         laid = self._framed.laid(replace(self._result, layouts={**self._result.layouts, **self._lying, **brought}))
         region = next((r for r in laid.regions() if r.home.layout == self._home.layout), None)
-        if region is None or not compiles(region):
+        if region is None or not compiles(region, self._result.device):
             return
         result = laid.group.result
-        program = lowered(program_of(region))
+        program = lowered(program_of(region), result.device)
         time_ns = cost_of(region, program, result.layouts, result.device).time_ns
         for flags in product(*((True, False) if self._is_movable(v) else (False,) for v in brought)):
             if len(self._members) + sum(flags) > 1:

@@ -14,6 +14,7 @@ import numpy as np
 from interpreter import evaluate
 from numpy.typing import NDArray
 
+from optimizer.device import DeviceSpec
 from optimizer.export.kernels.lowering import blocks_of, lowered, program_of
 from optimizer.export.kernels.placement import Home, Kind, Operand
 from optimizer.export.kernels.regions import Region
@@ -32,6 +33,9 @@ from optimizer.layouts.memory_config import TensorMemoryLayout
 
 Array = NDArray[np.float32]
 Exact = NDArray[np.float64]
+
+
+BOARD = DeviceSpec.preset("n150")
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def run_region(
     """
     given, exact = _values(region, seed, between)
     tensors = {f"x{k}": _given(given[o.value], o, region, core) for k, o in enumerate(region.inputs)}
-    program = lowered(program_of(region))
+    program = lowered(program_of(region), BOARD)
     run = execute(program, emit_program(program), tensors, core=core)
     interpreted = _interpreted(region, core, given)
     found = _compared(interpreted, _near(region, core, given), _parts(region, core, exact))

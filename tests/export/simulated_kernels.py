@@ -158,7 +158,7 @@ def _verdict(name: str, got: NDArray[np.float32], exact: NDArray[np.float64], ne
 def kinds(result: OptimizedGraph) -> set[str]:
     """Kinds of a case's kernel."""
     (region,) = find_regions(result)
-    return set(kinds_of(region, lowered(program_of(region)), result.layouts))
+    return set(kinds_of(region, lowered(program_of(region), result.device), result.layouts))
 
 
 # -- cases -----------------------------------------------------------------------------------------------------

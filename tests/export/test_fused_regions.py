@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from placed_graphs import BLOCK, HEIGHT, WIDTH, placed, shards
 
+from optimizer.errors import LimitError
 from optimizer.export.kernels.finding import find_regions
+from optimizer.export.kernels.lowering import lowered, program_of
 from optimizer.export.kernels.placement import CoreMap, Kind, kind_in
 from optimizer.export.kernels.regions import Region
+from optimizer.export.kernels.schedule import buffer_bytes
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
@@ -203,6 +208,18 @@ def test_l1_never_holds_more_than_planned_while_others_run() -> None:
 
     assert found(1) == [("first", "last")]
     assert found(2) == []
+
+
+def test_circular_buffers_are_held_to_the_l1_of_the_board() -> None:
+    graph, layouts = chain("exp", "square")
+    result = placed(graph, layouts)
+    (region,) = find_regions(result)
+    needed = buffer_bytes(lowered(program_of(region), result.device))
+    smaller = replace(result.device, worker_l1_bytes=result.device.cb_base_bytes + needed - 1)
+
+    assert needed < result.device.cb_limit_bytes
+    with pytest.raises(LimitError, match=f"{needed - 1:,} are free"):
+        lowered(program_of(region), smaller)
 
 
 @pytest.mark.parametrize("dtype", [DType.F32, DType.I32])

@@ -42,7 +42,7 @@ def times(result: OptimizedGraph, op_id: str = "op") -> tuple[int, OpCost]:
     model = create("analytical", result.device)
     _, cost = Predictor(result.graph, result.layouts, model).answers(op_id, result.records[op_id])
     region = Finder(result).regions_of((op_id,))[0]
-    return cost.time_ns, cost_of(region, lowered(program_of(region)), result.layouts, result.device)
+    return cost.time_ns, cost_of(region, lowered(program_of(region), result.device), result.layouts, result.device)
 
 
 # -- a kernel of one op ------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def chain(*ops: str, home: TensorLayout = HOME, source: TensorLayout | None = No
 
 def kernel_ns(result: OptimizedGraph, device: DeviceSpec | None = None) -> int:
     (region,) = find_regions(result)
-    return cost_of(region, lowered(program_of(region)), result.layouts, device or result.device).time_ns
+    return cost_of(region, lowered(program_of(region), result.device), result.layouts, device or result.device).time_ns
 
 
 def test_ops_together_start_once() -> None:
@@ -126,7 +126,7 @@ def test_a_board_with_a_faster_clock_computes_faster() -> None:
 def test_traffic_with_dram_is_that_of_what_is_brought_and_taken() -> None:
     result = chain("relu", "square", source=DRAM_TILE)
     (region,) = find_regions(result)
-    cost = cost_of(region, lowered(program_of(region)), result.layouts, result.device)
+    cost = cost_of(region, lowered(program_of(region), result.device), result.layouts, result.device)
     assert (cost.dram_read_bytes, cost.dram_write_bytes) == (2048 * 1024 * 2, 0)
 
 
@@ -134,7 +134,7 @@ def test_traffic_with_dram_is_that_of_what_is_brought_and_taken() -> None:
 def test_calls_are_counted_with_their_loops() -> None:
     result = chain("exp", "square")
     (region,) = find_regions(result)
-    compute = compute_of(lowered(program_of(region)), result.device.arch)
+    compute = compute_of(lowered(program_of(region), result.device), result.device.arch)
     counted = {name: count for name, _, count in compute.arithmetic}
     assert counted == {"copy": 32, "exp": 32, "square": 32}
     assert (compute.packed, compute.unpacked_bytes) == (32, 32 * 2048)
@@ -149,7 +149,7 @@ def test_weights_that_every_core_reads_are_counted_for_every_core() -> None:
     home = shards((1, 1, 256, 32), (8, 1), HEIGHT)
     result = placed(b.finish(v), {x: shards((1, 1, 256, 128), (8, 1), HEIGHT), y: home, v: home})
     (region,) = find_regions(result)
-    work = work_of(region, lowered(program_of(region)), result.layouts, result.device)
+    work = work_of(region, lowered(program_of(region), result.device), result.layouts, result.device)
     assert work.kernel is not None
     assert [(t.tiles, t.multiplied) for t in work.kernel.reads] == [(4, True)]
     assert work.kernel.compute.products == 4

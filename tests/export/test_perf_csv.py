@@ -64,10 +64,11 @@ def test_times_of_an_op_add_up_to_its_prediction(result: OptimizedGraph, ops: li
     for row in ops:
         found[row["TTOPT OP"]] += int(row["DEVICE KERNEL DURATION [ns]"] or 0)
     hosted = (Role.HOST, Role.TRANSFER)
+    fused = {op_id for kernel in result.fused_kernels for op_id in kernel["ops"]}
     stated = {
         op.id: result.records[op.id]
         for op in result.graph.ops()
-        if not result.graph.is_const_eval(op) and result.records[op.id].role not in hosted
+        if not result.graph.is_const_eval(op) and result.records[op.id].role not in hosted and op.id not in fused
     }
     for op, record in stated.items():
         assert record.predicted is not None
@@ -85,8 +86,9 @@ def test_rows_follow_the_schedule_and_no_two_start_together(result: OptimizedGra
 
 
 def test_shapes_and_places_are_those_of_the_plan(result: OptimizedGraph, ops: list[Row]) -> None:
+    outputs = {kernel["place"]: kernel["outputs"] for kernel in result.fused_kernels}
     for row in ops:
-        (value, *_) = result.graph.op(row["TTOPT OP"]).outputs
+        value, *_ = outputs.get(row["TTOPT OP"]) or result.graph.op(row["TTOPT OP"]).outputs
         cells = [re.fullmatch(r"(\d+)\[(\d+)\]", row[f"OUTPUT_0_{axis}_PAD[LOGICAL]"]) for axis in "WZYX"]
         logical = tuple(int(cell[2]) for cell in cells if cell)
         shape = result.graph.value(value).shape
@@ -96,6 +98,24 @@ def test_shapes_and_places_are_those_of_the_plan(result: OptimizedGraph, ops: li
         assert logical == (1,) * (4 - len(shape)) + shape
         assert all(int(cell[1]) >= int(cell[2]) for cell in cells if cell)
         assert row["OUTPUT_0_MEMORY"] == f"DEV_0_{place}"
+
+
+def test_a_kernel_is_a_row_in_the_place_of_its_ops(tmp_path: Path) -> None:
+    result = RESULTS["fused kernels"]()
+    (kernel,) = result.fused_kernels
+    found = rows(write(result, tmp_path))[1:]
+    (row,) = [row for row in found if row["TTOPT ROLE"] == "kernel"]
+
+    assert {row["TTOPT OP"] for row in found} & set(kernel["ops"]) == {kernel["place"]}
+    assert row["OP CODE"] == f"GenericOpDeviceOperation ({kernel['kernel']})"
+    assert (row["TTOPT NAME"], row["TTOPT BOUND"]) == (kernel["kernel"], kernel["bound"])
+    assert (row["DEVICE KERNEL DURATION [ns]"], row["CORE COUNT"]) == (
+        str(kernel["predicted_ns"]),
+        str(kernel["cores"]),
+    )
+    assert f"'ops': '{' '.join(kernel['ops'])}'" in row["ATTRIBUTES"]
+    assert f"'circular_buffer_bytes': '{kernel['circular_buffer_bytes']}'" in row["ATTRIBUTES"]
+    assert sum(int(r["DEVICE KERNEL DURATION [ns]"]) for r in found) == result.summary_json()["predicted_time_ns"]
 
 
 def test_a_convolution_reads_its_weights_as_they_are_prepared(tmp_path: Path) -> None:

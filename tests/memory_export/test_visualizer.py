@@ -10,13 +10,16 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from optimizer.export.ttnn_py import DEALLOCATE, deallocated_values
+from optimizer.export.ttnn_py import DEALLOCATE
+from optimizer.export.ttnn_py.building import ttnn_program
+from optimizer.ir.graph import Op
 from optimizer.layouts.tiling import round_up
 from optimizer.memory_export.visualizer import write
 from optimizer.memory_export.visualizer.tables import CREATE, SCHEMA_VERSION
@@ -40,10 +43,24 @@ class Opened:
     def __init__(self, result: OptimizedGraph, folder: Path) -> None:
         self.result = result
         self.folder = write(result, folder)
-        self.run = [op for op in result.graph.ops() if not result.graph.is_const_eval(op)]
+        self.kernels = {kernel["place"]: kernel for kernel in result.fused_kernels}
+        fused = {op for kernel in result.fused_kernels for op in kernel["ops"]} - set(self.kernels)
+        ran = [op for op in result.graph.ops() if not result.graph.is_const_eval(op) and op.id not in fused]
+        self.run = [self._in_place_of(op) for op in ran]
+        """The ops of a run; in the place of a kernel's, one that reads and gives what the kernel does."""
         told = self.ask("SELECT value, operation_id FROM operation_arguments WHERE name = 'ttopt.op'")
         self.number: dict[str, int] = dict(told)
         """Op -> its operation."""
+
+    def _in_place_of(self, op: Op) -> Op:
+        kernel = self.kernels.get(op.id)
+        return op if kernel is None else replace(op, inputs=tuple(kernel["inputs"]), outputs=tuple(kernel["outputs"]))
+
+    def time_ns(self, op: Op) -> int | None:
+        predicted = self.result.records[op.id].predicted
+        if op.id in self.kernels:
+            return int(self.kernels[op.id]["predicted_ns"])
+        return None if predicted is None else predicted.time_ns
 
     def ask(self, query: str, *values: object) -> list[Any]:
         with closing(sqlite3.connect(self.folder / "db.sqlite")) as connection:
@@ -97,13 +114,14 @@ def test_tables_are_those_of_the_wheel(needs_ttnn: None, monkeypatch: pytest.Mon
 # -- the program ---------------------------------------------------------------------------------------------
 def test_operations_are_the_ops_of_a_run_and_deallocations(opened: Opened) -> None:
     rows = opened.ask("SELECT operation_id, name, duration FROM operations ORDER BY operation_id")
-    frees = deallocated_values(opened.result)
+    program = ttnn_program(opened.result)
+    frees = {step.op: step.frees for step in program.run_steps if step.op is not None}
     wanted = [name for op in opened.run for name in (op.id, *(DEALLOCATE for _ in frees.get(op.id, ())))]
     names = {number: op for op, number in opened.number.items()}
 
     assert [number for number, _, _ in rows] == list(range(1, len(rows) + 1))
     assert [names.get(number, name) for number, name, _ in rows] == wanted
-    stated = {op.id: p.time_ns for op in opened.run if (p := opened.result.records[op.id].predicted)}
+    stated = {op.id: time_ns for op in opened.run if (time_ns := opened.time_ns(op)) is not None}
     assert {op: round(rows[opened.number[op] - 1][2] * 1e9) for op in stated} == stated
 
 
@@ -116,14 +134,15 @@ def test_tensors_lie_where_the_plan_says(opened: Opened) -> None:
         layout = result.layouts[v]
         assert place == ((None, "HOST") if layout.is_host else (L1 if layout.is_l1 else DRAM, "DEVICE")), v
     top = result.device.worker_l1_bytes - result.options.l1_small_bytes
-    placed = {v: top - depth for p in timeline(result).positions for v, depth in p.memory.placed}
+    placed = {v: top - depth for p in timeline(result).positions for v, depth in p.memory.placed if v in found}
     assert {v: found[v][1] for v in placed} == placed
 
 
 def test_shards_are_written_as_the_viewer_reads_them(opened: Opened) -> None:
     texts = opened.ask("SELECT memory_config FROM tensors WHERE memory_config LIKE '%_SHARDED%'")
     read = [SHOWN_SHARDS.search(text) for (text,) in texts]
-    specs = {tuple(s.shape) for layout in opened.result.layouts.values() if (s := layout.shard_spec) is not None}
+    values = {v for op in opened.run for v in (*op.inputs, *op.outputs)}
+    specs = {tuple(s.shape) for v in values if (s := opened.result.layouts[v].shard_spec) is not None}
 
     assert {(int(found[2]), int(found[3])) if found else None for found in read} == specs
 
@@ -134,10 +153,8 @@ def test_edges_are_those_of_the_graph(opened: Opened) -> None:
     for op in opened.run:
         read = opened.ask("SELECT tensor_id FROM input_tensors WHERE operation_id = ? ORDER BY input_index",
                           opened.number[op.id])  # fmt: skip
-        producers = [opened.result.graph.producer(v) for v in op.inputs]
-        assert [names.get(made.get(tensor, 0)) for (tensor,) in read] == [
-            None if p is None or p.id not in opened.number else p.id for p in producers
-        ]
+        producers = {v: other.id for other in opened.run for v in other.outputs}
+        assert [names.get(made.get(tensor, 0)) for (tensor,) in read] == [producers.get(v) for v in op.inputs]
 
 
 def test_lifetimes_are_those_that_the_wheel_would_work_out(opened: Opened) -> None:
@@ -157,13 +174,17 @@ def test_lifetimes_are_those_that_the_wheel_would_work_out(opened: Opened) -> No
 # -- memory --------------------------------------------------------------------------------------------------
 def test_l1_before_an_op_is_what_the_timeline_lists(opened: Opened) -> None:
     unit, layouts = opened.result.device.l1_buffer_alignment_bytes, opened.result.layouts
+    vanished = set(opened.result.graph.values) - {v for op in opened.run for v in (*op.inputs, *op.outputs)}
+    inside = {op for kernel in opened.result.fused_kernels for op in kernel["ops"]}
     for position in timeline(opened.result).positions:
+        if position.op in inside:
+            continue
         number = opened.number[position.op]
         found = opened.ask(
             "SELECT max_size_per_bank, buffer_layout FROM buffers WHERE operation_id = ? AND buffer_type = ?",
             number - 1, L1,
         )  # fmt: skip
-        items = [item for item in position.items if item.kind in ("weight", "tensor")]
+        items = [i for i in position.items if i.kind in ("weight", "tensor") and i.value not in vanished]
         wanted = [(item.size_bytes, SHOWN_LAYOUTS[layouts[item.value].memory_layout.value]) for item in items]
         if number > 1:
             assert sorted((round_up(size, unit), form) for size, form in found) == sorted(wanted), position.op
@@ -206,7 +227,9 @@ def levels(nodes: list[dict[str, Any]]) -> Iterator[tuple[int, int]]:
 def test_what_happens_within_an_op_adds_up(opened: Opened) -> None:
     """To the verifier's peak; index tensors of convolutions and pools, which are in L1_SMALL, are not shown."""
     records, options = opened.result.records, opened.result.options
-    steps = {p.op: p.memory for p in timeline(opened.result).positions if records[p.op].role is not Role.VIEW}
+    inside = {op for kernel in opened.result.fused_kernels for op in kernel["ops"]}
+    ran = (p for p in timeline(opened.result).positions if records[p.op].role is not Role.VIEW)
+    steps = {p.op: p.memory for p in ran if p.op not in inside}
     for op, memory in steps.items():
         ((text,),) = opened.ask("SELECT captured_graph FROM captured_graph WHERE operation_id = ?", opened.number[op])
         nodes = json.loads(text)
@@ -216,6 +239,29 @@ def test_what_happens_within_an_op_adds_up(opened: Opened) -> None:
         assert max(circular for circular, _ in found) == memory.cb_bytes
         assert own - index_bytes <= peak <= own + 32 * len(nodes), op
         assert [n["id"] for n in nodes] == list(range(len(nodes)))
+
+
+def test_a_kernel_stands_for_its_ops(tmp_path: Path) -> None:
+    opened = Opened(RESULTS["fused kernels"](), tmp_path)
+    (kernel,) = opened.result.fused_kernels
+    number = opened.number[kernel["place"]]
+    told = dict(opened.ask("SELECT name, value FROM operation_arguments WHERE operation_id = ?", number))
+    ((name,),) = opened.ask("SELECT name FROM operations WHERE operation_id = ?", number)
+    ((text,),) = opened.ask("SELECT captured_graph FROM captured_graph WHERE operation_id = ?", number)
+    nodes = json.loads(text)
+    vanished = {v for op in kernel["ops"] for v in opened.result.graph.op(op).outputs} - set(kernel["outputs"])
+
+    assert name == f"ttnn.generic_op ({kernel['kernel']})"
+    assert json.loads(told["ttopt.ops"]) == kernel["ops"]
+    assert told["ttopt.predicted.time_ns"] == str(kernel["predicted_ns"])
+    assert set(kernel["ops"]) & set(opened.number) == {kernel["place"]}
+    assert [n["params"]["size"] for n in nodes if n["node_type"] == "circular_buffer_allocate"] == [
+        str(kernel["circular_buffer_bytes"])
+    ]
+    assert {n["params"]["of"] for n in nodes if n["node_type"] == "buffer_allocate"} <= set(kernel["outputs"])
+    assert vanished
+    assert not vanished & {n["params"].get("of") for (t,) in opened.ask("SELECT captured_graph FROM captured_graph")
+                           for n in json.loads(t)}  # fmt: skip
 
 
 def test_a_view_is_no_buffer_of_its_own(tmp_path: Path) -> None:
@@ -267,9 +313,7 @@ def test_prediction_stands_in_name_and_metadata(opened: Opened) -> None:
 
     assert config["report_name"].startswith("PREDICTED ")
     assert metadata["ttopt.predicted"] == "every figure is a prediction: nothing was measured"
-    assert int(metadata["total_duration_ns"]) == sum(
-        p.time_ns for r in opened.result.records.values() if (p := r.predicted)
-    )
+    assert int(metadata["total_duration_ns"]) == sum(opened.time_ns(op) or 0 for op in opened.run)
 
 
 def test_two_exports_are_the_same_bytes(opened: Opened, tmp_path: Path) -> None:

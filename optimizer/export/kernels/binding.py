@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from optimizer.device import DeviceSpec
 from optimizer.export.kernels.choosing import Refused, choose
 from optimizer.export.kernels.judged import judged_by, kinds_of, unjudged
 from optimizer.export.kernels.lowering import lowered, program_of
@@ -70,7 +71,7 @@ def bound(result: OptimizedGraph, taken: Sequence[Region]) -> tuple[FusedKernel,
     found = []
     for regions in groups.values():
         name = _fresh(_name(result, regions[0]), used)
-        found.append(FusedKernel(name, tuple(regions), lowered(program_of(regions[0]))))
+        found.append(FusedKernel(name, tuple(regions), lowered(program_of(regions[0]), result.device)))
     return tuple(found)
 
 
@@ -129,7 +130,7 @@ def _record(result: OptimizedGraph, kernel: FusedKernel, region: Region) -> dict
         ),
         "round_trips_saved": sum(count > 0 for count in inside.values()),
         "circular_buffers": buffers,
-        "circular_buffers_saved": sum(_buffers_alone(region, op) for op in region.ops) - buffers,
+        "circular_buffers_saved": sum(_buffers_alone(region, op, result.device) for op in region.ops) - buffers,
         "circular_buffer_bytes": buffer_bytes(kernel.lowered),
         "judged_by": judged_by(arch),
         "unjudged": list(unjudged(kinds, arch)),
@@ -164,8 +165,8 @@ def _buffers(program: Op) -> int:
     return sum(op.name == "ttl.bind_cb" for op in program.body.ops)
 
 
-def _buffers_alone(region: Region, op: GraphOp) -> int:
+def _buffers_alone(region: Region, op: GraphOp, device: DeviceSpec) -> int:
     """Circular buffers of a kernel for this op only; where its tensors lie makes no difference to their number."""
     if op.op == COPY:
         return 2
-    return _buffers(lowered(program_of(region.alone(op))))
+    return _buffers(lowered(program_of(region.alone(op)), device))

@@ -117,7 +117,7 @@ class _Chooser:
 
     def _priced(self, region: Region) -> Offer:
         result = self._result
-        cost = cost_of(region, lowered(program_of(region)), result.layouts, result.device)
+        cost = cost_of(region, lowered(program_of(region), result.device), result.layouts, result.device)
         records = (result.records[op_id].predicted for op_id in region.op_ids)
         return Offer(region, cost, sum(p.time_ns for p in records if p is not None))
 

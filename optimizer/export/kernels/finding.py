@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from optimizer.device import DeviceSpec
 from optimizer.errors import InfeasibleError, LimitError
 from optimizer.export.kernels.grouping import Group, may_join
 from optimizer.export.kernels.lowering import blocks_of, lowered, program_of
@@ -159,20 +160,20 @@ class Finder:
 
     def fits(self, region: Region) -> bool:
         """Whether the kernel compiles, and its circular buffers fit beside what is in L1."""
-        if not compiles(region):
+        if not compiles(region, self.result.device):
             return False
-        if self.schedule.fits(region, lowered(program_of(region))):
+        if self.schedule.fits(region, lowered(program_of(region), self.result.device)):
             return True
         self.roomless.append(region.op_ids)
         return False
 
 
-def compiles(region: Region) -> bool:
+def compiles(region: Region, device: DeviceSpec) -> bool:
     """Whether there is such a kernel, wherever in the schedule."""
     if region.multiplies and not _multiplies_well(region):
         return False
     try:
-        lowered(program_of(region))
+        lowered(program_of(region), device)
     except (InfeasibleError, LimitError):
         return False
     return True

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 
+from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
 from optimizer.export.kernels.operations import FUSED_OPS
 from optimizer.export.kernels.placement import Kind, Operand, Tiles, largest_divisor
@@ -27,7 +28,7 @@ from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim
 from optimizer.kernels.tensix.ir import Attr, Op, Value, attributes
 from optimizer.kernels.tensix.ir import Region as Body
-from optimizer.kernels.tensix.pipeline import lower
+from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType
 
 BLOCK_TILES = 16
@@ -80,9 +81,10 @@ def program_of(region: Region) -> Op:
 
 
 @lru_cache(maxsize=4096)
-def lowered(program: Op) -> Op:
-    """The program as calls of the kernel API, kept as regions are often alike. InfeasibleError or LimitError."""
-    return lower(program)
+def lowered(program: Op, device: DeviceSpec) -> Op:
+    """The program as calls of the kernel API, kept as regions are often alike. InfeasibleError, or LimitError where its
+    circular buffers do not fit into a core's L1, among other limits."""
+    return lower(program, KernelOptions(board=device))
 
 
 @dataclass

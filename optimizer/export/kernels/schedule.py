@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from optimizer.export.kernels.regions import Region
 from optimizer.ir.graph import Op as GraphOp
@@ -12,6 +13,22 @@ from optimizer.layouts.aliases import frees_operand
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import l1_bytes_per_core, round_up
 from optimizer.result import OptimizedGraph, Role
+
+
+class Fused(Protocol):
+    """Ops that run as one, where the anchor is."""
+
+    @property
+    def op_ids(self) -> tuple[str, ...]: ...
+
+    @property
+    def anchor(self) -> str: ...
+
+    @property
+    def made(self) -> tuple[str, ...]: ...
+
+    @property
+    def vanished(self) -> tuple[str, ...]: ...
 
 
 class FusedSchedule:
@@ -81,7 +98,7 @@ class FusedSchedule:
                         found.append(self.position[op.id])
         return found
 
-    def fuse(self, region: Region) -> None:
+    def fuse(self, region: Fused) -> None:
         """Let a region's ops run as one."""
         for op_id in region.op_ids:
             self.position[op_id] = self.index[region.anchor]
@@ -105,6 +122,10 @@ class FusedSchedule:
             if step not in inside and held[1] > held[0]:
                 return False
         return self._resident(anchor, positions, gone) + buffer_bytes(lowered) <= self.limit_bytes
+
+    def span(self, value: str) -> tuple[int, int] | None:
+        """First and last step at which the buffer that a value lives in is held; None if it never is."""
+        return self._life(self._buffer.get(value, value), self.position, self.gone)
 
     def _life(self, buffer: str, positions: dict[str, int], gone: set[str]) -> tuple[int, int] | None:
         """First and last step at which a buffer is held; None if it never is."""

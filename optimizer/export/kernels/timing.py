@@ -186,7 +186,7 @@ def _rated(region: Region, device: DeviceSpec) -> Iterator[tuple[Work, Compute]]
             tiles = region.home.tiles * region.home.cores
             piece = Piece(tiles * region.dtype.tile_bytes, tiles, Place.SHARD)
             work = Work(family, short_name(op.op), region.home.cores, (piece,), (piece,))
-            yield work, compute_of(lowered(program_of(region.alone(op))), device.arch)
+            yield work, compute_of(lowered(program_of(region.alone(op)), device), device.arch)
 
 
 def cost_of(region: Region, program: Op, layouts: Mapping[str, TensorLayout], device: DeviceSpec) -> OpCost:

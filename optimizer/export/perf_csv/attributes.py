@@ -28,7 +28,12 @@ def attributes_text(op: Op, config: OpConfig | None, target: TensorLayout | None
             f"MemoryConfig(memory_layout=TensorMemoryLayout::{target.memory_layout.value.upper()};"
             f"buffer_type=BufferType::{target.memory.buffer_type.value.upper()})"
         )
-    inner = "; ".join(f"'{name}': '{value}'" for name, value in entries.items())
+    return pairs_text(entries)
+
+
+def pairs_text(entries: Mapping[str, str]) -> str:
+    """`{'name': 'value'; ...}`."""
+    inner = "; ".join(f"'{name}': '{value.replace(',', ';')}'" for name, value in entries.items())
     return f"{{{inner}}}"
 
 

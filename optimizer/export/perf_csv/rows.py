@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 
-from optimizer.export.perf_csv.attributes import attributes_text
+from optimizer.export.perf_csv.attributes import attributes_text, pairs_text
 from optimizer.export.perf_csv.programs import Program, programs, tensor_spec
+from optimizer.export.running import KernelRun, as_run
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
@@ -48,25 +49,24 @@ Row = dict[str, str]
 
 def rows(result: OptimizedGraph) -> Iterator[Row]:
     """A signpost, then rows in the order of the run. Ops that launch nothing have none; ops on the host have no time.
+    A kernel of ours has one in the place of its ops.
 
     No two rows start at the same time: readers sort by it.
     """
     yield {"OP CODE": SIGNPOST, "OP TYPE": "signpost", "HOST START TS": "0"}
     clock, started, gap = 0, 0, round(gap_ns(result))
-    for count, (op, program) in enumerate(_programs(result)):
+    for count, (row, time_ns) in enumerate(_launches(result)):
         latency = gap if count else 0
         started = max(clock + latency, started + 1)
-        clock = started + (0 if program is None else program.time_ns)
-        row = {
-            **_identity(result, op, program),
-            **_shapes(result, op, program),
+        clock = started + (time_ns or 0)
+        row |= {
             "GLOBAL CALL COUNT": str((count + 1) * 1024),
             "HOST START TS": str(started),
             "HOST END TS": str(clock),
             "HOST DURATION [ns]": "0",
         }
-        if program is not None:
-            row |= dict.fromkeys(("DEVICE FW DURATION [ns]", "DEVICE KERNEL DURATION [ns]"), str(program.time_ns))
+        if time_ns is not None:
+            row |= dict.fromkeys(("DEVICE FW DURATION [ns]", "DEVICE KERNEL DURATION [ns]"), str(time_ns))
             row["OP TO OP LATENCY [ns]"] = str(latency)
         yield row
 
@@ -78,14 +78,49 @@ def gap_ns(result: OptimizedGraph) -> float:
     return (traced - summary["predicted_time_ns"]) / programs if programs and traced is not None else 0.0
 
 
-def _programs(result: OptimizedGraph) -> Iterator[tuple[Op, Program | None]]:
-    """The device programs of a run with their ops; None stands for the op itself on the host."""
-    for op in result.graph.ops():
-        if result.graph.is_const_eval(op):
+def _launches(result: OptimizedGraph) -> Iterator[tuple[Row, int | None]]:
+    """What a run launches, and how long it takes; None stands for an op on the host."""
+    for step in as_run(result):
+        if isinstance(step, KernelRun):
+            if step.time_ns is not None:
+                yield _kernel(result, step), step.time_ns
             continue
-        if result.records[op.id].role is Role.HOST:
-            yield op, None
-        yield from ((op, program) for program in programs(result, op))
+        launched: Iterable[Program | None] = programs(result, step)
+        for program in (None,) if result.records[step.id].role is Role.HOST else launched:
+            row = {**_identity(result, step, program), **_shapes(result, step, program)}
+            yield row, None if program is None else program.time_ns
+
+
+def _kernel(result: OptimizedGraph, kernel: KernelRun) -> Row:
+    """A kernel of ours: its attributes are its ops and its circular buffers on a core."""
+    attributes = {
+        "kernel": kernel.name,
+        "ops": " ".join(op.id for op in kernel.ops),
+        "circular_buffers": str(kernel.circular_buffers),
+        "circular_buffer_bytes": str(kernel.circular_buffer_bytes),
+    }
+    row = {
+        "TTOPT OP": kernel.place.id,
+        "TTOPT NAME": kernel.name,
+        "TTOPT ROLE": "kernel",
+        "TTOPT BOUND": kernel.bound,
+        "OP CODE": kernel.title,
+        **_on_device(result, kernel.cores),
+        "ATTRIBUTES": pairs_text(attributes),
+    }
+    for position, value in enumerate(kernel.inputs[: len(_TENSORS) - 1]):
+        row |= _tensor(f"INPUT_{position}", tensor_spec(result, value))
+    return row | _tensor("OUTPUT_0", tensor_spec(result, kernel.outputs[0]))
+
+
+def _on_device(result: OptimizedGraph, cores: int | None) -> Row:
+    return {
+        "OP TYPE": "tt_dnn_device",
+        "DEVICE ID": "0",
+        "DEVICE ARCH": result.device.arch,
+        "CORE COUNT": "" if cores is None else str(cores),
+        "AVAILABLE WORKER CORE COUNT": str(result.device.num_cores),
+    }
 
 
 def _identity(result: OptimizedGraph, op: Op, program: Program | None) -> Row:
@@ -98,13 +133,9 @@ def _identity(result: OptimizedGraph, op: Op, program: Program | None) -> Row:
     return {
         **row,
         "OP CODE": program.name,
-        "OP TYPE": "tt_dnn_device",
-        "DEVICE ID": "0",
-        "DEVICE ARCH": result.device.arch,
+        **_on_device(result, None if predicted is None else predicted.cores),
         "ATTRIBUTES": attributes_text(op, record.config, result.layouts[op.outputs[0]]),
         "MATH FIDELITY": str(compute.get("fid", "")),
-        "CORE COUNT": "" if predicted is None else str(predicted.cores),
-        "AVAILABLE WORKER CORE COUNT": str(result.device.num_cores),
         "TTOPT BOUND": "" if predicted is None else predicted.bound,
     }
 

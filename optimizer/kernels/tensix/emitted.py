@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from optimizer.kernels.tensix.dialect import RESTORE, SPILL, TILE_PREFIX
+from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.dialect import DST_PREFIX, RESTORE, SPILL, TILE_PREFIX
 from optimizer.kernels.tensix.dst.dag import TileNode
 from optimizer.kernels.tensix.dst.plan import Relief
 from optimizer.kernels.tensix.ir import Op, loop_rounds, walk
+from optimizer.kernels.tensix.passes.insert_inits import blocks_of, buffers_of, dtype_of, form_of, is_math
+from optimizer.kernels.tensix.tile_forms import Unit
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 
 _COUNTED = {
@@ -97,6 +100,23 @@ def _slots(compute: Op) -> int:
     last = compute.integer("unroll") - 1
     maps = [op.index_map("dst") for op in compute.body.ops if op.has_attr("dst")]
     return max((m.evaluate([k])[0] for m in maps for k in (0, last)), default=-1) + 1
+
+
+# -- float32 -----------------------------------------------------------------------------------------------
+def read_short(lowered: Op) -> tuple[str, ...]:
+    """Tile ops that read float32 at 19 bits, 10 of them of the mantissa, in program order.
+
+    Matmuls and reductions, which the FPU does, and copies and broadcasts out of the same circular buffers: a buffer is
+    unpacked one way only.
+    `lowered`: after `insert-inits`. How many digits products keep depends on the math fidelity as well.
+    """
+    readers: list[tuple[Op, set[str]]] = []
+    for thread in lowered.body.ops:
+        buffers = buffers_of(thread)
+        for op in filter(is_math, walk(thread)):
+            readers.append((op, {buffers[v.name].name for v in blocks_of(op) if dtype_of(v) is DType.F32}))
+    short = {cb for op, read in readers if form_of(op).unit is not Unit.UNPACK for cb in read}
+    return tuple(dict.fromkeys(op.name.removeprefix(DST_PREFIX) for op, read in readers if read & short))
 
 
 # -- slots by value -----------------------------------------------------------------------------------------

@@ -13,9 +13,7 @@ from typing import get_args
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import UnknownNameError
-from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.buffers import available_l1, check_l1
-from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
 from optimizer.kernels.tensix.dst.schedule import Schedule
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Op, walk
@@ -39,8 +37,6 @@ from optimizer.kernels.tensix.passes.sink_to_stores import sink_to_stores
 from optimizer.kernels.tensix.passes.split_broadcasts import split_broadcasts
 from optimizer.kernels.tensix.passes.spread_rows import spread_rows
 from optimizer.kernels.tensix.source_rules import check_source
-from optimizer.kernels.tensix.tile_ops import TILE_OPS
-from optimizer.kernels.tensix.types import BlockType
 from optimizer.kernels.tensix.verify import check
 from optimizer.options import Options
 
@@ -135,21 +131,6 @@ def lower(program: Op, options: KernelOptions = KernelOptions(), observe: Observ
 def compile_program(program: Op, options: KernelOptions = KernelOptions()) -> tuple[KernelSource, ...]:
     """C++ of every thread."""
     return emit_program(lower(program, options))
-
-
-def read_short(program: Op) -> tuple[str, ...]:
-    """Matmuls and reductions that read f32, in program order: the FPU takes 19 bits of it, 10 of them of the mantissa.
-
-    Neither witness does: how many digits products keep depends on the math fidelity as well.
-    """
-
-    def reads_f32(op: Op) -> bool:
-        types = (v.type for v in op.operands)
-        return any(isinstance(t, BlockType) and t.dtype is DType.F32 for t in types)
-
-    blocks = (op for op in walk(inline_regions(program)) if is_block_op(op))
-    names = ((op.name.removeprefix(BLOCK_PREFIX), op) for op in blocks)
-    return tuple(name for name, op in names if TILE_OPS[name].accumulates and reads_f32(op))
 
 
 def round_trips(program: Op, options: KernelOptions) -> int:

@@ -12,10 +12,11 @@ import numpy as np
 
 from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments
 from optimizer.kernels.tensix.build import build
+from optimizer.kernels.tensix.emitted import read_short
 from optimizer.kernels.tensix.error_bound import Bounded
 from optimizer.kernels.tensix.executor.execute import Execution, has_compiler
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.pipeline import KernelOptions, read_short, round_trips_saved
+from optimizer.kernels.tensix.pipeline import KernelOptions, round_trips_saved
 from optimizer.kernels.tensix.rounding import Array
 from optimizer.kernels.tensix.whole_tensors import executed, expected, inputs_of
 
@@ -71,7 +72,8 @@ def witness(
 
     Every tensor that the kernel reads gets random values; every element that it writes is compared.
     """
-    kernel = build(program, options)
+    stages: dict[str, Op] = {}
+    kernel = build(program, options, stages.__setitem__)
     inputs = inputs_of(program, kernel.launch, seed)
     made = expected(program, kernel.launch, options, inputs, arguments=arguments)
     meant = [w.rounded for w in made.values() if w.rounded is not None]
@@ -89,7 +91,7 @@ def witness(
         else sum(differing(w.on_chip[w.written], execution.tensors[n][w.written]) for n, w in made.items()),
         execution=execution,
         round_trips_saved=round_trips_saved(program, options),
-        read_short=read_short(program),
+        read_short=read_short(stages["insert-inits"]),
     )
 
 

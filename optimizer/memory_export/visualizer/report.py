@@ -9,16 +9,18 @@ from collections.abc import Mapping, Sequence
 from optimizer import __version__
 from optimizer.device import DeviceSpec
 from optimizer.export.perf_csv.programs import programs
+from optimizer.export.running import KERNEL_OP, KernelRun, as_run
 from optimizer.export.ttnn_py import DEALLOCATE, deallocated_values
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import CoreRange, TensorMemoryLayout
 from optimizer.layouts.tiling import core_ranges_for
+from optimizer.memory_export.kernel_memory import with_kernels
 from optimizer.memory_export.occupancy import Block, OpMemory, dram_occupancy, l1_occupancy
 from optimizer.memory_export.visualizer.captured import DEVICE, Buffer, Node, Programs, captured_graph, plain_graph
 from optimizer.memory_export.visualizer.spelling import memory_config_text
 from optimizer.memory_export.visualizer.tables import SCHEMA_VERSION
-from optimizer.memory_export.visualizer.tensors import Tensors
+from optimizer.memory_export.visualizer.tensors import Tensor, Tensors
 from optimizer.opmodel.ttnn_calls import call_text
 from optimizer.result import OptimizedGraph, attr_to_json
 from optimizer.verify import verified
@@ -37,42 +39,52 @@ class Report:
         self.l1, self.dram = l1_occupancy(self._subject), dram_occupancy(self._subject)
         self.tensors = Tensors(result, self.l1, self.dram)
         self.rows: dict[str, list[Row]] = defaultdict(list)
-        self._memory = {memory.op: memory for memory in self.l1.ops}
-        self._frees = deallocated_values(result)
+        self._memory = with_kernels(result, self.l1, self.dram, deallocated_values(result))
         self._live: dict[str, Block] = dict(self.l1.weights)
-        self._operations = 0
-        run = [op for op in result.graph.ops() if not result.graph.is_const_eval(op)]
-        operations = len(run) + sum(map(len, self._frees.values()))
+        self._operations, self._seconds_total = 0, 0.0
+        run = list(as_run(result))
+        operations = len(run) + sum(map(len, self._memory.frees.values()))
         self._every_weight = len(self.dram.weights) * operations <= MOST_WEIGHT_ROWS
-        for op in run:
-            self._op(op)
+        for step in run:
+            self._kernel(step) if isinstance(step, KernelRun) else self._op(step)
         self._tensors()
         self._device()
         self._metadata()
 
     # -- operations ------------------------------------------------------------------------------------
     def _op(self, op: Op) -> None:
-        name = self._call(op)
-        number = self._begin(name, self._seconds(op))
-        for argument, value in self._arguments(op).items():
-            self.rows["operation_arguments"].append((number, argument, value, 0))
         reads = [self.tensors.operand(op, position) for position in range(len(op.inputs))]
+        number = self._begin(self._call(op), self._seconds(op), self._arguments(op))
+        self._step(op, number, self._call(op), self._programs(op), reads, op.outputs)
+
+    def _kernel(self, kernel: KernelRun) -> None:
+        """A kernel of ours, in the place of its ops."""
+        name = f"{KERNEL_OP} ({kernel.name})"
+        number = self._begin(name, (kernel.time_ns or 0) / 1e9, _kernel_arguments(kernel))
+        programs = Programs((kernel.title,), self._cores(kernel.outputs, kernel.cores), self.l1.bank)
+        reads = [self.tensors.named(value) for value in kernel.inputs]
+        self._step(kernel.place, number, name, programs, reads, kernel.outputs)
+
+    def _step(
+        self, op: Op, number: int, name: str, programs: Programs, reads: Sequence[Tensor], outputs: Sequence[str]
+    ) -> None:
+        """What an operation reads and gives, the memory around it, and what is deallocated after it."""
         for position, tensor in enumerate(reads):
             tensor.consumers.append((number, position))
-        for position, value in enumerate(op.outputs):
+        for position, value in enumerate(outputs):
             self.tensors.named(value).producers.append((number, position))
-        memory = self._memory.get(op.id, OpMemory(op.id, self._live, (), ()))
+        memory = self._memory.l1.get(op.id, OpMemory(op.id, self._live, (), ()))
         self._live = memory.after()
-        in_dram = dict(self.dram.ops.get(op.id, {}))
+        in_dram = dict(self._memory.dram.get(op.id, {}))
         self._buffers(number, in_dram, [tensor.name for tensor in reads])
         known = {v: self.tensors.in_l1(v) for v in (*memory.residents, *self._live)}
-        self._captured(number, captured_graph(name, memory, self._programs(op), known))
+        self._captured(number, captured_graph(name, memory, programs, known))
         self._deallocations(op, memory, in_dram)
 
     def _deallocations(self, op: Op, memory: OpMemory, in_dram: dict[str, Block]) -> None:
         """The `ttnn.deallocate` calls after an op."""
-        for value in self._frees.get(op.id, ()):
-            number = self._begin(DEALLOCATE, 0.0)
+        for value in self._memory.frees.get(op.id, ()):
+            number = self._begin(DEALLOCATE, 0.0, {})
             tensor = self.tensors.named(value)
             tensor.consumers.append((number, 0))
             tensor.deallocated_by = number
@@ -92,9 +104,12 @@ class Report:
             return op.op
         return call_text(self._subject.query(op), ["x"] * len(op.inputs)).partition("(")[0]
 
-    def _begin(self, name: str, seconds: float) -> int:
+    def _begin(self, name: str, seconds: float, arguments: Mapping[str, str]) -> int:
         self._operations += 1
+        self._seconds_total += seconds
         self.rows["operations"].append((self._operations, name, seconds, 0))
+        for argument, value in arguments.items():
+            self.rows["operation_arguments"].append((self._operations, argument, value, 0))
         return self._operations
 
     def _seconds(self, op: Op) -> float:
@@ -123,11 +138,11 @@ class Report:
     def _programs(self, op: Op) -> Programs:
         predicted = self.result.records[op.id].predicted
         names = tuple(program.name for program in programs(self.result, op))
-        return Programs(names, self._cores(op, 1 if predicted is None else predicted.cores), self.l1.bank)
+        return Programs(names, self._cores(op.outputs, 1 if predicted is None else predicted.cores), self.l1.bank)
 
-    def _cores(self, op: Op, count: int) -> Sequence[CoreRange]:
-        """The cores that an op's programs run on: those of its sharded result, else so many, row by row."""
-        spec = self.result.layouts[op.outputs[0]].shard_spec if op.outputs else None
+    def _cores(self, outputs: Sequence[str], count: int) -> Sequence[CoreRange]:
+        """The cores that an operation's programs run on: those of its sharded result, else so many, row by row."""
+        spec = self.result.layouts[outputs[0]].shard_spec if outputs else None
         if spec is not None and spec.num_cores >= count:
             return spec.core_ranges
         device = self.result.device
@@ -174,10 +189,9 @@ class Report:
 
     def _metadata(self) -> None:
         summary = self.result.summary_json()
-        total_ns = sum(record.predicted.time_ns for record in self.result.records.values() if record.predicted)
         found = {
             "schema_version": SCHEMA_VERSION,
-            "total_duration_ns": total_ns,
+            "total_duration_ns": round(self._seconds_total * 1e9),
             "ttopt.version": __version__,
             "ttopt.predicted": "every figure is a prediction: nothing was measured",
             "ttopt.model": report_name(self.result),
@@ -186,6 +200,21 @@ class Report:
             "ttopt.weights_in_dram": "at every operation" if self._every_weight else "at the operations that read them",
         }
         self.rows["report_metadata"] += [(key, str(value)) for key, value in found.items()]
+
+
+def _kernel_arguments(kernel: KernelRun) -> dict[str, str]:
+    found = {
+        "ttopt.op": kernel.place.id,
+        "ttopt.kernel": kernel.name,
+        "ttopt.ops": json.dumps(kernel.op_ids, ensure_ascii=False),
+        "ttopt.role": "kernel",
+        "ttopt.circular_buffers": str(kernel.circular_buffers),
+        "ttopt.circular_buffer_bytes": str(kernel.circular_buffer_bytes),
+    }
+    if kernel.time_ns is not None:
+        for name in ("time_ns", "bound", "cores", "dram_read_bytes", "dram_write_bytes"):
+            found[f"ttopt.predicted.{name}"] = str(getattr(kernel, name))
+    return found
 
 
 def report_name(result: OptimizedGraph) -> str:

@@ -10,19 +10,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_kernels import kernel_around
 
 from optimizer.errors import GraphError, InfeasibleError, VerificationError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import plan_body
 from optimizer.kernels.tensix.emit_cpp import emit_program
+from optimizer.kernels.tensix.emitted import read_short
 from optimizer.kernels.tensix.executor.execute import execute, has_compiler
-from optimizer.kernels.tensix.frontend import Block
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower, read_short
+from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, rounded
+from optimizer.kernels.tensix.ttl import Block
 from optimizer.kernels.tensix.witness import witness
 from tests.samples import examples
 
@@ -37,34 +39,8 @@ def mixed(
     wide: bool = False,
 ) -> Op:
     """One block of each input, of its own element type, to one block of the output."""
-
-    def threads(*tensors: ttl.Tensor) -> tuple[Op, ...]:
-        buffers = [ttl.make_circular_buffer_like(t, t.shape) for t in tensors]
-
-        @ttl.compute()
-        def math() -> None:
-            blocks = [cb.wait() for cb in buffers[:-1]]
-            buffers[-1].reserve().store(body(*blocks))
-            for cb in buffers[:-1]:
-                cb.pop()
-            buffers[-1].push()
-
-        @ttl.datamovement()
-        def read() -> None:
-            for tensor, cb in zip(tensors, buffers[:-1], strict=False):
-                block = cb.reserve()
-                ttl.copy(tensor[0, 0], block).wait()
-                cb.push()
-
-        @ttl.datamovement()
-        def write() -> None:
-            ttl.copy(buffers[-1].wait(), tensors[-1][0, 0]).wait()
-            buffers[-1].pop()
-
-        return ttl.Program(math, read, write)(*tensors)
-
-    built = ttl.kernel(fp32_dest_acc_en=wide)(threads)
-    return built(*(ttl.Tensor(shape, dtype) for shape, dtype in (*inputs, output)))
+    tensors = [ttl.Tensor(shape, dtype) for shape, dtype in (*inputs, output)]
+    return kernel_around("mixed", tensors[:-1], tensors[-1:], body, fp32_dest_acc_en=wide)
 
 
 def _dense(x: Block, w: Block, b: Block) -> Block:
@@ -170,20 +146,29 @@ def test_a_row_of_bf16_comes_to_f32_as_a_sum_with_zeros_of_bf16() -> None:
     assert "add_binary_tile<ckernel::DstRoundingMode::NearestEven>(" in text
 
 
+def short(program: Op) -> tuple[str, ...]:
+    stages: dict[str, Op] = {}
+    lower(program, KernelOptions(), stages.__setitem__)
+    return read_short(stages["insert-inits"])
+
+
 def test_what_the_fpu_reads_at_19_bits_is_told() -> None:
     """Matrices are multiplied and rows reduced by nothing else."""
     bodies: dict[str, Callable[..., Block]] = {
         "product": lambda a, b: ttl.block_op("exp", a @ b),
         "row": lambda a, b: ttl.block_op("reduce_sum_row", a * a, b),
+        "product and sum": lambda a, b: a @ b + a,
+        "sum": lambda a, b: a + b,
     }
     found = {
-        (name, dtype): read_short(mixed([((1, 1), dtype)] * 2, ((1, 1), dtype), body, wide=True))
+        (name, dtype): short(mixed([((1, 1), dtype)] * 2, ((1, 1), dtype), body, wide=True))
         for name, body in bodies.items()
         for dtype in (BF16, F32)
     }
-    assert found == {
-        ("product", BF16): (), ("row", BF16): (), ("product", F32): ("matmul",), ("row", F32): ("reduce_sum_row",),
+    assert {name: told for (name, dtype), told in found.items() if dtype is F32} == {
+        "product": ("matmul",), "row": ("reduce_sum_row",), "product and sum": ("matmul", "copy"), "sum": (),
     }  # fmt: skip
+    assert {told for (_, dtype), told in found.items() if dtype is BF16} == {()}
 
 
 def test_the_fpu_broadcasts_bf16_beside_f32() -> None:

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX, L1_SUM, L1_SUM_END
 from optimizer.kernels.tensix.ir import Attr, Op, Value, attributes, rewrite, walk
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Form, Place, Unit
+from optimizer.kernels.tensix.tile_forms import Form, Place, Unit
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType
 
 RECONFIG, PACK_RECONFIG = "dst.reconfig", "dst.pack_reconfig"
@@ -29,7 +30,7 @@ def insert_inits(program: Op) -> Op:
     def change(op: Op) -> tuple[Op, ...]:
         if op.name != COMPUTE:
             return (op,)
-        buffers = _buffers(op)
+        buffers = buffers_of(op)
         ops, _ = _Placer(buffers).place(op.body.ops, None, None)
         startup = _startup(op, buffers)
         placed, _ = _Formats().place((*startup, *ops), _UNKNOWN)
@@ -47,7 +48,7 @@ def _unpacked_to_dst(program: Op) -> Op:
         return program
     units: dict[str, set[Unit]] = {}
     for thread in program.body.ops:
-        buffers = _buffers(thread)
+        buffers = buffers_of(thread)
         for op in filter(is_math, walk(thread)):
             for block in blocks_of(op):
                 units.setdefault(buffers[block.name].name, set()).add(form_of(op).unit)
@@ -75,7 +76,7 @@ def blocks_of(op: Op) -> tuple[Value, ...]:
     return tuple(v for v in op.operands if isinstance(v.type, BlockType))
 
 
-def _buffers(thread: Op) -> dict[str, Value]:
+def buffers_of(thread: Op) -> dict[str, Value]:
     """Circular buffers of the blocks that a thread takes, by the block's name."""
     takes = (op for op in walk(thread) if op.name in ("ttl.cb_wait", "ttl.cb_reserve"))
     return {op.result.name: op.operands[0] for op in takes}
