@@ -18,9 +18,9 @@ from optimizer.export.kernels.lowering import blocks_of, lowered, program_of
 from optimizer.export.kernels.placement import Home, Kind, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.ir.vocabulary import COPY
+from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, cores_of
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.error_bound import EVALUATION, FLOAT64, Bounded, bounds
-from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, cores_of
 from optimizer.kernels.tensix.executor.execute import compiled
 from optimizer.kernels.tensix.index_expr import const
 from optimizer.kernels.tensix.interpreter import run_blocks

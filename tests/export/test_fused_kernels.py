@@ -356,6 +356,8 @@ def test_savings_of_gated() -> None:
         "outputs": ["spill_out"],
         "cores": 16,
         "tiles_per_core": [1, 2],
+        "multicast": [],
+        "k_block": None,
         "l1_bytes_saved": 3 * 2 * 2048,
         "dram_bytes_saved_total": 0,
         "round_trips_saved": 3,

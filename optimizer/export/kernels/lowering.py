@@ -122,9 +122,7 @@ class _Lowering:
         self.sum = Value("sum_cb", CircularBufferType(self.blocks.shape, region.dtype, 1))
         """Where a product over several pieces of depth is summed up."""
         multicast = {o.value for o in shared(region)}
-        self.nets = {
-            k: Value(f"x{k}_net", PipeNetType()) for k in self.inputs if self.operands[k].value in multicast
-        }
+        self.nets = {k: Value(f"x{k}_net", PipeNetType()) for k in self.inputs if self.operands[k].value in multicast}
 
     # -- the program -------------------------------------------------------------------------------------
     def program(self) -> Op:
@@ -156,8 +154,8 @@ class _Lowering:
             pipes = []
             for n, pipe in enumerate(senders(self.region.home, self.operands[k].kind)):
                 pipes.append(Value(f"x{k}_pipe{n}", PipeType()))
-                attrs = {"src_core": pipe.source, "dst_core_range": pipe.ranges, "src_receives": pipe.src_receives}
-                yield Op("ttl.create_pipe", (), (pipes[-1],), attributes(attrs))
+                attrs = attributes({"src_core": pipe.source, "dst_core_range": pipe.ranges, "src_receives": False})
+                yield Op("ttl.create_pipe", (), (pipes[-1],), attrs)
             yield Op("ttl.create_pipenet", tuple(pipes), (net,))
 
     def _tensor_type(self, operand: Operand) -> TensorType:
@@ -251,7 +249,7 @@ class _Lowering:
 
     # -- data movement -------------------------------------------------------------------------------------
     def _movement(self, kind: str) -> Op:
-        thread, inner = _Thread(), _Thread()
+        thread = _Thread()
         brings = [k for k in self.inputs if by_writer(self.region, self.operands[k]) == (kind == "writer")]
         chosen = [*brings, *(self.outputs if kind == "writer" else ())]
         where: tuple[Value, ...] = ()
@@ -298,8 +296,10 @@ class _Lowering:
         reads = k in self.inputs
         block = self._take(thread, "ttl.cb_reserve" if reads else "ttl.cb_wait", k)
         moves: list[tuple[str, tuple[Value, ...]]] = []
-        if at:
-            moves.append(("ttl.copy_in", (self.tensors[k], *at, block)) if reads else ("ttl.copy_out", (block, self.tensors[k], *at)))
+        if at and reads:
+            moves.append(("ttl.copy_in", (self.tensors[k], *at, block)))
+        elif at:
+            moves.append(("ttl.copy_out", (block, self.tensors[k], *at)))
         if pipe is not None:
             moves.append(("ttl.send", (block, pipe)) if at else ("ttl.receive", (pipe, block)))
         for name, operands in moves:
@@ -336,9 +336,7 @@ class _Lowering:
 class _BlockWriter:
     """Block ops of the compute thread; see `operations.BlockWriter`."""
 
-    def __init__(
-        self, lowering: _Lowering, thread: _Thread, values: dict[str, Value], product: Value | None
-    ) -> None:
+    def __init__(self, lowering: _Lowering, thread: _Thread, values: dict[str, Value], product: Value | None) -> None:
         self._lowering, self._thread, self._values = lowering, thread, values
         self._product = product
         """Of the region's one product, if it is summed up already."""

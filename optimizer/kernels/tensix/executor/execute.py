@@ -194,8 +194,8 @@ def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: boo
     lines.append(f"    const int core_count = (count - 1) / {2 + own}, kernels = {len(kernels)};")
     sharded = {tensor for _, tensor in backed}
     for k, v in enumerate(program.body.args):
-        tiles = f"{v.typed(TensorType).tiles}{' * core_count' if k in sharded else ''}"
-        lines.append(f"    tensors.emplace_back(); tensors[{k}].tiles.resize({tiles});")
+        times = " * core_count" if k in sharded else ""
+        lines.append(f"    tensors.emplace_back(); tensors[{k}].tiles.resize({v.typed(TensorType).tiles}{times});")
     lines += _FILES.splitlines()
     lines += [
         "    machine.alive = kernels * core_count;",
