@@ -62,6 +62,8 @@ class _Counted:
 
     arithmetic: Counter[tuple[str, int]] = field(default_factory=Counter)
     sums: Counter[str] = field(default_factory=Counter)
+    blocks: set[tuple[int, int]] = field(default_factory=set)
+    """Rows and columns of products that one call computes."""
 
     def take(self, ops: tuple[Op, ...], times: int) -> None:
         for op in ops:
@@ -80,8 +82,11 @@ class _Counted:
             return
         elif name in ("pack_tile", "pack_block"):
             self.sums["packed"] += times * (int(op.strings("args")[2]) if name == "pack_block" else 1)
-        elif name == "matmul_tiles":
-            self.sums["products"] += times
+        elif name in ("matmul_tiles", "matmul_block"):
+            args = op.strings("args")
+            columns, rows = (int(args[6]), int(args[7])) if name == "matmul_block" else (1, 1)
+            self.sums["products"] += times * columns * rows
+            self.blocks.add((rows, columns))
         elif _SETUP.fullmatch(name):
             self.sums["inits"] += times
         else:
@@ -135,6 +140,7 @@ def compute_of(program: Op, arch: str) -> Compute:
         sums["products"],
         config.math_fidelity,
         config.fp32_dest_acc_en,
+        min(counted.blocks, key=prod, default=(1, 1)),
     )
 
 

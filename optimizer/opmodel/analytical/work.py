@@ -129,6 +129,8 @@ class Compute:
     fidelity: str = "HiFi4"
     wide: bool = False
     """DST holds 32 bits."""
+    subblock: tuple[int, int] = (1, 1)
+    """Rows and columns of products that it computes at a time, which share operands."""
     local: bool = False
     """The rows that are multiplied lie on the core."""
 

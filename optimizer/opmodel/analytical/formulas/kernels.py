@@ -101,7 +101,8 @@ def compute_cycles(t: Clock, c: Compute) -> float:
 def _product(c: Compute) -> Product:
     """One product of two tiles."""
     feeds = (Feed.LOCAL if c.local else Feed.DRAM_SHARED, Feed.DRAM_SHARED)
-    return Product(1, 1, 1, 1, (2048, 2048), feeds=feeds, fidelity=c.fidelity, fp32=c.wide)
+    size = (2048, 2048)
+    return Product(1, 1, 1, 1, size, feeds=feeds, fidelity=c.fidelity, fp32=c.wide, subblock=c.subblock)
 
 
 def _product_cycles(t: Clock, c: Compute) -> float:
