@@ -100,9 +100,8 @@ def test_operands_of_products_are_multicast_before_others_where_semaphores_are_f
 
 # -- schemes -------------------------------------------------------------------------------------------------
 def test_a_product_comes_whole_or_in_pieces_with_multicast_or_without() -> None:
-    assert tuple(schemes(dense(BLOCK, depth=16))) == (
-        Scheme(), Scheme(True), Scheme(True, 4), Scheme(True, 8),
-    )  # fmt: skip
+    found = tuple(schemes(dense(BLOCK, depth=16)))
+    assert found == tuple(Scheme(multicast, k) for multicast in (False, True) for k in (0, 4, 8))
 
 
 def test_rows_of_several_tiles_at_home_come_whole() -> None:
@@ -127,6 +126,7 @@ def test_weights_are_read_once_per_column_of_cores() -> None:
 # -- executed on all cores -----------------------------------------------------------------------------------
 CASES = {
     "block shards": (dense(BLOCK), Scheme(True)),
+    "block shards in pieces, each core for itself": (dense(BLOCK), Scheme(k_block=2)),
     "block shards in pieces, x from DRAM": (dense(BLOCK, x=DRAM_TILE), Scheme(True, 2)),
     "block shards in pieces, sums in L1": (dense(BLOCK, (4, 2)), Scheme(True, 2)),
     "height shards in pieces": (dense(HEIGHT), Scheme(True, 2)),
@@ -134,7 +134,7 @@ CASES = {
     "height shards, left at home in pieces": (dense(HEIGHT, (1, 2), at_home="a"), Scheme(True, 1)),
     "width shards, right at home in pieces": (dense(WIDTH, at_home="w"), Scheme(True, 2)),
 }
-SLOW = tuple(CASES)[2:5]
+SLOW = tuple(CASES)[3:6]
 
 
 @executed
@@ -145,4 +145,6 @@ def test_cores_that_share_operands_compute_right_values(name: str) -> None:
     small = small.fed(scheme)
     cores = cores_of(lowered(program_of(small)))
     assert len(cores) in (4, 6)
-    assert run_region(small, cores[-1]).mismatches == 0
+    run = run_region(small, cores[-1])
+    assert run.elements == region.home.tiles * TILE * TILE
+    assert run.mismatches == 0

@@ -71,16 +71,18 @@ def shared(region: Region) -> tuple[Operand, ...]:
 def by_writer(region: Region, operand: Operand) -> bool:
     """Whether the writer brings an operand: that on the right of a product, if the reader brings that on the left."""
     left = any(o.kind is Kind.LEFT and not o.resident for o in region.inputs)
-    return region.scheme.multicast and operand.kind is Kind.RIGHT and not operand.resident and left
+    return region.scheme != Scheme() and operand.kind is Kind.RIGHT and not operand.resident and left
 
 
 def schemes(region: Region) -> Iterator[Scheme]:
-    """Ways to bring a region's operands: each core for itself, and with multicast."""
+    """Ways to bring a region's operands: by each core for itself or with multicast, whole or in pieces."""
     yield Scheme()
-    multicast = Scheme(multicast=True)
-    if region.multiplies and any(o.depth for o in shared(region.fed(multicast))):
-        yield multicast
-        yield from (Scheme(True, k) for k in _k_blocks(region))
+    if not region.multiplies:
+        return
+    pieces = _k_blocks(region)
+    yield from (Scheme(k_block=k) for k in pieces)
+    if any(o.depth for o in shared(region.fed(Scheme(multicast=True)))):
+        yield from (Scheme(True, k) for k in (0, *pieces))
 
 
 def _k_blocks(region: Region) -> tuple[int, ...]:
@@ -89,7 +91,8 @@ def _k_blocks(region: Region) -> tuple[int, ...]:
     rows, columns = region.home.shard
     depth = region.depths[products[0].inputs[0]]
     left = [o for o in region.inputs if o.kind is Kind.LEFT]
-    if len(products) != 1 or depth == 1 or any(o.resident and rows > 1 for o in left):
+    brought = any(o.depth and not o.resident for o in region.inputs)
+    if len(products) != 1 or depth == 1 or not brought or any(o.resident and rows > 1 for o in left):
         return ()
     half = largest_divisor(depth, max(1, depth // FEW_STEPS))
     small = largest_divisor(depth, max(1, min(depth // 2, PIECE_TILES // (2 * (rows + columns)))))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
@@ -25,7 +25,7 @@ from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import COPY, opdef, short_name
 from optimizer.kernels.tensix.compute_config import compute_config
 from optimizer.kernels.tensix.dialect import CALL_PREFIX, COMPUTE
-from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.types import CircularBufferType
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.opmodel.analytical.timing import Timing
@@ -53,6 +53,9 @@ _ON_SFPU = ("add_binary", "sub_binary", "mul_binary", "rsub_binary")
 """Sums and products of two tiles in DST: one pass of the SFPU, while TTNN's ops are on the FPU."""
 _FPU = re.compile(r"(add|sub|mul)_(reuse_dest_)?tiles(_bcast_(rows|cols|scalar))?")
 _BROUGHT = ("copy_tile", "transpose_tile", "unary_bcast")
+_PRODUCTS = (f"{CALL_PREFIX}matmul_tiles", f"{CALL_PREFIX}matmul_block")
+_TILE_ARGS = 5
+"""Arguments of `matmul_tiles`; `matmul_block` has the block's shape besides."""
 _SETUP = re.compile(r".*_(un)?init|.*reconfig_data_format|compute_kernel_hw_startup|.*_init_\w+|pack_reconfig_l1_acc")
 
 
@@ -82,9 +85,9 @@ class _Counted:
             return
         elif name in ("pack_tile", "pack_block"):
             self.sums["packed"] += times * (int(op.strings("args")[2]) if name == "pack_block" else 1)
-        elif name in ("matmul_tiles", "matmul_block"):
+        elif op.name in _PRODUCTS:
             args = op.strings("args")
-            columns, rows = (int(args[6]), int(args[7])) if name == "matmul_block" else (1, 1)
+            columns, rows = (1, 1) if len(args) == _TILE_ARGS else (int(args[6]), int(args[7]))
             self.sums["products"] += times * columns * rows
             self.blocks.add((rows, columns))
         elif _SETUP.fullmatch(name):
@@ -124,10 +127,25 @@ def _priced_as(function: str) -> tuple[str, int]:
 @cache
 def compute_of(program: Op, arch: str) -> Compute:
     """What the compute thread of a lowered program does."""
+    return _computed(program, arch, [op for thread in _compute(program) for op in thread.body.ops])
+
+
+@cache
+def compute_in_turn(program: Op, arch: str) -> tuple[Compute, Compute]:
+    """The same of a program that sums a product up in a loop: up to the end of that loop, and after it."""
+    ops = [op for thread in _compute(program) for op in thread.body.ops]
+    end = 1 + next(n for n, op in enumerate(ops) if any(inner.name in _PRODUCTS for inner in walk(op)))
+    return _computed(program, arch, ops[:end]), _computed(program, arch, ops[end:])
+
+
+def _compute(program: Op) -> tuple[Op, ...]:
+    return tuple(op for op in program.body.ops if op.name == COMPUTE)
+
+
+def _computed(program: Op, arch: str, ops: Sequence[Op]) -> Compute:
+    """What some ops of the compute thread do."""
     counted = _Counted()
-    for thread in program.body.ops:
-        if thread.name == COMPUTE:
-            counted.take(thread.body.ops, 1)
+    counted.take(tuple(ops), 1)
     arithmetic = tuple((name, operands, times) for (name, operands), times in sorted(counted.arithmetic.items()))
     sums, config = counted.sums, compute_config(program, arch)
     return Compute(
@@ -149,8 +167,9 @@ def work_of(region: Region, program: Op, layouts: Mapping[str, TensorLayout], de
     local = any(o.kind is Kind.LEFT and o.resident for o in region.inputs)
     writer = tuple(o for o in region.inputs if by_writer(region, o))
     k_block = region.scheme.k_block
+    turns = compute_in_turn(program, device.arch) if k_block else (compute_of(program, device.arch),)
     kernel = Kernel(
-        replace(compute_of(program, device.arch), local=local),
+        replace(turns[0], local=local),
         blocks_of(region).count,
         tuple(_transfers(region, tuple(o for o in region.inputs if o not in writer), layouts, device)),
         tuple(_transfers(region, writer, layouts, device)),
@@ -158,6 +177,7 @@ def work_of(region: Region, program: Op, layouts: Mapping[str, TensorLayout], de
         tuple((short_name(op.op), _family(op)) for op in region.ops),
         tuple(_rated(region, device)),
         next(o.depth for o in region.inputs if o.depth) // k_block if k_block else 1,
+        turns[1] if k_block else None,
     )
     return Work("kernel", "kernel", region.home.cores, kernel=kernel)
 

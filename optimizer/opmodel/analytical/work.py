@@ -178,6 +178,8 @@ class Kernel:
     """Ops for which a time per tile was measured as a whole, and what the compute thread does for each."""
     pieces: int = 1
     """In which the operands of its product come along the depth."""
+    after: Compute | None = None
+    """What is computed when the product is summed up; `compute` is the product alone then."""
 
 
 @dataclass(frozen=True, slots=True)

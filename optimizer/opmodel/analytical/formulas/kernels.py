@@ -26,8 +26,8 @@ def kernel(t: Clock, work: Work, terms: Terms) -> float:
     """Longest thread in the terms; what the others add, and what comes before the first block, in the tail."""
     k = work.kernel
     assert k is not None, "a kernel of ours says what its threads do"
-    if any(r.feed for r in (*k.reads, *k.read_by_writer)):
-        return _multicast(t, work, k, terms)
+    if k.after is not None or any(r.feed for r in (*k.reads, *k.read_by_writer)):
+        return _fed_kernel(t, work, k, terms)
     compute = t.cycles(compute_cycles(t, k.compute)) + sum(_beyond(t, *rated) for rated in k.rated)
     first = tuple(r for r in k.reads if r.first)
     each = tuple(r for r in k.reads if not r.first)
@@ -41,14 +41,17 @@ def kernel(t: Clock, work: Work, terms: Terms) -> float:
     return fill + max(_moved(t, work, first, reads=True).values(), default=0.0)
 
 
-def _multicast(t: Clock, work: Work, k: Kernel, terms: Terms) -> float:
-    """The same with operands that come by multicast: both threads read, as those of TTNN's matmul do.
+def _fed_kernel(t: Clock, work: Work, k: Kernel, terms: Terms) -> float:
+    """The same with operands that come by multicast or in pieces: both threads read, as those of TTNN's matmul do.
 
     What comes in pieces along the depth is multiplied while the next piece is on its way; what is computed with the
     sums comes after that.
     """
     threads = (k.reads, k.read_by_writer)
-    compute = t.cycles(compute_cycles(t, k.compute)) + sum(_beyond(t, *rated) for rated in k.rated)
+    multiplied = t.cycles(compute_cycles(t, k.compute))
+    after = 0.0 if k.after is None else t.cycles(compute_cycles(t, k.after))
+    after += sum(_beyond(t, *rated) for rated in k.rated)
+    compute = multiplied + after
     first = _both(t, [_fed(t, work, k, [r for r in reads if r.first]) for reads in threads])
     each = _both(t, [_fed(t, work, k, [r for r in reads if not r.first]) for reads in threads])
     written = _moved(t, work, k.writes, reads=False)
@@ -57,10 +60,9 @@ def _multicast(t: Clock, work: Work, k: Kernel, terms: Terms) -> float:
     terms.add(Bound.NOC, max(each, written.get(Bound.NOC, 0.0)))
     terms.add(Bound.DRAM, max(_fetched(t, work, k), written.get(Bound.DRAM, 0.0)))
     longest, read = max(terms.values()), max(each, _fetched(t, work, k))
-    if k.pieces == 1:
+    if k.after is None:
         return first + (compute + read + write - max(compute, read, write)) / k.blocks
-    multiplied = min(compute, t.cycles(_product_cycles(t, k.compute)))
-    whole = max(multiplied, read) + min(multiplied, read) / k.pieces + compute - multiplied + write
+    whole = max(multiplied, read) + min(multiplied, read) / k.pieces + after + write
     return first + whole - longest
 
 
