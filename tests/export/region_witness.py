@@ -18,10 +18,10 @@ from optimizer.export.kernels.lowering import blocks_of, lowered, program_of
 from optimizer.export.kernels.placement import Home, Kind, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.ir.vocabulary import COPY
-from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, cores_of
+from optimizer.kernels.tensix.arguments import cores_of
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.error_bound import EVALUATION, FLOAT64, Bounded, bounds
-from optimizer.kernels.tensix.executor.execute import compiled
+from optimizer.kernels.tensix.executor.execute import execute, execute_grid
 from optimizer.kernels.tensix.index_expr import const
 from optimizer.kernels.tensix.interpreter import run_blocks
 from optimizer.kernels.tensix.ir import Op
@@ -101,8 +101,10 @@ def run_region(
     program = lowered(program_of(region))
     cores = cores_of(program) if region.scheme.multicast else (core,)
     tensors = {f"x{k}": _on(cores, given[o.value], o, region) for k, o in enumerate(region.inputs)}
-    with compiled(program, emit_program(program)) as executed:
-        run = executed(tensors, cores, NO_ARGUMENTS)
+    if region.scheme.multicast:
+        run = execute_grid(program, emit_program(program), tensors)
+    else:
+        run = execute(program, emit_program(program), tensors, core=core)
     interpreted = _interpreted(region, core, given)
     found = _compared(interpreted, _near(region, core, given), _parts(region, core, exact))
     differ = 0

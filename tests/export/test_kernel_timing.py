@@ -11,6 +11,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
 from optimizer.export.kernels.finding import Finder, find_regions
 from optimizer.export.kernels.lowering import lowered, program_of
+from optimizer.export.kernels.regions import Scheme
 from optimizer.export.kernels.timing import compute_of, cost_of, work_of
 from optimizer.ir.builder import GraphBuilder
 from optimizer.kernels.tensix.ir import Op, Region, attributes
@@ -81,7 +82,7 @@ def linear(depth: int) -> OptimizedGraph:
 def test_a_product_without_multicast_is_slower_than_the_op_where_cores_share_its_weights() -> None:
     result = linear(1024)
     op_ns, _ = times(result)
-    alone = next(r for r in Finder(result).regions_of(("op",)) if not r.scheme.multicast)
+    alone = next(r for r in Finder(result).regions_of(("op",)) if r.scheme == Scheme())
     kernel = cost_of(alone, lowered(program_of(alone)), result.layouts, result.device)
     assert kernel.time_ns > 3 * op_ns
     assert kernel.dram_read_bytes == 64 * 32 * 4 * 2048
