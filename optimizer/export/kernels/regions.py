@@ -80,7 +80,9 @@ class Region:
         return any(is_matmul(op) for op in self.ops)
 
     def alone(self, op: Op) -> Region:
-        """One of the ops as a kernel of its own, to which all its tensors are brought."""
+        """One of the ops as a kernel of its own, to which all its tensors are brought: those of a product in the smallest
+        pieces, unless the region brings them whole for every core."""
+        pieces = Scheme(k_block=1) if is_matmul(op) and self.scheme != Scheme() else Scheme()
         cores = CoreMap(TensorMemoryLayout.BLOCK_SHARDED, (0, 0), 1)
         return replace(
             self,
@@ -89,7 +91,7 @@ class Region:
             home=replace(self.home, core_map=cores),
             inputs=tuple(self._brought(v) for v in dict.fromkeys(op.inputs)),
             outputs=tuple(self._brought(v) for v in op.outputs),
-            scheme=Scheme(),
+            scheme=pieces,
         )
 
     def _brought(self, value: str) -> Operand:
