@@ -80,8 +80,8 @@ class Region:
         return any(is_matmul(op) for op in self.ops)
 
     def alone(self, op: Op) -> Region:
-        """One of the ops as a kernel of its own, to which all its tensors are brought: those of a product in the smallest
-        pieces, unless the region brings them whole for every core."""
+        """One of the ops as a kernel of its own, to which all its tensors are brought: those of a product in the
+        smallest pieces, unless the region brings them whole for every core."""
         pieces = Scheme(k_block=1) if is_matmul(op) and self.scheme != Scheme() else Scheme()
         cores = CoreMap(TensorMemoryLayout.BLOCK_SHARDED, (0, 0), 1)
         return replace(

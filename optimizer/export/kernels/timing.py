@@ -167,9 +167,9 @@ def work_of(region: Region, program: Op, layouts: Mapping[str, TensorLayout], de
     local = any(o.kind is Kind.LEFT and o.resident for o in region.inputs)
     writer = tuple(o for o in region.inputs if by_writer(region, o))
     k_block = region.scheme.k_block
-    turns = compute_in_turn(program, device.arch) if k_block else (compute_of(program, device.arch),)
+    compute, after = compute_in_turn(program, device.arch) if k_block else (compute_of(program, device.arch), None)
     kernel = Kernel(
-        replace(turns[0], local=local),
+        replace(compute, local=local),
         blocks_of(region).count,
         tuple(_transfers(region, tuple(o for o in region.inputs if o not in writer), layouts, device)),
         tuple(_transfers(region, writer, layouts, device)),
@@ -177,7 +177,7 @@ def work_of(region: Region, program: Op, layouts: Mapping[str, TensorLayout], de
         tuple((short_name(op.op), _family(op)) for op in region.ops),
         tuple(_rated(region, device)),
         next(o.depth for o in region.inputs if o.depth) // k_block if k_block else 1,
-        turns[1] if k_block else None,
+        after,
     )
     return Work("kernel", "kernel", region.home.cores, kernel=kernel)
 

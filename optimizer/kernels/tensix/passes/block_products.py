@@ -99,7 +99,9 @@ def _block(loop: Op, rounds: Mapping[str, range]) -> Shape | None:
     """The shape of a loop over products; None if they are no block."""
     *indices, tiles = loop.body.ops
     count = loop_rounds(loop)
-    if count is None or loop.integer("lower") or loop.integer("step") != 1 or any(o.name not in _INDICES for o in indices):
+    if count is None or (loop.integer("lower"), loop.integer("step")) != (0, 1):
+        return None
+    if any(o.name not in _INDICES for o in indices):
         return None
     a_cb, _, *places = (tiles.operands[int(arg[1:])] for arg in tiles.strings("args"))
     counter = loop.body.args[0].name
