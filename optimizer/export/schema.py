@@ -160,6 +160,12 @@ class FusedRegion(Record):
     outputs: list[str] = Field(description="results that ops outside read; the others are no tensors any more")
     cores: int
     tiles_per_core: Pair = Field(description="rows and columns of a core's shard")
+    multicast: list[str] = Field(
+        default_factory=list, description="inputs that one core, or one of each row or column, reads for the others"
+    )
+    k_block: int | None = Field(
+        None, description="tiles of its product's depth that are brought and multiplied at a time; null: all"
+    )
     l1_bytes_saved: int = Field(description="of the tensors in L1 that are no more")
     dram_bytes_saved_total: int = Field(description="neither written nor read, on all cores together")
     round_trips_saved: int = Field(description="values handed from op to op without a tensor between them")

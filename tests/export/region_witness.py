@@ -19,9 +19,10 @@ from optimizer.export.kernels.lowering import blocks_of, lowered, program_of
 from optimizer.export.kernels.placement import Home, Kind, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.ir.vocabulary import COPY
+from optimizer.kernels.tensix.arguments import cores_of
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.error_bound import EVALUATION, FLOAT64, Bounded, bounds
-from optimizer.kernels.tensix.executor.execute import execute
+from optimizer.kernels.tensix.executor.execute import execute, execute_grid
 from optimizer.kernels.tensix.index_expr import const
 from optimizer.kernels.tensix.interpreter import run_blocks
 from optimizer.kernels.tensix.ir import Op
@@ -101,15 +102,26 @@ def run_region(
     What is written elsewhere than in the core's part counts as a mismatch.
     """
     given, exact = _values(region, seed, between)
-    tensors = {f"x{k}": _given(given[o.value], o, region, core) for k, o in enumerate(region.inputs)}
     program = lowered(program_of(region), BOARD)
-    run = execute(program, emit_program(program), tensors, core=core)
+    cores = cores_of(program) if region.scheme.multicast else (core,)
+    tensors = {f"x{k}": _on(cores, given[o.value], o, region) for k, o in enumerate(region.inputs)}
+    if region.scheme.multicast:
+        run = execute_grid(program, emit_program(program), tensors)
+    else:
+        run = execute(program, emit_program(program), tensors, core=core)
     interpreted = _interpreted(region, core, given)
     found = _compared(interpreted, _near(region, core, given), _parts(region, core, exact))
     differ = 0
     for k, (operand, made) in enumerate(zip(region.outputs, interpreted, strict=True)):
-        whole = _placed(made, operand, region, core)
-        differ += differing(whole, run.tensors[f"y{k}"][:, : whole.shape[1]])
+        whole, found_there = _placed(made, operand, region, core), run.tensors[f"y{k}"]
+        if operand.resident:
+            rows = len(found_there) // len(cores)
+            found_there = found_there[cores.index(core) * rows :][:rows]
+        elif len(cores) > 1:  # the other cores wrote theirs
+            down, right = _part(region, core)
+            there = (down, right if operand.kind is Kind.FULL else slice(0, 1))
+            whole, found_there = whole[there], found_there[there]
+        differ += differing(whole, found_there[:, : whole.shape[1]])
     return replace(found, mismatches=found.mismatches + differ)
 
 
@@ -220,8 +232,13 @@ def _blocks(value: Array, operand: Operand, region: Region, core: tuple[int, int
     whole = np.full(tuple(-(-n // TILE) * TILE for n in part.shape), np.nan, np.float32)
     whole[: part.shape[0], : part.shape[1]] = part
     blocks = blocks_of(region)
-    rows, columns = (n * TILE for n in blocks.of(operand.kind, operand.depth))
+    k_block = region.scheme.k_block if operand.depth else 0
+    rows, columns = (n * TILE for n in blocks.of(operand.kind, k_block or operand.depth))
     found = []
+    if k_block:
+        step = k_block * TILE
+        at = range(0, operand.depth * TILE, step)
+        return [whole[:, n : n + step] if operand.kind is Kind.LEFT else whole[n : n + step] for n in at]
     for n in range(1 if blocks.once(operand.kind) else blocks.count):
         down = n // blocks.across * rows if operand.kind.has_rows else 0
         right = n % blocks.across * columns if operand.kind.has_columns else 0
@@ -233,6 +250,12 @@ def _assembled(made: Sequence[NDArray[Any]], region: Region) -> NDArray[Any]:
     """A result from its blocks."""
     across = blocks_of(region).across
     return np.vstack([np.hstack(made[n : n + across]) for n in range(0, len(made), across)])
+
+
+def _on(cores: Sequence[tuple[int, int]], value: Array, operand: Operand, region: Region) -> Array:
+    """A tensor as the kernel finds it on these cores: their shards one below the other, or all of it."""
+    found = [_given(value, operand, region, core) for core in (cores if operand.resident else cores[:1])]
+    return np.vstack(found)
 
 
 def _given(value: Array, operand: Operand, region: Region, core: tuple[int, int]) -> Array:

@@ -29,7 +29,7 @@ from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph, ValueKind
 from optimizer.ir.vocabulary import COPY
 from optimizer.kernels.tensix.error_bound import FPU_SUM, TIMES_BOUND, times_bound
-from optimizer.layouts.memory_config import L1_TILE, TensorLayout, TensorMemoryLayout
+from optimizer.layouts.memory_config import DRAM_TILE, L1_TILE, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.ttmetal.execution import ExecutionSession
 from optimizer.result import OptimizedGraph
@@ -291,6 +291,19 @@ def _deep() -> OptimizedGraph:
     return placed(b.finish(v), {x: home, v: home}, fuse_kernels=True)
 
 
+def _shared(home: TensorMemoryLayout, tiles: tuple[int, int], depth: int, memory: TensorLayout) -> OptimizedGraph:
+    """gelu(a @ w + bias) + x on 64 cores with so many tiles each, a and w in this memory."""
+    grid = {HEIGHT: (64, 1), WIDTH: (1, 64), BLOCK: (8, 8)}[home]
+    rows, columns = (grid[k] * tiles[k] * TILE for k in range(2))
+    shape = (1, 1, rows, columns)
+    b = GraphBuilder("shared")
+    a, w = b.input("a", (*shape[:-1], depth * TILE)), b.input("w", (depth * TILE, columns))
+    m = b.op("ttnn.linear", a, w, b.input("bias", (columns,)), activation="gelu")
+    v = b.op("ttnn.add", m, b.input("x", shape))
+    lying = shards(shape, grid, home)
+    return placed(b.finish(v), {m: lying, v: lying, "x": lying, a: memory, w: memory}, fuse_kernels=True)
+
+
 def _product(b: GraphBuilder, x: str) -> list[str]:
     a, w = b.input("a", (1, 1, X[2], 3 * TILE)), b.input("w", (3 * TILE, X[-1]))
     return [b.op("ttnn.multiply", b.op("ttnn.matmul", a, w), x)]
@@ -409,6 +422,11 @@ def cases() -> dict[str, Callable[[], OptimizedGraph]]:
     for name, (build, wide) in _builds().items():
         found[name] = lambda build=build, wide=wide: _joined(build, wide)
     found["linear over a depth of 512"] = _deep
+    for home, tiles in ((HEIGHT, (2, 1)), (WIDTH, (1, 2)), (BLOCK, (1, 1)), (BLOCK, (2, 4))):
+        for memory in (L1_TILE, DRAM_TILE):
+            where = "DRAM" if memory.is_dram else "L1"
+            name = f"64 cores, {home.value}, {tiles[0]}x{tiles[1]} tiles, operands in {where}"
+            found[name] = lambda h=home, t=tiles, m=memory: _shared(h, t, 8, m)
     for home in _TILES:
         for other in (INTERLEAVED, *_TILES):
             if other is not home:

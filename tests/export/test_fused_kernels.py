@@ -22,7 +22,7 @@ from optimizer.export.kernels.finding import find_regions
 from optimizer.export.kernels.judged import judged_by
 from optimizer.export.kernels.lowering import blocks_of, program_of
 from optimizer.export.kernels.placement import Kind
-from optimizer.export.kernels.regions import Region
+from optimizer.export.kernels.regions import Region, Scheme
 from optimizer.export.registry import emit
 from optimizer.export.ttnn_py import render, ttnn_program
 from optimizer.export.ttnn_py.formatting import LINE_LENGTH
@@ -218,7 +218,7 @@ def test_a_dense_layer(grid: tuple[int, int], kind: TensorMemoryLayout, shard: t
     v = b.op("ttnn.add", b.op("ttnn.multiply", m, scalar=0.5), b.input("x", shape))
     layouts = {v: shards(shape, grid, kind)} | ({a: shards((*shape[:-1], depth), grid, kind)} if kind is HEIGHT else {})
     region = region_of(placed(b.finish(b.op("ttnn.permute", v, dims=(0, 1, 3, 2))), {"x": layouts[v], **layouts}))
-    small = shrunk(region, (2, 2), shard)
+    small = shrunk(region.fed(Scheme()), (2, 2), shard)
     assert blocks_of(small).count == count
     assert small.inputs[0].resident == (kind is HEIGHT)
     assert run_region(small, (1, 0)).mismatches == 0
@@ -356,6 +356,8 @@ def test_savings_of_gated() -> None:
         "outputs": ["spill_out"],
         "cores": 16,
         "tiles_per_core": [1, 2],
+        "multicast": [],
+        "k_block": None,
         "l1_bytes_saved": 3 * 2 * 2048,
         "dram_bytes_saved_total": 0,
         "round_trips_saved": 3,

@@ -139,18 +139,30 @@ def test_rows_of_a_matmul_that_lie_on_the_core_stay_there() -> None:
 @pytest.mark.parametrize(
     ("left", "right", "use"),
     [
-        ((1, 1, 256, 4096), (4096, 128), "gelu"),
         ((1, 1, 256, 48), (48, 128), "gelu"),
         ((2, 1, 128, 64), (2, 1, 64, 128), "gelu"),
-        ((1, 1, 256, 64), (64, 128), "to_memory_config"),
     ],
-    ids=["too large", "no whole tiles", "batches", "no use"],
+    ids=["no whole tiles", "batches"],
 )
 def test_matmuls_that_are_left_to_ttnn(left: tuple[int, ...], right: tuple[int, ...], use: str) -> None:
     b = GraphBuilder("left")
     m = b.op("ttnn.matmul", b.input("a", left), b.input("w", right))
     shape = (*left[:-1], 128)
     assert regions(b.finish(b.op(f"ttnn.{use}", m)), {m: shards(shape, (8, 2))}) == []
+
+
+@pytest.mark.parametrize(("depth", "use"), [(4096, "gelu"), (64, "to_memory_config")], ids=["too large", "no use"])
+def test_matmuls_for_which_every_core_would_read_all_operands(depth: int, use: str) -> None:
+    """Twelve cores are no rectangle, so nothing is multicast; eight are one."""
+
+    def found(rows: int) -> list[Region]:
+        b = GraphBuilder("left")
+        shape = (1, 1, rows * 32, 32)
+        m = b.op("ttnn.matmul", b.input("a", (*shape[:-1], depth)), b.input("w", (depth, 32)))
+        return regions(b.finish(b.op(f"ttnn.{use}", m)), {m: shards(shape, (rows, 1), HEIGHT)})
+
+    assert found(12) == []
+    assert [r.scheme.multicast for r in found(8)] == [True]
 
 
 # -- what is not -----------------------------------------------------------------------------------------

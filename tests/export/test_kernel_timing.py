@@ -11,6 +11,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
 from optimizer.export.kernels.finding import Finder, find_regions
 from optimizer.export.kernels.lowering import lowered, program_of
+from optimizer.export.kernels.regions import Scheme
 from optimizer.export.kernels.timing import compute_of, cost_of, work_of
 from optimizer.ir.builder import GraphBuilder
 from optimizer.kernels.tensix.ir import Op, Region, attributes
@@ -70,14 +71,28 @@ def test_a_norm_takes_what_was_measured_per_tile_at_least(name: str) -> None:
     assert kernel.time_ns >= 0.99 * (known["t0_ns.norm"] + 32 * known["norm_tile_cycles.layer_norm"])
 
 
-def test_a_product_without_multicast_is_slower_than_the_op_where_cores_share_its_weights() -> None:
+def linear(depth: int) -> OptimizedGraph:
+    """A linear over a depth of so many elements, its rows and its result in block shards, weights in DRAM."""
     b = GraphBuilder("linear")
-    x, w = b.input("x", X), b.parameter("w", (1024, 1024))
+    x, w = b.input("x", (*X[:-1], depth)), b.parameter("w", (depth, X[-1]))
     v = b.op("ttnn.linear", x, w, name="op")
-    result = placed(b.finish(v), {x: HOME, v: HOME})
-    op_ns, kernel = times(result)
+    return placed(b.finish(v), {x: shards((*X[:-1], depth), (8, 8)), v: HOME})
+
+
+def test_a_product_without_multicast_is_slower_than_the_op_where_cores_share_its_weights() -> None:
+    result = linear(1024)
+    op_ns, _ = times(result)
+    alone = next(r for r in Finder(result).regions_of(("op",)) if r.scheme == Scheme())
+    kernel = cost_of(alone, lowered(program_of(alone)), result.layouts, result.device)
     assert kernel.time_ns > 3 * op_ns
+    assert kernel.dram_read_bytes == 64 * 32 * 4 * 2048
     assert kernel.bound is Bound.DRAM
+
+
+def test_a_product_with_multicast_takes_about_as_long_as_the_op() -> None:
+    op_ns, kernel = times(linear(256))
+    assert kernel.time_ns == pytest.approx(op_ns, rel=0.25)
+    assert kernel.dram_read_bytes == 8 * 32 * 2048
 
 
 # -- several ops -------------------------------------------------------------------------------------------
@@ -141,7 +156,7 @@ def test_calls_are_counted_with_their_loops() -> None:
     assert compute.sections == 4
 
 
-def test_weights_that_every_core_reads_are_counted_for_every_core() -> None:
+def test_weights_are_counted_for_the_core_that_reads_them_for_all() -> None:
     b = GraphBuilder("linear")
     x, w = b.input("x", (1, 1, 256, 128)), b.parameter("w", (128, 32))
     y = b.op("ttnn.linear", x, w)
@@ -151,7 +166,7 @@ def test_weights_that_every_core_reads_are_counted_for_every_core() -> None:
     (region,) = find_regions(result)
     work = work_of(region, lowered(program_of(region), result.device), result.layouts, result.device)
     assert work.kernel is not None
-    assert [(t.tiles, t.multiplied) for t in work.kernel.reads] == [(4, True)]
+    assert [(t.tiles, t.multiplied, t.readers) for t in work.kernel.reads] == [(4, True, 1)]
     assert work.kernel.compute.products == 4
 
 

@@ -20,7 +20,9 @@ from optimizer.opmodel.ttmetal import environment
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
 
 CASES = cases()
-JUDGED_CASES = ("two operands", "norm", "linear", "every part", "gelu_tanh")
+MANY_CORES = "64 cores"
+"""Begins the names of cases that take the simulator long."""
+JUDGED_CASES = ("two operands", "norm", "linear", "every part", "gelu_tanh", MANY_CORES)
 
 
 class Simulator:
@@ -51,7 +53,9 @@ def session(simulator: list[Simulator]) -> ExecutionSession:
     return simulator[0].session
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n.startswith(MANY_CORES) else n for n in CASES]
+)
 def test_the_simulator_computes_right_values(name: str, session: ExecutionSession) -> None:
     verdicts = judge(CASES[name](), session, environment.cache_folder() / "kernel-values")
     assert verdicts

@@ -14,6 +14,7 @@ from optimizer.export.kernels.judged import judged_by, kinds_of, unjudged
 from optimizer.export.kernels.lowering import lowered, program_of
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import buffer_bytes
+from optimizer.export.kernels.sharing import shared
 from optimizer.export.kernels.timing import cost_of
 from optimizer.ir.graph import Op as GraphOp
 from optimizer.ir.vocabulary import COPY, short_name
@@ -120,6 +121,8 @@ def _record(result: OptimizedGraph, kernel: FusedKernel, region: Region) -> dict
         "outputs": [o.value for o in region.outputs],
         "cores": region.home.cores,
         "tiles_per_core": list(region.home.shard),
+        "multicast": [o.value for o in shared(region)],
+        "k_block": region.scheme.k_block or None,
         "l1_bytes_saved": sum(
             l1_bytes_per_core(sizes[v].shape, sizes[v].dtype, result.layouts[v], result.device) for v in region.vanished
         ),

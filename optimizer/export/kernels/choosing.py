@@ -87,8 +87,8 @@ class _Chooser:
         taken = self._together(paying)
         inside = {op_id for region in taken for op_id in region.op_ids}
         slower = [self._slower(row) for ops, row in offers.items() if inside.isdisjoint(ops)]
-        saved = {(o.region.op_ids, o.region.home): o.saved_ns for o in paying}
-        saved_ns = sum(saved[region.op_ids, region.home] for region in taken)
+        saved = {(o.region.op_ids, o.region.home, o.region.scheme): o.saved_ns for o in paying}
+        saved_ns = sum(saved[region.op_ids, region.home, region.scheme] for region in taken)
         return Choice(taken, (*slower, *self._without_room(inside)), saved_ns)
 
     @staticmethod
@@ -138,7 +138,8 @@ class _Chooser:
         finder = Finder(self._result)
         placed: list[Region] = []
         for number, region in enumerate(regions):
-            again = [r for r in finder.regions_of(region.op_ids) if r.home == region.home and finder.fits(r)]
+            alike = (region.home, region.scheme)
+            again = [r for r in finder.regions_of(region.op_ids) if (r.home, r.scheme) == alike and finder.fits(r)]
             if not again:
                 return (), number
             finder.schedule.fuse(again[0])

@@ -5,8 +5,9 @@ Groups grow edge by edge, in schedule order, until none grows any more. A group 
   - it has a home: an L1 shard grid of a tensor of the frame. Rows lie whole on a core where an op needs that;
   - there is a place in the schedule after all that it reads and before all that reads it (so it is convex);
   - L1 never holds more than in the plan while the other ops run, and the kernel itself fits (`schedule.py`);
-  - a matmul in it has a use there, and its operands come to a core in one go: TTNN shares them between cores, which
-    kernels of ours do not, so this is for small ones.
+  - a matmul in it has a use there; where every core reads its operands for itself, they are small.
+
+A region with a product comes in several schemes (`sharing.py`), the fastest first.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from optimizer.export.kernels.operations import is_matmul
 from optimizer.export.kernels.placement import Kind
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import FusedSchedule
+from optimizer.export.kernels.sharing import schemes
+from optimizer.export.kernels.timing import cost_of
 from optimizer.ir.graph import Op
 from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
 from optimizer.result import OptimizedGraph
@@ -29,7 +32,8 @@ from optimizer.result import OptimizedGraph
 MOST_TOGETHER = 6
 """Ops of a group whose tensors may be laid anew for it."""
 MATMUL_TILES = 128
-"""Tiles that the buffers of a region's matmul operands may hold on a core, 256 KiB of bf16."""
+"""Tiles that the buffers of a region's matmul operands may hold on a core if it reads them for itself: 256 KiB of
+bf16."""
 
 
 def find_regions(result: OptimizedGraph) -> tuple[Region, ...]:
@@ -68,10 +72,10 @@ class Framed:
     """The op in whose place it can run."""
 
     def regions(self) -> tuple[Region, ...]:
-        """The region at each of the group's homes."""
+        """The region at each of the group's homes, in each of its schemes."""
         group = self.group
         dtype = group.result.graph.value(group.ops[0].outputs[0]).dtype
-        return tuple(
+        found = (
             Region(
                 group.ops,
                 self.anchor,
@@ -85,6 +89,22 @@ class Framed:
             )
             for home in group.homes((*self.inputs, *self.outputs))
         )
+        return tuple(scheme for region in found for scheme in self._schemes(region))
+
+    def _schemes(self, region: Region) -> tuple[Region, ...]:
+        """The region in each of its schemes that compiles, the fastest first."""
+        if not region.multiplies:
+            return (region,)
+        result = self.group.result
+        priced: list[tuple[int, Region]] = []
+        for scheme in schemes(region):
+            fed = region.fed(scheme)
+            try:
+                cost = cost_of(fed, lowered(program_of(fed), result.device), result.layouts, result.device)
+            except (InfeasibleError, LimitError):
+                continue
+            priced.append((cost.time_ns, fed))
+        return tuple(fed for _, fed in sorted(priced, key=lambda pair: pair[0]))
 
     def laid(self, result: OptimizedGraph) -> Framed:
         """The same ops where another result has their tensors."""
@@ -124,8 +144,9 @@ class Finder:
         if a == b or (a, b) in self.refused:
             return False
         members = tuple(sorted((*a, *b), key=self.schedule.index.__getitem__))
-        region = next(iter(self.regions_of(members)), None)
-        if region is None or not self.fits(region):
+        regions = self.regions_of(members)
+        region = next((r for r in regions if r.home == regions[0].home and self.fits(r)), None)
+        if region is None:
             self.refused.add((a, b))
             return False
         for part in (a, b):
@@ -137,7 +158,8 @@ class Finder:
         return True
 
     def regions_of(self, members: Sequence[str]) -> tuple[Region, ...]:
-        """A group as a region at each of its homes, if it covers a frame and has a place in the schedule."""
+        """A group as a region at each of its homes, in each of its schemes, if it covers a frame and has a place in the
+        schedule."""
         framed = self.frame_of_group(members)
         return () if framed is None else framed.regions()
 
@@ -180,7 +202,9 @@ def compiles(region: Region, device: DeviceSpec) -> bool:
 
 
 def _multiplies_well(region: Region) -> bool:
-    """Whether something is computed with the products, and the operands are small."""
+    """Whether something is done with the products, and the operands are small where every core reads all of them."""
+    if region.scheme.multicast:
+        return len(region.ops) > 1
     blocks, tiles = blocks_of(region), 0
     for o in region.inputs:
         if o.kind in (Kind.LEFT, Kind.RIGHT) and not o.resident:

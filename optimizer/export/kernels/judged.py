@@ -17,6 +17,7 @@ from importlib.resources import files
 from optimizer.errors import StateError
 from optimizer.export.kernels.placement import Operand
 from optimizer.export.kernels.regions import Region
+from optimizer.export.kernels.sharing import shared
 from optimizer.kernels.tensix.dialect import CALL_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.layouts.memory_config import TensorLayout
@@ -38,7 +39,8 @@ def kinds_of(region: Region, program: Op, layouts: Mapping[str, TensorLayout]) -
     """Kinds of a region's kernel, sorted. `program`: its calls of the kernel API."""
     width = 32 if program.attr("fp32_dest_acc_en", False) else 16
     found = {f"{_call(op)} into {width} bits" for thread in _compute(program) for op in walk(thread) if _is_call(op)}
-    found |= {_move("bring", o, layouts) for o in region.inputs}
+    multicast = shared(region)
+    found |= {_move("bring", o, layouts) + (", multicast" if o in multicast else "") for o in region.inputs}
     found |= {_move("take", o, layouts) for o in region.outputs}
     return tuple(sorted(found))
 

@@ -158,12 +158,14 @@ class Home:
         if kind is Kind.FULL:
             return layout == self.layout
         own, spec = self.layout.shard_spec, layout.shard_spec
-        if kind is not Kind.LEFT or own is None or spec is None or not layout.is_l1 or not layout.is_tile:
+        if kind not in (Kind.LEFT, Kind.RIGHT) or own is None or spec is None or not layout.is_l1 or not layout.is_tile:
             return False
-        rows = TensorMemoryLayout.HEIGHT_SHARDED
-        alike = (layout.memory_layout, spec.grid_yx, spec.core_ranges, spec.orientation, spec.shape[0])
-        mine = (self.layout.memory_layout, own.grid_yx, own.core_ranges, own.orientation, own.shape[0])
-        return alike == mine and layout.memory_layout is rows and spec.shape[1] == depth * TILE
+        own_rows = kind is Kind.LEFT
+        shards = TensorMemoryLayout.HEIGHT_SHARDED if own_rows else TensorMemoryLayout.WIDTH_SHARDED
+        side, other = (0, 1) if own_rows else (1, 0)
+        alike = (layout.memory_layout, spec.grid_yx, spec.core_ranges, spec.orientation, spec.shape[side])
+        mine = (self.layout.memory_layout, own.grid_yx, own.core_ranges, own.orientation, own.shape[side])
+        return alike == mine and layout.memory_layout is shards and spec.shape[other] == depth * TILE
 
     @property
     def cores(self) -> int:

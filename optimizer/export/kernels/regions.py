@@ -15,6 +15,16 @@ from optimizer.layouts.memory_config import TensorMemoryLayout
 
 
 @dataclass(frozen=True)
+class Scheme:
+    """How a region's operands come to its cores (`sharing.py`)."""
+
+    multicast: bool = False
+    """What several cores read is read by one and multicast; otherwise every core reads for itself."""
+    k_block: int = 0
+    """Tiles of a product's depth that are brought and multiplied at a time; 0: all."""
+
+
+@dataclass(frozen=True)
 class Region:
     """Ops in schedule order, and where their tensors lie."""
 
@@ -33,6 +43,11 @@ class Region:
     """Of every value."""
     depths: Mapping[str, int] = field(default_factory=dict)
     """Tiles of depth of every value that is an operand of a matmul."""
+    scheme: Scheme = Scheme()
+
+    def fed(self, scheme: Scheme) -> Region:
+        """The region with its operands brought in another way."""
+        return replace(self, scheme=scheme)
 
     @property
     def op_ids(self) -> tuple[str, ...]:
@@ -65,7 +80,9 @@ class Region:
         return any(is_matmul(op) for op in self.ops)
 
     def alone(self, op: Op) -> Region:
-        """One of the ops as a kernel of its own, to which all its tensors are brought."""
+        """One of the ops as a kernel of its own, to which all its tensors are brought: those of a product in the
+        smallest pieces, unless the region brings them whole for every core."""
+        pieces = Scheme(k_block=1) if is_matmul(op) and self.scheme != Scheme() else Scheme()
         cores = CoreMap(TensorMemoryLayout.BLOCK_SHARDED, (0, 0), 1)
         return replace(
             self,
@@ -74,6 +91,7 @@ class Region:
             home=replace(self.home, core_map=cores),
             inputs=tuple(self._brought(v) for v in dict.fromkeys(op.inputs)),
             outputs=tuple(self._brought(v) for v in op.outputs),
+            scheme=pieces,
         )
 
     def _brought(self, value: str) -> Operand:

@@ -45,6 +45,8 @@ def _pipe(op: Op) -> Iterator[str]:
     for name in ("src_core", "dst_core"):
         if name in given and not _coordinates(given[name]):
             yield f"attribute '{name}' is a core's coordinates"
+    if "src_receives" in given and "dst_core_range" not in given:
+        yield "attribute 'src_receives' is about a 'dst_core_range'"
     if "dst_core_range" in given and not _range(given["dst_core_range"]):
         yield "attribute 'dst_core_range' is a list of [first, end] per dimension of the grid, the end excluded"
 
@@ -76,6 +78,10 @@ def pipe_errors(program: Op) -> Iterator[tuple[str, str]]:
     reaching = [op for op in walk(program) if op.name in (PIPE, "ttl.semaphore_set_multicast")]
     if reaching and prod(grid) > MAX_CORES:
         yield program.name, f"cores reach each other in a grid of {prod(grid)} cores, {MAX_CORES} are the most"
+        return
+    alone = [op for op in reaching if op.name == PIPE and not _reach(op, grid).receivers]
+    if alone:
+        yield from ((op.name, "goes to its own source only, which does not receive") for op in alone)
         return
     beyond = [(op.name, text) for op in reaching for text in _beyond(_reach(op, grid), grid)]
     if beyond:
@@ -117,6 +123,8 @@ def _net_errors(name: str, net: PipeNet, found: Sequence[Site]) -> Iterator[str]
     sent, expected = send.op.operands[0].type, receive.op.operands[1].type
     if sent != expected and isinstance(sent, BlockType):
         yield f"sends a {sent}, receives a {expected}"
+    if any(p.around for p in net.pipes) and net.sources & net.receivers:
+        yield "a core that its own pipe leaves out (src_receives = false) receives from another one"
     shared = {n: net.turns(n) for n in range(len(net.pipes))}
     if any(len(turns) > 1 for turns in shared.values()):
         yield "a pipe to several cores is not the same one in turn for each: they would keep its block in other places"

@@ -145,7 +145,10 @@ class PipeEnd:
 
 
 class Pipe:
-    """A way from one core to one core (`dst_core`) or to all of a range (`dst_core_range`); `dst` takes either."""
+    """A way from one core to one core (`dst_core`) or to all of a range (`dst_core_range`); `dst` takes either.
+
+    Without `src_receives` the range may lie around the source, which keeps what it sends and receives nothing.
+    """
 
     def __init__(
         self,
@@ -155,6 +158,7 @@ class Pipe:
         src_core: Coordinates | None = None,
         dst_core: Coordinates | None = None,
         dst_core_range: Ranges | None = None,
+        src_receives: bool = True,
     ) -> None:
         source = src_core if src is None else src
         target = next((t for t in (dst, dst_core, dst_core_range) if t is not None), None)
@@ -165,6 +169,8 @@ class Pipe:
             attrs["dst_core"] = tuple(n for n in target if isinstance(n, int))
         else:
             attrs["dst_core_range"] = _ranges(target)
+        if not src_receives:
+            attrs["src_receives"] = False
         self.value = recording().declared(PIPE, PipeType(), attrs)
 
 

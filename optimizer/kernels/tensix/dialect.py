@@ -107,10 +107,11 @@ _BUFFERS = {
     "ttl.transfer_wait": OpSpec((TransferType,), threads=_ONLY_MOVEMENT),
     "ttl.store": OpSpec((BlockType, BlockType), (), {}, {"accumulate": bool}, threads=_ONLY_COMPUTE),
 }
+_TARGETS = {"dst_core": tuple, "dst_core_range": tuple, "src_receives": bool}
 _ON_CORE = (SemaphoreType, IndexType, IndexType, IndexType)
 _CROSS_CORE = {
     SEMAPHORE: OpSpec((), (SemaphoreType,), {"initial": int}, threads=()),
-    PIPE: OpSpec((), (PipeType,), {"src_core": tuple}, {"dst_core": tuple, "dst_core_range": tuple}, threads=()),
+    PIPE: OpSpec((), (PipeType,), {"src_core": tuple}, _TARGETS, threads=()),
     PIPE_NET: OpSpec(None, (PipeNetType,), threads=()),
     "ttl.semaphore_wait": OpSpec((SemaphoreType, IndexType), threads=_ONLY_MOVEMENT),
     "ttl.semaphore_wait_min": OpSpec((SemaphoreType, IndexType), threads=_ONLY_MOVEMENT),

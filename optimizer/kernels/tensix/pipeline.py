@@ -1,7 +1,7 @@
 """From a program of block ops to C++: one straight list of passes.
 
 block ops -> loop nests over tiles -> rows spread -> fused -> moved to stores -> siblings fused
-          -> slots -> results placed -> loops -> inits -> TTKernel calls -> C++
+          -> slots -> results placed -> loops -> inits -> TTKernel calls -> products in blocks -> C++
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.passes import Pass
 from optimizer.kernels.tensix.passes.assign_dst import Allocator, assign_dst
+from optimizer.kernels.tensix.passes.block_products import block_products
 from optimizer.kernels.tensix.passes.convert_to_compute import convert_to_compute, is_block_op
 from optimizer.kernels.tensix.passes.convert_to_ttkernel import convert_to_ttkernel
 from optimizer.kernels.tensix.passes.fold_grid import fold_grid
@@ -109,6 +110,7 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
         *((Pass("push-sections", push_sections),) if options.push == "section" else ()),
         Pass("insert-inits", insert_inits),
         Pass("convert-to-ttkernel", convert_to_ttkernel),
+        Pass("block-products", block_products),
     )
 
 

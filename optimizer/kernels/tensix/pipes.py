@@ -27,14 +27,26 @@ class Pipe:
 
     source: Core
     ranges: tuple[tuple[int, int], ...]
+    src_receives: bool = True
+    """Whether the source receives as well, if it is in the range."""
 
     @property
-    def receivers(self) -> tuple[Core, ...]:
+    def cores(self) -> tuple[Core, ...]:
+        """All that the range holds."""
         return tuple(product(*(range(*ends) for ends in self.ranges)))
 
     @property
+    def around(self) -> bool:
+        """Whether the range is around the source, which does not receive."""
+        return not self.src_receives and self.source in self.cores
+
+    @property
+    def receivers(self) -> tuple[Core, ...]:
+        return tuple(core for core in self.cores if self.src_receives or core != self.source)
+
+    @property
     def kind(self) -> Kind:
-        if len(self.receivers) == 1:
+        if len(self.cores) == 1:
             return "unicast"
         return "loopback" if self.source in self.receivers else "multicast"
 
@@ -103,7 +115,8 @@ def pipe_of(op: Op) -> Pipe:
     given = dict(op.attrs)
     if "dst_core" in given:
         return Pipe(op.integers("src_core"), tuple((n, n + 1) for n in op.integers("dst_core")))
-    return Pipe(op.integers("src_core"), ranges_of(op, "dst_core_range"))
+    receives = bool(op.attr("src_receives", True))
+    return Pipe(op.integers("src_core"), ranges_of(op, "dst_core_range"), receives)
 
 
 def ranges_of(op: Op, name: str) -> tuple[tuple[int, int], ...]:

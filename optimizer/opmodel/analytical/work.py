@@ -129,6 +129,10 @@ class Compute:
     fidelity: str = "HiFi4"
     wide: bool = False
     """DST holds 32 bits."""
+    subblock: tuple[int, int] = (1, 1)
+    """Rows and columns of products that it computes at a time, which share operands."""
+    local: bool = False
+    """The rows that are multiplied lie on the core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,12 @@ class Transfer:
     """All of them before the first block, not block by block."""
     multiplied: bool = False
     """Operand of a product of matrices."""
+    feed: Feed | None = None
+    """How it is brought where a kernel multicasts: as to a matmul of TTNN."""
+    readers: int = 0
+    """Cores that read it, for themselves or for others; 0: all."""
+    everywhere: bool = False
+    """Multicast to the whole grid, not along its rows or columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +169,17 @@ class Kernel:
     blocks: int
     """Of one core."""
     reads: tuple[Transfer, ...] = ()
+    read_by_writer: tuple[Transfer, ...] = ()
+    """What the thread that writes reads before."""
     writes: tuple[Transfer, ...] = ()
     launches: tuple[tuple[str, str], ...] = ()
     """(op, family) of what TTNN would launch for it."""
     rated: tuple[tuple[Work, Compute], ...] = ()
     """Ops for which a time per tile was measured as a whole, and what the compute thread does for each."""
+    pieces: int = 1
+    """In which the operands of its product come along the depth."""
+    after: Compute | None = None
+    """What is computed when the product is summed up; `compute` is the product alone then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,53 @@ def gather() -> Op:
     return gathered(ttl.Tensor((1, CORES)), ttl.Tensor((1, 1)))
 
 
+def around(source: tuple[int, int], grid: tuple[int, int] = (2, 2), origin: tuple[int, int] = (0, 0)) -> Op:
+    """One core reads the blocks of x and sends them to all others of the grid: every column of y is x."""
+    columns, rows = grid
+    cores, rounds = columns * rows, 3
+
+    @ttl.kernel(grid=grid, origin=origin)
+    def spread(x: ttl.Tensor, y: ttl.Tensor) -> tuple[Op, ...]:
+        x_cb, y_cb = (ttl.make_circular_buffer_like(x, (1, 1)) for _ in range(2))
+        everywhere = (slice(0, columns), slice(0, rows))
+        net = flow.PipeNet([flow.Pipe(src_core=source, dst_core_range=everywhere, src_receives=False)])
+
+        @ttl.compute()
+        def double() -> None:
+            for _ in flow.loop(rounds):
+                y_cb.reserve().store(x_cb.wait() * 2.0)
+                x_cb.pop()
+                y_cb.push()
+
+        @ttl.datamovement()
+        def bring() -> None:
+            for k in flow.loop(rounds):
+
+                def send(pipe: ttl.PipeEnd, k: flow.Index = k) -> None:
+                    room = x_cb.reserve()
+                    ttl.copy(x[k, 0], room).wait()
+                    ttl.copy(room, pipe).wait()
+                    x_cb.push()
+
+                def receive(pipe: ttl.PipeEnd) -> None:
+                    ttl.copy(pipe, x_cb.reserve()).wait()
+                    x_cb.push()
+
+                net.if_src(send)
+                net.if_dst(receive)
+
+        @ttl.datamovement()
+        def take() -> None:
+            column, row = ttl.core()
+            for k in flow.loop(rounds):
+                ttl.copy(y_cb.wait(), y[k, row * columns + column]).wait()
+                y_cb.pop()
+
+        return ttl.Program(double, bring, take)(x, y)
+
+    return spread(ttl.Tensor((rounds, 1)), ttl.Tensor((rounds, cores)))
+
+
 def in_turn() -> Op:
     """Cores write one after the other: each doubles what the one before has left in DRAM, y = 2 ** CORES * x."""
 

@@ -21,7 +21,7 @@ from optimizer.kernels.tensix.rounding import Array
 from optimizer.kernels.tensix.text import parse, text_of
 from optimizer.kernels.tensix.types import TensorType
 from optimizer.kernels.tensix.witness import witness
-from tests.kernels.tensix.pipe_kernels import CORES, all_to_all, gather, in_turn, planes, ring
+from tests.kernels.tensix.pipe_kernels import CORES, all_to_all, around, gather, in_turn, planes, ring
 
 executed = pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
 
@@ -98,6 +98,9 @@ PATTERNS: dict[str, tuple[Callable[[], Op], Callable[[Array], Array]]] = {
     "planes of a grid": (planes, lambda x: x + rolled(x, CORES)),
     "gather": (gather, lambda x: np.sum(np.split(x, CORES, axis=1), axis=0)),
     "in turn": (in_turn, lambda x: 2**CORES * x),
+    "around the first": (lambda: around((0, 0)), lambda x: np.tile(2 * x, CORES)),
+    "around one in the middle": (lambda: around((1, 1), (3, 2), (2, 1)), lambda x: np.tile(2 * x, 6)),
+    "around one of two": (lambda: around((1, 0), (2, 1)), lambda x: np.tile(2 * x, 2)),
 }
 """Kernels, and what they make of x in numpy."""
 

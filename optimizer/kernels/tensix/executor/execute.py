@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from optimizer.errors import StateError, VerificationError
+from optimizer.errors import VerificationError
 from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments, Place, core_arguments, cores_of
 from optimizer.kernels.tensix.device.values import Units
 from optimizer.kernels.tensix.emit_cpp import KernelSource, runtime_args, semaphores
@@ -77,14 +77,14 @@ def execute_grid(
     capacity: int | None = None,
     chip: str | None = None,
 ) -> Execution:
-    """The same on all cores of the program's grid at once."""
+    """The same on all cores of the program's grid at once; shards of a tensor are one below the other, core by core."""
     with compiled(program, kernels, capacity, chip) as run:
         return run(tensors, cores_of(program), arguments)
 
 
 Run = Callable[[Mapping[str, Array], Sequence[Place], Arguments], Execution]
-"""A run of a compiled kernel on these tensors, on these cores at once. StateError for several cores if a circular
-buffer lies in a tensor, whose shards differ from core to core."""
+"""A run of a compiled kernel on these tensors, on these cores at once. Of a tensor that a circular buffer lies in it
+takes and gives the shards of the cores, one below the other."""
 
 
 @contextmanager
@@ -94,7 +94,6 @@ def compiled(
     """As `execute`, for run after run, until the block ends."""
     wide = bool(program.attr("fp32_dest_acc_en", False))
     slots = capacity_of(program, capacity)
-    backed = [op.string("tensor") for op in program.body.ops if op.name == "ttl.bind_cb" and op.has_attr("tensor")]
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
         _write_sources(folder, program, kernels, _main(program, kernels, slots, wide, chip))
@@ -102,13 +101,12 @@ def compiled(
         _run([*COMPILE, "-I", str(folder), "-I", str(runtime), "-o", "core", "main.cpp"], folder)
 
         def run(tensors: Mapping[str, Array], cores: Sequence[Place], arguments: Arguments) -> Execution:
-            if backed and len(cores) > 1:
-                raise StateError(f"%{backed[0]} lies in shards on its cores: such kernels are executed core by core")
-            _write_tensors(folder, program, tensors)
+            shapes = _held(program, len(cores))
+            _write_tensors(folder, program, tensors, shapes)
             given = [n for core in cores for n in (*core, *core_arguments(program, arguments, core))]
             counted = _run([str(folder / "core"), *map(str, given)], folder)
             sections, inits, most = (int(word) for word in counted.split())
-            return Execution(_read_tensors(folder, program), sections, inits, most)
+            return Execution(_read_tensors(folder, shapes), sections, inits, most)
 
         yield run
 
@@ -191,12 +189,15 @@ def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: boo
         lines.append(f"    core.semaphores[{k}].there = true; core.semaphores[{k}].value = {initial}u;")
     lines += ["    return core;", "}", "int main(int count, char** words) {", "    using namespace tensix;"]
     numbers = {v.name: k for k, v in enumerate(program.body.args)}
-    for k, v in enumerate(program.body.args):
-        lines.append(f"    tensors.emplace_back(); tensors[{k}].tiles.resize({v.typed(TensorType).tiles});")
-    lines += _FILES.splitlines()
+    backed = _backed(program, numbers)
     own = len(runtime_args(program))
+    lines.append(f"    const int core_count = (count - 1) / {2 + own}, kernels = {len(kernels)};")
+    sharded = {tensor for _, tensor in backed}
+    for k, v in enumerate(program.body.args):
+        times = " * core_count" if k in sharded else ""
+        lines.append(f"    tensors.emplace_back(); tensors[{k}].tiles.resize({v.typed(TensorType).tiles}{times});")
+    lines += _FILES.splitlines()
     lines += [
-        f"    const int core_count = (count - 1) / {2 + own}, kernels = {len(kernels)};",
         "    machine.alive = kernels * core_count;",
         "    std::vector<std::string> errors(machine.alive); std::vector<Given> given;",
         "    for (int n = 0; n < core_count; ++n) {",
@@ -205,14 +206,13 @@ def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: boo
         "        std::vector<uint32_t> unique;",
         f"        for (int k = 0; k < {own}; ++k) unique.push_back(uint32_t(std::strtoul(word[2 + k], nullptr, 10)));",
     ]
-    backed = _backed(program, numbers)
-    lines += [f"        back_by_tensor(core, {index}, {tensor});" for index, tensor in backed]
+    lines += [f"        back_by_tensor(core, {index}, {tensor}, n);" for index, tensor in backed]
     for k, kernel in enumerate(kernels):
         common = ", ".join(f"{numbers[t]}u" for t in kernel.tensors)
         entry = f'&core, "{kernel.kind}", n * kernels + {k}, {{{common}}}, unique, kernel_{k}::kernel_main'
         lines.append(f"        given.push_back({{{entry}, &errors[n * kernels + {k}]}});")
     lines.append("    }")
-    given_back = "".join(f" keep_in_tensor(*cores[0], {index}, {tensor});" for index, tensor in backed)
+    given_back = "".join(f" keep_in_tensor(*cores[n], {index}, {tensor}, n);" for index, tensor in backed)
     lines += _ENDING.replace("GIVEN_BACK", given_back).splitlines()
     return "\n".join(lines)
 
@@ -233,7 +233,7 @@ _ENDING = """    std::vector<std::thread> threads;
     for (auto& e : errors) if (!e.empty() && (first.empty() || first.ends_with("stopped"))) first = e;
     for (auto& c : cores) if (first.empty()) first = left_over(*c);
     if (!first.empty()) { fprintf(stderr, "%s\\n", first.c_str()); return 1; }
-   GIVEN_BACK
+    for (int n = 0; n < core_count; ++n) {GIVEN_BACK }
     FILE* out = fopen("tensors.out", "wb");
     for (auto& t : tensors) fwrite(t.tiles.data(), sizeof(Tile), t.tiles.size(), out);
     fclose(out);
@@ -246,10 +246,20 @@ _ENDING = """    std::vector<std::thread> threads;
 }"""
 
 
-def _write_tensors(folder: Path, program: Op, tensors: Mapping[str, Array]) -> None:
+def _held(program: Op, cores: int) -> dict[str, tuple[int, int]]:
+    """Tiles of every argument: of one that a circular buffer lies in, of the shards of so many cores."""
+    binds = (op for op in program.body.ops if op.name == "ttl.bind_cb" and op.has_attr("tensor"))
+    backed = {op.string("tensor") for op in binds}
+    shapes = {v.name: v.typed(TensorType).shape for v in program.body.args}
+    return {name: (rows * cores if name in backed else rows, columns) for name, (rows, columns) in shapes.items()}
+
+
+def _write_tensors(
+    folder: Path, program: Op, tensors: Mapping[str, Array], shapes: Mapping[str, tuple[int, int]]
+) -> None:
     with (folder / "tensors.in").open("wb") as file:
         for v in program.body.args:
-            rows, columns = v.typed(TensorType).shape
+            rows, columns = shapes[v.name]
             values = tensors.get(v.name, np.zeros((rows * TILE, columns * TILE), np.float32))
             file.write(_to_tiles(rounded(values, v.typed(TensorType).dtype), rows, columns).tobytes())
 
@@ -259,14 +269,13 @@ def _to_tiles(values: Array, rows: int, columns: int) -> Array:
     return np.ascontiguousarray(tiles, dtype=np.float32)
 
 
-def _read_tensors(folder: Path, program: Op) -> dict[str, Array]:
+def _read_tensors(folder: Path, shapes: Mapping[str, tuple[int, int]]) -> dict[str, Array]:
     data = np.fromfile(folder / "tensors.out", dtype=np.float32)
     found: dict[str, Array] = {}
     start = 0
-    for v in program.body.args:
-        rows, columns = v.typed(TensorType).shape
+    for name, (rows, columns) in shapes.items():
         count = rows * columns * TILE * TILE
         tiles = data[start : start + count].reshape(rows, columns, TILE, TILE)
-        found[v.name] = tiles.swapaxes(1, 2).reshape(rows * TILE, columns * TILE)
+        found[name] = tiles.swapaxes(1, 2).reshape(rows * TILE, columns * TILE)
         start += count
     return found

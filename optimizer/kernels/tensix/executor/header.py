@@ -311,6 +311,33 @@ inline void compute_kernel_hw_startup(uint32_t icb0, uint32_t icb1, uint32_t ocb
     constexpr bool reversed = src_order == SrcOrder::Reverse;
     tensix::startup("compute_kernel_hw_startup", reversed ? icb1 : icb0, reversed ? icb0 : icb1, ocb);
 }
+inline std::string block_key(uint32_t a, uint32_t b, uint32_t transpose, uint32_t ct, uint32_t rt, uint32_t kt) {
+    std::string key = "matmul_block_init(";
+    for (uint32_t n : {a, b, transpose, ct, rt, kt}) key += std::to_string(n) + ",";
+    return key + ")";
+}
+inline void matmul_block_init(
+    uint32_t in0_cb_id, uint32_t in1_cb_id, const uint32_t transpose = 0, uint32_t ct_dim = 1, uint32_t rt_dim = 1,
+    uint32_t kt_dim = 1) {
+    tensix::dst.transpose = transpose != 0;
+    tensix::init(false, block_key(in0_cb_id, in1_cb_id, transpose, ct_dim, rt_dim, kt_dim));
+}
+inline void matmul_block(
+    uint32_t in0_cb_id, uint32_t in1_cb_id, uint32_t in0_tile_index, uint32_t in1_tile_index, uint32_t idst,
+    const uint32_t transpose, uint32_t ct_dim, uint32_t rt_dim, uint32_t kt_dim) {
+    const char* what = "matmul_block";
+    tensix::computes(what, false, block_key(in0_cb_id, in1_cb_id, transpose, ct_dim, rt_dim, kt_dim));
+    tensix::unpacks(what, in1_cb_id, in0_cb_id);
+    tensix::for_the_fpu(what, in0_cb_id);
+    tensix::for_the_fpu(what, in1_cb_id);
+    for (uint32_t r = 0; r < rt_dim; ++r)
+        for (uint32_t c = 0; c < ct_dim; ++c) {
+            const tensix::Tile& left = tensix::front(what, in0_cb_id, in0_tile_index + r * kt_dim);
+            const tensix::Tile& right = tensix::front(what, in1_cb_id, in1_tile_index + c);
+            const tensix::Tile a = tensix::for_source(left, in0_cb_id), b = tensix::for_source(right, in1_cb_id);
+            accumulate_matmul(what, idst + r * ct_dim + c, a, b, tensix::dst.transpose);
+        }
+}
 template <bool out_of_order_output = false, bool is_fp32_dest_acc_en = DST_ACCUM_MODE>
 inline void pack_tile(uint32_t ifrom_dst, uint32_t icb, uint32_t output_tile_index = 0) {
     tensix::pack("pack_tile", ifrom_dst, icb, out_of_order_output ? int64_t(output_tile_index) : -1);

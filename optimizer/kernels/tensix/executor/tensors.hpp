@@ -19,13 +19,18 @@ inline thread_local std::vector<uint32_t> common_args;
 inline thread_local std::vector<uint32_t> unique_args;  // of the core
 
 // A circular buffer in the shard of a tensor: what it holds is there from the start, and stays in the tensor.
-inline void back_by_tensor(Core& core, uint32_t cb, size_t tensor) {
+// The shards of the cores lie one after the other in a tensor.
+inline void back_by_tensor(Core& core, uint32_t cb, size_t tensor, size_t shard) {
     auto& b = core.buffers[cb];
     b.backed = true;
-    b.tiles = tensors[tensor].tiles;
+    auto first = tensors[tensor].tiles.begin() + shard * b.capacity;
+    b.tiles.assign(first, first + b.capacity);
     b.poisoned.assign(b.tiles.size(), 0);
 }
-inline void keep_in_tensor(Core& core, uint32_t cb, size_t tensor) { tensors[tensor].tiles = core.buffers[cb].tiles; }
+inline void keep_in_tensor(Core& core, uint32_t cb, size_t tensor, size_t shard) {
+    auto& b = core.buffers[cb];
+    std::copy(b.tiles.begin(), b.tiles.end(), tensors[tensor].tiles.begin() + shard * b.capacity);
+}
 
 constexpr uint32_t kSpan = 1u << 26;  // addresses of one circular buffer
 inline uint32_t write_pointer(uint32_t cb) { auto& b = buffer("get_write_ptr", cb); return cb * kSpan + uint32_t(own_pushed[cb] % b.capacity) * b.tile_bytes; }

@@ -92,7 +92,7 @@ class _Folding:
 
     def rectangle(self, pipe: Pipe, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
         """Columns and rows of cores, ends excluded, that a range of the grid takes."""
-        cores = [place(self._grid, core) for core in pipe.receivers]
+        cores = [place(self._grid, core) for core in pipe.cores]
         (left, right), (top, bottom) = ((min(axis), max(axis) + 1) for axis in zip(*cores, strict=True))
         if (right - left) * (bottom - top) != len(cores):
             columns, rows = hardware_grid(self._grid)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from optimizer.errors import LimitError
-from optimizer.kernels.tensix.cross_core_rules import MAX_SEMAPHORES
+from optimizer.kernels.tensix.cross_core_rules import MAX_CORES, MAX_SEMAPHORES
 from optimizer.kernels.tensix.dialect import BOTH, COMPUTE, IF_DST, IF_SRC, PIPE, PIPE_NET, SEMAPHORE
 from optimizer.kernels.tensix.index_expr import IndexMap, dim
 from optimizer.kernels.tensix.ir import Names, Op, Region, Value, attributes, walk
@@ -216,20 +216,31 @@ class _Lowering:
         at = {name: op.result for name, op in zip(columns, looked, strict=True)}
         self._roles[body.args[0].name] = replace(role, numbers=at)
         x, y = here
+        beside: list[Op] = []
         pairs = [(x, "==", at["source_x"]), (y, "==", at["source_y"])]
         if not sends:
             ends = ((x, "left", "right"), (y, "top", "bottom"))
             pairs = [pair for v, first, last in ends for pair in _within(v, first, last, columns, at)]
+            if any(pipe.around for pipe in pipes):
+                beside = [self._apart(here, at), self._number(1)]
+                pairs.append((beside[1].result, "<=", beside[0].result))
         operands = tuple(v for a, _, b in pairs for v in (a, b))
         tests = attributes({"tests": tuple(test for _, test, _ in pairs)})
         chosen = Op("ttl.if", operands, (), tests, (Region((), self._all(body.ops)),))
-        used = {v.name for o in walk(chosen) for v in o.operands}
-        needed = tuple(o for o in looked if o.result.name in used)
+        used = {v.name for inner in (chosen, *beside) for o in walk(inner) for v in o.operands}
+        needed = (*(o for o in looked if o.result.name in used), *beside)
         if len(pipes) == 1:
             yield from (*needed, chosen)
             return
         bounds = attributes({"lower": 0, "upper": len(pipes), "step": 1})
         yield Op("ttl.for", (), (), bounds, (Region((counter,), (*needed, chosen)),))
+
+    def _apart(self, here: Sequence[Value], at: Mapping[str, Value]) -> Op:
+        """Something else than 0 where this core is not the source of a pipe."""
+        columns, rows = (dim(k) + (dim(k + 2) * -1 + MAX_CORES) for k in range(2))
+        index_map = IndexMap(4, (columns % MAX_CORES + rows % MAX_CORES,))
+        operands = (*here, at["source_x"], at["source_y"])
+        return Op("ttl.index", operands, (self.names.value(IndexType(), "apart"),), attributes({"map": index_map}))
 
     def _lookup(self, name: str, values: tuple[int, ...], counter: Value) -> Op:
         """A pipe's number by the counter of pipes: a constant, in even steps, or from a table."""

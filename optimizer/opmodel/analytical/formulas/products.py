@@ -12,10 +12,10 @@ from optimizer.opmodel.analytical.work import Feed, Place, Product, Work
 from optimizer.opmodel.base import Bound
 
 _EACH = (Feed.DRAM_EACH, Feed.L1_EACH)
-_SHARED = (Feed.SHARED, Feed.DRAM_SHARED, Feed.L1_SHARED)
+SHARED = (Feed.SHARED, Feed.DRAM_SHARED, Feed.L1_SHARED)
 
 
-def _k(t: Clock, p: Product, name: str) -> float:
+def constant(t: Clock, p: Product, name: str) -> float:
     """A constant; products of which A is at home (height shards) run another kernel, some constants of which differ."""
     if p.feeds[0] is Feed.LOCAL:
         own = t.k.get(f"matmul_local.{name}")
@@ -34,19 +34,19 @@ def tile_product_cycles(t: Clock, p: Product) -> float:
     unpacked = b + a / w if w >= h else a + b / h
     phases = PHASES.get(p.fidelity, 2)
     # A further pass over the same data finds it unpacked: only the first two stall.
-    engine = 16.0 * phases + min(phases, 2) * _k(t, p, "stall_cycles")
-    return max(engine, unpacked / _k(t, p, "unpack_bytes_per_cycle")) + _k(t, p, "tile_cycles")
+    engine = 16.0 * phases + min(phases, 2) * constant(t, p, "stall_cycles")
+    return max(engine, unpacked / constant(t, p, "unpack_bytes_per_cycle")) + constant(t, p, "tile_cycles")
 
 
 def compute_ns(t: Clock, p: Product) -> float:
     """Engine time of one core. Every step packs a subblock while the next one is computed."""
     h, w = p.subblock
     tiles = h * w
-    each = _k(t, p, "pack_fp32_cycles" if p.fp32 else "pack_cycles")
-    pack = max(_k(t, p, "pack_latency_cycles"), each * tiles)
+    each = constant(t, p, "pack_fp32_cycles" if p.fp32 else "pack_cycles")
+    pack = max(constant(t, p, "pack_latency_cycles"), each * tiles)
     subblocks = p.rows * p.columns * p.batches / tiles
     whole, rest = divmod(p.depth, p.k_block)
-    product = tiles * tile_product_cycles(t, p) / _k(t, p, "clock_derate")
+    product = tiles * tile_product_cycles(t, p) / constant(t, p, "clock_derate")
     cycles = whole * max(product * p.k_block, pack)
     if rest:
         cycles += max(product * rest, pack)
@@ -55,17 +55,17 @@ def compute_ns(t: Clock, p: Product) -> float:
     return t.cycles((cycles + tiles * fused) * subblocks)
 
 
-def _feed_cycles(t: Clock, p: Product, feed: Feed, everywhere: bool, tiles: float, tile_bytes: int) -> float:
+def feed_cycles(t: Clock, p: Product, feed: Feed, everywhere: bool, tiles: float, tile_bytes: int) -> float:
     """Cycles for tiles of an operand to arrive in one core. A sender reads a block, then multicasts it."""
     if feed is Feed.LOCAL:
         return 0.0
-    reach = _k(t, p, "mcast_grid_bytes_per_cycle" if everywhere else "mcast_bytes_per_cycle")
-    per_byte = 1 / reach if feed in _SHARED else 0.0
+    reach = constant(t, p, "mcast_grid_bytes_per_cycle" if everywhere else "mcast_bytes_per_cycle")
+    per_byte = 1 / reach if feed in SHARED else 0.0
     if feed in (Feed.DRAM_SHARED, Feed.DRAM_EACH):
-        per_byte += 1 / _k(t, p, "dram_core_bytes_per_cycle")
+        per_byte += 1 / constant(t, p, "dram_core_bytes_per_cycle")
     elif feed in (Feed.L1_SHARED, Feed.L1_EACH):
         per_byte += 1 / t.k["noc_bytes_per_cycle"]
-    issue = _k(t, p, "issue_cycles") if feed is not Feed.SHARED else 0.0
+    issue = constant(t, p, "issue_cycles") if feed is not Feed.SHARED else 0.0
     return tiles * max(issue, tile_bytes * per_byte)
 
 
@@ -99,9 +99,9 @@ def _reader_cycles(t: Clock, work: Work, p: Product, blocks: tuple[int, int]) ->
     reach = (p.feeds[1] in _EACH, p.feeds[0] in _EACH)
     readers = []
     for feed, everywhere, count, size in zip(p.feeds, reach, lines, p.tile_bytes, strict=True):
-        cycles = _feed_cycles(t, p, feed, everywhere, count * p.depth * p.batches, size)
-        if feed in _SHARED and work.cores > 1:
-            cycles += steps * _k(t, p, "step_cycles")
+        cycles = feed_cycles(t, p, feed, everywhere, count * p.depth * p.batches, size)
+        if feed in SHARED and work.cores > 1:
+            cycles += steps * constant(t, p, "step_cycles")
         readers.append(cycles)
     return max(readers) + t.k["matmul.reader_overlap"] * min(readers)
 
@@ -112,7 +112,7 @@ def _write_ns(t: Clock, work: Work, p: Product) -> float:
     if not written:
         return 0.0
     latency = 0.0
-    if p.feeds[0] not in _SHARED:  # cores that each hold whole rows start on the same bank and write in step
+    if p.feeds[0] not in SHARED:  # cores that each hold whole rows start on the same bank and write in step
         subblocks = p.rows * p.columns * p.batches / (p.subblock[0] * p.subblock[1])
         latency = subblocks * t.k["matmul.write_cycles"]
     return written / t.k["matmul.dram_write_gbps"] + t.cycles(latency)
