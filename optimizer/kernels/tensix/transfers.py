@@ -103,6 +103,14 @@ def _backing(program: Op) -> dict[str, str]:
     return {op.result.name: op.string("tensor") for op in binds}
 
 
+def _uneven(name: str, whole: int, part: int) -> str:
+    """Which blocks a tensor's rows or columns of tiles are a whole number of, where they are none of this one."""
+    if whole % part == 0:
+        return ""
+    fitting = ", ".join(str(n) for n in range(1, whole + 1) if whole % n == 0)
+    return f"; {whole} {name} of tiles are no whole number of blocks of {part}, but of {fitting}"
+
+
 _Way = tuple[str, int]
 """Name of a pipe net, and the number of one of its pipes."""
 
@@ -194,6 +202,8 @@ class _Walker:
         rows, columns = block_type.shape
         if not (0 <= row <= tensor_type.shape[0] - rows and 0 <= column <= tensor_type.shape[1] - columns):
             message = f"a block of {rows}x{columns} tiles at ({row}, {column}) is beyond %{tensor} ({tensor_type})"
+            sizes = zip(("rows", "columns"), tensor_type.shape, block_type.shape, strict=True)
+            message += "".join(_uneven(name, whole, part) for name, whole, part in sizes)
             raise VerificationError(message, node=f"{op.name} on core {self.numbers.core}")
         self.places[self._buffer[block]] = BlockPlace(tensor, block_type.shape, row, column)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fixtures.kernels.matmul_multicast import matmul
-from optimizer.errors import OptionError, StateError
+from optimizer.errors import OptionError, StateError, VerificationError
 from optimizer.kernels.tensix import dataflow as flow
 from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.arguments import Arguments, core_arguments, cores_of
@@ -131,6 +131,14 @@ def test_arguments_are_given_to_every_core_in_the_order_of_the_kernels() -> None
     assert cores_of(program) == ((3, 1), (4, 1), (3, 2), (4, 2))
     each = {"k_blocks": {(0, 0): 1, (1, 0): 2, (0, 1): 3, (1, 1): 4}}
     assert [core_arguments(program, each, core) for core in cores_of(program)] == [[1], [2], [3], [4]]
+
+
+def test_a_round_beyond_the_tensor_names_the_blocks_that_divide_it() -> None:
+    """7 columns of tiles in blocks of 2: the fourth block would have one."""
+    built = matmul((2, 1), (1, 1, 2))(ttl.Tensor((1, 7)), ttl.Tensor((7, 2)), ttl.Tensor((1, 2)))
+    message = r"1x2 tiles at \(0, 6\) is beyond .*; 7 columns of tiles are no whole number of blocks of 2, but of 1, 7$"
+    with pytest.raises(VerificationError, match=message):
+        witness(built, KernelOptions(), arguments={"k_blocks": 4})
 
 
 @pytest.mark.parametrize(
