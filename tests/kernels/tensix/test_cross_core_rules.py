@@ -35,6 +35,17 @@ def refused(text: str, message: str) -> None:
         ("dst_core_range = [[1, 2], [0, 1]]", "dst_core_range = [[1, 1], [0, 1]]", r"\[first, end\] per dimension"),
         ("dst_core_range = [[1, 2], [0, 1]]", "dst_core_range = [[1, 2]]", "a core of this grid has 2 coordinates"),
         ("dst_core_range = [[1, 2], [0, 1]], ", "", "goes to 'dst_core' or to 'dst_core_range', one of them"),
+        ("dst_core_range = [[1, 2], [0, 1]]", "dst_core = [1, 0], src_receives = false", "is about a 'dst_core_range'"),
+        (
+            "dst_core_range = [[1, 2], [0, 1]]",
+            "dst_core_range = [[0, 1], [0, 1]], src_receives = false",
+            "goes to its own source only",
+        ),
+        (
+            "dst_core_range = [[1, 2], [0, 1]]",
+            "dst_core_range = [[0, 2], [0, 2]], src_receives = false",
+            "leaves out .* receives from another one",
+        ),
         ("src_core = [0, 0]", "src_core = [0, -1]", "attribute 'src_core' is a core's coordinates"),
         (SEND.group(), "", "0 ttl.send in ttl.if_pipe_src and 1 ttl.receive in ttl.if_pipe_dst"),
         ("{accumulate = true}", "{accumulate = 1}", "attribute 'accumulate' is 1, not a bool"),
