@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from placed_graphs import BLOCK, HEIGHT, WIDTH, placed, shards
-from region_witness import run_region, shrunk
+from region_witness import BOARD, run_region, shrunk
 
 from optimizer.export.kernels.finding import Finder
 from optimizer.export.kernels.lowering import lowered, program_of

@@ -23,7 +23,7 @@ from optimizer.export.kernels.operations import is_matmul
 from optimizer.export.kernels.placement import Kind
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import FusedSchedule
-from optimizer.export.kernels.sharing import schemes
+from optimizer.export.kernels.sharing import schemes as ways_to_bring
 from optimizer.export.kernels.timing import cost_of
 from optimizer.ir.graph import Op
 from optimizer.kernels.tensix.verify import MAX_CIRCULAR_BUFFERS
@@ -73,10 +73,14 @@ class Framed:
 
     def regions(self) -> tuple[Region, ...]:
         """The region at each of the group's homes, in each of its schemes."""
+        return tuple(scheme for region in self.homes() for scheme in self.schemes(region))
+
+    def homes(self) -> Iterator[Region]:
+        """The region at each of the group's homes, with operands brought in the simplest way."""
         group = self.group
         dtype = group.result.graph.value(group.ops[0].outputs[0]).dtype
-        found = (
-            Region(
+        for home in group.homes((*self.inputs, *self.outputs)):
+            yield Region(
                 group.ops,
                 self.anchor,
                 group.shape,
@@ -87,17 +91,14 @@ class Framed:
                 group.kinds,
                 group.depths,
             )
-            for home in group.homes((*self.inputs, *self.outputs))
-        )
-        return tuple(scheme for region in found for scheme in self._schemes(region))
 
-    def _schemes(self, region: Region) -> tuple[Region, ...]:
+    def schemes(self, region: Region) -> tuple[Region, ...]:
         """The region in each of its schemes that compiles, the fastest first."""
         if not region.multiplies:
             return (region,)
         result = self.group.result
         priced: list[tuple[int, Region]] = []
-        for scheme in schemes(region):
+        for scheme in ways_to_bring(region):
             fed = region.fed(scheme)
             try:
                 cost = cost_of(fed, lowered(program_of(fed), result.device), result.layouts, result.device)

@@ -114,18 +114,27 @@ def passes(options: KernelOptions) -> tuple[Pass, ...]:
     )
 
 
-def lower(program: Op, options: KernelOptions = KernelOptions(), observe: Observer | None = None) -> Op:
+def lower(
+    program: Op,
+    options: KernelOptions = KernelOptions(),
+    observe: Observer | None = None,
+    verify_passes: bool = True,
+) -> Op:
     """The program as TTKernel calls. GraphError or LimitError if it is ill-formed or its circular buffers do not fit
-    into L1; it is verified after every pass."""
+    into L1; it is verified before the first pass and after the last one; with
+    `verify_passes` after every one, so that the pass that broke it is named."""
     check_source(program)
     check(program)
     if observe is not None:
         observe("initial", program)
     for step in passes(options):
         program = step.apply(program)
-        check(program)
+        if verify_passes:
+            check(program)
         if observe is not None:
             observe(step.name, program)
+    if not verify_passes:
+        check(program)
     check_l1(program, options.available_l1(program))
     return program
 

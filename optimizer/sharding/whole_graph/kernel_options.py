@@ -13,7 +13,7 @@ bounds. Groups that are alike (their ops ask the same questions, joined in the s
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ Ways = tuple[Way, ...]
 Mask = NDArray[np.bool_]
 CopyNs = Callable[[str, TensorLayout, TensorLayout], int | None]
 
-MOST_OFFERS = 64
+MOST_OFFERS = 256
 """Kernels of one group that are options."""
 
 
@@ -104,7 +104,8 @@ class KernelOptions:
 
     def _node(self, group: tuple[str, ...], asked: Sequence[str]) -> KernelNode | None:
         found: list[tuple[_Spent, KernelOffer]] = []
-        for offer in self._offers(group, asked):
+        for open_offer in self._offers(group, asked):
+            offer = self._settled(group, open_offer)
             spent = self._spent(group, offer)
             if spent is not None and offer.time_ns < spent.fastest_ns + spent.longest_ns:
                 found.append((spent, offer))
@@ -115,6 +116,20 @@ class KernelOptions:
         kept = found[:MOST_OFFERS]
         saved = tuple(spent.slowest_ns + spent.longest_ns - offer.time_ns for spent, offer in kept)
         return KernelNode(group, tuple(offer for _, offer in kept), saved, max(others, default=0))
+
+    def _settled(self, group: Sequence[str], offer: KernelOffer) -> KernelOffer:
+        """The offer with a layout for every copy that a kernel spares: that of the fastest way to read one."""
+        found: list[WantedPlaces | None] = list(offer.wanted)
+        for n, (op_id, wanted) in enumerate(zip(group, offer.wanted, strict=True)):
+            for k, operand in enumerate(() if wanted is None else wanted.operands):
+                places = found[n]
+                if places is not None and operand.copied and operand.layout is None:
+                    ways = [w for w, ok in zip(self._ways[op_id], self._at_home(op_id, places), strict=True) if ok]
+                    if ways:
+                        fastest = min(ways, key=lambda way: way.option.time_ns).option.operands[k]
+                        operands = (*places.operands[:k], replace(operand, layout=fastest), *places.operands[k + 1 :])
+                        found[n] = replace(places, operands=operands)
+        return replace(offer, wanted=tuple(found))
 
     def _spent(self, group: Sequence[str], offer: KernelOffer) -> _Spent | None:
         """What the ops and copies of a kernel take by themselves; None if they cannot be as it wants them."""
@@ -139,12 +154,9 @@ class KernelOptions:
         v, operand = self._graph.op(op_id).inputs[k], wanted.operands[k]
         assert operand.source is not None
         sources = {x for x in self._layouts(v) if x.is_l1 is operand.source.is_l1}
-        targets = {operand.layout} if operand.layout is not None else self._copied_to(op_id, k)
-        found = (self._copy_ns(v, a, b) for a in sources for b in targets if b is not None and a != b)
+        target = operand.layout
+        found = (self._copy_ns(v, source, target) for source in sources if target is not None and source != target)
         return [ns for ns in found if ns is not None]
-
-    def _copied_to(self, op_id: str, k: int) -> set[TensorLayout | None]:
-        return {way.option.operands[k] for way in self._ways[op_id] if k in way.copied}
 
     def _layouts(self, v: str) -> list[TensorLayout]:
         """Where a value may lie."""
@@ -186,7 +198,7 @@ class KernelOptions:
         row = []
         for home in homes:
             from_there, target = home.layout.is_l1 is operand.source.is_l1, operand.layout
-            copy = longest if target is None else self._copy_ns(v, home.layout, target)
+            copy = None if target is None else self._copy_ns(v, home.layout, target)
             possible = from_there and home.layout != target and copy is not None
             row.append(longest - copy if possible and copy is not None else FORBIDDEN)
         return row
