@@ -143,9 +143,11 @@ def run_compile(args: argparse.Namespace) -> int:
 
 def _compile_program(args: argparse.Namespace, folder: str, name: str, program: Op) -> None:
     from optimizer.kernels.tensix.build import build
+    from optimizer.kernels.tensix.moved_places import check_places
     from optimizer.kernels.tensix.pipeline import read_short
 
     kernel = build(program, _options(args))
+    check_places(program)
     _write(args.output, folder, kernel)
     record = {
         "id": name,

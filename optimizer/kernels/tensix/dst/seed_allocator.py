@@ -28,6 +28,7 @@ from optimizer.regalloc.union_find import UnionFind
 OTHER = ("--allocator default",)
 """What a refusal points to: it reads circular buffers, and cuts what does not fit."""
 
+
 @dataclass(frozen=True)
 class SeedOp:
     """An op after Phase 1; `copy_dst` ops are the inserted copies."""

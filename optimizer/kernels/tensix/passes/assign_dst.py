@@ -119,9 +119,7 @@ def _planned(op: Op, room: _Room, allocator: Allocator, schedule: Schedule, name
             )
     except InfeasibleError as error:
         place = ", ".join(f"%{v.name}" for v in op.results)
-        raise InfeasibleError(
-            error.message, node=place, limit=error.limit, alternatives=error.alternatives
-        ) from error
+        raise InfeasibleError(error.message, node=place, limit=error.limit, alternatives=error.alternatives) from error
 
 
 def _names(op: Op) -> tuple[str, ...]:
