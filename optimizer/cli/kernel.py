@@ -177,7 +177,10 @@ def run_print(args: argparse.Namespace) -> int:
         if args.lifetimes and stage == "assign-dst":
             print(picture(program))
 
-    for _, program in _programs(args):
+    programs = _programs(args)
+    for name, program in programs:
+        if len(programs) > 1:
+            print(f"// == {name}")
         lowered = lower(program, options, show)
         if args.stages or not (args.print_after or args.lifetimes):
             for kernel in emit_program(lowered):
