@@ -9,22 +9,13 @@ The kernel is recorded before any of them is known: they have no truth value, an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from optimizer.errors import StateError
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, dim
 from optimizer.kernels.tensix.ir import Op, Value, attributes
-from optimizer.kernels.tensix.types import IndexType, Type
-
-
-class Recorder(Protocol):
-    """Where ops of the thread that is being recorded go."""
-
-    def value(self, type_: Type) -> Value:
-        """A value with a fresh name."""
-
-    def emit(self, op: Op) -> Op:
-        """The op, recorded."""
+from optimizer.kernels.tensix.recording import Recorder
+from optimizer.kernels.tensix.types import IndexType
 
 
 @dataclass(frozen=True)
