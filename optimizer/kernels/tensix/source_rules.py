@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from optimizer.errors import GraphError, LimitError, near
 from optimizer.ir.dtype import DType
 from optimizer.kernels.json_document import FLOAT32_MAX
+from optimizer.kernels.tensix.block_rules import block_errors
 from optimizer.kernels.tensix.buffers import buffer_errors
 from optimizer.kernels.tensix.compute_config import FIDELITIES
 from optimizer.kernels.tensix.cross_core_rules import CROSS_CORE, LISTS, RULES, pipe_errors
@@ -88,7 +89,7 @@ def check_source(program: Op) -> None:
     for place, message in (*buffer_errors(program), *_carried(program, program.name, frozenset())):
         raise GraphError(message, node=place)
     check(program)
-    for place, message in (*sum_errors(program), *pipe_errors(program), *index_errors(program)):
+    for place, message in (*sum_errors(program), *pipe_errors(program), *index_errors(program), *block_errors(program)):
         raise GraphError(message, node=place)
 
 

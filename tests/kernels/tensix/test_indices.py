@@ -10,7 +10,7 @@ import pytest
 
 from optimizer.errors import GraphError, StateError
 from optimizer.kernels.tensix import dataflow as flow
-from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.arguments import cores_of
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import compiled, has_compiler
