@@ -97,7 +97,7 @@ def test_unreadable_text_is_refused_with_line_and_column(text: str, place: str) 
 
 
 def test_an_attribute_that_is_no_value_is_told_what_may_be_one() -> None:
-    with pytest.raises(FormatError, match="a number, .* or a !type of tiles is due, found 'bf16'"):
+    with pytest.raises(FormatError, match=r"a number, .* or a !type of tiles is due, found 'bf16'"):
         parse("ttl.program @x {a = bf16}")
 
 
