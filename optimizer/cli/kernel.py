@@ -143,10 +143,12 @@ def run_compile(args: argparse.Namespace) -> int:
 
 def _compile_program(args: argparse.Namespace, folder: str, name: str, program: Op) -> None:
     from optimizer.kernels.tensix.build import build
+    from optimizer.kernels.tensix.moved_places import check_places
     from optimizer.kernels.tensix.program_record import program_record
 
     stages: dict[str, Op] = {}
     kernel = build(program, _options(args), stages.__setitem__)
+    check_places(program)
     _write(args.output, folder, kernel)
     print(json.dumps(program_record(name, kernel, stages)), flush=True)
 
@@ -169,7 +171,10 @@ def run_print(args: argparse.Namespace) -> int:
         if args.lifetimes and stage == "assign-dst":
             print(picture(program))
 
-    for _, program in _programs(args):
+    programs = _programs(args)
+    for name, program in programs:
+        if len(programs) > 1:
+            print(f"// == {name}")
         lowered = lower(program, options, show)
         if args.stages or not (args.print_after or args.lifetimes):
             for kernel in emit_program(lowered):

@@ -125,6 +125,20 @@ def test_lifetimes_are_drawn_for_either_allocator(capsys: pytest.CaptureFixture[
     assert "footprint 0, 1 slots" in default
 
 
+def test_several_kernels_are_printed_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "print", str(CASES), "--lifetimes").splitlines()
+    names = [line.removeprefix("// == ") for line in lines if line.startswith("// == ")]
+    assert names == [case["id"] for case in json.loads(CASES.read_text(encoding="utf-8"))["cases"]]
+
+
+def test_a_block_beyond_its_tensor_is_no_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path("fixtures/kernels/add_2x2.ttl").read_text(encoding="utf-8")
+    path = tmp_path / "beyond.ttl"
+    path.write_text(text.replace("%12 = ttl.constant {value = 0}", "%12 = ttl.constant {value = 1}"), encoding="utf-8")
+    assert main(["kernel", "compile", str(path)]) == 2
+    assert "a block of 2x2 tiles at (1, 0) is beyond %0 (tensor<2x2xbf16>)" in capsys.readouterr().err
+
+
 def test_the_seed_is_that_of_the_inputs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,7 @@ def read_program(document: Any, place: str = "program") -> Program:
     node = document if isinstance(document, Node) else Node(document, place)
     fields = node.any_fields(("instructions",))
     if unknown := sorted(set(fields) - _PROGRAM_KEYS):
-        _LOG.warning("%s: fields of the program that nothing reads: %s", node.place, ", ".join(unknown))
+        _LOG.warning("%s: fields that nothing reads: %s", node.place or "program", ", ".join(unknown))
     default = Program(())
     redefinable = [
         VirtualReg(file, n)

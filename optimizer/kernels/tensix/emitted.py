@@ -124,7 +124,8 @@ def slots_by_value(planned: Op, names: Sequence[str], nodes: Sequence[TileNode])
     """Slot of the first tile of a section, by a value's name; of copies as `<value>_copy_<number>`.
 
     `names`: of the inputs, which lie in the circular buffers of these indices, then of `nodes`. A value is found by how
-    it is computed; one that is made in several places has the slot of the first.
+    it is computed; of several that are computed alike, each has the slot of its own place, or of the last there is; one
+    that is made again for another reader has the slot of the first.
     """
     numbers = _Numbers()
     inputs = len(names) - len(nodes)
@@ -136,13 +137,16 @@ def slots_by_value(planned: Op, names: Sequence[str], nodes: Sequence[TileNode])
         called.setdefault(value, []).append(name)
     found: dict[str, int] = {}
     copies: Counter[str] = Counter()
+    places: Counter[int] = Counter()
     for value, slot, copied in _placed(planned, values[:inputs], numbers):
-        for name in called.get(value, ()):
-            if copied:
+        alike = called.get(value, ())
+        if copied:
+            for name in alike:
                 found[f"{name}_copy_{copies[name]}"] = slot
                 copies[name] += 1
-            else:
-                found.setdefault(name, slot)
+        else:
+            found |= dict.fromkeys(alike[places[value] :], slot)
+            places[value] += 1
     return found
 
 

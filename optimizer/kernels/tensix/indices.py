@@ -1,13 +1,17 @@
 """Numbers that kernels in Python compute with: coordinates of cores, counters of loops, run-time arguments.
 
-row = core_y * 4 + k          whole numbers and other indices; times, // and % with whole numbers
+row = core_y * 4 + k - 1      whole numbers and other indices; times, // and % with whole numbers
 x == 0, y <= 3, k < n         conditions, for `when`
+
+The kernel is recorded before any of them is known: they have no truth value, and no `!=`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
+from optimizer.errors import StateError
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, dim
 from optimizer.kernels.tensix.ir import Op, Value, attributes
 from optimizer.kernels.tensix.recording import Recorder
@@ -22,6 +26,12 @@ class Condition:
     test: str
     second: Value
 
+    def __bool__(self) -> NoReturn:
+        raise StateError(
+            "a condition holds or not when the kernel runs, once it is made: `with when(x == 0):` instead of if, and, "
+            "or, not and !="
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Index:
@@ -33,24 +43,35 @@ class Index:
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, Index):
             return self._made(dim(0) + dim(1), other)
-        return self._made(dim(0) + other)
+        return self._made(dim(0) + _whole("+", other))
 
     __radd__ = __add__
 
+    def __sub__(self, other: Index | int) -> Index:
+        return self + other * -1 if isinstance(other, Index) else self + -_whole("-", other)
+
+    def __rsub__(self, other: int) -> Index:
+        return self * -1 + _whole("-", other)
+
     def __mul__(self, factor: int) -> Index:
-        return self._made(dim(0) * factor)
+        return self._made(dim(0) * _whole("*", factor))
 
     __rmul__ = __mul__
 
     def __floordiv__(self, divisor: int) -> Index:
-        return self._made(dim(0) // divisor)
+        return self._made(dim(0) // _whole("//", divisor))
 
     def __mod__(self, divisor: int) -> Index:
-        return self._made(dim(0) % divisor)
+        return self._made(dim(0) % _whole("%", divisor))
 
-    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
-        assert isinstance(other, Index | int)
+    def __eq__(self, other: Index | int) -> Condition:  # type: ignore[override]
         return Condition(self.value, "==", self.other(other).value)
+
+    def __ne__(self, other: object) -> NoReturn:
+        raise StateError("there is no condition '!=' of numbers that are known when the kernel runs")
+
+    def __bool__(self) -> NoReturn:
+        raise StateError("a number that is known when the kernel runs has no truth value: `with when(x == 0):`")
 
     def __le__(self, other: Index | int) -> Condition:
         return Condition(self.value, "<=", self.other(other).value)
@@ -68,7 +89,7 @@ class Index:
 
     def other(self, number: Index | int) -> Index:
         """A number beside this one."""
-        return number if isinstance(number, Index) else constant(number, self.recorder)
+        return number if isinstance(number, Index) else constant(_whole("a condition", number), self.recorder)
 
     def _made(self, expr: IndexExpr, *others: Index) -> Index:
         operands = (self.value, *(o.value for o in others))
@@ -83,3 +104,11 @@ def constant(number: int, recorder: Recorder) -> Index:
     result = recorder.value(IndexType())
     recorder.emit(Op("ttl.constant", (), (result,), attributes({"value": number})))
     return Index(result, recorder)
+
+
+def _whole(use: str, number: object) -> int:
+    """A whole number beside an index; StateError for anything else."""
+    if not isinstance(number, int) or isinstance(number, bool):
+        told = "another index" if isinstance(number, Index) else repr(number)
+        raise StateError(f"{use} of an index takes whole numbers that are known when the kernel is made, not {told}")
+    return number

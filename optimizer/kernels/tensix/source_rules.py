@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from optimizer.errors import GraphError, LimitError, near
 from optimizer.ir.dtype import DType
 from optimizer.kernels.json_document import FLOAT32_MAX
+from optimizer.kernels.tensix.block_rules import block_errors
 from optimizer.kernels.tensix.buffers import buffer_errors
 from optimizer.kernels.tensix.compute_config import FIDELITIES
 from optimizer.kernels.tensix.cross_core_rules import CROSS_CORE, LISTS, RULES, pipe_errors
@@ -30,6 +31,7 @@ from optimizer.kernels.tensix.dialect import (
 )
 from optimizer.kernels.tensix.grid import DEFAULT_DIMS
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap
+from optimizer.kernels.tensix.index_rules import index_errors
 from optimizer.kernels.tensix.ir import Attr, Op, Value, walk
 from optimizer.kernels.tensix.passes.assign_dst import dst_capacity
 from optimizer.kernels.tensix.placement_rules import placement_errors
@@ -87,7 +89,7 @@ def check_source(program: Op) -> None:
     for place, message in (*buffer_errors(program), *_carried(program, program.name, frozenset())):
         raise GraphError(message, node=place)
     check(program)
-    for place, message in (*sum_errors(program), *pipe_errors(program)):
+    for place, message in (*sum_errors(program), *pipe_errors(program), *index_errors(program), *block_errors(program)):
         raise GraphError(message, node=place)
 
 

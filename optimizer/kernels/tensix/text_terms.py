@@ -99,6 +99,9 @@ def _attr(tokens: Tokens) -> Attr:
             with tokens.deeper():
                 items.append(_attr(tokens))
         return tuple(items)
+    if not tokens.at("("):
+        told = 'a number, "text", true, false, a list, an index map or a !type of tiles is due'
+        raise tokens.error(f"{told}, found '{token.text}'", token.at)
     return _Map(tokens).read()
 
 

@@ -18,6 +18,7 @@ from optimizer.kernels.tensix.arguments import NO_ARGUMENTS, Arguments, Place, n
 from optimizer.kernels.tensix.core_numbers import CoreNumbers
 from optimizer.kernels.tensix.dialect import DATA_MOVEMENT, IF_DST, IF_SRC
 from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.moved_places import beyond, row_and_column
 from optimizer.kernels.tensix.passes.fold_grid import fold_grid
 from optimizer.kernels.tensix.pipes import PipeNet, nets_of
 from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType, TensorType
@@ -103,14 +104,6 @@ def _backing(program: Op) -> dict[str, str]:
     return {op.result.name: op.string("tensor") for op in binds}
 
 
-def _uneven(name: str, whole: int, part: int) -> str:
-    """Which blocks a tensor's rows or columns of tiles are a whole number of, where they are none of this one."""
-    if whole % part == 0:
-        return ""
-    fitting = ", ".join(str(n) for n in range(1, whole + 1) if whole % n == 0)
-    return f"; {whole} {name} of tiles are no whole number of blocks of {part}, but of {fitting}"
-
-
 _Way = tuple[str, int]
 """Name of a pipe net, and the number of one of its pipes."""
 
@@ -171,12 +164,8 @@ class _Walker:
         match op.name:
             case "ttl.cb_reserve" | "ttl.cb_wait":
                 self._buffer[op.result.name] = op.operands[0].name
-            case "ttl.copy_in":
-                tensor, row, column, block = op.operands
-                self._moves(op, tensor.name, self.numbers[row], self.numbers[column], block.name)
-            case "ttl.copy_out":
-                block, tensor, row, column = op.operands
-                self._moves(op, tensor.name, self.numbers[row], self.numbers[column], block.name)
+            case "ttl.copy_in" | "ttl.copy_out":
+                self._moves(op)
             case "ttl.send":
                 cb = self._buffer[op.operands[0].name]
                 if cb not in self.places:
@@ -196,16 +185,13 @@ class _Walker:
             case _ if not op.name.startswith("ttl.semaphore_"):
                 raise StateError(f"{op.name} has no meaning on whole tensors")
 
-    def _moves(self, op: Op, tensor: str, row: int, column: int, block: str) -> None:
-        (block_type,) = (v.type for v in op.operands if isinstance(v.type, BlockType))
-        (tensor_type,) = (v.type for v in op.operands if isinstance(v.type, TensorType))
-        rows, columns = block_type.shape
-        if not (0 <= row <= tensor_type.shape[0] - rows and 0 <= column <= tensor_type.shape[1] - columns):
-            message = f"a block of {rows}x{columns} tiles at ({row}, {column}) is beyond %{tensor} ({tensor_type})"
-            sizes = zip(("rows", "columns"), tensor_type.shape, block_type.shape, strict=True)
-            message += "".join(_uneven(name, whole, part) for name, whole, part in sizes)
-            raise VerificationError(message, node=f"{op.name} on core {self.numbers.core}")
-        self.places[self._buffer[block]] = BlockPlace(tensor, block_type.shape, row, column)
+    def _moves(self, op: Op) -> None:
+        if (told := beyond(op, self.numbers)) is not None:
+            raise VerificationError(told, node=f"{op.name} on core {self.numbers.core}")
+        (block,) = (v for v in op.operands if isinstance(v.type, BlockType))
+        (tensor,) = (v for v in op.operands if isinstance(v.type, TensorType))
+        shape = block.typed(BlockType).shape
+        self.places[self._buffer[block.name]] = BlockPlace(tensor.name, shape, *row_and_column(op, self.numbers))
 
     def _ends(self, op: Op, found: dict[str, list[_Block]]) -> None:
         cb = op.operands[0]

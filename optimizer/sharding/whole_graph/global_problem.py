@@ -70,6 +70,7 @@ class GlobalProblem:
         """Weight with several readers -> layouts in L1 that some way of theirs reads."""
         self.kernels: tuple[KernelNode, ...] = ()
         """Their nodes come last."""
+        self._pairs_of_kernel: dict[int, tuple[PairCost, ...]] = {}
         self._list_nodes()
         self._kernel_options = None if kernels is None else self._options_of(kernels)
         if self._kernel_options is not None:
@@ -86,16 +87,19 @@ class GlobalProblem:
 
     def promised_ns(self, chosen: Sequence[int]) -> int:
         """What the kernels of a choice save."""
-        kernels = self._kernel_nodes()
-        return sum(self._saved_ns(v, node, chosen, chosen[v]) for v, node in kernels)
+        return sum(int(self._kernel_savings(v, node, chosen)[chosen[v]]) for v, node in self._kernel_nodes())
 
     def with_best_kernels(self, chosen: Sequence[int]) -> Choice:
         """A choice of all other nodes, with the options of the kernel nodes that save most beside them."""
-        kernels = (
-            max(range(len(node.offers) + 1), key=lambda i: self._saved_ns(v, node, chosen, i))
-            for v, node in self._kernel_nodes()
-        )
-        return (*chosen[: len(self.schedule) + len(self.node_of)], *kernels)
+        best = (int(self._kernel_savings(v, node, chosen).argmax()) for v, node in self._kernel_nodes())
+        return (*chosen[: len(self.schedule) + len(self.node_of)], *best)
+
+    def _kernel_savings(self, v: int, node: KernelNode, chosen: Sequence[int]) -> Table:
+        """What each option of a kernel node saves beside a choice of the others; far below zero if it cannot be."""
+        spent = self.integers.costs[v].copy()
+        for pair in self._pairs_of_kernel[v]:
+            spent += pair.matrix[:, chosen[pair.b]]
+        return node.most_ns - spent
 
     def kernel_bytes(self, chosen: Sequence[int]) -> int:
         """The most L1 that a kernel of a choice takes besides what is there without it."""
@@ -105,11 +109,6 @@ class GlobalProblem:
     def _kernel_nodes(self) -> Iterator[tuple[int, KernelNode]]:
         first = len(self.schedule) + len(self.node_of)
         return enumerate(self.kernels, first)
-
-    def _saved_ns(self, v: int, node: KernelNode, chosen: Sequence[int], option: int) -> int:
-        """What an option of a kernel node saves beside a choice of the others; far below zero if it cannot be."""
-        beside = (p.matrix[option, chosen[p.b]] for p in self._kernel_pairs(v, node))
-        return node.most_ns - int(self.integers.costs[v][option]) - sum(map(int, beside))
 
     def _kernel_pairs(self, v: int, node: KernelNode) -> Iterator[PairCost]:
         """What a group's kernel costs with the ways of its ops, and with the homes of what it brings."""
@@ -247,7 +246,8 @@ class GlobalProblem:
             costs.append(kernel.costs)
             assert self._kernel_options is not None
             usages.append(self._kernel_options.usages(kernel, self._step))
-            pairs += self._kernel_pairs(n, kernel)
+            self._pairs_of_kernel[n] = tuple(self._kernel_pairs(n, kernel))
+            pairs += self._pairs_of_kernel[n]
         capacity = (self._pricer.l1_limit_bytes,) * (2 * len(self.schedule))
         return GraphProblem(tuple(costs), tuple(pairs), tuple(usages), capacity)
 

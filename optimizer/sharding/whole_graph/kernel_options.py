@@ -30,7 +30,7 @@ Ways = tuple[Way, ...]
 Mask = NDArray[np.bool_]
 CopyNs = Callable[[str, TensorLayout, TensorLayout], int | None]
 
-MOST_OFFERS = 256
+MOST_OFFERS = 128
 """Kernels of one group that are options."""
 
 

@@ -85,6 +85,13 @@ def test_fewer_sections_are_not_taken_where_inits_cost_more() -> None:
     assert chosen.cost < fewest.cost
 
 
+def test_a_product_that_is_a_result_is_computed_again_for_what_overwrites_it() -> None:
+    """Neither a copy nor a section of its own."""
+    dag = TileDag(2, (TileNode("mul", (0, 1)), TileNode("neg", (2,))), (2, 3))
+    (stage,) = plan_body(dag, 1, 8).stages
+    assert [i.op for i in stage.slots.instructions] == ["mul", "mul", "neg"]
+
+
 @pytest.mark.parametrize(
     ("schedule", "order"),
     [("given", "mul abs add"), ("pressure", "mul add abs"), ("critical-path", "mul add abs")],

@@ -63,6 +63,36 @@ def test_only_the_last_reader_overwrites_the_argument_itself() -> None:
     assert slots["n"] == slots["a_copy_0"] != slots["a"]
 
 
+def error_of(body: dict[str, Any]) -> str:
+    return str(compile_case(read_cases(body)[0], SEED).record["error"])
+
+
+def test_what_finds_no_slot_is_named() -> None:
+    body = record("s", "s = add a b", "s2 = add s c", inputs="a b c")
+    refused = {**body, "yield": ["s2"], "capacity": 2}
+    assert error_of(refused) == (
+        "%s2: insufficient DST registers: %c is live with 2 others, of 2 slots (one of: --allocator default)"
+    )
+
+
+def test_outputs_that_find_no_slot_are_told_what_is_left_of_them() -> None:
+    body = {**record("n e s", "p = mul a b", "n = neg p", "e = exp p", "s = max n e"), "capacity": 4}
+    assert error_of(body).startswith(
+        "%n, %e, %s: insufficient DST registers for outputs, which have 2 of them: %s is live with 2 others, of 4 slots"
+    )
+
+
+def test_an_op_that_reads_circular_buffers_is_named() -> None:
+    assert error_of(record("t", "t = transpose a", inputs="a")).startswith(
+        "%t: %t = transpose has no form for operands in DST"
+    )
+
+
+def test_values_that_are_computed_alike_have_slots_of_their_own() -> None:
+    slots = compile_case(read_cases(record("p q", "p = mul a b", "q = mul a b"))[0], SEED).record["dst"]
+    assert (slots["p"], slots["q"]) == (2, 3)
+
+
 @st.composite
 def bodies(draw: st.DrawFn) -> dict[str, Any]:
     names = ["a", "b"]

@@ -86,12 +86,19 @@ def test_check_raises_with_the_place() -> None:
         (PROGRAM.replace("block<2x2xbf16>", "block<2xbf16>", 1), "line 5, column"),
         (PROGRAM.rstrip().rstrip("}"), "line 12"),
         ("ttl.program @x !", "line 1, column 16"),
+        ("ttl.program @x {a = bf16}", "line 1, column 21"),
+        ("ttl.program @x {a = {b = 1}}", "line 1, column 21"),
     ],
 )
 def test_unreadable_text_is_refused_with_line_and_column(text: str, place: str) -> None:
     with pytest.raises(FormatError) as caught:
         parse(text)
     assert str(caught.value.node).startswith(place)
+
+
+def test_an_attribute_that_is_no_value_is_told_what_may_be_one() -> None:
+    with pytest.raises(FormatError, match=r"a number, .* or a !type of tiles is due, found 'bf16'"):
+        parse("ttl.program @x {a = bf16}")
 
 
 def test_half_is_refused_with_its_reason() -> None:

@@ -11,16 +11,15 @@ from optimizer.kernels.amdgpu.registers.liveness import Liveness, analyse
 
 
 def log_allocation(allocation: Allocation) -> None:
-    """Everything that is being listened to."""
+    """Everything that is being listened to, in the order in which it is found out."""
+    if enabled("liveness") or enabled("alloc"):
+        liveness = analyse(allocation.program)
+        if enabled("liveness"):
+            _log_liveness(liveness)
+        if enabled("alloc"):
+            _log_registers(liveness, allocation)
     if enabled("regalloc"):
         _log_decisions(allocation)
-    if not (enabled("liveness") or enabled("alloc")):
-        return
-    liveness = analyse(allocation.program)
-    if enabled("liveness"):
-        _log_liveness(liveness)
-    if enabled("alloc"):
-        _log_registers(liveness, allocation)
 
 
 def log_failure(program: Program, error: AllocationError) -> None:

@@ -16,7 +16,7 @@ its slot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from optimizer.errors import InfeasibleError
@@ -24,6 +24,9 @@ from optimizer.kernels.tensix.dst.dag import TileDag
 from optimizer.kernels.tensix.dst.schedule import Schedule, scheduled
 from optimizer.kernels.tensix.tile_forms import Place
 from optimizer.regalloc.union_find import UnionFind
+
+OTHER = ("--allocator default",)
+"""What a refusal points to: it reads circular buffers, and cuts what does not fit."""
 
 
 @dataclass(frozen=True)
@@ -51,30 +54,39 @@ class SeedPlan:
     unroll: int
 
 
-def seed_order(dag: TileDag, schedule: Schedule) -> TileDag:
-    """Phase 0: the body with its ops in another order, of which every op reads its operands from DST."""
+def seed_order(dag: TileDag, schedule: Schedule) -> tuple[TileDag, tuple[int, ...]]:
+    """Phase 0: the body with its ops in another order, of which every op reads its operands from DST, and which of the
+    given body's values each of its values is."""
     forms = frozenset((v, len(dag.node(v).definition.forms) - 1) for v in dag.values)
     order = [step.value for step in scheduled(_loaded(dag), schedule, forms)]
     numbers = {v: v for v in range(dag.inputs)} | {v: dag.inputs + n for n, v in enumerate(order)}
     nodes = (replace(dag.node(v), args=tuple(numbers[a] for a in dag.node(v).args)) for v in order)
-    return replace(dag, nodes=tuple(nodes), yields=tuple(numbers[v] for v in dag.yields))
+    ordered = replace(dag, nodes=tuple(nodes), yields=tuple(numbers[v] for v in dag.yields))
+    return ordered, (*range(dag.inputs), *order)
 
 
-def seed_plan(dag: TileDag, tiles: int, capacity: int) -> SeedPlan:
+def seed_plan(dag: TileDag, tiles: int, capacity: int, names: Sequence[str] = ()) -> SeedPlan:
     """InfeasibleError where the document says "insufficient DST registers", and for ops that read circular buffers:
-    it loads everything into DST."""
+    it loads everything into DST. `names`: of the values, for errors."""
     dag = _loaded(dag)
     for v in dag.values:
         if any(place is not Place.DST for place in dag.node(v).definition.forms[-1].places):
-            raise InfeasibleError(f"node {v} ({dag.node(v).op}) has no form for operands in DST", node=dag.node(v).op)
+            op = f"%{names[v]} = {dag.node(v).op}" if v < len(names) else dag.node(v).op
+            raise InfeasibleError(f"{op} has no form for operands in DST", alternatives=OTHER)
     ops, copies = _insert_copies(dag)
+
+    def called(v: int) -> str:
+        if v in copies:
+            return f"a copy of {called(copies[v])}"
+        return f"%{names[v]}" if v < len(names) else f"value {v}"
+
     intervals, merged = _intervals(dag, ops)
     yielded = {merged.find(v) for v in dag.yields}
     inner = [v for v in intervals if merged.find(v) not in yielded]
     outer = [v for v in intervals if merged.find(v) in yielded]
-    slots = _scan(intervals, merged, inner, 0, capacity, expire=True)
+    slots = _scan(intervals, merged, inner, range(capacity), called)
     footprint = max(slots.values(), default=-1) + 1
-    results = _scan(intervals, merged, outer, footprint, capacity, expire=False)
+    results = _scan(intervals, merged, outer, range(footprint, capacity), called)
     count = max(results.values(), default=footprint - 1) + 1 - footprint
     unroll = min((capacity - footprint) // max(1, count), tiles)
     return SeedPlan(tuple(ops), {**slots, **results}, footprint, count, copies, unroll)
@@ -143,12 +155,11 @@ def _scan(
     intervals: Mapping[int, tuple[int, int]],
     merged: UnionFind,
     values: list[int],
-    base: int,
-    capacity: int,
-    expire: bool,
+    region: range,
+    called: Callable[[int], str],
 ) -> dict[int, int]:
-    """Phases 3 and 4: one slot per merged set; results keep theirs until they are packed."""
-    free = list(range(base, capacity))
+    """Phases 3 and 4: one slot per merged set, of those from the region's first to the last there is."""
+    free = list(region)
     active: list[tuple[int, int]] = []
     slots: dict[int, int] = {}
     for v in sorted(values, key=lambda v: (intervals[v][0], v)):
@@ -156,14 +167,20 @@ def _scan(
             continue
         start, end = intervals[v]
         for held in sorted(active):
-            if expire and held[0] < start:
+            if held[0] < start:
                 active.remove(held)
                 free.append(held[1])
         if not free:
-            message = f"insufficient DST registers: value {v} is live with {len(active)} others"
-            raise InfeasibleError(message, node=f"value {v}", limit=capacity)
+            raise _insufficient(called(v), len(active), region)
         slot = free.pop(0)
         active.append((end, slot))
         for member in merged.members(v):
             slots[member] = slot
     return slots
+
+
+def _insufficient(value: str, others: int, region: range) -> InfeasibleError:
+    """The document's error, with what is left to results if it is they that find no slot."""
+    results = f" for outputs, which have {len(region)} of them" if region.start else ""
+    message = f"insufficient DST registers{results}: {value} is live with {others} others, of {region.stop} slots"
+    return InfeasibleError(message, limit=region.stop, alternatives=OTHER)

@@ -49,8 +49,9 @@ def recompute(dag: TileDag) -> TileDag | None:
 
 
 def _computable(dag: TileDag) -> list[int]:
-    """Nodes with several readers that read only inputs."""
-    return [v for v in dag.values if len(dag.consumers(v)) > 1 and all(map(dag.is_input, dag.node(v).args))]
+    """Nodes with several readers, the packer among them, that read only inputs."""
+    shared = (v for v in dag.values if len(dag.consumers(v)) + (v in dag.yields) > 1)
+    return [v for v in shared if all(map(dag.is_input, dag.node(v).args))]
 
 
 def _recomputed(dag: TileDag, shared: frozenset[int]) -> TileDag:

@@ -109,20 +109,24 @@ def _planned(op: Op, room: _Room, allocator: Allocator, schedule: Schedule, name
     dag, tiles = body_dag(op), parallel_tiles(op)
     try:
         if allocator == "seed":
-            dag = seed_order(dag, schedule)
-            yield _Writer(op, dag, names).seed(seed_plan(dag, tiles, room.capacity))
+            dag, values = seed_order(dag, schedule)
+            given = _names(op)
+            called = tuple(given[v] for v in values)
+            yield _Writer(op, dag, names).seed(seed_plan(dag, tiles, room.capacity, called))
         else:
             yield from _Writer(op, dag, names).stages(
                 plan_body(dag, tiles, room.capacity, room.l1_bytes, room.l1_is_limit, _names(op), schedule)
             )
     except InfeasibleError as error:
         place = ", ".join(f"%{v.name}" for v in op.results)
-        raise InfeasibleError(f"{place}: {error.message}", node=place, limit=error.limit) from error
+        raise InfeasibleError(error.message, node=place, limit=error.limit, alternatives=error.alternatives) from error
 
 
 def _names(op: Op) -> tuple[str, ...]:
-    """Names of a body's values, arguments by the blocks that they are tiles of."""
-    return (*(v.name for v in op.operands[: len(op.body.args)]), *(o.result.name for o in op.body.ops[:-1]))
+    """Names of a body's values, arguments and results by the blocks that they are tiles of."""
+    results = dict(zip((v.name for v in op.body.ops[-1].operands), (v.name for v in op.results), strict=True))
+    made = (o.result.name for o in op.body.ops[:-1])
+    return (*(v.name for v in op.operands[: len(op.body.args)]), *(results.get(name, name) for name in made))
 
 
 def _as_restore(op: Op) -> Op:

@@ -122,7 +122,7 @@ class _Prices:
         dag, tiles = body_dag(op), parallel_tiles(op)
         try:
             if self.allocator == "seed":
-                return -(-tiles // seed_plan(seed_order(dag, self.schedule), tiles, self.slots).unroll)
+                return -(-tiles // seed_plan(seed_order(dag, self.schedule)[0], tiles, self.slots).unroll)
             plan = plan_body(dag, tiles, self.slots, schedule=self.schedule)
         except InfeasibleError:
             return None
