@@ -95,9 +95,7 @@ class PlanKernels:
 class _Offers:
     """Kernels of one stretch of a group at one home."""
 
-    def __init__(
-        self, result: OptimizedGraph, ops: Sequence[Op], framed: Framed, home: Home, sources: Sources
-    ) -> None:
+    def __init__(self, result: OptimizedGraph, ops: Sequence[Op], framed: Framed, home: Home, sources: Sources) -> None:
         self._result, self._ops, self._framed, self._home = result, ops, framed, home
         self._members = {op.id for op in framed.group.ops}
         self._lying = dict(self._wanted())

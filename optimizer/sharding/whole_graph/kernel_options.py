@@ -3,8 +3,8 @@
 The options of a node are no kernel, and every kernel of the group, or of a part of it, at a home (a sharding in L1)
 that takes less time than its ops, and the copies of what it brings itself, could there. A kernel demands ways of its
 ops whose tensors lie right, none in place. It costs what it takes, less what those ways and copies are charged; what
-depends on the way of one op, or on the home of one operand, is the cost of that pair. A constant is added to all options
-of a node so that no cost is below zero (`KernelNode.most_ns`); the problem's values are too high by it.
+depends on the way of one op, or on the home of one operand, is the cost of that pair. A constant is added to all
+options of a node so that no cost is below zero (`KernelNode.most_ns`); the problem's values are too high by it.
 
 Of many kernels those that save most are options; what the best of the others could save (`left_out_ns`) is taken off
 bounds. Groups that are alike (their ops ask the same questions, joined in the same way) share prices and tables.
@@ -160,7 +160,9 @@ class KernelOptions:
 
     def _layouts(self, v: str) -> list[TensorLayout]:
         """Where a value may lie."""
-        return list(dict.fromkeys(h.layout for h in self._homes[v])) if v in self._homes else [self._pricer.default_layout(self._graph.value(v))]
+        if v not in self._homes:
+            return [self._pricer.default_layout(self._graph.value(v))]
+        return list(dict.fromkeys(home.layout for home in self._homes[v]))
 
     # -- tables ------------------------------------------------------------------------------------------------
     def beside(self, node: KernelNode, op_id: str) -> Table:
@@ -216,8 +218,8 @@ class KernelOptions:
         """Of a node's options: the circular buffers of a kernel, as far as they take more than its last op does."""
         found: list[tuple[Usage, ...]] = [()]
         for offer in node.offers:
-            op_id, wanted = next((x for x in zip(node.group[::-1], offer.wanted[::-1], strict=True) if x[1] is not None))
-            assert wanted is not None
+            members = [(op_id, w) for op_id, w in zip(node.group, offer.wanted, strict=True) if w is not None]
+            op_id, wanted = members[-1]
             at_home = self._at_home(op_id, wanted)
             ways = (way for way, possible in zip(self._ways[op_id], at_home, strict=True) if possible)
             size = offer.buffer_bytes - max(self._spared_bytes(op_id, way) for way in ways)

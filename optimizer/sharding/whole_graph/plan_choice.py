@@ -17,7 +17,8 @@ Decisions = Mapping[str, OpDecision]
 def choice_of_plan(model: GlobalProblem, pricer: OpPricer, decisions: Decisions) -> tuple[int, ...] | None:
     """The options with the plan's layouts, which cost no more than the plan; None if some op has no such option.
 
-    Of kernels, those that save most. Whether it fits is not asked: a value is charged as the homes allow, which may be longer than in the plan.
+    Of kernels, those that save most. Whether it fits is not asked: a value is charged as the homes allow, which may be
+    longer than in the plan.
     """
     ops = [pricer.graph.op(op_id) for op_id in model.schedule]
     made = {v: pricer.result_layout(op, v, decisions[op.id].candidate.output) for op in ops for v in op.outputs}

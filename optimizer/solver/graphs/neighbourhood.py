@@ -97,4 +97,3 @@ class Neighbourhoods:
             for options in usages
         )
         return GraphProblem(tuple(costs), tuple(pairs), moved, tuple(int(c) for c in left[begin : end + 1]))
-

@@ -1,0 +1,193 @@
+"""Policy global with kernels of ours as options: what they cost, what is proven with them, what plans gain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from optimizer.device import DeviceSpec
+from optimizer.ir.builder import GraphBuilder
+from optimizer.ir.graph import Graph
+from optimizer.layouts.memory_config import TensorLayout
+from optimizer.layouts.op_config import overwritten_operand
+from optimizer.options import Options
+from optimizer.pipeline import optimize
+from optimizer.pipeline.plan_kernels import PlanKernels
+from optimizer.result import OptimizedGraph
+from optimizer.sharding.base import (
+    KernelOffer,
+    Plan,
+    PolicyInput,
+    Sources,
+    WantedOperand,
+    WantedPlaces,
+)
+from optimizer.sharding.plan_program import replay_plan
+from optimizer.sharding.whole_graph import kernel_options
+from optimizer.sharding.whole_graph.global_policy import GlobalPolicy
+from optimizer.sharding.whole_graph.global_problem import GlobalProblem
+from optimizer.sharding.whole_graph.plan_choice import choice_of_plan
+from optimizer.solver.graphs.elimination import eliminate
+from optimizer.solver.graphs.graph_problem import FORBIDDEN
+from tests.plans import planned
+from tests.sharding.whole_graph.test_global_policy import problem_of, residual
+
+pytestmark = pytest.mark.usefixtures("remembered_answers")
+
+
+def waves(count: int = 2) -> Graph:
+    """Elementwise ops that TTNN has no fused form of, between products."""
+    b = GraphBuilder("waves")
+    v = b.input("x", (1, 1, 512, 512))
+    for n in range(count):
+        v = b.op("ttnn.linear", v, b.parameter(f"w{n}", (512, 512)), name=f"product{n}")
+        for name in ("sin", "square", "cos"):
+            v = b.op(f"ttnn.{name}", v, name=f"{name}{n}")
+    return b.finish(v)
+
+
+def run(graph: Graph, **options: object) -> OptimizedGraph:
+    return planned(graph, DeviceSpec.preset("n150"), Options.from_mapping({"policy": "global", **options}))
+
+
+@pytest.mark.parametrize("graph", [waves, residual])
+def test_a_plan_with_kernels_is_never_slower(graph: Callable[[], Graph]) -> None:
+    apart, fused = run(graph()), run(graph(), fuse_kernels=True)
+    assert fused.summary.predicted_time_ns <= apart.summary.predicted_time_ns
+
+
+def test_kernels_that_pay_are_told_with_what_they_save() -> None:
+    result = run(waves(), fuse_kernels=True)
+    assert [set(region["ops"]) >= {f"sin{n}", f"square{n}", f"cos{n}"} for n, region in enumerate(result.fused_kernels)]
+    by_ops = sum(r.predicted.time_ns for r in result.records.values() if r.predicted is not None)
+    saved = sum(region["saved_ns"] for region in result.fused_kernels)
+    assert result.summary.predicted_time_ns == by_ops - saved
+    assert result.summary.time_by_class_ns["fused"] == sum(r["predicted_ns"] for r in result.fused_kernels)
+
+
+def test_what_is_proven_is_proven_of_plans_with_kernels() -> None:
+    apart, fused = run(waves()).summary, run(waves(), fuse_kernels=True).summary
+    assert apart.status == fused.status == "optimal"
+    assert fused.lower_bound_ns is not None
+    assert apart.lower_bound_ns is not None
+    assert fused.lower_bound_ns < apart.lower_bound_ns
+
+
+def test_without_the_option_plans_are_the_same_bytes() -> None:
+    first, second = (optimize(waves(1), "n150", Options(policy="global")).to_json() for _ in range(2))
+    assert {**first, "timings": 0} == {**second, "timings": 0}
+    assert "refused_kernels" not in first
+    assert first["fused_kernels"] == []
+
+
+def test_with_it_they_are_deterministic() -> None:
+    options = Options(policy="global", fuse_kernels=True)
+    first, second = (optimize(waves(1), "n150", options).to_json() for _ in range(2))
+    assert {**first, "timings": 0} == {**second, "timings": 0}
+
+
+class Paying:
+    """One kernel, of a group at the home that takes its ops longest, that takes so much time."""
+
+    def __init__(self, group: tuple[str, ...], time_ns: int) -> None:
+        self._group, self._time_ns = group, time_ns
+        self.home: TensorLayout | None = None
+
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        return (self._group,)
+
+    def offers(
+        self, group: tuple[str, ...], homes: Sequence[TensorLayout], sources: Sources
+    ) -> tuple[KernelOffer, ...]:
+        assert len(sources) == len(group)
+        self.home = next(layout for layout in homes[::-1] if layout.num_shard_cores >= 16)
+        places = WantedPlaces((WantedOperand(self.home),), self.home)
+        return (KernelOffer(tuple(places for _ in group), self._time_ns, 0),)
+
+    def saved_ns(self, plan: Plan) -> int:
+        raise AssertionError(f"the problem does not ask what {plan} saves")
+
+
+GROUP = ("sin0", "square0", "cos0")
+
+
+def with_kernel(time_ns: int) -> tuple[PolicyInput, Plan, GlobalProblem, Paying]:
+    problem = problem_of(waves(1))
+    plan = GlobalPolicy().run(problem)
+    kernels = Paying(GROUP, time_ns)
+    return problem, plan, GlobalProblem(problem, plan.schedule, [plan.decisions], kernels=kernels), kernels
+
+
+def test_a_choice_is_worth_its_plan_less_what_its_kernels_save() -> None:
+    problem, _, model, _ = with_kernel(1)
+    (node,) = model.kernels
+    best = eliminate(model.integers).chosen
+    assert best is not None
+    assert best[-1] == 1
+    plan = Plan(model.schedule, model.decisions(best, {}))
+    assert model.integers.value(best) - model.added_ns == time_of(problem, plan) - model.promised_ns(best)
+    spent = sum(
+        model.ways[model.schedule.index(op_id)][best[model.schedule.index(op_id)]].option.time_ns for op_id in GROUP
+    )
+    assert model.promised_ns(best) == spent - node.offers[0].time_ns
+
+
+def test_without_a_kernel_a_choice_is_worth_its_plan() -> None:
+    problem, plan, model, _ = with_kernel(1)
+    chosen = choice_of_plan(model, problem.pricer, plan.decisions)
+    assert chosen is not None
+    alone = (*chosen[:-1], 0)
+    assert model.integers.value(alone) - model.added_ns == time_of(problem, plan)
+
+
+def test_a_kernel_forbids_ways_of_its_ops_that_do_not_lie_right() -> None:
+    _, _, model, kernels = with_kernel(1)
+    for pair in model.integers.pairs:
+        if pair.a == len(model.integers.costs) - 1:
+            for way, cost in zip(model.ways[pair.b], pair.matrix[1], strict=True):
+                option = way.option
+                right = option.operands[0] == option.candidate.output == kernels.home
+                in_place = overwritten_operand(option.candidate.config) is not None
+                assert bool(cost < FORBIDDEN) == (right and not in_place)
+
+
+def test_a_kernel_that_takes_longer_than_its_ops_is_no_option() -> None:
+    _, _, model, _ = with_kernel(10**9)
+    assert model.kernels == ()
+
+
+def test_kernels_beyond_the_most_are_taken_off_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_options, "MOST_OFFERS", 1)
+    problem = problem_of(waves(1))
+    plan = GlobalPolicy().run(problem)
+    few = GlobalProblem(problem, plan.schedule, [plan.decisions], kernels=PlanKernels(problem))
+    monkeypatch.undo()
+    many = GlobalProblem(problem, plan.schedule, [plan.decisions], kernels=PlanKernels(problem))
+    assert many.left_out_ns == 0 < few.left_out_ns
+    bounds = [eliminate(m.integers).lower_bound - m.added_ns - m.left_out_ns for m in (few, many)]
+    assert bounds[0] <= bounds[1]
+
+
+def time_of(problem: PolicyInput, plan: Plan) -> int:
+    outcome = replay_plan(problem.pricer, plan.schedule, plan.decisions)
+    assert not outcome.overflows
+    return outcome.time_ns
+
+
+def test_what_the_policy_is_told_is_what_the_finished_plan_saves() -> None:
+    problem = problem_of(waves())
+    apart = replace(problem, options=replace(problem.options, in_place_ops=False))  # what is in place is in no kernel
+    plan = GlobalPolicy().run(apart)
+    told = PlanKernels(problem).saved_ns(plan)
+    result = run(waves(), fuse_kernels=True)
+    saved = sum(region["saved_ns"] for region in result.fused_kernels)
+    assert told > 0
+    assert result.summary.predicted_time_ns <= time_of(problem, plan) - told
+    assert saved > 0
+
+
+def test_groups_that_one_kernel_could_run_do_not_depend_on_layouts() -> None:
+    groups = PlanKernels(problem_of(waves(1))).groups()
+    assert any({"sin0", "square0", "cos0"} <= set(group) for group in groups)
