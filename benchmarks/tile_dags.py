@@ -28,7 +28,8 @@ from optimizer.kernels.tensix.dst.dag import TileDag, renumbered, sub_dag, usabl
 from optimizer.kernels.tensix.dst.plan import Relief, one_stage_plans, plan_body
 from optimizer.kernels.tensix.ir import Op, walk
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
+from optimizer.kernels.tensix.tile_forms import Place
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.witness import Witnessed, witness
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix import frontend
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.dst.cost import INIT, PACK, SECTION, load_cycles, op_cycles
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import compile_program
@@ -117,9 +117,9 @@ _PRODUCTS = frozenset(("matmul_tiles", "matmul_block", "experimental_matmul_bloc
 def our_program(e: Expression) -> Op:
     """The expression in our front end."""
 
-    def body(*blocks: frontend.Block) -> tuple[frontend.Block, ...]:
+    def body(*blocks: ttl.Block) -> tuple[ttl.Block, ...]:
         names: dict[str, Any] = dict(zip(e.inputs, blocks, strict=True))
-        functions = {name: getattr(frontend, name) for name in TILE_OPS}
+        functions = {name: getattr(ttl.math, name) for name in TILE_OPS}
         for line in e.values:
             name, _, text = line.partition(" = ")
             names[name] = eval(text, functions, names)

@@ -220,7 +220,7 @@ def test_grids_have_a_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 # -- kernels in Python, boards ------------------------------------------------------------------------------------
 PYTHON = """
-from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import ttl
 
 @ttl.kernel(grid=(9, 1))
 def copies(x=ttl.Tensor((1, 9)), y=ttl.Tensor((1, 9))):

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 
 from optimizer.errors import StateError
 from optimizer.kernels.tensix.dialect import IF_DST, IF_SRC, PIPE, PIPE_NET, SEMAPHORE
-from optimizer.kernels.tensix.frontend import PipeEnd, recording
 from optimizer.kernels.tensix.grid import HARDWARE_RANK, place
 from optimizer.kernels.tensix.indices import Condition, Index, constant
-from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
+from optimizer.kernels.tensix.ir import Attr, Op, Value, attributes
+from optimizer.kernels.tensix.recording import recording, region
 from optimizer.kernels.tensix.types import IndexType, PipeNetType, PipeType, SemaphoreType
 
 Coordinates = Sequence[int]
@@ -54,7 +54,7 @@ def loop(upper: Index | int, lower: int = 0, step: int = 1) -> Iterator[Index]:
     if not isinstance(upper, Index):
         attrs["upper"] = upper
     operands = (upper.value,) if isinstance(upper, Index) else ()
-    with _region("ttl.for", operands, attrs, (counter,)):
+    with region("ttl.for", operands, attrs, (counter,)):
         yield Index(counter, now)
 
 
@@ -62,26 +62,8 @@ def loop(upper: Index | int, lower: int = 0, step: int = 1) -> Iterator[Index]:
 def when(*conditions: Condition) -> Iterator[None]:
     """What is inside runs where all conditions hold: `with when(x == 0, y < 4):`."""
     pairs = tuple(v for c in conditions for v in (c.first, c.second))
-    with _region("ttl.if", pairs, {"tests": tuple(c.test for c in conditions)}, ()):
+    with region("ttl.if", pairs, {"tests": tuple(c.test for c in conditions)}, ()):
         yield
-
-
-@contextmanager
-def _region(name: str, operands: tuple[Value, ...], attrs: dict[str, Attr], args: tuple[Value, ...]) -> Iterator[None]:
-    """Ops recorded in here become the region of an op."""
-    now = recording()
-    outside, inside = now.ops, list[Op]()
-    if outside is None:
-        raise StateError(f"{name} is recorded inside of a thread only")
-    now.ops = inside
-    try:
-        yield
-    except GeneratorExit:
-        now.left = name
-        raise
-    finally:
-        now.ops = outside
-    now.emit(Op(name, operands, (), attributes(attrs), (Region(args, tuple(inside)),)))
 
 
 # -- semaphores -------------------------------------------------------------------------------------------
@@ -145,7 +127,7 @@ class RemoteSemaphores:
 
 def create_semaphore(initial_value: int = 0) -> Semaphore:
     """A semaphore that has this value on every core when the kernel begins."""
-    return Semaphore(_declared(SEMAPHORE, SemaphoreType(), {"initial": initial_value}))
+    return Semaphore(recording().declared(SEMAPHORE, SemaphoreType(), {"initial": initial_value}))
 
 
 def _on(semaphore: Value, what: str, *numbers: Index | int, **attrs: Attr) -> None:
@@ -154,17 +136,14 @@ def _on(semaphore: Value, what: str, *numbers: Index | int, **attrs: Attr) -> No
     now.emit(Op(f"ttl.semaphore_{what}", (semaphore, *values), (), attributes(attrs)))
 
 
-def _declared(
-    name: str, type_: SemaphoreType | PipeType | PipeNetType, attrs: dict[str, Attr], operands: tuple[Value, ...] = ()
-) -> Value:
-    """The result of an op beside the threads."""
-    now = recording()
-    result = now.value(type_)
-    now.buffers.append(Op(name, operands, (result,), attributes(attrs)))
-    return result
-
-
 # -- pipes ------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class PipeEnd:
+    """A pipe as its sender or a receiver sees it, for `copy`."""
+
+    value: Value
+
+
 class Pipe:
     """A way from one core to one core (`dst_core`) or to all of a range (`dst_core_range`); `dst` takes either."""
 
@@ -186,14 +165,14 @@ class Pipe:
             attrs["dst_core"] = tuple(n for n in target if isinstance(n, int))
         else:
             attrs["dst_core_range"] = _ranges(target)
-        self.value = _declared(PIPE, PipeType(), attrs)
+        self.value = recording().declared(PIPE, PipeType(), attrs)
 
 
 class PipeNet:
     """Pipes that blocks of one kind go through, from the one place that sends to the one that receives."""
 
     def __init__(self, pipes: Sequence[Pipe]) -> None:
-        self.value = _declared(PIPE_NET, PipeNetType(), {}, tuple(p.value for p in pipes))
+        self.value = recording().declared(PIPE_NET, PipeNetType(), {}, tuple(p.value for p in pipes))
 
     def if_src(self, body: Callable[[PipeEnd], None]) -> None:
         """What a core does for every pipe that it sends through."""
@@ -205,7 +184,7 @@ class PipeNet:
 
     def _role(self, name: str, body: Callable[[PipeEnd], None]) -> None:
         pipe = recording().value(PipeType())
-        with _region(name, (self.value,), {}, (pipe,)):
+        with region(name, (self.value,), {}, (pipe,)):
             body(PipeEnd(pipe))
 
 

@@ -1,4 +1,4 @@
-"""Kernels written in Python: `@kernel`, circular buffers, block expressions.
+"""Kernels written in Python: `@kernel`, its threads, what they move, and where they are.
 
     @kernel(grid=(1, 1))
     def add(lhs, rhs, out):
@@ -20,228 +20,31 @@
 
     program = add(Tensor((2, 2)), Tensor((2, 2)), Tensor((2, 2)))      -> the `ttl.program` op
 
-The functions run once, and what they do is recorded. Shapes are in tiles. Numbers in Python expressions become scalar
-ops; every op of `tile_ops` is a function here by its name (`exp(x)`, `where(c, a, b)`). `compute_region(body, x, y)`
-says what stays in DST together.
+The functions run once, and what they do is recorded (`recording.py`). Circular buffers and blocks are those of
+`blocks.py`, loops, semaphores and pipes those of `dataflow.py`; `ttl` has all of them by their names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import Parameter, signature
 from types import MappingProxyType
 from typing import Any
 
-from optimizer.errors import GraphError, StateError, UnknownNameError
-from optimizer.ir.dtype import DType
+from optimizer.errors import StateError
+from optimizer.kernels.tensix.blocks import Block
+from optimizer.kernels.tensix.dataflow import PipeEnd
 from optimizer.kernels.tensix.dialect import COMPUTE, DATA_MOVEMENT
-from optimizer.kernels.tensix.expressions import Expression
 from optimizer.kernels.tensix.grid import DEFAULT_DIMS
 from optimizer.kernels.tensix.grid import grid_size as _grid_size
 from optimizer.kernels.tensix.indices import Index, constant
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes
 from optimizer.kernels.tensix.program_spellings import settled
-from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS, widest
-from optimizer.kernels.tensix.tensor_places import Tensor as Tensor
-from optimizer.kernels.tensix.tensor_places import TensorSlice
-from optimizer.kernels.tensix.tile_ops import TILE_OPS
-from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType, TransferType
-from optimizer.kernels.tensix.verify import block_result_shape, check
-
-
-@dataclass
-class _Recorder:
-    """The program under construction, and the thread that is being recorded."""
-
-    grid: tuple[int, ...]
-    config: dict[str, Attr]
-    factors: tuple[tuple[int, int], ...] = ()
-    """Rows and columns of tiles per core of each tensor, where the kernel says so."""
-    tensors: list[Value] = field(default_factory=list)
-    buffers: list[Op] = field(default_factory=list)
-    ops: list[Op] | None = None
-    left: str = ""
-    """A loop that was left before its end."""
-    count: int = 0
-
-    def value(self, type_: Any) -> Value:
-        self.count += 1
-        return Value(str(self.count - 1), type_)
-
-    def factors_of(self, tensor: Tensor) -> tuple[int, int]:
-        """Tiles per core of a tensor. StateError if the kernel does not say them."""
-        if not self.factors or tensor.value not in self.tensors:
-            raise StateError("the kernel has no block_factors: tiles are given here")
-        return self.factors[self.tensors.index(tensor.value)]
-
-    def emit(self, op: Op) -> Op:
-        if self.ops is None:
-            raise StateError(f"{op.name} is recorded inside of a thread only")
-        self.ops.append(op)
-        return op
-
-
-_recorder: ContextVar[_Recorder | None] = ContextVar("kernel", default=None)
-
-
-def recording() -> _Recorder:
-    """The kernel that is being recorded. StateError outside of one."""
-    found = _recorder.get()
-    if found is None:
-        raise StateError("this is used inside of a function with @kernel only")
-    return found
-
-
-# -- tensors and circular buffers -----------------------------------------------------------------------
-@dataclass(frozen=True)
-class CircularBuffer:
-    """A circular buffer; `wait`, `pop`, `reserve` and `push` are recorded."""
-
-    value: Value
-
-    def wait(self) -> Block:
-        return self._block("ttl.cb_wait", "ttl.cb_pop")
-
-    def reserve(self) -> Block:
-        return self._block("ttl.cb_reserve", "ttl.cb_push")
-
-    def pop(self) -> None:
-        recording().emit(Op("ttl.cb_pop", (self.value,)))
-
-    def push(self) -> None:
-        recording().emit(Op("ttl.cb_push", (self.value,)))
-
-    def _block(self, name: str, closing: str) -> Block:
-        block = recording().value(self.value.typed(CircularBufferType).block)
-        recording().emit(Op(name, (self.value,), (block,)))
-        return Block(block, Op(closing, (self.value,)))
-
-
-def make_circular_buffer_like(
-    tensor: Tensor,
-    shape: tuple[int, int] | None = None,
-    buffer_factor: int = 2,
-    *,
-    buffer_index: int | None = None,
-    page_size: int | None = None,
-    core_ranges: Sequence[Sequence[int]] | None = None,
-) -> CircularBuffer:
-    """A circular buffer of `buffer_factor` blocks of `shape` tiles (default: the kernel's `block_factors`) with the
-    tensor's element type. `buffer_index`: its number, by default the lowest free one; `page_size` and `core_ranges` as
-    docs/tile-language.md says."""
-    now = recording()
-    rows, columns = shape or now.factors_of(tensor)
-    cb = now.value(CircularBufferType((rows, columns), tensor.dtype, buffer_factor))
-    attrs: dict[str, Attr] = {} if buffer_index is None else {"index": buffer_index}
-    if page_size is not None:
-        attrs["page_size"] = page_size
-    if core_ranges is not None:
-        attrs["core_ranges"] = tuple(map(tuple, core_ranges))
-    now.buffers.append(Op("ttl.bind_cb", (), (cb,), attributes(attrs)))
-    return CircularBuffer(cb)
-
-
-# -- block expressions ----------------------------------------------------------------------------------
-@dataclass(frozen=True, eq=False)
-class Block(Expression):
-    """A block of tiles in a thread. One that is waited for or reserved is popped or pushed at the end of a `with`."""
-
-    value: Value
-    closing: Op | None = None
-
-    def store(self, result: Block) -> None:
-        """Materialise a result in this block, which was reserved."""
-        recording().emit(Op("ttl.store", (result.value, self.value)))
-
-    def accumulate(self, result: Block) -> None:
-        """Sum up a result over the rounds of the loop around this; the block is reserved outside of the loop."""
-        recording().emit(Op("ttl.store", (result.value, self.value), (), attributes({"accumulate": True})))
-
-    def applied(self, name: str, *others: Block, **numbers: float) -> Block:
-        attrs: dict[str, Any] = dict(numbers)
-        return block_op(name, self, *others, **attrs)
-
-    def filled(self, number: float) -> Block:
-        block = self.value.typed(BlockType)
-        return full(number, block.shape, block.dtype)
-
-    def __enter__(self) -> Block:
-        if self.closing is None:
-            raise StateError("'with' takes a block that is waited for or reserved")
-        return self
-
-    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
-        if failure is None and self.closing is not None:
-            recording().emit(self.closing)
-
-
-def block_op(
-    name: str,
-    *operands: Block,
-    result_dtype: DType | None = None,
-    result_shape: tuple[int, int] | None = None,
-    **attrs: float | bool,
-) -> Block:
-    """Any op of `tile_ops` on blocks. GraphError if the operands' shapes contradict each other.
-
-    `result_dtype`: by default the widest element type of the operands. `result_shape`: by default what the operands
-    cover together.
-    """
-    if name not in TILE_OPS:
-        raise UnknownNameError("block op", name, TILE_OPS)
-    types = [b.value.type for b in operands]
-    blocks = [t for t in types if isinstance(t, BlockType)]
-    shape = result_shape or block_result_shape(name, tuple(b.shape for b in blocks))
-    if shape is None:
-        raise GraphError(f"{name} does not take {', '.join(map(str, blocks))}", node=name)
-    dtype = result_dtype or widest(b.dtype for b in blocks)
-    result = recording().value(BlockType(shape, dtype))
-    recording().emit(Op(f"ttl.{name}", tuple(b.value for b in operands), (result,), attributes(dict(attrs))))
-    return Block(result)
-
-
-def full(number: float, shape: tuple[int, int], dtype: DType = DType.BF16) -> Block:
-    """A block of so many tiles with one number everywhere."""
-    block = recording().value(BlockType((shape[0], shape[1]), dtype))
-    recording().emit(Op("ttl.fill", (), (block,), attributes({"value": float(number)})))
-    return Block(block)
-
-
-def compute_region(
-    body: Callable[..., Block | tuple[Block, ...]], *operands: Block, keep_in_dst: bool = True
-) -> tuple[Block, ...]:
-    """Block ops whose values between them stay in DST: what `body` makes of the operands.
-
-    (y,) = compute_region(lambda a, b: exp(a) * b, x, other)
-    """
-    now = recording()
-    outside, now.ops = now.ops, []
-    if outside is None:
-        raise StateError("a compute region is recorded inside of a thread only")
-    args = tuple(now.value(b.value.type) for b in operands)
-    made = body(*map(Block, args))
-    yielded = tuple(b.value for b in (made if isinstance(made, tuple) else (made,)))
-    ops = (*now.ops, Op("ttl.yield", yielded))
-    now.ops = outside
-    results = tuple(now.value(v.type) for v in yielded)
-    attrs = attributes({"keep_in_dst": keep_in_dst})
-    now.emit(Op("ttl.compute_region", tuple(b.value for b in operands), results, attrs, (Region(args, ops),)))
-    return tuple(map(Block, results))
-
-
-def typecast(x: Block, dtype: DType) -> Block:
-    """The block in another element type."""
-    source, target = (float(FORMAT_NUMBERS[t]) for t in (x.value.typed(BlockType).dtype, dtype))
-    return block_op("typecast", x, result_dtype=dtype, source=source, target=target)
-
-
-def __getattr__(name: str) -> Callable[..., Block]:
-    """Every op of `tile_ops` as a function of this module."""
-    if name not in TILE_OPS:
-        raise AttributeError(name)
-    return lambda *operands, **attrs: block_op(name, *operands, **attrs)
+from optimizer.kernels.tensix.recording import Recorder, recorded, recording
+from optimizer.kernels.tensix.tensor_places import Tensor, TensorSlice
+from optimizer.kernels.tensix.types import BlockType, IndexType, TensorType, TransferType
+from optimizer.kernels.tensix.verify import check
 
 
 # -- data movement and the grid -------------------------------------------------------------------------
@@ -253,13 +56,6 @@ class Transfer:
 
     def wait(self) -> None:
         recording().emit(Op("ttl.transfer_wait", (self.value,)))
-
-
-@dataclass(frozen=True)
-class PipeEnd:
-    """A pipe as its sender or a receiver sees it, for `copy`."""
-
-    value: Value
 
 
 def copy(source: TensorSlice | Block | PipeEnd, target: Block | TensorSlice | PipeEnd) -> Transfer:
@@ -321,7 +117,7 @@ def grid_slice(tensor: Tensor, block_factors: tuple[int, int] | None = None) -> 
     recording().emit(
         Op("ttl.grid_slice", (_tensor(TensorSlice(tensor, row, column)),), (row, column), attributes(attrs))
     )
-    return TensorSlice(tensor, row, column, block_factors or recording().factors_of(tensor))
+    return TensorSlice(tensor, row, column, block_factors or recording().factors_of(tensor.value))
 
 
 # -- threads and programs ---------------------------------------------------------------------------------
@@ -421,17 +217,14 @@ def kernel(
 
     def decorate(function: Callable[..., tuple[Op, ...]]) -> KernelFunction:
         def build(*arguments: Any) -> Op:
-            recorder = _Recorder(tuple(grid), given, tuple((int(m), int(n)) for m, n in block_factors))
+            recorder = Recorder(tuple(grid), given, tuple((int(m), int(n)) for m, n in block_factors))
             args = [_argument(n, a, n in compile_time_args, recorder) for n, a in enumerate(arguments)]
             if block_factors and len(block_factors) != len(recorder.tensors):
                 raise StateError(f"{len(block_factors)} block_factors for {len(recorder.tensors)} tensors")
-            token = _recorder.set(recorder)
-            try:
+            with recorded(recorder):
                 threads = function(*args)
-            finally:
-                _recorder.reset(token)
             attrs = attributes({"sym_name": function.__name__, "grid": tuple(grid), **recorder.config})
-            body = Region(tuple(recorder.tensors), (*recorder.buffers, *threads))
+            body = Region(tuple(recorder.tensors), (*recorder.declarations, *threads))
             program = settled(Op("ttl.program", (), (), attrs, (body,)))
             check(program)
             return program
@@ -441,7 +234,7 @@ def kernel(
     return decorate
 
 
-def _argument(position: int, given: Any, is_constant: bool, recorder: _Recorder) -> Any:
+def _argument(position: int, given: Any, is_constant: bool, recorder: Recorder) -> Any:
     """What the kernel's function is called with: a tensor with its value, or a constant as it is."""
     if is_constant == isinstance(given, Tensor):
         due = "a constant, as compile_time_args says" if is_constant else "a tensor; compile_time_args names constants"

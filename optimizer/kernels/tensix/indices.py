@@ -7,21 +7,11 @@ x == 0, y <= 3, k < n         conditions, for `when`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, dim
 from optimizer.kernels.tensix.ir import Op, Value, attributes
-from optimizer.kernels.tensix.types import IndexType, Type
-
-
-class Recorder(Protocol):
-    """Where ops of the thread that is being recorded go."""
-
-    def value(self, type_: Type) -> Value:
-        """A value with a fresh name."""
-
-    def emit(self, op: Op) -> Op:
-        """The op, recorded."""
+from optimizer.kernels.tensix.recording import Recorder
+from optimizer.kernels.tensix.types import IndexType
 
 
 @dataclass(frozen=True)

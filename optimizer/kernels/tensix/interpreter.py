@@ -12,7 +12,7 @@ this architecture make of them (`device/`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -32,7 +32,6 @@ from optimizer.kernels.tensix.passes.insert_inits import (
     RECONFIG,
     blocks_of,
     dtype_of,
-    form_of,
     is_math,
     started,
     unpacked,
@@ -40,7 +39,8 @@ from optimizer.kernels.tensix.passes.insert_inits import (
 from optimizer.kernels.tensix.reduced_parts import axis_of, kept
 from optimizer.kernels.tensix.reference import elements, tile_of
 from optimizer.kernels.tensix.rounding import Array, packer_sum, rounded
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place, Unit
+from optimizer.kernels.tensix.tile_forms import Form, Place, Unit
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, TileOp
 from optimizer.kernels.tensix.types import TILE, BlockType, CircularBufferType
 
 
@@ -96,6 +96,35 @@ def run_blocks(
             machine.run(thread.body.ops, {})
             found |= machine.finish()
     return found
+
+
+@dataclass(frozen=True)
+class _Computation:
+    """A tile op as it is run."""
+
+    op: Op
+    number: int
+    """Of its form."""
+    blocks: Sequence[Value]
+    buffers: Sequence[str]
+    """Those that the blocks are from."""
+
+    @staticmethod
+    def of(op: Op, buffer_of: Mapping[str, str]) -> _Computation:
+        blocks = blocks_of(op)
+        return _Computation(op, op.integer("form", 0), blocks, [buffer_of[v.name] for v in blocks])
+
+    @property
+    def name(self) -> str:
+        return self.op.name.removeprefix(DST_PREFIX)
+
+    @property
+    def definition(self) -> TileOp:
+        return TILE_OPS[self.name]
+
+    @property
+    def form(self) -> Form:
+        return self.definition.forms[self.number]
 
 
 class _Machine:
@@ -244,25 +273,30 @@ class _Machine:
         return number
 
     def _math(self, op: Op, numbers: Mapping[str, int]) -> None:
-        name = op.name.removeprefix(DST_PREFIX)
-        definition, form = TILE_OPS[name], form_of(op)
         self._require(self._phase == "acquire", op.name, f"computes after tile_regs_{self._phase}")
-        buffers = [self._block[v.name] for v in blocks_of(op)]
-        wanted = _init_key(name, op.integer("form", 0), buffers)
-        self._require(self._init == wanted, op.name, f"runs with the init of {self._init}, not {wanted}")
-        read = unpacked(name, op.integer("form", 0), blocks_of(op))
-        if read is not None:
-            types = dtype_of(read[0]), dtype_of(read[1])
-            self._require(self._sources == types, op.name, f"unpacks {types}, the unpacker is set to {self._sources}")
-        if form.unit in (Unit.FPU, Unit.REUSE):
-            past = [f"%{b}" for b in buffers if self._buffers[b].straight]
-            self._require(not past, op.name, f"reads {', '.join(past)}, which is unpacked to DST past the FPU")
-        if self._dtype is DType.F32:
-            short = [v.name for v in blocks_of(op) if dtype_of(v).value in form.narrow]
-            self._require(not short, op.name, f"writes 16 bits of {', '.join(short)} to a DST of 32 bits")
-        operands = list(op.operands)
-        tiles: list[Array] = []
-        for place in form.places:
+        call = _Computation.of(op, self._block)
+        for rule in _RULES:
+            found = rule(self, call)
+            self._require(not found, op.name, found)
+        definition, tiles, target = call.definition, *self._taken(call, numbers)
+        if call.form.accumulates and not definition.accumulates:
+            self._require(target not in self._dst, op.name, f"adds to slot {target}, which is not clear")
+        if call.name.startswith("reduce_max"):
+            self._require(bool((tiles[1] == 1).all()), op.name, "scales a maximum by other than 1")
+        attrs = {key: float(str(op.attr(key))) for key in definition.attrs}
+        if self._units is not None:
+            given = self._operands(call.form.places, tiles, [self._buffers[b] for b in call.buffers])
+            self._dst[target] = self._units.result(definition, call.form, given, attrs, self._dst.get(target))
+            return
+        if definition.accumulates:
+            clear = np.full((TILE, TILE), definition.initial, np.float32)
+            tiles.insert(0, self._dst.get(target, clear))
+        self._dst[target] = rounded(definition.evaluate(tiles, attrs), self._dtype)
+
+    def _taken(self, call: _Computation, numbers: Mapping[str, int]) -> tuple[list[Array], int]:
+        """Tiles of the operands, and the slot of the result."""
+        op, operands, tiles = call.op, list(call.op.operands), list[Array]()
+        for place in call.form.places:
             v = operands.pop(0)
             if place is Place.CB:
                 tiles.append(self._tile(v, numbers[operands.pop(0).name], op.name))
@@ -270,21 +304,27 @@ class _Machine:
                 source = self._slot(numbers[v.name], op.name)
                 self._require(source in self._dst, op.name, f"reads slot {source}, which holds nothing")
                 tiles.append(self._dst[source])
-        target = self._slot(numbers[operands.pop(0).name], op.name)
-        if form.accumulates and not definition.accumulates:
-            self._require(target not in self._dst, op.name, f"adds to slot {target}, which is not clear")
-        if name.startswith("reduce_max"):
-            self._require(bool((tiles[1] == 1).all()), op.name, "scales a maximum by other than 1")
-        attrs = {key: float(str(op.attr(key))) for key in definition.attrs}
-        if self._units is not None:
-            read_from = [self._buffers[b] for b in buffers]
-            given = self._operands(form.places, tiles, read_from)
-            self._dst[target] = self._units.result(definition, form, given, attrs, self._dst.get(target))
-            return
-        if definition.accumulates:
-            clear = np.full((TILE, TILE), definition.initial, np.float32)
-            tiles.insert(0, self._dst.get(target, clear))
-        self._dst[target] = rounded(definition.evaluate(tiles, attrs), self._dtype)
+        return tiles, self._slot(numbers[operands.pop(0).name], op.name)
+
+    # -- what the units have to be set to: what is wrong, or nothing ---------------------------------------
+    def _other_init(self, call: _Computation) -> str:
+        wanted = _init_key(call.name, call.number, call.buffers)
+        return "" if self._init == wanted else f"runs with the init of {self._init}, not {wanted}"
+
+    def _other_types(self, call: _Computation) -> str:
+        read = unpacked(call.name, call.number, call.blocks)
+        types = None if read is None else (dtype_of(read[0]), dtype_of(read[1]))
+        return "" if types in (None, self._sources) else f"unpacks {types}, the unpacker is set to {self._sources}"
+
+    def _past_the_fpu(self, call: _Computation) -> str:
+        by_fpu = call.form.unit in (Unit.FPU, Unit.REUSE)
+        past = [f"%{b}" for b in call.buffers if by_fpu and self._buffers[b].straight]
+        return f"reads {', '.join(past)}, which is unpacked to DST past the FPU" if past else ""
+
+    def _too_narrow(self, call: _Computation) -> str:
+        wide = self._dtype is DType.F32
+        short = [v.name for v in call.blocks if wide and dtype_of(v).value in call.form.narrow]
+        return f"writes 16 bits of {', '.join(short)} to a DST of 32 bits" if short else ""
 
     def _operands(self, places: Sequence[Place], tiles: Sequence[Array], read: Sequence[_Buffer]) -> list[Operand]:
         """Tiles with the buffers that they come from; one of DST goes where the op's buffer goes."""
@@ -326,6 +366,15 @@ class _Machine:
                 buffer.packed = len(buffer.places)
             else:
                 buffer.packed += 1
+
+
+_RULES: tuple[Callable[[_Machine, _Computation], str], ...] = (
+    _Machine._other_init,
+    _Machine._other_types,
+    _Machine._past_the_fpu,
+    _Machine._too_narrow,
+)
+"""What is looked at before an op computes, in this order."""
 
 
 def _init_key(name: str, form: int, buffers: Sequence[str]) -> tuple[object, ...]:

@@ -1,13 +1,9 @@
 """Every tile op: what it means, where the hardware wants its operands, and how it is called.
 
-An op has one or more forms. A form says for each operand whether it is read from DST or straight from a circular
-buffer, whether the result must take an operand's DST slot, and which init and call do it (API of `kernel_api.py`).
-Meanings are numpy on 32x32 tiles, in whatever precision their operands have; `TileOp.evaluate` rounds them to float32.
-
-    unit   operands                    result
-    SFPU   DST                         in place for one operand, any slot for two or more
-    FPU    circular buffers            any slot; `accumulates`: added to what the slot holds, so the slot must be clear
-    reuse  one DST, one circular buffer    in the DST operand's slot (`binary_dest_reuse_tiles`)
+An op has one or more forms (`tile_forms.py`). A form says for each operand whether it is read from DST or straight from
+a circular buffer, whether the result must take an operand's DST slot, and which init and call do it (API of
+`kernel_api.py`). Meanings are numpy on 32x32 tiles (`tile_meanings.py`), in whatever precision their operands have;
+`TileOp.evaluate` rounds them to float32.
 
 Broadcasts and reductions are named by tt-metal: a COL broadcast repeats the tile's first column, a ROW reduction adds
 up each row and leaves the sums in the first column.
@@ -17,84 +13,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
-from math import erf, erfc
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS, round_bf16
+from optimizer.kernels.tensix.tile_forms import Call, Form, Place, Unit
+from optimizer.kernels.tensix.tile_meanings import (
+    EXTENDED,
+    erf,
+    erfc,
+    gelu_tanh,
+    larger,
+    product,
+    reduced,
+    repeated,
+    sigmoid,
+    smaller,
+    typecast,
+)
 
 Tile = NDArray[np.float32]
 Meaning = Callable[..., NDArray[Any]]
-
-
-EXTENDED = np.longdouble
-"""What meanings are evaluated in, and the C++ of `executor/` as well: `long double`.
-
-Functions of the C library differ between implementations in the last bit, in float32 visibly so. Rounded once from
-64 bits, two implementations give the same float32 but in one of 2^38 cases, and `longdouble` functions of numpy are the
-C library's, so that both witnesses agree bit for bit.
-"""
-
-
-class Place(StrEnum):
-    """Where a form reads an operand."""
-
-    DST = "dst"
-    CB = "cb"
-
-
-class Unit(StrEnum):
-    """What computes, and thereby which init state an op needs."""
-
-    SFPU = "sfpu"
-    FPU = "fpu"
-    REUSE = "reuse"
-    UNPACK = "unpack"
-
-
-@dataclass(frozen=True)
-class Call:
-    """A function of the kernel API with its arguments.
-
-    Arguments: `a`, `b`, `c` DST slots of operands, `a_cb`, `a_tile` circular buffer and tile of an operand read from
-    one, `d` slot of the result, `out_cb` the buffer it will be packed to, `$name` an attribute (floats as their bits;
-    `:reciprocal` those of 1 / the number, `:float` as a number, `:format` as a `DataFormat`), `$data_format` the format
-    of DST, anything else literally.
-    """
-
-    function: str
-    args: tuple[str, ...] = ()
-    template: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Form:
-    """One way to run an op."""
-
-    unit: Unit
-    places: tuple[Place, ...]
-    init: Call
-    call: Call
-    in_place: int | None = None
-    """Operand whose slot the result takes; None: any slot, a dying operand's or a clear one."""
-    accumulates: bool = False
-    dtypes: tuple[str, ...] = ()
-    """Element types it takes, empty for all. The FPU reads circular buffers at 19 bits: f32 loses precision.
-
-    Matmuls and reductions take f32 nevertheless, for there is no other way to do them; `pipeline.read_short` tells.
-    """
-    narrow: tuple[str, ...] = ()
-    """Element types of its circular buffer that it brings right to a DST of 16 bits only; in one of 32 bits it writes
-    to other rows than it should. Source: tenstorrent/tt-llk issue 1680, the LLK of ttnn 0.81.1 (`MOVB2D`), ttsim 1.10.
-    """
-    reversed_sources: bool = False
-    """Operand a is unpacked to source register B, b to A; otherwise a to A."""
 
 
 @dataclass(frozen=True)
@@ -153,34 +95,6 @@ def _scalar(
     return TileOp(name, 1, meaning, (form,), attrs)
 
 
-def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
-    found: NDArray[Any] = 1 / (1 + np.exp(-x))
-    return found
-
-
-_ROOT_2_OVER_PI = EXTENDED("0.79788456080286535587989")
-
-
-def _gelu_tanh(x: NDArray[Any]) -> NDArray[Any]:
-    """0.5 x (1 + tanh(u)) as x times the sigmoid of 2u, which does not cancel out below zero."""
-    u = _ROOT_2_OVER_PI * (x + EXTENDED("0.044715") * x**3)
-    found: NDArray[Any] = x * _sigmoid(2 * u)
-    return found
-
-
-_erf = np.vectorize(erf, otypes=[np.float64])
-_erfc = np.vectorize(erfc, otypes=[np.float64])
-
-
-def _larger(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    """The maximum; NaN if one is. Of two zeros the second: `np.maximum` takes either."""
-    return np.where((a > b) | np.isnan(a), a, b)
-
-
-def _smaller(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    return np.where((a < b) | np.isnan(a), a, b)
-
-
 _UNARY = (
     _unary("exp", np.exp),
     _unary("exp2", np.exp2),
@@ -191,13 +105,13 @@ _UNARY = (
     _unary("rsqrt", lambda x: 1 / np.sqrt(x)),
     _unary("cbrt", np.cbrt),
     _unary("recip", np.reciprocal),
-    _unary("relu", lambda x: _larger(x, np.zeros_like(x))),
-    _unary("gelu", lambda x: 0.5 * x * _erfc(-x / np.sqrt(2.0)), template=("false",)),
-    _unary("gelu_tanh", _gelu_tanh),
-    _unary("sigmoid", _sigmoid),
-    _unary("silu", lambda x: x * _sigmoid(x)),
+    _unary("relu", lambda x: larger(x, np.zeros_like(x))),
+    _unary("gelu", lambda x: 0.5 * x * erfc(-x / np.sqrt(2.0)), template=("false",)),
+    _unary("gelu_tanh", gelu_tanh),
+    _unary("sigmoid", sigmoid),
+    _unary("silu", lambda x: x * sigmoid(x)),
     _unary("tanh", np.tanh),
-    _unary("hardsigmoid", lambda x: _smaller(_larger(x / 6 + 0.5, np.zeros_like(x)), np.ones_like(x))),
+    _unary("hardsigmoid", lambda x: smaller(larger(x / 6 + 0.5, np.zeros_like(x)), np.ones_like(x))),
     _unary("softsign", lambda x: x / (1 + np.abs(x))),
     _unary("abs", np.abs),
     _unary("neg", np.negative, "negative_tile"),
@@ -216,8 +130,8 @@ _UNARY = (
     _unary("asinh", np.arcsinh),
     _unary("acosh", np.arccosh),
     _unary("atanh", np.arctanh),
-    _unary("erf", _erf, template=("false",)),
-    _unary("erfc", _erfc),
+    _unary("erf", erf, template=("false",)),
+    _unary("erfc", erfc),
     _unary("floor", np.floor, init="rounding_op_tile_init"),
     _unary("ceil", np.ceil, init="rounding_op_tile_init"),
     _unary("trunc", np.trunc, init="rounding_op_tile_init"),
@@ -242,9 +156,9 @@ _UNARY = (
         ":reciprocal",
     ),
     _scalar("rsub_scalar", lambda x, value: value - x, ("value",), "rsub_unary_tile", "binop_with_scalar_tile_init"),
-    _scalar("max_scalar", lambda x, value: _larger(x, value), ("value",), "unary_max_tile"),
-    _scalar("min_scalar", lambda x, value: _smaller(x, value), ("value",), "unary_min_tile"),
-    _scalar("clamp", lambda x, low, high: _smaller(_larger(x, low), high), ("low", "high")),
+    _scalar("max_scalar", lambda x, value: larger(x, value), ("value",), "unary_max_tile"),
+    _scalar("min_scalar", lambda x, value: smaller(x, value), ("value",), "unary_min_tile"),
+    _scalar("clamp", lambda x, low, high: smaller(larger(x, low), high), ("low", "high")),
     _scalar("leaky_relu", lambda x, slope: np.where(x > 0, x, slope * x), ("slope",)),
     _scalar("elu", lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)), ("alpha",)),
 )
@@ -306,8 +220,8 @@ _BINARY = (
     _binary("div", np.divide),
     _binary("rsub", lambda a, b: b - a, template=(NEAREST,)),
     _binary("pow", np.power, "power_binary_tile"),
-    _binary("max", _larger, "binary_max_tile"),
-    _binary("min", _smaller, "binary_min_tile"),
+    _binary("max", larger, "binary_max_tile"),
+    _binary("min", smaller, "binary_min_tile"),
     _binary("eq", np.equal),
     _binary("ne", np.not_equal),
     _binary("lt", np.less),
@@ -324,12 +238,6 @@ _BINARY = (
 
 
 # -- no operand, or one straight from a circular buffer -----------------------------------------------
-def repeated(which: str, x: NDArray[Any]) -> NDArray[Any]:
-    """A tile's first row, column or element (`scalar`), all over it."""
-    part = {"row": x[:1, :], "col": x[:, :1], "scalar": x[:1, :1]}[which]
-    return np.asarray(np.broadcast_to(part, x.shape))
-
-
 def _bcast(which: str) -> TileOp:
     kind = (f"BroadcastType::{which.upper()}",)
     form = Form(
@@ -367,17 +275,12 @@ _TYPECAST = Form(
 )
 
 
-def _typecast(x: NDArray[Any], source: float, target: float) -> NDArray[Any]:
-    """DST has no block formats: their exponents are shared when they are packed. Formats by `FORMAT_NUMBERS`."""
-    return x if int(target) == FORMAT_NUMBERS[DType.F32] else round_bf16(x)
-
-
 _SOURCES = (
     TileOp("copy", 1, np.positive, (_COPY,)),
     TileOp("copy_dst", 1, np.positive, (_COPY_DST,)),
     TileOp("transpose", 1, np.transpose, (_TRANSPOSE,), elementwise=False),
     TileOp("fill", 0, lambda value: np.full((32, 32), value), (_FILL,), ("value",)),
-    TileOp("typecast", 1, _typecast, (_TYPECAST,), ("source", "target")),
+    TileOp("typecast", 1, typecast, (_TYPECAST,), ("source", "target")),
     *(_bcast(which) for which in ("row", "col", "scalar")),
     *(
         _bcast_binary(name, which, meaning)
@@ -388,35 +291,12 @@ _SOURCES = (
 
 
 # -- accumulating over a loop ---------------------------------------------------------------------------
-def _reduced(kind: str, axis: str, total: NDArray[Any], x: NDArray[Any], scaler: NDArray[Any]) -> NDArray[Any]:
-    """`total` with the reduction of one more tile: in the first column, row or element, zero elsewhere.
-
-    The scaler tile holds one number everywhere; its first element is taken. A sum over the whole tile is pooled twice,
-    down the columns and along the row of their sums, and scaled twice (`reduce.h`: a mean of N takes 1/sqrt(N)).
-    Sums are taken element after element.
-    """
-    lines = {"row": x, "col": x.T, "scalar": x.reshape(1, -1)}[axis]
-    part = np.add.accumulate(lines, axis=1)[:, -1] if kind == "sum" else np.max(lines, axis=1)
-    part = (part + 0.0) * scaler[0, 0]  # a sum of zeros begins at +0, and a maximum of zeros is +0
-    part = part * scaler[0, 0] if (kind, axis) == ("sum", "scalar") else part
-    made = np.zeros_like(x)
-    before, after = ({"row": t[:, 0], "col": t[0], "scalar": t[0, :1]}[axis] for t in (total, made))
-    after[...] = before + part if kind == "sum" else _larger(before, part)
-    return made
-
-
-def _product(total: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    """`total + a @ b`, over the depth one after the other: sums in another order round differently."""
-    terms = (a[:, k : k + 1] * b[k : k + 1] for k in range(a.shape[1]))
-    return np.asarray(total + sum(terms, np.zeros_like(total)))
-
-
 def _reduce(kind: str, axis: str) -> TileOp:
     template = (f"PoolType::{kind.upper()}", f"ReduceDim::REDUCE_{axis.upper()}")
     init = Call("reduce_init", ("a_cb", "b_cb", "out_cb"), template)
     form = _fpu(init, "reduce_tile", template, reversed_sources=(kind, axis) == ("sum", "row"))
     initial = 0.0 if kind == "sum" else -np.inf
-    meaning = partial(_reduced, kind, axis)
+    meaning = partial(reduced, kind, axis)
     return TileOp(f"reduce_{kind}_{axis}", 2, meaning, (form,), elementwise=False, accumulates=True, initial=initial)
 
 
@@ -427,8 +307,8 @@ def _matmul(name: str, transpose: str, meaning: Meaning) -> TileOp:
 
 
 _ACCUMULATING = (
-    _matmul("matmul", "0", _product),
-    _matmul("matmul_t", "1", lambda total, a, b: _product(total, a, b.T)),
+    _matmul("matmul", "0", product),
+    _matmul("matmul_t", "1", lambda total, a, b: product(total, a, b.T)),
     *(_reduce(kind, axis) for kind in ("sum", "max") for axis in ("row", "col", "scalar")),
 )
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from sample_kernels import one_block
 
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.cases import case_program, read_cases
-from optimizer.kernels.tensix.frontend import Block
 from optimizer.kernels.tensix.ir import Op
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Form, Place, TileOp
+from optimizer.kernels.tensix.tile_forms import Form, Place
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, TileOp
+from optimizer.kernels.tensix.ttl import Block
 
 TILE = (1, 1)
 

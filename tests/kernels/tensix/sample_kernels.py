@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix import frontend as ttl
-from optimizer.kernels.tensix.frontend import Block
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.ir import Op
+from optimizer.kernels.tensix.ttl import Block
 
 Shape = tuple[int, int]
 
@@ -47,25 +47,26 @@ def add_2x2() -> Op:
     return add_multitile(ttl.Tensor((2, 2)), ttl.Tensor((2, 2)), ttl.Tensor((2, 2)))
 
 
-def one_block(
+def kernel_around(
     name: str,
-    inputs: Sequence[Shape],
-    outputs: Sequence[Shape],
-    body: Callable[..., Block | tuple[Block, ...]],
-    dtype: DType = DType.BF16,
+    inputs: Sequence[ttl.Tensor],
+    outputs: Sequence[ttl.Tensor],
+    body: Callable[..., Block | Sequence[Block]],
+    **config: bool | str,
 ) -> Op:
-    """A kernel whose reader brings one block of each input, and whose writer takes one of each output."""
+    """A kernel whose reader brings one block of each input, and whose writer takes one of each output: each block is a
+    whole tensor, and `body` makes the results of the inputs. `config` is what `kernel` takes besides."""
+    count = len(inputs)
 
     def threads(*tensors: ttl.Tensor) -> tuple[Op, ...]:
         buffers = [ttl.make_circular_buffer_like(t, t.shape) for t in tensors]
-        count = len(inputs)
 
         @ttl.compute()
         def math() -> None:
             blocks = [cb.wait() for cb in buffers[:count]]
             rooms = [cb.reserve() for cb in buffers[count:]]
             results = body(*blocks)
-            for room, result in zip(rooms, results if isinstance(results, tuple) else (results,), strict=True):
+            for room, result in zip(rooms, (results,) if isinstance(results, Block) else results, strict=True):
                 room.store(result)
             for cb in buffers[:count]:
                 cb.pop()
@@ -89,8 +90,19 @@ def one_block(
         return ttl.Program(math, read, write)(*tensors)
 
     threads.__name__ = name
-    built = ttl.kernel(fp32_dest_acc_en=dtype is DType.F32)(threads)
-    return built(*(ttl.Tensor(shape, dtype) for shape in (*inputs, *outputs)))
+    return ttl.kernel(**config)(threads)(*inputs, *outputs)
+
+
+def one_block(
+    name: str,
+    inputs: Sequence[Shape],
+    outputs: Sequence[Shape],
+    body: Callable[..., Block | Sequence[Block]],
+    dtype: DType = DType.BF16,
+) -> Op:
+    """The same with one element type, in DST too, and tensors by their shapes."""
+    tensors = ([ttl.Tensor(shape, dtype) for shape in shapes] for shapes in (inputs, outputs))
+    return kernel_around(name, *tensors, body, fp32_dest_acc_en=dtype is DType.F32)
 
 
 def _softmax(x: Block, ones: Block) -> Block:

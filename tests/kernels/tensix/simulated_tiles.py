@@ -10,20 +10,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from sample_kernels import kernel_around
 
 from optimizer.execution.launching import KernelDevice
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.build import build
 from optimizer.kernels.tensix.compute_config import FIDELITIES
 from optimizer.kernels.tensix.device.sfpu import APPROXIMATE, EXACT
 from optimizer.kernels.tensix.error_bound import Numbers
-from optimizer.kernels.tensix.frontend import Block, block_op
 from optimizer.kernels.tensix.interpreter import run
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, FLOATS, Array, rounded
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Unit
+from optimizer.kernels.tensix.tile_forms import Unit
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
+from optimizer.kernels.tensix.ttl import Block, block_op
 from optimizer.kernels.tensix.types import TILE
 
 Results = Mapping[str, Block]
@@ -52,7 +54,11 @@ class Case:
         return DType.F32 if self.wide else self.dtype
 
     def program(self) -> Op:
-        return kernel(self, self.body)
+        """Every block is one tile."""
+        inputs = [ttl.Tensor((1, 1), self.dtype) for _ in self.operands]
+        outputs = [ttl.Tensor((1, 1), self.result_dtype) for _ in self.results]
+        config = {"fp32_dest_acc_en": self.wide, "math_fidelity": self.fidelity}
+        return kernel_around("tiles", inputs, outputs, lambda *blocks: tuple(self.body(*blocks).values()), **config)
 
 
 @dataclass(frozen=True)
@@ -72,46 +78,6 @@ class Compared:
     @property
     def right(self) -> bool:
         return self.ulps <= self.bound
-
-
-def kernel(case: Case, body: Body) -> Op:
-    """Reader, compute and writer around a body of one-tile blocks."""
-    count = len(case.operands)
-
-    def threads(*tensors: ttl.Tensor) -> tuple[Op, ...]:
-        buffers = [ttl.make_circular_buffer_like(t, t.shape) for t in tensors]
-
-        @ttl.compute()
-        def math() -> None:
-            blocks = [cb.wait() for cb in buffers[:count]]
-            rooms = [cb.reserve() for cb in buffers[count:]]
-            for room, result in zip(rooms, body(*blocks).values(), strict=True):
-                room.store(result)
-            for cb in buffers[:count]:
-                cb.pop()
-            for cb in buffers[count:]:
-                cb.push()
-
-        @ttl.datamovement()
-        def read() -> None:
-            for tensor, cb in zip(tensors, buffers[:count], strict=False):
-                block = cb.reserve()
-                ttl.copy(tensor[0, 0], block).wait()
-                cb.push()
-
-        @ttl.datamovement()
-        def write() -> None:
-            for tensor, cb in zip(tensors[count:], buffers[count:], strict=True):
-                block = cb.wait()
-                ttl.copy(block, tensor[0, 0]).wait()
-                cb.pop()
-
-        return ttl.Program(math, read, write)(*tensors)
-
-    threads.__name__ = "tiles"
-    built = ttl.kernel(fp32_dest_acc_en=case.wide, math_fidelity=case.fidelity)(threads)
-    types = [case.dtype] * count + [case.result_dtype] * len(case.results)
-    return built(*(ttl.Tensor((1, 1), dtype) for dtype in types))
 
 
 # -- operands ---------------------------------------------------------------------------------------------

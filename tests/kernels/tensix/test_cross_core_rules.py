@@ -9,7 +9,7 @@ import pytest
 
 from optimizer.errors import GraphError, LimitError, OptionError
 from optimizer.kernels.tensix import dataflow as flow
-from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.grid import fold, hardware_grid, place, unfold
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.passes.fold_grid import fold_grid

@@ -11,14 +11,15 @@ import pytest
 from fixtures.kernels.matmul_multicast import matmul
 from optimizer.errors import OptionError, StateError
 from optimizer.kernels.tensix import dataflow as flow
-from optimizer.kernels.tensix import frontend as ttl
-from optimizer.kernels.tensix.arguments import core_arguments, cores_of
+from optimizer.kernels.tensix import ttl
+from optimizer.kernels.tensix.arguments import Arguments, core_arguments, cores_of
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import compiled, execute_grid, has_compiler
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower
 from optimizer.kernels.tensix.rounding import Array
 from optimizer.kernels.tensix.text import parse, text_of
+from optimizer.kernels.tensix.types import TensorType
 from optimizer.kernels.tensix.witness import witness
 from tests.kernels.tensix.pipe_kernels import CORES, all_to_all, gather, in_turn, planes, ring
 
@@ -109,7 +110,7 @@ def test_blocks_arrive_where_pipes_go(name: str) -> None:
     assert parse(text_of(program)) == program
     lowered = lower(program)
     x_name, y_name = (v.name for v in lowered.body.args)
-    x = whole(*program.body.args[0].typed(ttl.TensorType).shape)
+    x = whole(*program.body.args[0].typed(TensorType).shape)
     y = execute_grid(lowered, emit_program(lowered), {x_name: x}).tensors[y_name]
     assert np.array_equal(y, meaning(x))
 
@@ -138,7 +139,7 @@ def test_arguments_are_given_to_every_core_in_the_order_of_the_kernels() -> None
         ({"k_blocks": -1}, "'k_blocks' is -1, not 0 to 4294967295"),
     ],
 )
-def test_arguments_that_are_missing_or_unknown_are_refused(given: flow.Arguments, message: str) -> None:
+def test_arguments_that_are_missing_or_unknown_are_refused(given: Arguments, message: str) -> None:
     program = lower(product((2, 1), (1, 1, 1), 2))
     with pytest.raises(OptionError, match=message):
         core_arguments(program, given, (0, 0))

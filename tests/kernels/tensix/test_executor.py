@@ -7,17 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sample_kernels import kernel_around
 
 from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.executor.execute import Execution, execute, has_compiler
-from optimizer.kernels.tensix.frontend import Block, block_op
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.rounding import Array
+from optimizer.kernels.tensix.ttl import Block, block_op
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="g++ is not installed")
 
@@ -115,36 +116,8 @@ def test_a_divisor_is_handed_over_as_its_reciprocal() -> None:
 # -- what the units of a core are set to ------------------------------------------------------------------
 def kernel_of(body: Callable[..., Block], dtypes: Sequence[DType], wide: bool = False) -> Op:
     """A kernel of one-tile blocks with an operand of each of these element types, and a result of the first."""
-
-    def threads(*tensors: ttl.Tensor) -> tuple[Op, ...]:
-        buffers = [ttl.make_circular_buffer_like(t, t.shape) for t in tensors]
-
-        @ttl.compute()
-        def math() -> None:
-            blocks, room = [cb.wait() for cb in buffers[:-1]], buffers[-1].reserve()
-            room.store(body(*blocks))
-            for cb in buffers[:-1]:
-                cb.pop()
-            buffers[-1].push()
-
-        @ttl.datamovement()
-        def read() -> None:
-            for tensor, cb in zip(tensors, buffers[:-1], strict=False):
-                block = cb.reserve()
-                ttl.copy(tensor[0, 0], block).wait()
-                cb.push()
-
-        @ttl.datamovement()
-        def write() -> None:
-            block = buffers[-1].wait()
-            ttl.copy(block, tensors[-1][0, 0]).wait()
-            buffers[-1].pop()
-
-        return ttl.Program(math, read, write)(*tensors)
-
-    threads.__name__ = "one"
-    built = ttl.kernel(fp32_dest_acc_en=wide)(threads)
-    return built(*(ttl.Tensor((1, 1), dtype) for dtype in (*dtypes, dtypes[0])))
+    tensors = [ttl.Tensor((1, 1), dtype) for dtype in dtypes]
+    return kernel_around("one", tensors, tensors[:1], body, fp32_dest_acc_en=wide)
 
 
 def executed(program: Op, values: Sequence[float], old: str = "", new: str = "", chip: str | None = None) -> Array:

@@ -7,7 +7,7 @@ import pytest
 from sample_kernels import one_block
 
 from optimizer.errors import OptionError, StateError
-from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import execute, has_compiler
 from optimizer.kernels.tensix.grid import core, core_linear, grid_size
@@ -134,8 +134,8 @@ def test_a_region_of_the_front_end() -> None:
     """Two results of two operands, one of them given on as it is; the text of it parses back."""
 
     def body(x: ttl.Block, y: ttl.Block) -> tuple[ttl.Block, ...]:
-        both = ttl.compute_region(lambda a, b: (ttl.exp(a) * b, ttl.exp(a) + 1.0), x, y)
-        (last,) = ttl.compute_region(lambda a: ttl.neg(a), both[0], keep_in_dst=False)
+        both = ttl.compute_region(lambda a, b: (ttl.math.exp(a) * b, ttl.math.exp(a) + 1.0), x, y)
+        (last,) = ttl.compute_region(lambda a: ttl.math.neg(a), both[0], keep_in_dst=False)
         return last, both[1]
 
     program = one_block("regions", [(2, 1)] * 2, [(2, 1)] * 2, body)

@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_kernels import kernel_around
 
 from optimizer.errors import GraphError, InfeasibleError, VerificationError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.dst.dag import TileDag, TileNode
 from optimizer.kernels.tensix.dst.plan import plan_body
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import execute, has_compiler
-from optimizer.kernels.tensix.frontend import Block
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, compile_program, lower, read_short
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, rounded
+from optimizer.kernels.tensix.ttl import Block
 from optimizer.kernels.tensix.witness import witness
 from tests.samples import examples
 
@@ -37,34 +38,8 @@ def mixed(
     wide: bool = False,
 ) -> Op:
     """One block of each input, of its own element type, to one block of the output."""
-
-    def threads(*tensors: ttl.Tensor) -> tuple[Op, ...]:
-        buffers = [ttl.make_circular_buffer_like(t, t.shape) for t in tensors]
-
-        @ttl.compute()
-        def math() -> None:
-            blocks = [cb.wait() for cb in buffers[:-1]]
-            buffers[-1].reserve().store(body(*blocks))
-            for cb in buffers[:-1]:
-                cb.pop()
-            buffers[-1].push()
-
-        @ttl.datamovement()
-        def read() -> None:
-            for tensor, cb in zip(tensors, buffers[:-1], strict=False):
-                block = cb.reserve()
-                ttl.copy(tensor[0, 0], block).wait()
-                cb.push()
-
-        @ttl.datamovement()
-        def write() -> None:
-            ttl.copy(buffers[-1].wait(), tensors[-1][0, 0]).wait()
-            buffers[-1].pop()
-
-        return ttl.Program(math, read, write)(*tensors)
-
-    built = ttl.kernel(fp32_dest_acc_en=wide)(threads)
-    return built(*(ttl.Tensor(shape, dtype) for shape, dtype in (*inputs, output)))
+    tensors = [ttl.Tensor(shape, dtype) for shape, dtype in (*inputs, output)]
+    return kernel_around("mixed", tensors[:-1], tensors[-1:], body, fp32_dest_acc_en=wide)
 
 
 def _dense(x: Block, w: Block, b: Block) -> Block:

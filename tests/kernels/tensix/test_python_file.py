@@ -13,8 +13,8 @@ from optimizer.kernels.tensix.python_file import read_kernels
 KERNEL = """
 from dataclasses import dataclass
 
-from optimizer.kernels.tensix import frontend as ttl
-from optimizer.kernels.tensix.frontend import Tensor
+from optimizer.kernels.tensix import ttl
+from optimizer.kernels.tensix.ttl import Tensor
 
 
 @dataclass

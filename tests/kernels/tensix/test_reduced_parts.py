@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from sample_kernels import one_block
 
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix import frontend as ttl
+from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.executor.execute import has_compiler
-from optimizer.kernels.tensix.frontend import Block
 from optimizer.kernels.tensix.interpreter import run
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.reduced_parts import beside_results, kept
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
+from optimizer.kernels.tensix.ttl import Block
 from optimizer.kernels.tensix.witness import witness
 from tests.samples import examples
 

@@ -10,8 +10,7 @@ from sample_kernels import one_block
 
 from optimizer.errors import VerificationError
 from optimizer.ir.dtype import DType
-from optimizer.kernels.tensix import frontend as ttl
-from optimizer.kernels.tensix import pipeline
+from optimizer.kernels.tensix import pipeline, ttl
 from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import execute, has_compiler
 from optimizer.kernels.tensix.interpreter import run

@@ -12,12 +12,13 @@ from optimizer.kernels.tensix.emit_cpp import emit_program
 from optimizer.kernels.tensix.executor.execute import execute, has_compiler
 from optimizer.kernels.tensix.executor.header import signature, signatures
 from optimizer.kernels.tensix.executor.semantics import ELEMENTWISE, WHOLE_TILE
-from optimizer.kernels.tensix.frontend import Block, block_op
 from optimizer.kernels.tensix.interpreter import run
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.rounding import Array, rounded
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Form, Place, TileOp
+from optimizer.kernels.tensix.tile_forms import Form, Place
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, TileOp
+from optimizer.kernels.tensix.ttl import Block, block_op
 from optimizer.kernels.tensix.witness import differing
 
 FORMS = [pytest.param(op, form, id=f"{op.name}-{n}") for op in TILE_OPS.values() for n, form in enumerate(op.forms)]

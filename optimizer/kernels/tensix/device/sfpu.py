@@ -14,7 +14,8 @@ import numpy as np
 
 from optimizer.kernels.tensix.device.formats import bits_of, truncated, without_denormals
 from optimizer.kernels.tensix.rounding import Array, round_bf16
-from optimizer.kernels.tensix.tile_ops import NEAREST, Form, TileOp
+from optimizer.kernels.tensix.tile_forms import Form
+from optimizer.kernels.tensix.tile_ops import NEAREST, TileOp
 
 CUT_OFF = frozenset(
     {

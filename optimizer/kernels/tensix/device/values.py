@@ -14,7 +14,9 @@ from optimizer.kernels.tensix.device.formats import UPPER_16, UPPER_19, in_dst, 
 from optimizer.kernels.tensix.device.fpu import PHASES, Adder, added, multiplied, multiply_accumulate
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.rounding import Array
-from optimizer.kernels.tensix.tile_ops import Form, Place, TileOp, Unit, repeated
+from optimizer.kernels.tensix.tile_forms import Form, Place, Unit
+from optimizer.kernels.tensix.tile_meanings import repeated
+from optimizer.kernels.tensix.tile_ops import TileOp
 from optimizer.kernels.tensix.types import TILE
 
 FACE = 16

@@ -16,7 +16,7 @@ after the LLK of ttnn 0.81.1, which nobody has measured.
 
 from __future__ import annotations
 
-from optimizer.kernels.tensix.tile_ops import Unit
+from optimizer.kernels.tensix.tile_forms import Unit
 
 UNPACK, PACK = 36, 32
 FPU, SFPU, LONG_SFPU = 76, 210, 1930

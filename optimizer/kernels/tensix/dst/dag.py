@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from optimizer.errors import GraphError
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Form, Place, TileOp
+from optimizer.kernels.tensix.tile_forms import Form, Place
+from optimizer.kernels.tensix.tile_ops import TILE_OPS, TileOp
 
 
 @dataclass(frozen=True)

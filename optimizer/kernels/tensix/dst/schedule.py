@@ -16,7 +16,7 @@ from typing import Literal
 from optimizer.errors import InfeasibleError
 from optimizer.kernels.tensix.dst.cost import COPY, load_cycles, op_cycles
 from optimizer.kernels.tensix.dst.dag import TileDag, usable_forms
-from optimizer.kernels.tensix.tile_ops import Form, Place
+from optimizer.kernels.tensix.tile_forms import Form, Place
 
 Schedule = Literal["search", "pressure", "critical-path", "given"]
 """How ops are ordered: all orders that may be the cheapest (larger bodies: the best that is found), list scheduling by

@@ -15,7 +15,7 @@ from itertools import combinations
 from optimizer.kernels.tensix.dst.dag import TileDag
 from optimizer.kernels.tensix.dst.inits import InitKey, init_key
 from optimizer.kernels.tensix.dst.schedule import LiveSets, Step
-from optimizer.kernels.tensix.tile_ops import Place
+from optimizer.kernels.tensix.tile_forms import Place
 
 LABELS = 3_000
 """Labels made before the search is given up."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from optimizer.errors import InfeasibleError
 from optimizer.kernels.tensix.dst.dag import TileDag
 from optimizer.kernels.tensix.dst.schedule import Schedule, scheduled
-from optimizer.kernels.tensix.tile_ops import Place
+from optimizer.kernels.tensix.tile_forms import Place
 from optimizer.regalloc.union_find import UnionFind
 
 

@@ -23,7 +23,7 @@ from optimizer.errors import StateError
 from optimizer.kernels.tensix.dst.dag import TileDag
 from optimizer.kernels.tensix.dst.inits import InitKey, init_key
 from optimizer.kernels.tensix.dst.schedule import LiveSets, Step, form_of
-from optimizer.kernels.tensix.tile_ops import Place
+from optimizer.kernels.tensix.tile_forms import Place
 from optimizer.regalloc.intervals import LiveInterval
 from optimizer.regalloc.linear_scan import AllocationFailure, linear_scan
 from optimizer.regalloc.union_find import UnionFind

@@ -4,7 +4,7 @@
 // every pass to DST. The SFPU computes in float32 and cuts off what a DST of 16 bits does not hold. Denormal numbers are
 // zero; infinities and NaN are not modelled.
 #pragma once
-#include <algorithm>
+#include "numbers.hpp"
 
 namespace tensix {
 

@@ -127,9 +127,9 @@ def _run(command: list[str], folder: Path) -> str:
 
 def _runtime(folder: Path) -> Path:
     """`folder`, with the executor's headers in it."""
-    for name in ("runtime.hpp", "device.hpp", "noc.hpp"):
-        source = files("optimizer.kernels.tensix.executor") / name
-        (folder / name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    for source in files("optimizer.kernels.tensix.executor").iterdir():
+        if source.name.endswith(".hpp"):
+            (folder / source.name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     return folder
 
 

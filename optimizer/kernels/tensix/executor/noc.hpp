@@ -1,7 +1,8 @@
 // What kernels do on other cores: blocks written to circular buffers there, semaphores, and the calls of the dataflow API
 // for both. Threads are started here.
 #pragma once
-#include "runtime.hpp"
+#include "dst.hpp"
+#include "tensors.hpp"
 
 namespace tensix {
 

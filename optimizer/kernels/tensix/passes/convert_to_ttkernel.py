@@ -13,7 +13,8 @@ from optimizer.kernels.tensix.ir import Names, Op, Region, Value, attributes, re
 from optimizer.kernels.tensix.passes.insert_inits import PACK_RECONFIG, RECONFIG, form_of, is_math
 from optimizer.kernels.tensix.passes.noc_calls import call
 from optimizer.kernels.tensix.rounding import FORMAT_NUMBERS
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Call, Place
+from optimizer.kernels.tensix.tile_forms import Call, Place
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType, TensorType
 
 _BUFFER_CALLS = {

@@ -17,7 +17,8 @@ from optimizer.kernels.tensix.index_expr import IndexMap, dim
 from optimizer.kernels.tensix.ir import Attr, Op, Region, Value, attributes, substitute
 from optimizer.kernels.tensix.passes import rewrite_bodies
 from optimizer.kernels.tensix.passes.convert_to_compute import PARALLEL, LoopNest, accumulates
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
+from optimizer.kernels.tensix.tile_forms import Place
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
 
 _PRODUCT = f"{TILE_PREFIX}matmul"
 _FREES = ("ttl.cb_pop", "ttl.cb_push")

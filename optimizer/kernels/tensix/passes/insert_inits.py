@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.dialect import COMPUTE, DST_PREFIX, L1_SUM, L1_SUM_END
 from optimizer.kernels.tensix.ir import Attr, Op, Value, attributes, rewrite, walk
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Form, Place, Unit
+from optimizer.kernels.tensix.tile_forms import Form, Place, Unit
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType
 
 RECONFIG, PACK_RECONFIG = "dst.reconfig", "dst.pack_reconfig"

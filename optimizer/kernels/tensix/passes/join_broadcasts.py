@@ -23,7 +23,8 @@ from optimizer.kernels.tensix.dialect import BLOCK_PREFIX
 from optimizer.kernels.tensix.ir import Op, Value
 from optimizer.kernels.tensix.passes import rewrite_bodies
 from optimizer.kernels.tensix.passes.convert_to_compute import is_block_op
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
+from optimizer.kernels.tensix.tile_forms import Place
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType
 from optimizer.kernels.tensix.verify import block_result_shape
 

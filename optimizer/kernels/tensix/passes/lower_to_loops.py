@@ -25,7 +25,8 @@ from optimizer.kernels.tensix.index_expr import IndexExpr, IndexMap, const, dim,
 from optimizer.kernels.tensix.ir import Attr, Names, Op, Region, Value, attributes, rewrite
 from optimizer.kernels.tensix.passes.convert_to_compute import accumulates
 from optimizer.kernels.tensix.passes.unroll_loops import unrolled
-from optimizer.kernels.tensix.tile_ops import TILE_OPS, Place
+from optimizer.kernels.tensix.tile_forms import Place
+from optimizer.kernels.tensix.tile_ops import TILE_OPS
 from optimizer.kernels.tensix.types import BlockType, CircularBufferType, IndexType
 
 Loops = tuple[Value, ...]

@@ -5,7 +5,7 @@
     %z = ttl.compute() { tile_fill 0 }                      one tile, once per thread or loop body
     %w = ttl.compute(%z, %b) { tile_add_bcast_row(%zero, %in) }
 
-`unary_bcast<BroadcastType::ROW>` moves rows to DST by an instruction that writes 16 bits (`tile_ops.Form.narrow`): in
+`unary_bcast<BroadcastType::ROW>` moves rows to DST by an instruction that writes 16 bits (`tile_forms.Form.narrow`): in
 a DST of 32 bits they land in other rows, and overwrite them. `add_tiles_bcast_rows` goes through the FPU, which writes
 DST at its width.
 """

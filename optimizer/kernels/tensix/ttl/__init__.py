@@ -1,13 +1,15 @@
 """The tile language by its own names: `from optimizer.kernels.tensix import ttl`, functions on blocks in `ttl.math`.
 
-docs/tile-language.md describes it; `frontend.py` records what is written.
+docs/tile-language.md describes it.
 """
 
 from __future__ import annotations
 
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.blocks import Block, CircularBuffer, block_op, compute_region, make_circular_buffer_like
 from optimizer.kernels.tensix.dataflow import (
     Pipe,
+    PipeEnd,
     PipeNet,
     Semaphore,
     create_semaphore,
@@ -16,15 +18,9 @@ from optimizer.kernels.tensix.dataflow import (
     when,
 )
 from optimizer.kernels.tensix.frontend import (
-    Block,
-    CircularBuffer,
-    PipeEnd,
     Program,
-    Tensor,
     Transfer,
-    block_op,
     compute,
-    compute_region,
     copy,
     core,
     core_linear,
@@ -32,8 +28,8 @@ from optimizer.kernels.tensix.frontend import (
     grid_size,
     grid_slice,
     kernel,
-    make_circular_buffer_like,
 )
+from optimizer.kernels.tensix.tensor_places import Tensor
 from optimizer.kernels.tensix.ttl import math
 from optimizer.kernels.tensix.ttl.math import transpose, typecast, where
 
