@@ -5,10 +5,10 @@
 
 Weights keep activations near unit variance; those and random inputs are made from the seed, a weight that the file
 holds stays. `MODEL.onnx:TENSOR` is the model up to that tensor, the only output then (the first layers of a deep one).
-Each is planned, and its emitted program runs as `ttopt run` runs it. Prints one line an output: Pearson correlation,
-relative error, ratio, seconds; `--per-op` names the ops of the least correlation and of the largest gain. `-o` appends
-one JSON line a model and skips those that it holds. Exits 1 if a correlation is below 0.99, an error above 0.1 or a
-ratio more than 2 % off.
+Each is planned, and its emitted program runs as `ttopt run` runs it. Prints one line an output: kernels of ours and the
+ops in them, Pearson correlation, relative error, ratio, seconds; `--per-op` names the ops of the least correlation and
+of the largest gain. `-o` appends one JSON line a model and skips those that it holds. Exits 1 if a correlation is below
+0.99, an error above 0.1 or a ratio more than 2 % off.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests" / "importers"))
 from witness import random_inputs, random_weights, to_float32  # noqa: E402 - the witness is the tests'
 
-COLUMNS = ("model", "output", "ops", "PCC", "error", "ratio", "seconds", "result")
+COLUMNS = ("model", "output", "calls", "kernels", "PCC", "error", "ratio", "seconds", "result")
 MOST_GAIN = 0.02
 
 
@@ -92,7 +92,8 @@ def _run(name: str, args: argparse.Namespace) -> dict[str, Any]:
             found = run_result(result, weights, inputs, options, reference=reference, per_op=args.per_op)
         except TtoptError as error:
             return {"problem": f"{type(error).__name__}: {error}", "seconds": time.perf_counter() - start}
-    return {**found.record, "problem": None, "seconds": time.perf_counter() - start}
+    kernels = [len(region["ops"]) for region in result.fused_kernels]
+    return {**found.record, "problem": None, "kernels": kernels, "seconds": time.perf_counter() - start}
 
 
 def until(model: onnx.ModelProto, tensor: str) -> onnx.ModelProto:
@@ -139,10 +140,11 @@ def _in_bf16(array: Any) -> Any:
 def _rows(record: dict[str, Any]) -> list[tuple[str, ...]]:
     model, seconds = record["key"].split()[0], f"{record['seconds']:.0f}"
     if record["problem"]:
-        return [(model, "", "", "", "", "", seconds, record["problem"])]
+        return [(model, "", "", "", "", "", "", seconds, record["problem"])]
+    kernels = f"{len(record['kernels'])} ({sum(record['kernels'])})"
     return [
         (
-            model, o["name"], str(record["steps"]), f"{o['pcc']:.5f}", f"{o['relative_error']:.4f}",
+            model, o["name"], str(record["steps"]), kernels, f"{o['pcc']:.5f}", f"{o['relative_error']:.4f}",
             f"{o['ratio']:.4f}", seconds, "right" if o["ok"] and abs(o["ratio"] - 1) <= MOST_GAIN else "WRONG",
         )
         for o in record["outputs"]
