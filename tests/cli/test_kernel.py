@@ -90,7 +90,7 @@ def test_stages_are_printed_as_asked(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert heads() == kernels
     assert heads("--print-after", "assign-dst", "--print-after", "fold-grid") == ["fold-grid", "assign-dst"]
     every = heads("--stages")
-    assert (every[0], every[-4:]) == ("initial", ["convert-to-ttkernel", *kernels])
+    assert (every[0], every[-4:]) == ("initial", ["block-products", *kernels])
     assert "fuse-computes" in every
     assert "fuse-computes" not in heads("--stages", "--no-fuse")
     assert main(["kernel", "print", path, "--print-after", "asign-dst"]) == 2

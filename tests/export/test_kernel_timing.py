@@ -83,7 +83,7 @@ def test_a_product_without_multicast_is_slower_than_the_op_where_cores_share_its
     result = linear(1024)
     op_ns, _ = times(result)
     alone = next(r for r in Finder(result).regions_of(("op",)) if r.scheme == Scheme())
-    kernel = cost_of(alone, lowered(program_of(alone)), result.layouts, result.device)
+    kernel = cost_of(alone, lowered(program_of(alone), result.device), result.layouts, result.device)
     assert kernel.time_ns > 3 * op_ns
     assert kernel.dram_read_bytes == 64 * 32 * 4 * 2048
     assert kernel.bound is Bound.DRAM
