@@ -17,7 +17,7 @@ from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.build import build
 from optimizer.kernels.tensix.compute_config import FIDELITIES
-from optimizer.kernels.tensix.device.sfpu import APPROXIMATE, EXACT
+from optimizer.kernels.tensix.device.sfpu import APPROXIMATE, approximation
 from optimizer.kernels.tensix.error_bound import Numbers
 from optimizer.kernels.tensix.interpreter import run
 from optimizer.kernels.tensix.ir import Op
@@ -216,15 +216,15 @@ def compare(case: Case, device: KernelDevice) -> list[Compared]:
     buffers = dict(zip(names, (op.result.name for op in program.body.ops if op.name == "ttl.bind_cb"), strict=False))
     wanted = run(stages["insert-inits"], {buffers[n]: x for n, x in given.items()}, options.capacity, device.board.arch)
     results = zip(case.results, names[len(case.operands) :], strict=True)
-    return [_compared(op, case, got[name], wanted[buffers[name]]) for op, name in results]
+    return [_compared(op, case, device.board.arch, got[name], wanted[buffers[name]]) for op, name in results]
 
 
-def _compared(op: str, case: Case, got: Array, wanted: Array) -> Compared:
+def _compared(op: str, case: Case, arch: str, got: Array, wanted: Array) -> Compared:
     got = np.ascontiguousarray(got, np.float32)
     known = np.isfinite(wanted) if op in APPROXIMATE else np.ones(wanted.shape, np.bool_)
     same = (got.view(np.uint32) == wanted.view(np.uint32)) | (np.isnan(got) & np.isnan(wanted))
     unit = _last_place(wanted.astype(np.float64), case)
-    stated = APPROXIMATE.get(op, EXACT)
+    stated = approximation(op, arch)
     with np.errstate(all="ignore"):
         far = np.maximum(np.abs(got.astype(np.float64) - wanted) - stated.absolute, 0.0) / unit
     far = np.where(same | ~known, 0.0, np.where(np.isnan(far), np.inf, far))

@@ -15,6 +15,7 @@ from optimizer.kernels.tensix import ttl
 from optimizer.kernels.tensix.cases import case_program, read_cases
 from optimizer.kernels.tensix.emit_cpp import KernelSource, emit_program
 from optimizer.kernels.tensix.executor.execute import Execution, execute, has_compiler
+from optimizer.kernels.tensix.interpreter import run as interpret
 from optimizer.kernels.tensix.ir import Op
 from optimizer.kernels.tensix.pipeline import KernelOptions, lower
 from optimizer.kernels.tensix.rounding import Array
@@ -179,6 +180,23 @@ def test_sums_of_the_vector_unit_are_cut_off_unless_the_call_rounds() -> None:
     assert executed(program, values, chip="wormhole_b0")[0, 0] == 1 + 1 / 128
     cut_off = executed(program, values, "<ckernel::DstRoundingMode::NearestEven>", "", "wormhole_b0")
     assert cut_off[0, 0] == 1.0
+
+
+@pytest.mark.parametrize(("chip", "signs"), [("wormhole_b0", (False, False)), ("blackhole", (True, False))])
+def test_a_sum_of_negative_zeros_has_a_sign_on_blackhole_and_a_product_nowhere(
+    chip: str, signs: tuple[bool, bool]
+) -> None:
+    found = []
+    for body, second in ((lambda a, b: a + b, -0.0), (lambda a, b: a * b, 1.0)):
+        program = kernel_of(body, (DType.F32, DType.F32), wide=True)
+        stages: dict[str, Op] = {}
+        lower(program, observe=stages.__setitem__)
+        names = [op.result.name for op in program.body.ops if op.name == "ttl.bind_cb"]
+        tiles = {n: np.full((32, 32), v, np.float32) for n, v in zip(names, (-0.0, second), strict=False)}
+        interpreted = interpret(stages["insert-inits"], tiles, chip=chip)[names[-1]]
+        found.append(executed(program, (-0.0, second), chip=chip))
+        assert np.signbit(interpreted).tolist() == np.signbit(found[-1]).tolist()
+    assert tuple(bool(np.signbit(tile).all()) for tile in found) == signs
 
 
 def test_the_fpu_reads_no_buffer_that_goes_to_dst_past_it() -> None:

@@ -9,7 +9,7 @@ from simulated_tiles import cases, compare
 
 from optimizer.device import DeviceSpec
 from optimizer.execution.launching import KernelDevice
-from optimizer.kernels.tensix.device.sfpu import APPROXIMATE, CUT_OFF, PLAIN
+from optimizer.kernels.tensix.device.sfpu import APPROXIMATE, CUT_OFF, PRODUCTS, SUMS
 from optimizer.kernels.tensix.tile_ops import TILE_OPS
 
 CASES = cases()
@@ -44,5 +44,5 @@ def test_every_op_is_computed_by_a_case() -> None:
 
 
 def test_facts_of_the_vector_unit_are_about_ops_that_there_are() -> None:
-    assert set(APPROXIMATE) | CUT_OFF | PLAIN <= set(TILE_OPS)
-    assert not PLAIN & set(APPROXIMATE), "a multiply-add is exact"
+    assert set(APPROXIMATE) | CUT_OFF | SUMS | PRODUCTS <= set(TILE_OPS)
+    assert not (SUMS | PRODUCTS) & set(APPROXIMATE), "a multiply-add is exact"

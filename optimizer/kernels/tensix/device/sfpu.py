@@ -24,16 +24,15 @@ CUT_OFF = frozenset(
     }
 )  # fmt: skip
 """Ops whose results are cut off at 16 bits. Sums and differences are, too, but for a call that asks for `NEAREST`."""
-_SUMS = ("add", "sub", "rsub")
-PLAIN = frozenset(
-    {*_SUMS, "mul", "leaky_relu", "square", "add_scalar", "sub_scalar", "mul_scalar", "div_scalar", "rsub_scalar"}
-)
-"""Ops that are one multiply-add, of which a zero has no sign."""
+_OF_TILES = ("add", "sub", "rsub")
+SUMS = frozenset({*_OF_TILES, "add_scalar", "sub_scalar", "rsub_scalar"})
+PRODUCTS = frozenset({"mul", "leaky_relu", "square", "mul_scalar", "div_scalar"})
+"""Ops that are one multiply-add. A zero that it makes has no sign, but of a sum on Blackhole, where -0 - 0 is -0."""
 
 
 def rounds(name: str, form: Form) -> bool:
     """Whether a call rounds its result to bf16 before it stores it in a DST of 16 bits."""
-    return NEAREST in form.call.template if name in _SUMS else name not in CUT_OFF
+    return NEAREST in form.call.template if name in _OF_TILES else name not in CUT_OFF
 
 
 def computed(op: TileOp, tiles: Sequence[Array], numbers: Mapping[str, float]) -> Array:
@@ -50,9 +49,9 @@ def computed(op: TileOp, tiles: Sequence[Array], numbers: Mapping[str, float]) -
     return np.where(zeros, np.where(negative, np.float32(-0.0), np.float32(0.0)), found)
 
 
-def stored(name: str, values: Array, wide: bool, nearest: bool) -> Array:
-    """Float32 results of an op in DST."""
-    values = without_denormals(values, keep_sign=name not in PLAIN)
+def stored(values: Array, wide: bool, nearest: bool, signless: bool) -> Array:
+    """Float32 results of an op in DST; `signless`: without a sign of zero."""
+    values = without_denormals(values, keep_sign=not signless)
     if wide:
         return values
     return round_bf16(values) if nearest else truncated(values)
@@ -94,3 +93,11 @@ APPROXIMATE: Mapping[str, Approximation] = MappingProxyType(
     }
 )  # fmt: skip
 """Ops that tt-metal's kernels approximate, within what was measured on ttsim 1.10.0; all others are exact."""
+_ON_BLACKHOLE = {"erfc": Approximation(2, 2**16, 1e-4), "gelu": Approximation(2, 4, 6e-7)}
+"""What comes less near there: `erfc` divides by the hardware's reciprocal of 7 bits as it is."""
+
+
+def approximation(name: str, arch: str) -> Approximation:
+    """How near an op comes on a chip."""
+    stated = APPROXIMATE.get(name, EXACT)
+    return _ON_BLACKHOLE.get(name, stated) if arch == "blackhole" else stated

@@ -44,12 +44,15 @@ class Units:
     """Passes of the FPU over a product."""
     least_slips: bool = True
     """A Wormhole's FPU takes a sum of -1 in the last place for another power of two (tenstorrent/tt-metal #38306)."""
+    signless_sums: bool = True
+    """A zero that a Wormhole's SFPU adds up has no sign; a Blackhole's is that of IEEE 754."""
 
     @staticmethod
     def of(program: Op, arch: str) -> Units:
         """As a program is compiled for an architecture."""
         config = compute_config(program, arch)
-        return Units(config.fp32_dest_acc_en, PHASES[config.math_fidelity], arch == "wormhole_b0")
+        wormhole = arch == "wormhole_b0"
+        return Units(config.fp32_dest_acc_en, PHASES[config.math_fidelity], wormhole, wormhole)
 
     def result(
         self, op: TileOp, form: Form, operands: Sequence[Operand], numbers: Mapping[str, float], held: Array | None
@@ -57,7 +60,8 @@ class Units:
         """The tile in DST. `held`: what the slot holds of an accumulating op."""
         if form.unit is Unit.SFPU:
             value = sfpu.computed(op, [x.tile for x in operands], numbers)
-            return sfpu.stored(op.name, value, self.wide, sfpu.rounds(op.name, form))
+            signless = op.name in sfpu.PRODUCTS or (self.signless_sums and op.name in sfpu.SUMS)
+            return sfpu.stored(value, self.wide, sfpu.rounds(op.name, form), signless)
         if form.unit is Unit.UNPACK:
             (x,) = operands
             return op.evaluate([in_dst(x.tile, x.dtype, self.wide, x.straight)], numbers)

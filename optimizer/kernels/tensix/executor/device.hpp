@@ -12,6 +12,7 @@ inline bool on_device = false;  // else every result is rounded once, to the nea
 inline bool wide_dst = false;   // DST has 32 bits
 inline int phases = 4;          // of the FPU's fidelity
 inline bool least_slips = true;  // a sum of -1 in the last place is normalised the wrong way (tt-metal issue 38306)
+inline bool signless_sums = true;  // of the SFPU: +0 for -0 - 0
 
 inline uint32_t bits_of(float value) {
     uint32_t bits;

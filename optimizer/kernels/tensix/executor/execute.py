@@ -175,6 +175,7 @@ def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: boo
         units = Units.of(program, chip)
         lines.append(f"    on_device = true; wide_dst = {str(wide).lower()}; phases = {units.phases};")
         lines.append(f"    least_slips = {str(units.least_slips).lower()};")
+        lines.append(f"    signless_sums = {str(units.signless_sums).lower()};")
     for op in program.body.ops:
         if op.name == "ttl.bind_cb":
             cb = op.result.typed(CircularBufferType)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from optimizer.kernels.tensix.device.sfpu import PLAIN, rounds
+from optimizer.kernels.tensix.device.sfpu import PRODUCTS, SUMS, rounds
 from optimizer.kernels.tensix.executor.semantics import ELEMENTWISE, SPREAD, WHOLE_TILE
 from optimizer.kernels.tensix.tile_forms import Call, Form, Place, Unit
 from optimizer.kernels.tensix.tile_ops import NEAREST, TILE_OPS, TileOp
@@ -219,7 +219,7 @@ def _compute(op: TileOp, form: Form, names: str, what: str, by_token: dict[str, 
         on_device = f"if (tensix::on_device) {loops}{into} = {_on_fpu(op.name, at)};"
         return [f"{given} {on_device} tensix::write({what}, {target}, made);"]
     if form.unit is Unit.SFPU:
-        signless = str(op.name in PLAIN).lower()
+        signless = "tensix::signless_sums" if op.name in SUMS else str(op.name in PRODUCTS).lower()
         return [f"{given} tensix::write_vector({what}, {target}, made, {nearest}, {signless});"]
     return [f"{given} tensix::write({what}, {target}, made);"]
 
