@@ -12,7 +12,7 @@ from optimizer.export.kernels.choosing import choose, stretches
 from optimizer.export.kernels.finding import Finder, Framed, compiles, groups_anywhere
 from optimizer.export.kernels.lowering import lowered, program_of
 from optimizer.export.kernels.placement import Home, Kind
-from optimizer.export.kernels.regions import Region, Scheme
+from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import buffer_bytes
 from optimizer.export.kernels.timing import cost_of
 from optimizer.ir.graph import Op, ValueKind
@@ -99,7 +99,6 @@ class _Offers:
         self._result, self._ops, self._framed, self._home = result, ops, framed, home
         self._members = {op.id for op in framed.group.ops}
         self._lying = dict(self._wanted())
-        self._schemes: dict[int, Scheme | None] = {}
         self._sources = {
             v: layouts
             for op, row in zip(ops, sources, strict=True)
@@ -142,8 +141,10 @@ class _Offers:
         """Kernels that bring some of their operands, instead of any copies of them."""
         laid = self._framed.laid(replace(self._result, layouts={**self._result.layouts, **self._lying, **brought}))
         region = next((r for r in laid.homes() if r.home.layout == self._home.layout), None)
-        region = None if region is None else self._in_best_scheme(laid, region)
-        if region is None or not compiles(region, self._result.device):
+        device = self._result.device
+        schemes = () if region is None else laid.schemes(region)
+        region = next((scheme for scheme in schemes if compiles(scheme, device)), None)
+        if region is None:
             return
         result = laid.group.result
         program = lowered(program_of(region), result.device)
@@ -153,16 +154,6 @@ class _Offers:
                 operands = {v: self._brought(v, brought[v], copied) for v, copied in zip(brought, flags, strict=True)}
                 places = (self._places(op, operands) if op.id in self._members else None for op in self._ops)
                 yield KernelOffer(tuple(places), time_ns, buffer_bytes(program))
-
-    def _in_best_scheme(self, laid: Framed, region: Region) -> Region | None:
-        """A region in the scheme that is the fastest for the first one of this stretch and home with as many operands
-        brought: schemes hardly depend on where from."""
-        brought = sum(not o.resident for o in region.inputs)
-        if brought not in self._schemes:
-            fastest = next(iter(laid.schemes(region)), None)
-            self._schemes[brought] = None if fastest is None else fastest.scheme
-        scheme = self._schemes[brought]
-        return None if scheme is None else region.fed(scheme)
 
     def _brought(self, v: str, source: TensorLayout, copied: bool) -> WantedOperand:
         """An operand that is read from elsewhere; of the frame's, a copy would be for the cores of the kernel."""

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from optimizer.errors import StateError
 
 Kind = Literal["dim", "const", "add", "mul", "floordiv", "mod"]
@@ -74,6 +77,24 @@ class IndexExpr:
             case "const":
                 return self.value
         a, b = (arg.evaluate(dims) for arg in self.args)
+        match self.kind:
+            case "add":
+                return a + b
+            case "mul":
+                return a * b
+            case "floordiv":
+                return a // b
+            case _:
+                return a % b
+
+    def over(self, dims: Sequence[NDArray[np.int64]], shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """Values with these arrays of numbers for the dimensions, each of that shape."""
+        match self.kind:
+            case "dim":
+                return dims[self.value]
+            case "const":
+                return np.full(shape, self.value, dtype=np.int64)
+        a, b = (arg.over(dims, shape) for arg in self.args)
         match self.kind:
             case "add":
                 return a + b

@@ -153,18 +153,27 @@ def loop_rounds(op: Op) -> int | None:
 
 def rewrite(op: Op, change: Callable[[Op], tuple[Op, ...]]) -> tuple[Op, ...]:
     """Everything inside rewritten first, then the op itself: `change` gives what stands in its place."""
-    regions = tuple(
-        replace(region, ops=tuple(new for inner in region.ops for new in rewrite(inner, change)))
-        for region in op.regions
-    )
-    return change(op if regions == op.regions else replace(op, regions=regions))
+    if not op.regions:
+        return change(op)
+    regions = tuple(_rewritten(region, change) for region in op.regions)
+    same = all(new is old for new, old in zip(regions, op.regions, strict=True))
+    return change(op if same else replace(op, regions=regions))
+
+
+def _rewritten(region: Region, change: Callable[[Op], tuple[Op, ...]]) -> Region:
+    """The region itself where nothing changes: most passes leave most of a program alone."""
+    ops: list[Op] = []
+    for inner in region.ops:
+        ops += rewrite(inner, change)
+    same = len(ops) == len(region.ops) and all(new is old for new, old in zip(ops, region.ops, strict=True))
+    return region if same else replace(region, ops=tuple(ops))
 
 
 def substitute(op: Op, values: Mapping[str, Value]) -> Op:
     """The op with other operands, by name, everywhere inside."""
-    operands = tuple(values.get(v.name, v) for v in op.operands)
-    regions = tuple(replace(r, ops=tuple(substitute(inner, values) for inner in r.ops)) for r in op.regions)
-    return replace(op, operands=operands, regions=regions)
+    operands = tuple([values.get(v.name, v) for v in op.operands])
+    regions = tuple([replace(r, ops=tuple([substitute(inner, values) for inner in r.ops])) for r in op.regions])
+    return Op(op.name, operands, op.results, op.attrs, regions)
 
 
 class Names:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.kernels.tensix.dialect import CALL_PREFIX, COMPUTE
 from optimizer.kernels.tensix.ir import Op, Value, attributes, loop_rounds
@@ -111,21 +113,27 @@ def _block(loop: Op, rounds: Mapping[str, range]) -> Shape | None:
     if any(name not in rounds for name in outer) or prod(len(rounds[name]) for name in outer) > MOST_ROUNDS:
         return None
     depth = a_cb.typed(CircularBufferType).block.shape[1]
-    fitting = [Shape(c, count // c, depth) for c in range(count, 0, -1) if count % c == 0 and count > 1]
-    for numbers in product(*(rounds[name] for name in outer)):
-        known = dict(zip(outer, numbers, strict=True))
-        steps = [_indices(places, made, {**known, counter: i}) for i in range(count)]
-        moved = [tuple(x - first for x, first in zip(step, steps[0], strict=True)) for step in steps]
-        fitting = [s for s in fitting if moved == [(i // s.columns * depth, i % s.columns, i) for i in range(count)]]
-    return fitting[0] if fitting else None
+    steps = _indices(places, made, [*outer, counter], [*(rounds[name] for name in outer), range(count)])
+    moved = steps - steps[:, :, :1]
+    for columns in (c for c in range(count, 0, -1) if count % c == 0 and count > 1):
+        i = np.arange(count)
+        if (moved == np.stack([i // columns * depth, i % columns, i])[:, None, :]).all():
+            return Shape(columns, count // columns, depth)
+    return None
 
 
-def _indices(places: Sequence[Value], made: Mapping[str, Op], known: dict[str, int]) -> tuple[int, ...]:
-    """Numbers of these values."""
+def _indices(
+    places: Sequence[Value], made: Mapping[str, Op], names: Sequence[str], rounds: Sequence[range]
+) -> NDArray[np.int64]:
+    """Numbers of these values: per value and round of the loops outside, a row over the rounds of the last loop."""
+    grid = np.meshgrid(*map(np.asarray, rounds), indexing="ij")
+    known: dict[str, NDArray[np.int64]] = dict(zip(names, grid, strict=True))
     for name, op in made.items():
-        numbers = [known[v.name] for v in op.operands]
-        known[name] = op.integer("value") if op.name == "ttl.constant" else op.index_map("map").evaluate(numbers)[0]
-    return tuple(known[v.name] for v in places)
+        if op.name == "ttl.constant":
+            known[name] = np.full_like(grid[0], op.integer("value"))
+        else:
+            known[name] = op.index_map("map").results[0].over([known[v.name] for v in op.operands], grid[0].shape)
+    return np.stack([known[v.name].reshape(-1, len(rounds[-1])) for v in places])
 
 
 # -- what becomes of it ------------------------------------------------------------------------------------
