@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import combinations, product
+from itertools import combinations, compress, product
 
 from optimizer.export.kernels.choosing import choose, stretches
 from optimizer.export.kernels.finding import Finder, Framed, compiles, groups_anywhere
 from optimizer.export.kernels.lowering import lowered, program_of
 from optimizer.export.kernels.placement import Home, Kind
-from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import buffer_bytes
 from optimizer.export.kernels.timing import cost_of
 from optimizer.ir.graph import Op, ValueKind
@@ -22,13 +21,15 @@ from optimizer.layouts.tiling import sharded_layout
 from optimizer.options import Options
 from optimizer.predictions import Predictor
 from optimizer.result import OptimizedGraph, Role
-from optimizer.sharding.base import KernelOffer, Plan, PolicyInput, Sources, WantedOperand, WantedPlaces
+from optimizer.sharding.base import KernelOffer, Plan, PolicyInput, Sources, Wanted, WantedOperand, WantedPlaces
 from optimizer.sharding.dram import DramPolicy
 from optimizer.transform.apply import ApplyPlan
 
 MOST_BROUGHT = 2
 """Operands that a kernel gets from elsewhere, of those that may lie on its cores."""
 WEIGHTS = (ValueKind.PARAMETER, ValueKind.CONSTANT)
+_READ_BY_ALL = (Kind.RIGHT, Kind.ROW, Kind.SCALAR)
+"""Parts of a frame that never lie on the cores of a kernel."""
 
 
 class PlanKernels:
@@ -58,7 +59,11 @@ class PlanKernels:
         return self._groups
 
     def offers(
-        self, group: tuple[str, ...], homes: Sequence[TensorLayout], sources: Sources
+        self,
+        group: tuple[str, ...],
+        homes: Sequence[TensorLayout],
+        sources: Sources,
+        of_use: Callable[[Wanted], bool],
     ) -> tuple[KernelOffer, ...]:
         """Kernels for a group and for parts of it, with the tensors of their frame in one of these layouts each.
 
@@ -72,7 +77,7 @@ class PlanKernels:
             homes_of = () if framed is None else [h for x in homes if (h := Home.of(x, framed.group.shape))]
             for home in homes_of:
                 assert framed is not None
-                found += _Offers(self._in_dram, ops, framed, home, sources).offers()
+                found += _Offers(self._in_dram, ops, framed, home, sources, of_use).offers()
         return tuple(found)
 
     def saved_ns(self, plan: Plan) -> int:
@@ -95,32 +100,48 @@ class PlanKernels:
 class _Offers:
     """Kernels of one stretch of a group at one home."""
 
-    def __init__(self, result: OptimizedGraph, ops: Sequence[Op], framed: Framed, home: Home, sources: Sources) -> None:
-        self._result, self._ops, self._framed, self._home = result, ops, framed, home
+    def __init__(
+        self,
+        result: OptimizedGraph,
+        ops: Sequence[Op],
+        framed: Framed,
+        home: Home,
+        sources: Sources,
+        of_use: Callable[[Wanted], bool],
+    ) -> None:
+        self._result, self._ops, self._framed, self._home, self._of_use = result, ops, framed, home, of_use
         self._members = {op.id for op in framed.group.ops}
         self._lying = dict(self._wanted())
         self._sources = {
-            v: layouts
+            v: self._sources_of(v, layouts)
             for op, row in zip(ops, sources, strict=True)
             for v, layouts in zip(op.inputs, row, strict=True)
             if op.id in self._members and v in framed.inputs
         }
 
     def offers(self) -> list[KernelOffer]:
-        """With every choice of operands that the kernel brings, copies or not; at least one op or copy besides one."""
+        """With every choice of operands that the kernel brings, copies or not, and of a result that it takes to DRAM.
+
+        Of a single op only those that spare a copy besides.
+        """
         kinds = self._framed.group.kinds
         readers = Counter(v for op in self._framed.group.ops for v in op.inputs)
         movable = [v for v in self._framed.inputs if readers[v] == 1 and self._is_movable(v)]
         strays = {v for v, kind in kinds.items() if kind is Kind.LEFT and v not in self._lying}
-        weights = [v for v in self._framed.inputs if kinds[v] is Kind.RIGHT]
+        weights = [v for v in self._framed.inputs if kinds[v] in _READ_BY_ALL]
         found: list[KernelOffer] = []
         for count in range(min(len(movable), MOST_BROUGHT) + 1):
             for brought in combinations(movable, count):
                 if strays.issubset(brought):
                     values = (*weights, *brought)
                     for chosen in product(*(self._sources[v] for v in values)):
-                        found += self._offers(dict(zip(values, chosen, strict=True)))
+                        for taken in (None, *self._takable()):
+                            found += self._offers(dict(zip(values, chosen, strict=True)), taken)
         return found
+
+    def _takable(self) -> Iterator[str]:
+        """Results that the kernel may write to DRAM."""
+        return (v for v in self._framed.outputs if v in self._lying)
 
     def _wanted(self) -> Iterator[tuple[str, TensorLayout]]:
         """Where the tensors lie if none is brought."""
@@ -133,14 +154,29 @@ class _Offers:
                 page, device = group.result.layouts[v].page_layout, group.result.device
                 yield v, sharded_layout(value.shape, home.memory_layout, self._home.grid, device, page)
 
+    def _sources_of(self, v: str, layouts: Sequence[TensorLayout]) -> tuple[TensorLayout, ...]:
+        """Where an operand may come from: of several in L1 the first, and those that lie on the kernel's cores."""
+        first = next((x for x in layouts if x.is_l1), None)
+        return tuple(x for x in layouts if x.is_dram or x == first or self._holds(v, x))
+
+    def _holds(self, v: str, layout: TensorLayout) -> bool:
+        group = self._framed.group
+        return self._home.holds(layout, group.kinds[v], group.depths.get(v, 0))
+
     def _is_movable(self, v: str) -> bool:
         weight = self._result.graph.value(v).kind in WEIGHTS
         return self._framed.group.kinds[v] in (Kind.FULL, Kind.LEFT) and not weight
 
-    def _offers(self, brought: Mapping[str, TensorLayout]) -> Iterator[KernelOffer]:
-        """Kernels that bring some of their operands, instead of any copies of them."""
-        laid = self._framed.laid(replace(self._result, layouts={**self._result.layouts, **self._lying, **brought}))
-        region = next((r for r in laid.homes() if r.home.layout == self._home.layout), None)
+    def _offers(self, brought: Mapping[str, TensorLayout], taken: str | None) -> Iterator[KernelOffer]:
+        """Kernels that bring some of their operands, instead of any copies of them, and take a result to DRAM, instead
+        of its op or of a copy."""
+        in_dram = {} if taken is None else {taken: self._result.layouts[taken]}
+        layouts = {**self._result.layouts, **self._lying, **brought, **in_dram}
+        offered = [wanted for wanted in self._wanted_with(brought, in_dram) if self._of_use(wanted)]
+        if not offered:
+            return
+        laid = self._framed.laid(replace(self._result, layouts=layouts))
+        region = laid.at(self._home)
         device = self._result.device
         schemes = () if region is None else laid.schemes(region)
         region = next((scheme for scheme in schemes if compiles(scheme, device)), None)
@@ -149,17 +185,35 @@ class _Offers:
         result = laid.group.result
         program = lowered(program_of(region), result.device)
         time_ns = cost_of(region, program, result.layouts, result.device).time_ns
-        for flags in product(*((True, False) if self._is_movable(v) else (False,) for v in brought)):
-            if len(self._members) + sum(flags) > 1:
-                operands = {v: self._brought(v, brought[v], copied) for v, copied in zip(brought, flags, strict=True)}
-                places = (self._places(op, operands) if op.id in self._members else None for op in self._ops)
-                yield KernelOffer(tuple(places), time_ns, buffer_bytes(program))
+        for wanted in offered:
+            yield KernelOffer(wanted, time_ns, buffer_bytes(program))
+
+    def _wanted_with(
+        self, brought: Mapping[str, TensorLayout], in_dram: Mapping[str, TensorLayout]
+    ) -> Iterator[Wanted]:
+        """What such kernels want: in place of copies, to their cores or from there, or of ops that need none."""
+        values = [*(v for v in brought if self._is_movable(v)), *in_dram]
+        for flags in product((True, False), repeat=len(values)):
+            copied = set(compress(values, flags))
+            if len(self._members) + len(copied) > 1:
+                operands = {v: self._brought(v, source, v in copied) for v, source in brought.items()}
+                results = {v: (x, False) for v, x in {**self._lying, **in_dram}.items()}
+                results |= {v: (self._lying[v], True) for v in copied.intersection(in_dram)}
+                places = (self._places(op, operands, results) if op.id in self._members else None for op in self._ops)
+                yield tuple(places)
 
     def _brought(self, v: str, source: TensorLayout, copied: bool) -> WantedOperand:
-        """An operand that is read from elsewhere; of the frame's, a copy would be for the cores of the kernel."""
+        """An operand that is read from elsewhere, or a weight on the kernel's cores.
+
+        Of the frame's, a copy would be for those cores.
+        """
+        if not copied and self._holds(v, source):
+            return WantedOperand(source)
         target = self._home.layout if copied and self._framed.group.kinds[v] is Kind.FULL else None
         return WantedOperand(target, source, copied)
 
-    def _places(self, op: Op, brought: Mapping[str, WantedOperand]) -> WantedPlaces:
+    def _places(
+        self, op: Op, brought: Mapping[str, WantedOperand], results: Mapping[str, tuple[TensorLayout, bool]]
+    ) -> WantedPlaces:
         operands = (brought.get(v, WantedOperand(self._lying.get(v))) for v in op.inputs)
-        return WantedPlaces(tuple(operands), self._lying.get(op.outputs[0]))
+        return WantedPlaces(tuple(operands), *results.get(op.outputs[0], (None, False)))

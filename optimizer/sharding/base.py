@@ -75,14 +75,19 @@ class WantedPlaces:
     operands: tuple[WantedOperand, ...]
     result: TensorLayout | None
     """None: any."""
+    taken: bool = False
+    """Whether the kernel writes the result's copy in DRAM in place of the result, which then nothing outside reads."""
+
+
+Wanted = tuple[WantedPlaces | None, ...]
+"""Per op of a group; None: it is not in the kernel."""
 
 
 @dataclass(frozen=True)
 class KernelOffer:
     """A kernel of ours that ops of a group could be, if their tensors lay as it wants them."""
 
-    wanted: tuple[WantedPlaces | None, ...]
-    """Per op of the group; None: it is not in the kernel."""
+    wanted: Wanted
     time_ns: int
     buffer_bytes: int
     """L1 per core of its circular buffers that lie in no tensor."""
@@ -100,9 +105,16 @@ class Kernels(Protocol):
         ...
 
     def offers(
-        self, group: tuple[str, ...], homes: Sequence[TensorLayout], sources: Sources
+        self,
+        group: tuple[str, ...],
+        homes: Sequence[TensorLayout],
+        sources: Sources,
+        of_use: Callable[[Wanted], bool],
     ) -> tuple[KernelOffer, ...]:
-        """Kernels for a group and for parts of it, with the tensors of their frame in one of these layouts each."""
+        """Kernels for a group and for parts of it, with the tensors of their frame in one of these layouts each.
+
+        Only those that are `of_use` are priced.
+        """
         ...
 
     def saved_ns(self, plan: Plan) -> int:

@@ -355,26 +355,33 @@ def _moved(home: TensorMemoryLayout, other: TensorMemoryLayout) -> OptimizedGrap
     )
 
 
-_PARTS = {
-    "left": (1, 1, X[2], 3 * TILE), "right": (3 * TILE, X[-1]), "row": X[-1:], "column": (1, 1, X[2], 1),
-    "scalar": (1, 1),
-}  # fmt: skip
+def _of_parts(rows: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of what a frame of so many tile rows is read with."""
+    return {
+        "left": (1, 1, rows * TILE, 3 * TILE), "right": (3 * TILE, X[-1]), "row": X[-1:],
+        "column": (1, 1, rows * TILE, 1), "scalar": (1, 1),
+    }  # fmt: skip
+
+
 _LEFT_IN_PLACE = "left in place"
+_RAGGED = 17
+"""Cores that fill a row of the grid of any board and begin another: there is no multicast to them."""
 
 
-def _parts(where: str) -> OptimizedGraph:
+def _parts(where: str, cores: int) -> OptimizedGraph:
     """Every part of the frame, brought from a memory: (left @ right + row) * column + scalar + x, and the sums of rows
     taken there. Or all but `left`, on whose cores the region is at home, in DRAM."""
     b = GraphBuilder("parts")
-    x, left, right, row, column, scalar = (b.input(n, s) for n, s in (("x", X), *_PARTS.items()))
+    parts, frame = _of_parts(cores), (1, 1, cores * TILE, X[-1])
+    x, left, right, row, column, scalar = (b.input(n, s) for n, s in (("x", frame), *parts.items()))
     v = b.op("ttnn.multiply", b.op("ttnn.linear", left, right, row), column)
     v = b.op("ttnn.add", b.op("ttnn.add", v, scalar), x)
     total = b.op("ttnn.sum", v, dim=-1)
-    layouts = {x: HOME, v: HOME}
+    layouts = dict.fromkeys((x, v), shards(frame, (cores, 1), HEIGHT))
     if where == _LEFT_IN_PLACE:
-        layouts[left] = shards(_PARTS["left"], (4, 1), HEIGHT)
+        layouts[left] = shards(parts["left"], (cores, 1), HEIGHT)
     else:
-        for tensor, shape in {**_PARTS, total: _PARTS["column"]}.items():
+        for tensor, shape in {**parts, total: parts["column"]}.items():
             layouts[tensor] = L1_TILE if where == INTERLEAVED else _spread(shape, TensorMemoryLayout(where))
     return placed(b.finish(v, total), layouts, fuse_kernels=True)
 
@@ -432,7 +439,8 @@ def cases() -> dict[str, Callable[[], OptimizedGraph]]:
             if other is not home:
                 found[f"{home.value}, others {other.value}"] = lambda h=home, o=other: _moved(h, o)
     for where in (_LEFT_IN_PLACE, *(kind.value for kind in (INTERLEAVED, *_TILES))):
-        found[f"every part, {where}"] = lambda where=where: _parts(where)
+        found[f"every part, {where}"] = lambda where=where: _parts(where, X[2] // TILE)
+        found[f"every part, {where}, on {_RAGGED} cores"] = lambda where=where: _parts(where, _RAGGED)
     return found
 
 

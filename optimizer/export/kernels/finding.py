@@ -20,7 +20,7 @@ from optimizer.errors import InfeasibleError, LimitError
 from optimizer.export.kernels.grouping import Group, may_join
 from optimizer.export.kernels.lowering import blocks_of, lowered, program_of
 from optimizer.export.kernels.operations import is_matmul
-from optimizer.export.kernels.placement import Kind
+from optimizer.export.kernels.placement import Home, Kind
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.schedule import FusedSchedule
 from optimizer.export.kernels.sharing import schemes as ways_to_bring
@@ -77,20 +77,25 @@ class Framed:
 
     def homes(self) -> Iterator[Region]:
         """The region at each of the group's homes, with operands brought in the simplest way."""
+        return map(self._at, self.group.homes((*self.inputs, *self.outputs)))
+
+    def at(self, home: Home) -> Region | None:
+        """The region at a home where perhaps none of its tensors lies; None if it cannot run there."""
+        return self._at(home) if self.group.suits(home, (*self.inputs, *self.outputs)) else None
+
+    def _at(self, home: Home) -> Region:
         group = self.group
-        dtype = group.result.graph.value(group.ops[0].outputs[0]).dtype
-        for home in group.homes((*self.inputs, *self.outputs)):
-            yield Region(
-                group.ops,
-                self.anchor,
-                group.shape,
-                dtype,
-                home,
-                tuple(group.operand(v, home) for v in self.inputs),
-                tuple(group.operand(v, home) for v in self.outputs),
-                group.kinds,
-                group.depths,
-            )
+        return Region(
+            group.ops,
+            self.anchor,
+            group.shape,
+            group.result.graph.value(group.ops[0].outputs[0]).dtype,
+            home,
+            tuple(group.operand(v, home) for v in self.inputs),
+            tuple(group.operand(v, home) for v in self.outputs),
+            group.kinds,
+            group.depths,
+        )
 
     def schemes(self, region: Region) -> tuple[Region, ...]:
         """The region in each of its schemes that compiles, the fastest first."""

@@ -128,16 +128,19 @@ class Group:
         Everything else must be movable: cores know which of its tiles are theirs.
         """
         values = tuple(boundary)
+        layouts = dict.fromkeys(self.result.layouts[v] for v, kind in self.kinds.items() if kind is Kind.FULL)
+        homes = [home for layout in layouts if (home := Home.of(layout, self.shape)) and self.suits(home, values)]
+        return tuple(sorted(homes, key=lambda home: len(self._moved(home, values))))
+
+    def suits(self, home: Home, boundary: Iterable[str]) -> bool:
+        """Whether the ops can run there, with what they read and write brought and taken as far as it is elsewhere."""
         rows = any(needs_rows(op) or self.kinds[op.outputs[0]] is Kind.COLUMN for op in self.ops)
-        found: list[tuple[int, Home]] = []
-        for layout in dict.fromkeys(self.result.layouts[v] for v, kind in self.kinds.items() if kind is Kind.FULL):
-            home = Home.of(layout, self.shape)
-            if home is None or (rows and not home.whole_rows) or 2 * home.cores < self._cores(home, rows):
-                continue
-            moved = [o for v in values if not (o := self.operand(v, home)).resident]
-            if all(home.locates(o.kind) for o in moved):
-                found.append((len(moved), home))
-        return tuple(home for _, home in sorted(found, key=lambda pair: pair[0]))
+        if (rows and not home.whole_rows) or 2 * home.cores < self._cores(home, rows):
+            return False
+        return all(home.locates(o.kind) for o in self._moved(home, boundary))
+
+    def _moved(self, home: Home, boundary: Iterable[str]) -> list[Operand]:
+        return [o for v in boundary if not (o := self.operand(v, home)).resident]
 
     def _cores(self, home: Home, rows: bool) -> int:
         """Cores that ops on the frame use at most: one per tile, or per row of tiles."""

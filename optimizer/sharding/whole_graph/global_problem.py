@@ -83,7 +83,7 @@ class GlobalProblem:
 
     def _options_of(self, kernels: Kernels) -> KernelOptions:
         ways = dict(zip(self.schedule, self.ways, strict=True))
-        return KernelOptions(kernels, self._pricer, ways, self.homes, self._copy_ns)
+        return KernelOptions(kernels, self._pricer, ways, self.homes, self.readers, self._copy_ns)
 
     def promised_ns(self, chosen: Sequence[int]) -> int:
         """What the kernels of a choice save."""
@@ -111,7 +111,7 @@ class GlobalProblem:
         return enumerate(self.kernels, first)
 
     def _kernel_pairs(self, v: int, node: KernelNode) -> Iterator[PairCost]:
-        """What a group's kernel costs with the ways of its ops, and with the homes of what it brings."""
+        """What a group's kernel costs with the ways of its ops, and with the homes of what it brings and takes."""
         options = self._kernel_options
         assert options is not None
         for op_id in node.group:
@@ -119,6 +119,8 @@ class GlobalProblem:
         for value, (reader, k) in node.brought(self._graph).items():
             if value in self.homes:
                 yield PairCost(v, self.node_of[value], options.fetching(node, value, reader, k))
+        for value, maker in node.taken(self._graph).items():
+            yield PairCost(v, self.node_of[value], options.taking(node, value, maker))
 
     def decisions(self, chosen: Sequence[int], reason: Mapping[str, Any]) -> dict[str, OpDecision]:
         """The decisions of a solution."""

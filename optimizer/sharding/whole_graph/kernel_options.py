@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from optimizer.ir.graph import Graph
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.opmodel.pricing import OpPricer
-from optimizer.sharding.base import KernelOffer, Kernels, WantedOperand, WantedPlaces
+from optimizer.sharding.base import KernelOffer, Kernels, Wanted, WantedOperand, WantedPlaces
 from optimizer.sharding.whole_graph.global_options import Home, Way
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, Table, Usage
 
@@ -30,7 +31,7 @@ Ways = tuple[Way, ...]
 Mask = NDArray[np.bool_]
 CopyNs = Callable[[str, TensorLayout, TensorLayout], int | None]
 
-MOST_OFFERS = 128
+MOST_OFFERS = 192
 """Kernels of one group that are options."""
 
 
@@ -54,6 +55,15 @@ class KernelNode:
     @property
     def costs(self) -> Table:
         return np.asarray([self.most_ns, *(self.most_ns - saved for saved in self.saved_ns)], dtype=np.int64)
+
+    def taken(self, graph: Graph) -> dict[str, int]:
+        """Values whose copy in DRAM some offer makes -> the op of the group that gives each."""
+        return {
+            graph.op(op_id).outputs[0]: n
+            for offer in self.offers
+            for n, (op_id, wanted) in enumerate(zip(self.group, offer.wanted, strict=True))
+            if wanted is not None and wanted.taken
+        }
 
     def brought(self, graph: Graph) -> dict[str, tuple[int, int]]:
         """Values that some offer brings instead of copies -> the op of the group that reads each, and the operand."""
@@ -85,10 +95,12 @@ class KernelOptions:
         pricer: OpPricer,
         ways: Mapping[str, Ways],
         homes: Mapping[str, tuple[Home, ...]],
+        readers: Callable[[str], Sequence[str]],
         copy_ns: CopyNs,
     ) -> None:
+        """`readers`: ops that read a value, in schedule order, as homes count them."""
         self._kernels, self._pricer, self._graph = kernels, pricer, pricer.graph
-        self._ways, self._homes, self._copy_ns = ways, homes, copy_ns
+        self._ways, self._homes, self._readers, self._copy_ns = ways, homes, readers, copy_ns
         self._offers_known: dict[Hashable, tuple[KernelOffer, ...]] = {}
         self._masks_known: dict[Hashable, Mask] = {}
         self._tables_known: dict[Hashable, Table] = {}
@@ -105,8 +117,8 @@ class KernelOptions:
     def _node(self, group: tuple[str, ...], asked: Sequence[str]) -> KernelNode | None:
         found: list[tuple[_Spent, KernelOffer]] = []
         for open_offer in self._offers(group, asked):
-            offer = self._settled(group, open_offer)
-            spent = self._spent(group, offer)
+            offer = replace(open_offer, wanted=self._settled(group, open_offer.wanted))
+            spent = self._spent(group, offer.wanted)
             if spent is not None and offer.time_ns < spent.fastest_ns + spent.longest_ns:
                 found.append((spent, offer))
         if not found:
@@ -117,28 +129,52 @@ class KernelOptions:
         saved = tuple(spent.slowest_ns + spent.longest_ns - offer.time_ns for spent, offer in kept)
         return KernelNode(group, tuple(offer for _, offer in kept), saved, max(others, default=0))
 
-    def _settled(self, group: Sequence[str], offer: KernelOffer) -> KernelOffer:
-        """The offer with a layout for every copy that a kernel spares: that of the fastest way to read one."""
-        found: list[WantedPlaces | None] = list(offer.wanted)
-        for n, (op_id, wanted) in enumerate(zip(group, offer.wanted, strict=True)):
-            for k, operand in enumerate(() if wanted is None else wanted.operands):
-                places = found[n]
-                if places is not None and operand.copied and operand.layout is None:
-                    ways = [w for w, ok in zip(self._ways[op_id], self._at_home(op_id, places), strict=True) if ok]
+    def _is_of_use(self, group: Sequence[str], open_places: Wanted) -> bool:
+        """Whether the ops can be as a kernel wants them, and it has no other form that is as good everywhere."""
+        wanted = self._settled(group, open_places)
+        others = self._without_copies(group, wanted)
+        return self._spent(group, wanted) is not None and not any(self._spent(group, other) for other in others)
+
+    def _without_copies(self, group: Sequence[str], wanted: Wanted) -> Iterator[Wanted]:
+        """The same kernel where an op reads from DRAM, or writes there, what is copied otherwise: it takes as long and
+        less L1, whatever is around it."""
+        inside = {op_id for op_id, places in zip(group, wanted, strict=True) if places is not None}
+        for n, (op_id, places) in enumerate(zip(group, wanted, strict=True)):
+            if places is None:
+                continue
+            found = [
+                _with_operand(places, k, WantedOperand(None, x.source))
+                for k, x in enumerate(places.operands)
+                if x.copied and x.source is not None and x.source.is_dram
+            ]
+            v = self._graph.op(op_id).outputs[0]
+            if places.taken and inside.isdisjoint(self._readers(v)):
+                found.append(WantedPlaces(places.operands, self._pricer.default_layout(self._graph.value(v))))
+            for other in found:
+                yield (*wanted[:n], other, *wanted[n + 1 :])
+
+    def _settled(self, group: Sequence[str], wanted: Wanted) -> Wanted:
+        """With a layout for every copy that a kernel spares: that of the fastest way to read one."""
+        found: list[WantedPlaces | None] = list(wanted)
+        for n, (op_id, places) in enumerate(zip(group, wanted, strict=True)):
+            for k, operand in enumerate(() if places is None else places.operands):
+                known = found[n]
+                if known is not None and operand.copied and operand.layout is None:
+                    ways = [w for w, ok in zip(self._ways[op_id], self._at_home(op_id, known), strict=True) if ok]
                     if ways:
                         fastest = min(ways, key=lambda way: way.option.time_ns).option.operands[k]
-                        operands = (*places.operands[:k], replace(operand, layout=fastest), *places.operands[k + 1 :])
-                        found[n] = replace(places, operands=operands)
-        return replace(offer, wanted=tuple(found))
+                        found[n] = _with_operand(known, k, replace(operand, layout=fastest))
+        return tuple(found)
 
-    def _spent(self, group: Sequence[str], offer: KernelOffer) -> _Spent | None:
+    def _spent(self, group: Sequence[str], all_wanted: Wanted) -> _Spent | None:
         """What the ops and copies of a kernel take by themselves; None if they cannot be as it wants them."""
         found = _Spent(0, 0, 0, 0)
-        for op_id, wanted in zip(group, offer.wanted, strict=True):
+        for op_id, wanted in zip(group, all_wanted, strict=True):
             if wanted is None:
                 continue
             times = _times(self._ways[op_id])[self._at_home(op_id, wanted)]
             copies = [self._copies(op_id, k, wanted) for k, x in enumerate(wanted.operands) if x.copied]
+            copies += [self._copies_out(op_id, wanted)] if wanted.taken else []
             if not len(times) or not all(copies):
                 return None
             found = _Spent(
@@ -157,6 +193,14 @@ class KernelOptions:
         target = operand.layout
         found = (self._copy_ns(v, source, target) for source in sources if target is not None and source != target)
         return [ns for ns in found if ns is not None]
+
+    def _copies_out(self, op_id: str, wanted: WantedPlaces) -> list[int]:
+        """The time of the copy to DRAM that a kernel spares, if there can be one."""
+        v = self._graph.op(op_id).outputs[0]
+        if v not in self._homes or wanted.result not in {home.layout for home in self._homes[v] if home.in_dram}:
+            return []
+        copy = self._copy_ns(v, wanted.result, self._pricer.default_layout(self._graph.value(v)))
+        return [] if copy is None else [copy]
 
     def _layouts(self, v: str) -> list[TensorLayout]:
         """Where a value may lie."""
@@ -205,6 +249,23 @@ class KernelOptions:
             row.append(longest - copy if possible and copy is not None else FORBIDDEN)
         return row
 
+    def taking(self, node: KernelNode, v: str, maker: int) -> Table:
+        """Costs of a node's options with a value's homes, of which a kernel writes the copy in DRAM."""
+        rows = (tuple(self._taken_row(node.group, offer, v, maker)) for offer in node.offers)
+        found = ((0,) * len(self._homes[v]), *rows)
+        return self._tables_known.setdefault(("taking", found), np.asarray(found, dtype=np.int64))
+
+    def _taken_row(self, group: Sequence[str], offer: KernelOffer, v: str, maker: int) -> Iterator[int]:
+        """Forbidden are homes without that copy, and those where ops outside the kernel read the value itself."""
+        wanted = offer.wanted[maker]
+        inside = {op_id for op_id, places in zip(group, offer.wanted, strict=True) if places is not None}
+        for home in self._homes[v]:
+            if wanted is None or not wanted.taken:
+                yield 0
+            else:
+                right = home.in_dram and home.layout == wanted.result
+                yield 0 if right and inside.issuperset(self._readers(v)[: home.last]) else FORBIDDEN
+
     def _at_home(self, op_id: str, wanted: WantedPlaces) -> Mask:
         """Which ways of an op have its tensors where a kernel wants them, and write into none of them."""
         key = (id(self._ways[op_id]), wanted)
@@ -241,23 +302,31 @@ class KernelOptions:
         sources = tuple(
             tuple(self._sources(op_id, k) for k in range(len(self._graph.op(op_id).inputs))) for op_id in group
         )
-        key = (tuple(asked), _joints(self._graph, group), homes, sources)
+        ways = tuple(id(self._ways[op_id]) for op_id in group)
+        key = (tuple(asked), _joints(self._graph, group), ways, homes, sources)
         if key not in self._offers_known:
-            self._offers_known[key] = self._kernels.offers(group, homes, sources)
+            of_use = partial(self._is_of_use, group)
+            self._offers_known[key] = self._kernels.offers(group, homes, sources, of_use)
         return self._offers_known[key]
 
     def _sources(self, op_id: str, k: int) -> tuple[TensorLayout, ...]:
-        """Of the places where an operand may lie one in DRAM, and of those in L1 the one that is spread widest."""
+        """Of the places where an operand may lie one in DRAM, and of those in L1 the one that is spread widest; of a
+        weight the shards as well, which may lie on the cores that read them."""
         v = self._graph.op(op_id).inputs[k]
         read = dict.fromkeys(way.option.operands[k] for way in self._ways[op_id])
         layouts = list(read) if self._pricer.is_weight(v) else self._layouts(v)
         in_dram = [layout for layout in layouts if layout.is_dram][:1]
         in_l1 = sorted((x for x in layouts if x.is_l1), key=lambda x: (x.is_sharded, -x.num_shard_cores, x.describe()))
-        return (*in_dram, *in_l1[:1])
+        shards = [x for x in in_l1[1:] if x.is_sharded and self._pricer.is_weight(v)]
+        return (*in_dram, *in_l1[:1], *shards)
 
 
 def _times(ways: Ways) -> Table:
     return np.asarray([way.option.time_ns for way in ways], dtype=np.int64)
+
+
+def _with_operand(places: WantedPlaces, k: int, operand: WantedOperand) -> WantedPlaces:
+    return replace(places, operands=(*places.operands[:k], operand, *places.operands[k + 1 :]))
 
 
 def _lies_right(way: Way, wanted: WantedPlaces) -> bool:

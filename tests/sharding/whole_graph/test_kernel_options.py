@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -18,9 +19,11 @@ from optimizer.pipeline.plan_kernels import PlanKernels
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import (
     KernelOffer,
+    OpDecision,
     Plan,
     PolicyInput,
     Sources,
+    Wanted,
     WantedOperand,
     WantedPlaces,
 )
@@ -99,12 +102,17 @@ class Paying:
         return (self._group,)
 
     def offers(
-        self, group: tuple[str, ...], homes: Sequence[TensorLayout], sources: Sources
+        self,
+        group: tuple[str, ...],
+        homes: Sequence[TensorLayout],
+        sources: Sources,
+        of_use: Callable[[Wanted], bool],
     ) -> tuple[KernelOffer, ...]:
         assert len(sources) == len(group)
         self.home = next(layout for layout in homes[::-1] if layout.num_shard_cores >= 16)
-        places = WantedPlaces((WantedOperand(self.home),), self.home)
-        return (KernelOffer(tuple(places for _ in group), self._time_ns, 0),)
+        wanted = tuple(WantedPlaces((WantedOperand(self.home),), self.home) for _ in group)
+        assert of_use(wanted)
+        return (KernelOffer(wanted, self._time_ns, 0),)
 
     def saved_ns(self, plan: Plan) -> int:
         raise AssertionError(f"the problem does not ask what {plan} saves")
@@ -191,3 +199,90 @@ def test_what_the_policy_is_told_is_what_the_finished_plan_saves() -> None:
 def test_groups_that_one_kernel_could_run_do_not_depend_on_layouts() -> None:
     groups = PlanKernels(problem_of(waves(1))).groups()
     assert any({"sin0", "square0", "cos0"} <= set(group) for group in groups)
+
+
+# -- every plan ------------------------------------------------------------------------------------------------
+Shape = tuple[int, ...]
+
+
+def two_functions(b: GraphBuilder, shape: Shape) -> str:
+    return b.op("ttnn.cos", b.op("ttnn.sin", b.input("x", shape)))
+
+
+def with_a_row(b: GraphBuilder, shape: Shape) -> str:
+    return b.op("ttnn.cos", b.op("ttnn.add", b.input("x", shape), b.parameter("row", shape[-1:])))
+
+
+def with_another(b: GraphBuilder, shape: Shape) -> str:
+    return b.op("ttnn.cos", b.op("ttnn.add", b.input("x", shape), b.input("y", shape)))
+
+
+def with_a_product(b: GraphBuilder, shape: Shape) -> str:
+    return b.op("ttnn.sin", b.op("ttnn.linear", b.input("x", shape), b.parameter("w", (shape[-1], shape[-1]))))
+
+
+def with_a_softmax(b: GraphBuilder, shape: Shape) -> str:
+    return b.op("ttnn.softmax", b.op("ttnn.multiply", b.input("x", shape), scalar=0.5), dim=-1)
+
+
+SMALL, LARGER = (1, 1, 32, 32), (1, 1, 32, 64)
+QUICK = (two_functions, with_a_row, with_a_product)
+OTHERS = ((with_another, SMALL), (with_a_softmax, SMALL), *((ops, LARGER) for ops in (*QUICK, with_a_softmax)))
+
+
+@pytest.mark.parametrize(
+    ("ops", "shape"),
+    [*((ops, SMALL) for ops in QUICK), *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)],
+)
+def test_no_plan_is_faster_than_the_optimal_one(ops: Callable[[GraphBuilder, Shape], str], shape: Shape) -> None:
+    """Each is written as a program, and its kernels are found there, which the options know nothing of."""
+    b = GraphBuilder("small")
+    problem = problem_of(b.finish(ops(b, shape)))
+    kernels = PlanKernels(problem)
+    plan = GlobalPolicy().run(replace(problem, kernels=kernels))
+    model = GlobalProblem(problem, plan.schedule, [plan.decisions])
+    times = []
+    for options in product(*(model.table.options[op_id] for op_id in model.schedule)):
+        chosen = [OpDecision(option.candidate, option.operands) for option in options]
+        other = Plan(model.schedule, dict(zip(model.schedule, chosen, strict=True)))
+        outcome = replay_plan(problem.pricer, other.schedule, other.decisions)
+        if not outcome.overflows:
+            times.append(outcome.time_ns - kernels.saved_ns(other))
+    assert plan.status == "optimal"
+    assert plan.lower_bound_ns == min(times) == time_of(problem, plan) - kernels.saved_ns(plan)
+
+
+class Generous:
+    """Kernels that save what no option says."""
+
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        return ()
+
+    def offers(self, *asked: object) -> tuple[KernelOffer, ...]:
+        raise AssertionError(f"there is no group, but {asked} is asked for")
+
+    def saved_ns(self, plan: Plan) -> int:
+        return len(plan.schedule)
+
+
+def test_no_bound_is_stated_where_kernels_go_below_it() -> None:
+    problem = problem_of(waves(1))
+    plan = GlobalPolicy().run(replace(problem, kernels=Generous()))
+    assert (plan.status, plan.lower_bound_ns) == ("feasible", None)
+
+
+def test_a_kernel_spares_no_copy_that_is_needed_nowhere() -> None:
+    """Sources are the graph's input, in DRAM, which the first op can read there."""
+    problem = problem_of(waves(1))
+    plan = GlobalPolicy().run(problem)
+    model = GlobalProblem(problem, plan.schedule, [plan.decisions], kernels=PlanKernels(problem))
+    operands = [
+        operand
+        for node in model.kernels
+        for offer in node.offers
+        for places in offer.wanted
+        if places is not None
+        for operand in places.operands
+    ]
+    assert any(operand.copied for operand in operands)
+    assert not any(operand.copied and operand.source.is_dram for operand in operands if operand.source is not None)
