@@ -114,7 +114,8 @@ def until(model: onnx.ModelProto, tensor: str) -> onnx.ModelProto:
         rest = [entry for entry in held if entry.name in needed]
         del held[:]
         held.extend(rest)
-    model.graph.output.append(onnx.ValueInfoProto(name=tensor))
+    said = next((v for v in model.graph.value_info if v.name == tensor), onnx.ValueInfoProto(name=tensor))
+    model.graph.output.append(said)
     shaped = onnx.shape_inference.infer_shapes(model)
     found = next((v for v in shaped.graph.output if v.type.HasField("tensor_type")), None)
     if found is None:

@@ -15,7 +15,8 @@ from interpreter import evaluate
 from numpy.typing import NDArray
 
 from optimizer.device import DeviceSpec
-from optimizer.export.kernels.lowering import blocks_of, lowered, program_of
+from optimizer.export.kernels.blocks import blocks_of
+from optimizer.export.kernels.lowering import lowered, program_of
 from optimizer.export.kernels.placement import Home, Kind, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.ir.vocabulary import COPY

@@ -18,9 +18,10 @@ from region_witness import interpret_region, run_region, shrunk
 from optimizer.cli import main
 from optimizer.device import DeviceSpec
 from optimizer.export.kernels.binding import FusedKernel, fused_kernels, savings
+from optimizer.export.kernels.blocks import blocks_of
 from optimizer.export.kernels.finding import find_regions
 from optimizer.export.kernels.judged import judged_by
-from optimizer.export.kernels.lowering import blocks_of, program_of
+from optimizer.export.kernels.lowering import program_of
 from optimizer.export.kernels.placement import Kind
 from optimizer.export.kernels.regions import Region, Scheme
 from optimizer.export.registry import emit

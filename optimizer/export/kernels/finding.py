@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import InfeasibleError, LimitError
+from optimizer.export.kernels.blocks import blocks_of
 from optimizer.export.kernels.grouping import Group, may_join
-from optimizer.export.kernels.lowering import blocks_of, lowered, program_of
+from optimizer.export.kernels.lowering import lowered, program_of
 from optimizer.export.kernels.operations import is_matmul
 from optimizer.export.kernels.placement import Home, Kind
 from optimizer.export.kernels.regions import Region

@@ -4,9 +4,8 @@
     compute   the ops on one block after the other, values between them in DST
     writer    pops what stays on the core; takes the rest where it belongs
 
-Circular buffers of tensors that lie on the core are those tensors' shards: nothing is copied. A shard is one block if
-nothing is brought, taken or handed on through L1; otherwise blocks have about `BLOCK_TILES` tiles, so that their
-buffers stay small. Names in the program are numbered, so equal kernels have equal texts.
+Circular buffers of tensors that lie on the core are those tensors' shards: nothing is copied. Blocks are those of
+`blocks.py`. Names in the program are numbered, so equal kernels have equal texts.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import prod
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
+from optimizer.export.kernels.blocks import blocks_of
 from optimizer.export.kernels.operations import FUSED_OPS
-from optimizer.export.kernels.placement import Kind, Operand, Tiles, largest_divisor
+from optimizer.export.kernels.placement import Kind, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.sharing import by_writer, rectangle, senders, shared
 from optimizer.ir.dtype import DType
@@ -41,50 +40,6 @@ from optimizer.kernels.tensix.types import (
 )
 
 _FACTORS = (Kind.LEFT, Kind.RIGHT)
-BLOCK_TILES = 16
-"""Tiles of a block whose buffers take L1: two full sections of DST."""
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """How a shard is cut: blocks of `shape` tiles, row by row."""
-
-    shape: Tiles
-    shard: Tiles
-
-    @property
-    def across(self) -> int:
-        """Blocks side by side."""
-        return self.shard[1] // self.shape[1]
-
-    @property
-    def count(self) -> int:
-        return prod(self.shard) // prod(self.shape)
-
-    def of(self, kind: Kind, depth: int = 0) -> Tiles:
-        """Tiles of an operand's part of a block."""
-        return kind.tiles(*self.shape, depth)
-
-    def once(self, kind: Kind) -> bool:
-        """Whether all blocks share one part of an operand."""
-        down = self.count // self.across
-        return (down == 1 or not kind.has_rows) and (self.across == 1 or not kind.has_columns)
-
-
-def blocks_of(region: Region) -> Blocks:
-    """The blocks of a region's shard."""
-    rows, columns = region.home.shard
-    if region.scheme.k_block:
-        return Blocks((rows, columns), (rows, columns))
-    if region.multiplies and rows == 1 and not region.needs_rows:
-        # columns of the right operand stream by, the left one stays
-        return Blocks((1, 1), (rows, columns))
-    moved = any(not o.resident for o in (*region.inputs, *region.outputs))
-    if not moved and not region.needs_rows:
-        return Blocks((rows, columns), (rows, columns))
-    if columns > BLOCK_TILES and not region.needs_rows and not region.multiplies:
-        return Blocks((1, largest_divisor(columns, BLOCK_TILES)), (rows, columns))
-    return Blocks((largest_divisor(rows, BLOCK_TILES // columns), columns), (rows, columns))
 
 
 def program_of(region: Region) -> Op:

@@ -16,7 +16,8 @@ from math import prod
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import StateError
-from optimizer.export.kernels.lowering import blocks_of, lowered, program_of
+from optimizer.export.kernels.blocks import blocks_of
+from optimizer.export.kernels.lowering import lowered, program_of
 from optimizer.export.kernels.placement import Kind, Operand
 from optimizer.export.kernels.regions import Region
 from optimizer.export.kernels.sharing import by_writer, senders, shared
