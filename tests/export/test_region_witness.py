@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 import region_witness
 from placed_graphs import HEIGHT, placed, shards
-from region_witness import SIGNED, interpret_region, run_region
+from region_witness import SIGNED, interpret_region, run_region, shrunk
 
 from optimizer.export.kernels.finding import find_regions
 from optimizer.export.kernels.lowering import program_of
-from optimizer.export.kernels.regions import Region
+from optimizer.export.kernels.regions import Region, Scheme
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.error_bound import bounds
 from optimizer.kernels.tensix.executor.execute import has_compiler
 from optimizer.kernels.tensix.ir import Op, Value, attributes, rewrite, substitute
+from optimizer.kernels.tensix.rounding import rounded
 from optimizer.layouts.tiling import TILE
 
 BF16, F32 = DType.BF16, DType.F32
@@ -170,3 +172,23 @@ def test_one_bit_in_the_cpp_is_seen(bits: int, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(region_witness, "execute", changed)
     assert run_region(region, (0, 0)).mismatches == bits
+
+
+def test_pieces_of_a_product_that_cancel_are_within_the_bound() -> None:
+    """Added up in L1 each of them has been rounded, to units far larger than those of the sum."""
+    shape = (1, 1, 32 * TILE, 16 * TILE)
+    b = GraphBuilder("pieces")
+    m = b.op("ttnn.linear", b.input("a", (*shape[:-1], 4 * TILE)), b.input("w", (4 * TILE, shape[-1])))
+    v = b.op("ttnn.add", m, b.input("x", shape))
+    home = shards(shape, (8, 8))
+    (region,) = find_regions(placed(b.finish(v), {m: home, v: home, "x": home}))
+    small = shrunk(region, (2, 2), region.home.shard).fed(Scheme(True, 2))
+    given, _ = region_witness._values(small, 0, SIGNED)
+    a, w = given["a"], given["w"]
+    half = a.shape[1] // 2
+    a[:, :half] *= 64
+    a[:, half:], w[half:] = -a[:, :half], rounded(w[:half] * 1.03, BF16)
+    (near,) = bounds(program_of(small), region_witness._given_blocks(small, (0, 0), given))["y0_cb"]
+    (made,) = region_witness._interpreted(small, (0, 0), given)
+    assert near.allows(made).all()
+    assert np.abs(made - near.value).max() > np.abs(near.value).max() / 16

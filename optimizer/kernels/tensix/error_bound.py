@@ -176,8 +176,9 @@ class _Walker:
             pushed.pop()
             sums = made_by is not None and TILE_OPS[made_by.name.removeprefix(BLOCK_PREFIX)].name in SUMS
             total = Bounded(before.value + kept.value, before.error + kept.error)
-            if made_by is not None and sums:
-                total = self._block(made_by, before)
+            if made_by is not None and sums:  # a piece in L1 has been rounded, and may be larger than the sum
+                in_dst = self._block(made_by, before)
+                total = Bounded(in_dst.value, np.maximum(in_dst.error, total.error))
             kept = rounded_to(rounded_to(total, self._dst), room.typed(BlockType).dtype)
         self._sums[room.name] = kept
         pushed.append(kept)
