@@ -25,11 +25,13 @@ def files(*bodies: bytes) -> Iterator[list[int]]:
         file.write(body)
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)
-    yield [*(file.fileno() for file in opened), theirs]
-    for descriptor in (ours, theirs):
-        os.close(descriptor)
-    for file in opened:
-        file.close()
+    try:
+        yield [*(file.fileno() for file in opened), theirs]
+    finally:
+        for descriptor in (ours, theirs):
+            os.close(descriptor)
+        for file in opened:
+            file.close()
 
 
 def answer(descriptors: list[int]) -> bytes:
