@@ -31,8 +31,10 @@ Ways = tuple[Way, ...]
 Mask = NDArray[np.bool_]
 CopyNs = Callable[[str, TensorLayout, TensorLayout], int | None]
 
-MOST_OFFERS = 192
+MOST_OFFERS = 256
 """Kernels of one group that are options."""
+LEAST_OPS = 2
+"""Ops and copies that a kernel stands for."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,11 @@ class KernelOptions:
 
     def _without_copies(self, group: Sequence[str], wanted: Wanted) -> Iterator[Wanted]:
         """The same kernel where an op reads from DRAM, or writes there, what is copied otherwise: it takes as long and
-        less L1, whatever is around it."""
+        less L1, whatever is around it. None for an op and a single copy: the op alone is no kernel of ours."""
         inside = {op_id for op_id, places in zip(group, wanted, strict=True) if places is not None}
+        copies = sum(places.taken + sum(x.copied for x in places.operands) for places in wanted if places is not None)
+        if len(inside) + copies <= LEAST_OPS:
+            return
         for n, (op_id, places) in enumerate(zip(group, wanted, strict=True)):
             if places is None:
                 continue

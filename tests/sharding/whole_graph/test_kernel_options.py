@@ -205,6 +205,10 @@ def test_groups_that_one_kernel_could_run_do_not_depend_on_layouts() -> None:
 Shape = tuple[int, ...]
 
 
+def a_single_op(b: GraphBuilder, shape: Shape) -> str:
+    return b.op("ttnn.add", b.input("x", shape), b.parameter("row", shape[-1:]))
+
+
 def two_functions(b: GraphBuilder, shape: Shape) -> str:
     return b.op("ttnn.cos", b.op("ttnn.sin", b.input("x", shape)))
 
@@ -226,7 +230,7 @@ def with_a_softmax(b: GraphBuilder, shape: Shape) -> str:
 
 
 SMALL, LARGER = (1, 1, 32, 32), (1, 1, 32, 64)
-QUICK = (two_functions, with_a_row, with_a_product)
+QUICK = (a_single_op, two_functions, with_a_row, with_a_product)
 OTHERS = ((with_another, SMALL), (with_a_softmax, SMALL), *((ops, LARGER) for ops in (*QUICK, with_a_softmax)))
 
 
@@ -272,7 +276,7 @@ def test_no_bound_is_stated_where_kernels_go_below_it() -> None:
 
 
 def test_a_kernel_spares_no_copy_that_is_needed_nowhere() -> None:
-    """Sources are the graph's input, in DRAM, which the first op can read there."""
+    """Sources are the graph's input, in DRAM, which the first op can read there; a kernel of one op spares one copy."""
     problem = problem_of(waves(1))
     plan = GlobalPolicy().run(problem)
     model = GlobalProblem(problem, plan.schedule, [plan.decisions], kernels=PlanKernels(problem))
@@ -280,6 +284,7 @@ def test_a_kernel_spares_no_copy_that_is_needed_nowhere() -> None:
         operand
         for node in model.kernels
         for offer in node.offers
+        if sum(places is not None for places in offer.wanted) > 1
         for places in offer.wanted
         if places is not None
         for operand in places.operands
