@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,30 +71,20 @@ class IndexExpr:
 
     def evaluate(self, dims: Sequence[int]) -> int:
         """Value with these numbers for the dimensions."""
+        value: int = self._value(dims)
+        return value
+
+    def over(self, dims: Sequence[NDArray[np.int64]], shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """Values with these arrays of numbers for the dimensions, each of that shape."""
+        return np.broadcast_to(self._value(dims), shape)
+
+    def _value(self, dims: Sequence[Any]) -> Any:
         match self.kind:
             case "dim":
                 return dims[self.value]
             case "const":
                 return self.value
-        a, b = (arg.evaluate(dims) for arg in self.args)
-        match self.kind:
-            case "add":
-                return a + b
-            case "mul":
-                return a * b
-            case "floordiv":
-                return a // b
-            case _:
-                return a % b
-
-    def over(self, dims: Sequence[NDArray[np.int64]], shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Values with these arrays of numbers for the dimensions, each of that shape."""
-        match self.kind:
-            case "dim":
-                return dims[self.value]
-            case "const":
-                return np.full(shape, self.value, dtype=np.int64)
-        a, b = (arg.over(dims, shape) for arg in self.args)
+        a, b = (arg._value(dims) for arg in self.args)
         match self.kind:
             case "add":
                 return a + b
