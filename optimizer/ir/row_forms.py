@@ -50,7 +50,7 @@ def binary(*names: str, in_place: bool = True, fuses: bool = True, **fields: Any
     if fuses:
         attrs |= dict.fromkeys(OPERAND_ACTIVATIONS, ())
         fields["activations"] = FUSED_ACTIVATIONS
-    shared = {"inputs": (1, 2), "operands": 2, "attrs": attrs, "in_place": in_place, **fields}
+    shared = {"inputs": (1, 2), "operands": 2, "attrs": attrs, "in_place": in_place, "takes_dtype": True, **fields}
     return tuple(elementwise(name, rule.binary, **shared) for name in names)
 
 
@@ -71,6 +71,7 @@ def matmul(name: str, *, inputs: Any) -> OpDef:
         activations=FUSED_ACTIVATIONS,
         compute=compute.matmul,
         config=ConfigFamily.MATMUL,
+        takes_dtype=True,
         sharding_follows_operand=True,
         rows_apart=True,
     )
@@ -87,6 +88,7 @@ def convolution(name: str, shapes: ShapeRule, **more_attrs: object) -> OpDef:
         activations=FUSED_ACTIVATIONS,
         compute=compute.conv,
         config=ConfigFamily.CONV2D,
+        takes_dtype=True,
         operand_pages=(Page.ANY, Page.HOST, Page.HOST),
     )
 

@@ -24,6 +24,7 @@ from optimizer.layouts.memory_config import interleaved as interleaved_in
 from optimizer.layouts.nearest import nearest
 from optimizer.layouts.op_config import Conv2dConfig, LayerNormShardedMultiCoreProgramConfig, OpConfig
 from optimizer.layouts.overrides import LayoutOverride, spelled
+from optimizer.layouts.precision import Precision
 from optimizer.layouts.stated_compute import sums_in_f32
 from optimizer.layouts.tiling import TILE, ceil_div, physical_shape
 
@@ -48,6 +49,12 @@ class OpCandidate:
     config: OpConfig | None = None
     request: MemoryConfig | None = None
     """The `memory_config=` argument; None passes none."""
+    precision: Precision | None = None
+    """None: as the graph states it."""
+
+    def of(self, op: Op) -> Op:
+        """The op with the attributes that its precision gives it."""
+        return op if self.precision is None else self.precision.applied(op)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -38,13 +38,10 @@ def graph_values(
 
     def read(value_id: str) -> Array:
         value = graph.value(value_id)
-        return store[value_id] if value_id in store else kept(value, _source(value, given))
+        return store[value_id] if value_id in store else kept(value, source_array(value, given))
 
     for index, op in enumerate(ops):
-        with np.errstate(all="ignore"):
-            results = [r.value for r in computed(op.op, opdef(op.op).full_attrs(op), [read(v) for v in op.inputs])]
-        if [r.shape for r in results] != [graph.value(v).shape for v in op.outputs]:
-            raise ExecutionError(f"the reference of {op.op} gives other shapes than the graph states", node=op.id)
+        results = results_of(graph, op, [read(v) for v in op.inputs])
         store.update((v, kept(graph.value(v), r)) for v, r in zip(op.outputs, results, strict=True))
         if seen is not None:
             seen(op, [store[v] for v in op.outputs])
@@ -54,7 +51,17 @@ def graph_values(
     return [read(v) for v in graph.outputs]
 
 
-def _source(value: Value, given: Mapping[str, Array]) -> Array:
+def results_of(graph: Graph, op: Op, operands: Sequence[Array], digits: str = "float64") -> list[Array]:
+    """What one op gives. ExecutionError when it has no reference, or that gives other shapes."""
+    with np.errstate(all="ignore"):
+        results = [r.value for r in computed(op.op, opdef(op.op).full_attrs(op), operands, digits)]
+    if [r.shape for r in results] != [graph.value(v).shape for v in op.outputs]:
+        raise ExecutionError(f"the reference of {op.op} gives other shapes than the graph states", node=op.id)
+    return results
+
+
+def source_array(value: Value, given: Mapping[str, Array]) -> Array:
+    """An input, weight or constant in float64 (integers in int64). ExecutionError where it is missing or misshaped."""
     if value.kind is ValueKind.CONSTANT and value.data is not None:
         return _typed(value, np.asarray(value.data).reshape(value.shape))
     if value.id not in given:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.l1.rules import may_be_view
@@ -23,6 +24,7 @@ from optimizer.layouts.memory_config import BufferType, TensorLayout, interleave
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, PolicyInput
+from optimizer.sharding.whole_graph.precision_options import PrecisionOptions
 from optimizer.sharding.whole_graph.weight_placement import weight_placements, weight_positions
 
 WIDEST = 3
@@ -51,6 +53,8 @@ class OpOption:
     free there for TTNN to choose as foreseen, if that is more."""
     weight_bytes: int = 0
     """L1 per core of the weights that it reads from there."""
+    noise: float = 0.0
+    """Relative mean square of the error that it adds to its result; 0 where nobody asks."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ class OptionTable:
         self._first: dict[Hashable, str] = {}
         self.complete = True
         """False if the time limit came before every option was looked at."""
+        self._precision = None if problem.budget is None else PrecisionOptions(problem.pricer)
         self.produced: dict[str, Layouts] = {}
         """Value -> layouts in which some option of its producer gives it; graph inputs and weights are absent."""
         self.options: dict[str, tuple[OpOption, ...]] = {}
@@ -140,6 +145,9 @@ class OptionTable:
             options = [option for option in found if option is not None]
             if not shut and self._problem.options.weights_in_l1 and not self._cut_off():
                 options += self._with_weights(op, options)
+            if self._precision is not None and not shut and not opdef(op.op).opaque and not self._cut_off():
+                options = list(_pareto(options, positions))
+                options += self._in_other_types(self._precision, op, positions, options)
             self._known[key] = _pareto(options, positions)
         return self._known[key]
 
@@ -193,20 +201,40 @@ class OptionTable:
                     if found is not None and found.time_ns < (1 - WORTH_L1) * row[0].time_ns:
                         yield found
 
+    def _in_other_types(
+        self, precision: PrecisionOptions, op: Op, positions: Sequence[int], options: Sequence[OpOption]
+    ) -> Iterator[OpOption]:
+        """The options in other element types and at other fidelities."""
+        stored = {op.inputs[k]: self._stored(op.inputs[k]) for k in positions}
+        for option in options:
+            for operands, candidate in precision.variants(op, positions, stored, option.operands, option.candidate):
+                found = self._ask(op, operands, candidate)
+                if found is not None:
+                    yield found
+
+    def _stored(self, value_id: str) -> tuple[DType | None, ...]:
+        """Element types that a value may be read in: those in which its producer may give it."""
+        return tuple(dict.fromkeys((None, *(layout.dtype for layout in self.produced.get(value_id, ())))))
+
     def _ask(self, op: Op, operands: Layouts, candidate: OpCandidate) -> OpOption | None:
-        answer = self._pricer.constraints(op, operands, candidate.config, candidate.request)
-        if not answer.valid or answer.outputs[0].layout != candidate.output:
+        asked, output = candidate.of(op), candidate.output
+        answer = self._pricer.constraints(asked, operands, candidate.config, candidate.request, output.dtype)
+        if not answer.valid or answer.outputs[0].layout != output.plain:
             return None
         if any(
-            given.layout != self._pricer.result_layout(op, v, candidate.output)
+            given.layout != self._pricer.result_layout(op, v, output).plain
             for v, given in zip(op.outputs, answer.outputs, strict=False)
         ):
             return None
-        cost = self._pricer.cost(op, operands, candidate.config, candidate.request)
+        cost = self._pricer.cost(asked, operands, candidate.config, candidate.request)
+        noise = 0.0
+        if self._precision is not None and not opdef(op.op).opaque:
+            query = self._pricer.query(asked, operands, candidate.config, candidate.request)
+            noise = self._precision.noise(op, query, answer.outputs[0].dtype)
         kept = {v: layout for v, layout in zip(op.inputs, operands, strict=True) if self._pricer.is_weight(v)}
         size = sum(self._pricer.value_bytes(v, layout) for v, layout in kept.items())
         taken = max(answer.peak_bytes, answer.choice_room_bytes - self._above_limit_bytes)
-        return OpOption(candidate, operands, cost.time_ns, taken, size)
+        return OpOption(candidate, operands, cost.time_ns, taken, size, noise)
 
     def _candidates(self, op: Op, operands: Layouts) -> Iterator[OpCandidate]:
         """Candidates worth asking about with these operands."""
@@ -249,14 +277,14 @@ class OptionTable:
         page = self._pricer.pages[value_id]
         value = self._problem.graph.value(value_id)
         pool = self._problem.pools.pool(value.shape, value.dtype, page)
-        produced = tuple(layout for layout in self.produced.get(value_id, ()) if not layout.is_host)
+        produced = tuple(layout.plain for layout in self.produced.get(value_id, ()) if not layout.is_host)
         own = (interleaved(BufferType.DRAM, page), interleaved(BufferType.L1, page))
         seeded = []
         for op in self._problem.graph.consumers(value_id):
             for plan in self._seeds:
                 if op.id in plan:
                     seeded.append(plan[op.id].operands[op.inputs.index(value_id)])
-        wanted = (layout for layout in seeded if not layout.is_host)
+        wanted = (layout.plain for layout in seeded if not layout.is_host)
         return tuple(dict.fromkeys((*own, *produced, *wanted, *sorted(_widest(pool.sharded), key=_order))))
 
     def _combinations(self, op: Op, positions: Sequence[int], reads: Sequence[Layouts]) -> Iterator[Layouts]:
@@ -317,7 +345,7 @@ def _order(layout: TensorLayout) -> tuple[int, str]:
 
 
 def _pareto(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOption, ...]:
-    """Of options that read and give the same: no other is faster and takes no more, weights in L1 included.
+    """Of options that read and give the same: no other is faster, takes no more, weights in L1 included, and is as exact.
 
     Those in place are a front of their own. They take less, but their result lies where the operand does, and a hole
     further up, into which a result of its own would go, stays.
@@ -330,8 +358,11 @@ def _pareto(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOp
     kept: list[OpOption] = []
     for row in groups.values():
         front: list[OpOption] = []
-        for option in sorted(row, key=lambda o: (o.time_ns, o.weight_bytes, o.peak_bytes)):
-            if all(o.weight_bytes > option.weight_bytes or o.peak_bytes > option.peak_bytes for o in front):
+        for option in sorted(row, key=lambda o: (o.time_ns, o.weight_bytes, o.peak_bytes, o.noise)):
+            if all(
+                o.weight_bytes > option.weight_bytes or o.peak_bytes > option.peak_bytes or o.noise > option.noise
+                for o in front
+            ):
                 front.append(option)
         kept += front
     return tuple(kept)

@@ -224,7 +224,8 @@ class GlobalSearch:
             replay = replay_plan(self._problem.pricer, self.schedule, decisions)
             self._replayed[chosen] = replay
             plan, promised_ns = Plan(self.schedule, decisions), self._model.promised_ns(chosen)
-            if not replay.overflows and self._incumbent.offer(plan, replay.time_ns, promised_ns):
+            fits = not replay.overflows and self._model.within_budget(chosen)
+            if fits and self._incumbent.offer(plan, replay.time_ns, promised_ns):
                 self._best = self._incumbent.time_ns, chosen
                 self._incumbent.say_progress(self.bound_ns, "plan")
         return self._replayed[chosen]

@@ -117,11 +117,12 @@ class WeightChoice:
         return {v: layout for v, layout in operands if layout.is_l1}
 
     def _fastest(self, t: int, option: int, kept: Reads) -> int:
-        """The fastest way of the same interface that reads no weights from L1 but these."""
+        """The fastest way of the same interface, as exact, that reads no weights from L1 but these; else itself."""
         ways = self._model.ways[t]
         twins = self._twins[t][self._interface(t, option)]
-        possible = [i for i in twins if self._reads(t, i).items() <= kept.items()]
-        return min(possible, key=lambda i: (ways[i].option.time_ns, ways[i].option.peak_bytes, i))
+        noise = ways[option].option.noise
+        possible = [i for i in twins if self._reads(t, i).items() <= kept.items() and ways[i].option.noise <= noise]
+        return min(possible or [option], key=lambda i: (ways[i].option.time_ns, ways[i].option.peak_bytes, i))
 
     def _groups(self, base: Sequence[int]) -> list[list[_Kept]]:
         """Alternatives, of each group one at most: ways of one op, or ways to keep what several ops read."""

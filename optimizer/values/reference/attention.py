@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_one
+from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, alike, of_one
 from optimizer.values.reference.reductions import softmax
 
 _EXPONENTIAL = 2.0**-4.5
@@ -27,8 +27,11 @@ def _attended(q: Array, k: Array, v: Array, bias: Array | None, scale: float) ->
     scores = q @ k.swapaxes(-1, -2) * scale
     weights = softmax(scores if bias is None else scores + bias, -1)
     roundings = 1 + float(np.abs(scores).max())
-    usual = np.sqrt(weights**2 @ v**2)
-    return Computed(weights @ v, weights @ np.abs(v), usual, k.shape[-2], roundings, _EXPONENTIAL)
+
+    def sizes() -> tuple[Array, Array]:
+        return weights @ np.abs(v), np.sqrt(weights**2 @ v**2)
+
+    return Computed(weights @ v, sizes, k.shape[-2], roundings, _EXPONENTIAL)
 
 
 def _scale(attrs: Attrs, size: int) -> float:
@@ -53,8 +56,11 @@ def _sdpa_decode(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
         last = np.broadcast_to(np.asarray(positions), (q.shape[1],))
         bias = np.where(np.arange(k.shape[2])[None, :] <= last[:, None], 0.0, -np.inf)[:, None, None, :]
     found = _attended(q.transpose(1, 2, 0, 3), k, v, bias, _scale(attrs, q.shape[-1]))
-    value, most, usual = (part.transpose(2, 0, 1, 3) for part in (found.value, found.most, found.usual))
-    return [Computed(value, most, usual, found.terms, found.roundings, found.inexact)]
+
+    def sizes() -> tuple[Array, Array]:
+        return found.most.transpose(2, 0, 1, 3), found.usual.transpose(2, 0, 1, 3)
+
+    return [Computed(found.value.transpose(2, 0, 1, 3), sizes, found.terms, found.roundings, found.inexact)]
 
 
 def _split_heads(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
@@ -88,7 +94,7 @@ def _rotary(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     half = x.shape[-1] // 2
     turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
     size = np.abs(x * cos) + np.abs(turned * sin)
-    return [Computed(x * cos + turned * sin, size, size, 2, roundings=1)]
+    return [Computed(x * cos + turned * sin, lambda: alike(size), 2, roundings=1)]
 
 
 RULES: Mapping[str, Rule] = {

@@ -11,7 +11,7 @@ from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_pr
 
 
 def _activated(computed: Computed, activation: object) -> Computed:
-    return Computed(activated(computed.value, activation), computed.most, computed.usual, computed.terms)
+    return Computed(activated(computed.value, activation), computed.sizes, computed.terms)
 
 
 def _matmul(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
@@ -66,7 +66,8 @@ def flat(x: Array) -> Array:
 
 
 def _with_bias(computed: Computed, operands: Sequence[Array], attrs: Attrs) -> Sequence[Computed]:
-    computed = Computed(flat(computed.value), flat(computed.most), flat(computed.usual), computed.terms)
+    found = computed
+    computed = Computed(flat(found.value), lambda: (flat(found.most), flat(found.usual)), found.terms)
     if len(operands) > 2:
         computed = plus(computed, np.broadcast_to(operands[2].reshape(-1), computed.value.shape))
     return [_activated(computed, attrs.get("activation"))]

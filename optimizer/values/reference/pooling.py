@@ -56,7 +56,11 @@ def _avg_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     share = 1 / _windows(attrs, np.ascontiguousarray(counted[:, : taken[0], : taken[1]])).sum(axis=(3, 4))
     terms = int(np.prod(attrs["kernel_size"]))
     summed = of_sum(lambda v: _windows(attrs, v).sum(axis=(3, 4)), x, terms)
-    return [Computed(flat(summed.value * share), flat(summed.most * share), flat(summed.usual * share), terms)]
+    return [
+        Computed(
+            flat(summed.value * share), lambda: (flat(summed.most * share), flat(summed.usual * share)), terms
+        )
+    ]
 
 
 def _global_avg_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
@@ -101,7 +105,7 @@ def _grid_sample(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
         rows, columns = (np.where(inside, k, 0).astype(int) for k in (row, column))
         term = weight * image[index, rows, columns]
         total, most, usual = total + term, most + np.abs(term), usual + term**2
-    return [Computed(total, most, np.sqrt(usual), 4)]
+    return [Computed(total, lambda: (most, np.sqrt(usual)), 4)]
 
 
 RULES: Mapping[str, Rule] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_one, of_sum
+from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, alike, of_one, of_sum
 
 
 def _axes(attrs: Attrs, x: Array) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ def _spread(root: bool) -> Rule:
         variance = x.var(axis=axes, keepdims=keep, ddof=1)
         size = (x**2).mean(axis=axes, keepdims=keep)
         value, most = (np.sqrt(variance), np.sqrt(size)) if root else (variance, size)
-        return [Computed(value, most, most)]
+        return [Computed(value, lambda: alike(most))]
 
     return rule
 
@@ -104,7 +104,7 @@ def _scaled(
         shift = rest[1].reshape(shape or -1)
         value = value + shift
         size = size + np.abs(shift)
-    return Computed(value, size, size, roundings=roundings, inexact=inexact)
+    return Computed(value, lambda: alike(size), roundings=roundings, inexact=inexact)
 
 
 def _layer_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
