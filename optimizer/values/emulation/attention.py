@@ -11,7 +11,7 @@ import numpy as np
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.rounding import Array, packer_sum
 from optimizer.layouts.op_config import SDPAProgramConfig
-from optimizer.values.emulation.functions import applied
+from optimizer.values.emulation.functions import applied, exponential
 from optimizer.values.emulation.kinds import AnyArray, Rule, Step, in_f32
 from optimizer.values.emulation.units import Units
 
@@ -82,7 +82,7 @@ class _Attention:
         """exp((x - most) * scale), the product being cut off in a register of 16 bits."""
         lowered = self.units.minus(x, most, (self.between, self.between))
         scaled = self.units.function(lowered * self.scale, nearest=False)
-        return self._packed(self.units.function(applied(np.exp, scaled)))
+        return self._packed(exponential(self.units, scaled))
 
     def _tile_sums(self, weights: Array) -> Array:
         """The packer adds the tiles of a row in L1."""

@@ -12,7 +12,8 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import BINARY, UNARY, UNARY_PARAMS, op_names, opdef, short_name
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, Array
-from optimizer.values.emulation.functions import CUT_OFF, activation, applied
+from optimizer.values.emulation import functions
+from optimizer.values.emulation.functions import CUT_OFF, activation
 from optimizer.values.emulation.kinds import AnyArray, Rule, Step, in_f32
 from optimizer.values.emulation.units import Units, converted
 from optimizer.values.reference import eltwise as exact
@@ -49,8 +50,11 @@ def _unary(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     if operands[0].dtype.kind != "f":
         return rounded_once(step, operands)
     rule: Callable[..., Any] = exact.RULES[step.op]
-    found = applied(lambda x: value_of(rule(step.attrs, [x])[0]), in_f32(operands[0]))
-    return [_out(step, found, step.results[0], short_name(step.op) not in CUT_OFF)]
+    x, units, result = in_f32(operands[0]), step.units, step.results[0]
+    exactly = lambda v: value_of(rule(step.attrs, [v])[0])  # noqa: E731
+    if not result.is_float:
+        return [exactly(x.astype(np.float64))]
+    return [units.packed(functions.computed(units, x, short_name(step.op), exactly), result)]
 
 
 # -- two operands ---------------------------------------------------------------------------------------------
@@ -72,8 +76,8 @@ def _binary(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
 
 
 def _precise(name: str, dtypes: tuple[DType, DType]) -> bool:
-    """Whether the vector unit does what the matrix unit could: with two operands of f32, and products of two of bf16."""
-    return set(dtypes) == {DType.F32} or (name == "multiply" and set(dtypes) == {DType.BF16})
+    """Whether the vector unit does what the matrix unit could: two operands of f32, and products without block floats."""
+    return set(dtypes) == {DType.F32} or (name == "multiply" and not BLOCK_BITS.keys() & set(dtypes))
 
 
 def _operands(step: Step, units: Units, operands: Sequence[AnyArray]) -> tuple[list[Array], tuple[DType, DType]]:

@@ -12,7 +12,7 @@ from optimizer.ir.opdef import CostClass, Elements
 from optimizer.ir.vocabulary import op_names, opdef
 from optimizer.kernels.tensix.rounding import Array, round_bf16
 from optimizer.values.emulation.eltwise import rounded_once
-from optimizer.values.emulation.functions import applied
+from optimizer.values.emulation.functions import applied, exponential
 from optimizer.values.emulation.kinds import AnyArray, Rule, Step, in_f32
 from optimizer.values.emulation.movement import kept
 from optimizer.values.emulation.units import Units
@@ -67,7 +67,7 @@ def _softmax(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     x = in_f32(operands[0]).swapaxes(axis, -1)
     most = x.max(axis=-1, keepdims=True)
     lowered = units.minus(x, most, (dtype, between))
-    powers = units.packed(units.function(applied(np.exp, lowered)), between)
+    powers = units.packed(exponential(units, lowered), between)
     total = units.total(powers, between)
     shares = units.packed(units.function(applied(np.reciprocal, total)), between)
     made = units.times(powers, shares, (between, between))
