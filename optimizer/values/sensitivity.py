@@ -221,5 +221,3 @@ def _centred(array: Array) -> Array:
     flat = array.astype(np.float64).ravel()
     centred: Array = flat - flat.mean()
     return centred
-
-

@@ -81,7 +81,7 @@ def _conv2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     return _with_bias(of_products(lambda a, b: _convolved(a, b, attrs), x, weight, terms), operands, attrs)
 
 
-def _spread(x: Array, weight: Array, attrs: Attrs) -> Array:
+def spread(x: Array, weight: Array, attrs: Attrs) -> Array:
     """Transposed convolution: every element of the input adds its scaled kernel. Weight [C, O/groups, kh, kw]."""
     (kh, kw), (sh, sw), (dh, dw) = attrs["kernel_size"], attrs["stride"], attrs["dilation"]
     top, bottom, left, right = attrs["padding"]
@@ -104,7 +104,7 @@ def _spread(x: Array, weight: Array, attrs: Attrs) -> Array:
 def _conv_transpose2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     x, weight = image(attrs, operands[0]), operands[1]
     terms = weight.shape[0] // attrs["groups"] * weight.shape[2] * weight.shape[3]
-    return _with_bias(of_products(lambda a, b: _spread(a, b, attrs), x, weight, terms), operands, attrs)
+    return _with_bias(of_products(lambda a, b: spread(a, b, attrs), x, weight, terms), operands, attrs)
 
 
 RULES: Mapping[str, Rule] = {

@@ -57,9 +57,7 @@ def _avg_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     terms = int(np.prod(attrs["kernel_size"]))
     summed = of_sum(lambda v: _windows(attrs, v).sum(axis=(3, 4)), x, terms)
     return [
-        Computed(
-            flat(summed.value * share), lambda: (flat(summed.most * share), flat(summed.usual * share)), terms
-        )
+        Computed(flat(summed.value * share), lambda: (flat(summed.most * share), flat(summed.usual * share)), terms)
     ]
 
 
