@@ -20,6 +20,7 @@ from optimizer.values.random_arrays import random_weights
 MOST_GAIN = 0.02
 """How far the ratio of an output to its reference may be from 1."""
 
+
 def check_whole(
     result: OptimizedGraph, source: str, seed: int, bounds: Bounds | None = None, report: Report | None = None
 ) -> dict[str, Any]:

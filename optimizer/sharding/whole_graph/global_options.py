@@ -10,7 +10,7 @@ result into an operand does: that takes less L1 and no more time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -24,7 +24,7 @@ from optimizer.layouts.memory_config import BufferType, TensorLayout, interleave
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, PolicyInput
-from optimizer.sharding.whole_graph.precision_options import PrecisionOptions
+from optimizer.sharding.whole_graph.precision_options import PrecisionOptions, Way as TypedWay
 from optimizer.sharding.whole_graph.weight_placement import weight_placements, weight_positions
 
 WIDEST = 3
@@ -33,6 +33,9 @@ WEIGHT_TRIES = 3
 """Options of one interface that are asked again with weights in L1."""
 WORTH_L1 = 0.005
 """Share of an op's time that weights in L1 must save to be considered."""
+ALMOST = 0.02
+"""Within an error budget: share of an op's time by which a way may be slower that takes its place, being no worse
+otherwise. No plan over all ways takes less than the bound over those that are left by more than this share."""
 MIXED_OPERANDS = 4
 """Up to this many operands, DRAM and L1 interleaved are mixed freely."""
 Layouts = tuple[TensorLayout, ...]
@@ -146,9 +149,10 @@ class OptionTable:
             if not shut and self._problem.options.weights_in_l1 and not self._cut_off():
                 options += self._with_weights(op, options)
             if self._precision is not None and not shut and not opdef(op.op).opaque and not self._cut_off():
-                options = list(_pareto(options, positions))
-                options += self._in_other_types(self._precision, op, positions, options)
-            self._known[key] = _pareto(options, positions)
+                plain = _pareto(options, positions)
+                options = [*plain, *self._in_other_types(self._precision, op, positions, plain)]
+            front = _pareto(options, positions)
+            self._known[key] = front if self._precision is None else _thinned(front, positions)
         return self._known[key]
 
     def _overwritable(self, op: Op, positions: Sequence[int]) -> tuple[int, ...]:
@@ -206,11 +210,19 @@ class OptionTable:
     ) -> Iterator[OpOption]:
         """The options in other element types and at other fidelities."""
         stored = {op.inputs[k]: self._stored(op.inputs[k]) for k in positions}
+        known: dict[TypedWay, OpOption | None] = {(o.operands, o.candidate): o for o in options}
+
+        def ask(way: TypedWay) -> OpOption | None:
+            if way not in known:
+                known[way] = self._ask(op, *way)
+            return known[way]
+
         for option in options:
-            for operands, candidate in precision.variants(op, positions, stored, option.operands, option.candidate):
-                found = self._ask(op, operands, candidate)
-                if found is not None:
-                    yield found
+            for ladders in precision.variants(op, positions, stored, option.operands, option.candidate):
+                least = worthwhile([ladder[-1] for ladder in ladders], ask)
+                for ladder in ladders:
+                    if ladder[-1] in least:
+                        yield from (o for way in worthwhile(ladder, ask) if (o := ask(way)) is not None)
 
     def _stored(self, value_id: str) -> tuple[DType | None, ...]:
         """Element types that a value may be read in: those in which its producer may give it."""
@@ -344,19 +356,35 @@ def _order(layout: TensorLayout) -> tuple[int, str]:
     return (-layout.num_shard_cores, layout.describe())
 
 
+def worthwhile(ladder: Sequence[TypedWay], ask: Callable[[TypedWay], OpOption | None]) -> list[TypedWay]:
+    """Of ways of falling exactness, of which no further one takes longer or more, those that take less than all before.
+
+    Between two that take the same, none is asked about.
+    """
+
+    def taken(way: TypedWay) -> tuple[int, int, int] | None:
+        option = ask(way)
+        return None if option is None else (option.time_ns, option.peak_bytes, option.weight_bytes)
+
+    first, last = taken(ladder[0]), taken(ladder[-1])
+    if len(ladder) == 1 or first == last:
+        return [ladder[0]]
+    if len(ladder) == 2:
+        return list(ladder)
+    middle = len(ladder) // 2
+    upper, lower = worthwhile(ladder[: middle + 1], ask), worthwhile(ladder[middle:], ask)
+    found = list(dict.fromkeys((*upper, *lower)))
+    return [way for n, way in enumerate(found) if n == 0 or taken(way) != taken(found[n - 1])]
+
+
 def _pareto(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOption, ...]:
     """Of options that read and give the same: no other is faster, takes no more, weights in L1 included, and is as exact.
 
     Those in place are a front of their own. They take less, but their result lies where the operand does, and a hole
     further up, into which a result of its own would go, stays.
     """
-    groups: dict[tuple[Layouts, TensorLayout, bool], list[OpOption]] = {}
-    for option in options:
-        operands = tuple(option.operands[k] for k in positions)
-        own = overwritten_operand(option.candidate.config) is None
-        groups.setdefault((operands, option.candidate.output, own), []).append(option)
     kept: list[OpOption] = []
-    for row in groups.values():
+    for row in _interfaces(options, positions):
         front: list[OpOption] = []
         for option in sorted(row, key=lambda o: (o.time_ns, o.weight_bytes, o.peak_bytes, o.noise)):
             if all(
@@ -366,3 +394,34 @@ def _pareto(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOp
                 front.append(option)
         kept += front
     return tuple(kept)
+
+
+def _interfaces(options: Sequence[OpOption], positions: Sequence[int]) -> Iterable[list[OpOption]]:
+    """Options that read and give the same, those in place by themselves."""
+    groups: dict[tuple[Layouts, TensorLayout, bool], list[OpOption]] = {}
+    for option in options:
+        operands = tuple(option.operands[k] for k in positions)
+        own = overwritten_operand(option.candidate.config) is None
+        groups.setdefault((operands, option.candidate.output, own), []).append(option)
+    return groups.values()
+
+
+def _thinned(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOption, ...]:
+    """Without options that another of the same interface almost dominates: by `ALMOST` of the time."""
+    kept: list[OpOption] = []
+    for row in _interfaces(options, positions):
+        left, pinned = list(row), set[int]()
+        for option in row:
+            if id(option) in pinned:
+                continue
+            found = next((o for o in left if o is not option and _almost_dominates(o, option)), None)
+            if found is not None:
+                pinned.add(id(found))
+                left = [o for o in left if o is not option]
+        kept += left
+    return tuple(kept)
+
+
+def _almost_dominates(one: OpOption, other: OpOption) -> bool:
+    no_more = one.peak_bytes <= other.peak_bytes and one.weight_bytes <= other.weight_bytes
+    return no_more and one.noise <= other.noise and one.time_ns <= (1 + ALMOST) * other.time_ns

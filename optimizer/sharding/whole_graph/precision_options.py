@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from math import ceil, log2
 from typing import Any
 
 from optimizer.ir.compute_config import COMPUTE, FIDELITIES
@@ -28,15 +29,19 @@ from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.precision.noise import added_noise, rounding_noise
 
+Layouts = tuple[TensorLayout, ...]
+Way = tuple[Layouts, OpCandidate]
+Ladder = tuple[Way, ...]
 Types = tuple[DType | None, ...]
 """Per operand; None: the graph's own."""
 
-STORED = (None, DType.BFP8_B)
+STORED: tuple[DType | None, ...] = (None,)
 """Element types of results that are offered."""
 WEIGHTS = (None, DType.BFP8_B, DType.BFP4_B)
 """Element types of weights that are offered."""
 _FASTER = (CostClass.MATMUL, CostClass.CONV, CostClass.SDPA)
 """Classes whose time depends on the fidelity."""
+NOISE_STEPS = 4
 MIXED = 2
 """Up to this many operands that are no weights, their element types are mixed; else they are all alike."""
 
@@ -52,29 +57,39 @@ class PrecisionOptions:
 
     # -- what is offered -----------------------------------------------------------------------------
     def variants(
-        self, op: Op, positions: Sequence[int], stored: Mapping[str, Types], operands: Sequence[TensorLayout],
-        candidate: OpCandidate,
-    ) -> Iterator[tuple[tuple[TensorLayout, ...], OpCandidate]]:  # fmt: skip
-        """One way to run an op, in all element types and fidelities but its own.
+        self, op: Op, positions: Sequence[int], stored: Mapping[str, Types], operands: Layouts, candidate: OpCandidate
+    ) -> Iterator[tuple[Ladder, ...]]:
+        """One way to run an op in all element types and fidelities: per element types of operands and result a table,
+        one ladder of fidelities per element type of the weights, from the most exact to the least.
 
         `positions` are the operands that are no weights, `stored` the element types that values may be read in.
         """
         weight = self._open_weight(op, operands)
+        open_ = weight is not None or self._prepares(candidate)
         for types in self._of_operands(op, positions, stored):
-            for weights in WEIGHTS if weight is not None or self._prepares(op, candidate) else (None,):
-                given = dict(types)
-                if weight is not None:
-                    given[weight] = weights
-                read = tuple(layout.typed(given.get(k)) for k, layout in enumerate(operands))
-                if weight is None and weights is not None:
-                    assert isinstance(candidate.config, Conv2dConfig)
-                    config = replace(candidate.config, weights_dtype=weights.value)
-                    prepared = replace(candidate, config=config)
-                else:
-                    prepared = candidate
-                for precise in self._of_result(op, read, prepared, weights):
-                    if (read, precise) != (tuple(operands), candidate):
-                        yield read, precise
+            read = tuple(layout.typed(types.get(k)) for k, layout in enumerate(operands))
+            for result in self._results(op, read, candidate):
+                yield tuple(
+                    tuple(self._rungs(op, read, candidate, result, weight, weights))
+                    for weights in (WEIGHTS if open_ else (None,))
+                )
+
+    def _rungs(
+        self, op: Op, read: Layouts, candidate: OpCandidate, result: DType, weight: int | None, weights: DType | None
+    ) -> Iterator[Way]:
+        """With these element types, in all compute configs."""
+        if weight is not None:
+            read = tuple(layout.typed(weights) if k == weight else layout for k, layout in enumerate(read))
+        elif weights is not None:
+            assert isinstance(candidate.config, Conv2dConfig)
+            candidate = replace(candidate, config=replace(candidate.config, weights_dtype=weights.value))
+        own = self._graph.value(op.outputs[0]).dtype
+        stated = result if opdef(op.op).takes_dtype and result is not self._natural(op, read) else None
+        typed = weights is not None or any(layout.dtype for layout in read)
+        for number, compute in enumerate(self._computes(op, candidate)):
+            precision = Precision(compute if number or typed else None, stated)
+            output = candidate.output.typed(None if result is own else result)
+            yield read, replace(candidate, output=output, precision=None if precision == Precision() else precision)
 
     def storable(self, value_id: str) -> bool:
         """Whether a result may be stored in blocks: computed on the board, in tiles, and no output of the model."""
@@ -97,36 +112,27 @@ class PrecisionOptions:
             by_value = dict(zip(values, types, strict=True))
             yield {k: by_value[op.inputs[k]] for k in positions}
 
-    def _of_result(
-        self, op: Op, read: Sequence[TensorLayout], candidate: OpCandidate, weights: DType | None
-    ) -> Iterator[OpCandidate]:
-        """A way with these operands, in the element types that its result may have and at other fidelities."""
-        row, value = opdef(op.op), self._graph.value(op.outputs[0])
+    def _results(self, op: Op, read: Layouts, candidate: OpCandidate) -> Sequence[DType]:
+        """Element types that the result may have with these operands."""
+        row, own = opdef(op.op), self._graph.value(op.outputs[0]).dtype
         natural = self._natural(op, read)
         if natural is None:
-            return
-        results = [natural]
-        if row.takes_dtype and self.storable(op.outputs[0]):
-            results = [dtype or value.dtype for dtype in STORED]
-        elif natural is not value.dtype and not all(map(self.storable, op.outputs)):
-            results = [value.dtype] if row.takes_dtype else []
-        for result in results:
-            if isinstance(candidate.config, InPlaceConfig) and result is not self._stored_in(op, read, candidate):
-                continue
-            stated = result if row.takes_dtype and result is not natural else None
-            output = candidate.output.typed(None if result is value.dtype else result)
-            for compute in self._computes(op, candidate, weights):
-                same = compute is None or compute == stated_compute(self._graph, op, in0_block_w(candidate.config))
-                own = same and not any(layout.dtype for layout in read) and weights is None
-                precision = Precision(None if own else compute, stated)
-                yield replace(candidate, output=output, precision=None if precision == Precision() else precision)
+            return ()
+        found: Sequence[DType] = (natural,)
+        if row.takes_dtype:
+            found = [dtype or own for dtype in STORED] if self.storable(op.outputs[0]) else [own]
+        elif natural is not own and not all(map(self.storable, op.outputs)):
+            found = ()
+        if isinstance(candidate.config, InPlaceConfig):
+            found = [dtype for dtype in found if dtype is self._stored_in(op, read, candidate)]
+        return found
 
-    def _stored_in(self, op: Op, read: Sequence[TensorLayout], candidate: OpCandidate) -> DType:
+    def _stored_in(self, op: Op, read: Layouts, candidate: OpCandidate) -> DType:
         assert isinstance(candidate.config, InPlaceConfig)
         k = candidate.config.operand
         return read[k].dtype or self._graph.value(op.inputs[k]).dtype
 
-    def _natural(self, op: Op, read: Sequence[TensorLayout]) -> DType | None:
+    def _natural(self, op: Op, read: Layouts) -> DType | None:
         """The element type of the result that nobody asks another of; None where these operands give none that fits."""
         row = opdef(op.op)
         plain = op if not row.takes_dtype else replace(op, attrs={k: v for k, v in op.attrs.items() if k != "dtype"})
@@ -136,7 +142,7 @@ class PrecisionOptions:
             return None
         return found[0] if found else None
 
-    def _open_weight(self, op: Op, operands: Sequence[TensorLayout]) -> int | None:
+    def _open_weight(self, op: Op, operands: Layouts) -> int | None:
         """Position of a matmul's weight, if that may have another element type."""
         if opdef(op.op).cost_class is not CostClass.MATMUL or not self._pricer.is_weight(op.inputs[1]):
             return None
@@ -144,12 +150,12 @@ class PrecisionOptions:
         tiles = operands[1].is_tile and not operands[1].is_host
         return 1 if tiles and value.dtype is DType.BF16 and op.inputs.count(op.inputs[1]) == 1 else None
 
-    def _prepares(self, op: Op, candidate: OpCandidate) -> bool:
+    def _prepares(self, candidate: OpCandidate) -> bool:
         """Whether the op prepares its weights in an element type that its config names."""
         return isinstance(candidate.config, Conv2dConfig) and candidate.config.weights_dtype == DType.BF16.value
 
-    def _computes(self, op: Op, candidate: OpCandidate, weights: DType | None) -> Iterator[Attr]:
-        """The compute config of the op's rule first, then those of fewer passes and of narrower sums."""
+    def _computes(self, op: Op, candidate: OpCandidate) -> Iterator[Attr]:
+        """The compute config of the op's rule first, then those of fewer passes, and of narrower sums."""
         base = stated_compute(self._graph, op, in0_block_w(candidate.config))
         if base is None or COMPUTE in op.attrs:
             yield base
@@ -161,8 +167,8 @@ class PrecisionOptions:
         sums = [bool(stated["fp32"])]
         if row.cost_class is CostClass.MATMUL and sums[0]:
             sums.append(False)
-        for fidelity in reversed(spelled[:upto]) if upto else (stated["fid"],):
-            for wide in sums:
+        for wide in sums:
+            for fidelity in reversed(spelled[:upto]) if upto else (stated["fid"],):
                 yield tuple(sorted({**stated, "fid": fidelity, "fp32": wide}.items()))
 
     # -- what it costs -------------------------------------------------------------------------------
@@ -173,7 +179,7 @@ class PrecisionOptions:
         types = tuple(spec.dtype for spec in query.inputs)
         key = (op.id, types, query.attrs, in0_block_w(config), prepared, result)
         if key not in self._noises:
-            self._noises[key] = self._added(op, _with_weights(query, prepared), result)
+            self._noises[key] = _rounded_up(self._added(op, _with_weights(query, prepared), result))
         return self._noises[key]
 
     def _added(self, op: Op, query: OpQuery, result: DType) -> float:
@@ -184,6 +190,11 @@ class PrecisionOptions:
                 rounding = rounding_noise(spec.dtype)
                 total += rounding.variance + rounding.gain**2
         return total
+
+
+def _rounded_up(noise: float) -> float:
+    """To the next of `NOISE_STEPS` steps per factor of two: ways that are almost as exact as each other compare then."""
+    return 0.0 if noise <= 0.0 else 2.0 ** (ceil(NOISE_STEPS * log2(noise) - 1e-9) / NOISE_STEPS)
 
 
 def _with_weights(query: OpQuery, dtype: str | None) -> OpQuery:
