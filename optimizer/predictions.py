@@ -60,7 +60,6 @@ class Predictor:
             bound=cost.bound.value,
             dram_read_bytes=cost.dram_read_bytes,
             dram_write_bytes=cost.dram_write_bytes,
-            utilisation=cost.utilisation,
             parts=cost.parts,
         )
 
