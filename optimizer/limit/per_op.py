@@ -138,7 +138,7 @@ class _Compulsory:
                 yield root.id, _bytes(elements, self._read_as(op, k, root))
 
     def _read_as(self, op: Op, position: int, value: Value) -> DType:
-        """The element type that a value has in DRAM: convolutions have weights and bias prepared in one of their own."""
+        """The element type of a value in DRAM: convolutions have weights and bias prepared in one of their own."""
         config = self._records[op.id].config
         named = config.weights_dtype if isinstance(config, Conv2dConfig) and position else None
         return value.dtype if named is None else DType(named)

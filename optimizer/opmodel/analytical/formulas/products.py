@@ -125,7 +125,8 @@ def sdpa(t: Clock, work: Work, terms: Terms) -> float:
     assert p is not None, "attention has a product"
     products = 2.0 * p.rows * p.columns * p.depth * p.batches
     phases = PASSES.get(p.fidelity, 2)
-    cycles = products * (TILE_PRODUCT_CYCLES * phases + min(phases, 2) * t.k["matmul.stall_cycles"] + t.k["matmul.tile_cycles"])
+    each = TILE_PRODUCT_CYCLES * phases + min(phases, 2) * t.k["matmul.stall_cycles"] + t.k["matmul.tile_cycles"]
+    cycles = products * each
     cycles += p.rows * p.depth * p.batches * t.k["sdpa_score_tile_cycles"]
     terms.add(Bound.COMPUTE, t.cycles(cycles) / t.k["matmul.clock_derate"])
     noc(t, work, terms)
