@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from optimizer.device import DeviceSpec
 from optimizer.ir.builder import GraphBuilder
+from optimizer.ir.dtype import DType
 from optimizer.limit.per_op import OpLimit, op_limits
 from optimizer.options import Options
-from optimizer.result import OptimizedGraph, Role
+from optimizer.result import WEIGHTS, OptimizedGraph, Role
 from tests import plans
 
+GRAPHS = Path(__file__).resolve().parents[2] / "fixtures" / "graphs"
 N150 = DeviceSpec.preset("n150")
 
 
@@ -66,14 +70,14 @@ def test_an_input_counts_once_for_its_first_reader_and_an_output_for_its_writer(
 
 def test_a_table_counts_with_the_rows_that_are_looked_up() -> None:
     b = GraphBuilder("lookup")
-    ids, table = b.input("ids", (1, 32), "u32"), b.parameter("table", (50000, 64))
+    ids, table = b.input("ids", (1, 32), DType.U32), b.parameter("table", (50000, 64))
     result = planned(b, b.op("ttnn.embedding", ids, table, name="rows"))
     assert sum(limit.dram_bytes for limit in limits(result).values()) == 32 * 4 + 2 * 32 * 64 * 2
 
 
 def test_a_view_moves_nothing_and_its_reader_reads_the_input() -> None:
     b = GraphBuilder("view")
-    x = b.op("ttnn.reshape", b.input("x", (1, 1, 64, 64)), attrs={"shape": (1, 2, 32, 64)}, name="turned")
+    x = b.op("ttnn.reshape", b.input("x", (1, 1, 64, 64)), shape=(1, 2, 32, 64), name="turned")
     result = planned(b, b.op("ttnn.relu", x, name="act"))
     found = limits(result)
     assert result.records["turned"].role is Role.VIEW
@@ -92,16 +96,18 @@ def test_convolutions_read_weights_in_the_type_they_prepare_them_in() -> None:
     x = b.input("x", (1, 1, 256, 64))
     attrs = {"in_channels": 64, "out_channels": 128, "batch_size": 1, "input_height": 16, "input_width": 16,
              "kernel_size": (3, 3), "padding": (1, 1, 1, 1)}  # fmt: skip
-    y = b.op("ttnn.conv2d", x, b.parameter("w", (128, 64, 3, 3)), attrs=attrs, name="conv")
+    y = b.op("ttnn.conv2d", x, b.parameter("w", (128, 64, 3, 3)), name="conv", **attrs)
     found = limits(planned(b, y, weights_dtype="bfp8_b"))["conv"]
     assert found.dram_bytes == 256 * 64 * 2 + 128 * 64 * 9 * 1088 // 1024 + 256 * 128 * 2
     assert found.flops == 2 * (16 * 3 - 2) ** 2 * 64 * 128
 
 
-def test_ops_on_the_host_have_no_limit_of_their_own() -> None:
-    b = GraphBuilder("host")
-    x = b.op("onnx.Foo", b.input("x", (1, 1, 32, 32)), shapes=[(1, 1, 32, 32)], name="foo")
-    result = planned(b, b.op("ttnn.relu", x, name="act"), allow_host_ops=True)
+def test_ops_on_the_host_have_no_limit_but_their_transfers_may() -> None:
+    options = Options.from_mapping({"policy": "dram", "allow_host_ops": True})
+    result = plans.planned_file(GRAPHS / "opaque.json", options)
     found = limits(result)
-    assert "foo" not in found
-    assert sum(limit.dram_bytes for limit in found.values()) == 2 * 2048
+    assert found.keys() == {op_id for op_id, record in result.records.items() if record.role is not Role.HOST}
+    assert len(found) < len(result.records)
+    moved = sum(result.graph.value(v).volume for v in (*result.graph.inputs, *result.graph.outputs))
+    weights = [v for v in result.graph.values.values() if v.kind in WEIGHTS]
+    assert sum(limit.dram_bytes for limit in found.values()) == 2 * (moved + sum(v.volume for v in weights))
