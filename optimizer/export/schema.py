@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from optimizer.files import make_folder, write_text
 from optimizer.importers.json_graph import GraphDocument
-from optimizer.summary import LossKind
 
 DTypeName = Literal["f32", "bf16", "bfp8_b", "bfp4_b", "u32", "i32", "u16", "u8"]
 Kind = Literal["input", "parameter", "constant", "activation"]
@@ -239,7 +238,7 @@ class NumericRisk(Record):
 class Loss(Record):
     """Predicted time beyond the physical limit, for one reason."""
 
-    kind: LossKind
+    kind: str = Field(description="`starts`, `copies`, ...: docs/cost-model.md lists them")
     ns: int
 
 

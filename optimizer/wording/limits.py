@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from optimizer.errors import shortened
 from optimizer.wording.units import bytes_text, percent_text, time_text
 
 Document = Mapping[str, Any]
@@ -42,14 +43,15 @@ def limit_facts(summary: Document) -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = [
         ("of limit", f"{percent_text(limit['of_limit'])} (limit {time_text(limit['limit_ns'])}: {needs})")
     ]
-    time_ns = summary["predicted_time_ns"]
+    time_ns = summary["predicted_time_ns"] or 1
     shown = [f"{loss_text(x['kind'], summary)} {percent_text(x['ns'] / time_ns)}" for x in limit["losses"]]
     return [*facts, ("lost by", ", ".join(shown[:SHOWN_LOSSES]))] if shown else facts
 
 
 def loss_text(kind: str, summary: Document) -> str:
-    """What a loss is called."""
-    return WORDS[kind].format(programs=summary["programs"])
+    """What a loss is called; of a kind that only another version knows, its name there."""
+    words = WORDS.get(kind)
+    return shortened(kind) if words is None else words.format(programs=summary.get("programs", 0))
 
 
 def op_limit_text(predicted: Document) -> str | None:
@@ -60,7 +62,7 @@ def op_limit_text(predicted: Document) -> str | None:
     if not limit_ns:
         return "its results need neither products nor compulsory DRAM traffic"
     needs = f"{bytes_text(predicted['compulsory_dram_bytes'])} of DRAM, {operations_text(predicted['flops'])}"
-    return f"{percent_text(limit_ns / predicted['time_ns'])} (limit {time_text(limit_ns)}: {needs})"
+    return f"{percent_text(limit_ns / (predicted['time_ns'] or 1))} (limit {time_text(limit_ns)}: {needs})"
 
 
 def operations_text(flops: int) -> str:
