@@ -83,7 +83,9 @@ class Prediction(Record):
     bound: Literal["compute", "dram", "noc", "pcie", "dispatch"]
     dram_read_bytes: int
     dram_write_bytes: int
-    utilisation: float | None = Field(None, description="share of the time that the chip at its peak would need")
+    limit_ns: int = Field(0, description="the least that the op could take on the board, rounded down")
+    compulsory_dram_bytes: int = Field(0, description="the op's share of the model's compulsory DRAM traffic")
+    flops: int = Field(0, description="of products of elements, 2 per multiply-add")
     parts: list[ProgramTime] = Field(default_factory=list, description="the device programs of the op")
 
 
@@ -233,6 +235,27 @@ class NumericRisk(Record):
     because: str
 
 
+class Loss(Record):
+    """Predicted time beyond the physical limit, for one reason."""
+
+    kind: str = Field(description="`starts`, `copies`, ...: docs/cost-model.md lists them")
+    ns: int
+
+
+class PhysicalLimit(Record):
+    """The least that the model takes on the board in the plan's types and fidelities (docs/cost-model.md)."""
+
+    limit_ns: int = Field(description="the longer of the next two, rounded down")
+    dram_ns: int = Field(description="compulsory bytes at the best bandwidth that kernels reach")
+    compute_ns: int = Field(description="products of elements at the peak of all worker cores")
+    compulsory_dram_bytes: int = Field(
+        description="weights that do not lie in L1 and inputs, read once, and outputs, written once"
+    )
+    flops: int = Field(description="of products of elements, 2 per multiply-add")
+    of_limit: float = Field(description="the limit over the predicted time")
+    losses: list[Loss] = Field(description="where the rest of the time goes, largest first; adds up to it exactly")
+
+
 class Summary(Record):
     """Figures of the whole plan. A result that failed verification is never written."""
 
@@ -243,6 +266,7 @@ class Summary(Record):
     lower_bound_ns: int | None = None
     gap: float | None = None
     baselines: Baselines
+    limit: PhysicalLimit | None = Field(None, description="absent from documents of older versions")
     time_by_class_ns: dict[str, int] = Field(default_factory=dict, description="predicted time by kind of op")
     time_by_bound_ns: dict[str, int] = Field(default_factory=dict, description="predicted time by what limits it")
     programs: int = Field(0, description="device programs launched, where the backend says")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from optimizer.errors import GraphError, ShapeError, UnknownNameError
+from optimizer.ir.compulsory import ProductRule, ReadRule, whole
 from optimizer.ir.compute_config import COMPUTE, ComputeRule
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
@@ -149,6 +150,10 @@ class OpDef:
     """Activations that the op applies to its result in place (attribute `activation` or `activations`)."""
     compute: ComputeRule | None = None
     """Fidelity and accumulation that the op's calls state; None for ops whose calls take no compute config."""
+    products: ProductRule | None = None
+    """The multiplications that the matrix engine has to do; None: none."""
+    must_read: ReadRule = whole
+    """The elements of an operand that no run gets around."""
     elements: Elements = Elements.COMPUTED
     """Whether the results hold the operands' own elements."""
     unbounded: bool = False

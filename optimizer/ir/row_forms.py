@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from optimizer.ir import compulsory
 from optimizer.ir import compute_config as compute
 from optimizer.ir import shape_rules as rule
 from optimizer.ir.activations import FUSED_ACTIVATIONS, OPERAND_ACTIVATIONS
+from optimizer.ir.compulsory import ProductRule
 from optimizer.ir.opdef import REQUIRED, ConfigFamily, CostClass, DTypeRule, Elements, OpDef, Page, ShapeRule
 
 Rows = tuple[OpDef, ...]
@@ -70,6 +72,7 @@ def matmul(name: str, *, inputs: Any) -> OpDef:
         attrs=_MATMUL,
         activations=FUSED_ACTIVATIONS,
         compute=compute.matmul,
+        products=compulsory.matmul,
         config=ConfigFamily.MATMUL,
         takes_dtype=True,
         sharding_follows_operand=True,
@@ -77,7 +80,7 @@ def matmul(name: str, *, inputs: Any) -> OpDef:
     )
 
 
-def convolution(name: str, shapes: ShapeRule, **more_attrs: object) -> OpDef:
+def convolution(name: str, shapes: ShapeRule, /, *, products: ProductRule, **more_attrs: object) -> OpDef:
     """Convolutions of flat channels-last images; weights and bias stay on the host, where they are prepared."""
     return sharded(
         name,
@@ -87,6 +90,7 @@ def convolution(name: str, shapes: ShapeRule, **more_attrs: object) -> OpDef:
         attrs={**_WINDOW, **_CONV, **more_attrs},
         activations=FUSED_ACTIVATIONS,
         compute=compute.conv,
+        products=products,
         config=ConfigFamily.CONV2D,
         takes_dtype=True,
         operand_pages=(Page.ANY, Page.HOST, Page.HOST),

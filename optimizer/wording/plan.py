@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from optimizer.wording.limits import limit_facts
 from optimizer.wording.units import bytes_text, change_text, percent_text, time_text
 
 SHOWN_CHAINS = 5
@@ -55,6 +56,7 @@ def figures(document: Document) -> list[Fact]:
     summary = document["summary"]
     peak, limit = summary["l1_peak_bytes"], summary["l1_limit_bytes"]
     return [
+        *limit_facts(summary),
         ("L1 peak per core", f"{bytes_text(peak)} of {bytes_text(limit)} ({percent_text(peak / limit)})"),
         *_dram_facts(summary),
         ("weights in L1 per core", bytes_text(summary.get("l1_weights_bytes", 0))),

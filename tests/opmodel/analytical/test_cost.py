@@ -119,11 +119,6 @@ def test_an_op_says_what_its_time_is_made_of(model: OpModel, layouts) -> None:
     cost = model.cost(OpQuery("ttnn.matmul", inputs, (), None, layouts.dram))
     assert sum(part.time_ns for part in cost.parts) == pytest.approx(cost.time_ns, abs=1)
     assert cost.bound is Bound.COMPUTE
-    assert cost.utilisation is not None
-    assert 0.3 < cost.utilisation < 1
-    small = model.cost(OpQuery("ttnn.add", (layouts.tensor((32, 32)),) * 2, (), None, layouts.dram))
-    assert small.utilisation is not None
-    assert small.utilisation < 0.05
     assert cost.dram_read_bytes == 2 * 4096 * 4096 * 2
 
 

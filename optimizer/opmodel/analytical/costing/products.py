@@ -33,7 +33,7 @@ def matmul(job: Job) -> tuple[Work, ...]:
             _feeds(plan, a.layout, b.layout), fid, fp32, (max(1, plan.subblock_h), max(1, plan.subblock_w)),
             _fused(job, plan),
         )  # fmt: skip
-    first = Work("matmul", job.name, job.cores, job.reads[:2], job.writes, product)
+    first = Work("matmul", job.name, job.cores, job.reads, job.writes, product)
     rest = tuple(_after(job, name) for name in usage.after)
     return (first, *rest)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -91,7 +92,7 @@ def conv(job: Job) -> tuple[Work, ...]:
     x, weight, out = job.query.inputs[0], job.query.inputs[1], job.out
     assert out is not None, "a convolution has a result"
     if job.usage.plan is not None:  # a 1x1 convolution of an interleaved input runs as `ttnn.linear`
-        return matmul(job)
+        return matmul(replace(job, reads=(*job.reads[:1], *map(_prepared, job.reads[1:]))))
     attrs = job.attrs
     config = job.query.config if isinstance(job.query.config, Conv2dConfig) else Conv2dConfig()
     kernel = _pair(attrs.get("kernel_size"))
@@ -112,15 +113,15 @@ def conv(job: Job) -> tuple[Work, ...]:
     before, tiled = _input(job, pixels, wide, down, channels)
     works = [*before]
     if pointwise:
-        count = product.depth * columns
-        weights = Piece(count * product.tile_bytes[1], count, Place.DRAM)
+        weights = _conv_weights(product, columns, 1)
         works.append(Work("matmul", "conv2d", job.cores, (Piece(0, 0, Place.SHARD), weights), (), product))
     else:
         works.append(_halo(job, pixels, wide, channels, kernel, tiled))
         gathered = each[0] * ceil_div(product.depth, wide)
         stick = ceil_div(channels, wide) * 2
         window = Window(each[0] * TILE, 0, 0, *kernel, stick, gathered, product.block_rows, wide > 1)
-        works.append(Work("conv", "conv2d", job.cores, job.reads[:1], (), product, window))
+        weights = _conv_weights(product, columns, ceil_div(each[0], max(1, product.block_rows)) if wide > 1 else 1)
+        works.append(Work("conv", "conv2d", job.cores, (*job.reads[:1], weights), (), product, window))
     works += _result(job, job.cores)
     if slices == 1:
         return tuple(works)
@@ -128,6 +129,17 @@ def conv(job: Job) -> tuple[Work, ...]:
     return tuple(w for w in works if w.family == "reshard") + slices * tuple(
         _part(w, slices) for w in works if w.family != "reshard"
     )
+
+
+def _prepared(weights: Piece) -> Piece:
+    """Weights that a convolution was given on the host, as it reads them: prepared, in DRAM."""
+    return replace(weights, place=Place.DRAM) if weights.place is Place.HOST else weights
+
+
+def _conv_weights(product: Product, columns: int, times: int) -> Piece:
+    """All columns of the weight matrix, read from DRAM so many times: shards that are blocks take it once per block."""
+    count = product.depth * columns * times
+    return Piece(count * product.tile_bytes[1], count, Place.DRAM)
 
 
 def _part(work: Work, slices: int) -> Work:

@@ -6,8 +6,9 @@ pools: windows gathered from a halo, then multiplied or reduced.
 
 from __future__ import annotations
 
+from optimizer.ir.compute_config import PASSES, TILE_PRODUCT_CYCLES
 from optimizer.layouts.tiling import ceil_div
-from optimizer.opmodel.analytical.formulas.basics import PHASES, Clock, Terms, dram, noc
+from optimizer.opmodel.analytical.formulas.basics import Clock, Terms, dram, noc
 from optimizer.opmodel.analytical.work import Feed, Place, Product, Work
 from optimizer.opmodel.base import Bound
 
@@ -32,9 +33,9 @@ def tile_product_cycles(t: Clock, p: Product) -> float:
     h, w = p.subblock
     a, b = p.tile_bytes
     unpacked = b + a / w if w >= h else a + b / h
-    phases = PHASES.get(p.fidelity, 2)
+    phases = PASSES.get(p.fidelity, 2)
     # A further pass over the same data finds it unpacked: only the first two stall.
-    engine = 16.0 * phases + min(phases, 2) * constant(t, p, "stall_cycles")
+    engine = TILE_PRODUCT_CYCLES * phases + min(phases, 2) * constant(t, p, "stall_cycles")
     return max(engine, unpacked / constant(t, p, "unpack_bytes_per_cycle")) + constant(t, p, "tile_cycles")
 
 
@@ -123,8 +124,9 @@ def sdpa(t: Clock, work: Work, terms: Terms) -> float:
     p = work.product
     assert p is not None, "attention has a product"
     products = 2.0 * p.rows * p.columns * p.depth * p.batches
-    phases = PHASES.get(p.fidelity, 2)
-    cycles = products * (16.0 * phases + min(phases, 2) * t.k["matmul.stall_cycles"] + t.k["matmul.tile_cycles"])
+    phases = PASSES.get(p.fidelity, 2)
+    each = TILE_PRODUCT_CYCLES * phases + min(phases, 2) * t.k["matmul.stall_cycles"] + t.k["matmul.tile_cycles"]
+    cycles = products * each
     cycles += p.rows * p.depth * p.batches * t.k["sdpa_score_tile_cycles"]
     terms.add(Bound.COMPUTE, t.cycles(cycles) / t.k["matmul.clock_derate"])
     noc(t, work, terms)
