@@ -302,6 +302,18 @@ class GlobalProblem:
             found.append(known[key])
         return tuple(found)
 
+    def result(self, t: int) -> str:
+        """The value that an op's error is in."""
+        return self._graph.op(self.schedule[t]).outputs[0]
+
+    def weight_mask(self, t: int) -> tuple[bool, ...]:
+        """Per operand of an op, whether it is a weight."""
+        return tuple(self._pricer.is_weight(v) for v in self._graph.op(self.schedule[t]).inputs)
+
+    def shared_weights(self, t: int) -> tuple[int, ...]:
+        """Operands of an op that are weights which other ops may want in L1 too."""
+        return tuple(k for k, v in self.weight_operands(self.schedule[t]) if v in self.weights)
+
     def within_budget(self, chosen: Sequence[int]) -> bool:
         """Whether the errors of a choice add up to no more than the budget."""
         budget = self._problem.budget

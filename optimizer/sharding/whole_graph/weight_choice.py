@@ -52,7 +52,7 @@ class WeightChoice:
             inputs = pricer.graph.op(model.schedule[t]).inputs
             key = id(model.ways[t]), tuple(pricer.is_weight(v) for v in inputs)
             if key not in known:
-                interfaces = [_interface(way, key[1]) for way in model.ways[t]]
+                interfaces = [interface_of(way, key[1]) for way in model.ways[t]]
                 twins: dict[Interface, list[int]] = {}
                 for i, interface in enumerate(interfaces):
                     twins.setdefault(interface, []).append(i)
@@ -155,6 +155,7 @@ class WeightChoice:
         return self._model.ways[t][option].option.time_ns
 
 
-def _interface(way: Way, weights: Sequence[bool]) -> Interface:
+def interface_of(way: Way, weights: Sequence[bool]) -> Interface:
+    """What of a way the rest of the graph sees; `weights` says which operands are such."""
     moving = (layout for layout, weight in zip(way.option.operands, weights, strict=True) if not weight)
     return (tuple(moving), way.option.candidate.output, way.copied)
