@@ -64,9 +64,7 @@ Bilinear = Callable[[Array, Array], Array]
 
 def of_products(product: Bilinear, a: Array, b: Array, terms: int) -> Computed:
     """A bilinear op with what bounds its terms."""
-    return Computed(
-        product(a, b), lambda: (product(np.abs(a), np.abs(b)), np.sqrt(product(a * a, b * b))), terms
-    )
+    return Computed(product(a, b), lambda: (product(np.abs(a), np.abs(b)), np.sqrt(product(a * a, b * b))), terms)
 
 
 def of_sum(total: Callable[[Array], Array], x: Array, terms: int, share: float = 1.0) -> Computed:
