@@ -26,9 +26,11 @@ from optimizer.values.reference.kinds import Array
 
 _TELLING = 64
 """Elements of an output, times its probes, that are enough."""
-_PROBES = (2, 8)
-"""Of one output, at least and at most."""
+_PROBES = (4, 8)
+"""Of one output, at least and at most. With four, sensitivities of ResNet-50 were within 5 % of those of 48 probes as a
+root mean square; what reaches the output along one direction only, as a time step does, varies by 70 %."""
 _OUTPUTS = 4
+"""Outputs that probes go back from, at most."""
 
 
 @dataclass(frozen=True)
