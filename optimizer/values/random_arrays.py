@@ -24,7 +24,7 @@ _SPREAD = 0.1
 
 
 def random_inputs(graph: Graph, seed: int) -> dict[str, Array]:
-    """Normal values that bf16 holds, or whole numbers below the size of what they index; as `run_model.py` makes them."""
+    """Normal values that bf16 holds, or whole numbers below the size of what they index; as `run_model.py` has them."""
     below = index_bounds(graph)
     return {
         v: random_array(graph.value(v).shape, not graph.value(v).dtype.is_float, below.get(v), seed, position)

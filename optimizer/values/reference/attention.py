@@ -34,7 +34,20 @@ def _attended(q: Array, k: Array, v: Array, bias: Array | None, scale: float) ->
     return Computed(weights @ v, sizes, k.shape[-2], roundings, _EXPONENTIAL)
 
 
-def _scale(attrs: Attrs, size: int) -> float:
+def causal_mask(q: Array, k: Array) -> Array:
+    """What is added to the scores so that no position sees a later one: [rows of q, rows of k]."""
+    return np.triu(np.full((q.shape[-2], k.shape[-2]), -np.inf, q.dtype), 1)
+
+
+def mask_beyond(positions: Any, batch: int, k: Array) -> Array:
+    """What is added to the scores [B, H, 1, S] so that nothing beyond each one's position is seen."""
+    last = np.broadcast_to(np.asarray(positions), (batch,))
+    seen = np.arange(k.shape[2])[None, :] <= last[:, None]
+    return np.where(seen, k.dtype.type(0), k.dtype.type(-np.inf))[:, None, None, :]
+
+
+def attention_scale(attrs: Attrs, size: int) -> float:
+    """What scores are multiplied by, for heads of this size."""
     scale = attrs.get("scale")
     return 1 / math.sqrt(size) if scale is None else float(scale)
 
@@ -43,19 +56,17 @@ def _sdpa(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     q, k, v = operands[:3]
     bias = operands[3] if len(operands) > 3 else None
     if attrs.get("is_causal"):
-        bias = np.triu(np.full((q.shape[-2], k.shape[-2]), -np.inf), 1)
-    return [_attended(q, k, v, bias, _scale(attrs, q.shape[-1]))]
+        bias = causal_mask(q, k)
+    return [_attended(q, k, v, bias, attention_scale(attrs, q.shape[-1]))]
 
 
 def _sdpa_decode(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     """Q [1, B, H, D]: one position each, caches [B, Hkv, S, D] valid up to and including `cur_pos`."""
     q, k, v = operands[:3]
-    positions: Any = attrs["cur_pos"]
     bias = operands[3].swapaxes(1, 2) if len(operands) > 3 else None
     if attrs.get("is_causal", True):
-        last = np.broadcast_to(np.asarray(positions), (q.shape[1],))
-        bias = np.where(np.arange(k.shape[2])[None, :] <= last[:, None], 0.0, -np.inf)[:, None, None, :]
-    found = _attended(q.transpose(1, 2, 0, 3), k, v, bias, _scale(attrs, q.shape[-1]))
+        bias = mask_beyond(attrs["cur_pos"], q.shape[1], k)
+    found = _attended(q.transpose(1, 2, 0, 3), k, v, bias, attention_scale(attrs, q.shape[-1]))
 
     def sizes() -> tuple[Array, Array]:
         return found.most.transpose(2, 0, 1, 3), found.usual.transpose(2, 0, 1, 3)
