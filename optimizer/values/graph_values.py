@@ -31,6 +31,7 @@ def graph_values(
     ExecutionError when an array is missing, has another shape, or an op has no reference. Values are forgotten after
     their last reader.
     """
+
     def evaluated(op: Op, operands: list[Array]) -> list[Array]:
         with np.errstate(all="ignore"):
             return [r.value for r in computed(op.op, opdef(op.op).full_attrs(op), operands)]
@@ -49,7 +50,9 @@ def graph_values(
     return run_graph(graph, given, told, held, seen)
 
 
-def run_graph(graph: Graph, given: Mapping[str, Array], evaluate: Evaluate, held: Held, seen: Seen | None) -> list[Array]:
+def run_graph(
+    graph: Graph, given: Mapping[str, Array], evaluate: Evaluate, held: Held, seen: Seen | None
+) -> list[Array]:
     """The outputs: ops in order by `evaluate`, inputs, parameters and constants as `held` makes them.
 
     Errors as of `graph_values`; values are forgotten after their last reader.

@@ -81,7 +81,8 @@ def _convolved(step: Step, x: Array, weight: Array, dtypes: tuple[DType, DType],
         columns = found[..., g * each_in : (g + 1) * each_in].reshape(n * ho * wo, -1)
         matrix = weight[g * each_out : (g + 1) * each_out].transpose(2, 3, 1, 0).reshape(-1, each_out)
         parts.append(units.matmul(columns, np.ascontiguousarray(matrix), dtypes, sums).reshape(-1, each_out))
-    return np.concatenate(parts, axis=-1).reshape(n, ho, wo, outs)
+    joined: Array = np.concatenate(parts, axis=-1)
+    return joined.reshape(n, ho, wo, outs)
 
 
 def _depthwise(units: Units, found: Array, weight: Array, dtypes: tuple[DType, DType]) -> Array:
@@ -102,10 +103,8 @@ def _depthwise(units: Units, found: Array, weight: Array, dtypes: tuple[DType, D
 
 
 def _block_tiles(step: Step, channels: int) -> int:
-    """Tiles along K of a convolution's block: a row of its kernel (`conv2d`, ttnn 0.81.1), or, of block and width
-    shards, all of it over one core's channels; of how many channels that is, this does not know."""
-    wide = step.attrs["kernel_size"][1]
-    return max(1, ceil(wide * channels // step.attrs["groups"] / TILE))
+    """Tiles along K of a convolution's block: those of one position of its kernel (`conv2d`, ttnn 0.81.1)."""
+    return max(1, ceil(channels // int(step.attrs["groups"]) / TILE))
 
 
 def _conv2d(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:

@@ -29,7 +29,7 @@ def kept(values: AnyArray, source: DType, target: DType) -> AnyArray:
 
 def _moved(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     found = [r.value if isinstance(r, Computed) else r for r in EXACT[step.op](step.attrs, list(operands))]
-    source = next((d for d in step.dtypes if d.is_float), step.results[0])
+    source = next((d for d in step.dtypes if d.is_float), DType.F32)
     return [
         kept(np.asarray(x, np.float32 if x.dtype.kind == "f" else x.dtype), source, target)
         for x, target in zip(found, step.results, strict=False)
@@ -45,7 +45,9 @@ def _typecast(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     return [round_bf16(x) if (source, target) == (DType.F32, DType.BF16) else kept(x, source, target)]
 
 
+_MADE = [name for name in op_names() if name in EXACT and opdef(name).max_inputs == 0]
 RULES: Mapping[str, Rule] = {
+    **dict.fromkeys((*_MADE, "ttnn.scatter_add"), _moved),
     **{n: _moved for n in op_names() if n in EXACT and opdef(n).elements in (Elements.MOVED, Elements.KEPT)},
     "ttnn.typecast": _typecast,
 }

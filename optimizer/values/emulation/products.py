@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.device.formats import in_source, truncated

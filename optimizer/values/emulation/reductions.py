@@ -38,7 +38,9 @@ def _sum(mean: bool) -> Rule:
             share = np.float32(1 / x.shape[axis]) if mean else np.float32(1)
             x = units.packed(_along(units, x, axis, dtype, share), step.results[0])
             dtype = step.results[0]
-        return [x if step.attrs.get("keepdim", True) else x.reshape([n for k, n in enumerate(x.shape) if k not in axes])]
+        return [
+            x if step.attrs.get("keepdim", True) else x.reshape([n for k, n in enumerate(x.shape) if k not in axes])
+        ]
 
     return rule
 
@@ -139,9 +141,7 @@ def _group_norm(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
 
 
 _OTHERS = [
-    name
-    for name in op_names()
-    if name in exact.RULES and opdef(name).cost_class in (CostClass.REDUCE, CostClass.NORM)
+    name for name in op_names() if name in exact.RULES and opdef(name).cost_class in (CostClass.REDUCE, CostClass.NORM)
 ]
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_OTHERS, rounded_once),

@@ -1,4 +1,4 @@
-"""A core's units on whole arrays: sums and products by element on the matrix unit, functions of the vector unit, packing.
+"""A core's units on whole arrays: sums and products by element, functions of the vector unit, packing.
 
 As `kernels/tensix/device` has them for one tile, which is equal bit for bit to the simulator; here in f32, many
 elements at a time. The tests compare the two.

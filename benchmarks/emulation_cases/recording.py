@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.emulation.cases import Case
+from emulation_cases.cases import Case
 from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution

@@ -179,7 +179,7 @@ def convolutions() -> Iterator[Case]:
     yield _conv(64, 64, 3, _compute("hifi2", False))
     yield _conv(64, 64, 3, _compute("hifi4", False))
     yield _conv(64, 64, 3, _compute("hifi4", False, packer=False))
-    for shards in ("HEIGHT_SHARDED", "BLOCK_SHARDED", "WIDTH_SHARDED"):
+    for shards in ("height_sharded", "block_sharded", "width_sharded"):
         yield _conv(128, 128, 3, _compute("hifi3", True), shards=shards)
         yield _conv(128, 128, 3, _compute("hifi2", False), shards=shards)
     for weight in (BFP8, BFP4):
@@ -206,9 +206,7 @@ def attention() -> Iterator[Case]:
         _compute("hifi2", True), _compute("hifi3", False, approx=True),
     ):  # fmt: skip
         yield case("scaled_dot_product_attention", *[(qkv, BF16)] * 3, compute=compute)
-    yield case(
-        "scaled_dot_product_attention", (qkv, BF16), (qkv, BFP8), (qkv, BFP8), compute=_compute("hifi2", False)
-    )
+    yield case("scaled_dot_product_attention", (qkv, BF16), (qkv, BFP8), (qkv, BFP8), compute=_compute("hifi2", False))
     yield case("scaled_dot_product_attention", *[(qkv, BF16)] * 3, compute=_compute("hifi3", False), is_causal=True)
 
 
@@ -226,7 +224,9 @@ def norms() -> Iterator[Case]:
     yield case("rms_norm", (x, BF16), (row, BF16), compute=_compute("hifi3", True))
     yield case("layer_norm", (x, BF16), compute=_compute("hifi3", True))
     for compute in (_compute("hifi3", True), _compute("hifi3", False)):
-        yield case("group_norm", (deep, BF16), ((1, 1, 1, 96), BF16), ((1, 1, 1, 96), BF16), compute=compute, num_groups=8)
+        yield case(
+            "group_norm", (deep, BF16), ((1, 1, 1, 96), BF16), ((1, 1, 1, 96), BF16), compute=compute, num_groups=8
+        )
 
 
 WITH_FUNCTIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "reciprocal", "square",
@@ -247,9 +247,9 @@ def elementwise() -> Iterator[Case]:
         yield case(op, (x, BF16), scalar=1.7)
         yield case(op, (x, BF16), ((1, 1, 1, 128), BF16))
         yield case(op, (x, BF16), ((1, 1, 64, 1), BF16))
-    yield case("add", (x, BF16), (x, BF16), activations=("relu",))
-    yield case("add", (x, BF16), (x, BF16), activations=("silu",))
-    yield case("multiply", (x, BF16), (x, BF16), activations=("gelu",))
+    yield case("add", (x, BF16), (x, BF16), activations=("relu",), title="relu")
+    yield case("add", (x, BF16), (x, BF16), activations=("silu",), title="silu")
+    yield case("multiply", (x, BF16), (x, BF16), activations=("gelu",), title="gelu")
     for op in ("divide", "maximum", "minimum", "squared_difference", "pow"):
         yield case(op, (x, BF16), (x, BF16))
     for op in WITH_FUNCTIONS:
@@ -306,4 +306,4 @@ def movements() -> Iterator[Case]:
 def cases() -> list[Case]:
     """All of them, what matters most first; the same every time."""
     families = (products, elementwise, convolutions, norms, attention, reductions, movements)
-    return [found for family in families for found in family()]
+    return list({found.name: found for family in families for found in family()}.values())
