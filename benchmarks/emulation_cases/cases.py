@@ -10,7 +10,7 @@ from optimizer.ir.compute_config import COMPUTE, ComputeConfig
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr
 from optimizer.ir.opdef import Page
-from optimizer.ir.vocabulary import opdef
+from optimizer.ir.vocabulary import COPY, opdef
 from optimizer.layouts.memory_config import HOST_ROW_MAJOR, BufferType, PageLayout, TensorLayout, interleaved
 from optimizer.layouts.op_config import Conv2dConfig, MatmulMultiCoreReuseMultiCastProgramConfig, OpConfig
 from optimizer.opmodel.base import OpQuery
@@ -80,7 +80,8 @@ def case(
         made = made.with_attrs(**{COMPUTE: compute.attr})
     row = opdef(made.op)
     layouts = [_layout(row.required_page(made, k), rows) for k in range(len(operands))]
-    query = replace(op_query(graph, made, layouts, config, None), output_dtype=result)
+    place = interleaved(BufferType.DRAM, PageLayout.TILE).memory if made.op == COPY else None
+    query = replace(op_query(graph, made, layouts, config, place), output_dtype=result)
     found = Case("", query, op)
     shapes = "x".join("_".join(map(str, shape)) for shape, _ in operands)
     words = (op, title, shapes, found.dtypes, found.compute)
@@ -165,12 +166,23 @@ def _conv(
 ) -> Case:
     window = {"batch_size": 1, "input_height": side, "input_width": side, "kernel_size": (kernel, kernel),
               "stride": (1, 1), "padding": (kernel // 2,) * 4, "dilation": (1, 1)}  # fmt: skip
-    config = Conv2dConfig(weights_dtype=weight.value, shard_layout=shards, slice="l1" if shards else "auto")
+    given = F32 if weight.is_block_float else weight  # the op makes block floats of its weights itself
+    words = (shards, f"w {weight.value}", f"g{groups}", activation)
     return case(
-        "conv2d", ((1, 1, side * side, cin), x), ((cout, cin // groups, kernel, kernel), F32 if weight.is_block_float else weight),
-        ((1, 1, 1, cout), F32 if weight.is_block_float else weight), result=result, compute=compute, config=config, in_channels=cin, out_channels=cout,
-        groups=groups, activation=activation, title=f"{shards or ''} w {weight.value} g{groups} {activation or ''}".strip(), **window,
-    )  # fmt: skip
+        "conv2d",
+        ((1, 1, side * side, cin), x),
+        ((cout, cin // groups, kernel, kernel), given),
+        ((1, 1, 1, cout), given),
+        result=result,
+        compute=compute,
+        config=Conv2dConfig(weights_dtype=weight.value, shard_layout=shards, slice="l1" if shards else "auto"),
+        title=" ".join(word for word in words if word),
+        in_channels=cin,
+        out_channels=cout,
+        groups=groups,
+        activation=activation,
+        **window,
+    )
 
 
 def convolutions() -> Iterator[Case]:
@@ -207,7 +219,13 @@ def attention() -> Iterator[Case]:
     ):  # fmt: skip
         yield case("scaled_dot_product_attention", *[(qkv, BF16)] * 3, compute=compute)
     yield case("scaled_dot_product_attention", (qkv, BF16), (qkv, BFP8), (qkv, BFP8), compute=_compute("hifi2", False))
-    yield case("scaled_dot_product_attention", *[(qkv, BF16)] * 3, compute=_compute("hifi3", False), is_causal=True)
+    yield case(
+        "scaled_dot_product_attention",
+        *[(qkv, BF16)] * 3,
+        compute=_compute("hifi3", False),
+        is_causal=True,
+        title="causal",
+    )
 
 
 def norms() -> Iterator[Case]:
@@ -216,8 +234,10 @@ def norms() -> Iterator[Case]:
         yield case("softmax", ((1, 1, 128, 512), dtype), compute=_compute("hifi3", True))
         yield case("layer_norm", (x, dtype), (row, BF16), (row, BF16), compute=_compute("hifi3", True))
         yield case("rms_norm", (x, dtype), (row, BF16), compute=_compute("hifi3", dtype is F32))
-    for compute in (_compute("hifi2", False), _compute("lofi", False), _compute("hifi3", False),
-                    _compute("hifi3", False, approx=True), _compute("hifi2", True), _compute("lofi", True)):  # fmt: skip
+    for compute in (
+        _compute("hifi2", False), _compute("lofi", False), _compute("hifi3", False),
+        _compute("hifi3", False, approx=True), _compute("hifi2", True), _compute("lofi", True),
+    ):  # fmt: skip
         yield case("softmax", ((1, 1, 128, 512), BF16), compute=compute)
         yield case("layer_norm", (x, BF16), (row, BF16), (row, BF16), compute=compute)
         yield case("rms_norm", (x, BF16), (row, BF16), compute=compute)
@@ -225,12 +245,14 @@ def norms() -> Iterator[Case]:
     yield case("layer_norm", (x, BF16), compute=_compute("hifi3", True))
     for compute in (_compute("hifi3", True), _compute("hifi3", False)):
         yield case(
-            "group_norm", (deep, BF16), ((1, 1, 1, 96), BF16), ((1, 1, 1, 96), BF16), compute=compute, num_groups=8
+            "group_norm", (deep, BF16), ((1, 1, 3, 32), BF16), ((1, 1, 3, 32), BF16), compute=compute, num_groups=8
         )
 
 
-WITH_FUNCTIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "reciprocal", "square",
-                  "neg", "abs", "log", "erf", "sin", "cos", "hardswish", "relu6", "hardsigmoid", "softsign", "mish")  # fmt: skip
+WITH_FUNCTIONS = (
+    "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "reciprocal", "square", "neg",
+    "abs", "log", "erf", "sin", "cos", "hardswish", "relu6", "hardsigmoid", "softsign", "mish",
+)  # fmt: skip
 
 
 def elementwise() -> Iterator[Case]:

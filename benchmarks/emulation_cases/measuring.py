@@ -57,7 +57,10 @@ class Measured:
 
     @property
     def agrees(self) -> bool:
-        """Within the units that are allowed, every element; or, where sums are made in another order, in the statistics of the error."""
+        """Every element within the units that are allowed, or the error's statistics the same.
+
+        Where sums are made in another order, single elements differ by chance.
+        """
         if self.units <= self.allowed:
             return True
         size = self.device.variance**0.5

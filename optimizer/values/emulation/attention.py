@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.device.formats import truncated
 from optimizer.kernels.tensix.rounding import Array, packer_sum
 from optimizer.layouts.op_config import SDPAProgramConfig
-from optimizer.values.emulation.functions import applied, exponential
+from optimizer.values.emulation.functions import applied, exp_approximate, exponential
 from optimizer.values.emulation.kinds import AnyArray, Rule, Step, in_f32
 from optimizer.values.emulation.units import Units
 
@@ -68,7 +69,7 @@ class _Attention:
         made = _Running(most, self._tile_sums(weights), self._packed(self._product(weights, v, (kind, self.dtypes[2]))))
         if before is None:
             return made
-        factor = self._powers(before.most, most)
+        factor = self._correction(before.most, most)
         earlier = self._packed(units.times(before.sums, factor, (kind, kind)))
         made.sums = self._packed(units.plus(made.sums, earlier, (kind, kind)))
         made.values = packer_sum(made.values, units.times(before.values, factor, (kind, kind)), kind)
@@ -79,10 +80,16 @@ class _Attention:
         return found.reshape(*a.shape[:-1], b.shape[-1])
 
     def _powers(self, x: Array, most: Array) -> Array:
-        """exp((x - most) * scale), the product being cut off in a register of 16 bits."""
+        """exp((x - most) * scale) by the approximate exponential, into which the scale goes; what would be below zero
+        is zero (packer ReLU)."""
         lowered = self.units.minus(x, most, (self.between, self.between))
-        scaled = self.units.function(lowered * self.scale, nearest=False)
-        return self._packed(exponential(self.units, scaled))
+        made = applied(lambda v: exp_approximate(v * float(self.scale)), lowered)
+        return self._packed(self.units.function(made, nearest=False))
+
+    def _correction(self, before: Array, most: Array) -> Array:
+        """exp((before - most) * scale), exact as of other kernels; the scale is cut off at 16 bits."""
+        lowered = self.units.minus(before, most, (self.between, self.between))
+        return self._packed(exponential(self.units, lowered * truncated(np.asarray([self.scale]))))
 
     def _tile_sums(self, weights: Array) -> Array:
         """The packer adds the tiles of a row in L1."""

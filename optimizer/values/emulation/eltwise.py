@@ -87,7 +87,7 @@ def _of_two(op: str, units: Units, a: AnyArray, b: AnyArray) -> AnyArray:
 
 
 def _precise(name: str, dtypes: tuple[DType, DType]) -> bool:
-    """Whether the vector unit does what the matrix unit could: two operands of f32, and products without block floats."""
+    """Whether the vector unit does what the matrix unit could: of f32 alone, and products without block floats."""
     return set(dtypes) == {DType.F32} or (name == "multiply" and not BLOCK_BITS.keys() & set(dtypes))
 
 

@@ -45,6 +45,13 @@ def exp_of_16_bits(x: Doubles) -> Doubles:
     return found
 
 
+def exp_approximate(x: Doubles) -> Doubles:
+    """The bits of a line through exp(x): whole 256ths of a power of two (`calculate_exponential`, approximate mode)."""
+    line = np.rint(np.clip(np.maximum(x, -88.5) * 369.329925537109375 + 32500.818359375, 0, 65535))
+    found: Doubles = (line.astype(np.uint32) << np.uint32(15)).view(np.float32).astype(np.float64)
+    return found
+
+
 def _sigmoid(x: Doubles) -> Doubles:
     found: Doubles = 1 / (1 + exp_of_16_bits(-x))
     return found
@@ -108,7 +115,10 @@ def computed(units: Units, x: Array, name: str, exact: Function) -> Array:
     return units.function(applied(function, x), name not in CUT_OFF)
 
 
-def exponential(units: Units, x: Array) -> Array:
+def exponential(units: Units, x: Array, approximate: bool = False) -> Array:
+    """`approximate`: the kernel is set to its fast mode, which leaves the rounding to the register."""
+    if approximate:
+        return units.function(applied(exp_approximate, x), nearest=False)
     return computed(units, x, "exp", np.exp)
 
 

@@ -8,7 +8,8 @@ import pytest
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.device.fpu import PHASES, Adder, multiply_accumulate
 from optimizer.kernels.tensix.rounding import Array, round_bf16
-from optimizer.values.emulation.products import DEPTH, TILE, Sums, product
+from optimizer.precision.blocks import TILE, Blocks
+from optimizer.values.emulation.products import DEPTH, Sums, product
 
 BF16 = (DType.BF16, DType.BF16)
 ROWS, COLUMNS, DEEP = 64, 48, 256
@@ -78,7 +79,7 @@ def test_single_products_are_within_a_unit() -> None:
 
 def test_partial_sums_that_the_packer_adds_err_less() -> None:
     a, b = operands()
-    alone, added = (product(a, b, BF16, Sums("HiFi2", False, adds, True, 1))[0] for adds in (False, True))
+    alone, added = (product(a, b, BF16, Sums("HiFi2", False, Blocks(1, adds, True)))[0] for adds in (False, True))
     assert error(added, a, b)[1] < error(alone, a, b)[1]
     assert np.array_equal(alone, product(a, b, BF16, Sums("HiFi2", False))[0])
 
