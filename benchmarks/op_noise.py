@@ -26,7 +26,8 @@ from optimizer.kernels.tensix.rounding import Array, round_bf16
 from optimizer.precision.blocks import TILE, Blocks
 from optimizer.precision.measured import FILE
 from optimizer.precision.storing import rounding_noise
-from optimizer.values.emulation.emulated import emulated
+from optimizer.values.emulation.emulated import computed, emulated
+from optimizer.values.emulation.kinds import Step
 from optimizer.values.emulation.products import ONE_BLOCK, Sums, product
 from optimizer.values.emulation.units import Units, converted
 from optimizer.values.operands import random_operands
@@ -94,13 +95,19 @@ def sums() -> Iterator[Row]:
 
 
 def packing() -> Iterator[Row]:
-    """The packer against the numbers that it packs, of 32 bits and of 16, of which half are ties."""
+    """The packer against the numbers that it packs: results of 32 bits and of 16, of which half are ties, casts, and
+    block floats that were transposed."""
     numbers = np.random.default_rng(0).standard_normal((4096, 512)).astype(np.float32)
     for dtype in (DType.BFP8_B, DType.BFP4_B):
         for wide in (True, False):
             given = numbers if wide else round_bf16(numbers)
-            row = _noise(Units("HiFi4", wide).packed(given, dtype), given)
-            yield {"dtype": dtype.value, "wide": wide, **row}
+            known = {"dtype": dtype.value, "wide": wide}
+            yield {**known, "way": "result", **_noise(Units("HiFi4", wide).packed(given, dtype), given)}
+            step = Step("ttnn.typecast", {}, (F32 if wide else BF16,), (dtype,))
+            yield {**known, "way": "cast", **_noise(computed(step, [given])[0], given)}
+        turned = converted(numbers, dtype).T
+        moved = Units("HiFi4", False).packed(turned, dtype)
+        yield {"dtype": dtype.value, "wide": False, "way": "turned", **_noise(moved, turned)}
 
 
 # -- other ops ------------------------------------------------------------------------------------------------

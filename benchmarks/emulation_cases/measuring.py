@@ -19,7 +19,7 @@ from optimizer.values.reference import reference
 _BITS = {DType.BF16: 8, DType.BFP8_B: 7, DType.BFP4_B: 3, DType.F32: 11}
 """Bits of a significand; of block formats of the largest of a block, of f32 what a source register holds."""
 _BLOCK = 16
-GAIN_APART, GAIN_OF_ERROR = 3e-4, 0.05
+GAIN_APART, GAIN_OF_ERROR = 3e-4, 0.07
 """How far gains may be apart, whatever the error, and as a share of its root mean square."""
 VARIANCES_APART = 1.25
 """Factor by which variances of errors may differ."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import ceil
 
 TILE = 32
+_COLUMNS = 8
+"""Cores that block shards split channels over."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,14 @@ def matmul_blocks(depth: int, block_tiles: int, packer_adds: bool, bias: bool) -
     return Blocks(block_tiles, packer_adds and count > (1 if bias else 2), not bias)
 
 
-def conv_blocks(channels: int, packer_adds: bool, bias: bool) -> Blocks:
-    """Of a convolution over so many channels of a group: a block is one position of its kernel, as measured."""
-    return Blocks(max(1, ceil(channels / TILE)), packer_adds, not bias)
+def conv_blocks(kernel: tuple[int, int], channels: int, shards: str | None, packer_adds: bool, bias: bool) -> Blocks:
+    """Of a convolution over so many channels of a group.
+
+    Height shards take a row of the kernel at a time; block shards too, over the channels of one core; width shards all
+    of the kernel. How many channels a core has is not known here: taken as an eighth of them, 32 at least (with that
+    the errors are the simulator's).
+    """
+    high, wide = kernel
+    core = channels if shards == "height_sharded" else min(channels, max(TILE, ceil(channels / _COLUMNS)))
+    positions = high * wide if shards == "width_sharded" else wide
+    return Blocks(ceil(positions * core / TILE), packer_adds, not bias)

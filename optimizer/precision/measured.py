@@ -45,9 +45,10 @@ def sums_of_16_bits(fidelity: str, way: str, tiles: int) -> Noise:
     return _between(_by_key("sums", ("fidelity", "way"), "tiles")[fidelity, way], tiles)
 
 
-def packed(dtype: str, wide: bool) -> Noise | None:
-    """Of numbers of 32 bits, or of 16; None for element types that the packer rounds as the host does."""
-    points = _by_key("packing", ("dtype", "wide"), "").get((dtype, wide))
+def packed(dtype: str, wide: bool, way: str) -> Noise | None:
+    """Of numbers of 32 bits, or of 16: the `result` of a computation, a `cast`, or block floats that were `turned`, so
+    that others share their exponents. None for element types that the packer rounds as the host does."""
+    points = _by_key("packing", ("dtype", "wide", "way"), "").get((dtype, wide, way))
     return points[0][1] if points else None
 
 

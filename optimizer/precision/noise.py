@@ -69,20 +69,37 @@ def added_noise(query: OpQuery, result: DType) -> Noise:
         return inside.then(packing_noise(result, compute.wide))
     operand = next(spec.dtype for spec in query.inputs if spec.dtype.is_float)
     if row.elements is not Elements.COMPUTED or query.op == CAST:
-        return EXACT if _holds(result, operand) else packing_noise(result, operand is DType.F32)
+        return _handed_on(query, operand, result)
     inside = op_noise(short_name(query.op), compute.fidelity, compute.wide, _depth(query)) or EXACT
     return inside.then(_stored(result, compute.wide))
 
 
-def packing_noise(dtype: DType, wide: bool = True) -> Noise:
+def packing_noise(dtype: DType, wide: bool = True, way: str = "result") -> Noise:
     """What the packer of a core makes of numbers in destination registers of 32 bits, or of 16.
 
-    Unlike the host it rounds block formats twice, ties away from zero, and cuts bfp4_b off (docs/tensix-values.md). Of
-    numbers of 16 bits, every second is a tie.
+    Unlike the host it rounds ties away from zero, block formats twice but for those of a `cast`, and cuts bfp4_b off
+    (docs/tensix-values.md). Of numbers of 16 bits, every second is a tie.
     """
     if dtype is DType.BF16 and not wide:
         return EXACT
-    return packed(dtype.value, wide) or rounding_noise(dtype)
+    return packed(dtype.value, wide, way) or rounding_noise(dtype)
+
+
+def _handed_on(query: OpQuery, operand: DType, result: DType) -> Noise:
+    """Elements of the operand: packed anew in a narrower type, or where others come to share their exponents."""
+    if not _holds(result, operand):
+        return packing_noise(result, operand is DType.F32, "cast" if query.op == CAST else "result")
+    return packing_noise(result, False, "turned") if result.is_block_float and _turns(query) else EXACT
+
+
+def _turns(query: OpQuery) -> bool:
+    """Whether the last dim of the operand is another dim of the result."""
+    last = len(query.inputs[0].shape) - 1
+    dims: Any = query.attr.get("dims")
+    if query.op == "ttnn.permute":
+        return int(dims[-1]) % (last + 1) != last
+    turned: Any = (query.attr.get("dim0", 0), query.attr.get("dim1", 0))
+    return query.op == "ttnn.transpose" and last in [int(d) % (last + 1) for d in turned]
 
 
 def _holds(result: DType, operand: DType) -> bool:
@@ -139,7 +156,9 @@ def _passes_that_add(query: OpQuery, fidelity: str) -> str:
 def _blocks(query: OpQuery, compute: _Compute) -> Blocks:
     bias = len(query.inputs) > 2
     if opdef(query.op).cost_class is CostClass.CONV:
-        return conv_blocks(query.inputs[1].shape[1], compute.packer_adds, bias)
+        weight = query.inputs[1].shape
+        shards = getattr(query.config, "shard_layout", None)
+        return conv_blocks((weight[2], weight[3]), weight[1], shards, compute.packer_adds, bias)
     return matmul_blocks(_depth(query), in0_block_w(query.config), compute.packer_adds, bias)
 
 

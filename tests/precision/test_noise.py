@@ -136,6 +136,20 @@ def test_moved_elements_are_exact_unless_their_type_is_narrower() -> None:
     assert added_noise(OpQuery("ttnn.relu", copy.inputs), BF16) == EXACT
 
 
+def test_block_floats_are_packed_anew_where_others_share_their_exponents() -> None:
+    x = (TensorSpec((1, 1, 64, 64), BFP8, DRAM),)
+    turned, kept = (OpQuery("ttnn.permute", x, (("dims", dims),)) for dims in ((0, 1, 3, 2), (0, 2, 1, 3)))
+    transposed = OpQuery("ttnn.transpose", x, (("dim0", -2), ("dim1", -1)))
+    assert added_noise(turned, BFP8) == added_noise(transposed, BFP8) == packing_noise(BFP8, False, "turned")
+    assert added_noise(kept, BFP8) == EXACT
+    assert 0 < added_noise(turned, BFP8).variance < packing_noise(BFP8).variance
+
+
+def test_a_cast_has_less_gain_than_a_result_that_is_packed() -> None:
+    cast = OpQuery("ttnn.typecast", (TensorSpec((64, 64), BF16, DRAM),), (("dtype", "bfp8_b"),))
+    assert added_noise(cast, BFP8).gain < packing_noise(BFP8, wide=False).gain
+
+
 def test_integers_are_exact() -> None:
     query = OpQuery("ttnn.add", (TensorSpec((64, 64), DType.U32, DRAM),) * 2)
     assert added_noise(query, DType.U32) == EXACT

@@ -101,7 +101,9 @@ def _conv2d(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     top, bottom, left, right = step.attrs["padding"]
     x = np.pad(image(step.attrs, in_f32(operands[0])), ((0, 0), (top, bottom), (left, right), (0, 0)))
     weight, dtype = _weights(step, in_f32(operands[1]))
-    blocks = conv_blocks(x.shape[-1] // int(step.attrs["groups"]), step.packer_adds, len(operands) > 2)
+    shards = step.config.shard_layout if isinstance(step.config, Conv2dConfig) else None
+    each_in = x.shape[-1] // int(step.attrs["groups"])
+    blocks = conv_blocks(step.attrs["kernel_size"], each_in, shards, step.packer_adds, len(operands) > 2)
     held = flat(_convolved(step, x, weight, (step.dtypes[0], dtype), _sums(step, blocks)))
     return [_finished(_with_bias_type(step, dtype), held, _with_flat_bias(operands, dtype), _between(step))]
 

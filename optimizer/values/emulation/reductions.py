@@ -74,7 +74,7 @@ def _softmax(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     lowered = units.minus(x, most, (dtype, between))
     powers = units.packed(exponential(units, lowered, step.approximate), between)
     total = units.total(powers, between)
-    shares = units.packed(units.function(applied(np.reciprocal, total)), between)
+    shares = units.packed(units.function(applied(np.reciprocal, total), nearest=not step.approximate), between)
     made = units.times(powers, shares, (between, between))
     return [units.packed(made.swapaxes(axis, -1), step.results[0])]
 

@@ -21,7 +21,7 @@ from optimizer.precision.blocks import TILE
 from optimizer.values.emulation.products import DEPTH, Sums, kept, passes, product
 from optimizer.values.emulation.registers import NarrowSums, in_narrow, octaves
 
-_BLOCK = 16
+BLOCK = 16
 """Neighbours of a row that share an exponent."""
 _FIRST = 5
 """Bits that the first pass takes of source register A."""
@@ -31,11 +31,11 @@ _TIE = np.float32(2.0**-21)
 """Times 2^e: makes ties go away from zero."""
 
 
-def _whole_blocks(values: Array) -> Array:
+def whole_blocks(values: Array) -> Array:
     """With zeros, so that rows are whole blocks."""
     if values.ndim == 0:
-        return np.pad(values.reshape(1), (0, _BLOCK - 1))
-    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, -values.shape[-1] % _BLOCK)])
+        return np.pad(values.reshape(1), (0, BLOCK - 1))
+    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, -values.shape[-1] % BLOCK)])
 
 
 def _first_columns(values: Array, like: Array) -> Array:
@@ -48,7 +48,7 @@ def converted(values: NDArray[Any], dtype: DType) -> Array:
     if dtype is DType.BF16:
         return round_bf16(values)
     if dtype in BLOCK_BITS:
-        return _first_columns(round_block_float(_whole_blocks(values), BLOCK_BITS[dtype]), values)
+        return _first_columns(round_block_float(whole_blocks(values), BLOCK_BITS[dtype]), values)
     return values
 
 
@@ -127,7 +127,7 @@ class Units:
         """Destination registers in a circular buffer of an element type."""
         if dtype not in BLOCK_BITS:
             return formats.packed(values, self.wide, dtype)
-        return _first_columns(formats.packed(_whole_blocks(values), self.wide, dtype), values)
+        return _first_columns(formats.packed(whole_blocks(values), self.wide, dtype), values)
 
     def unpacked(self, values: Array, dtype: DType) -> Array:
         """A circular buffer's numbers in destination registers, through a source register."""

@@ -40,9 +40,12 @@ def _max_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
     return [flat(_windows(attrs, x).max(axis=(3, 4)))]
 
 
-def _avg_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
-    """Divided by the elements under the window that count: those of the input, and of the padding as it is stated."""
-    source = image(attrs, operands[0])
+def averaged_windows(attrs: Attrs, x: Array) -> tuple[Array, Array]:
+    """[N, Ho, Wo, kh, kw, C] of an image, zeros beyond it, and what a sum over a window is multiplied with.
+
+    Divided by the elements under the window that count: those of the input, and of the padding as it is stated.
+    """
+    source = image(attrs, x)
     top, bottom, left, right = attrs["padding"]
     stated = np.ones((1, source.shape[1], source.shape[2], 1))
     if attrs.get("count_include_pad", True):
@@ -51,12 +54,16 @@ def _avg_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
         counted = _framed(bare, within, 0.0)
     else:
         counted = _framed(attrs, stated, 0.0)
-    x = _framed(attrs, source, 0.0)
-    taken = [min(a, b) for a, b in zip(x.shape[1:3], counted.shape[1:3], strict=True)]
-    share = 1 / _windows(attrs, np.ascontiguousarray(counted[:, : taken[0], : taken[1]])).sum(axis=(3, 4))
-    terms = int(np.prod(attrs["kernel_size"]))
-    summed = of_sum(lambda v: _windows(attrs, v).sum(axis=(3, 4)), x, terms)
-    return [Computed(flat(summed.value * share), flat(summed.most * share), flat(summed.usual * share), terms)]
+    framed = _framed(attrs, source, 0.0)
+    taken = [min(a, b) for a, b in zip(framed.shape[1:3], counted.shape[1:3], strict=True)]
+    share: Array = 1 / _windows(attrs, np.ascontiguousarray(counted[:, : taken[0], : taken[1]])).sum(axis=(3, 4))
+    return _windows(attrs, framed), share
+
+
+def _avg_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    found, share = averaged_windows(attrs, operands[0])
+    summed = of_sum(lambda v: v.sum(axis=(3, 4)), found, int(np.prod(attrs["kernel_size"])))
+    return [Computed(flat(summed.value * share), flat(summed.most * share), flat(summed.usual * share), summed.terms)]
 
 
 def _global_avg_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:

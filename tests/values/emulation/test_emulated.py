@@ -54,11 +54,23 @@ def test_results_are_packed_in_their_element_type() -> None:
     assert np.array_equal(in_blocks, Units("HiFi4", False).packed(2 * X, BFP8))
 
 
-def test_f32_becomes_bf16_to_the_nearest_and_block_floats_as_the_packer_makes_them() -> None:
+def test_f32_becomes_bf16_to_the_nearest() -> None:
     x = X + np.float32(1 / 3)
     assert np.array_equal(emulated(query("typecast", F32, dtype="bf16"), [x])[0], round_bf16(x))
-    packed = emulated(query("typecast", F32, dtype="bfp8_b"), [x])[0]
-    assert np.array_equal(packed, Units("HiFi4", True).packed(x, BFP8))
+
+
+def test_casts_to_block_floats_are_rounded_once() -> None:
+    x = np.zeros((1, 1, 64, 64), np.float32)
+    x[..., ::16], x[..., 1] = 1.0, 0.2578125  # 1/64 is a step: 16.5 of them
+    assert emulated(query("typecast", BF16, dtype="bfp8_b"), [x])[0][0, 0, 0, 1] == 17 / 64
+    numbers = np.random.default_rng(0).standard_normal(X.shape).astype(np.float32)
+    once, twice = (
+        emulated(query("typecast", F32, dtype="bfp8_b"), [numbers])[0],
+        Units("HiFi4", True).packed(numbers, BFP8),
+    )
+    assert relative(once, numbers) < relative(twice, numbers)
+    assert np.array_equal(emulated(query("typecast", F32, dtype="bfp4_b"), [numbers])[0],
+                          Units("HiFi4", True).packed(numbers, DType.BFP4_B))  # fmt: skip
 
 
 @pytest.mark.parametrize("op", ["softmax", "layer_norm", "rms_norm"])
