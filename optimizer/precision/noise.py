@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from math import ceil, prod
 from typing import Any
 
@@ -17,28 +16,22 @@ from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
 from optimizer.ir.opdef import CostClass, Elements
 from optimizer.ir.vocabulary import CAST, opdef, short_name
+from optimizer.layouts.stated_compute import in0_block_w
 from optimizer.opmodel.base import OpQuery
-from optimizer.precision.storing import EXACT, Noise, cutting_noise, packing_noise, rounding_noise
+from optimizer.precision.blocks import TILE, Blocks, conv_blocks, matmul_blocks
+from optimizer.precision.measured import BLOCKS, op_noise, packed, sums_of_16_bits
+from optimizer.precision.storing import EXACT, Noise, cutting_noise, rounding_noise
 
 __all__ = ["Noise", "added_noise", "packing_noise", "rounding_noise"]
 
-_TILE = 32
 _SUMS = (CostClass.MATMUL, CostClass.CONV)
 _SOURCE_A_BITS = {"LoFi": 5, "HiFi2": 10, "HiFi3": 10, "HiFi4": 10}
 """Bits of a significand that all passes together take of source register A, which holds a matmul's operand B."""
 _SOURCE_B_BITS = {"LoFi": 7, "HiFi2": 7, "HiFi3": 11, "HiFi4": 11}
 """The same of source register B, which holds its operand A."""
-_PASSES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
-_ADDITIONS_PER_TILE = 2
-"""Sums of 16 products that a pass adds to a destination register for a tile along K."""
-_ALIGNED = 6e-8
-"""Of the eight products that are added at the exponent of the largest, with 12 bits each; per pass."""
-_NARROW_GAIN = ((0, 0.0), (8, 0.0031), (16, 0.0062), (32, 0.0108), (64, 0.0171), (128, 0.0174))
-"""Additions to a register of 16 bits -> gain, as they round ties away from zero. Measured with HiFi2 and operands of
-mixed signs (docs/cost-model.md, "Fidelity"), the passes' own loss taken off."""
-_NARROW_VARIANCE = rounding_noise(DType.BF16).variance / 2
-"""Of one addition to a register of 16 bits: it rounds a sum that is on average half as large (mean square) as the
-last."""
+_ALIGNED = Noise(4e-5, 1e-7)
+"""Of sums of 32 bits: the eight products of half an instruction are added at the exponent of the largest, with 12 bits
+each (measured on the simulator: bf16 operands, f32 result)."""
 _HELD_BITS = {True: 11, False: 8}
 """Bits of an f32 significand that a source register holds, by whether destination registers have 32 bits."""
 
@@ -73,12 +66,40 @@ def added_noise(query: OpQuery, result: DType) -> Noise:
     row, compute = opdef(query.op), _Compute.of(query)
     if row.cost_class in _SUMS:
         inside = _products(query, compute).then(_sums(query, compute))
-        return inside.then(_stored(result, compute.wide))
+        return inside.then(packing_noise(result, compute.wide))
     operand = next(spec.dtype for spec in query.inputs if spec.dtype.is_float)
     if row.elements is not Elements.COMPUTED or query.op == CAST:
-        return EXACT if _holds(result, operand) else packing_noise(result)
-    inside = _MEASURED.get((short_name(query.op), compute.wide)) or _MEASURED.get((row.cost_class, compute.wide), EXACT)
+        return _handed_on(query, operand, result)
+    inside = op_noise(short_name(query.op), compute.fidelity, compute.wide, _depth(query)) or EXACT
     return inside.then(_stored(result, compute.wide))
+
+
+def packing_noise(dtype: DType, wide: bool = True, way: str = "result") -> Noise:
+    """What the packer of a core makes of numbers in destination registers of 32 bits, or of 16.
+
+    Unlike the host it rounds ties away from zero, block formats twice but for those of a `cast`, and cuts bfp4_b off
+    (docs/tensix-values.md). Of numbers of 16 bits, every second is a tie.
+    """
+    if dtype is DType.BF16 and not wide:
+        return EXACT
+    return packed(dtype.value, wide, way) or rounding_noise(dtype)
+
+
+def _handed_on(query: OpQuery, operand: DType, result: DType) -> Noise:
+    """Elements of the operand: packed anew in a narrower type, or where others come to share their exponents."""
+    if not _holds(result, operand):
+        return packing_noise(result, operand is DType.F32, "cast" if query.op == CAST else "result")
+    return packing_noise(result, False, "turned") if result.is_block_float and _turns(query) else EXACT
+
+
+def _turns(query: OpQuery) -> bool:
+    """Whether the last dim of the operand is another dim of the result."""
+    last = len(query.inputs[0].shape) - 1
+    dims: Any = query.attr.get("dims")
+    if query.op == "ttnn.permute":
+        return int(dims[-1]) % (last + 1) != last
+    turned: Any = (query.attr.get("dim0", 0), query.attr.get("dim1", 0))
+    return query.op == "ttnn.transpose" and last in [int(d) % (last + 1) for d in turned]
 
 
 def _holds(result: DType, operand: DType) -> bool:
@@ -89,9 +110,7 @@ def _holds(result: DType, operand: DType) -> bool:
 
 def _stored(result: DType, wide: bool) -> Noise:
     """A computed result on its way out: 16-bit registers round it before the packer does."""
-    if wide or result is DType.BF16:
-        return packing_noise(result)
-    return rounding_noise(DType.BF16).then(packing_noise(result))
+    return packing_noise(result) if wide else rounding_noise(DType.BF16).then(packing_noise(result, wide))
 
 
 def _cut(dtype: DType, wide: bool, bits: int) -> Noise:
@@ -113,49 +132,45 @@ def _products(query: OpQuery, compute: _Compute) -> Noise:
 
 
 def _depth(query: OpQuery) -> int:
-    """Products that make an element of the result."""
-    x, weight = query.inputs[0].shape, query.inputs[1].shape
-    if opdef(query.op).cost_class is CostClass.MATMUL:
-        return x[-2 if query.attr.get("transpose_a") else -1]
-    if query.op == "ttnn.conv2d":
-        return prod(weight[1:])
-    return prod(weight) // weight[1]
+    """Terms that make an element of the result, or the statistics that it is scaled by."""
+    shapes = [spec.shape for spec in query.inputs]
+    kind = opdef(query.op).cost_class
+    if kind is CostClass.MATMUL:
+        return shapes[0][-2 if query.attr.get("transpose_a") else -1]
+    if kind is CostClass.CONV:
+        return prod(shapes[1][1:]) if query.op == "ttnn.conv2d" else prod(shapes[1]) // shapes[1][1]
+    if kind is CostClass.SDPA:
+        return shapes[1][-2]
+    dim: Any = query.attr.get("dim", -1)
+    dims = range(len(shapes[0])) if dim is None else dim if isinstance(dim, tuple) else (dim,)
+    return prod(shapes[0][int(d)] for d in dims)
+
+
+def _passes_that_add(query: OpQuery, fidelity: str) -> str:
+    """The fidelity whose passes find bits in operands of these types; the other passes add zeros."""
+    if query.inputs[1].dtype is DType.BFP4_B:
+        return "LoFi"
+    return "HiFi2" if fidelity != "LoFi" and query.inputs[0].dtype.is_block_float else fidelity
+
+
+def _blocks(query: OpQuery, compute: _Compute) -> Blocks:
+    bias = len(query.inputs) > 2
+    if opdef(query.op).cost_class is CostClass.CONV:
+        weight = query.inputs[1].shape
+        shards = getattr(query.config, "shard_layout", None)
+        return conv_blocks((weight[2], weight[3]), weight[1], shards, compute.packer_adds, bias)
+    return matmul_blocks(_depth(query), in0_block_w(query.config), compute.packer_adds, bias)
 
 
 def _sums(query: OpQuery, compute: _Compute) -> Noise:
     """Rounding in the destination registers, and of partial sums that the packer adds in L1."""
-    passes = _PASSES[compute.fidelity]
     if compute.wide:
-        return Noise(0.0, passes * _ALIGNED)
-    tiles = ceil(_depth(query) / _TILE)
-    block = min(tiles, getattr(query.config, "in0_block_w", 0) or tiles)
-    blocks = ceil(tiles / block)
-    in_a_row = block if compute.packer_adds else tiles
-    additions = _ADDITIONS_PER_TILE * passes * in_a_row
-    partial = (blocks - 1) * _NARROW_VARIANCE if compute.packer_adds else 0.0
-    return Noise(_between(_NARROW_GAIN, additions), additions * _NARROW_VARIANCE + partial)
-
-
-def _between(points: tuple[tuple[int, float], ...], x: int) -> float:
-    """Linear between the points, flat beyond the last."""
-    for (x0, y0), (x1, y1) in pairwise(points):
-        if x <= x1:
-            return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
-    return points[-1][1]
-
-
-_MEASURED: Mapping[tuple[str, bool], Noise] = {
-    (CostClass.SDPA, True): Noise(-0.0005, 0.003**2),
-    (CostClass.SDPA, False): Noise(-0.0036, 0.022**2),
-    (CostClass.SOFTMAX, True): Noise(-0.0005, 0.0012**2),
-    (CostClass.SOFTMAX, False): Noise(-0.0038, 0.02**2),
-    (CostClass.NORM, True): Noise(0.0005, 0.003**2),
-    (CostClass.NORM, False): Noise(-0.0005, 0.004**2),
-    ("group_norm", True): Noise(0.004, 0.006**2),
-    ("group_norm", False): Noise(0.004, 0.008**2),
-    ("rotary_embedding", True): Noise(0.0, 2 * rounding_noise(DType.BF16).variance),
-    ("rotary_embedding", False): Noise(0.0, 2 * rounding_noise(DType.BF16).variance),
-    (CostClass.REDUCE, False): Noise(0.003, 0.01**2),
-}
-"""Op or cost class and whether sums have 32 bits -> error before the result is stored. Measured on the simulator with
-functions exact: docs/cost-model.md, "Fidelity", and docs/values.md."""
+        return _ALIGNED
+    passes = _passes_that_add(query, compute.fidelity)
+    tiles, blocks = ceil(_depth(query) / TILE), _blocks(query, compute)
+    count = ceil(tiles / blocks.tiles) if blocks.tiles else 1
+    if not blocks.packer_adds or count < 2:
+        return sums_of_16_bits(passes, "alone", tiles)
+    measured = sums_of_16_bits(passes, "reloaded" if blocks.last_reloads else "added", blocks.tiles)
+    more = (count - BLOCKS) / 2 * rounding_noise(DType.BF16).variance  # what the packer rounds for further blocks
+    return Noise(measured.gain, max(0.0, measured.variance + more))

@@ -79,18 +79,6 @@ def rounding_noise(dtype: DType) -> Noise:
     return EXACT
 
 
-_PACKED = {DType.BFP8_B: Noise(0.00252, 6.075e-5), DType.BFP4_B: Noise(-0.1438, 0.02343)}
-"""Of 2 million normally distributed numbers (kernels/tensix/device/formats.py, which equals the simulator)."""
-
-
-def packing_noise(dtype: DType) -> Noise:
-    """What the packer of a core makes of a result.
-
-    Unlike the host it rounds block formats twice, ties away from zero, and cuts bfp4_b off (docs/tensix-values.md).
-    """
-    return _PACKED.get(dtype) or rounding_noise(dtype)
-
-
 @cache
 def cutting_noise(dtype: DType, bits: int) -> Noise:
     """What is lost of a tensor of this element type by taking the upper `bits` bits of every significand."""

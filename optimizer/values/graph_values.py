@@ -83,34 +83,23 @@ def results_of(graph: Graph, op: Op, operands: Sequence[Array], digits: str = "f
     return results
 
 
-<<<<<<< HEAD
-def source_array(value: Value, given: Mapping[str, Array]) -> Array:
-    """An input, weight or constant in float64 (integers in int64). ExecutionError where it is missing or misshaped."""
-    return _typed(value, _source(value, given))
-
-
-def _source(value: Value, given: Mapping[str, Array]) -> Array:
-    if value.kind is ValueKind.CONSTANT and value.data is not None:
-        return np.asarray(value.data).reshape(value.shape)
-=======
 def source_array(value: Value, given: Mapping[str, Array], digits: str = "float64") -> Array:
     """An input, weight or constant, floats in numbers of so many digits, integers in int64.
 
     ExecutionError where it is missing or misshaped.
     """
+    return _typed(value, _source(value, given), digits)
+
+
+def _source(value: Value, given: Mapping[str, Array]) -> Array:
     if value.kind is ValueKind.CONSTANT and value.data is not None:
-        return _typed(value, np.asarray(value.data).reshape(value.shape), digits)
->>>>>>> adjoint
+        return np.asarray(value.data).reshape(value.shape)
     if value.id not in given:
         raise ExecutionError(f"no array is given for '{value.id}'", node=value.id)
     array = np.asarray(given[value.id])
     if array.size != np.prod(value.shape, dtype=np.int64):
         raise ExecutionError(f"'{value.id}' has shape {list(value.shape)}, not {list(array.shape)}", node=value.id)
-<<<<<<< HEAD
     return array.reshape(value.shape)
-=======
-    return _typed(value, array.reshape(value.shape), digits)
->>>>>>> adjoint
 
 
 def _typed(value: Value, array: Array, digits: str = "float64") -> Array:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.device.formats import packed, truncated
 from optimizer.kernels.tensix.rounding import rounded
-from optimizer.precision.storing import EXACT, Noise, cutting_noise, packing_noise, rounding_noise
+from optimizer.precision.noise import packing_noise
+from optimizer.precision.storing import EXACT, Noise, cutting_noise, rounding_noise
 
 Array = NDArray[np.float32]
 NUMBERS = np.random.default_rng(3).standard_normal((1024, 512)).astype(np.float32)

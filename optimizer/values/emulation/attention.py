@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.device.formats import truncated
 from optimizer.kernels.tensix.rounding import Array, packer_sum
 from optimizer.layouts.op_config import SDPAProgramConfig
-from optimizer.values.emulation.functions import applied, exponential
+from optimizer.values.emulation.functions import applied, exp_approximate, exponential
 from optimizer.values.emulation.kinds import AnyArray, Rule, Step, in_f32
 from optimizer.values.emulation.units import Units
 
@@ -31,15 +32,16 @@ class _Running:
     values: Array
 
 
+_KEPT = DType.BF16
+"""Element type of what is kept of maxima, corrections and weighted values, whatever the registers are; scores, weights
+and their sums are f32 where registers have 32 bits (of all ways to have it, the one nearest to the simulator)."""
+
+
 @dataclass(frozen=True)
 class _Attention:
     units: Units
     dtypes: tuple[DType, ...]
     scale: np.float32
-
-    @property
-    def between(self) -> DType:
-        return self.units.between
 
     def attended(self, q: Array, k: Array, v: Array, bias: Array | None, chunk: int) -> Array:
         """softmax(q k^T * scale + bias) v in destination registers."""
@@ -49,29 +51,27 @@ class _Attention:
             mask = None if bias is None else bias[..., keys]
             running = self._chunk(q, k[..., keys, :], v[..., keys, :], mask, running)
         assert running is not None
-        total = self.units.total(running.sums, self.between)
-        share = self._packed(self.units.function(applied(np.reciprocal, total)))
-        return self.units.times(running.values, share, (self.between, self.between))
-
-    def _packed(self, held: Array) -> Array:
-        return self.units.packed(held, self.between)
+        between = self.units.between
+        total = self.units.total(running.sums, between)
+        share = self.units.packed(self.units.function(applied(np.reciprocal, total)), between)
+        return self.units.times(running.values, share, (_KEPT, between))
 
     def _chunk(self, q: Array, k: Array, v: Array, mask: Array | None, before: _Running | None) -> _Running:
-        kind, units = self.between, self.units
-        scores = self._packed(self._product(q, k.swapaxes(-1, -2), (self.dtypes[0], self.dtypes[1])))
+        units, between = self.units, self.units.between
+        held = self._product(q, k.swapaxes(-1, -2), (self.dtypes[0], self.dtypes[1]))
+        scores = units.packed(held, between)
         if mask is not None:
-            scores = self._packed(units.plus(scores, mask, (kind, DType.BF16)))
-        most = scores.max(axis=-1, keepdims=True)
+            scores = units.packed(units.plus(scores, mask, (between, DType.BF16)), between)
+        most = units.packed(scores.max(axis=-1, keepdims=True), _KEPT)
         if before is not None:
             most = np.maximum(most, before.most)
         weights = self._powers(scores, most)
-        made = _Running(most, self._tile_sums(weights), self._packed(self._product(weights, v, (kind, self.dtypes[2]))))
-        if before is None:
-            return made
-        factor = self._powers(before.most, most)
-        earlier = self._packed(units.times(before.sums, factor, (kind, kind)))
-        made.sums = self._packed(units.plus(made.sums, earlier, (kind, kind)))
-        made.values = packer_sum(made.values, units.times(before.values, factor, (kind, kind)), kind)
+        values = units.packed(self._product(weights, v, (between, self.dtypes[2])), _KEPT)
+        made = _Running(most, self._tile_sums(weights), values)
+        if before is not None:  # the packer adds what is corrected in L1
+            factor = self._correction(before.most, most)
+            made.sums = packer_sum(made.sums, units.times(before.sums, factor, (between, _KEPT)), between)
+            made.values = packer_sum(made.values, units.times(before.values, factor, (_KEPT, _KEPT)), _KEPT)
         return made
 
     def _product(self, a: Array, b: Array, dtypes: tuple[DType, DType]) -> Array:
@@ -79,16 +79,22 @@ class _Attention:
         return found.reshape(*a.shape[:-1], b.shape[-1])
 
     def _powers(self, x: Array, most: Array) -> Array:
-        """exp((x - most) * scale), the product being cut off in a register of 16 bits."""
-        lowered = self.units.minus(x, most, (self.between, self.between))
-        scaled = self.units.function(lowered * self.scale, nearest=False)
-        return self._packed(exponential(self.units, scaled))
+        """exp((x - most) * scale) by the approximate exponential, into which the scale goes; what would be below zero
+        is zero (packer ReLU)."""
+        lowered = self.units.minus(x, most, (self.units.between, _KEPT))
+        made = applied(lambda v: exp_approximate(v * float(self.scale)), lowered)
+        return self.units.packed(self.units.function(made, nearest=False), self.units.between)
+
+    def _correction(self, before: Array, most: Array) -> Array:
+        """exp((before - most) * scale), exact as of other kernels; the scale is cut off at 16 bits."""
+        lowered = self.units.minus(before, most, (_KEPT, _KEPT))
+        return self.units.packed(exponential(self.units, lowered * truncated(np.asarray([self.scale]))), _KEPT)
 
     def _tile_sums(self, weights: Array) -> Array:
         """The packer adds the tiles of a row in L1."""
         total = weights[..., :_TILE]
         for start in range(_TILE, weights.shape[-1], _TILE):
-            total = packer_sum(total, weights[..., start : start + _TILE], self.between)
+            total = packer_sum(total, weights[..., start : start + _TILE], self.units.between)
         return total
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 
 import numpy as np
 
@@ -13,21 +12,17 @@ from optimizer.kernels.tensix.device.formats import in_source
 from optimizer.kernels.tensix.rounding import Array
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.stated_compute import in0_block_w
+from optimizer.precision.blocks import Blocks, conv_blocks, matmul_blocks
 from optimizer.values.emulation.functions import activation
 from optimizer.values.emulation.kinds import AnyArray, Rule, Step, in_f32
-from optimizer.values.emulation.products import TILE, Sums, passes
+from optimizer.values.emulation.products import Sums, passes
 from optimizer.values.emulation.registers import NarrowSums
 from optimizer.values.emulation.units import Units, converted
 from optimizer.values.reference.contraction import flat, image, spread, windows
 
 
-def _partial(step: Step, depth: int, bias: bool) -> Sums:
-    """How a matmul sums up: with few blocks along K the packer does not add (`matmul` program factories, ttnn 0.81.1:
-    more than two blocks, or one with a bias)."""
-    units, block = step.units, in0_block_w(step.config)
-    blocks = ceil(depth / TILE / block) if block else 1
-    adds = step.packer_adds and blocks > (1 if bias else 2)
-    return Sums(units.fidelity, units.wide, adds, not bias, block)
+def _sums(step: Step, blocks: Blocks) -> Sums:
+    return Sums(step.units.fidelity, step.units.wide, blocks)
 
 
 def _finished(step: Step, held: Array, operands: Sequence[AnyArray], between: DType) -> Array:
@@ -52,8 +47,8 @@ def _matmul(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     a, b = in_f32(operands[0]), in_f32(operands[1])
     a = a.swapaxes(-1, -2) if step.attrs.get("transpose_a") else a
     b = b.swapaxes(-1, -2) if step.attrs.get("transpose_b") else b
-    sums = _partial(step, a.shape[-1], len(operands) > 2)
-    held = step.units.matmul(a, b, (step.dtypes[0], step.dtypes[1]), sums)
+    blocks = matmul_blocks(a.shape[-1], in0_block_w(step.config), step.packer_adds, len(operands) > 2)
+    held = step.units.matmul(a, b, (step.dtypes[0], step.dtypes[1]), _sums(step, blocks))
     held = held.reshape(*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     return [_finished(step, held, operands, _between(step))]
 
@@ -81,7 +76,8 @@ def _convolved(step: Step, x: Array, weight: Array, dtypes: tuple[DType, DType],
         columns = found[..., g * each_in : (g + 1) * each_in].reshape(n * ho * wo, -1)
         matrix = weight[g * each_out : (g + 1) * each_out].transpose(2, 3, 1, 0).reshape(-1, each_out)
         parts.append(units.matmul(columns, np.ascontiguousarray(matrix), dtypes, sums).reshape(-1, each_out))
-    return np.concatenate(parts, axis=-1).reshape(n, ho, wo, outs)
+    joined: Array = np.concatenate(parts, axis=-1)
+    return joined.reshape(n, ho, wo, outs)
 
 
 def _depthwise(units: Units, found: Array, weight: Array, dtypes: tuple[DType, DType]) -> Array:
@@ -101,20 +97,14 @@ def _depthwise(units: Units, found: Array, weight: Array, dtypes: tuple[DType, D
     return total if units.wide else registers.held
 
 
-def _block_tiles(step: Step, channels: int) -> int:
-    """Tiles along K of a convolution's block: a row of its kernel (`conv2d`, ttnn 0.81.1), or, of block and width
-    shards, all of it over one core's channels; of how many channels that is, this does not know."""
-    wide = step.attrs["kernel_size"][1]
-    return max(1, ceil(wide * channels // step.attrs["groups"] / TILE))
-
-
 def _conv2d(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     top, bottom, left, right = step.attrs["padding"]
     x = np.pad(image(step.attrs, in_f32(operands[0])), ((0, 0), (top, bottom), (left, right), (0, 0)))
     weight, dtype = _weights(step, in_f32(operands[1]))
-    units = step.units
-    sums = Sums(units.fidelity, units.wide, step.packer_adds, len(operands) < 3, _block_tiles(step, x.shape[-1]))
-    held = flat(_convolved(step, x, weight, (step.dtypes[0], dtype), sums))
+    shards = step.config.shard_layout if isinstance(step.config, Conv2dConfig) else None
+    each_in = x.shape[-1] // int(step.attrs["groups"])
+    blocks = conv_blocks(step.attrs["kernel_size"], each_in, shards, step.packer_adds, len(operands) > 2)
+    held = flat(_convolved(step, x, weight, (step.dtypes[0], dtype), _sums(step, blocks)))
     return [_finished(_with_bias_type(step, dtype), held, _with_flat_bias(operands, dtype), _between(step))]
 
 

@@ -51,7 +51,10 @@ def _unary(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
         return rounded_once(step, operands)
     rule: Callable[..., Any] = exact.RULES[step.op]
     x, units, result = in_f32(operands[0]), step.units, step.results[0]
-    exactly = lambda v: value_of(rule(step.attrs, [v])[0])  # noqa: E731
+
+    def exactly(v: AnyArray) -> AnyArray:
+        return value_of(rule(step.attrs, [v])[0])
+
     if not result.is_float:
         return [exactly(x.astype(np.float64))]
     return [units.packed(functions.computed(units, x, short_name(step.op), exactly), result)]
@@ -66,17 +69,25 @@ def _binary(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     (a, b), dtypes = _operands(step, units, operands)
     if name in _ON_MATRIX_UNIT and not _precise(name, dtypes):
         held = _on_matrix_unit(name, units, a, b, dtypes)
+    elif name == "squared_difference" and not _precise(name, dtypes):
+        held = units.function(units.minus(a, b, dtypes) ** 2)
     else:
-        rule: Callable[..., Any] = exact.RULES[step.op]
-        made = value_of(rule({}, [a.astype(np.float64), b.astype(np.float64)])[0])
-        held = units.function(made, name not in CUT_OFF)
+        held = units.function(_of_two(step.op, units, a.astype(np.float64), b.astype(np.float64)), name not in CUT_OFF)
     for named in step.attrs.get("activations") or ():
         held = activation(units, held, named)
     return [units.packed(held, step.results[0])]
 
 
+def _of_two(op: str, units: Units, a: AnyArray, b: AnyArray) -> AnyArray:
+    """A function of two operands, in float64. Powers of 16 bits are made as exponentials are."""
+    if op == "ttnn.pow" and not units.wide:
+        return np.where(a > 0, functions.exp_of_16_bits(b * np.log(np.abs(a))), np.power(a, b))
+    rule: Callable[..., Any] = exact.RULES[op]
+    return value_of(rule({}, [a, b])[0])
+
+
 def _precise(name: str, dtypes: tuple[DType, DType]) -> bool:
-    """Whether the vector unit does what the matrix unit could: two operands of f32, and products without block floats."""
+    """Whether the vector unit does what the matrix unit could: of f32 alone, and products without block floats."""
     return set(dtypes) == {DType.F32} or (name == "multiply" and not BLOCK_BITS.keys() & set(dtypes))
 
 
@@ -102,8 +113,11 @@ def _on_matrix_unit(name: str, units: Units, a: Array, b: Array, dtypes: tuple[D
 
 
 def _rotary(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
-    """x * cos + rotate_half(x) * sin; both products are kept in circular buffers (`rotary_embedding.cpp`)."""
-    units, kept = step.units, step.results[0]
+    """x * cos + rotate_half(x) * sin; both products are kept in circular buffers (`rotary_embedding.cpp`).
+
+    Operands of 16 bits are added in registers of 16 bits, whatever the compute config says.
+    """
+    units, kept = Units("HiFi4", DType.F32 in step.dtypes), step.results[0]
     x, cos, sin = (in_f32(a) for a in operands)
     cos, sin = cos[..., : x.shape[-2], :], sin[..., : x.shape[-2], :]
     half = x.shape[-1] // 2

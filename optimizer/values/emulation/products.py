@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.device.formats import in_source, truncated
 from optimizer.kernels.tensix.device.fpu import PHASES
 from optimizer.kernels.tensix.rounding import Array, packer_sum
+from optimizer.precision.blocks import TILE, Blocks
 from optimizer.values.emulation.registers import NarrowSums
 
 DEPTH = 16
 """Products that one instruction adds to a destination register."""
-TILE = 32
+ONE_BLOCK = Blocks(0, packer_adds=False, last_reloads=True)
 _FIRST_B, _ALL_B = 7, 11
 """Bits that a pass takes of source register B (a matmul's operand A), and that all passes take."""
 _FIRST_A, _ALL_A = 5, 10
@@ -37,12 +37,7 @@ class Sums:
     """As tt-metal spells it."""
     wide: bool
     """Destination registers have 32 bits."""
-    packer_adds: bool = False
-    """Partial sums of further blocks along K are added by the packer, not reloaded."""
-    last_reloads: bool = True
-    """Of these the last block is added to what is reloaded all the same: where no bias follows."""
-    block_tiles: int = 0
-    """Tiles along K of a block; 0: one block."""
+    blocks: Blocks = ONE_BLOCK
 
 
 def kept(values: Array, bits: int) -> Array:
@@ -102,14 +97,15 @@ def _narrow(a: Array, b: Array, sums: Sums, into: Array) -> None:
 
 def _rows(parts: list[tuple[Array, Array]], shape: tuple[int, ...], depth: int, sums: Sums) -> Array:
     """Block after block; with the packer all but the last are added in L1 in bf16, and the last one on top of that."""
-    block = sums.block_tiles * TILE or depth
+    blocks = sums.blocks
+    block = blocks.tiles * TILE or depth
     packed: Array | None = None
     registers = NarrowSums(shape)
     for start in range(0, depth, block):
-        if sums.packer_adds and start:
+        if blocks.packer_adds and start:
             packed = registers.held if packed is None else packer_sum(packed, registers.held, DType.BF16)
             registers = NarrowSums(shape)
-            if sums.last_reloads and start + block >= depth:
+            if blocks.last_reloads and start + block >= depth:
                 registers.held, packed = packed, None
         for tile in range(start, min(start + block, depth), TILE):
             for x, y in parts:

@@ -46,7 +46,10 @@ def _sum(mean: bool) -> Rule:
 
 
 def _along(units: Units, x: Array, axis: int, dtype: DType, share: np.float32) -> Array:
-    """Sums along one dim, which stays with size 1, times a share."""
+    """Sums along one dim, which stays with size 1, times a share. Those of f32 are made on the vector unit, in f32."""
+    if dtype is DType.F32:
+        exactly: Array = (x.sum(axis=axis, keepdims=True, dtype=np.float64) * share).astype(np.float32)
+        return exactly
     scaler = float(round_bf16(np.asarray([share], np.float32))[0])
     if axis == x.ndim - 1:
         return units.total(x, dtype, scaler)
@@ -69,9 +72,9 @@ def _softmax(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     x = in_f32(operands[0]).swapaxes(axis, -1)
     most = x.max(axis=-1, keepdims=True)
     lowered = units.minus(x, most, (dtype, between))
-    powers = units.packed(exponential(units, lowered), between)
+    powers = units.packed(exponential(units, lowered, step.approximate), between)
     total = units.total(powers, between)
-    shares = units.packed(units.function(applied(np.reciprocal, total)), between)
+    shares = units.packed(units.function(applied(np.reciprocal, total), nearest=not step.approximate), between)
     made = units.times(powers, shares, (between, between))
     return [units.packed(made.swapaxes(axis, -1), step.results[0])]
 

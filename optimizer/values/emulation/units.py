@@ -1,4 +1,4 @@
-"""A core's units on whole arrays: sums and products by element on the matrix unit, functions of the vector unit, packing.
+"""A core's units on whole arrays: sums and products by element, functions of the vector unit, packing.
 
 As `kernels/tensix/device` has them for one tile, which is equal bit for bit to the simulator; here in f32, many
 elements at a time. The tests compare the two.
@@ -14,24 +14,28 @@ from numpy.typing import NDArray
 
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.device import formats
+from optimizer.kernels.tensix.device.fpu import PHASES, Adder, multiply_accumulate
 from optimizer.kernels.tensix.device.sfpu import stored
 from optimizer.kernels.tensix.rounding import BLOCK_BITS, Array, round_bf16, round_block_float
-from optimizer.values.emulation.products import Sums, passes, product
+from optimizer.precision.blocks import TILE
+from optimizer.values.emulation.products import DEPTH, Sums, kept, passes, product
 from optimizer.values.emulation.registers import NarrowSums, in_narrow, octaves
 
-_BLOCK = 16
+BLOCK = 16
 """Neighbours of a row that share an exponent."""
+_FIRST = 5
+"""Bits that the first pass takes of source register A."""
 _ALIGNING = np.float32(1.5 * 2.0**13)
 """Times 2^e, added and taken off: rounds to multiples of 2^(e - 10)."""
 _TIE = np.float32(2.0**-21)
 """Times 2^e: makes ties go away from zero."""
 
 
-def _whole_blocks(values: Array) -> Array:
+def whole_blocks(values: Array) -> Array:
     """With zeros, so that rows are whole blocks."""
     if values.ndim == 0:
-        return np.pad(values.reshape(1), (0, _BLOCK - 1))
-    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, -values.shape[-1] % _BLOCK)])
+        return np.pad(values.reshape(1), (0, BLOCK - 1))
+    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, -values.shape[-1] % BLOCK)])
 
 
 def _first_columns(values: Array, like: Array) -> Array:
@@ -44,7 +48,7 @@ def converted(values: NDArray[Any], dtype: DType) -> Array:
     if dtype is DType.BF16:
         return round_bf16(values)
     if dtype in BLOCK_BITS:
-        return _first_columns(round_block_float(_whole_blocks(values), BLOCK_BITS[dtype]), values)
+        return _first_columns(round_block_float(whole_blocks(values), BLOCK_BITS[dtype]), values)
     return values
 
 
@@ -68,9 +72,20 @@ class Units:
         return product(a, b, dtypes, sums or Sums(self.fidelity, self.wide))
 
     def total(self, x: Array, dtype: DType, scaler: float = 1.0) -> Array:
-        """Sums of rows, [..., 1], times a scaler that bf16 holds: a product with a column of it."""
-        column = np.full((x.shape[-1], 1), scaler, np.float32)
-        return self.matmul(x, column, (dtype, DType.BF16))
+        """Sums of rows, [..., 1], times a scaler that bf16 holds: a product with a column of it, made exactly, as what
+        rounding adds to a long sum of one sign is seen in all that is divided by it."""
+        rows = formats.in_source(x, dtype, self.wide).reshape(-1, x.shape[-1])
+        rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % TILE)))
+        column = np.full((DEPTH, 1), scaler, np.float32)
+        narrow = not (kept(column, _FIRST) - column).any()  # passes over the scaler's lower bits add nothing
+        phases = [p for p in range(PHASES[self.fidelity]) if not (narrow and p & 1)]
+        held = np.zeros((rows.shape[0], 1), np.float32)
+        for tile in range(0, rows.shape[1], TILE):
+            for phase in phases:
+                for first in range(tile, tile + TILE, DEPTH):
+                    taken = np.ascontiguousarray(rows[:, first : first + DEPTH])
+                    held = multiply_accumulate(held, taken, column, phase, Adder(self.wide))
+        return held.reshape(*x.shape[:-1], 1)
 
     def plus(self, a: Array, b: Array, dtypes: tuple[DType, DType]) -> Array:
         """a + b: the smaller one is rounded to the larger one's last bit of 11, ties away from zero."""
@@ -112,7 +127,7 @@ class Units:
         """Destination registers in a circular buffer of an element type."""
         if dtype not in BLOCK_BITS:
             return formats.packed(values, self.wide, dtype)
-        return _first_columns(formats.packed(_whole_blocks(values), self.wide, dtype), values)
+        return _first_columns(formats.packed(whole_blocks(values), self.wide, dtype), values)
 
     def unpacked(self, values: Array, dtype: DType) -> Array:
         """A circular buffer's numbers in destination registers, through a source register."""

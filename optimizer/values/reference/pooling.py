@@ -60,6 +60,12 @@ def window_shares(attrs: Attrs, source: Array) -> Array:
     return shares
 
 
+def averaged_windows(attrs: Attrs, x: Array) -> tuple[Array, Array]:
+    """[N, Ho, Wo, kh, kw, C] of an image, zeros beyond it, and what a sum over a window is multiplied with."""
+    source = image(attrs, x)
+    return _pool_windows(attrs, framed(attrs, source, 0.0)), window_shares(attrs, source)
+
+
 def _avg_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     source = image(attrs, operands[0])
     share, x = window_shares(attrs, source), framed(attrs, source, 0.0)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.emulation.cases import Case
+from emulation_cases.cases import Case
 from optimizer.device import DeviceSpec
 from optimizer.errors import ExecutionError
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
@@ -46,7 +46,9 @@ def record(cases: Iterable[Case], folder: Path, board: str, report: Callable[[st
                 report(f"{case.name}: {error}")
                 continue
             arrays = {f"x{k}": x for k, x in enumerate(held)} | {f"y{k}": y for k, y in enumerate(results)}
-            np.savez_compressed(path, **arrays)
+            unfinished = path.with_suffix(".part.npz")
+            np.savez_compressed(unfinished, **arrays)
+            unfinished.rename(path)
             report(case.name)
 
 
