@@ -188,6 +188,54 @@ class Check:
 
 
 @dataclass(frozen=True)
+class MeasuredOutput:
+    """One output of a plan whose roundings were emulated, beside the model's in float64."""
+
+    name: str
+    pcc: float
+    relative_error: float
+    """L2 norm of the difference over that of the model's."""
+    ratio: float
+    """Least-squares factor between the two."""
+
+    def to_json(self) -> dict[str, Any]:
+        figures = {f.name: float(f"{getattr(self, f.name):.6g}") for f in fields(self) if f.name != "name"}
+        return {"name": self.name, **figures}
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What a plan within an error budget was expected to do to the outputs, and what it does (option `least_pcc`)."""
+
+    least_pcc: float
+    predicted_pcc: float
+    """By the sum of all ops' errors."""
+    measured_pcc: float
+    """Of the worst output, every rounding of the plan emulated."""
+    predicted_error: float
+    """Relative mean square of the error that the correlation stands for."""
+    measured_error: float
+    outputs: tuple[MeasuredOutput, ...]
+    rounds: int
+    """Plans that were searched for and measured."""
+    scale: float
+    """By how much measurement corrected the sensitivities."""
+    weights: str
+    """Those it was measured with: `given`, `model` or `random`."""
+    inputs: str
+    """`given` or `random`."""
+    exact_ns: int
+    """Predicted time of the best plan in bf16, with the fidelities of the ops' own rules."""
+    given_up: bool
+    """Whether no plan in other types met the budget, so that this is that plan."""
+
+    def to_json(self) -> dict[str, Any]:
+        record = {f.name: getattr(self, f.name) for f in fields(self)}
+        rounded = {k: float(f"{v:.6g}") for k, v in record.items() if isinstance(v, float)}
+        return {**record, **rounded, "outputs": [output.to_json() for output in self.outputs]}
+
+
+@dataclass(frozen=True)
 class Summary:
     """One plan in figures. The order of the fields is that of the document."""
 
@@ -240,6 +288,8 @@ class Summary:
     numeric_risks: tuple[NumericRisk, ...]
     check: Check | None
     """None unless a replay was asked for."""
+    precision: Precision | None
+    """None unless an error budget was given."""
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -248,7 +298,7 @@ class Summary:
 
 
 def _json(value: Any) -> Any:
-    if isinstance(value, Baselines | PhysicalLimit | Fallback | Rewrite | NumericRisk | Check):
+    if isinstance(value, Baselines | PhysicalLimit | Fallback | Rewrite | NumericRisk | Check | Precision):
         return value.to_json()
     if isinstance(value, Mapping):
         return dict(value)

@@ -256,6 +256,32 @@ class PhysicalLimit(Record):
     losses: list[Loss] = Field(description="where the rest of the time goes, largest first; adds up to it exactly")
 
 
+class MeasuredOutput(Record):
+    """One output with every rounding of the plan emulated, beside the model's in float64."""
+
+    name: str
+    pcc: float
+    relative_error: float
+    ratio: float = Field(description="least-squares factor between the two")
+
+
+class Precision(Record):
+    """What a plan within an error budget was expected to do to the outputs, and what it does."""
+
+    least_pcc: float = Field(description="the budget: correlation that every output keeps")
+    predicted_pcc: float = Field(description="by the sum of all ops' errors")
+    measured_pcc: float = Field(description="of the worst output, by emulation")
+    predicted_error: float = Field(description="relative mean square of the error that the correlation stands for")
+    measured_error: float
+    outputs: list[MeasuredOutput]
+    rounds: int = Field(description="plans that were searched for and measured")
+    scale: float = Field(description="by how much measurement corrected the sensitivities")
+    weights: str = Field(description="measured with: `given`, `model` or `random`")
+    inputs: str = Field(description="`given` or `random`")
+    exact_ns: int = Field(description="predicted time of the best plan in bf16, fidelities by the ops' own rules")
+    given_up: bool = Field(description="whether no plan in other types met the budget, so that this is that plan")
+
+
 class Summary(Record):
     """Figures of the whole plan. A result that failed verification is never written."""
 
@@ -299,6 +325,7 @@ class Summary(Record):
     unsupported: list[Any]
     numeric_risks: list[NumericRisk] = Field([], description="patterns that bf16 cannot carry, by op")
     check: dict[str, Any] | None = Field(None, description="what the replay found, and what it led to; null: not asked")
+    precision: Precision | None = Field(None, description="what the plan does to the outputs; null: no error budget")
     warnings: list[str]
 
 

@@ -92,7 +92,9 @@ class Summarise(Stage):
     """Adds the predictions up to the figures that a person reads first."""
 
     name: ClassVar[str] = "summary"
-    takes: ClassVar[tuple[str, ...]] = ("result", "report", "baseline", "plan", "origin", "rewritten")
+    takes: ClassVar[tuple[str, ...]] = (
+        "result", "report", "baseline", "plan", "origin", "rewritten", "values", "precision",
+    )  # fmt: skip
     gives: ClassVar[tuple[str, ...]] = ("result",)
     closing: ClassVar[bool] = True
 
@@ -100,7 +102,9 @@ class Summarise(Stage):
         plan = work.plan
         warnings = (*work.origin.warnings, *plan.warnings, *(rewrite.warning for rewrite in work.rewritten))
         summary = summarise(work.result, work.opmodel, work.report, work.baseline, plan)
-        summary = replace(summary, rewritten=work.rewritten, warnings=(*warnings, *summary.warnings))
+        measured = () if work.values is None else work.values.warnings
+        warnings = (*measured, *warnings, *summary.warnings)
+        summary = replace(summary, rewritten=work.rewritten, precision=work.precision, warnings=warnings)
         work.result = replace(work.result, priced=summary)
 
 
@@ -148,6 +152,7 @@ def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, base
         unsupported=tuple((op.op, op.id) for op in result.graph.ops() if opdef(op.op).opaque),
         numeric_risks=numeric_risks(result.graph),
         check=None,
+        precision=None,
         warnings=tuple(unpriced(result.graph)),
     )
 

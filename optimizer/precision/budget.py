@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from math import ceil, sqrt
 
 from optimizer.errors import OptionError
+from optimizer.options import LEAST_PCC
 
 UNITS = 1 << 20
 """What the whole budget counts in the problem, whose numbers are integers."""
-LEAST_PCC = 0.5
-"""Below it outputs say nothing of the model's."""
 
 
 def error_of_pcc(pcc: float) -> float:

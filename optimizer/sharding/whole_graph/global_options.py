@@ -24,7 +24,8 @@ from optimizer.layouts.memory_config import BufferType, TensorLayout, interleave
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, PolicyInput
-from optimizer.sharding.whole_graph.precision_options import PrecisionOptions, Way as TypedWay
+from optimizer.sharding.whole_graph.precision_options import PrecisionOptions
+from optimizer.sharding.whole_graph.precision_options import Way as TypedWay
 from optimizer.sharding.whole_graph.weight_placement import weight_placements, weight_positions
 
 WIDEST = 3
