@@ -101,6 +101,11 @@ def make_tensors(device, entries, arrays=None, placeholders=False):
 def make_inputs(device, arrays=None, placeholders=False):
     """What `run` takes as inputs, by name."""
     return make_tensors(device, INPUTS, arrays, placeholders)
+
+
+def make_host_inputs(arrays):
+    """The inputs as they are, but on the host: for `ttnn.copy_host_to_device_tensor` into those of `make_inputs`."""
+    return make_tensors(None, [{**entry, "memory_config": None} for entry in INPUTS], arrays)
 '''
 
 _HOST = '''
