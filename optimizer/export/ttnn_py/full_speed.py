@@ -79,8 +79,8 @@ def refuse_host_ops(program: Any) -> None:
     """SpeedError for a program with ops on the host, which no trace can hold."""
     if hasattr(program, "HOST_OPS"):
         raise SpeedError(
-            "ops of this program run on the host (it was made with --allow-host-ops), and a trace holds ops of the "
-            "device only: run it without --trace"
+            "ops of this program run on the host (it was made with --allow-host-ops), which neither a trace holds nor "
+            "a second queue serves: run it without --trace and --queues"
         )
 
 
@@ -101,7 +101,7 @@ class Runner:
     """
 
     def __init__(self, ttnn: Any, device: Any, program: Any, parameters: Mapping[str, Any], settings: Settings) -> None:
-        self._ttnn, self._device, self._program, self._parameters = ttnn, device, program, parameters
+        self._ttnn, self._device, self.program, self._parameters = ttnn, device, program, parameters
         self.settings = settings
         if settings.trace:
             self._refuse()
@@ -116,9 +116,9 @@ class Runner:
 
     # -- before the capture ----------------------------------------------------------------------------------
     def _refuse(self) -> None:
-        refuse_host_ops(self._program)
+        refuse_host_ops(self.program)
         host = self._ttnn.StorageType.HOST
-        named = [entry["name"] for entry in self._program.INPUTS if entry["memory_config"] is None]
+        named = [entry["name"] for entry in self.program.INPUTS if entry["memory_config"] is None]
         named += [name for name, tensor in self._parameters.items() if tensor.storage_type() == host]
         if named:
             raise SpeedError(
@@ -128,7 +128,7 @@ class Runner:
 
     def place(self, host_inputs: Mapping[str, Any]) -> None:
         """Give the inputs, and with two queues the tensors they are copied from, their places in DRAM."""
-        for entry in self._program.INPUTS:
+        for entry in self.program.INPUTS:
             name, memory = entry["name"], entry["memory_config"]
             if memory is None:  # refused with a trace
                 raise SpeedError(f"input {name} stays on the host: queues are for inputs of the device")
@@ -212,7 +212,7 @@ class Runner:
 
     def _run_program(self) -> None:
         self._outputs = []  # those of the last run go first
-        self._outputs = self._program.run(self._device, self._inputs, self._parameters)
+        self._outputs = self.program.run(self._device, self._inputs, self._parameters)
 
     # -- what a trace relies on -----------------------------------------------------------------------------------
     def _places(self) -> Any:
@@ -300,25 +300,44 @@ def in_flight(runner: Runner, feeds: Sequence[Mapping[str, Any]], runs: int) -> 
         yield runner.finish(waiting.popleft())
 
 
-def differing(
-    runner: Runner,
-    feeds: Sequence[Mapping[str, Any]],
-    expected: Sequence[Sequence[Any]],
-    runs: int,
-    same: Callable[[Any, Any], bool],
-) -> list[tuple[int, int]]:
-    """(run, output) of those that are not what the same inputs gave in a plain run; `same` compares them."""
-    found = [
-        (k, at)
-        for k, outputs in enumerate(in_flight(runner, feeds, runs))
-        for at, (tensor, wanted) in enumerate(zip(outputs, expected[k % len(feeds)], strict=True))
-        if not same(tensor, wanted)
+def executed(
+    runner: Runner, inputs: Sequence[Mapping[str, Any]], read: Callable[[Any], Any], iterations: int, check: bool
+) -> tuple[list[Any], list[str]]:
+    """Outputs for the first of these inputs, and what there is to say; `read` makes an array of a tensor.
+
+    With `check`, runs with all the inputs by turns have to give what plain runs gave, bit for bit, else SpeedError.
+    """
+    feeds = [runner.program.make_host_inputs(arrays) for arrays in inputs]
+    plain = [runner.plain(feed, read) for feed in feeds]
+    runner.capture()
+    outputs = [read(tensor) for tensor in runner.finish(runner.submit(feeds[0]))]
+    lines = list(runner.settings.remarks)
+    if check:
+        lines.append(checked(runner, feeds, plain, read))
+    if iterations:
+        lines += told(runner, measured(runner, feeds, iterations))
+    runner.release()
+    return outputs, lines
+
+
+def checked(
+    runner: Runner, feeds: Sequence[Mapping[str, Any]], plain: Sequence[Sequence[Any]], read: Callable[[Any], Any]
+) -> str:
+    """That runs with the inputs by turns give the outputs of `plain` runs; SpeedError names the first that does not."""
+    wrong = [
+        f"{name} of run {k + 1}"
+        for k, outputs in enumerate(in_flight(runner, feeds, CHECKED_RUNS))
+        for name, tensor, wanted in zip(runner.program.OUTPUTS, outputs, plain[k % len(feeds)], strict=True)
+        if read(tensor).tobytes() != wanted.tobytes()
     ]
     runner.unmoved()
-    return found
+    if wrong:
+        raise SpeedError(f"{len(wrong)} outputs of {CHECKED_RUNS} runs are not those of plain runs: first {wrong[0]}")
+    turns = f"{CHECKED_RUNS} runs, {len(feeds)} inputs by turns"
+    return f"checked: the outputs of {turns}, are those of plain runs, bit for bit"
 
 
-def told(runner: Runner, times: Times, predicted_ns: Mapping[str, int]) -> list[str]:
+def told(runner: Runner, times: Times) -> list[str]:
     """Measured and predicted times in sentences; none of a device that has no times."""
     settings = runner.settings
     if settings.mock:
@@ -330,12 +349,10 @@ def told(runner: Runner, times: Times, predicted_ns: Mapping[str, int]) -> list[
         f"{how}: {times.runs_per_second:.1f} runs a second ({per_run * 1e3:.3f} ms a run, {IN_FLIGHT + 1} in flight)",
         f"latency of {len(times.each)} runs one by one, inputs written to outputs read: {each}",
     ]
-    predicted = predicted_ns.get("traced" if settings.trace else "untraced")
+    predicted = runner.program.PREDICTED_NS.get("traced" if settings.trace else "untraced")
     if predicted:
-        ratio = per_run * 1e9 / predicted
-        lines.append(
-            f"predicted: {predicted / 1e6:.3f} ms a run, without its transfers; measured {ratio:.2f} times that"
-        )
+        share = f"measured {per_run * 1e9 / predicted:.2f} times that"
+        lines.append(f"predicted: {predicted / 1e6:.3f} ms a run, without its transfers; {share}")
     size = runner.trace_bytes()
     if size is not None:
         lines.append(f"the trace takes {size} bytes of DRAM")

@@ -1,7 +1,9 @@
 """Run model_ttnn.py, the program beside this file, with weights and inputs. Needs ttnn and numpy, nothing of ttopt.
 
     python run_model.py weights.safetensors --inputs x.npz --output y.npz
-    python run_model.py weights.safetensors --trace --queues 2 --iterations 100 --check     at full speed (full_speed.py)
+    python run_model.py weights.safetensors --trace --queues 2 --iterations 100 --check
+
+The second way runs it at full speed: captured as a trace, inputs written while a run computes (full_speed.py).
 
 `ttopt optimize MODEL.onnx --emit weights` writes weights.safetensors; an .npz file with the names of PARAMETERS does as
 well. Inputs that are not given are drawn at random from a seed.
@@ -135,26 +137,12 @@ def random_array(shape: Sequence[int], whole: bool, below: int | None, seed: int
 def main() -> None:
     """Open device 0, run the program with the weights and inputs, write or show its outputs."""
     args = _arguments()
-    import full_speed
     import model_ttnn
     import ttnn
 
+    run = _at_full_speed if _fast(args) else _one_by_one
     try:
-        settings = full_speed.Settings(args.trace, args.queues, full_speed.is_mock()) if _fast(args) else None
-        if args.trace:
-            full_speed.refuse_host_ops(model_ttnn)
-        weights, inputs = _read_files(args, model_ttnn, ttnn)
-        device = ttnn.open_device(device_id=0, l1_small_size=model_ttnn.L1_SMALL_SIZE, **_opening(args, model_ttnn))
-        try:
-            if settings is None:
-                found, told = _execute(model_ttnn, ttnn, device, weights, inputs, args.iterations)
-            else:
-                runner = full_speed.Runner(
-                    ttnn, device, model_ttnn, model_ttnn.make_parameters(device, weights), settings
-                )
-                found, told = _at_full_speed(full_speed, model_ttnn, ttnn, runner, inputs, args)
-        finally:
-            ttnn.close_device(device)
+        found, told = run(args, model_ttnn, ttnn)
     except (ValueError, OSError) as error:
         sys.exit(f"run_model.py: {error}")
     if args.output:
@@ -174,9 +162,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--output", help=".npz file to write the outputs to")
     parser.add_argument("--iterations", type=int, default=0, help="runs to time after the first one")
     parser.add_argument("--trace", action="store_true", help="capture a run once and replay it")
-    parser.add_argument(
-        "--queues", type=int, choices=(1, 2), default=1, help="2: inputs are written while a run computes"
-    )
+    parser.add_argument("--queues", type=int, choices=(1, 2), default=1, help="2: one of them for inputs")
     parser.add_argument("--check", action="store_true", help="with --trace or --queues 2: against runs without either")
     parser.add_argument("--trace-region-size", type=int, metavar="BYTES", help="default: TRACE_REGION_SIZE")
     args = parser.parse_args()
@@ -189,15 +175,6 @@ def _arguments() -> argparse.Namespace:
 
 def _fast(args: argparse.Namespace) -> bool:
     return bool(args.trace or args.queues == 2)
-
-
-def _opening(args: argparse.Namespace, program: Any) -> dict[str, int]:
-    """What a device is opened with for traces and queues; TTNN's own defaults where neither is asked for."""
-    opening = {"num_command_queues": 2} if args.queues == 2 else {}
-    if args.trace:
-        size = args.trace_region_size
-        opening["trace_region_size"] = program.TRACE_REGION_SIZE if size is None else size
-    return opening
 
 
 def _read_files(args: argparse.Namespace, program: Any, ttnn: Any) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -215,10 +192,24 @@ def drawn_inputs(program: Any, ttnn: Any, seed: int) -> dict[str, Array]:
     }
 
 
+def _one_by_one(args: argparse.Namespace, program: Any, ttnn: Any) -> tuple[dict[str, Array], list[str]]:
+    """Outputs by name, and what further runs took."""
+    weights, inputs = _read_files(args, program, ttnn)
+    device = ttnn.open_device(device_id=0, l1_small_size=program.L1_SMALL_SIZE)
+    try:
+        found, seconds = _execute(program, ttnn, device, weights, inputs, args.iterations)
+    finally:
+        ttnn.close_device(device)
+    if not seconds:
+        return found, []
+    best, middle = min(seconds) * 1e3, sorted(seconds)[len(seconds) // 2] * 1e3
+    return found, [f"{best:.3f} ms at best, {middle:.3f} ms in the middle"]
+
+
 def _execute(
     program: Any, ttnn: Any, device: Any, weights: Mapping[str, Array], inputs: Mapping[str, Array], iterations: int
-) -> tuple[dict[str, Array], list[str]]:
-    """Outputs by name, and what further runs took."""
+) -> tuple[dict[str, Array], list[float]]:
+    """Outputs by name, and the seconds of each further run."""
     parameters = program.make_parameters(device, weights)
     given = program.make_inputs(device, inputs)
     outputs = program.run(device, given, parameters)
@@ -231,41 +222,32 @@ def _execute(
         outputs = program.run(device, given, parameters)
         ttnn.synchronize_device(device)
         seconds.append(time.perf_counter() - start)
-    if not seconds:
-        return found, []
-    best, middle = min(seconds) * 1e3, sorted(seconds)[len(seconds) // 2] * 1e3
-    return found, [f"{best:.3f} ms at best, {middle:.3f} ms in the middle"]
+    return found, seconds
 
 
-def _at_full_speed(
-    full_speed: Any, program: Any, ttnn: Any, runner: Any, inputs: Mapping[str, Array], args: argparse.Namespace
-) -> tuple[dict[str, Array], list[str]]:
+def _at_full_speed(args: argparse.Namespace, program: Any, ttnn: Any) -> tuple[dict[str, Array], list[str]]:
     """Outputs by name, of a replay where there is a trace, and what was measured and checked."""
-    given = [inputs, drawn_inputs(program, ttnn, args.seed + 1)] if args.check else [inputs]
-    feeds = [program.make_host_inputs(arrays) for arrays in given]
-    plain = [runner.plain(feed, lambda tensor: host_array(ttnn, tensor)) for feed in feeds]
-    runner.capture()
-    outputs = runner.finish(runner.submit(feeds[0]))
-    found = {name: host_array(ttnn, tensor) for name, tensor in zip(program.OUTPUTS, outputs, strict=True)}
-    told = list(runner.settings.remarks)
-    if args.check:
-        runs = full_speed.CHECKED_RUNS
-        wrong = full_speed.differing(runner, feeds, plain, runs, lambda tensor, wanted: _same(ttnn, tensor, wanted))
-        if wrong:
-            run, at = wrong[0]
-            raise ValueError(
-                f"{len(wrong)} outputs of {runs} runs are not those of plain runs; the first is "
-                f"{program.OUTPUTS[at]} of run {run + 1}"
-            )
-        told.append(f"checked: the outputs of {runs} runs, two inputs by turns, are those of plain runs, bit for bit")
-    if args.iterations:
-        told += full_speed.told(runner, full_speed.measured(runner, feeds, args.iterations), program.PREDICTED_NS)
-    runner.release()
-    return found, told
+    import full_speed
 
-
-def _same(ttnn: Any, tensor: Any, wanted: Array) -> bool:
-    return np.array_equal(host_array(ttnn, tensor), wanted, equal_nan=wanted.dtype.kind == "f")
+    settings = full_speed.Settings(args.trace, args.queues, full_speed.is_mock())
+    full_speed.refuse_host_ops(program)
+    weights, inputs = _read_files(args, program, ttnn)
+    opening = {"num_command_queues": args.queues}
+    if args.trace:
+        size = args.trace_region_size
+        opening["trace_region_size"] = program.TRACE_REGION_SIZE if size is None else size
+    device = ttnn.open_device(device_id=0, l1_small_size=program.L1_SMALL_SIZE, **opening)
+    try:
+        device.enable_program_cache()
+        parameters = program.make_parameters(device, weights)
+        runner = full_speed.Runner(ttnn, device, program, parameters, settings)
+        given = [inputs, drawn_inputs(program, ttnn, args.seed + 1)] if args.check else [inputs]
+        arrays, told = full_speed.executed(
+            runner, given, lambda tensor: host_array(ttnn, tensor), args.iterations, args.check
+        )
+        return dict(zip(program.OUTPUTS, arrays, strict=True)), told
+    finally:
+        ttnn.close_device(device)
 
 
 def host_array(ttnn: Any, tensor: Any) -> Array:

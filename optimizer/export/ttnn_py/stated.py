@@ -12,7 +12,7 @@ _TIMES = {"kernels": "predicted_time_ns", "traced": "traced_ns", "untraced": "un
 
 
 def predicted_ns(result: OptimizedGraph) -> dict[str, int]:
-    """Times of a run: of its kernels, and with their launches from a trace or without; what is not known is left out."""
+    """Times of a run: of its kernels, and with their launches from a trace or without. What is unknown is left out."""
     summary = result.summary_json()
     return {name: int(summary[field]) for name, field in _TIMES.items() if summary.get(field) is not None}
 
