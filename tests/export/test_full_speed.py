@@ -70,15 +70,19 @@ def test_runs_at_full_speed_give_what_a_plain_program_gives(model: str, settings
     runner = bench.runner(**settings)
     inputs = [bench.inputs(seed) for seed in (1, 2)]
 
-    outputs, lines = full_speed.executed(runner, inputs, read, 5, check=True)
+    made = full_speed.executed(runner, inputs, read, 5, check=True)
 
     wanted = Bench(model).loaded.run(inputs[0], bench.case.weights)
-    np.testing.assert_array_equal(outputs[0], wanted.outputs[0])
+    np.testing.assert_array_equal(made.outputs[0], wanted.outputs[0])
+    lines = [line for line in full_speed.told(made, runner.settings, {"traced": 2000}) if "bytes of DRAM" not in line]
     assert lines[0] == "checked: the outputs of 8 runs, 2 inputs by turns, are those of plain runs, bit for bit"
     assert "runs a second" in lines[1]
     assert "p50" in lines[2]
     assert "p99" in lines[2]
-    assert lines[3].startswith("predicted: ")
+    assert (made.trace_bytes is None) == (settings.get("trace") is False)
+    assert [line for line in lines if line.startswith("predicted: 0.002 ms")] == lines[
+        3 : 3 + (settings.get("trace") is not False)
+    ]
 
 
 def test_outputs_of_a_capture_are_none_before_its_first_replay() -> None:
@@ -168,9 +172,9 @@ def test_a_mock_device_captures_nothing_waits_for_nothing_and_says_so() -> None:
         setattr(bench.ttnn, name, lambda *_, **__: pytest.fail("a mock device dies of this"))
     bench.standin.queues.command = lambda *_: (0, 0, 0)  # type: ignore[method-assign]
 
-    _, lines = full_speed.executed(runner, [bench.inputs(0)], read, 3, check=True)
+    made = full_speed.executed(runner, [bench.inputs(0)], read, 3, check=True)
 
-    assert lines == [
+    assert full_speed.told(made, runner.settings, {}) == [
         "a mock device captures no trace and waits for no event: plain runs in order, and no times",
         "not checked: a mock device computes no values for 8 runs to be compared by",
     ]

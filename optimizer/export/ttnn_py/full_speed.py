@@ -19,6 +19,7 @@ replaces both by plain runs in order, and says so in `remarks`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -165,6 +166,8 @@ class Runner:
         try:
             self._run_program()
         except RuntimeError as error:
+            with contextlib.suppress(RuntimeError):  # what is abandoned has nothing more to say
+                ttnn.end_trace_capture(device, self._trace, cq_id=OPS)
             raise SpeedError(f"the program runs, but not into a trace: {_first_line(error)}") from error
         try:
             ttnn.end_trace_capture(device, self._trace, cq_id=OPS)
@@ -300,10 +303,24 @@ def in_flight(runner: Runner, feeds: Sequence[Mapping[str, Any]], runs: int) -> 
         yield runner.finish(waiting.popleft())
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What runs at full speed gave."""
+
+    outputs: list[Any]
+    """Of the first input, in the order of OUTPUTS."""
+    remarks: tuple[str, ...]
+    """What is other than asked for, and what was checked."""
+    times: Times | None
+    """None where none were asked for, and of a device that has none."""
+    trace_bytes: int | None
+    """Of DRAM, over all banks; None without a trace."""
+
+
 def executed(
     runner: Runner, inputs: Sequence[Mapping[str, Any]], read: Callable[[Any], Any], iterations: int, check: bool
-) -> tuple[list[Any], list[str]]:
-    """Outputs for the first of these inputs, and what there is to say; `read` makes an array of a tensor.
+) -> Outcome:
+    """Run a program from its first run to the last; `read` makes an array of a tensor.
 
     With `check`, runs with all the inputs by turns have to give what plain runs gave, bit for bit, else SpeedError.
     """
@@ -311,13 +328,13 @@ def executed(
     plain = [runner.plain(feed, read) for feed in feeds]
     runner.capture()
     outputs = [read(tensor) for tensor in runner.finish(runner.submit(feeds[0]))]
-    lines = list(runner.settings.remarks)
+    remarks = list(runner.settings.remarks)
     if check:
-        lines.append(checked(runner, feeds, plain, read))
-    if iterations:
-        lines += told(runner, measured(runner, feeds, iterations))
+        remarks.append(checked(runner, feeds, plain, read))
+    times = measured(runner, feeds, iterations) if iterations else None
+    made = Outcome(outputs, tuple(remarks), None if runner.settings.mock else times, runner.trace_bytes())
     runner.release()
-    return outputs, lines
+    return made
 
 
 def checked(
@@ -339,25 +356,24 @@ def checked(
     return f"checked: the outputs of {turns}, are those of plain runs, bit for bit"
 
 
-def told(runner: Runner, times: Times) -> list[str]:
-    """Measured and predicted times in sentences; none of a device that has no times."""
-    settings = runner.settings
-    if settings.mock:
-        return []
+def told(outcome: Outcome, settings: Settings, predicted_ns: Mapping[str, int]) -> list[str]:
+    """What there is to say, in sentences, measured times beside predicted ones."""
+    lines, times = list(outcome.remarks), outcome.times
+    if outcome.trace_bytes is not None:
+        lines.append(f"the trace takes {outcome.trace_bytes} bytes of DRAM")
+    if times is None:
+        return lines
     how = ("from a trace" if settings.trace else "without a trace") + f", {settings.queues} command queue(s)"
     each = ", ".join(f"p{share} {times.percentile(share / 100) * 1e3:.3f} ms" for share in (50, 90, 99))
     per_run = times.total / len(times.each)
-    lines = [
+    lines += [
         f"{how}: {times.runs_per_second:.1f} runs a second ({per_run * 1e3:.3f} ms a run, {IN_FLIGHT + 1} in flight)",
         f"latency of {len(times.each)} runs one by one, inputs written to outputs read: {each}",
     ]
-    predicted = runner.program.PREDICTED_NS.get("traced" if settings.trace else "untraced")
+    predicted = predicted_ns.get("traced" if settings.trace else "untraced")
     if predicted:
         share = f"measured {per_run * 1e9 / predicted:.2f} times that"
         lines.append(f"predicted: {predicted / 1e6:.3f} ms a run, without its transfers; {share}")
-    size = runner.trace_bytes()
-    if size is not None:
-        lines.append(f"the trace takes {size} bytes of DRAM")
     if is_simulator():
         lines.append("these are times of a simulator on this computer, not of a board")
     return lines

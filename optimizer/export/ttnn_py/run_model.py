@@ -242,10 +242,9 @@ def _at_full_speed(args: argparse.Namespace, program: Any, ttnn: Any) -> tuple[d
         parameters = program.make_parameters(device, weights)
         runner = full_speed.Runner(ttnn, device, program, parameters, settings)
         given = [inputs, drawn_inputs(program, ttnn, args.seed + 1)] if args.check else [inputs]
-        arrays, told = full_speed.executed(
-            runner, given, lambda tensor: host_array(ttnn, tensor), args.iterations, args.check
-        )
-        return dict(zip(program.OUTPUTS, arrays, strict=True)), told
+        made = full_speed.executed(runner, given, lambda tensor: host_array(ttnn, tensor), args.iterations, args.check)
+        found = dict(zip(program.OUTPUTS, made.outputs, strict=True))
+        return found, full_speed.told(made, settings, program.PREDICTED_NS)
     finally:
         ttnn.close_device(device)
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from optimizer.result import OptimizedGraph
 
-_PER_PROGRAM_BYTES = 4096
-_PER_CORE_BYTES = 96
+_PER_CORE_BYTES = 512
+"""Commands of one device program in a trace, per core of the board: runtime arguments of each of its kernels above all.
+
+Twice the most of 19 ops on all 64 cores of a Wormhole, captured on the simulator with ttnn 0.81.1: attention 256 bytes
+a core, interleaved additions 224, pooling 160, products 112 to 144, convolutions, norms and copies 32 to 80. tt-metal's
+own models take some 110 (its report AdvancedPerformanceOptimizationsForModels shows a ResNet-50 of 751,616 bytes)."""
 _STEP_BYTES = 1 << 16
 _TIMES = {"kernels": "predicted_time_ns", "traced": "traced_ns", "untraced": "untraced_ns"}
 """Name in the program -> field of the summary."""
@@ -18,8 +22,11 @@ def predicted_ns(result: OptimizedGraph) -> dict[str, int]:
 
 
 def trace_region_bytes(result: OptimizedGraph, steps: int) -> int:
-    """TBD"""
+    """What to give as `trace_region_size`: at most so many bytes are the commands of one run, over all banks of DRAM.
+
+    `steps` stand for the device programs where the summary does not count them. tt-metal refuses a trace that does not
+    fit and says what it takes, so that an estimate too low is told, not run.
+    """
     programs = int(result.summary_json().get("programs") or 0) or steps
     rows, columns = result.device.grid_yx
-    needed = programs * (_PER_PROGRAM_BYTES + _PER_CORE_BYTES * rows * columns)
-    return _STEP_BYTES * (1 + needed // _STEP_BYTES)
+    return _STEP_BYTES * (1 + programs * rows * columns * _PER_CORE_BYTES // _STEP_BYTES)
