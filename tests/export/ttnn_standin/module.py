@@ -61,6 +61,7 @@ class Standin:
         module.Conv2dL1FullSliceConfig = Value("Conv2dSliceConfig", {"slice_type": slices.L1Full})
         module.init_device_compute_kernel_config = self._compute_config
         module.open_device, module.close_device = self._open, self._close
+        module.to_dtype = self._to_dtype
         module.StorageType = SimpleNamespace(HOST="host", DEVICE="device")
         for name, function in self.queues.functions().items():
             setattr(module, name, function)
@@ -97,6 +98,12 @@ class Standin:
         if fields["math_fidelity"].name == "Invalid":
             raise Refused("a math fidelity that is none")
         return Value("WormholeComputeKernelConfig", fields)
+
+    def _to_dtype(self, tensor: Tensor, dtype: Any) -> Tensor:
+        if tensor.on_device:
+            raise Refused("ttnn.to_dtype: a tensor on the device")
+        self.machine.op = "to_dtype"
+        return self._context.make(tensor.read(), dtype, tensor.layout, None)
 
     def _open(
         self, *, device_id: int, l1_small_size: int, num_command_queues: int = 1, trace_region_size: int = 0

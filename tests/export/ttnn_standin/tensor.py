@@ -208,6 +208,12 @@ class Tensor:
         """`host` or `device`."""
         return "device" if self.on_device else "host"
 
+    def to_numpy(self) -> Array:
+        """The elements of a host tensor in rows."""
+        if self.on_device or self.layout != ROW_MAJOR:
+            raise Refused("to_numpy: a tensor on the device, or in tiles")
+        return self.read()
+
     def buffer_address(self) -> int:
         """Where it lies: no two buffers ever have the same place here."""
         owner = self.buffer.within or self.buffer
