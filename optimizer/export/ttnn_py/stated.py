@@ -7,9 +7,10 @@ from optimizer.result import OptimizedGraph
 _PER_CORE_BYTES = 512
 """Commands of one device program in a trace, per core of the board: runtime arguments of each of its kernels above all.
 
-Twice the most of 19 ops on all 64 cores of a Wormhole, captured on the simulator with ttnn 0.81.1: attention 256 bytes
-a core, interleaved additions 224, pooling 160, products 112 to 144, convolutions, norms and copies 32 to 80. tt-metal's
-own models take some 110 (its report AdvancedPerformanceOptimizationsForModels shows a ResNet-50 of 751,616 bytes)."""
+Twice the most of 19 calls on up to 64 cores of a Wormhole, each captured on the simulator with ttnn 0.81.1: attention
+256 bytes per core of the board, additions 224, a pool 160, products 112 to 144, a convolution, norms and copies 32 to
+80. On Blackhole attention takes 260 of a p150's cores, the others less. For comparison: tt-metal's report
+AdvancedPerformanceOptimizationsForModels shows a whole model of 751,616 bytes."""
 _STEP_BYTES = 1 << 16
 _TIMES = {"kernels": "predicted_time_ns", "traced": "traced_ns", "untraced": "untraced_ns"}
 """Name in the program -> field of the summary."""
