@@ -24,6 +24,7 @@ and deallocation is spelled out. How to run it, from the folder of this file:
 
     ttopt run . --device real --weights MODEL.onnx --compare    with the model's weights, compared with onnxruntime
     python run_model.py WEIGHTS [--inputs X.npz]                without ttopt, of weights.safetensors or an .npz file
+    python run_model.py WEIGHTS --trace --queues 2 --check      the same at full speed, with --iterations N measured
     python {file}                                        once without values, on placeholders
 
 `make_parameters` and `make_inputs` take mappings from the names in PARAMETERS and INPUTS to arrays (numpy of any
