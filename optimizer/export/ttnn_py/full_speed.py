@@ -232,11 +232,11 @@ class Runner:
             raise SpeedError("tensors were allocated or freed after the capture: a replay may have overwritten them")
 
     def trace_bytes(self) -> int | None:
-        """Bytes of the trace region in use, over all banks; None without a trace."""
+        """Bytes of the trace region in use, over all banks; None without a trace, and without a region for it."""
         if self._trace is None:
             return None
         view = self._ttnn.get_memory_view(self._device, self._ttnn.BufferType.TRACE)
-        return int(view.total_bytes_allocated_per_bank * view.num_banks)
+        return int(view.total_bytes_allocated_per_bank * view.num_banks) or None
 
     def release(self) -> None:
         """Give the trace back; outputs are gone with it."""
