@@ -2,7 +2,7 @@
 
 error-budget    sensitivities of all tensors, by one pass backwards over the model in float
 measured-error  every rounding of the written plan emulated; where the outputs are worse than the budget allows, or
-                much better, the sensitivities are corrected by what was measured, and the plan is searched for again
+                much better, the sensitivities are corrected by that, and the plan is searched for again
 """
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ class MeasureErrors(Stage):
         work.precision = None
         budget, values = work.problem.budget, work.values
         if budget is None or values is None:
-            work.result, work.problem, work.plan = work.result, work.problem, work.plan
             return
         wanted = graph_values(work.problem.graph, values.arrays)
         kept: tuple[int, Work, Precision] | None = None
@@ -126,7 +125,7 @@ class MeasureErrors(Stage):
                 node="least_pcc",
                 alternatives=(
                     f"a least_pcc of at most {found.measured_pcc:.4f}",
-                    "activations_dtype f32, no least_pcc",
+                    "no least_pcc, activations_dtype f32",
                 ),
             )
         return _time_ns(other), other, replace(found, given_up=True)
@@ -148,7 +147,8 @@ def _check_options(options: Options) -> None:
 def _measured(work: Work, values: ModelValues, wanted: list[Array], rounds: int) -> Precision:
     """What the plan's program gives, every rounding emulated, beside the model in float64."""
     budget, plan = work.problem.budget, work.plan
-    assert budget is not None and plan.exact is not None
+    assert budget is not None
+    assert plan.exact is not None
     got = emulated_result(work.result, values.arrays)
     outputs = []
     for name, one, other in zip(work.problem.graph.outputs, got, wanted, strict=True):

@@ -1,8 +1,8 @@
 """How much error the outputs of a model may have, and what each op's own error makes of it there.
 
-An op adds an error to its result whose mean square, relative to the result's, is its noise. What that is at the outputs
-is the noise times the sensitivity of the result, which is measured (`optimizer.values.sensitivity`). Errors of different
-ops are independent, so their mean squares add up: the budget is one more capacity of the problem.
+An op adds an error to its result whose mean square, relative to the result's, is its noise. What that is at the
+outputs is the noise times the sensitivity of the result, which is measured (`optimizer.values.sensitivity`). Errors of
+different ops are independent, so their mean squares add up: the budget is one more capacity of the problem.
 
 With an error of relative mean square e that is not correlated with the output, the correlation (PCC) of the two is
 1 / sqrt(1 + e).

@@ -41,8 +41,10 @@ class ModelValues:
         """What a person has to know before relying on what is measured with them."""
         found = []
         if self.weights == RANDOM:
-            found.append("the model's file holds no weights: errors are measured with RANDOM weights, and say little of "
-                         "the real model's (--weights FILE gives it its own)")  # fmt: skip
+            found.append(
+                "the model's file holds no weights: errors are measured with RANDOM weights, and say little of "
+                "the real model's (--weights FILE gives it its own)"
+            )
         if self.inputs == RANDOM:
             found.append("errors are measured with random inputs (--calibration X.npz gives the model real ones)")
         return tuple(found)
@@ -52,6 +54,7 @@ def model_values(
     graph: Graph, given: GivenValues, source: Path | None, options: ImportOptions, seed: int
 ) -> ModelValues:
     """Arrays for all inputs and weights of a graph. GraphError names what is missing among those given."""
+    weights: Mapping[str, Array] | None
     if given.weights is not None:
         weights, from_where = _named(open_weights(graph), given.weights, "weights"), "given"
     else:

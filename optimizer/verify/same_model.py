@@ -120,7 +120,6 @@ class _Walk:
             yield op.id, f"makes {list(copy.shape)} {copy.dtype.value} of {list(source.shape)} {source.dtype.value}"
         self.stands_for[copy.id] = self.stands_for.get(source.id, source.id)
 
-
     def _rounds_weight(self, op: Op, role: Role) -> bool:
         """Whether an op makes a form of a weight in block floats, once."""
         if op.op != CAST or role is not Role.HOST or len(op.inputs) != 1:

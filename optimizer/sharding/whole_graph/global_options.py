@@ -379,7 +379,7 @@ def worthwhile(ladder: Sequence[TypedWay], ask: Callable[[TypedWay], OpOption | 
 
 
 def _pareto(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOption, ...]:
-    """Of options that read and give the same: no other is faster, takes no more, weights in L1 included, and is as exact.
+    """Of options that read and give the same: no other is faster, takes no more of L1 and is as exact.
 
     Those in place are a front of their own. They take less, but their result lies where the operand does, and a hole
     further up, into which a result of its own would go, stays.

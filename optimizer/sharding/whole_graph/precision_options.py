@@ -193,7 +193,7 @@ class PrecisionOptions:
 
 
 def _rounded_up(noise: float) -> float:
-    """To the next of `NOISE_STEPS` steps per factor of two: ways that are almost as exact as each other compare then."""
+    """To the next of `NOISE_STEPS` steps per factor of two: ways that are almost as exact then compare."""
     return 0.0 if noise <= 0.0 else 2.0 ** (ceil(NOISE_STEPS * log2(noise) - 1e-9) / NOISE_STEPS)
 
 
