@@ -125,11 +125,25 @@ def ops() -> Iterator[Row]:
             for depth in (64, 256, 1024, 4096):
                 for name, made in _deep(depth, compute):
                     yield from _seen(name, [made], {**stated, "depth": depth}, always=True)
+                hasty = ComputeConfig(fidelity, wide, math_approx_mode=True)
+                made = case("softmax", ((1, 1, 64, depth), BF16), compute=hasty, dim=-1)
+                yield from _seen("softmax", [made], {**stated, "approx": True, "depth": depth}, always=True)
+            for name, made in _others(compute):
+                yield from _seen(name, [made], stated, always=True)
 
 
 def _rotary() -> Case:
     table = ((1, 1, 256, 64), BF16)
     return case("rotary_embedding", ((1, 4, 256, 64), BF16), table, table, compute=ComputeConfig("hifi3", True))
+
+
+def _others(compute: ComputeConfig) -> Iterator[tuple[str, Case]]:
+    """Ops that are as exact whatever they add up."""
+    row = ((96,), BF16)
+    yield "group_norm", case("group_norm", ((1, 1, 1024, 96), BF16), row, row, compute=compute, num_groups=8)
+    window = {"batch_size": 1, "input_height": 32, "input_width": 32, "kernel_size": (3, 3), "stride": (1, 1),
+              "padding": (0, 0, 0, 0), "channels": 64}  # fmt: skip
+    yield "avg_pool2d", case("avg_pool2d", ((1, 1, 1024, 64), BF16), rows=True, compute=compute, **window)
 
 
 def _deep(depth: int, compute: ComputeConfig) -> Iterator[tuple[str, Case]]:

@@ -211,8 +211,8 @@ def convolutions() -> Iterator[Case]:
 
 def attention() -> Iterator[Case]:
     qkv = (1, 2, 128, 64)
-    for dtype in (BF16, BFP8, F32):
-        yield case("scaled_dot_product_attention", *[(qkv, dtype)] * 3, compute=_compute("hifi3", dtype is F32))
+    for dtype in (BF16, BFP8):
+        yield case("scaled_dot_product_attention", *[(qkv, dtype)] * 3, compute=_compute("hifi3", False))
     for compute in (
         _compute("hifi2", False), _compute("lofi", False), _compute("hifi4", False), _compute("hifi3", True),
         _compute("hifi2", True), _compute("hifi3", False, approx=True),
@@ -226,6 +226,9 @@ def attention() -> Iterator[Case]:
         is_causal=True,
         title="causal",
     )
+    long = ((1, 2, 512, 64), BF16)
+    for fidelity in ("hifi3", "lofi"):
+        yield case("scaled_dot_product_attention", (qkv, BF16), long, long, compute=_compute(fidelity, False))
 
 
 def norms() -> Iterator[Case]:

@@ -52,10 +52,22 @@ def packed(dtype: str, wide: bool, way: str) -> Noise | None:
     return points[0][1] if points else None
 
 
-def op_noise(op: str, fidelity: str, wide: bool, depth: int) -> Noise | None:
+_LIKE = {
+    "batch_norm": "layer_norm",
+    "std": "sum",
+    "var": "sum",
+    "upsample": "avg_pool2d",
+    "grid_sample": "avg_pool2d",
+    "scaled_dot_product_attention_decode": "scaled_dot_product_attention",
+}
+"""Ops that are not measured, and those whose kernels do the same to numbers."""
+
+
+def op_noise(op: str, fidelity: str, wide: bool, approximate: bool, depth: int) -> Noise | None:
     """Of an op, its result not stored yet; None where nothing of it is to be seen, or nothing is known."""
-    table = _by_key("ops", ("op", "fidelity", "wide"), "depth")
-    points = table.get((op, fidelity, wide)) or table.get((op, None, None))
+    table, op = _by_key("ops", ("op", "fidelity", "wide", "approx"), "depth"), _LIKE.get(op, op)
+    hasty = table.get((op, fidelity, wide, True)) if approximate else None
+    points = hasty or table.get((op, fidelity, wide, None)) or table.get((op, None, None, None))
     return _between(points, depth) if points else None
 
 

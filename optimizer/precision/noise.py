@@ -70,7 +70,8 @@ def added_noise(query: OpQuery, result: DType) -> Noise:
     operand = next(spec.dtype for spec in query.inputs if spec.dtype.is_float)
     if row.elements is not Elements.COMPUTED or query.op == CAST:
         return _handed_on(query, operand, result)
-    inside = op_noise(short_name(query.op), compute.fidelity, compute.wide, _depth(query)) or EXACT
+    name, depth = short_name(query.op), _depth(query)
+    inside = op_noise(name, compute.fidelity, compute.wide, compute.approximate, depth) or EXACT
     return inside.then(_stored(result, compute.wide))
 
 

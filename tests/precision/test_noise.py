@@ -111,6 +111,26 @@ def test_norms_err_as_they_are_said_to(op: str, fp32: bool) -> None:
     assert stated.variance == pytest.approx(found.variance, rel=0.3)
 
 
+def test_approximate_functions_cost_exactness() -> None:
+    spec, exact = TensorSpec((1, 1, 64, 512), BF16, DRAM), ComputeConfig("hifi3", True)
+    hasty = ComputeConfig("hifi3", True, math_approx_mode=True)
+    errors = [
+        added_noise(OpQuery("ttnn.softmax", (spec,), ((COMPUTE, c.attr), ("dim", -1))), BF16).variance
+        for c in (exact, hasty)
+    ]
+    assert errors[1] > 20 * errors[0]
+
+
+@pytest.mark.parametrize("op", ["batch_norm", "group_norm", "avg_pool2d", "upsample", "sum"])
+def test_one_pass_is_never_as_exact_as_three(op: str) -> None:
+    spec = TensorSpec((1, 1, 64, 64), BF16, DRAM)
+    low, high = (
+        added_noise(OpQuery(f"ttnn.{op}", (spec,), ((COMPUTE, ComputeConfig(f, True).attr),)), BF16)
+        for f in ("lofi", "hifi3")
+    )
+    assert low.variance + low.gain**2 > high.variance + high.gain**2
+
+
 def test_ops_that_nothing_is_known_of_err_by_their_rounding() -> None:
     query = OpQuery("ttnn.maximum", (TensorSpec((64, 64), F32, DRAM),) * 2)
     assert added_noise(query, BF16) == packing_noise(BF16)

@@ -42,6 +42,8 @@ class _Attention:
     units: Units
     dtypes: tuple[DType, ...]
     scale: np.float32
+    approximate: bool = False
+    """The compute config's mode, which leaves rounding reciprocals to the register."""
 
     def attended(self, q: Array, k: Array, v: Array, bias: Array | None, chunk: int) -> Array:
         """softmax(q k^T * scale + bias) v in destination registers."""
@@ -53,7 +55,9 @@ class _Attention:
         assert running is not None
         between = self.units.between
         total = self.units.total(running.sums, between)
-        share = self.units.packed(self.units.function(applied(np.reciprocal, total)), between)
+        share = self.units.packed(
+            self.units.function(applied(np.reciprocal, total), nearest=not self.approximate), between
+        )
         return self.units.times(running.values, share, (_KEPT, between))
 
     def _chunk(self, q: Array, k: Array, v: Array, mask: Array | None, before: _Running | None) -> _Running:
@@ -61,7 +65,8 @@ class _Attention:
         held = self._product(q, k.swapaxes(-1, -2), (self.dtypes[0], self.dtypes[1]))
         scores = units.packed(held, between)
         if mask is not None:
-            scores = units.packed(units.plus(scores, mask, (between, DType.BF16)), between)
+            hidden = np.maximum(mask, _MASKED)
+            scores = units.packed(units.plus(scores, hidden, (between, DType.BF16)), between)
         most = units.packed(scores.max(axis=-1, keepdims=True), _KEPT)
         if before is not None:
             most = np.maximum(most, before.most)
@@ -124,7 +129,9 @@ def _sdpa(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
         bias = np.pad(bias, [(0, 0)] * (bias.ndim - 1) + [(0, width)], constant_values=_MASKED)
     k, v = _whole_tiles(k, -2), _whole_tiles(v, -2)
     chunk = step.config.k_chunk_size if isinstance(step.config, SDPAProgramConfig) else _USUAL_CHUNK
-    held = _Attention(step.units, step.dtypes, _scale(step, q.shape[-1])).attended(q, k, v, bias, chunk)
+    held = _Attention(step.units, step.dtypes, _scale(step, q.shape[-1]), step.approximate).attended(
+        q, k, v, bias, chunk
+    )
     return [step.units.packed(held, step.results[0])]
 
 
@@ -139,7 +146,7 @@ def _sdpa_decode(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]
         valid = np.arange(k.shape[2])[None, :] <= last[:, None]
         bias = np.where(valid, np.float32(0), _MASKED)[:, None, None, :]
     chunk = step.config.k_chunk_size if isinstance(step.config, SDPAProgramConfig) else _USUAL_CHUNK
-    made = _Attention(step.units, step.dtypes, _scale(step, q.shape[-1]))
+    made = _Attention(step.units, step.dtypes, _scale(step, q.shape[-1]), step.approximate)
     held = made.attended(q.transpose(1, 2, 0, 3), k, v, bias, chunk).transpose(2, 0, 1, 3)
     return [step.units.packed(held, step.results[0])]
 

@@ -52,6 +52,13 @@ def exp_approximate(x: Doubles) -> Doubles:
     return found
 
 
+def rsqrt_approximate(x: Doubles) -> Doubles:
+    """One step from a guess of the bits (`ckernel_sfpu_sqrt.h`, approximate mode), 0.09 % off at most."""
+    guess = np.uint32(0x5F0B3892) - (x.astype(np.float32).view(np.uint32) >> np.uint32(1))
+    y = guess.view(np.float32).astype(np.float64)
+    return y * (1.89099014875 - y * x * y)
+
+
 def _sigmoid(x: Doubles) -> Doubles:
     found: Doubles = 1 / (1 + exp_of_16_bits(-x))
     return found

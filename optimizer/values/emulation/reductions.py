@@ -10,11 +10,13 @@ import numpy as np
 from optimizer.ir.dtype import DType
 from optimizer.ir.opdef import CostClass, Elements
 from optimizer.ir.vocabulary import op_names, opdef
+from optimizer.kernels.tensix.device.formats import truncated
 from optimizer.kernels.tensix.rounding import Array, round_bf16
 from optimizer.values.emulation.eltwise import rounded_once
-from optimizer.values.emulation.functions import applied, exponential
+from optimizer.values.emulation.functions import applied, exponential, rsqrt_approximate
 from optimizer.values.emulation.kinds import AnyArray, Rule, Step, in_f32
 from optimizer.values.emulation.movement import kept
+from optimizer.values.emulation.products import passes
 from optimizer.values.emulation.units import Units
 from optimizer.values.reference import reductions as exact
 
@@ -85,10 +87,12 @@ def _mean(units: Units, x: Array, dtype: DType, between: DType) -> Array:
     return units.packed(units.function(units.total(x, dtype) * np.float32(1 / x.shape[-1]), False), between)
 
 
-def _inverse_root(units: Units, variance: Array, epsilon: float, between: DType) -> Array:
-    small = np.full((1,), epsilon, np.float32)
+def _inverse_root(step: Step, variance: Array, between: DType) -> Array:
+    """1/sqrt(variance + epsilon), packed."""
+    units, small = step.units, np.full((1,), step.attrs["epsilon"], np.float32)
     total = units.plus(variance, round_bf16(small), (between, _BF16))
-    return units.packed(units.function(applied(lambda v: 1 / np.sqrt(v), total)), between)
+    function = rsqrt_approximate if step.approximate else lambda v: 1 / np.sqrt(v)
+    return units.packed(units.function(applied(function, total)), between)
 
 
 def _scaled(step: Step, units: Units, normal: Array, factor: Array, dtype: DType, rest: Sequence[AnyArray]) -> Array:
@@ -111,7 +115,7 @@ def _layer_norm(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     centred = units.minus(x, _mean(units, x, step.dtypes[0], between), (step.dtypes[0], between))
     centred = units.packed(centred, between)
     squared = units.packed(units.times(centred, centred, (between, between)), between)
-    factor = _inverse_root(units, _mean(units, squared, between, between), step.attrs["epsilon"], between)
+    factor = _inverse_root(step, _mean(units, squared, between, between), between)
     return [_scaled(step, units, centred, factor, between, operands[1:3])]
 
 
@@ -120,27 +124,40 @@ def _rms_norm(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     units, between, dtype = step.units, step.units.between, step.dtypes[0]
     x = in_f32(operands[0])
     squared = units.packed(units.times(x, x, (dtype, dtype)), between)
-    factor = _inverse_root(units, _mean(units, squared, between, between), step.attrs["epsilon"], between)
+    factor = _inverse_root(step, _mean(units, squared, between, between), between)
     return [_scaled(step, units, x, factor, dtype, operands[1:2])]
 
 
 def _group_norm(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
-    """Statistics of groups in f32; x - mean, 1/sqrt(variance), their product, that scaled and shifted are kept in the
-    result's type (`groupnorm_sharded_v2.cpp`, ttnn 0.81.1)."""
+    """x - mean, its square, 1/sqrt(variance), their product, that scaled and shifted are kept in the result's type
+    (`groupnorm.cpp`, ttnn 0.81.1); means are sums of products with 1/N as bf16 has it, cut off."""
     units, kept_as = step.units, step.results[0]
     x = in_f32(operands[0])
     n, _, rows, channels = x.shape
     groups = step.attrs["num_groups"]
     parts = x.reshape(n, rows, groups, channels // groups)
-    mean = units.packed(parts.mean(axis=(1, 3), keepdims=True, dtype=np.float64).astype(np.float32), kept_as)
+    mean = units.packed(_share_of_all(units, parts), kept_as)
     centred = units.packed(units.minus(parts, mean, (step.dtypes[0], kept_as)), kept_as)
-    variance = (centred.astype(np.float64) ** 2).mean(axis=(1, 3), keepdims=True)
-    factor = units.packed(units.function(1 / np.sqrt(variance + step.attrs["epsilon"])), kept_as)
+    squared = units.packed(units.times(centred, centred, (kept_as, kept_as)), kept_as)
+    variance = units.packed(_share_of_all(units, squared), kept_as)
+    factor = _inverse_root(step, variance, kept_as)
     made = units.packed(units.times(centred, factor, (kept_as, kept_as)), kept_as).reshape(x.shape)
     for index, row in enumerate(operands[1:3]):
         combine = units.plus if index else units.times
         made = units.packed(combine(made, in_f32(row).reshape(-1), (kept_as, step.dtypes[1 + index])), kept_as)
     return [made]
+
+
+def _share_of_all(units: Units, x: Array) -> Array:
+    """Means over rows and channels of groups [N, rows, groups, channels], which go through source register A.
+
+    Sums in registers of 16 bits come out larger, by about what the scalar is too small: there it is taken as exact.
+    """
+    share = np.asarray([1 / (x.shape[1] * x.shape[3])], np.float32)
+    made = sum(
+        a.astype(np.float64) * b for a, b in passes(truncated(share) if units.wide else share, x, units.fidelity)
+    )
+    return units.function(np.asarray(made).sum(axis=(1, 3), keepdims=True))
 
 
 _OTHERS = [

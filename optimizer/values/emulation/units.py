@@ -27,6 +27,8 @@ _FIRST = 5
 """Bits that the first pass takes of source register A."""
 _ALIGNING = np.float32(1.5 * 2.0**13)
 """Times 2^e, added and taken off: rounds to multiples of 2^(e - 10)."""
+_HUGE = np.float32(2.0**100)
+"""Beside numbers from here on, masks mostly, others are as good as zero; they would overflow on the way."""
 _TIE = np.float32(2.0**-21)
 """Times 2^e: makes ties go away from zero."""
 
@@ -96,7 +98,7 @@ class Units:
         octave = octaves(large)
         nudged = small + np.copysign(octave * _TIE, small)
         aligning = octave * _ALIGNING
-        found = large + ((nudged + aligning) - aligning)
+        found = np.where(octave < _HUGE, large + ((nudged + aligning) - aligning), large)
         return found if self.wide else in_narrow(found)
 
     def minus(self, a: Array, b: Array, dtypes: tuple[DType, DType]) -> Array:

@@ -83,12 +83,23 @@ def test_sums_of_32_bits_are_more_exact(op: str) -> None:
     assert 0.0005 < errors[1] < errors[0] < 0.02
 
 
-def test_masked_keys_have_no_weight() -> None:
+def test_a_position_sees_none_after_it() -> None:
+    asked = query("scaled_dot_product_attention", BF16, BF16, BF16, wide=False, is_causal=True)
+    other = X.copy()
+    other[..., 20:, :] = 3.0
+    found, changed = (emulated(asked, [X, x, x])[0] for x in (X, other))
+    assert np.array_equal(found[..., :20, :], changed[..., :20, :])
+    assert relative(found, reference(asked, [X, X, X])[0].value) < 0.05
+
+
+@pytest.mark.parametrize("hidden", [-1e30, -3.38e38, -np.inf])
+def test_masked_keys_have_no_weight(hidden: float) -> None:
     asked = query("scaled_dot_product_attention", BF16, BF16, BF16, BF16, wide=False)
-    mask = np.where(np.arange(64) < 40, np.float32(0), np.float32(-1e30))[None, None, None]
+    mask = np.where(np.arange(64) < 40, np.float32(0), np.float32(hidden))[None, None, None]
     found = emulated(asked, [X, X, X, mask])[0]
     other = X.copy()
     other[..., 40:, :] = 3.0
+    assert np.isfinite(found).all()
     assert np.array_equal(found, emulated(asked, [X, other, other, mask])[0])
 
 

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from optimizer.kernels.tensix.rounding import round_bf16
-from optimizer.values.emulation.functions import IN_16_BITS, activation, applied, computed, exp_of_16_bits
+from optimizer.values.emulation.functions import (
+    IN_16_BITS,
+    activation,
+    applied,
+    computed,
+    exp_approximate,
+    exp_of_16_bits,
+    rsqrt_approximate,
+)
 from optimizer.values.emulation.units import Units
 from optimizer.values.reference.eltwise import UNARY
 
@@ -23,6 +31,13 @@ def test_the_exponential_of_16_bits() -> None:
     x = np.linspace(-80, 80, 10_001)
     assert np.abs(exp_of_16_bits(x) / np.exp(x) - 1).max() == pytest.approx(0.0017, abs=0.0002)
     assert exp_of_16_bits(np.array([-1e9])).max() < 1e-37
+
+
+def test_approximate_functions() -> None:
+    x = np.linspace(-8, 0, 4001)
+    assert np.abs(exp_approximate(x) / np.exp(x) - 1).max() == pytest.approx(0.04, abs=0.015)
+    x = np.geomspace(1e-6, 1e6, 4001)
+    assert np.abs(rsqrt_approximate(x) * np.sqrt(x) - 1).max() == pytest.approx(0.0009, abs=0.0002)
 
 
 @pytest.mark.parametrize("name", IN_16_BITS)
