@@ -8,6 +8,7 @@ measured-error  every rounding of the written plan emulated; where the outputs a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf, isfinite
 from pathlib import Path
 from typing import ClassVar
 
@@ -95,7 +96,8 @@ class MeasureErrors(Stage):
                     kept = (time_ns, work.fork(), found)
                 if found.measured_error >= SPARING * budget.most_error or _all_taken(work.plan):
                     break
-            if number == MOST_ROUNDS or work.clock.search_is_over() or found.predicted_error <= 0.0:
+            usable = isfinite(found.measured_error) and found.predicted_error > 0.0
+            if number == MOST_ROUNDS or work.clock.search_is_over() or not usable:
                 break
             scale = work.problem.budget.scale if work.problem.budget is not None else 1.0
             ratio = found.measured_error / found.predicted_error
@@ -155,14 +157,14 @@ def _measured(work: Work, values: ModelValues, wanted: list[Array], rounds: int)
         if other.dtype.kind == "f" and other.size > 1:
             agreement = compare(one, other)
             outputs.append(MeasuredOutput(name, agreement.pcc, agreement.relative_error, agreement.ratio))
-    worst = min((o.pcc for o in outputs), default=1.0)
+    worst = min((o.pcc if isfinite(o.pcc) else 0.0 for o in outputs), default=1.0)
     predicted = sum(plan.errors.values())
     return Precision(
         least_pcc=budget.least_pcc,
         predicted_pcc=pcc_of_error(predicted),
         measured_pcc=worst,
         predicted_error=predicted,
-        measured_error=error_of_pcc(max(worst, 1e-6)),
+        measured_error=error_of_pcc(worst) if worst > 0.0 else inf,
         outputs=tuple(outputs),
         rounds=rounds,
         scale=budget.scale,
