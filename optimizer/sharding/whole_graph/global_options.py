@@ -37,6 +37,9 @@ WORTH_L1 = 0.005
 ALMOST = 0.02
 """Within an error budget: share of an op's time by which a way may be slower that takes its place, being no worse
 otherwise. No plan over all ways takes less than the bound over those that are left by more than this share."""
+WORTH_BLOCKS = 0.03
+"""Share of an op's time that operands or a result in blocks must save to be considered; ops that only move elements
+hand them on."""
 MIXED_OPERANDS = 4
 """Up to this many operands, DRAM and L1 interleaved are mixed freely."""
 Layouts = tuple[TensorLayout, ...]
@@ -218,8 +221,15 @@ class OptionTable:
                 known[way] = self._ask(op, *way)
             return known[way]
 
+        moves = opdef(op.op).moves_elements
         for option in options:
+            own: OpOption | None = None
             for ladders in precision.variants(op, positions, stored, option.operands, option.candidate):
+                fastest = ask(ladders[-1][-1])
+                if own is None:
+                    own = fastest or option  # the types of the graph come first
+                elif not moves and (fastest is None or fastest.time_ns > (1 - WORTH_BLOCKS) * own.time_ns):
+                    continue
                 least = worthwhile([ladder[-1] for ladder in ladders], ask)
                 for ladder in ladders:
                     if ladder[-1] in least:

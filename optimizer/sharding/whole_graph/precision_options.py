@@ -35,7 +35,7 @@ Ladder = tuple[Way, ...]
 Types = tuple[DType | None, ...]
 """Per operand; None: the graph's own."""
 
-STORED: tuple[DType | None, ...] = (None,)
+STORED = (None, DType.BFP8_B)
 """Element types of results that are offered."""
 WEIGHTS = (None, DType.BFP8_B, DType.BFP4_B)
 """Element types of weights that are offered."""
