@@ -43,10 +43,26 @@ def random_weights(graph: Graph, seed: int) -> dict[str, Array]:
 
 def _weight(graph: Graph, value: Value, below: int | None, rng: np.random.Generator) -> Array:
     if not value.dtype.is_float:
+        if below is None and _is_part_of_index(graph, value.id):
+            return np.zeros(value.shape, np.int64)
         return np.asarray(rng.integers(0, below or 2, value.shape))
     noise = rng.standard_normal(value.shape, np.float32)
     made = _scaled(noise, _reads(graph, value.id))
     return made if value.dtype is DType.F32 else from_bfloat16(to_bfloat16(made))
+
+
+def _is_part_of_index(graph: Graph, value_id: str) -> bool:
+    """Whether an index is computed from a value: random numbers might lead beyond the table then."""
+    seen, stack = {value_id}, [value_id]
+    while stack:
+        current = stack.pop()
+        for op in graph.consumers(current):
+            if op.op == _TABLE[0] and op.inputs[0] == current:
+                return True
+            whole = [v for v in op.outputs if not graph.value(v).dtype.is_float and v not in seen]
+            seen.update(whole)
+            stack += whole
+    return False
 
 
 def _scaled(noise: Array, reads: Sequence[tuple[Op, int, tuple[int, ...]]]) -> Array:
