@@ -86,7 +86,7 @@ def _line(record: dict[str, Any]) -> str:
         return f"{record['model']} {record['board']}: {record['error']}"
     return (
         f"{record['model']:32} {record['board']} {record['exact_ns'] / 1e3:9.1f} -> {record['plan_ns'] / 1e3:9.1f} us "
-        f"{record['faster']:.2f}x gap {100 * (record['gap'] or 1):.1f} % PCC {record['predicted_pcc']:.5f} predicted, "
+        f"{record['faster']:.2f}x gap {100 * record['gap']:.1f} % PCC {record['predicted_pcc']:.5f} predicted, "
         f"{record['measured_pcc']:.5f} measured, {record['rounds']} rounds, {record['seconds']} s"
     )
 
