@@ -137,6 +137,8 @@ class SDPAProgramConfig(OpConfig):
     compute_with_storage_grid_yx: tuple[int, int]
     q_chunk_size: int
     k_chunk_size: int
+    exp_approx_mode: bool | None = None
+    """None is TTNN's own choice: the approximate exponential."""
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ def program_text(config: OpConfig) -> str | None:
                 "compute_with_storage_grid_size": f"<{_xy(config.compute_with_storage_grid_yx)}>",
                 "q_chunk_size": str(config.q_chunk_size),
                 "k_chunk_size": str(config.k_chunk_size),
+                "exp_approx_mode": None if config.exp_approx_mode is None else boolean(config.exp_approx_mode),
             }
         case _:
             return None

@@ -106,5 +106,9 @@ def roofline_ns(work: Work, device: DeviceSpec) -> float:
         products = p.rows * p.columns * p.depth * p.batches * work.cores
         cycles = products * TILE_PRODUCT_CYCLES * PHASES.get(p.fidelity, 2) / device.num_cores
         compute = cycles * 1000.0 / device.clock_mhz
+    a = work.attention
+    if a is not None:
+        cycles = 2 * a.steps * a.q * a.k * a.head * TILE_PRODUCT_CYCLES * PHASES.get(a.fidelity, 2)
+        compute = cycles * work.cores / device.num_cores * 1000.0 / device.clock_mhz
     moved = sum(part.size for part in (*work.reads, *work.writes) if part.place is Place.DRAM)
     return max(compute, moved / device.dram_peak_gbps)

@@ -111,6 +111,24 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
+class Attention:
+    """Attention over a sequence, as the busiest core goes through it. Chunks and heads in tiles."""
+
+    q: int
+    k: int
+    head: int
+    steps: int
+    """Pairs of a query chunk and a key chunk."""
+    fidelity: str
+    fp32: bool
+    """32-bit accumulation: exponentials wait for the products."""
+    key_bytes: int
+    """Bytes of the keys and values of one step, and of a named mask."""
+    masked: bool = False
+    """A mask is an operand."""
+
+
+@dataclass(frozen=True, slots=True)
 class Compute:
     """What the compute thread of one core goes through in a kernel of ours."""
 
@@ -209,3 +227,4 @@ class Work:
     first: tuple[str, ...] = ()
     """Activations that operands go through before the op itself."""
     kernel: Kernel | None = None
+    attention: Attention | None = None

@@ -266,7 +266,7 @@ Writer = Callable[[Site], str]
 
 
 def program_config_text(site: Site, *kinds: type[OpConfig]) -> str | None:
-    """The program config of a call that takes these kinds; None gives None."""
+    """The program config of a call that takes these kinds; None gives None, as a field that is left to TTNN."""
     config = site.query.config
     if config is None:
         return None
@@ -282,7 +282,7 @@ def program_config_text(site: Site, *kinds: type[OpConfig]) -> str | None:
             texts["compute_with_storage_grid_size"] = core_coord_text(value)
         elif name == "fused_activation" and value is not None:
             texts[name] = activation_text(value)
-        else:
+        elif name != "exp_approx_mode" or value is not None:
             texts[name] = literal(value)
     return call(f"ttnn.{type(config).__name__}", **texts)
 
