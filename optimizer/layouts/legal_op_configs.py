@@ -20,6 +20,7 @@ from optimizer.ir.opdef import ConfigFamily, CostClass
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.acceptance import OpAcceptance
 from optimizer.layouts.attention_chunks import chunk_configs
+from optimizer.layouts.conv_configs import block_heights, doubled
 from optimizer.layouts.matmul_configs import interleaved_matmul_configs, largest_divisor, matmul_program_configs
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.memory_config import interleaved as interleaved_in
@@ -65,6 +66,10 @@ class LegalConfigs:
     """An override excludes the DRAM candidates from the choice."""
     programmed: tuple[OpCandidate, ...] = ()
     """Candidates with an interleaved result, in DRAM or L1, and a program config where the others leave it to TTNN."""
+    tuned: tuple[OpCandidate, ...] = ()
+    """Candidates with results as those above and configs that only the exact search tries: convolutions' knobs."""
+    by_room: bool = False
+    """What TTNN chooses where it is given no program config depends on the L1 that is free: a matmul's."""
     refused: Mapping[str, int] = field(default_factory=dict, compare=False)
     """How often the OpModel refused what was tried, by message."""
 
@@ -116,8 +121,24 @@ class LegalOpConfigAnalysis:
             memory = MemoryConfig(TensorMemoryLayout.INTERLEAVED, BufferType.DRAM)
             dram = list(self._dram(graph, op, TensorLayout(page, memory)))
         programs = _programs(graph, op, layouts[0].page_layout, accept) if configured else ()
-        programmed = (c for c in programs if override is None or override.allows(c.output))
-        return LegalConfigs(tuple(dram), tuple(interleaved), tuple(sharded), forced, tuple(programmed))
+        tuned = dict.fromkeys(self._tuned(op, dram, sharded)) if configured and _is_conv(op) else ()
+        programmed, tuned = (
+            tuple(c for c in found if override is None or override.allows(c.output)) for found in (programs, tuned)
+        )
+        by_room = bool(programmed) and opdef(op.op).config is ConfigFamily.MATMUL
+        return LegalConfigs(tuple(dram), tuple(interleaved), tuple(sharded), forced, programmed, tuned, by_room)
+
+    def _tuned(self, op: Op, dram: Sequence[OpCandidate], sharded: Sequence[OpCandidate]) -> Iterator[OpCandidate]:
+        """A convolution's block heights and second buffers, for sharded results and from DRAM to DRAM."""
+        fixed = self.conv2d_overrides.get(op.id, {})
+        given = {c.config for c in (*dram, *sharded)}
+        for candidate in (*_in_blocks(sharded), *_sliced(dram)):
+            config = candidate.config
+            assert isinstance(config, Conv2dConfig)
+            for variant in (config, *doubled(op, config)):
+                variant = replace(variant, **fixed)
+                if variant not in given:
+                    yield replace(candidate, config=variant)
 
     def _dram(self, graph: Graph, op: Op, layout: TensorLayout) -> Iterator[OpCandidate]:
         """Ways to a DRAM result, preferred first: a conv may need smaller activation blocks to fit."""
@@ -141,6 +162,25 @@ class LegalOpConfigAnalysis:
             slice=slice_,
         )
         return replace(config, **self.conv2d_overrides.get(op.id, {}))
+
+
+def _in_blocks(sharded: Sequence[OpCandidate]) -> Iterator[OpCandidate]:
+    """Every sharded candidate with every height of its activation blocks."""
+    for candidate in sharded:
+        config = candidate.config
+        assert isinstance(config, Conv2dConfig)
+        heights = () if config.act_block_h_override else block_heights(candidate.output)[1:]
+        for height in (config.act_block_h_override, *heights):
+            yield replace(candidate, config=replace(config, act_block_h_override=height))
+
+
+def _sliced(dram: Sequence[OpCandidate]) -> Iterator[OpCandidate]:
+    """From DRAM to DRAM in the shard layout that TTNN takes by itself (the one of least L1), and in each other."""
+    for candidate in dram:
+        config = candidate.config
+        assert isinstance(config, Conv2dConfig)
+        for kind in (None, *_CONV_SHARDINGS):
+            yield replace(candidate, config=replace(config, shard_layout=None if kind is None else kind.value))
 
 
 def _is_conv(op: Op) -> bool:

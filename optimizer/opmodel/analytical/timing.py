@@ -76,7 +76,8 @@ class Timing(Clock):
         start = self._start(work)
         longest = max(terms.values(), default=0.0)
         rest = sum(terms.values()) - longest
-        total = start + longest + self._overlap(work) * rest + tail
+        together = longest + self._overlap(work) * rest if terms.together is None else terms.together
+        total = start + together + tail
         if work.gap:
             total += self.k["gap_ns"]
         return Breakdown(total, start, terms, tail)

@@ -97,6 +97,10 @@ class Window:
     """Block or width shards: gathered tiles go to the cores of a row."""
     untilized: tuple[int, int] = (0, 0)
     """Rows of tiles, and tiles, that the core untilizes first."""
+    gathers_ahead: bool = False
+    """A second buffer: the next block of windows is gathered while one is multiplied."""
+    weights_ahead: bool = False
+    """The same of weights."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,20 @@ def conv(t: Clock, work: Work, terms: Terms) -> float:
     size = p.tile_bytes[1]
     weights = p.depth * p.columns * (downs if w.shared else 1) * max(t.k["matmul.issue_cycles"], size * per_byte)
     terms.add(Bound.DRAM, t.cycles(weights))
+    # Height shards of several blocks of rows keep all their weights: nothing is left to be read ahead.
+    weights_ahead = w.weights_ahead and (w.shared or downs == 1)
+    if w.gathers_ahead or weights_ahead:
+        terms.together = _read_ahead(t, terms, w.gathers_ahead, weights_ahead, blocks)
     return 0.0
+
+
+def _read_ahead(t: Clock, terms: Terms, gathers: bool, weights: bool, blocks: int) -> float:
+    """A convolution with second buffers: all but the first block is read while the one before is multiplied."""
+    share = t.k["overlap.conv"]
+    ahead = share / blocks + t.k["overlap.conv_ahead"] * (1 - 1 / blocks)
+    compute, gather, weight = terms[Bound.COMPUTE], terms[Bound.NOC], terms[Bound.DRAM]
+    inner = max(compute, gather) + (ahead if gathers else share) * min(compute, gather)
+    return max(inner, weight) + (ahead if weights else share) * min(inner, weight)
 
 
 def pool(t: Clock, work: Work, terms: Terms) -> float:

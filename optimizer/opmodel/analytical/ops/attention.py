@@ -233,6 +233,7 @@ def split_heads(case: Case) -> Usage:
     op, x = case.query.op, case.x
     nlp, transposed = "nlp" in op, bool(case.attrs.get("transpose_key"))
     need(not x.layout.is_sharded, f"{op}: operand must be interleaved")
+    need(x.dtype is not DType.BFP4_B, "Unsupported data format")
     need(x.layout.is_tile, "Input tensor layout must be TILE")
     need(len(x.shape) == (4 if nlp else 3), f"{op}: unexpected rank {len(x.shape)}")
     need(not nlp or x.shape[1] == 1, f"Unsupported input sequence length {x.shape[1]} is not equal to 1")
@@ -284,6 +285,7 @@ def concatenate_heads(case: Case) -> Usage:
     target = held.memory if case.output is None else case.output
     need(len(held.shape) == 4, "Input tensor must have rank 4")
     need(held.is_tile, "Input tensor layout must be TILE")
+    need(held.dtype is not DType.BFP4_B, "Unsupported data format")
     size = held.shape[-1]
     need(nlp or size % TILE == 0, f"Head size must be a multiple of {TILE} but was found to be {size}")
     if held.is_sharded and not target.is_sharded:
@@ -336,8 +338,10 @@ def rotary_embedding(case: Case) -> Usage:
         cores = next(n for n in range(min(blocks, case.device.num_cores), 0, -1) if blocks % n == 0)
         even = flat_spec(HEIGHT, cores, (rows // cores, width), case.device)
         memory = MemoryConfig(memory.memory_layout, memory.buffer_type, spec or even)
-    out = case.result(x.shape, x.dtype, memory)
-    tile, wide = x.dtype.tile_bytes, width // TILE
+    cos, sin = case.inputs[1:3]
+    need(cos.dtype is sin.dtype, "Cos and Sin dtypes must match")
+    out = case.result((*x.shape[:-1], width), x.dtype, memory)
+    tile, turned, wide = x.dtype.tile_bytes, cos.dtype.tile_bytes, width // TILE
     own = int(x.layout.is_sharded) + int(memory.is_sharded and memory.buffer_type is BufferType.L1)
-    cb = (5 - own) * 2 * wide * tile + 3 * tile + 2048
+    cb = (3 - own) * 2 * wide * tile + tile + (4 * wide + 2) * turned + 2048
     return Usage((out,), cb=cb, cores=min(case.device.num_cores, x.shape[0] * max(1, x.shape[-2] // TILE)))
