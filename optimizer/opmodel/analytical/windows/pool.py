@@ -265,6 +265,7 @@ def _fits(case: Case, p: PoolProblem, source: Parallel) -> bool:
 
 def _sliced(case: Case, p: PoolProblem, shape: tuple[int, ...], asked: str | None) -> Usage:
     """Pooling a DRAM input in slices of its width (or height): the result is DRAM interleaved."""
+    need(p.dtype is not DType.BFP4_B, "Only TILE layout is supported for BFLOAT4_B dtype!")
     out = case.result(shape, DType.BF16, DRAM_MEMORY, PageLayout.ROW_MAJOR)
     window = p.window
     along_height = window.height > 3 * window.width
