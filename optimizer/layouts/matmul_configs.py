@@ -20,7 +20,6 @@ from optimizer.layouts.tiling import TILE, ceil_div
 
 MAX_SUBBLOCK_TILES = 8
 """Output tiles that fit the destination registers in bf16 (half of them with fp32 accumulation)."""
-MAX_IN0_BLOCK_W = 8
 
 
 def largest_divisor(n: int, limit: int) -> int:
@@ -29,9 +28,8 @@ def largest_divisor(n: int, limit: int) -> int:
 
 
 def in0_block_widths(k_tiles: int) -> tuple[int, ...]:
-    """Widths of an in0 block to offer, in tiles: all divisors of K up to 8, widest first, at most four."""
-    widths = [d for d in range(min(k_tiles, MAX_IN0_BLOCK_W), 0, -1) if k_tiles % d == 0]
-    return tuple(widths[:3] + widths[-1:]) if len(widths) > 4 else tuple(widths)
+    """Widths of an in0 block to offer, in tiles: all divisors of K, widest first."""
+    return tuple(d for d in range(k_tiles, 0, -1) if k_tiles % d == 0)
 
 
 def matmul_program_configs(
