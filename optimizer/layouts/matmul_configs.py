@@ -87,32 +87,44 @@ def interleaved_matmul_configs(
 ) -> tuple[OpConfig, ...]:
     """Program configs with an interleaved result over the whole grid, for M, K and N in tiles (batches within M).
 
-    Both 1D forms and the 2D one, each with a few widths of in0 blocks. Given none, TTNN chooses by how much of L1 is
-    free, and of operands in L1 often a kernel without reuse.
+    Both 1D forms and the 2D one, each with every width of in0 blocks and every cut of a core's output along its longer
+    side: smaller blocks take less L1 and are written while the next one is computed, but operands come again for each.
+    Given none, TTNN chooses by how much of L1 is free, and of operands in L1 often a kernel without reuse.
     """
     m, k, n = tiles
     rows, columns = device_grid_yx
+    cores = rows * columns
     found: list[OpConfig] = []
     for w in in0_block_widths(k):
         limit = _subblock_limit(fp32_accumulation(w))
-        for per_core_m, per_core_n, mcast_in0 in (
-            (m, ceil_div(n, rows * columns), True),
-            (ceil_div(m, rows * columns), n, False),
-        ):
-            h, v = _subblock(per_core_m, per_core_n, limit)
-            found.append(
-                MatmulMultiCoreReuseMultiCast1DProgramConfig(
-                    device_grid_yx, w, h, v, per_core_m, per_core_n, mcast_in0, fused_activation
+        for per_m, per_n, mcast_in0 in ((m, ceil_div(n, cores), True), (ceil_div(m, cores), n, False)):
+            for block, cut in _cuts(per_m, per_n):
+                h, v = _subblock(*block, limit)
+                found.append(
+                    MatmulMultiCoreReuseMultiCast1DProgramConfig(
+                        device_grid_yx, w, h, v, per_m, per_n, mcast_in0, fused_activation, **cut
+                    )
                 )
-            )
-        per_core_m, per_core_n = ceil_div(m, rows), ceil_div(n, columns)
-        h, v = _subblock(per_core_m, per_core_n, limit)
-        found.append(
-            MatmulMultiCoreReuseMultiCastProgramConfig(
-                device_grid_yx, w, h, v, per_core_m, per_core_n, fused_activation=fused_activation
-            )
-        )
+        for transposed in (False, True) if rows != columns else (False,):
+            down, across = (columns, rows) if transposed else (rows, columns)
+            per_m, per_n = ceil_div(m, down), ceil_div(n, across)
+            for block, cut in _cuts(per_m, per_n):
+                h, v = _subblock(*block, limit)
+                found.append(
+                    MatmulMultiCoreReuseMultiCastProgramConfig(
+                        device_grid_yx, w, h, v, per_m, per_n, transposed, fused_activation, **cut
+                    )
+                )
     return tuple(found)
+
+
+def _cuts(rows: int, columns: int) -> list[tuple[tuple[int, int], dict[str, Any]]]:
+    """Blocks of a core's output, and the fields that say so: all of it, then its longer side in equal parts."""
+    found: list[tuple[tuple[int, int], dict[str, Any]]] = [((rows, columns), {})]
+    tall, longer = rows > columns, max(rows, columns)
+    for size in (longer // parts for parts in range(2, longer + 1) if longer % parts == 0):
+        found.append(((size, columns), {"out_block_h": size}) if tall else ((rows, size), {"out_block_w": size}))
+    return found
 
 
 def _subblock_limit(fp32_accumulation: bool) -> int:

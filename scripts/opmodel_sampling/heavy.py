@@ -88,7 +88,15 @@ def _matmul_config(rng: Random, left: tuple[int, ...], out: tuple[int, ...]) -> 
         return config
     config |= {"fuse_batch": fuse, "fused_activation": rng.choice((None, None, None, "RELU", "GELU", "SILU"))}
     config |= {"transpose_mcast": rng.random() < 0.3} if kind == "2d" else {"mcast_in0": in0}
+    if rng.random() < 0.3:
+        config |= {"out_block_h": _out_block(rng, per_m, sub_h), "out_block_w": _out_block(rng, per_n, sub_w)}
     return config
+
+
+def _out_block(rng: Random, whole: int, subblock: int) -> int:
+    """Mostly a divisor of a core's tiles that subblocks divide."""
+    fitting = [n for n in range(subblock, whole + 1, subblock) if whole % n == 0]
+    return rng.choice(fitting) if rng.random() < 0.9 else rng.randint(1, whole)
 
 
 def conv2d(sharder: Sharder, family: str) -> dict[str, Any]:
