@@ -40,9 +40,6 @@ KNOBS: Mapping[str, Callable[[OpConfig], bool]] = {
     "conv: activations doubled": lambda c: isinstance(c, Conv2dConfig) and c.enable_act_double_buffer,
     "conv: weights doubled": lambda c: isinstance(c, Conv2dConfig) and c.enable_weights_double_buffer,
     "conv: block heights": lambda c: isinstance(c, Conv2dConfig) and c.act_block_h_override not in PLAIN_HEIGHTS,
-    "conv: shard layout of slices": lambda c: (
-        isinstance(c, Conv2dConfig) and c.slice == "auto" and c.shard_layout is not None
-    ),
     "matmul: in0 blocks above 8": lambda c: isinstance(c, _MATMULS) and c.in0_block_w > WIDEST_PLAIN_BLOCK,
     "matmul: output blocks": lambda c: (
         isinstance(c, _MATMULS) and (c.out_block_h is not None or c.out_block_w is not None)

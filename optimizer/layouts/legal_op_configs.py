@@ -132,7 +132,7 @@ class LegalOpConfigAnalysis:
         """A convolution's block heights and second buffers, for sharded results and from DRAM to DRAM."""
         fixed = self.conv2d_overrides.get(op.id, {})
         given = {c.config for c in (*dram, *sharded)}
-        for candidate in (*_in_blocks(sharded), *_sliced(dram)):
+        for candidate in (*_in_blocks(sharded), *dram):
             config = candidate.config
             assert isinstance(config, Conv2dConfig)
             for variant in (config, *doubled(op, config)):
@@ -172,15 +172,6 @@ def _in_blocks(sharded: Sequence[OpCandidate]) -> Iterator[OpCandidate]:
         heights = () if config.act_block_h_override else block_heights(candidate.output)[1:]
         for height in (config.act_block_h_override, *heights):
             yield replace(candidate, config=replace(config, act_block_h_override=height))
-
-
-def _sliced(dram: Sequence[OpCandidate]) -> Iterator[OpCandidate]:
-    """From DRAM to DRAM in the shard layout that TTNN takes by itself (the one of least L1), and in each other."""
-    for candidate in dram:
-        config = candidate.config
-        assert isinstance(config, Conv2dConfig)
-        for kind in (None, *_CONV_SHARDINGS):
-            yield replace(candidate, config=replace(config, shard_layout=None if kind is None else kind.value))
 
 
 def _is_conv(op: Op) -> bool:
