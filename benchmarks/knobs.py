@@ -31,7 +31,6 @@ from optimizer.layouts.op_config import (
 )
 
 ROOT = Path(__file__).resolve().parents[1]
-PLAIN_HEIGHTS = (0, 32, 64)
 WIDEST_PLAIN_BLOCK = 8
 _MATMULS = (MatmulMultiCoreReuseMultiCast1DProgramConfig, MatmulMultiCoreReuseMultiCastProgramConfig)
 
@@ -39,12 +38,10 @@ KNOBS: Mapping[str, Callable[[OpConfig], bool]] = {
     "attention chunks": lambda c: isinstance(c, SDPAProgramConfig),
     "conv: activations doubled": lambda c: isinstance(c, Conv2dConfig) and c.enable_act_double_buffer,
     "conv: weights doubled": lambda c: isinstance(c, Conv2dConfig) and c.enable_weights_double_buffer,
-    "conv: block heights": lambda c: isinstance(c, Conv2dConfig) and c.act_block_h_override not in PLAIN_HEIGHTS,
     "matmul: in0 blocks above 8": lambda c: isinstance(c, _MATMULS) and c.in0_block_w > WIDEST_PLAIN_BLOCK,
     "matmul: output blocks": lambda c: (
         isinstance(c, _MATMULS) and (c.out_block_h is not None or c.out_block_w is not None)
     ),
-    "matmul: transposed grid": lambda c: getattr(c, "transpose_mcast", False),
 }
 """Name -> whether a config uses it."""
 

@@ -20,7 +20,7 @@ from optimizer.ir.opdef import ConfigFamily, CostClass
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.acceptance import OpAcceptance
 from optimizer.layouts.attention_chunks import chunk_configs
-from optimizer.layouts.conv_configs import block_heights, doubled
+from optimizer.layouts.conv_configs import doubled
 from optimizer.layouts.matmul_configs import interleaved_matmul_configs, largest_divisor, matmul_program_configs
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.memory_config import interleaved as interleaved_in
@@ -121,18 +121,18 @@ class LegalOpConfigAnalysis:
             memory = MemoryConfig(TensorMemoryLayout.INTERLEAVED, BufferType.DRAM)
             dram = list(self._dram(graph, op, TensorLayout(page, memory)))
         programs = _programs(graph, op, layouts[0].page_layout, accept) if configured else ()
-        tuned = dict.fromkeys(self._tuned(op, dram, sharded)) if configured and _is_conv(op) else ()
+        found = tuple(dict.fromkeys(self._tuned(op, dram, sharded))) if configured and _is_conv(op) else ()
         programmed, tuned = (
-            tuple(c for c in found if override is None or override.allows(c.output)) for found in (programs, tuned)
+            tuple(c for c in row if override is None or override.allows(c.output)) for row in (tuple(programs), found)
         )
         by_room = bool(programmed) and opdef(op.op).config is ConfigFamily.MATMUL
         return LegalConfigs(tuple(dram), tuple(interleaved), tuple(sharded), forced, programmed, tuned, by_room)
 
     def _tuned(self, op: Op, dram: Sequence[OpCandidate], sharded: Sequence[OpCandidate]) -> Iterator[OpCandidate]:
-        """A convolution's block heights and second buffers, for sharded results and from DRAM to DRAM."""
+        """A convolution's second buffers, for sharded results and from DRAM to DRAM."""
         fixed = self.conv2d_overrides.get(op.id, {})
         given = {c.config for c in (*dram, *sharded)}
-        for candidate in (*_in_blocks(sharded), *dram):
+        for candidate in (*sharded, *dram):
             config = candidate.config
             assert isinstance(config, Conv2dConfig)
             for variant in (config, *doubled(op, config)):
@@ -162,16 +162,6 @@ class LegalOpConfigAnalysis:
             slice=slice_,
         )
         return replace(config, **self.conv2d_overrides.get(op.id, {}))
-
-
-def _in_blocks(sharded: Sequence[OpCandidate]) -> Iterator[OpCandidate]:
-    """Every sharded candidate with every height of its activation blocks."""
-    for candidate in sharded:
-        config = candidate.config
-        assert isinstance(config, Conv2dConfig)
-        heights = () if config.act_block_h_override else block_heights(candidate.output)[1:]
-        for height in (config.act_block_h_override, *heights):
-            yield replace(candidate, config=replace(config, act_block_h_override=height))
 
 
 def _is_conv(op: Op) -> bool:

@@ -105,16 +105,14 @@ def interleaved_matmul_configs(
                         device_grid_yx, w, h, v, per_m, per_n, mcast_in0, fused_activation, **cut
                     )
                 )
-        for transposed in (False, True) if rows != columns else (False,):
-            down, across = (columns, rows) if transposed else (rows, columns)
-            per_m, per_n = ceil_div(m, down), ceil_div(n, across)
-            for block, cut in _cuts(per_m, per_n):
-                h, v = _subblock(*block, limit)
-                found.append(
-                    MatmulMultiCoreReuseMultiCastProgramConfig(
-                        device_grid_yx, w, h, v, per_m, per_n, transposed, fused_activation, **cut
-                    )
+        per_m, per_n = ceil_div(m, rows), ceil_div(n, columns)
+        for block, cut in _cuts(per_m, per_n):
+            h, v = _subblock(*block, limit)
+            found.append(
+                MatmulMultiCoreReuseMultiCastProgramConfig(
+                    device_grid_yx, w, h, v, per_m, per_n, fused_activation=fused_activation, **cut
                 )
+            )
     return tuple(found)
 
 

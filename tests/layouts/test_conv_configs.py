@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from optimizer.device import DeviceSpec
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph, Op
-from optimizer.layouts.conv_configs import block_heights, doubled, is_pointwise
+from optimizer.layouts.conv_configs import doubled, is_pointwise
 from optimizer.layouts.legal_op_configs import LegalConfigs
-from optimizer.layouts.memory_config import TensorLayout, TensorMemoryLayout
+from optimizer.layouts.memory_config import TensorMemoryLayout
 from optimizer.layouts.op_config import Conv2dConfig
-from optimizer.layouts.tiling import sharded_layout
 from optimizer.opmodel import registry
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.options import Options
@@ -37,12 +34,6 @@ def _problem(kernel: int, **options: object) -> tuple[PolicyInput, Op, LegalConf
     model = CachedOpModel(registry.create("analytical", N150, Options().l1_small_bytes))
     problem = prepare(_graph(kernel), model, Options(**options))  # type: ignore[arg-type]
     return problem, problem.graph.op("conv"), problem.legal["conv"]
-
-
-@pytest.mark.parametrize(("rows", "wanted"), [(12 * 32, (0, 192, 128, 96, 64, 32)), (7 * 32, (0, 32)), (32, (0,))])
-def test_blocks_divide_the_shard(rows: int, wanted: tuple[int, ...]) -> None:
-    layout: TensorLayout = sharded_layout((1, 1, rows * 8, 64), HEIGHT, (8, 1), N150)
-    assert block_heights(layout) == wanted
 
 
 def test_second_buffers_of_what_is_read_once_are_left_out() -> None:

@@ -42,13 +42,6 @@ def test_blocks_and_subblocks_divide_what_they_cut(tiles: tuple[int, int, int]) 
         assert config.out_subblock_h * config.out_subblock_w <= (4 if config.in0_block_w > 4 else 8)
 
 
-def test_grids_are_turned_where_that_makes_a_difference() -> None:
-    turned = {grid: [c for c in _configs((16, 4, 22), grid) if getattr(c, "transpose_mcast", False)]
-              for grid in ((8, 8), (10, 11))}  # fmt: skip
-    assert not turned[8, 8]
-    assert {(c.per_core_M, c.per_core_N) for c in turned[10, 11]} == {(2, 3)}  # type: ignore[attr-defined]
-
-
 def test_smaller_output_blocks_take_less_l1_and_read_operands_again() -> None:
     device = DeviceSpec.preset("n150")
     model = registry.create("analytical", device)

@@ -185,12 +185,12 @@ def sdpa(row: Row) -> Work:
     cores = columns.cores(row)
     sizes = [columns.config_number(row, f"{name}_chunk_size") or TILE for name in "qk"]
     wide = ceil_div(q[-1], TILE)
-    chunks = [size // TILE for size in sizes]
-    cut = deal(q, k, q[-2] == k[-2], cores, *chunks)
-    tiles = 2 * chunks[1] * wide
+    rows, keys = (size // TILE for size in sizes)
+    cut = deal(q, k, q[-2] == k[-2], cores, rows, keys)
+    tiles = 2 * keys * wide
     both = tiles * columns.dtype(row, "in1_dtype").tile_bytes
     fp32 = row.get("fp32_acc") in ("1", "1.0")
-    attention = Attention(*chunks, wide, cut.steps, fidelity(row), fp32, both)
+    attention = Attention(rows, keys, wide, cut.steps, fidelity(row), fp32, both)
     queries, writes = columns.pieces(row, ("in0",))
     fetched = Piece(both * cut.steps * cut.active, tiles * cut.steps * cut.active, Place.DRAM)
     return Work("sdpa", "sdpa", cores, (*queries, fetched), writes, attention=attention)
