@@ -77,7 +77,8 @@ class Timing(Clock):
         start = self._start(work)
         longest = max(terms.values(), default=0.0)
         rest = sum(terms.values()) - longest
-        total = start + longest + self._overlap(work) * rest + tail
+        together = longest + self._overlap(work) * rest if terms.together is None else terms.together
+        total = start + together + tail
         if work.gap:
             total += self.k["gap_ns"]
         return Breakdown(total, start, terms, tail)
@@ -103,5 +104,9 @@ def roofline_ns(work: Work, device: DeviceSpec) -> float:
         products = p.rows * p.columns * p.depth * p.batches * work.cores
         cycles = products * TILE_PRODUCT_CYCLES * PASSES.get(p.fidelity, 2) / device.num_cores
         compute = cycles * 1000.0 / device.clock_mhz
+    a = work.attention
+    if a is not None:
+        cycles = 2 * a.steps * a.q * a.k * a.head * TILE_PRODUCT_CYCLES * PHASES.get(a.fidelity, 2)
+        compute = cycles * work.cores / device.num_cores * 1000.0 / device.clock_mhz
     moved = sum(part.size for part in (*work.reads, *work.writes) if part.place is Place.DRAM)
     return max(compute, moved / device.dram_peak_gbps)

@@ -202,7 +202,7 @@ class OptionTable:
             groups.setdefault((option.operands, option.candidate.output), []).append(option)
         for row in groups.values():
             row.sort(key=lambda o: (o.time_ns, o.peak_bytes))
-            settled = [o for o in row if o.candidate.config is not None or not legal.programmed]
+            settled = [o for o in row if o.candidate.config is not None or not legal.by_room]
             for option in settled[:WEIGHT_TRIES]:
                 for operands in weight_placements(self._pricer, op, weights, option.operands, option.candidate):
                     found = self._ask(op, operands, option.candidate)
@@ -282,6 +282,9 @@ class OptionTable:
                 alike = all(layout.memory_layout is kind for layout in sharded)
                 if alike or not opdef(op.op).sharding_follows_operand:
                     yield candidate
+        for candidate in legal.tuned:
+            if candidate.output.is_l1 or operands[0].is_dram:
+                yield candidate
 
     def _widest_outputs(self, legal: LegalConfigs) -> set[TensorLayout]:
         """Of the sharded candidates' results; ops that are alike share their legal configs."""
@@ -352,7 +355,7 @@ def _foreseeable(legal: LegalConfigs, operands: Layouts) -> bool:
 
     For a matmul of interleaved operands in L1 it depends on what else lies there.
     """
-    return not legal.programmed or all(layout.is_sharded or not layout.is_l1 for layout in operands)
+    return not legal.by_room or all(layout.is_sharded or not layout.is_l1 for layout in operands)
 
 
 def _widest(layouts: Sequence[TensorLayout]) -> set[TensorLayout]:

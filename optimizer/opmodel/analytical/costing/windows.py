@@ -119,7 +119,10 @@ def conv(job: Job) -> tuple[Work, ...]:
         works.append(_halo(job, pixels, wide, channels, kernel, tiled))
         gathered = each[0] * ceil_div(product.depth, wide)
         stick = ceil_div(channels, wide) * 2
-        window = Window(each[0] * TILE, 0, 0, *kernel, stick, gathered, product.block_rows, wide > 1)
+        window = Window(
+            each[0] * TILE, 0, 0, *kernel, stick, gathered, product.block_rows, wide > 1,
+            gathers_ahead=config.enable_act_double_buffer, weights_ahead=config.enable_weights_double_buffer,
+        )  # fmt: skip
         weights = _conv_weights(product, columns, ceil_div(each[0], max(1, product.block_rows)) if wide > 1 else 1)
         works.append(Work("conv", "conv2d", job.cores, (*job.reads[:1], weights), (), product, window))
     works += _result(job, job.cores)

@@ -12,6 +12,9 @@ from optimizer.opmodel.base import Bound
 class Terms(dict[Bound, float]):
     """Nanoseconds by what would bound the op; same bounds add up."""
 
+    together: float | None = None
+    """What they take together, where some overlap more than others; None: the longest and a share of the rest."""
+
     def add(self, bound: Bound, value: float) -> None:
         self[bound] = self.get(bound, 0.0) + value
 

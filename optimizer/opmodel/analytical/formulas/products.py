@@ -120,6 +120,28 @@ def _write_ns(t: Clock, work: Work, p: Product) -> float:
 
 
 def sdpa(t: Clock, work: Work, terms: Terms) -> float:
+    """A step multiplies a chunk of queries by one of keys, exponentiates and multiplies by the values.
+
+    With 16-bit sums the packer exponentiates while the engine multiplies; with 32-bit sums one waits for the other
+    (tenstorrent/tt-metal #56693). Every step begins with hand-shakes and new formats (#56692).
+    """
+    a = work.attention
+    assert a is not None, "attention has chunks"
+    phases = PHASES.get(a.fidelity, 2)
+    scores = a.q * a.k
+    products = 2 * scores * a.head * (16.0 * phases + min(phases, 2) * t.k["matmul.stall_cycles"])
+    products = (products + 2 * scores * a.head * t.k["matmul.tile_cycles"]) / t.k["matmul.clock_derate"]
+    exponentials = scores * t.k["sdpa.exp_tile_cycles"]
+    cycles = products + exponentials if a.fp32 else max(products, exponentials)
+    cycles += scores * t.k["sdpa.score_tile_cycles"] * (2 if a.masked else 1) + t.k["sdpa.step_cycles"]
+    terms.add(Bound.COMPUTE, t.cycles(a.steps * cycles))
+    terms.add(Bound.NOC, t.cycles(a.steps * a.key_bytes / t.k["noc_bytes_per_cycle"]))
+    noc(t, work, terms)
+    dram(t, work, terms)
+    return 0.0
+
+
+def sdpa_decode(t: Clock, work: Work, terms: Terms) -> float:
     """Two matmuls with an exponential between them: rows of queries, columns of the head, depth of the keys."""
     p = work.product
     assert p is not None, "attention has a product"
@@ -157,7 +179,20 @@ def conv(t: Clock, work: Work, terms: Terms) -> float:
     size = p.tile_bytes[1]
     weights = p.depth * p.columns * (downs if w.shared else 1) * max(t.k["matmul.issue_cycles"], size * per_byte)
     terms.add(Bound.DRAM, t.cycles(weights))
+    # Height shards of several blocks of rows keep all their weights: nothing is left to be read ahead.
+    weights_ahead = w.weights_ahead and (w.shared or downs == 1)
+    if w.gathers_ahead or weights_ahead:
+        terms.together = _read_ahead(t, terms, w.gathers_ahead, weights_ahead, blocks)
     return 0.0
+
+
+def _read_ahead(t: Clock, terms: Terms, gathers: bool, weights: bool, blocks: int) -> float:
+    """A convolution with second buffers: all but the first block is read while the one before is multiplied."""
+    share = t.k["overlap.conv"]
+    ahead = share / blocks + t.k["overlap.conv_ahead"] * (1 - 1 / blocks)
+    compute, gather, weight = terms[Bound.COMPUTE], terms[Bound.NOC], terms[Bound.DRAM]
+    inner = max(compute, gather) + (ahead if gathers else share) * min(compute, gather)
+    return max(inner, weight) + (ahead if weights else share) * min(inner, weight)
 
 
 def pool(t: Clock, work: Work, terms: Terms) -> float:
