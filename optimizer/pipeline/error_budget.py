@@ -70,10 +70,10 @@ class BudgetErrors(Stage):
 
 @dataclass(frozen=True)
 class MeasureErrors(Stage):
-    """Emulates the plan, and searches again with corrected sensitivities where its error is not what was expected."""
+    """Emulates the plan, if there is a budget, and searches again where its error is not what was expected."""
 
     name: ClassVar[str] = "measured-error"
-    takes: ClassVar[tuple[str, ...]] = ("result", "problem", "plan", "values")
+    takes: ClassVar[tuple[str, ...]] = ("result", "problem", "plan", "values", "origin")
     gives: ClassVar[tuple[str, ...]] = ("result", "problem", "plan", "precision")
     closing: ClassVar[bool] = True
 

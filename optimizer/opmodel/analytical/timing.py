@@ -106,7 +106,7 @@ def roofline_ns(work: Work, device: DeviceSpec) -> float:
         compute = cycles * 1000.0 / device.clock_mhz
     a = work.attention
     if a is not None:
-        cycles = 2 * a.steps * a.q * a.k * a.head * TILE_PRODUCT_CYCLES * PHASES.get(a.fidelity, 2)
+        cycles = 2 * a.steps * a.q * a.k * a.head * TILE_PRODUCT_CYCLES * PASSES.get(a.fidelity, 2)
         compute = cycles * work.cores / device.num_cores * 1000.0 / device.clock_mhz
     moved = sum(part.size for part in (*work.reads, *work.writes) if part.place is Place.DRAM)
     return max(compute, moved / device.dram_peak_gbps)

@@ -127,9 +127,9 @@ def sdpa(t: Clock, work: Work, terms: Terms) -> float:
     """
     a = work.attention
     assert a is not None, "attention has chunks"
-    phases = PHASES.get(a.fidelity, 2)
+    phases = PASSES.get(a.fidelity, 2)
     scores = a.q * a.k
-    products = 2 * scores * a.head * (16.0 * phases + min(phases, 2) * t.k["matmul.stall_cycles"])
+    products = 2 * scores * a.head * (float(TILE_PRODUCT_CYCLES) * phases + min(phases, 2) * t.k["matmul.stall_cycles"])
     products = (products + 2 * scores * a.head * t.k["matmul.tile_cycles"]) / t.k["matmul.clock_derate"]
     exponentials = scores * t.k["sdpa.exp_tile_cycles"]
     cycles = products + exponentials if a.fp32 else max(products, exponentials)
