@@ -65,7 +65,7 @@ class BudgetErrors(Stage):
         values = model_values(graph, work.given, source, options, self.seed)
         found = measure(graph, values.arrays, self.seed, work.clock.poll)
         work.values = values
-        work.problem = replace(work.problem, budget=ErrorBudget(self.least_pcc, found.of))
+        work.problem = replace(work.problem, budget=ErrorBudget(self.least_pcc, found.of, found.weights))
 
 
 @dataclass(frozen=True)

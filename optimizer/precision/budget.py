@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil, sqrt
+from typing import NamedTuple
 
 from optimizer.errors import OptionError
 from optimizer.options import LEAST_PCC
@@ -31,6 +32,22 @@ def pcc_of_error(error: float) -> float:
     return 1.0 / sqrt(1.0 + error)
 
 
+class OpNoise(NamedTuple):
+    """Relative mean squares of the errors that one way to run an op makes."""
+
+    result: float = 0.0
+    """In the result, of every element by itself."""
+    weights: float = 0.0
+    """In the weights: what their element type and the passes leave out."""
+
+    def no_more_than(self, other: OpNoise) -> bool:
+        """Whether it is as exact in both."""
+        return self.result <= other.result and self.weights <= other.weights
+
+
+NO_NOISE = OpNoise()
+
+
 @dataclass(frozen=True)
 class ErrorBudget:
     """What the errors of all ops may add up to at the outputs."""
@@ -39,6 +56,9 @@ class ErrorBudget:
     sensitivities: Mapping[str, float] = field(default_factory=dict, compare=False)
     """Value -> relative mean square of the outputs' error per relative mean square of an error of the value; of several
     outputs the largest."""
+    weights: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """Op -> the same per relative mean square of an error of its weights: that is the same in every row of the result,
+    and does not average out."""
     given: float = 0.0
     """Error at the outputs that no choice changes: what the inputs' own rounding makes."""
     scale: float = 1.0
@@ -60,10 +80,12 @@ class ErrorBudget:
         """Units that the ops have together."""
         return int(UNITS * (1.0 - self.scale * self.given / self.most_error))
 
-    def error(self, value_id: str, noise: float) -> float:
-        """What an error of this relative mean square in a value makes at the outputs."""
-        return self.scale * self.sensitivities.get(value_id, 0.0) * noise
+    def error(self, op_id: str, value_id: str, noise: OpNoise) -> float:
+        """What an op's errors of these relative mean squares make at the outputs; `value_id` is its result."""
+        of_result = self.sensitivities.get(value_id, 0.0)
+        of_weights = self.weights.get(op_id, of_result)
+        return self.scale * (of_result * noise.result + of_weights * noise.weights)
 
-    def units(self, value_id: str, noise: float) -> int:
+    def units(self, op_id: str, value_id: str, noise: OpNoise) -> int:
         """The same as a share of the budget, rounded up."""
-        return ceil(UNITS * self.error(value_id, noise) / self.most_error)
+        return ceil(UNITS * self.error(op_id, value_id, noise) / self.most_error)

@@ -25,7 +25,7 @@ from optimizer.precision.storing import EXACT, Noise, cutting_noise, rounding_no
 __all__ = ["Noise", "added_noise", "packing_noise", "rounding_noise"]
 
 _SUMS = (CostClass.MATMUL, CostClass.CONV)
-_SOURCE_A_BITS = {"LoFi": 5, "HiFi2": 10, "HiFi3": 10, "HiFi4": 10}
+SOURCE_A_BITS = {"LoFi": 5, "HiFi2": 10, "HiFi3": 10, "HiFi4": 10}
 """Bits of a significand that all passes together take of source register A, which holds a matmul's operand B."""
 _SOURCE_B_BITS = {"LoFi": 7, "HiFi2": 7, "HiFi3": 11, "HiFi4": 11}
 """The same of source register B, which holds its operand A."""
@@ -125,7 +125,7 @@ def _products(query: OpQuery, compute: _Compute) -> Noise:
     a, b = query.inputs[0].dtype, query.inputs[1].dtype
     fidelity = compute.fidelity
     taken_a = _cut(a, compute.wide, _SOURCE_B_BITS[fidelity])
-    taken_b = _cut(b, compute.wide, _SOURCE_A_BITS[fidelity])
+    taken_b = _cut(b, compute.wide, SOURCE_A_BITS[fidelity])
     if fidelity != "HiFi3":
         return taken_a.then(taken_b)
     rest_a, rest_b = _cut(a, compute.wide, 7), _cut(b, compute.wide, 5)  # what only the fourth pass multiplies

@@ -9,14 +9,15 @@ counts of an output's error, is in `optimizer.values.noise`: u is projected as t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 
 from optimizer.errors import ExecutionError
-from optimizer.ir.graph import Graph, Op
+from optimizer.ir.graph import Graph, Op, ValueKind
+from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
 from optimizer.values.adjoint import RULES, Call
 from optimizer.values.float_run import FloatRun
@@ -40,6 +41,9 @@ class Sensitivities:
     of: Mapping[str, float]
     """Value -> relative mean square of the outputs' error per relative mean square of its own; the largest of several
     outputs."""
+    weights: Mapping[str, float]
+    """Op that multiplies by a weight -> the same per relative mean square of an error of that weight, which is the same
+    for all rows of a tensor and so does not average out as errors of the result do."""
     probes: Mapping[str, int]
     """Output -> how many random vectors went back from it."""
     unseen: tuple[str, ...] = ()
@@ -64,9 +68,11 @@ def measure(
     ruleless = tuple(op for op in run.ops if op.op not in RULES and any(map(run.is_followed, op.outputs)))
     before = _ancestors(run, ruleless)
     noisy = injected_into(run, values, seed, of=before) if before else {}
-    found = _Backwards(run, values, probes).sensitivities()
+    backwards = _Backwards(run, values, probes)
+    found = backwards.sensitivities()
     return Sensitivities(
         {v: noisy.get(v, size) for v, size in found.items()},
+        backwards.weights,
         {v: sum(probe.output == v for probe in probes) for v in seen},
         tuple(v for v in wanted if v not in seen),
         tuple(op.id for op in ruleless),
@@ -113,6 +119,8 @@ class _Backwards:
         self._gradients: list[dict[str, Array]] = [{probe.output: probe.vector} for probe in probes]
         """One table a probe."""
         self._found: dict[str, float] = {}
+        self.weights: dict[str, float] = {}
+        """By op."""
 
     def sensitivities(self) -> dict[str, float]:
         """In the order of the inputs and of the ops."""
@@ -129,17 +137,25 @@ class _Backwards:
     def _back(self, op: Op) -> None:
         gradients = [[table.get(v) for v in op.outputs] for table in self._gradients]
         followed = frozenset(k for k, v in enumerate(op.inputs) if self._run.is_followed(v))
+        weight = self._weight(op)
         reached = any(g is not None for row in gradients for g in row)
         if followed and reached and op.op in RULES:
             operands, results = ([self._values[v] for v in ids] for ids in (op.inputs, op.outputs))
-            call = Call(op.op, opdef(op.op).full_attrs(op), operands, results, followed)
+            call = Call(op.op, opdef(op.op).full_attrs(op), operands, results, followed | weight)
+            moved: dict[str, list[float]] = {}
             with np.errstate(all="ignore"):
                 transposed = RULES[op.op](call)
-                for table, row in zip(self._gradients, gradients, strict=True):
+                for probe, table, row in zip(self._probes, self._gradients, gradients, strict=True):
                     if any(g is not None for g in row):
                         for k, gradient in transposed(row).items():
                             v = op.inputs[k]
-                            table[v] = table[v] + gradient if v in table else gradient
+                            if k in weight:
+                                share = _sum_of_squares(_weight_sizes(operands[k]) * gradient)
+                                moved.setdefault(probe.output, []).append(share)
+                            else:
+                                table[v] = table[v] + gradient if v in table else gradient
+            if moved:
+                self.weights[op.id] = self._largest(op.id, moved)
         for v in op.outputs:
             if self._run.is_followed(v):
                 self._take(v)
@@ -153,10 +169,28 @@ class _Backwards:
             gradient = table.pop(value_id, None)
             moved = 0.0 if gradient is None else _sum_of_squares(sizes * gradient)
             by_output.setdefault(probe.output, []).append(moved)
-        largest = max(sum(moved) / len(moved) for moved in by_output.values())
+        self._found[value_id] = self._largest(value_id, by_output)
+
+    def _largest(self, node: str, moved: Mapping[str, Sequence[float]]) -> float:
+        """Over the outputs, of the mean over an output's probes."""
+        largest = max(sum(row) / len(row) for row in moved.values())
         if not np.isfinite(largest):
-            raise ExecutionError(f"the gradient of '{value_id}' is not a number", node=value_id)
-        self._found[value_id] = largest
+            raise ExecutionError(f"the gradient of '{node}' is not a number", node=node)
+        return largest
+
+    def _weight(self, op: Op) -> frozenset[int]:
+        """The operand that a product or convolution takes its weights from."""
+        sums = opdef(op.op).cost_class in (CostClass.MATMUL, CostClass.CONV)
+        kind = self._run.graph.value(op.inputs[1]).kind if sums else ValueKind.ACTIVATION
+        return frozenset({1}) if kind in (ValueKind.PARAMETER, ValueKind.CONSTANT) else frozenset()
+
+
+def _weight_sizes(weight: Array) -> Array:
+    """What errors of a weight are relative to: blocks lie along the results, as weights are stored; the kernels of a
+    convolution [O, I, kh, kw] become columns."""
+    if weight.ndim != 4 or weight.shape[-1] >= weight.shape[0]:
+        return error_sizes(weight)
+    return error_sizes(np.ascontiguousarray(weight.transpose(2, 3, 1, 0))).transpose(3, 2, 0, 1)
 
 
 def _sum_of_squares(array: Array) -> float:

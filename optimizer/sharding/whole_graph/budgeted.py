@@ -54,7 +54,7 @@ def plan_errors(problem: PolicyInput, plan: Plan) -> dict[str, float]:
         query = problem.pricer.query(candidate.of(op), decision.operands, candidate.config, candidate.request)
         value = problem.graph.value(op.outputs[0])
         noise = precision.noise(op, query, candidate.output.dtype or value.dtype)
-        errors[op_id] = problem.budget.error(value.id, noise)
+        errors[op_id] = problem.budget.error(op_id, value.id, noise)
     return errors
 
 

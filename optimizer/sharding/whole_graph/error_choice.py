@@ -52,7 +52,8 @@ class ErrorChoice:
         return self._model.with_best_kernels(result)
 
     def _units(self, t: int, option: int) -> int:
-        return self._budget.units(self._model.result(t), self._model.ways[t][option].option.noise)
+        noise = self._model.ways[t][option].option.noise
+        return self._budget.units(self._model.schedule[t], self._model.result(t), noise)
 
     def _twins(self, t: int, option: int) -> tuple[int, ...]:
         """Ways of the same interface that take no more of L1, at weights that several ops read none."""

@@ -23,6 +23,7 @@ from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate, may_fr
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import sharded_layout
+from optimizer.precision.budget import NO_NOISE, OpNoise
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.whole_graph.precision_options import PrecisionOptions
 from optimizer.sharding.whole_graph.precision_options import Way as TypedWay
@@ -60,8 +61,8 @@ class OpOption:
     free there for TTNN to choose as foreseen, if that is more."""
     weight_bytes: int = 0
     """L1 per core of the weights that it reads from there."""
-    noise: float = 0.0
-    """Relative mean square of the error that it adds to its result; 0 where nobody asks."""
+    noise: OpNoise = NO_NOISE
+    """The errors that it makes; none where nobody asks."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ class OptionTable:
         ):
             return None
         cost = self._pricer.cost(asked, operands, candidate.config, candidate.request)
-        noise = 0.0
+        noise = NO_NOISE
         if self._precision is not None and not opdef(op.op).opaque:
             query = self._pricer.query(asked, operands, candidate.config, candidate.request)
             noise = self._precision.noise(op, query, answer.outputs[0].dtype)
@@ -402,12 +403,20 @@ def _pareto(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOp
         front: list[OpOption] = []
         for option in sorted(row, key=lambda o: (o.time_ns, o.weight_bytes, o.peak_bytes, o.noise)):
             if all(
-                o.weight_bytes > option.weight_bytes or o.peak_bytes > option.peak_bytes or o.noise > option.noise
+                o.weight_bytes > option.weight_bytes
+                or o.peak_bytes > option.peak_bytes
+                or not o.noise.no_more_than(option.noise)
                 for o in front
             ):
                 front.append(option)
         kept += front
     return tuple(kept)
+
+
+def _dominates(one: OpOption, other: OpOption) -> bool:
+    """Whether an option that is not slower is no worse otherwise."""
+    no_more = one.peak_bytes <= other.peak_bytes and one.weight_bytes <= other.weight_bytes
+    return no_more and one.noise.no_more_than(other.noise)
 
 
 def _interfaces(options: Sequence[OpOption], positions: Sequence[int]) -> Iterable[list[OpOption]]:
@@ -437,5 +446,4 @@ def _thinned(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpO
 
 
 def _almost_dominates(one: OpOption, other: OpOption) -> bool:
-    no_more = one.peak_bytes <= other.peak_bytes and one.weight_bytes <= other.weight_bytes
-    return no_more and one.noise <= other.noise and one.time_ns <= (1 + ALMOST) * other.time_ns
+    return one.time_ns <= (1 + ALMOST) * other.time_ns and _dominates(one, other)

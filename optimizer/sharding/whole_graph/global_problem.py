@@ -18,7 +18,7 @@ import numpy as np
 from optimizer.errors import OptionError
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
-from optimizer.precision.budget import ErrorBudget
+from optimizer.precision.budget import ErrorBudget, OpNoise
 from optimizer.sharding.base import Kernels, OpDecision, PolicyInput
 from optimizer.sharding.overriding import NOTHING_TO_COPY, laid_out_alike
 from optimizer.sharding.whole_graph.global_memory import MemoryUse
@@ -292,12 +292,12 @@ class GlobalProblem:
     ) -> tuple[tuple[Usage, ...], ...]:
         """What ways take, the error that they add at the outputs included: at a step of its own, after all others."""
         step, result = 2 * len(self.schedule), self._graph.op(self.schedule[t]).outputs[0]
-        known: dict[tuple[int, float], tuple[Usage, ...]] = {}
+        known: dict[tuple[int, OpNoise], tuple[Usage, ...]] = {}
         found = []
         for way, uses in zip(self.ways[t], usages, strict=True):
             key = (id(uses), way.option.noise)
             if key not in known:
-                units = min(budget.units(result, way.option.noise), MOST_UNITS)
+                units = min(budget.units(self.schedule[t], result, way.option.noise), MOST_UNITS)
                 known[key] = (*uses, Usage(step, step, units)) if units else uses
             found.append(known[key])
         return tuple(found)

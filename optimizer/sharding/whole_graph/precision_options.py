@@ -27,7 +27,9 @@ from optimizer.layouts.precision import Precision
 from optimizer.layouts.stated_compute import in0_block_w, stated_compute
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.pricing import OpPricer
-from optimizer.precision.noise import added_noise, rounding_noise
+from optimizer.precision.budget import OpNoise
+from optimizer.precision.noise import SOURCE_A_BITS, added_noise, rounding_noise
+from optimizer.precision.storing import cutting_noise
 
 Layouts = tuple[TensorLayout, ...]
 Way = tuple[Layouts, OpCandidate]
@@ -42,6 +44,8 @@ WEIGHTS = (None, DType.BFP8_B, DType.BFP4_B)
 _FASTER = (CostClass.MATMUL, CostClass.CONV, CostClass.SDPA)
 """Classes whose time depends on the fidelity."""
 NOISE_STEPS = 4
+_WEIGHED = (CostClass.MATMUL, CostClass.CONV)
+"""Classes of ops that multiply by weights."""
 MIXED = 2
 """Up to this many operands that are no weights, their element types are mixed; else they are all alike."""
 
@@ -53,7 +57,7 @@ class PrecisionOptions:
         self._pricer = pricer
         self._graph = pricer.graph
         self._returned = frozenset(pricer.graph.outputs)
-        self._noises: dict[Hashable, float] = {}
+        self._noises: dict[Hashable, OpNoise] = {}
 
     # -- what is offered -----------------------------------------------------------------------------
     def variants(
@@ -172,24 +176,25 @@ class PrecisionOptions:
                 yield tuple(sorted({**stated, "fid": fidelity, "fp32": wide}.items()))
 
     # -- what it costs -------------------------------------------------------------------------------
-    def noise(self, op: Op, query: OpQuery, result: DType) -> float:
-        """Relative mean square of the error that a way adds to its result, its weights' element type included."""
+    def noise(self, op: Op, query: OpQuery, result: DType) -> OpNoise:
+        """The errors that a way makes in its result and in its weights."""
         config = query.config
         prepared = config.weights_dtype if isinstance(config, Conv2dConfig) else None
         types = tuple(spec.dtype for spec in query.inputs)
         key = (op.id, types, query.attrs, in0_block_w(config), prepared, result)
         if key not in self._noises:
-            self._noises[key] = _rounded_up(self._added(op, _with_weights(query, prepared), result))
+            self._noises[key] = self._added(op, _with_weights(query, prepared), result)
         return self._noises[key]
 
-    def _added(self, op: Op, query: OpQuery, result: DType) -> float:
+    def _added(self, op: Op, query: OpQuery, result: DType) -> OpNoise:
         noise = added_noise(query, result)
-        total = noise.variance + noise.gain**2
-        for v, spec in zip(op.inputs, query.inputs, strict=True):
-            if self._pricer.is_weight(v) and spec.dtype.is_block_float:
-                rounding = rounding_noise(spec.dtype)
-                total += rounding.variance + rounding.gain**2
-        return total
+        of_result, of_weights = noise.variance + noise.gain**2, 0.0
+        if opdef(op.op).cost_class in _WEIGHED and self._pricer.is_weight(op.inputs[1]):
+            dtype = query.inputs[1].dtype
+            stated: Any = dict(query.attr.get(COMPUTE) or ())  # type: ignore[arg-type]
+            cut = cutting_noise(dtype, SOURCE_A_BITS[str(stated.get("fid", "HiFi4"))])
+            of_weights = cut.variance + (rounding_noise(dtype).variance if dtype.is_block_float else 0.0)
+        return OpNoise(_rounded_up(of_result), _rounded_up(of_weights))
 
 
 def _rounded_up(noise: float) -> float:

@@ -121,7 +121,9 @@ class WeightChoice:
         ways = self._model.ways[t]
         twins = self._twins[t][self._interface(t, option)]
         noise = ways[option].option.noise
-        possible = [i for i in twins if self._reads(t, i).items() <= kept.items() and ways[i].option.noise <= noise]
+        possible = [
+            i for i in twins if self._reads(t, i).items() <= kept.items() and ways[i].option.noise.no_more_than(noise)
+        ]
         return min(possible or [option], key=lambda i: (ways[i].option.time_ns, ways[i].option.peak_bytes, i))
 
     def _groups(self, base: Sequence[int]) -> list[list[_Kept]]:
