@@ -8,7 +8,7 @@ measured-error  every rounding of the written plan emulated; where the outputs a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import floor, inf, isfinite
 from pathlib import Path
 from typing import ClassVar
 
@@ -122,11 +122,11 @@ class MeasureErrors(Stage):
         found = _measured(other, values, wanted, MOST_ROUNDS)
         if found.measured_error > budget.most_error:
             raise InfeasibleError(
-                f"least_pcc {budget.least_pcc} cannot be met: with every tensor in bf16 and the fidelities of the ops' "
+                f"{budget.least_pcc} cannot be met: with every tensor in bf16 and the fidelities of the ops' "
                 f"own rules the outputs reach {found.measured_pcc:.6f}",
                 node="least_pcc",
                 alternatives=(
-                    f"a least_pcc of at most {found.measured_pcc:.4f}",
+                    f"a least_pcc of at most {floor(1e4 * found.measured_pcc) / 1e4:.4f}",
                     "no least_pcc, activations_dtype f32",
                 ),
             )

@@ -1,0 +1,136 @@
+"""`least_pcc`: plans within an error budget, measured by emulation, from the option to the written graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from optimizer.errors import GraphError, InfeasibleError, OptionError
+from optimizer.export.annotated_json import dumps
+from optimizer.ir.builder import GraphBuilder
+from optimizer.ir.compute_config import COMPUTE
+from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Graph
+from optimizer.ir.vocabulary import CAST
+from optimizer.options import Options
+from optimizer.pipeline import optimize
+from optimizer.result import OptimizedGraph, Role
+from optimizer.values.given import GivenValues
+
+SIZE = 512
+
+
+def layers(count: int = 3) -> Graph:
+    b = GraphBuilder("layers")
+    v = b.input("x", (1, 1, 64, SIZE))
+    for n in range(count):
+        v = b.op("ttnn.linear", v, b.parameter(f"w{n}", (SIZE, SIZE)), name=f"product{n}")
+    return b.finish(b.op("ttnn.relu", v, name="last"))
+
+
+def within(least_pcc: float, graph: Graph | None = None, **more: Any) -> OptimizedGraph:
+    return optimize(graph or layers(), "n150", Options(least_pcc=least_pcc), **more)
+
+
+def test_the_measured_correlation_is_within_the_budget_and_the_plan_is_faster() -> None:
+    summary = within(0.98).summary
+
+    found = summary.precision
+    assert found is not None
+    assert found.measured_pcc >= 0.98
+    assert summary.predicted_time_ns < found.exact_ns
+    assert not found.given_up
+
+
+def test_what_was_expected_is_near_what_is_measured() -> None:
+    found = within(0.98).summary.precision
+
+    assert found is not None
+    assert found.predicted_error == pytest.approx(found.measured_error, rel=0.5)
+
+
+def test_the_written_graph_states_what_was_taken() -> None:
+    result = within(0.98)
+
+    weights = {result.graph.value(f"w{n}").dtype for n in range(3)}
+    assert weights & {DType.BFP8_B, DType.BFP4_B}
+    taken = [op for op in result.graph.ops() if "precision" in result.records[op.id].reason]
+    assert taken
+    assert any(COMPUTE in op.attrs for op in taken)
+    assert result.graph.value(result.graph.outputs[0]).dtype is DType.BF16
+
+
+def test_a_weight_that_is_wanted_in_two_types_is_converted_once_for_each() -> None:
+    b = GraphBuilder("shared")
+    x, w = b.input("x", (1, 1, 64, SIZE)), b.parameter("w", (SIZE, SIZE))
+    y = b.op("ttnn.linear", b.op("ttnn.linear", x, w, name="first"), w, name="second")
+    table = b.op("ttnn.add", w, w, name="on_the_side")
+    graph = b.finish(y, table)
+
+    result = within(0.9, graph)
+
+    casts = [op for op in result.graph.ops() if op.op == CAST]
+    assert all(result.records[op.id].role is Role.HOST for op in casts)
+    assert result.graph.value("w").dtype is DType.BF16
+    assert result.summary.precision is not None
+
+
+def test_a_budget_that_not_even_bf16_meets_is_refused_with_what_can_be_reached() -> None:
+    with pytest.raises(InfeasibleError, match=r"0.9999999 cannot.*reach 0\.9998.*at most 0\.9998"):
+        within(0.9999999)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"policy": "dfsharding"}, "policy global"),
+        ({"weights_dtype": "bfp8_b"}, "weights_dtype"),
+        ({"math_fidelity": "lofi"}, "math_fidelity"),
+        ({"activations_dtype": "f32"}, "activations_dtype"),
+        ({"fuse_kernels": True}, "fuse_kernels"),
+    ],
+)
+def test_what_a_budget_decides_cannot_be_fixed_too(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(OptionError, match=named):
+        optimize(layers(1), "n150", Options(least_pcc=0.99, **options))
+
+
+def test_random_weights_and_inputs_are_said() -> None:
+    result = within(0.98)
+
+    assert [w for w in result.summary.warnings if "RANDOM weights" in w]
+    assert [w for w in result.summary.warnings if "--calibration" in w]
+
+
+def test_given_weights_and_inputs_are_measured_with() -> None:
+    rng = np.random.default_rng(0)
+    weights = {f"w{n}": rng.standard_normal((SIZE, SIZE)) / SIZE**0.5 for n in range(3)}
+
+    result = within(0.98, given=GivenValues(weights, {"x": rng.standard_normal((1, 1, 64, SIZE))}))
+
+    found = result.summary.precision
+    assert found is not None
+    assert (found.weights, found.inputs) == ("given", "given")
+    assert not [w for w in result.summary.warnings if "measured with" in w]
+
+
+def test_weights_that_are_missing_are_named() -> None:
+    with pytest.raises(GraphError, match=r"1 of 3 weights are missing: 'w1'"):
+        within(0.98, given=GivenValues({"w0": np.zeros((SIZE, SIZE)), "w2": np.zeros((SIZE, SIZE))}))
+
+
+def test_the_same_budget_gives_the_same_bytes() -> None:
+    first, second = (within(0.98) for _ in range(2))
+    for result in (first, second):
+        result.timings = {}
+
+    assert dumps(first) == dumps(second)
+
+
+def test_a_result_says_what_it_was_measured_to_do() -> None:
+    result = within(0.98)
+
+    record = result.to_json()["summary"]["precision"]
+    assert record["outputs"][0]["pcc"] == pytest.approx(record["measured_pcc"], rel=1e-4)
