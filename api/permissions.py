@@ -32,6 +32,7 @@ COMPUTED_WITH = frozenset(
         "dims",
         "activations_dtype",
         "weights_dtype",
+        "least_pcc",
         "math_fidelity",
         "override_output_layout",
         "override_conv2d_config",

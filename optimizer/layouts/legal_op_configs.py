@@ -254,7 +254,7 @@ def _programs(graph: Graph, op: Op, page: PageLayout, accept: OpAcceptance) -> I
 
 def _attention_programs(graph: Graph, op: Op, accept: OpAcceptance) -> tuple[OpConfig, ...]:
     """Chunk sizes of attention over a sequence; a decode step takes its own."""
-    if op.op != "ttnn.scaled_dot_product_attention":
+    if "cur_pos" in opdef(op.op).attrs:
         return ()
     q, k = (graph.value(v).shape for v in op.inputs[:2])
     return chunk_configs(q, k, bool(op.attrs.get("is_causal")), accept.grid_yx)

@@ -240,7 +240,7 @@ def test_a_join_that_refuses_its_operand_is_named() -> None:
 def test_bytes_that_add_up_may_clash_by_the_holes_between_them() -> None:
     b = GraphBuilder("holes")
     x = b.op("ttnn.linear", b.input("x", (1, 1, 4096, 2048)), b.parameter("w0", (2048, 2048)), name="fc0")
-    for i, (wide, result) in enumerate([(2048, 3072), (3072, 3072), (3072, 1024)], start=1):
+    for i, (wide, result) in enumerate([(2048, 4096), (4096, 3072), (3072, 1024)], start=1):
         x = b.op("ttnn.linear", x, b.parameter(f"w{i}", (wide, result)), name=f"fc{i}")
     graph = b.finish(x)
     plan = plan_of(graph, tensor_l1_usage_cap=1.0)

@@ -133,16 +133,13 @@ SMALL = [f"{where}{i}" for where in ("before", "after") for i in range(2)]
 
 def test_3_one_bad_edge_costs_more_than_itself() -> None:
     """One edge makes the chain slower than DRAM. Cut there, its second part clashes with what is left of the first in
-    L1 and fails whole. With a choice per op only the edge pays."""
+    L1 and fails whole. With a choice per op what `widen` gives stays in L1, and the ops around it take what suits."""
     chains, whole = both(bottleneck)
-    states = [("failed", 6), ("completed", 3), ("failed", 3)]
-    assert [(c.state, len(c.ops)) for c in chains.chains] == states
-    assert [f.ops for f in chains.summary.fallbacks] == [("shrink", *SMALL[2:])]
-    assert [gives(chains, op).is_l1 for op in SMALL] == [True, True, False, False]
-    assert all(gives(whole, op).is_l1 for op in SMALL)
-    assert spilled(whole) == ["widen"]
-    assert time_ns(whole, *SMALL) < 0.9 * time_ns(chains, *SMALL)
-    assert time_ns(whole) < 0.96 * time_ns(chains)
+    assert [(c.state, len(c.ops)) for c in chains.chains] == [("failed", 6), ("completed", 3), ("failed", 3)]
+    assert spilled(whole) == []
+    assert gives(whole, "widen").is_l1
+    assert time_ns(whole, *SMALL) < 0.7 * time_ns(chains, *SMALL)
+    assert time_ns(whole) < 0.85 * time_ns(chains)
 
 
 def long_way_round() -> Graph:
@@ -166,9 +163,9 @@ def test_4_chains_do_not_see_each_other() -> None:
 
 
 def test_4_with_less_l1_the_trade_between_branches_changes() -> None:
-    """With 70 % of L1 `start` goes to DRAM and `kept` is computed after the other branch; chains find neither."""
+    """With 65 % of L1 `start` goes to DRAM and `kept` is computed after the other branch; chains find neither."""
     roomy = both(long_way_round)[1]
-    chains, tight = both(long_way_round, tensor_l1_usage_cap=0.7)
+    chains, tight = both(long_way_round, tensor_l1_usage_cap=0.65)
     assert (roomy.summary.status, tight.summary.status) == ("optimal", "optimal")
     assert gives(roomy, "start").is_l1
     assert gives(tight, "start").is_dram
@@ -177,7 +174,7 @@ def test_4_with_less_l1_the_trade_between_branches_changes() -> None:
     assert spilled(tight) == []
     assert spilled(chains) == ["kept"]
     assert tight.summary.l1_peak_bytes <= tight.summary.l1_limit_bytes < roomy.summary.l1_peak_bytes
-    assert time_ns(roomy) < time_ns(tight) < 0.9 * time_ns(chains)
+    assert time_ns(roomy) < time_ns(tight) < 0.92 * time_ns(chains)
 
 
 def diamond() -> Graph:

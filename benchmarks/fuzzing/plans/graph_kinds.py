@@ -76,7 +76,7 @@ def _other_output(document: Document, value_id: str | None) -> bool:
     return True
 
 
-@kind(Seen.MODEL, "nothing but the model says how many values it returns")
+@kind()
 def output_dropped(document: Document, rng: random.Random) -> bool:
     outputs = document["model"]["outputs"]
     if len(outputs) < 2:
