@@ -17,7 +17,7 @@ from typing import Any
 from optimizer.device import DeviceSpec
 from optimizer.errors import UnknownNameError
 from optimizer.opmodel.analytical.formulas import FORMULAS
-from optimizer.opmodel.analytical.formulas.basics import PHASES, Clock, Terms
+from optimizer.opmodel.analytical.formulas.basics import PHASES, Clock, Terms, pick
 from optimizer.opmodel.analytical.work import Feed, Place, Work
 from optimizer.opmodel.base import Bound
 
@@ -83,7 +83,7 @@ class Timing(Clock):
 
     def _overlap(self, work: Work) -> float:
         """Share of the shorter terms that adds to the longest; a kernel of ours states it itself, by its blocks."""
-        return 0.0 if work.kernel is not None else self.k.get(f"overlap.{work.family}", self.k["overlap"])
+        return 0.0 if work.kernel is not None else pick(self, "overlap", work)
 
     def _start(self, work: Work) -> float:
         if work.kernel is not None:  # one launch, with the longest start of the ops that it stands for
