@@ -10,8 +10,10 @@ import numpy as np
 from calibration_fit.least_squares import Vector
 from calibration_fit.model import ARCHITECTURES, Measured, Memory, Record, predicted, refit_all, values
 
-MOST_PARTS = 60
-"""Families of a class beyond so many are left out several at a time (only `ttnn.exp` of Wormhole has more)."""
+MOST_FAMILIES = 60
+"""Families of a class beyond so many are left out together with others (only `ttnn.exp` of Wormhole has more)."""
+FEWER = 10
+"""In so many parts then."""
 
 
 def without_family(rows: Sequence[Measured], records: Mapping[str, Record], rounds: int) -> Vector:
@@ -22,8 +24,9 @@ def without_family(rows: Sequence[Measured], records: Mapping[str, Record], roun
             families[row.group].append(row.family)
     parts: dict[str, set[str]] = defaultdict(set)
     for group, names in families.items():
+        count = len(names) if len(names) <= MOST_FAMILIES else FEWER
         for index, family in enumerate(names):
-            parts[f"{group} {index % MOST_PARTS}"].add(family)
+            parts[f"{group} {index % count}"].add(family)
     label = {family: part for part, names in parts.items() for family in names}
     return _without(rows, [label[r.family] for r in rows], records, rounds)
 

@@ -96,7 +96,7 @@ class Window:
     shared: bool = False
     """Block or width shards: gathered tiles go to the cores of a row."""
     untilized: tuple[int, int] = (0, 0)
-    """Rows of tiles, and tiles, that the core untilizes first."""
+    """Rows of tiles, and tiles, that the core untilizes (a convolution: of its result)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,9 +43,10 @@ def conv(row: Row) -> Work:
         (Feed.LOCAL, Feed.DRAM_SHARED), fidelity(row), row.get("fp32_acc") in ("1", "1.0"), held,
     )  # fmt: skip
     channels = columns.number(row, "K") // max(1, height * width)
+    given_back = (0, 0) if columns.is_tile(row, "out_layout") else (rows, rows * wide)
     window = Window(
         rows * TILE, 0, 0, height, width, ceil_div(channels, across) * columns.element_bytes(a),
-        rows * ceil_div(k, across), block_h, shared,
+        rows * ceil_div(k, across), block_h, shared, given_back,
     )  # fmt: skip
     return Work("conv", "conv2d", cores, *columns.pieces(row), product, window)
 

@@ -51,11 +51,11 @@ def eltwise(t: Clock, work: Work, terms: Terms) -> float:
     trips = max(read, write) + spread
     terms.add(Bound.NOC, t.cycles(tiles * trips))
     dram_both_ways(t, work, terms)
-    first = read + spread
+    through = (read + spread, cycles, write)
+    first = sum(through) - max(through)
     if "number" in work.traits:  # the writer fills a tile with it while the reader fetches the first one
-        first = max(first, t.k["number_tile_cycles"])
-    through = (first, cycles, write)
-    return t.cycles(sum(through) - max(through) if trips or first else 0.0)
+        first += max(0.0, t.k["number_tile_cycles"] - through[0])
+    return t.cycles(first)
 
 
 def norm(t: Clock, work: Work, terms: Terms) -> float:

@@ -144,6 +144,7 @@ def conv(t: Clock, work: Work, terms: Terms) -> float:
     blocks = downs * ceil_div(p.depth, p.k_block)
     cycles = p.rows * p.columns * p.depth * tile_product_cycles(t, p)
     cycles += w.tilized * t.k["conv.tilize_cycles"] + blocks * t.k["conv.block_cycles"]
+    cycles += w.untilized[1] * t.k["conv.untilize_cycles"]
     terms.add(Bound.COMPUTE, t.cycles(cycles))
     reads = w.sticks * w.height
     gather = reads * (t.k["conv.gather_cycles"] + w.width * w.stick_bytes / t.k["conv.gather_bytes_per_cycle"])
