@@ -6,12 +6,12 @@
 
 The table has one device operation per row (docs/cost-model.md). Every constant with a `fit` in
 `optimizer/opmodel/analytical/constants/<arch>.json` is fitted to the rows of that class, within its `low` and
-`high`; the others stay, or follow the constant they name in `as`. A fit starts from `start` and draws nothing at random:
-the same table gives the same constants, whatever values are in force.
+`high`; the others stay, or follow the constant they name in `as`. A fit starts from `start` and draws nothing at
+random: the same table gives the same constants, whatever values are in force.
 
-The model is judged twice, on rows that the fit has not seen: every shape family (column `family`) predicted by constants
-fitted without it, and every capture (file of column `source`) without it. The first errors also give the 80 % spans of
-`constants/spans.json`.
+The model is judged twice, on rows that the fit has not seen: every shape family (column `family`) predicted by
+constants fitted without it, and every capture (file of column `source`) without it. The first errors also give the
+80 % spans of `constants/spans.json`.
 """
 
 from __future__ import annotations

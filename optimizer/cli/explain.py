@@ -94,6 +94,9 @@ def _time_facts(predicted: dict[str, Any]) -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = (
         [] if used is None else [("utilisation", f"{percent_text(used)} of the chip's peak")]
     )
+    low, high = predicted.get("low_ns"), predicted.get("high_ns")
+    if low is not None and high is not None:
+        facts.append(("80 % interval", f"{time_text(low)} to {time_text(high)}"))
     for part in predicted.get("parts", ()):
         terms = ", ".join(f"{bound} {time_text(ns)}" for bound, ns in sorted(part["terms_ns"].items()))
         spent = f"{time_text(part['time_ns'])}: start {time_text(part['start_ns'])}"

@@ -85,6 +85,8 @@ class Prediction(Record):
     dram_write_bytes: int
     utilisation: float | None = Field(None, description="share of the time that the chip at its peak would need")
     parts: list[ProgramTime] = Field(default_factory=list, description="the device programs of the op")
+    low_ns: int | None = Field(None, description="where the 80 % interval of the time begins; absent: not told")
+    high_ns: int | None = Field(None, description="where it ends")
 
 
 class MemoryConfigArgument(Record):
@@ -240,6 +242,8 @@ class Summary(Record):
     policy: str
     opmodel: str
     predicted_time_ns: int
+    predicted_low_ns: int | None = Field(None, description="where the 80 % interval of the time begins; null: not told")
+    predicted_high_ns: int | None = Field(None, description="where it ends")
     lower_bound_ns: int | None = None
     gap: float | None = None
     baselines: Baselines

@@ -21,6 +21,7 @@ from optimizer.opmodel.base import OpModel
 from optimizer.predictions import (
     Predictor,
     Totals,
+    interval_figures,
     l1_resident_fraction,
     l1_weight_figures,
     launch_figures,
@@ -163,6 +164,7 @@ def sums(stated: Stated) -> Iterator[Error]:
         "predicted_time_ns": totals.time_ns,
         "time_by_class_ns": dict(totals.by_class_ns),
         "time_by_bound_ns": dict(totals.by_bound_ns),
+        **interval_figures(totals, stated.model),
         **asdict(launch_figures(totals, stated.model.launch)),
         "dram_read_bytes_total": totals.dram_read_bytes,
         "dram_write_bytes_total": totals.dram_write_bytes,

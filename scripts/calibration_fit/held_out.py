@@ -1,4 +1,4 @@
-"""Predictions of rows by constants that were fitted without them: by shape family, and by the capture they come from."""
+"""Predictions of rows by constants fitted without them: without their shape family, or the capture they come from."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import numpy as np
 from calibration_fit.least_squares import Vector
 from calibration_fit.model import ARCHITECTURES, Measured, Memory, Record, predicted, refit_all, values
 
-MOST_FAMILIES = 60
-"""Families of a class beyond so many are left out together with others (only `ttnn.exp` of Wormhole has more)."""
-FEWER = 10
-"""In so many parts then."""
+MANY_ROWS = 1000
+"""Of classes of more rows (sweeps on Wormhole) a tenth of the families is left out at a time."""
+PARTS = 10
 
 
 def without_family(rows: Sequence[Measured], records: Mapping[str, Record], rounds: int) -> Vector:
@@ -24,7 +23,8 @@ def without_family(rows: Sequence[Measured], records: Mapping[str, Record], roun
             families[row.group].append(row.family)
     parts: dict[str, set[str]] = defaultdict(set)
     for group, names in families.items():
-        count = len(names) if len(names) <= MOST_FAMILIES else FEWER
+        many = sum(row.group == group for row in rows) > MANY_ROWS
+        count = PARTS if many else len(names)
         for index, family in enumerate(names):
             parts[f"{group} {index % count}"].add(family)
     label = {family: part for part, names in parts.items() for family in names}
@@ -42,10 +42,8 @@ def without_source(rows: Sequence[Measured], records: Mapping[str, Record], roun
     return _without(rows, [source(r) for r in rows], records, rounds)
 
 
-def _without(
-    rows: Sequence[Measured], labels: Sequence[str], records: Mapping[str, Record], rounds: int
-) -> Vector:
-    known: Memory = {}
+def _without(rows: Sequence[Measured], labels: Sequence[str], records: Mapping[str, Record], rounds: int) -> Vector:
+    known = Memory()
     result = np.empty(len(rows))
     for label in sorted(set(labels)):
         rest = [r for r, own in zip(rows, labels, strict=True) if own != label]

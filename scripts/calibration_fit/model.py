@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,20 @@ class _Asked(dict[str, float]):
         return super().get(name, default)
 
 
-Memory = dict[Hashable, dict[str, float]]
-"""Fits by their rows and by the constants that they looked at: what is left out of one class leaves most others."""
+@dataclass
+class Memory:
+    """Fits by their rows and by the constants that they look at: what is left out of one class leaves most others."""
+
+    fits: dict[Hashable, dict[str, float]] = field(default_factory=dict)
+    asked: dict[Hashable, tuple[str, ...]] = field(default_factory=dict)
+
+    def key(self, group: str, mine: Sequence[Measured], constants: Mapping[str, float]) -> Hashable:
+        rows = (group, tuple(map(id, mine)))
+        if rows not in self.asked:
+            asked = _Asked(constants)
+            predicted(mine, asked)
+            self.asked[rows] = tuple(sorted(asked.names))
+        return (rows, tuple(constants.get(name) for name in self.asked[rows]))
 
 
 def refit(
@@ -95,15 +107,12 @@ def refit(
     names = sorted(name for name, entry in record.items() if entry.get("fit") == group)
     if not mine or not names:
         return {}
-    asked = _Asked(values(record))
-    predicted(mine, asked)
-    key = (group, tuple(map(id, mine)), tuple((n, asked.get(n)) for n in sorted(asked.names)))
-    if known is not None and key in known:
-        return known[key]
-    found = _refit(mine, record, names, rounds)
-    if known is not None:
-        known[key] = found
-    return found
+    if known is None:
+        return _refit(mine, record, names, rounds)
+    key = known.key(group, mine, values(record))
+    if key not in known.fits:
+        known.fits[key] = _refit(mine, record, names, rounds)
+    return known.fits[key]
 
 
 def _refit(mine: Sequence[Measured], record: Record, names: Sequence[str], rounds: int) -> dict[str, float]:

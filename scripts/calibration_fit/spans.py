@@ -1,9 +1,10 @@
 """What measured times are of predicted ones, by kind of program: the 80 % spans that the cost model states.
 
 An error is measured / predicted, by constants fitted without the row's family. Families count alike, however many rows
-they have. With n families the 10 % quantile is taken at 0.1 - 0.1 / n and the 90 % quantile mirrored to it (as conformal
-prediction does), so few families make a span wider. With fewer than `FEWEST` families the span also covers that of all
-measured rows of the architecture; a kind without rows takes the least and the greatest of the architecture's kinds.
+they have. With n families the 10 % quantile is taken at 0.1 - 0.1 / n and the 90 % quantile mirrored to it (as
+conformal prediction does), so few families make a span wider. With fewer than `FEWEST` families the span
+also covers that of all measured rows of the architecture; a kind without rows takes the least and the greatest of the
+architecture's kinds.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ EXACT = ("view", "transfer")
 
 
 def spans(rows: Sequence[Measured], found: Vector) -> dict[str, Any]:
-    """Architecture -> kind of program -> the record of its span."""
-    return {arch: _of_arch([(r, ns) for r, ns in zip(rows, found, strict=True) if r.arch == arch]) for arch in ARCHITECTURES}
+    """Architecture -> kind of program -> the record of its span; nothing of an architecture without rows."""
+    known = {arch: [(r, ns) for r, ns in zip(rows, found, strict=True) if r.arch == arch] for arch in ARCHITECTURES}
+    return {arch: _of_arch(mine) for arch, mine in known.items() if mine}
 
 
 def write_spans(folder: Path, record: dict[str, Any]) -> None:
@@ -67,7 +69,8 @@ def _of_arch(rows: Sequence[tuple[Measured, float]]) -> dict[str, Any]:
 
 
 def _record(low: float, high: float, rows: int, families: int, rule: str) -> dict[str, Any]:
-    return {"low": round(min(low, 1.0), 3), "high": round(max(high, 1.0), 3), "rows": rows, "families": families, "rule": rule}
+    span = {"low": round(min(low, 1.0), 3), "high": round(max(high, 1.0), 3)}
+    return {**span, "rows": rows, "families": families, "rule": rule}
 
 
 def _span(pairs: Sequence[tuple[str, float]]) -> tuple[float, float]:

@@ -210,8 +210,6 @@ def tilize(row: Row) -> Work:
     each = (ceil_div(rows * across, cores), ceil_div(width, across))
     count = prod(sizes[:-1])
     padding = max(0, prod(columns.shape(row, "out_shape")[:-1]) - count) if reads[0].sticks else 0
-    window = Window(
-        each[0] * TILE, padding=ceil_div(padding * across, cores), untilized=(each[0], each[0] * each[1])
-    )
+    window = Window(each[0] * TILE, padding=ceil_div(padding * across, cores), untilized=(each[0], each[0] * each[1]))
     pieces = [replace(p, sticks=p.sticks * across) for p in (reads[0], *([] if out is None else [out]))]
     return Work("tilize", short_name(row), cores, tuple(pieces[:1]), tuple(pieces[1:]), window=window)

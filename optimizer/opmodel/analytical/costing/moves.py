@@ -94,9 +94,7 @@ def tilize(job: Job) -> tuple[Work, ...]:
     window = Window(each[0] * TILE, padding=padding, untilized=(each[0], each[0] * each[1]))
     # A row that is cut into blocks is read or written piece by piece.
     cut = wide if across(x.layout) == 1 else 1
-    reads, writes = (
-        tuple(replace(p, sticks=p.sticks * cut) for p in parts) for parts in (job.reads[:1], job.writes)
-    )
+    reads, writes = (tuple(replace(p, sticks=p.sticks * cut) for p in parts) for parts in (job.reads[:1], job.writes))
     return (Work("tilize", job.name, job.cores, reads, writes, window=window),)
 
 

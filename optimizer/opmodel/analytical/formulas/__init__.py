@@ -12,5 +12,21 @@ from optimizer.opmodel.analytical.formulas.products import conv, matmul, pool, s
 from optimizer.opmodel.analytical.work import Work
 
 Formula = Callable[[Clock, Work, Terms], float]
-_FORMULAS = (eltwise, matmul, conv, norm, reduce, scan, movement, reshard, halo, tilize, pool, sdpa, view, transfer, kernel)
+_FORMULAS = (
+    eltwise,
+    matmul,
+    conv,
+    norm,
+    reduce,
+    scan,
+    movement,
+    reshard,
+    halo,
+    tilize,
+    pool,
+    sdpa,
+    view,
+    transfer,
+    kernel,
+)
 FORMULAS: dict[str, Formula] = {formula.__name__: formula for formula in _FORMULAS}
