@@ -8,7 +8,7 @@ from typing import Any
 from optimizer.opmodel.base import OpModel, ProgramRunner
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
-from optimizer.predictions import Predictor, l1_resident_fraction
+from optimizer.predictions import l1_resident_fraction
 from optimizer.result import OptimizedGraph
 from optimizer.verify import Error, VerifyReport, verify
 
@@ -112,11 +112,13 @@ def _replay_record(result: OptimizedGraph, model: OpModel) -> dict[str, Any]:
 
 def price_record(result: OptimizedGraph) -> dict[str, Any]:
     """What a result costs by the cost model as it stands; the figures are null unless it verifies."""
+    from optimizer.verify.figures import Stated
+
     model = _model(result, result.options.opmodel)
     report = verify(result, model)
     record: dict[str, Any] = {"verified": report.ok, "errors": _errors(report.errors)}
-    predictor = Predictor(result.graph, result.layouts, model)
-    totals = predictor.totals(result.records, _kernels(result)[0]) if report.ok else None
+    stated = Stated(result, model, report, *_kernels(result)) if report.ok else None
+    totals = stated and stated.totals
     return {
         **record,
         "predicted_time_ns": totals and totals.time_ns,
@@ -125,6 +127,7 @@ def price_record(result: OptimizedGraph) -> dict[str, Any]:
         "l1_peak_bytes": report.peak_l1_bytes if totals else None,
         "l1_resident_fraction": l1_resident_fraction(result) if totals else None,
         "by_class": totals and dict(totals.by_class_ns),
+        "limit": stated and stated.limit.to_json(),
     }
 
 

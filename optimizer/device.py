@@ -17,6 +17,10 @@ from optimizer.errors import FormatError, OptionError, UnknownNameError
 
 ARCHITECTURES = ("wormhole_b0", "blackhole")
 
+DRAM_REACHED = {"wormhole_b0": 267 / 288, "blackhole": 500 / 512}
+"""Share of the peak DRAM bandwidth that the best published kernels read at, every reader beside its bank: 267 of 288
+GB/s and 500 of 512 GB/s (tt-metal, tech_reports: Saturating_DRAM_bandwidth, Saturating_DRAM_bandwidth_Blackhole)."""
+
 _RANGES: dict[str, tuple[float, float]] = {
     "grid_yx": (1, 64),
     "worker_l1_bytes": (1, 2**30),
@@ -88,6 +92,11 @@ class DeviceSpec:
     @property
     def num_cores(self) -> int:
         return self.grid_yx[0] * self.grid_yx[1]
+
+    @property
+    def dram_best_gbps(self) -> float:
+        """DRAM bandwidth that kernels can reach, in GB/s: `DRAM_REACHED` of the peak."""
+        return self.dram_peak_gbps * DRAM_REACHED[self.arch]
 
     @property
     def l1_buffer_alignment_bytes(self) -> int:

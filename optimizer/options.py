@@ -23,6 +23,8 @@ CHAIN_SOLVERS = ("bitset", "cpsat")
 DTYPE_CHOICES = ("f32", "bf16", "bfp8_b", "bfp4_b")
 MATH_FIDELITIES = ("lofi", "hifi2", "hifi3", "hifi4")
 POLICY_DEFAULT = "global"
+LEAST_PCC = 0.5
+"""Below it outputs say nothing of the model's."""
 LARGEST_INTEGER = 2**53
 """Largest whole number any option takes: beyond it doubles, and so most JSON readers, are not exact."""
 
@@ -70,6 +72,10 @@ class Options:
     )
     weights_dtype: str | None = _option(None, "element type of float weights; null: as activations", DTYPE_CHOICES)
     math_fidelity: str | None = _option(None, "math fidelity of matmuls and convs", MATH_FIDELITIES)
+    least_pcc: float | None = _option(
+        None,
+        "correlation with the exact model that every output keeps; within it, element types and fidelities are chosen",
+    )
     override_output_layout: str = _option("", "op=grid:mem:memory_layout:layout:dtype,... (any subset of the parts)")
     override_conv2d_config: str = _option("", "conv=field#value:field#value,...")
     insert_memreconfig: str = _option("", "op=operand:operand,... reshards these operands to the op's output layout")
@@ -125,6 +131,10 @@ class Options:
         for name in ("l1_small_bytes", "seed"):
             if getattr(self, name) < 0:
                 raise OptionError(f"'{name}' must not be negative, got {getattr(self, name)}", node=name)
+        if self.least_pcc is not None and not LEAST_PCC <= self.least_pcc < 1.0:
+            raise OptionError(
+                f"'least_pcc' must be at least {LEAST_PCC} and below 1, got {self.least_pcc}", node="least_pcc"
+            )
         if self.time_limit is not None and not 0 < self.time_limit < math.inf:
             raise OptionError(f"'time_limit' must be positive and finite, got {self.time_limit}", node="time_limit")
 

@@ -11,6 +11,7 @@ from optimizer.ir.graph import Graph
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import l1_bytes_per_core, tensor_bytes
+from optimizer.limit.per_op import OpLimit
 from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpModel
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.opmodel.spans import of_op, of_plan
@@ -52,8 +53,9 @@ class Predictor:
         query = self._pricer.query(op, [self._layouts[v] for v in op.inputs], record.config, record.request)
         return self._model.constraints(query), self._model.cost(query)
 
-    def prediction(self, op_id: str, record: OpRecord, peak_l1_bytes: int) -> Prediction:
-        """What the OpModel says of one op, beside the peak of L1 per core while it runs."""
+    def prediction(self, op_id: str, record: OpRecord, peak_l1_bytes: int, limit: OpLimit | None = None) -> Prediction:
+        """What the OpModel says of one op, beside its limit, if known, and the peak of L1 per core while it runs."""
+        least = limit or OpLimit()
         answer, cost = self.answers(op_id, record)
         interval = of_op(cost, self._model)
         return Prediction(
@@ -64,7 +66,9 @@ class Predictor:
             bound=cost.bound.value,
             dram_read_bytes=cost.dram_read_bytes,
             dram_write_bytes=cost.dram_write_bytes,
-            utilisation=cost.utilisation,
+            limit_ns=int(least.ns),
+            compulsory_dram_bytes=least.dram_bytes,
+            flops=least.flops,
             parts=cost.parts,
             low_ns=interval.low_ns,
             high_ns=interval.high_ns,

@@ -61,8 +61,12 @@ class Prediction:
     bound: str
     dram_read_bytes: int
     dram_write_bytes: int
-    utilisation: float | None = None
-    """Share of the time that the chip at its peak would need; None where the backend does not say."""
+    limit_ns: int = 0
+    """The least that the op could take on this board, rounded down (`optimizer.limit`)."""
+    compulsory_dram_bytes: int = 0
+    """The share of the model's compulsory traffic that the op moves."""
+    flops: int = 0
+    """Of products of elements, 2 per multiply-add."""
     parts: tuple[CostPart, ...] = ()
     """What the time is made of: the device programs of the op."""
     low_ns: int | None = None
@@ -310,7 +314,9 @@ def prediction_json(p: Prediction) -> dict[str, Any]:
         "bound": p.bound,
         "dram_read_bytes": p.dram_read_bytes,
         "dram_write_bytes": p.dram_write_bytes,
-        "utilisation": None if p.utilisation is None else round(p.utilisation, 4),
+        "limit_ns": p.limit_ns,
+        "compulsory_dram_bytes": p.compulsory_dram_bytes,
+        "flops": p.flops,
         "parts": [_part_json(part) for part in p.parts],
     }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import Any
 
 from optimizer.ir.numeric_risk import NumericRisk
@@ -34,6 +35,80 @@ class Baselines:
             "dram_write_bytes_total": self.dram_write_bytes_total,
             **self.others,
         }
+
+
+class LossKind(StrEnum):
+    """What time beyond the physical limit is lost by (docs/cost-model.md, "The physical limit")."""
+
+    BELOW_PEAK = "below_peak"
+    """Products slower than the engine's peak on the cores that run them: unpacking, packing, uneven shares."""
+    CONVERSIONS = "conversions"
+    """Tiles to rows and back."""
+    COPIES = "copies"
+    """Reshards, spills and loads, those inside convolutions and pools of interleaved tensors included."""
+    DRAM_RATE = "dram_rate"
+    """Operands and results of products, moved below the best bandwidth."""
+    DRAM_TRAFFIC = "dram_traffic"
+    """Bytes between DRAM and the cores beyond the compulsory ones, at the best bandwidth."""
+    ELEMENTWISE = "elementwise"
+    FEEDING = "feeding"
+    """Operands of products on their way between cores, and pipelines that fill."""
+    IDLE_CORES = "idle_cores"
+    """Products on fewer cores than the board has."""
+    KERNELS = "kernels"
+    """Kernels of ours."""
+    MOVEMENT = "movement"
+    """Ops that only move elements: reshapes, permutes, concats, slices, heads split and joined."""
+    NORMS = "norms"
+    """Norms, softmax and reductions."""
+    PADDING = "padding"
+    """Products of matrices filled up to whole tiles, and of zeros between groups of channels."""
+    POOLS = "pools"
+    """Pools, upsampling and sampling."""
+    SERIAL = "serial"
+    """DRAM and arithmetic that are both necessary, one after the other."""
+    STARTS = "starts"
+    """The fixed start of every program."""
+    TRANSFERS = "transfers"
+    """Between the board and the host."""
+    WINDOWS = "windows"
+    """Edges of images exchanged, and windows gathered for convolutions."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Time beyond the physical limit for one reason."""
+
+    kind: LossKind
+    ns: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind.value, "ns": self.ns}
+
+
+@dataclass(frozen=True)
+class PhysicalLimit:
+    """The least that the model takes on the board in the plan's element types and fidelities, and how far the plan is
+    from it."""
+
+    limit_ns: int
+    """The longer of the two below, rounded down: both at once."""
+    dram_ns: int
+    """Compulsory bytes at the best bandwidth that kernels reach."""
+    compute_ns: int
+    """Products of elements at the peak of all worker cores."""
+    compulsory_dram_bytes: int
+    """Weights that do not lie in L1 and inputs, read once, and outputs, written once."""
+    flops: int
+    """Of products of elements, 2 per multiply-add."""
+    of_limit: float
+    """The limit over the predicted time."""
+    losses: tuple[Loss, ...]
+    """Where the rest of the predicted time goes, largest first; they add up to it exactly."""
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**plain, "losses": [loss.to_json() for loss in self.losses]}
 
 
 @dataclass(frozen=True)
@@ -113,6 +188,54 @@ class Check:
 
 
 @dataclass(frozen=True)
+class MeasuredOutput:
+    """One output of a plan whose roundings were emulated, beside the model's in float64."""
+
+    name: str
+    pcc: float
+    relative_error: float
+    """L2 norm of the difference over that of the model's."""
+    ratio: float
+    """Least-squares factor between the two."""
+
+    def to_json(self) -> dict[str, Any]:
+        figures = {f.name: float(f"{getattr(self, f.name):.6g}") for f in fields(self) if f.name != "name"}
+        return {"name": self.name, **figures}
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What a plan within an error budget was expected to do to the outputs, and what it does (option `least_pcc`)."""
+
+    least_pcc: float
+    predicted_pcc: float
+    """By the sum of all ops' errors."""
+    measured_pcc: float
+    """Of the worst output, every rounding of the plan emulated."""
+    predicted_error: float
+    """Relative mean square of the error that the correlation stands for."""
+    measured_error: float
+    outputs: tuple[MeasuredOutput, ...]
+    rounds: int
+    """Plans that were searched for and measured."""
+    scale: float
+    """By how much measurement corrected the sensitivities."""
+    weights: str
+    """Those it was measured with: `given`, `model` or `random`."""
+    inputs: str
+    """`given` or `random`."""
+    exact_ns: int
+    """Predicted time of the best plan in bf16, with the fidelities of the ops' own rules."""
+    given_up: bool
+    """Whether no plan in other types met the budget, so that this is that plan."""
+
+    def to_json(self) -> dict[str, Any]:
+        record = {f.name: getattr(self, f.name) for f in fields(self)}
+        rounded = {k: float(f"{v:.6g}") for k, v in record.items() if isinstance(v, float)}
+        return {**record, **rounded, "outputs": [output.to_json() for output in self.outputs]}
+
+
+@dataclass(frozen=True)
 class Summary:
     """One plan in figures. The order of the fields is that of the document."""
 
@@ -129,6 +252,7 @@ class Summary:
     gap: float | None
     """Share of the time that is not proven necessary."""
     baselines: Baselines
+    limit: PhysicalLimit
     ops: int
     """Ops that run on the device."""
     ops_by_role: Mapping[str, int]
@@ -167,6 +291,8 @@ class Summary:
     numeric_risks: tuple[NumericRisk, ...]
     check: Check | None
     """None unless a replay was asked for."""
+    precision: Precision | None
+    """None unless an error budget was given."""
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -175,7 +301,7 @@ class Summary:
 
 
 def _json(value: Any) -> Any:
-    if isinstance(value, Baselines | Fallback | Rewrite | NumericRisk | Check):
+    if isinstance(value, Baselines | PhysicalLimit | Fallback | Rewrite | NumericRisk | Check | Precision):
         return value.to_json()
     if isinstance(value, Mapping):
         return dict(value)

@@ -6,7 +6,8 @@
 Writes questions only (one JSON object per line: id, board, arch, op, family, attrs, inputs, request_mem,
 request_dtype); `ttopt opmodel query --opmodel ttmetal rows.jsonl` answers them and
 `benchmarks/opmodel_agreement.py` compares a backend with the answers. Without OP every op is sampled, without
---family every family, without --board both boards. --count is per (op, family, board).
+--family every family, without --board both boards. --count is per (op, family, board). With --block-floats the
+tiled tensors of every row are bf16, bfp8_b or bfp4_b, each for itself, and so is what is asked of the result.
 """
 
 from __future__ import annotations
@@ -20,17 +21,22 @@ from random import Random
 from typing import Any
 
 from opmodel_sampling import heavy, moves, ops
+from opmodel_sampling.elements import in_block_floats
 from opmodel_sampling.places import ARCH, BOARDS, Sharder
 from opmodel_sampling.shapes import FAMILIES
 
 BUILDERS = {**ops.BUILDERS, **moves.BUILDERS, **heavy.BUILDERS}
 
 
-def sample(op: str, family: str, board: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
+def sample(
+    op: str, family: str, board: str, count: int, seed: int, block_floats: bool = False
+) -> Iterator[dict[str, Any]]:
     """`count` rows of one op, family and board. Raises KeyError for an op without a sampler."""
     rng = Random(f"{seed} {op} {family} {board}")
     for _ in range(count):
         built = BUILDERS[op](Sharder(rng, board), family)
+        if block_floats:
+            built = in_block_floats(rng, op, built)
         yield {"board": board, "arch": ARCH[board], "op": op, "family": family, **built}
 
 
@@ -41,6 +47,7 @@ def main() -> int:
     parser.add_argument("--board", action="append", choices=sorted(BOARDS))
     parser.add_argument("--count", type=int, default=50, help="rows per (op, family, board)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--block-floats", action="store_true", help="tiles of bf16, bfp8_b and bfp4_b only")
     parser.add_argument("-o", "--output", type=Path, help="JSONL file (standard output when not given)")
     options = parser.parse_args()
     unknown = sorted(set(options.ops) - set(BUILDERS))
@@ -51,7 +58,7 @@ def main() -> int:
         for op in options.ops or sorted(BUILDERS)
         for family in options.family or FAMILIES
         for board in options.board or sorted(BOARDS)
-        for row in sample(op, family, board, options.count, options.seed)
+        for row in sample(op, family, board, options.count, options.seed, options.block_floats)
     )
     stream = options.output.open("w", encoding="utf-8") if options.output else sys.stdout
     with stream:

@@ -114,6 +114,8 @@ def figures(result: OptimizedGraph) -> dict[str, Any]:
     dram_ns = summary["baselines"]["dram_ns"]
     return {
         **{name: summary[name] for name in FIGURES},
+        "limit_ns": summary["limit"]["limit_ns"],
+        "of_limit": summary["limit"]["of_limit"],
         "dram_ns": dram_ns,
         "change": round(summary["predicted_time_ns"] / dram_ns - 1, 6) if dram_ns else 0.0,
         "stopped": result.stopped,

@@ -30,7 +30,8 @@ def results_text(records: Sequence[Record], sweep: Sweep) -> str:
 def _results(records: Sequence[Record], swept: Sequence[str]) -> str:
     compared = any("earlier_ns" in record for record in records)
     header = ["model", *swept, "status", "gap", "ops", "unsupported", "reshards", "loads", "spills"]
-    header += ["L1 peak", "in L1", "DRAM", "plan", "change", *(["earlier", "change"] if compared else []), "s"]
+    header += ["L1 peak", "in L1", "DRAM", "plan", "change", "of limit"]
+    header += [*(["earlier", "change"] if compared else []), "s"]
     rows = [_row(record, swept, compared) for record in records[:MOST_ROWS]]
     return _cut(table(header, rows), len(records))
 
@@ -52,6 +53,7 @@ def _row(record: Record, swept: Sequence[str], compared: bool) -> list[object]:
         time_text(dram_ns),
         time_text(plan_ns),
         change_text(dram_ns, plan_ns),
+        percent_text(record.get("of_limit")),
         *([time_text(earlier_ns), change_text(earlier_ns, plan_ns)] if compared else []),
         f"{record['seconds']:.1f}",
     ]

@@ -8,8 +8,9 @@ from typing import Any
 from optimizer.cli.arguments import Commands, add_format, add_verbosity, path_argument
 from optimizer.cli.chains import show_chain
 from optimizer.cli.progress import ProgressBar
-from optimizer.cli.tables import as_json, bytes_text, pairs, percent_text, table, time_text
+from optimizer.cli.tables import as_json, bytes_text, pairs, table, time_text
 from optimizer.cli.values import RESULT_HELP, config_text, flat, read_document, value_text
+from optimizer.wording.limits import op_limit_text
 from optimizer.wording.reasons import reason_pairs, reason_tables
 
 SHOWN_NODES = 4
@@ -89,11 +90,10 @@ def _origin(nodes: list[str]) -> str:
 
 
 def _time_facts(predicted: dict[str, Any]) -> list[tuple[str, object]]:
-    """Utilisation, and the terms of every program: what each resource alone would need."""
-    used = predicted.get("utilisation")
-    facts: list[tuple[str, object]] = (
-        [] if used is None else [("utilisation", f"{percent_text(used)} of the chip's peak")]
-    )
+    """How far it is from the limit, how sure the time is, and the terms of every program: what each resource alone
+    would need."""
+    limit = op_limit_text(predicted)
+    facts: list[tuple[str, object]] = [] if limit is None else [("of limit", limit)]
     low, high = predicted.get("low_ns"), predicted.get("high_ns")
     if low is not None and high is not None:
         facts.append(("80 % interval", f"{time_text(low)} to {time_text(high)}"))

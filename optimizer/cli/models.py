@@ -21,7 +21,9 @@ from optimizer.deadline import hard_deadline
 from optimizer.errors import FormatError, OptionError, UnknownNameError
 
 if TYPE_CHECKING:
+    from optimizer.options import Options
     from optimizer.pipeline import ProgressEvent
+    from optimizer.values.given import GivenValues
 
 MODEL_HELP = "an ONNX file or a JSON graph (docs/formats.md)"
 
@@ -37,6 +39,11 @@ def add(commands: Commands) -> None:
     optimize.add_argument(
         "--emit", action="append", default=[], metavar="NAMES", help="more artifacts, a,b,... (`ttopt emitters`)"
     )
+    for flag, what in (("--weights", "weights"), ("--calibration", "inputs")):
+        optimize.add_argument(
+            flag, type=path_argument, metavar="FILE",
+            help=f"{what} that an error budget is measured with, by name (.npz or .safetensors; docs/precision.md)",
+        )  # fmt: skip
     add_format(optimize)
     add_verbosity(optimize)
     add_options(optimize)
@@ -56,6 +63,7 @@ def run_optimize(args: argparse.Namespace) -> int:
     folder: Path = args.output or default_folder(args.model)
     if folder.exists() and not folder.is_dir():
         raise OptionError("the output must be a folder", node=str(folder))
+    given = _given(args, options)
     from optimizer.export.registry import emit
     from optimizer.pipeline import optimize_file
 
@@ -66,7 +74,7 @@ def run_optimize(args: argparse.Namespace) -> int:
             progress(event)
 
         with hard_deadline(options.time_limit), read_from(args.model):
-            result = optimize_file(args.model, options, show, interrupted=interrupted)
+            result = optimize_file(args.model, options, show, interrupted=interrupted, given=given)
         written = [emit(result, name, folder) for name in ("json", *emitters)]
     if args.format == "json":
         print(as_json({"model": args.model.stem, **result.summary.to_json(), "files": [str(p) for p in written]}))
@@ -80,6 +88,20 @@ def run_optimize(args: argparse.Namespace) -> int:
         return INTERRUPTED
     checked = result.summary.check
     return 0 if checked is None or checked.ok else 1
+
+
+def _given(args: argparse.Namespace, options: Options) -> GivenValues | None:
+    """The arrays of `--weights` and `--calibration`; OptionError where nothing is measured with them."""
+    if args.weights is None and args.calibration is None:
+        return None
+    if options.least_pcc is None:
+        flag = "--weights" if args.weights is not None else "--calibration"
+        raise OptionError("nothing is measured without an error budget", node=flag, alternatives=("--least-pcc 0.99",))
+    from optimizer.execution.arrays import read_file
+    from optimizer.values.given import GivenValues
+
+    weights, inputs = (None if path is None else read_file(path) for path in (args.weights, args.calibration))
+    return GivenValues(weights, inputs)
 
 
 @contextmanager

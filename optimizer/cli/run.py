@@ -48,6 +48,8 @@ def add(commands: Commands) -> None:
         "--most-error", type=_number, default=0.1, metavar="E", help="exit 1 above it: relative L2 error (default: 0.1)"
     )
     run.add_argument("--iterations", type=_whole, default=0, metavar="N", help="runs to time, on a real device")
+    run.add_argument("--trace", action="store_true", help="also run it from a trace, and compare with plain runs")
+    run.add_argument("--queues", type=int, choices=(1, 2), default=1, help="2: inputs are written while a run computes")
     run.add_argument("--step-seconds", type=_number, metavar="S", help="how long one op may take")
     run.add_argument("-o", "--output", type=path_argument, metavar="Y.npz", help="file to write the outputs to")
     add_format(run)
@@ -83,6 +85,8 @@ def run_run(args: argparse.Namespace) -> int:
         args.iterations,
         Bounds(args.least_pcc, args.most_error),
         args.step_seconds or None,
+        trace=args.trace,
+        queues=args.queues,
     )
     _check(args, options)
     result = read_result(args.result)
@@ -168,6 +172,8 @@ def _text(record: dict[str, Any]) -> str:
     if time is not None:
         measured = f"{time_text(time['best_ns'])} at best, {time_text(time['median_ns'])} in the middle"
         lines.append(("time", f"{measured} of {time['iterations']} runs; predicted {time_text(time['predicted_ns'])}"))
+    if record["full_speed"] is not None:
+        lines += _full_speed_lines(record["full_speed"])
     text = pairs(lines)
     outputs = record["outputs"]
     if outputs and "pcc" in outputs[0]:
@@ -175,6 +181,20 @@ def _text(record: dict[str, Any]) -> str:
     if record["per_op"] is not None:
         text += "\n\n" + _per_op_text(record["per_op"])
     return text
+
+
+def _full_speed_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+    how = ("from a trace" if found["trace"] else "without a trace") + f", {found['queues']} command queue(s)"
+    size = "" if found["trace_bytes"] is None else f"; the trace takes {found['trace_bytes']} bytes of DRAM"
+    lines = [("at full speed", how + size), *(("warning", remark) for remark in found["remarks"])]
+    if found["checked_runs"]:
+        lines.append(("checked", f"the outputs of {found['checked_runs']} runs are those of plain runs, bit for bit"))
+    if found["per_run_ns"] is not None:
+        speed = f"{1e9 / found['per_run_ns']:.1f} runs a second, {time_text(found['per_run_ns'])} a run"
+        lines.append(("throughput", f"{speed}; predicted {time_text(found['predicted_ns'])} without transfers"))
+        shown = ", ".join(f"{name} {time_text(ns)}" for name, ns in found["latency_ns"].items())
+        lines.append(("latency", f"{shown} of {found['iterations']} runs one by one"))
+    return lines
 
 
 def _row(name: str, entry: dict[str, Any]) -> list[str]:

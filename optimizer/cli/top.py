@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
 def ranking(document: Document, by: str = "op", count: int | None = None) -> dict[str, Any]:
     """The groups that take longest, longest first, with their share of the whole and the sum of the shares so far.
 
-    `bound_ns` says how much of a group's time each resource bounds. FormatError where the document predicts nothing.
+    `bound_ns` says how much of a group's time each resource bounds, `limit_ns` what it would take at its physical
+    limit. FormatError where the document predicts nothing.
     """
     ops = [op for op in _as_run(document) if op["predicted"] is not None]
     if not ops:
@@ -65,7 +66,7 @@ def ranking(document: Document, by: str = "op", count: int | None = None) -> dic
         time_ns = sum(map(_ns, members))
         spent += time_ns
         row = {"name": name, "ops": len(members), "time_ns": time_ns, "share": _share(time_ns, total)}
-        row |= {"cumulative_share": _share(spent, total), "bound_ns": _bounds(members)}
+        row |= {"cumulative_share": _share(spent, total), "bound_ns": _bounds(members), "limit_ns": _limit(members)}
         rows.append({**row, **_details(document, members[0])} if by == "op" else row)
     return {
         "model": document["model"]["name"],
@@ -89,7 +90,7 @@ def _as_run(document: Document) -> list[Op]:
             kernel = at[op["id"]]
             spent = {"time_ns": kernel["predicted_ns"], "bound": kernel["bound"], "cores": kernel["cores"]}
             call = f"{KERNEL}{kernel['kernel']}"
-            found.append({**op, "op": call, "outputs": kernel["outputs"], "predicted": {**spent, "utilisation": None}})
+            found.append({**op, "op": call, "outputs": kernel["outputs"], "predicted": {**spent, "limit_ns": None}})
         elif op["id"] not in inside:
             found.append(op)
     return found
@@ -110,6 +111,12 @@ def _bounds(members: list[Op]) -> dict[str, int]:
     return dict(sorted(spent.items(), key=lambda item: (-item[1], item[0])))
 
 
+def _limit(members: list[Op]) -> int | None:
+    """The sum of the ops' own limits; None where one has none of its own (kernels of ours, older documents)."""
+    limits = [op["predicted"].get("limit_ns") for op in members]
+    return None if None in limits else sum(limits)
+
+
 def _details(document: Document, op: Op) -> dict[str, Any]:
     """What an op is beside its time."""
     layouts = (document["values"][v]["layout"] for v in op["outputs"])
@@ -118,7 +125,6 @@ def _details(document: Document, op: Op) -> dict[str, Any]:
         "role": op["role"],
         "origin": op["origin"],
         "cores": op["predicted"]["cores"],
-        "utilisation": op["predicted"]["utilisation"],
         "layouts": [None if layout is None else layout_text(layout) for layout in layouts],
     }
 
@@ -132,11 +138,17 @@ def ranking_text(record: dict[str, Any]) -> str:
         title += f" {percent_text(rows[-1]['cumulative_share'])} of it"
     shares = ("time", "share", "sum")
     if by == "op":
-        header = ("op", "call", *shares, "bound by", "of peak", "cores", "result")
+        header = ("op", "call", *shares, "bound by", "of limit", "cores", "result")
         return f"{title}\n\n{table(header, map(_op_row, rows))}"
     bound = ("bound by",) if by != "bound" else ()
-    cells = [(row["name"], str(row["ops"]), *_times(row), *(_bound_text(row) for _ in bound)) for row in rows]
-    return f"{title}\n\n{table((by, 'ops', *shares, *bound), cells)}"
+    cells = [
+        (row["name"], str(row["ops"]), *_times(row), _of_limit(row), *(_bound_text(row) for _ in bound)) for row in rows
+    ]
+    return f"{title}\n\n{table((by, 'ops', *shares, 'of limit', *bound), cells)}"
+
+
+def _of_limit(row: dict[str, Any]) -> str:
+    return "-" if row["limit_ns"] is None else percent_text(_share(row["limit_ns"], row["time_ns"]))
 
 
 def _times(row: dict[str, Any]) -> tuple[str, str, str]:
@@ -144,8 +156,8 @@ def _times(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _op_row(row: dict[str, Any]) -> tuple[str, ...]:
-    used = "-" if row["utilisation"] is None else percent_text(row["utilisation"])
-    return (row["name"], row["call"].removeprefix("ttnn."), *_times(row), _bound_text(row), used, str(row["cores"]),
+    call, bound = row["call"].removeprefix("ttnn."), _bound_text(row)
+    return (row["name"], call, *_times(row), bound, _of_limit(row), str(row["cores"]),
             "; ".join(str(layout) for layout in row["layouts"]))  # fmt: skip
 
 

@@ -90,11 +90,12 @@ def price_text(record: Record, board: str) -> str:
         return "\n".join([*lines, *_errors(record["errors"])])
     read, written = (bytes_text(record[f"dram_{way}_bytes_total"]) for way in ("read", "write"))
     peak, resident = bytes_text(record["l1_peak_bytes"]), percent_text(record["l1_resident_fraction"])
-    total = record["predicted_time_ns"]
+    total, limit = record["predicted_time_ns"], record["limit"]
     lines = [
         f"The graph verifies and takes {time_text(total)} on {board} by the cost model.",
         f"It reads {read} from DRAM and writes {written}; L1 holds at most {peak} per core.",
         f"{resident} of the activation bytes are produced in L1.",
+        f"The physical limit is {time_text(limit['limit_ns'])}, {percent_text(limit['of_limit'])} of that time.",
     ]
     classes = sorted(record["by_class"].items(), key=lambda item: (-item[1], item[0]))
     rows = [(name, time_text(ns), percent_text(ns / total if total else None)) for name, ns in classes]

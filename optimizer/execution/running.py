@@ -13,6 +13,8 @@ from optimizer.execution.arrays import as_fed, inputs_of, require
 from optimizer.execution.comparing import Bounds, OpComparison, outputs_compared, standing_values
 from optimizer.execution.reference import Reference
 from optimizer.export.ttnn_py import ProgramStep, TensorEntry, TTNNProgram, render, ttnn_program
+from optimizer.export.ttnn_py.full_speed import CHECKED_RUNS, Settings, Times
+from optimizer.export.ttnn_py.rendering import FULL_SPEED, RUNNER
 from optimizer.export.ttnn_py.run_model import Array
 from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
@@ -23,7 +25,27 @@ Record = dict[str, Any]
 Report = Callable[[int, int, str], None]
 """Called before every step with its number, how many there are, and the op."""
 
-_WEIGHTS, _INPUTS = "given_weights", "given_inputs"
+_WEIGHTS, _INPUTS, _OTHERS = "given_weights", "given_inputs", "other_inputs"
+_MODULE = """\
+import sys, types
+{name} = types.ModuleType("{name}")
+sys.modules["{name}"] = {name}
+exec(compile({text!r}, "{name}.py", "exec"), {name}.__dict__)
+"""
+_FULL_SPEED = """\
+for name in [n for n, held in globals().items() if isinstance(held, ttnn.Tensor)]:
+    del globals()[name]
+inputs = None
+device.enable_program_cache()
+settings = full_speed.Settings({trace}, {queues}, full_speed.is_mock())
+runner = full_speed.Runner(ttnn, device, types.SimpleNamespace(**globals()), parameters, settings)
+outcome = full_speed.executed(runner, {feeds}, lambda tensor: run_model.host_array(ttnn, tensor), {runs}, True)
+times = [] if outcome.times is None else [outcome.times.total, *outcome.times.each]
+seconds_at_full_speed = ttnn.Tensor(times or [0.0], [1, len(times) or 1], ttnn.float32, ttnn.ROW_MAJOR_LAYOUT)
+bytes_of_trace = ttnn.Tensor([outcome.trace_bytes or 0], [1, 1], ttnn.int32, ttnn.ROW_MAJOR_LAYOUT)
+outcome = runner = None
+"""
+"""What the steps have left goes first: a run at full speed finds the room that a run of the program has."""
 _TIMING = """\
 import time
 device.enable_program_cache()
@@ -58,10 +80,21 @@ class RunOptions:
     bounds: Bounds = field(default_factory=Bounds)
     step_seconds: float | None = None
     """How long one step may take; None: as the device needs."""
+    trace: bool = False
+    """Also run it captured as a trace, and compare with plain runs."""
+    queues: int = 1
+    """Command queues: with 2 inputs are written while a run computes."""
 
     def __post_init__(self) -> None:
+        if self.queues not in (1, 2):
+            raise OptionError(f"tt-metal has 1 or 2 command queues, not {self.queues}", node="queues")
         if self.iterations and self.device != "real":
             raise OptionError(f"a {self.device} device has no times to measure", node="iterations")
+
+    @property
+    def at_full_speed(self) -> bool:
+        """Whether the program is also run as `full_speed` does."""
+        return self.trace or self.queues > 1
 
 
 @dataclass
@@ -112,7 +145,7 @@ def run_result(
         comparison = OpComparison(options.bounds, standing, values)
     expected_outputs = _expected_outputs(result, reference, values, expected)
     run = _Run(result, program, options, comparison, report or _quiet)
-    found, seconds = run.execute(wanted, weights, fed_inputs)
+    found = run.execute(wanted, weights, fed_inputs)
     record: Record = {
         "model": program.name,
         "board": result.device.name,
@@ -122,7 +155,8 @@ def run_result(
         "weights": len(wanted),
         "outputs": [{"name": name, "shape": list(array.shape)} for name, array in found.items()],
         "per_op": None,
-        "time": None if not seconds else _times(result, seconds),
+        "time": None if not run.seconds else _times(result, run.seconds),
+        "full_speed": run.full_speed,
     }
     if expected_outputs is not None:
         names = list(result.graph.outputs)
@@ -141,7 +175,7 @@ def taps(result: OptimizedGraph) -> tuple[str, ...]:
 def refuse_host_ops(result: OptimizedGraph, options: RunOptions) -> None:
     """UnsupportedOpError where ops run in functions of the user's, which no device but a mock one does without."""
     names = [op.name or op.id for op in result.graph.ops() if opdef(op.op).opaque]
-    if names and options.device != "mock":
+    if names and (options.device != "mock" or options.at_full_speed):
         raise UnsupportedOpError(
             f"{len(names)} ops of the result run on the host, in functions of yours (HOST_OPS in model_ttnn.py); "
             f"the first is '{names[0]}'",
@@ -187,17 +221,25 @@ class _Run:
         self.result, self.program, self.options = result, program, options
         self.comparison, self.report = comparison, report
         self.done = 0
+        self.seconds: list[float] = []
+        """Of plain runs that were timed."""
+        self.full_speed: Record | None = None
 
     def execute(
         self, wanted: Sequence[TensorEntry], weights: Mapping[str, Array], inputs: Mapping[str, Array]
-    ) -> tuple[dict[str, Array], list[float]]:
-        """Outputs by name, and seconds of the runs that were timed."""
+    ) -> dict[str, Array]:
+        """Outputs by name."""
         result, program, options = self.result, self.program, self.options
         fed = {entry.name: as_fed(entry, weights[entry.name], "weight") for entry in wanted}
         with (
             module_source(program, render(program)) as source,
             open_execution(
-                result.device, result.options.l1_small_bytes, options.device, options.step_seconds
+                result.device,
+                result.options.l1_small_bytes,
+                options.device,
+                options.step_seconds,
+                options.queues,
+                program.trace_region_bytes if options.trace else 0,
             ) as session,
         ):
             session.load(source)
@@ -213,7 +255,11 @@ class _Run:
             outputs = {
                 name: fetched[variable] for name, variable in zip(result.graph.outputs, program.outputs, strict=True)
             }
-            return outputs, self._timed(session)
+            if options.at_full_speed:
+                self.full_speed = self._at_full_speed(session, inputs)
+            elif options.iterations:
+                self.seconds = self._timed(session)
+            return outputs
 
     def _feed(self, session: ExecutionSession, name: str, arrays: Mapping[str, Array]) -> None:
         """Arrays under their own names, which may be such as no archive takes."""
@@ -243,7 +289,39 @@ class _Run:
             session.run(line, place)
 
     def _timed(self, session: ExecutionSession) -> list[float]:
-        if not self.options.iterations:
-            return []
         session.run(_TIMING.format(runs=self.options.iterations + 1), "the timed runs")
         return [float(s) for s in np.asarray(session.fetch(["measured_seconds"])["measured_seconds"]).reshape(-1)]
+
+    def _at_full_speed(self, session: ExecutionSession, inputs: Mapping[str, Array]) -> Record:
+        """Runs from a trace or on two queues, compared with plain ones; their inputs, and random others by turns."""
+        options, entries = self.options, self.program.inputs
+        others = inputs_of(entries, None, options.seed + 1)
+        self._feed(session, _INPUTS, inputs)
+        self._feed(session, _OTHERS, {e.name: as_fed(e, others[e.name], "input") for e in entries})
+        for script in (RUNNER, FULL_SPEED):
+            session.run(_MODULE.format(name=script.stem, text=script.read_text("utf-8")), script.name)
+        feeds = f"[{_INPUTS}, {_OTHERS}]"
+        text = _FULL_SPEED.format(trace=options.trace, queues=options.queues, feeds=feeds, runs=options.iterations)
+        session.run(text, "the program at full speed")
+        figures = session.fetch(["seconds_at_full_speed", "bytes_of_trace"])
+        seconds = [float(s) for s in np.asarray(figures["seconds_at_full_speed"]).reshape(-1)]
+        times = Times(seconds[0], tuple(seconds[1:])) if options.iterations else None
+        return full_speed_record(self.result, options, times, int(np.asarray(figures["bytes_of_trace"]).reshape(-1)[0]))
+
+
+def full_speed_record(result: OptimizedGraph, options: RunOptions, times: Times | None, trace_bytes: int) -> Record:
+    """What `ttopt run` says of runs at full speed. Times are null where none were asked for."""
+    summary = result.summary_json()
+    return {
+        "trace": options.trace,
+        "queues": options.queues,
+        "trace_bytes": trace_bytes or None,
+        "checked_runs": None if options.device == "mock" else CHECKED_RUNS,
+        "remarks": list(Settings(options.trace, options.queues, options.device == "mock").remarks),
+        "iterations": options.iterations,
+        "predicted_ns": summary.get("traced_ns" if options.trace else "untraced_ns"),
+        "per_run_ns": None if times is None else round(times.total * 1e9 / len(times.each)),
+        "latency_ns": None
+        if times is None
+        else {f"p{share}": round(times.percentile(share / 100) * 1e9) for share in (50, 90, 99)},
+    }

@@ -6,34 +6,20 @@ No model's file is needed: the graph is computed op by op by the references that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
+from math import inf
 from typing import Any
-
-import numpy as np
 
 from optimizer.execution.arrays import inputs_of
 from optimizer.execution.comparing import Bounds
 from optimizer.execution.running import Report, RunOptions, refuse_host_ops, run_result
 from optimizer.export.ttnn_py import ttnn_program
-from optimizer.export.ttnn_py.index_bounds import index_bounds
-from optimizer.export.ttnn_py.run_model import Array, from_bfloat16, to_bfloat16
-from optimizer.importers.onnx_arrays import open_weights
-from optimizer.ir.dtype import DType
-from optimizer.ir.graph import Graph, Op, Value
-from optimizer.ir.opdef import CostClass
-from optimizer.ir.vocabulary import opdef
 from optimizer.result import OptimizedGraph
 from optimizer.values.compare import compare
 from optimizer.values.graph_values import graph_values
+from optimizer.values.random_arrays import random_weights
 
 MOST_GAIN = 0.02
 """How far the ratio of an output to its reference may be from 1."""
-_VARIANCE = ("ttnn.batch_norm", 2)
-"""Op and position of an operand whose root is divided by."""
-_TABLE = ("ttnn.embedding", 1)
-_SPREAD = 0.1
-"""Standard deviation of what is added, and of factors around 1."""
 
 
 def check_whole(
@@ -46,7 +32,7 @@ def check_whole(
 
     Raises ExecutionError where an op has no reference, and what `run_result` raises.
     """
-    options = RunOptions(source, seed, bounds=bounds or Bounds())
+    options = RunOptions(source, seed, bounds=bounds or _bounds_of(result))
     refuse_host_ops(result, options)
     weights = random_weights(result.graph, seed)
     inputs = inputs_of(ttnn_program(result).inputs, None, seed)
@@ -58,69 +44,12 @@ def check_whole(
     record = run_result(result, weights, inputs, options, expected=wanted, report=report).record
     for output in record["outputs"]:
         output["rounding_alone"] = compare(rounded[output["name"]], wanted[output["name"]]).record()
-        output["ok"] = output["ok"] and abs(output["ratio"] - 1) <= MOST_GAIN
+        if result.options.least_pcc is None:  # a budget is for the correlation alone
+            output["ok"] = output["ok"] and abs(output["ratio"] - 1) <= MOST_GAIN
     return {**record, "inputs": f"random, seed {seed}", "ok": all(output["ok"] for output in record["outputs"])}
 
 
-def random_weights(graph: Graph, seed: int) -> dict[str, Array]:
-    """Weights under which activations stay near unit size, all of which their element types hold."""
-    tables = index_bounds(graph, open_weights(graph))
-    return {
-        value_id: _weight(graph, value, tables.get(value_id), np.random.default_rng([seed, position]))
-        for position, (value_id, value) in enumerate(open_weights(graph).items())
-    }
-
-
-def _weight(graph: Graph, value: Value, below: int | None, rng: np.random.Generator) -> Array:
-    if not value.dtype.is_float:
-        return np.asarray(rng.integers(0, below or 2, value.shape))
-    noise = rng.standard_normal(value.shape, np.float32)
-    made = _scaled(noise, _reads(graph, value.id))
-    return made if value.dtype is DType.F32 else from_bfloat16(to_bfloat16(made))
-
-
-def _scaled(noise: Array, reads: Sequence[tuple[Op, int, tuple[int, ...]]]) -> Array:
-    """Noise as suits the op that reads it first."""
-    for op, position, shape in reads:
-        fan_in = _fan_in(op, position, shape)
-        if fan_in is not None:
-            gain = 2.0 if op.op == "ttnn.conv2d" else 1.0  # keeps a signal alive through ReLUs
-            return np.asarray(noise * np.float32(np.sqrt(gain / fan_in)))
-        if (op.op, position) == _VARIANCE or (position == 1 and _scales(op)):
-            return np.asarray(np.abs(1 + _SPREAD * noise))
-        if (op.op, position) == _TABLE:
-            return np.asarray(noise * np.float32(shape[-1] ** -0.25))  # a product of two rows is of unit size
-    return np.asarray(_SPREAD * noise)
-
-
-def _scales(op: Op) -> bool:
-    """Whether operand 1 is a factor of the result."""
-    return opdef(op.op).cost_class is CostClass.NORM or op.op == "ttnn.multiply"
-
-
-def _fan_in(op: Op, position: int, shape: tuple[int, ...]) -> int | None:
-    """Products per result, if the operand is the weights of a contraction."""
-    if opdef(op.op).cost_class is CostClass.MATMUL and position < 2 and len(shape) > 1:
-        rows = bool(op.attrs.get("transpose_b" if position else "transpose_a")) == bool(position == 0)
-        return shape[-2] if rows else shape[-1]
-    if op.op == "ttnn.conv2d" and position == 1:
-        return prod(shape[1:])
-    if op.op == "ttnn.conv_transpose2d" and position == 1:
-        groups: Any = opdef(op.op).attr(op, "groups")
-        return max(1, shape[0] * prod(shape[2:]) // int(groups))
-    return None
-
-
-def _reads(graph: Graph, value_id: str) -> list[tuple[Op, int, tuple[int, ...]]]:
-    """(op, position, shape of the operand) of what reads a value, movement looked through, in the graph's order."""
-    found: list[tuple[Op, int, tuple[int, ...]]] = []
-    seen, stack = {value_id}, [value_id]
-    while stack:
-        current = stack.pop(0)
-        for op in graph.consumers(current):
-            if opdef(op.op).moves_elements and op.op != _TABLE[0]:
-                stack += [v for v in op.outputs if v not in seen]
-                seen.update(op.outputs)
-            else:
-                found += [(op, k, graph.value(v).shape) for k, v in enumerate(op.inputs) if v == current]
-    return found
+def _bounds_of(result: OptimizedGraph) -> Bounds:
+    """The usual ones, or of a plan within an error budget, which is for the correlation alone, that."""
+    least = result.options.least_pcc
+    return Bounds() if least is None else Bounds(least, inf)

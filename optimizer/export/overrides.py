@@ -31,6 +31,8 @@ _DTYPES = {DType.BFP8_B: "bfp_bf8", DType.BFP4_B: "bfp_bf4", DType.I32: "si32"}
 """Where tt-mlir spells an element type differently."""
 _OURS = frozenset({"slice"})
 """Fields of a conv's config that tt-mlir's option lacks."""
+_STATED = frozenset({"act_block_h_override", "enable_act_double_buffer", "enable_weights_double_buffer"})
+"""Fields that a plan decides: they are said even where they are as by default, lest another plan decides otherwise."""
 _COPIES = (Role.RESHARD, Role.LOAD)
 
 
@@ -107,13 +109,15 @@ def _is_decided(result: OptimizedGraph, op: Op) -> bool:
 
 
 def _conv_text(result: OptimizedGraph, op: Op) -> str:
-    """The fields of a conv's config that differ from TTNN's defaults."""
+    """The fields of a conv's config that differ from TTNN's defaults, and those that every plan decides."""
     config = result.records[op.id].config
     if not isinstance(config, Conv2dConfig):
         return ""
     default = Conv2dConfig()
     stated = ((f.name, getattr(config, f.name)) for f in fields(config) if f.name not in _OURS)
-    return ":".join(f"{name}#{_plain(value)}" for name, value in stated if value != getattr(default, name))
+    return ":".join(
+        f"{name}#{_plain(value)}" for name, value in stated if name in _STATED or value != getattr(default, name)
+    )
 
 
 def _copied(result: OptimizedGraph, op: Op) -> str:

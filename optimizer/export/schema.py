@@ -83,7 +83,9 @@ class Prediction(Record):
     bound: Literal["compute", "dram", "noc", "pcie", "dispatch"]
     dram_read_bytes: int
     dram_write_bytes: int
-    utilisation: float | None = Field(None, description="share of the time that the chip at its peak would need")
+    limit_ns: int = Field(0, description="the least that the op could take on the board, rounded down")
+    compulsory_dram_bytes: int = Field(0, description="the op's share of the model's compulsory DRAM traffic")
+    flops: int = Field(0, description="of products of elements, 2 per multiply-add")
     parts: list[ProgramTime] = Field(default_factory=list, description="the device programs of the op")
     low_ns: int | None = Field(None, description="where the 80 % interval of the time begins; absent: not told")
     high_ns: int | None = Field(None, description="where it ends")
@@ -235,6 +237,53 @@ class NumericRisk(Record):
     because: str
 
 
+class Loss(Record):
+    """Predicted time beyond the physical limit, for one reason."""
+
+    kind: str = Field(description="`starts`, `copies`, ...: docs/cost-model.md lists them")
+    ns: int
+
+
+class PhysicalLimit(Record):
+    """The least that the model takes on the board in the plan's types and fidelities (docs/cost-model.md)."""
+
+    limit_ns: int = Field(description="the longer of the next two, rounded down")
+    dram_ns: int = Field(description="compulsory bytes at the best bandwidth that kernels reach")
+    compute_ns: int = Field(description="products of elements at the peak of all worker cores")
+    compulsory_dram_bytes: int = Field(
+        description="weights that do not lie in L1 and inputs, read once, and outputs, written once"
+    )
+    flops: int = Field(description="of products of elements, 2 per multiply-add")
+    of_limit: float = Field(description="the limit over the predicted time")
+    losses: list[Loss] = Field(description="where the rest of the time goes, largest first; adds up to it exactly")
+
+
+class MeasuredOutput(Record):
+    """One output with every rounding of the plan emulated, beside the model's in float64."""
+
+    name: str
+    pcc: float
+    relative_error: float
+    ratio: float = Field(description="least-squares factor between the two")
+
+
+class Precision(Record):
+    """What a plan within an error budget was expected to do to the outputs, and what it does."""
+
+    least_pcc: float = Field(description="the budget: correlation that every output keeps")
+    predicted_pcc: float = Field(description="by the sum of all ops' errors")
+    measured_pcc: float = Field(description="of the worst output, by emulation")
+    predicted_error: float = Field(description="relative mean square of the error that the correlation stands for")
+    measured_error: float
+    outputs: list[MeasuredOutput]
+    rounds: int = Field(description="plans that were searched for and measured")
+    scale: float = Field(description="by how much measurement corrected the sensitivities")
+    weights: str = Field(description="measured with: `given`, `model` or `random`")
+    inputs: str = Field(description="`given` or `random`")
+    exact_ns: int = Field(description="predicted time of the best plan in bf16, fidelities by the ops' own rules")
+    given_up: bool = Field(description="whether no plan in other types met the budget, so that this is that plan")
+
+
 class Summary(Record):
     """Figures of the whole plan. A result that failed verification is never written."""
 
@@ -247,6 +296,7 @@ class Summary(Record):
     lower_bound_ns: int | None = None
     gap: float | None = None
     baselines: Baselines
+    limit: PhysicalLimit | None = Field(None, description="absent from documents of older versions")
     time_by_class_ns: dict[str, int] = Field(default_factory=dict, description="predicted time by kind of op")
     time_by_bound_ns: dict[str, int] = Field(default_factory=dict, description="predicted time by what limits it")
     programs: int = Field(0, description="device programs launched, where the backend says")
@@ -279,6 +329,7 @@ class Summary(Record):
     unsupported: list[Any]
     numeric_risks: list[NumericRisk] = Field([], description="patterns that bf16 cannot carry, by op")
     check: dict[str, Any] | None = Field(None, description="what the replay found, and what it led to; null: not asked")
+    precision: Precision | None = Field(None, description="what the plan does to the outputs; null: no error budget")
     warnings: list[str]
 
 

@@ -94,11 +94,11 @@ def kind_of(row: OpDef, name: str) -> str | None:
     """Name of the kind of an attribute's values; None when anything is taken."""
     if name == COMPUTE:
         return "compute"
-    default = row.attrs[name]
     if (row.name, name) in _BY_OP:
         return _BY_OP[row.name, name]
     if name in _BY_NAME:
         return _BY_NAME[name]
+    default = row.attrs[name]
     if default is None and name == "dim":
         return "int or ints"
     return None if default is None or default is REQUIRED else _BY_DEFAULT.get(type(default))

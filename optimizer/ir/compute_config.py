@@ -22,6 +22,12 @@ COMPUTE = "compute"
 FIDELITIES = {"lofi": "LoFi", "hifi2": "HiFi2", "hifi3": "HiFi3", "hifi4": "HiFi4"}
 """Option `math_fidelity` -> tt-metal's spelling."""
 
+PASSES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
+"""Passes of the matrix engine over the same operands, by tt-metal's spelling of the fidelity."""
+
+TILE_PRODUCT_CYCLES = 16
+"""Cycles of a 32x32x32 product per pass of the matrix engine (tt-metal, tech_reports/GEMM_FLOPS)."""
+
 MOST_TILES_IN_BF16 = 4
 """Tiles along K that 16-bit registers may add up in a row. They round every sum: with 128 products values come out up
 to 0.4 % too large, with 256 0.8 %, with 1,024 1.5 % (HiFi2, operands of mixed signs, measured on Tenstorrent's

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from optimizer.errors import GraphError, ShapeError, UnknownNameError
+from optimizer.ir.compulsory import ProductRule, ReadRule, whole
 from optimizer.ir.compute_config import COMPUTE, ComputeRule
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Op
@@ -99,6 +100,8 @@ class Elements(StrEnum):
     """Those of operand 0, each once, in another place, page layout or element type."""
 
 
+RESULT_DTYPE = "dtype"
+"""Attribute that holds an element type: of ops that convert or make tensors, and what `dtype=` of a call asks for."""
 REQUIRED = object()
 """Marks an attribute without a default."""
 
@@ -147,6 +150,10 @@ class OpDef:
     """Activations that the op applies to its result in place (attribute `activation` or `activations`)."""
     compute: ComputeRule | None = None
     """Fidelity and accumulation that the op's calls state; None for ops whose calls take no compute config."""
+    products: ProductRule | None = None
+    """The multiplications that the matrix engine has to do; None: none."""
+    must_read: ReadRule = whole
+    """The elements of an operand that no run gets around."""
     elements: Elements = Elements.COMPUTED
     """Whether the results hold the operands' own elements."""
     unbounded: bool = False
@@ -155,6 +162,8 @@ class OpDef:
     """Whether the result's padding is computed from the operands' padding as its elements are from theirs."""
     rows_apart: bool = False
     """Whether a row of the result is made of one row of operand 0, rows of padding included."""
+    takes_dtype: bool = False
+    """Whether the call takes `dtype=`: the element type of its result, which attribute `dtype` may state."""
     opaque: bool = False
 
     def operand_page(self, index: int) -> Page:
@@ -188,12 +197,13 @@ class OpDef:
     def check_attrs(self, op: Op) -> None:
         """Attributes must be known and required ones present (opaque ops carry anything).
 
-        An op whose calls take a compute config may bring its own.
+        An op whose calls take a compute config may bring its own; so may one that takes an element type.
         """
         if self.opaque:
             return
         for name in op.attrs:
-            if name not in self.attrs and (name != COMPUTE or self.compute is None):
+            stated = (name == COMPUTE and self.compute is not None) or (name == RESULT_DTYPE and self.takes_dtype)
+            if name not in self.attrs and not stated:
                 raise UnknownNameError(f"attribute of {self.name}", name, self.attrs, node=op.id)
         for name, default in self.attrs.items():
             if default is REQUIRED and name not in op.attrs:
@@ -227,7 +237,9 @@ class OpDef:
 
     def infer_dtypes(self, op: Op, inputs: tuple[DType, ...], count: int) -> tuple[DType, ...]:
         """Element types of `count` results of an op."""
-        return self.result_dtypes(self.attr(op, "dtype") if self.dtype is DTypeRule.ATTR else None, inputs, count)
+        if self.takes_dtype and op.attrs.get(RESULT_DTYPE) is not None:
+            return (DType(str(op.attrs[RESULT_DTYPE])),) * count
+        return self.result_dtypes(self.attr(op, RESULT_DTYPE) if self.dtype is DTypeRule.ATTR else None, inputs, count)
 
     def result_dtypes(self, named: Attr, inputs: tuple[DType, ...], count: int) -> tuple[DType, ...]:
         """Element types of `count` results, `named` being attribute `dtype`."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from optimizer.ir import compulsory
 from optimizer.ir import compute_config as compute
 from optimizer.ir import shape_rules as rule
 from optimizer.ir.activations import FUSED_ACTIVATIONS, OPERAND_ACTIVATIONS
+from optimizer.ir.compulsory import ProductRule
 from optimizer.ir.opdef import REQUIRED, ConfigFamily, CostClass, DTypeRule, Elements, OpDef, Page, ShapeRule
 
 Rows = tuple[OpDef, ...]
@@ -50,7 +52,7 @@ def binary(*names: str, in_place: bool = True, fuses: bool = True, **fields: Any
     if fuses:
         attrs |= dict.fromkeys(OPERAND_ACTIVATIONS, ())
         fields["activations"] = FUSED_ACTIVATIONS
-    shared = {"inputs": (1, 2), "operands": 2, "attrs": attrs, "in_place": in_place, **fields}
+    shared = {"inputs": (1, 2), "operands": 2, "attrs": attrs, "in_place": in_place, "takes_dtype": True, **fields}
     return tuple(elementwise(name, rule.binary, **shared) for name in names)
 
 
@@ -70,13 +72,15 @@ def matmul(name: str, *, inputs: Any) -> OpDef:
         attrs=_MATMUL,
         activations=FUSED_ACTIVATIONS,
         compute=compute.matmul,
+        products=compulsory.matmul,
         config=ConfigFamily.MATMUL,
+        takes_dtype=True,
         sharding_follows_operand=True,
         rows_apart=True,
     )
 
 
-def convolution(name: str, shapes: ShapeRule, **more_attrs: object) -> OpDef:
+def convolution(name: str, shapes: ShapeRule, /, *, products: ProductRule, **more_attrs: object) -> OpDef:
     """Convolutions of flat channels-last images; weights and bias stay on the host, where they are prepared."""
     return sharded(
         name,
@@ -86,7 +90,9 @@ def convolution(name: str, shapes: ShapeRule, **more_attrs: object) -> OpDef:
         attrs={**_WINDOW, **_CONV, **more_attrs},
         activations=FUSED_ACTIVATIONS,
         compute=compute.conv,
+        products=products,
         config=ConfigFamily.CONV2D,
+        takes_dtype=True,
         operand_pages=(Page.ANY, Page.HOST, Page.HOST),
     )
 

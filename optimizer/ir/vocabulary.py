@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from optimizer.errors import GraphError, StateError
+from optimizer.ir import compulsory
 from optimizer.ir import compute_config as compute
 from optimizer.ir import shape_rules as rule
 from optimizer.ir import view_rules as view
@@ -109,15 +110,17 @@ _ROWS: tuple[OpDef, ...] = (
     # -- products, convolutions, pools
     matmul("matmul", inputs=2),
     matmul("linear", inputs=(2, 3)),
-    convolution("conv2d", rule.conv2d),
-    convolution("conv_transpose2d", rule.conv_transpose2d, output_padding=(0, 0)),
+    convolution("conv2d", rule.conv2d, products=compulsory.conv2d),
+    convolution("conv_transpose2d", rule.conv_transpose2d, products=compulsory.conv_transpose2d,
+                output_padding=(0, 0)),
     pool("max_pool2d", {}, elements=_SELECTED),
     pool("avg_pool2d", {"count_include_pad": True}, compute=compute.exact),
     row("global_avg_pool2d", CostClass.POOL, rule.global_avg_pool2d),
     sharded("upsample", CostClass.UPSAMPLE, rule.upsample, attrs={"scale_factor": REQUIRED, "mode": "nearest"},
             compute=compute.exact, operand_pages=(Page.ROW_MAJOR,), output_page=Page.ROW_MAJOR),
     row("grid_sample", CostClass.SAMPLE, rule.grid_sample, inputs=2, attrs={"align_corners": False},
-        compute=compute.exact, operand_pages=(Page.ROW_MAJOR, Page.ROW_MAJOR), output_page=Page.ROW_MAJOR),
+        compute=compute.exact, operand_pages=(Page.ROW_MAJOR, Page.ROW_MAJOR), output_page=Page.ROW_MAJOR,
+        must_read=compulsory.selected),
 
     # -- norms, reductions
     sharded("softmax", CostClass.SOFTMAX, rule.same, attrs={"dim": -1, "numeric_stable": True}, compute=compute.exact),
@@ -145,21 +148,23 @@ _ROWS: tuple[OpDef, ...] = (
              returns_operand=view.transpose_keeps_order, rows_apart=True),
     movement("concat", rule.concat, inputs=(1, 1 << 16), attrs={"dim": REQUIRED}, shardable=True,
              sharded_operands=tuple(range(64)), operands_sharded_alike=True, returns_operand=_SAME),
-    movement("slice", rule.slice_, attrs={"begins": REQUIRED, "ends": REQUIRED, "steps": None}, returns_operand=_SAME),
-    movement("split", rule.split, num_outputs=None, attrs={"sizes": REQUIRED, "dim": REQUIRED}, returns_operand=_SAME),
+    movement("slice", rule.slice_, attrs={"begins": REQUIRED, "ends": REQUIRED, "steps": None}, returns_operand=_SAME,
+             must_read=compulsory.selected),
+    movement("split", rule.split, num_outputs=None, attrs={"sizes": REQUIRED, "dim": REQUIRED}, returns_operand=_SAME,
+             must_read=compulsory.selected),
     movement("pad", rule.pad, attrs={"padding": REQUIRED, "value": 0.0}, operand_pages=(Page.ANY,),
              output_page=Page.ANY, page_rule=_pad_page, view=view.pad_is_view, returns_operand=_SAME),
     movement("repeat", rule.repeat, attrs={"repeats": REQUIRED}, view=view.repeat_is_view, returns_operand=_SAME),
     movement("repeat_interleave", rule.repeat_interleave, attrs={"repeats": REQUIRED, "dim": REQUIRED},
              returns_operand=_SAME, rows_apart=True),
     movement("fill_implicit_tile_padding", rule.same, attrs={"value": REQUIRED}, elements=_KEPT, view=view.stays),
-    movement("gather", rule.gather, inputs=2, attrs={"dim": -1}),
+    movement("gather", rule.gather, inputs=2, attrs={"dim": -1}, must_read=compulsory.selected),
     movement("scatter", rule.scatter, inputs=3, attrs={"dim": REQUIRED}, operand_pages=(Page.ROW_MAJOR,),
              output_page=Page.ROW_MAJOR),
     movement("scatter_add", rule.scatter, inputs=3, attrs={"dim": REQUIRED}, operand_pages=(Page.ROW_MAJOR,),
              output_page=Page.ROW_MAJOR, elements=Elements.COMPUTED),
     row("embedding", CostClass.EMBEDDING, rule.embedding, inputs=2, dtype=DTypeRule.SECOND, elements=_MOVED,
-        operand_pages=(Page.ROW_MAJOR, Page.ROW_MAJOR)),
+        operand_pages=(Page.ROW_MAJOR, Page.ROW_MAJOR), must_read=compulsory.looked_up),
     made("full", rule.attr_shape, {"shape": REQUIRED, "value": 0.0}),
     made("zeros", rule.attr_shape, {"shape": REQUIRED, "value": 0.0}),
     made("ones", rule.attr_shape, {"shape": REQUIRED, "value": 0.0}),
@@ -167,9 +172,10 @@ _ROWS: tuple[OpDef, ...] = (
 
     # -- attention
     row("scaled_dot_product_attention", CostClass.SDPA, rule.sdpa, inputs=(3, 4), config=ConfigFamily.SDPA,
-        attrs={"is_causal": False, "scale": None}, compute=compute.sdpa),
+        attrs={"is_causal": False, "scale": None}, compute=compute.sdpa, products=compulsory.attention),
     row("scaled_dot_product_attention_decode", CostClass.SDPA, rule.sdpa_decode, inputs=(3, 4), sharded_operands=(0,),
-        config=ConfigFamily.SDPA, attrs={"cur_pos": REQUIRED, "is_causal": True, "scale": None}, compute=compute.sdpa),
+        config=ConfigFamily.SDPA, attrs={"cur_pos": REQUIRED, "is_causal": True, "scale": None}, compute=compute.sdpa,
+        products=compulsory.attention_decode, must_read=compulsory.cached),
     movement("split_query_key_value_and_split_heads", rule.split_qkv_heads, num_outputs=3, rows_apart=True,
              attrs={"num_heads": REQUIRED, "num_kv_heads": None, "transpose_key": False}),
     movement("nlp_create_qkv_heads", rule.nlp_create_qkv_heads, num_outputs=None, rows_apart=True,

@@ -62,7 +62,9 @@ SHARING_RULES: tuple[L1Rule, ...] = (
 
 def result_layout(op: Op, value_id: str, output: TensorLayout, page: PageLayout) -> TensorLayout:
     """Layout of one result of an op whose first result has the layout `output`; `page` is the value's page layout."""
-    return output if value_id == op.outputs[0] else interleaved(output.memory.buffer_type, page)
+    if value_id == op.outputs[0]:
+        return output
+    return interleaved(output.memory.buffer_type, page).typed(output.dtype)
 
 
 def may_be_view(graph: Graph, op: Op, layout: TensorLayout) -> bool:

@@ -2,15 +2,16 @@
 
 A candidate is a layout of the result together with the config and the `memory_config=` argument that give
 it. Convs choose their own grid, so their candidates are what the op says it produces for each shard layout
-and activation block height; matmuls get program configs; sharded norms get theirs; other ops have no
+and activation block height; matmuls and attention get program configs; sharded norms get theirs; other ops have no
 parameters, and their candidates are their legal layouts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 from optimizer.errors import OptionError
@@ -18,12 +19,15 @@ from optimizer.ir.graph import Graph, Op, ValueKind
 from optimizer.ir.opdef import ConfigFamily, CostClass
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.acceptance import OpAcceptance
+from optimizer.layouts.attention_chunks import chunk_configs
+from optimizer.layouts.conv_configs import doubled
 from optimizer.layouts.matmul_configs import interleaved_matmul_configs, largest_divisor, matmul_program_configs
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, TensorLayout, TensorMemoryLayout
 from optimizer.layouts.memory_config import interleaved as interleaved_in
 from optimizer.layouts.nearest import nearest
 from optimizer.layouts.op_config import Conv2dConfig, LayerNormShardedMultiCoreProgramConfig, OpConfig
 from optimizer.layouts.overrides import LayoutOverride, spelled
+from optimizer.layouts.precision import Precision
 from optimizer.layouts.stated_compute import sums_in_f32
 from optimizer.layouts.tiling import TILE, ceil_div, physical_shape
 
@@ -48,6 +52,12 @@ class OpCandidate:
     config: OpConfig | None = None
     request: MemoryConfig | None = None
     """The `memory_config=` argument; None passes none."""
+    precision: Precision | None = None
+    """None: as the graph states it."""
+
+    def of(self, op: Op) -> Op:
+        """The op with the attributes that its precision gives it."""
+        return op if self.precision is None else self.precision.applied(op)
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,10 @@ class LegalConfigs:
     """An override excludes the DRAM candidates from the choice."""
     programmed: tuple[OpCandidate, ...] = ()
     """Candidates with an interleaved result, in DRAM or L1, and a program config where the others leave it to TTNN."""
+    tuned: tuple[OpCandidate, ...] = ()
+    """Candidates with results as those above and configs that only the exact search tries: convolutions' knobs."""
+    by_room: bool = False
+    """What TTNN chooses where it is given no program config depends on the L1 that is free: a matmul's."""
     refused: Mapping[str, int] = field(default_factory=dict, compare=False)
     """How often the OpModel refused what was tried, by message."""
 
@@ -113,9 +127,25 @@ class LegalOpConfigAnalysis:
             page = layouts[0].page_layout
             memory = MemoryConfig(TensorMemoryLayout.INTERLEAVED, BufferType.DRAM)
             dram = list(self._dram(graph, op, TensorLayout(page, memory)))
-        programs = _matmul_programs(graph, op, layouts[0].page_layout, accept) if configured else ()
-        programmed = (c for c in programs if override is None or override.allows(c.output))
-        return LegalConfigs(tuple(dram), tuple(interleaved), tuple(sharded), forced, tuple(programmed))
+        programs = _programs(graph, op, layouts[0].page_layout, accept) if configured else ()
+        found = tuple(dict.fromkeys(self._tuned(op, dram, sharded))) if configured and _is_conv(op) else ()
+        programmed, tuned = (
+            tuple(c for c in row if override is None or override.allows(c.output)) for row in (tuple(programs), found)
+        )
+        by_room = bool(programmed) and opdef(op.op).config is ConfigFamily.MATMUL
+        return LegalConfigs(tuple(dram), tuple(interleaved), tuple(sharded), forced, programmed, tuned, by_room)
+
+    def _tuned(self, op: Op, dram: Sequence[OpCandidate], sharded: Sequence[OpCandidate]) -> Iterator[OpCandidate]:
+        """A convolution's second buffers, for sharded results and from DRAM to DRAM."""
+        fixed = self.conv2d_overrides.get(op.id, {})
+        given = {c.config for c in (*dram, *sharded)}
+        for candidate in (*sharded, *dram):
+            config = candidate.config
+            assert isinstance(config, Conv2dConfig)
+            for variant in (config, *doubled(op, config)):
+                variant = replace(variant, **fixed)
+                if variant not in given:
+                    yield replace(candidate, config=variant)
 
     def _dram(self, graph: Graph, op: Op, layout: TensorLayout) -> Iterator[OpCandidate]:
         """Ways to a DRAM result, preferred first: a conv may need smaller activation blocks to fit."""
@@ -209,21 +239,36 @@ def _matmul(
                 yield OpCandidate(layout, config, layout.memory)
 
 
-def _matmul_programs(graph: Graph, op: Op, page: PageLayout, accept: OpAcceptance) -> Iterator[OpCandidate]:
-    """A matmul by a program config, its result interleaved in DRAM or L1."""
-    if opdef(op.op).config is not ConfigFamily.MATMUL:
-        return
+def _programs(graph: Graph, op: Op, page: PageLayout, accept: OpAcceptance) -> Iterator[OpCandidate]:
+    """A matmul or attention by a program config, its result interleaved in DRAM or L1."""
+    family = opdef(op.op).config
+    configs: Iterable[OpConfig] = ()
+    if family is ConfigFamily.MATMUL:
+        configs = _matmul_programs(graph, op, accept)
+    elif family is ConfigFamily.SDPA:
+        configs = _attention_programs(graph, op, accept)
+    for buffer, config in product((BufferType.DRAM, BufferType.L1), configs):
+        layout = interleaved_in(buffer, page)
+        yield OpCandidate(layout, config, layout.memory)
+
+
+def _attention_programs(graph: Graph, op: Op, accept: OpAcceptance) -> tuple[OpConfig, ...]:
+    """Chunk sizes of attention over a sequence; a decode step takes its own."""
+    if op.op != "ttnn.scaled_dot_product_attention":
+        return ()
+    q, k = (graph.value(v).shape for v in op.inputs[:2])
+    return chunk_configs(q, k, bool(op.attrs.get("is_causal")), accept.grid_yx)
+
+
+def _matmul_programs(graph: Graph, op: Op, accept: OpAcceptance) -> tuple[OpConfig, ...]:
     a, b, result = (graph.value(v) for v in (op.inputs[0], op.inputs[1], op.outputs[0]))
     if any(d != 1 for d in b.shape[:-2]) or op.attrs.get("transpose_a"):
-        return
+        return ()
     fp32 = partial(sums_in_f32, graph, op)
     rows, columns = physical_shape(result.shape, PageLayout.TILE)
     tiles = (rows // TILE, ceil_div(a.shape[-1], TILE), columns // TILE)
     activation = op.attrs.get("activation") or None
-    for buffer in (BufferType.DRAM, BufferType.L1):
-        layout = interleaved_in(buffer, page)
-        for config in interleaved_matmul_configs(tiles, accept.grid_yx, fp32, activation):  # type: ignore[arg-type]
-            yield OpCandidate(layout, config, layout.memory)
+    return interleaved_matmul_configs(tiles, accept.grid_yx, fp32, activation)  # type: ignore[arg-type]
 
 
 def _conv(
@@ -248,6 +293,17 @@ def _conv(
             if output is not None and output.is_sharded and output.is_l1:
                 found.append(OpCandidate(output, config, None))
     yield from sorted(found, key=lambda c: -c.output.num_shard_cores)
+
+
+def _attention(
+    analysis: LegalOpConfigAnalysis, graph: Graph, op: Op, layouts: tuple[TensorLayout, ...], accept: OpAcceptance
+) -> Iterator[OpCandidate]:
+    """A sharded result with TTNN's own chunks and with each that may pay."""
+    configs = _attention_programs(graph, op, accept)
+    for layout in layouts:
+        yield OpCandidate(layout, None, layout.memory)
+        for config in configs if layout.is_sharded else ():
+            yield OpCandidate(layout, config, layout.memory)
 
 
 def _norm(
@@ -278,4 +334,5 @@ _EXPANSIONS: dict[ConfigFamily | None, Expansion] = {
     ConfigFamily.MATMUL: _matmul,
     ConfigFamily.CONV2D: _conv,
     ConfigFamily.NORM: _norm,
+    ConfigFamily.SDPA: _attention,
 }

@@ -20,7 +20,6 @@ from optimizer.layouts.tiling import TILE, ceil_div
 
 MAX_SUBBLOCK_TILES = 8
 """Output tiles that fit the destination registers in bf16 (half of them with fp32 accumulation)."""
-MAX_IN0_BLOCK_W = 8
 
 
 def largest_divisor(n: int, limit: int) -> int:
@@ -29,9 +28,8 @@ def largest_divisor(n: int, limit: int) -> int:
 
 
 def in0_block_widths(k_tiles: int) -> tuple[int, ...]:
-    """Widths of an in0 block to offer, in tiles: all divisors of K up to 8, widest first, at most four."""
-    widths = [d for d in range(min(k_tiles, MAX_IN0_BLOCK_W), 0, -1) if k_tiles % d == 0]
-    return tuple(widths[:3] + widths[-1:]) if len(widths) > 4 else tuple(widths)
+    """Widths of an in0 block to offer, in tiles: all divisors of K, widest first."""
+    return tuple(d for d in range(k_tiles, 0, -1) if k_tiles % d == 0)
 
 
 def matmul_program_configs(
@@ -89,32 +87,42 @@ def interleaved_matmul_configs(
 ) -> tuple[OpConfig, ...]:
     """Program configs with an interleaved result over the whole grid, for M, K and N in tiles (batches within M).
 
-    Both 1D forms and the 2D one, each with a few widths of in0 blocks. Given none, TTNN chooses by how much of L1 is
-    free, and of operands in L1 often a kernel without reuse.
+    Both 1D forms and the 2D one, each with every width of in0 blocks and every cut of a core's output along its longer
+    side: smaller blocks take less L1 and are written while the next one is computed, but operands come again for each.
+    Given none, TTNN chooses by how much of L1 is free, and of operands in L1 often a kernel without reuse.
     """
     m, k, n = tiles
     rows, columns = device_grid_yx
+    cores = rows * columns
     found: list[OpConfig] = []
     for w in in0_block_widths(k):
         limit = _subblock_limit(fp32_accumulation(w))
-        for per_core_m, per_core_n, mcast_in0 in (
-            (m, ceil_div(n, rows * columns), True),
-            (ceil_div(m, rows * columns), n, False),
-        ):
-            h, v = _subblock(per_core_m, per_core_n, limit)
+        for per_m, per_n, mcast_in0 in ((m, ceil_div(n, cores), True), (ceil_div(m, cores), n, False)):
+            for block, cut in _cuts(per_m, per_n):
+                h, v = _subblock(*block, limit)
+                found.append(
+                    MatmulMultiCoreReuseMultiCast1DProgramConfig(
+                        device_grid_yx, w, h, v, per_m, per_n, mcast_in0, fused_activation, **cut
+                    )
+                )
+        per_m, per_n = ceil_div(m, rows), ceil_div(n, columns)
+        for block, cut in _cuts(per_m, per_n):
+            h, v = _subblock(*block, limit)
             found.append(
-                MatmulMultiCoreReuseMultiCast1DProgramConfig(
-                    device_grid_yx, w, h, v, per_core_m, per_core_n, mcast_in0, fused_activation
+                MatmulMultiCoreReuseMultiCastProgramConfig(
+                    device_grid_yx, w, h, v, per_m, per_n, fused_activation=fused_activation, **cut
                 )
             )
-        per_core_m, per_core_n = ceil_div(m, rows), ceil_div(n, columns)
-        h, v = _subblock(per_core_m, per_core_n, limit)
-        found.append(
-            MatmulMultiCoreReuseMultiCastProgramConfig(
-                device_grid_yx, w, h, v, per_core_m, per_core_n, fused_activation=fused_activation
-            )
-        )
     return tuple(found)
+
+
+def _cuts(rows: int, columns: int) -> list[tuple[tuple[int, int], dict[str, Any]]]:
+    """Blocks of a core's output, and the fields that say so: all of it, then its longer side in equal parts."""
+    found: list[tuple[tuple[int, int], dict[str, Any]]] = [((rows, columns), {})]
+    tall, longer = rows > columns, max(rows, columns)
+    for size in (longer // parts for parts in range(2, longer + 1) if longer % parts == 0):
+        found.append(((size, columns), {"out_block_h": size}) if tall else ((rows, size), {"out_block_w": size}))
+    return found
 
 
 def _subblock_limit(fp32_accumulation: bool) -> int:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from optimizer.errors import FormatError
+from optimizer.ir.dtype import DType
 
 CoreRange = tuple[int, int, int, int]
 """Inclusive rectangle of cores `(x0, y0, x1, y1)`."""
@@ -78,21 +79,36 @@ class MemoryConfig:
 
 @dataclass(frozen=True)
 class TensorLayout:
-    """Page layout and memory config of one value: everything but shape and element type."""
+    """Page layout and memory config of one value, and its element type where that is open.
+
+    While a plan is searched for, a value may be made or read in another element type than the graph states: the layout
+    then names it. In a result the value states its element type, and `dtype` is None.
+    """
 
     page_layout: PageLayout
     memory: MemoryConfig
+    dtype: DType | None = None
+    """None: as the graph states it."""
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.page_layout, self.memory)))
+        object.__setattr__(self, "_hash", hash((self.page_layout, self.memory, self.dtype)))
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
         """String hashes differ between processes, so the cached hash is never pickled."""
-        return (TensorLayout, (self.page_layout, self.memory))
+        return (TensorLayout, (self.page_layout, self.memory, self.dtype))
+
+    @property
+    def plain(self) -> TensorLayout:
+        """The same place, in the element type that the graph states."""
+        return self if self.dtype is None else TensorLayout(self.page_layout, self.memory)
+
+    def typed(self, dtype: DType | None) -> TensorLayout:
+        """The same place, in this element type."""
+        return self if self.dtype is dtype else TensorLayout(self.page_layout, self.memory, dtype)
 
     @property
     def is_l1(self) -> bool:
@@ -134,7 +150,8 @@ class TensorLayout:
         spec = self.memory.shard_spec
         if spec is not None:
             text += f" {spec.grid_yx[0]}x{spec.grid_yx[1]} [{spec.shape[0]}, {spec.shape[1]}]"
-        return f"{text} {self.page_layout.value}"
+        typed = "" if self.dtype is None else f" {self.dtype.value}"
+        return f"{text} {self.page_layout.value}{typed}"
 
     def to_json(self) -> dict[str, Any]:
         """The `layout` object of `graph.json`; the last four fields are null unless sharded."""

@@ -93,6 +93,9 @@ class MatmulMultiCoreReuseMultiCastProgramConfig(OpConfig):
     transpose_mcast: bool = False
     fused_activation: str | None = None
     fuse_batch: bool = True
+    out_block_h: int | None = None
+    out_block_w: int | None = None
+    """Output tiles computed at a time; None: all of a core's."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,9 @@ class MatmulMultiCoreReuseMultiCast1DProgramConfig(OpConfig):
     mcast_in0: bool
     fused_activation: str | None = None
     fuse_batch: bool = True
+    out_block_h: int | None = None
+    out_block_w: int | None = None
+    """Output tiles computed at a time; None: all of a core's."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,8 @@ class SDPAProgramConfig(OpConfig):
     compute_with_storage_grid_yx: tuple[int, int]
     q_chunk_size: int
     k_chunk_size: int
+    exp_approx_mode: bool | None = None
+    """None is TTNN's own choice: the approximate exponential."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +233,10 @@ def _checked(key: str, hint: Any, value: Any, place: str) -> Any:
         if _is_size(value, least):
             return value
         wanted = f"a whole number from {least} to {_LARGEST}"
+    elif int in members and value is not None:
+        if _is_size(value, least):
+            return value
+        wanted = f"null or a whole number from {least} to {_LARGEST}"
     else:
         words = _WORDS.get(key)
         if type(value) in members and (not isinstance(value, str) or words is None or value in words):

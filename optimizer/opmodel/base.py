@@ -157,8 +157,6 @@ class OpCost:
     dram_read_bytes: int = 0
     """Bytes read from DRAM by all cores together."""
     dram_write_bytes: int = 0
-    utilisation: float | None = None
-    """Share of the time that the chip at its peak would need; None where a backend does not say."""
     parts: tuple[CostPart, ...] = ()
     """The programs that the op runs, where a backend says."""
 

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from optimizer.ir.compute_config import COMPUTE
+from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
-from optimizer.ir.opdef import Page
+from optimizer.ir.opdef import RESULT_DTYPE, Page
 from optimizer.ir.vocabulary import COPY, FETCH, SEND, opdef
 from optimizer.l1.rules import result_layout
 from optimizer.layouts.memory_config import (
@@ -38,9 +39,12 @@ def fuses_activation(config: OpConfig | None) -> bool:
 def query_attributes(graph: Graph, op: Op, config: OpConfig | None) -> tuple[tuple[str, Attr], ...]:
     """All attributes, defaults included, and the compute config that the op's calls state.
 
-    An activation that the program config fuses is not the op's too.
+    An activation that the program config fuses is not the op's too; an element type that is asked for is no attribute.
     """
-    full = opdef(op.op).full_attrs(op)
+    row = opdef(op.op)
+    full = row.full_attrs(op)
+    if row.takes_dtype:
+        full.pop(RESULT_DTYPE, None)
     if fuses_activation(config):
         full["activation"] = None
     stated = stated_compute(graph, op, in0_block_w(config))
@@ -61,7 +65,13 @@ def op_query(
     inputs = tuple(
         TensorSpec(values[v].shape, values[v].dtype, layout) for v, layout in zip(op.inputs, operands, strict=True)
     )
-    return OpQuery(op.op, inputs, query_attributes(graph, op, config), config, request)
+    return OpQuery(op.op, inputs, query_attributes(graph, op, config), config, request, asked_dtype(op))
+
+
+def asked_dtype(op: Op) -> DType | None:
+    """The `dtype=` argument of an op's call; None: none is passed."""
+    asked = op.attrs.get(RESULT_DTYPE) if opdef(op.op).takes_dtype else None
+    return None if asked is None else DType(str(asked))
 
 
 class OpPricer:
@@ -75,7 +85,7 @@ class OpPricer:
         """Bytes per core that an op with its operands may take."""
         self.rejections: dict[str, Counter[str]] = {}
         """Op id -> how often the OpModel refused it, by message."""
-        self._attrs: dict[tuple[str, bool, int], tuple[tuple[str, Attr], ...]] = {}
+        self._attrs: dict[Hashable, tuple[tuple[str, Attr], ...]] = {}
         self._specs: dict[tuple[str, TensorLayout], TensorSpec] = {}
         self._accepted_copies: dict[tuple[str, TensorLayout, TensorLayout], bool] = {}
         self._copies_ns: dict[tuple[str, TensorLayout, TensorLayout], int] = {}
@@ -115,7 +125,7 @@ class OpPricer:
     ) -> OpQuery:
         """`op_query`, made of what earlier questions were made of."""
         inputs = tuple([self._spec(v, layout) for v, layout in zip(op.inputs, operands, strict=True)])
-        return OpQuery(op.op, inputs, self._attributes(op, config), config, request)
+        return OpQuery(op.op, inputs, self._attributes(op, config), config, request, asked_dtype(op))
 
     def signature(self, op: Op) -> Hashable:
         """Equal for ops of which every OpModel question is the same: kind, attributes, operands."""
@@ -126,21 +136,29 @@ class OpPricer:
 
     def _attributes(self, op: Op, config: OpConfig | None) -> tuple[tuple[str, Attr], ...]:
         """`query_attributes`, which depend on little of the config."""
-        key = (op.id, fuses_activation(config), in0_block_w(config))
+        key = (op.id, op.attrs.get(COMPUTE), fuses_activation(config), in0_block_w(config))
         if key not in self._attrs:
             self._attrs[key] = query_attributes(self.graph, op, config)
         return self._attrs[key]
 
     def constraints(
-        self, op: Op, operands: Sequence[TensorLayout], config: OpConfig | None, request: MemoryConfig | None
+        self,
+        op: Op,
+        operands: Sequence[TensorLayout],
+        config: OpConfig | None,
+        request: MemoryConfig | None,
+        result: DType | None = None,
     ) -> OpConstraints:
-        """The OpModel's answer, with the plan's L1 limit applied to operands plus the op's own peak."""
+        """The OpModel's answer, with the plan's L1 limit applied to operands plus the op's own peak.
+
+        `result` is the element type that results have to have, where that is not what the graph states.
+        """
         answer = self.model.constraints(self.query(op, operands, config, request))
         if answer.valid and opdef(op.op).opaque:
             # results of an op on the host are as its values state them, in DRAM; its transfers may be refused
             answer = replace(answer, outputs=tuple(self._plain(v, BufferType.DRAM) for v in op.outputs))
             answer = next((m for m in map(self.model.constraints, self.transfers(op)) if not m.valid), answer)
-        if answer.valid and (other := self._other_result(op, answer)) is not None:
+        if answer.valid and (other := self._other_result(op, answer, result)) is not None:
             answer = OpConstraints.rejected(Rejection.VALIDATION, other)
         if answer.valid:
             need = self.operand_bytes(op, operands) + answer.peak_bytes
@@ -151,14 +169,15 @@ class OpPricer:
             self.rejections.setdefault(op.id, Counter())[answer.error or "refused"] += 1
         return answer
 
-    def _other_result(self, op: Op, answer: OpConstraints) -> str | None:
+    def _other_result(self, op: Op, answer: OpConstraints, result: DType | None) -> str | None:
         """How a result differs from what the graph says of it, which later ops rely on; None: not at all."""
         for number, (value_id, given) in enumerate(zip(op.outputs, answer.outputs, strict=False)):
             value = self.graph.values[value_id]
-            if value.shape != given.shape or value.dtype is not given.dtype:
+            dtype = result or value.dtype
+            if value.shape != given.shape or dtype is not given.dtype:
                 return (
                     f"TTNN gives result {number} as {list(given.shape)} {given.dtype.value}, "
-                    f"the graph has it as {list(value.shape)} {value.dtype.value}"
+                    f"the graph has it as {list(value.shape)} {dtype.value}"
                 )
         return None
 
@@ -176,7 +195,7 @@ class OpPricer:
         key = (value_id, layout)
         if key not in self._specs:
             value = self.graph.values[value_id]
-            self._specs[key] = TensorSpec(value.shape, value.dtype, layout)
+            self._specs[key] = TensorSpec(value.shape, layout.dtype or value.dtype, layout.plain)
         return self._specs[key]
 
     def _plain(self, value_id: str, place: BufferType) -> TensorSpec:
@@ -220,7 +239,7 @@ class OpPricer:
 
     def value_bytes(self, value_id: str, layout: TensorLayout) -> int:
         value = self.graph.value(value_id)
-        return l1_bytes_per_core(value.shape, value.dtype, layout, self.model.device)
+        return l1_bytes_per_core(value.shape, layout.dtype or value.dtype, layout, self.model.device)
 
     # -- copies ------------------------------------------------------------------------------------
     def copy_query(self, value_id: str, source: TensorLayout, target: TensorLayout) -> OpQuery:
@@ -232,7 +251,7 @@ class OpPricer:
         if key not in self._accepted_copies:
             answer = self.model.constraints(self.copy_query(value_id, source, target))
             fits = self.value_bytes(value_id, source) + answer.peak_bytes <= self.l1_limit_bytes
-            self._accepted_copies[key] = answer.valid and fits and answer.outputs[0].layout == target
+            self._accepted_copies[key] = answer.valid and fits and answer.outputs[0].layout == target.plain
         return self._accepted_copies[key]
 
     def copy_ns(self, value_id: str, source: TensorLayout, target: TensorLayout) -> int:

@@ -24,6 +24,7 @@ from optimizer.pipeline.work import Work, run
 from optimizer.plugins import plugins_named
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import PolicyInput
+from optimizer.values.given import GivenValues
 
 if TYPE_CHECKING:
     from optimizer.importers import ImportedModel
@@ -37,16 +38,18 @@ def optimize_file(
     interrupted: Callable[[], bool] = bool,
     device: DeviceSpec | None = None,
     learned: Learned | None = None,
+    given: GivenValues | None = None,
 ) -> OptimizedGraph:
     """Import a model (ONNX or JSON, by content), optimise it for `options.board`, verify it.
 
     Once `interrupted()` says so the policy ends its search, and the result is its best plan so far. `device` is the
     board that `options.board` names, for callers that have loaded it; `learned` is of runs for the same board,
-    OpModel and `l1_small_bytes`; it spares this one work and changes nothing else.
+    OpModel and `l1_small_bytes`; it spares this one work and changes nothing else. `given` holds weights and inputs to
+    measure an error budget with; without, they are the model's own and random.
     """
     board = DeviceSpec.load(options.board) if device is None else device
     clock = Clock(NAMES, progress, options.time_limit, interrupted)
-    result = _optimize(source, board, options, clock, name, learned)
+    result = _optimize(source, board, options, clock, name, learned, given)
     result.source = source if isinstance(source, Path) else None
     return result
 
@@ -59,13 +62,15 @@ def optimize(
     interrupted: Callable[[], bool] = bool,
     time_limit: float = math.inf,
     learned: Learned | None = None,
+    given: GivenValues | None = None,
 ) -> OptimizedGraph:
     """Lay out an imported model, a graph or a model's file on a board. The input graph is not changed.
 
     The board is a `DeviceSpec`, the name of a preset or a board's file; None: what the options say. Once
     `interrupted()` says so the policy ends its search, and the result is its best plan so far; so it does in time
     before `time_limit` seconds, a limit of the caller's beside the option. `learned` is of runs for the same board,
-    OpModel and `l1_small_bytes`; it spares this one work and changes nothing else.
+    OpModel and `l1_small_bytes`; it spares this one work and changes nothing else. `given` holds weights and inputs to
+    measure an error budget with; without, they are those of the model's file and random.
     Raises InfeasibleError when an op cannot run even from DRAM, VerificationError when the finished plan
     fails its re-check, and InputError for options that do not fit the graph.
     """
@@ -82,7 +87,7 @@ def optimize(
         raise FormatError(f"optimize() cannot take an object of {type(model).__name__}", alternatives=taken)
     least = min(time_limit, options.time_limit or math.inf)
     clock = Clock(NAMES, progress, None if least == math.inf else least, interrupted)
-    result = _optimize(source, board, options, clock, learned=learned)
+    result = _optimize(source, board, options, clock, learned=learned, given=given)
     result.source = source if isinstance(source, Path) else None
     return result
 
@@ -96,12 +101,13 @@ def _optimize(
     clock: Clock,
     name: str | None = None,
     learned: Learned | None = None,
+    given: GivenValues | None = None,
 ) -> OptimizedGraph:
     options = _effective(options)
     learned = Learned() if learned is None else learned
     opmodel = CachedOpModel(create_opmodel(options.opmodel, device, options.l1_small_bytes), learned.answers)
     judge = None if options.check is None else create_opmodel(options.check, device, options.l1_small_bytes)
-    work = Work(source, options, opmodel, clock, name, judge, learned)
+    work = Work(source, options, opmodel, clock, name, judge, learned, given or GivenValues())
     run(stages(options), work)
     work.result.stopped = work.plan.stopped
     work.result.timings = {"stages_s": clock.seconds(), **work.result.timings, "opmodel": opmodel.statistics_json()}

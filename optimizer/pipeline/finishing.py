@@ -10,6 +10,8 @@ from typing import ClassVar
 from optimizer.errors import InfeasibleError, VerificationError
 from optimizer.ir.numeric_risk import numeric_risks
 from optimizer.ir.vocabulary import opdef
+from optimizer.limit.losses import limit_of
+from optimizer.limit.per_op import op_limits
 from optimizer.opmodel.base import OpModel
 from optimizer.pipeline.work import Stage, Work
 from optimizer.predictions import (
@@ -78,9 +80,11 @@ class Predict(Stage):
 def predicted(result: OptimizedGraph, model: OpModel, report: VerifyReport) -> OptimizedGraph:
     """A result with a `Prediction` in the record of every op of a run; `report` is the verifier's."""
     predictor, records = Predictor(result.graph, result.layouts, model), dict(result.records)
+    limits = op_limits(result.graph, result.layouts, result.records, result.device)
     for step in report.steps:
         record = records[step.op]
-        records[step.op] = replace(record, predicted=predictor.prediction(step.op, record, step.total_bytes))
+        prediction = predictor.prediction(step.op, record, step.total_bytes, limits[step.op])
+        records[step.op] = replace(record, predicted=prediction)
     return replace(result, records=records)
 
 
@@ -89,7 +93,9 @@ class Summarise(Stage):
     """Adds the predictions up to the figures that a person reads first."""
 
     name: ClassVar[str] = "summary"
-    takes: ClassVar[tuple[str, ...]] = ("result", "report", "baseline", "plan", "origin", "rewritten")
+    takes: ClassVar[tuple[str, ...]] = (
+        "result", "report", "baseline", "plan", "origin", "rewritten", "values", "precision",
+    )  # fmt: skip
     gives: ClassVar[tuple[str, ...]] = ("result",)
     closing: ClassVar[bool] = True
 
@@ -97,7 +103,9 @@ class Summarise(Stage):
         plan = work.plan
         warnings = (*work.origin.warnings, *plan.warnings, *(rewrite.warning for rewrite in work.rewritten))
         summary = summarise(work.result, work.opmodel, work.report, work.baseline, plan)
-        summary = replace(summary, rewritten=work.rewritten, warnings=(*warnings, *summary.warnings))
+        measured = () if work.values is None else work.values.warnings
+        warnings = (*measured, *warnings, *summary.warnings)
+        summary = replace(summary, rewritten=work.rewritten, precision=work.precision, warnings=warnings)
         work.result = replace(work.result, priced=summary)
 
 
@@ -121,6 +129,7 @@ def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, base
         lower_bound_ns=bound,
         gap=None if bound is None else max(0.0, 1 - bound / max(1, totals.time_ns)),
         baselines=_baselines(baseline, totals.time_ns if options.policy == "dfsharding" else None, plan.baselines),
+        limit=limit_of(result, {op_id: r.predicted for op_id, r in result.records.items() if r.predicted}),
         ops=sum(1 for op in result.graph.ops() if result.records[op.id].role is not Role.HOST),
         ops_by_role={role.value: roles[role] for role in Role if roles[role]},
         time_by_class_ns=totals.by_class_ns,
@@ -147,6 +156,7 @@ def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, base
         unsupported=tuple((op.op, op.id) for op in result.graph.ops() if opdef(op.op).opaque),
         numeric_risks=numeric_risks(result.graph),
         check=None,
+        precision=None,
         warnings=tuple(unpriced(result.graph)),
     )
 

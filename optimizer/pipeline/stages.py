@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optimizer.options import Options
+from optimizer.pipeline.error_budget import BudgetErrors, MeasureErrors
 from optimizer.pipeline.finishing import FuseKernels, Predict, Summarise, Verify
 from optimizer.pipeline.graph_edits import (
     DtypeOverrides,
@@ -61,14 +62,15 @@ def baseline() -> Baseline:
 
 def stages(options: Options) -> tuple[Stage, ...]:
     """The whole data flow, from the model to its result."""
+    written = (Search.of(options), NoteReasons(), Transform())
     solve = (
         *preparation(options),
         rewriting(options),
         CheckCalls(),
         baseline(),
-        Search.of(options),
-        NoteReasons(),
-        Transform(),
+        BudgetErrors.of(options),
+        *written,
+        MeasureErrors(again=written),
         Verify(),
         Predict(),
         FuseKernels.of(options),

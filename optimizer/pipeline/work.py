@@ -22,7 +22,8 @@ from optimizer.pipeline.clock import Clock
 from optimizer.predictions import Totals
 from optimizer.result import OptimizedGraph
 from optimizer.sharding.base import Plan, PolicyInput
-from optimizer.summary import Rewrite
+from optimizer.summary import Precision, Rewrite
+from optimizer.values.given import GivenValues, ModelValues
 from optimizer.verify import VerifyReport
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Origin:
 
 @dataclass
 class Work:
-    """One run. The first six fields are given; each of the others is there once the stage that gives it has run."""
+    """One run. The first eight fields are given; each of the others is there once the stage that gives it has run."""
 
     source: Path | bytes | ImportedModel | Graph
     options: Options
@@ -54,6 +55,8 @@ class Work:
     """Replays the finished program; None: it is not replayed."""
     learned: Learned = field(default_factory=Learned)
     """By runs before this one, on the same board with the same OpModel."""
+    given: GivenValues = field(default_factory=GivenValues)
+    """Weights and inputs that errors are measured with."""
 
     origin: Origin = field(init=False)
     imported: Graph = field(init=False)
@@ -74,6 +77,10 @@ class Work:
     baseline: Totals = field(init=False)
     """The same graph with everything in DRAM."""
     plan: Plan = field(init=False)
+    values: ModelValues | None = field(init=False)
+    """Inputs and weights that errors are measured with, where a budget is given."""
+    precision: Precision | None = field(init=False)
+    """What the plan does to the outputs, where a budget is given."""
     result: OptimizedGraph = field(init=False)
     report: VerifyReport = field(init=False)
 

@@ -14,6 +14,7 @@ from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.options import Options
+from optimizer.precision.budget import ErrorBudget
 from optimizer.result import ChainRecord, Reservation
 from optimizer.summary import Fallback
 
@@ -146,6 +147,10 @@ class PolicyInput:
     noted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Op id -> its overrides, as its reason states them; also those that fix pages or element types only."""
 
+    budget: ErrorBudget | None = None
+    """What the errors of all ops may add up to; None: nothing runs in another precision than the graph states."""
+    exact: Plan | None = None
+    """The policy's plan without a budget, where it is known already."""
     kernels: Kernels | None = None
     """What kernels of ours save, where they are wanted and the policy can make use of it."""
 
@@ -194,6 +199,10 @@ class Plan:
     fallbacks: tuple[Fallback, ...] = ()
     stopped: str | None = None
     """Why the search ended before it was through; None: it was."""
+    exact: Plan | None = None
+    """Of a plan within an error budget: the best one without, in the graph's own element types and fidelities."""
+    errors: Mapping[str, float] = field(default_factory=dict)
+    """Of such a plan: op -> what it adds to the relative mean square of the outputs' error."""
 
 
 class Policy(Protocol):

@@ -101,12 +101,12 @@ class PlanSteps:
         for v in op.outputs:
             have = self._have(v)
             if have is not None and have.is_l1 and self._in_dram(v):
-                target = self._pricer.default_layout(self._pricer.graph.value(v))
+                target = self._pricer.default_layout(self._pricer.graph.value(v)).typed(have.dtype)
                 yield self._copy(op.id, v, have, target, (v, "spill"))
 
     def _op(self, op: Op, decision: OpDecision, reads: Mapping[int, Buffer]) -> Step:
         candidate, pricer = decision.candidate, self._pricer
-        query = pricer.query(op, decision.operands, candidate.config, candidate.request)
+        query = pricer.query(candidate.of(op), decision.operands, candidate.config, candidate.request)
         layouts = [(v, pricer.result_layout(op, v, candidate.output)) for v in op.outputs]
         writes = tuple(((v, ""), pricer.value_bytes(v, layout)) for v, layout in layouts if layout.is_l1)
         shared = shared_operand(pricer.graph, op, decision.operands, candidate.output, candidate.config)

@@ -167,7 +167,8 @@ class RunnerUp:
 
     def _own_ns(self) -> int:
         candidate = self._chosen.candidate
-        return self._pricer.cost(self._op, self._chosen.operands, candidate.config, candidate.request).time_ns
+        op = candidate.of(self._op)
+        return self._pricer.cost(op, self._chosen.operands, candidate.config, candidate.request).time_ns
 
     def _forced(self, members: Sequence[int]) -> GraphProblem:
         integers = self._model.integers

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field, replace
 
 from optimizer import logs
 from optimizer.errors import StateError
-from optimizer.ir.graph import Graph, Op, Value, ValueKind
-from optimizer.ir.vocabulary import CONVERT, COPY, FETCH, SEND, opdef, short_name
+from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
+from optimizer.ir.opdef import RESULT_DTYPE
+from optimizer.ir.vocabulary import CAST, CONVERT, COPY, FETCH, SEND, opdef, short_name
 from optimizer.l1.rules import is_view, result_layout
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
 from optimizer.layouts.weight_forms import reshapes_on_host
@@ -69,6 +70,7 @@ class ApplyPlan:
         for op_id in self.plan.schedule:
             self._add_run_op(self.source.op(op_id), self.plan.decisions[op_id], needs_dram)
         graph.outputs = [self._dram_copy.get(v, v) for v in self.source.outputs]
+        self._result.layouts = {v: layout.plain for v, layout in self._result.layouts.items()}
         if _log.tells_info:
             roles = Counter(record.role.value for record in self._result.records.values())
             _log.info("applied", **dict(sorted(roles.items())))
@@ -91,7 +93,8 @@ class ApplyPlan:
     def _weight_layout(self, value_id: str) -> TensorLayout:
         """Where a weight lies: as its first reader wants it, in L1 only if nobody wants it elsewhere.
 
-        Ops on weights run before those that stay in L1 are brought there, so they read them in DRAM.
+        Ops on weights run before those that stay in L1 are brought there, so they read them in DRAM. A weight has the
+        element type that all its readers want; one that is computed, or wanted in several, that of the graph.
         """
         if self._is_reshaped_on_host(value_id):
             return _on_host(self.pages[value_id])
@@ -105,6 +108,9 @@ class ApplyPlan:
                 opaque = True
             else:
                 wanted.append(self.plan.decisions[op.id].operands[op.inputs.index(value_id)])
+        types = {layout.dtype for layout in wanted}
+        if types != {None} and (elsewhere or len(types) > 1 or self.source.producer(value_id) is not None):
+            return interleaved(BufferType.DRAM, self.pages[value_id])
         found = next((layout for layout in wanted if not layout.is_l1), None)
         if found is not None:
             return found
@@ -154,15 +160,16 @@ class ApplyPlan:
             self._operand(op, v, layout, decision) for v, layout in zip(op.inputs, decision.operands, strict=True)
         )
         outputs = tuple(self._produce(op, v, decision) for v in op.outputs)
-        self._result.graph.add_op(replace(op, inputs=inputs, outputs=outputs))
         candidate = decision.candidate
-        role = self._role(replace(op, outputs=outputs), inputs)
+        written = replace(candidate.of(op), inputs=inputs, outputs=outputs)
+        self._result.graph.add_op(written)
+        role = self._role(written, inputs)
         self._result.records[op.id] = OpRecord(
             role, candidate.config, candidate.request, decision.chain, None, decision.reason
         )
         for v, produced in zip(op.outputs, outputs, strict=True):
             if v in needs_dram and self._result.layouts[produced].is_l1:
-                target = interleaved(BufferType.DRAM, self.pages[v])
+                target = interleaved(BufferType.DRAM, self.pages[v]).typed(self._result.layouts[produced].dtype)
                 name = f"{op.name or op.id}_spill"
                 self._dram_copy[v] = self._copy(produced, target, Role.SPILL, op, name, copy_id=self._copy_id(v))
 
@@ -243,14 +250,25 @@ class ApplyPlan:
         return self._twins[value_id, wanted]
 
     def _host_copy(self, value_id: str, wanted: TensorLayout) -> str:
-        graph = self._result.graph
-        value = self.source.value(value_id)
-        twin = replace(value, id=self._fresh(f"{value_id}_{wanted.memory.buffer_type.value}"), data=None)
-        twin = replace(twin, kind=ValueKind.PARAMETER)
-        op_id = self._fresh(f"{twin.id}_copy")
-        graph.add_op(Op(op_id, COPY, (value_id,), (twin.id,), name=op_id))
+        """A copy that is made once; one in another element type is made in DRAM, and brought elsewhere from there."""
+        have = self._result.layouts[value_id]
+        if wanted.dtype is not have.dtype and wanted.is_l1:
+            in_dram = interleaved(BufferType.DRAM, wanted.page_layout).typed(wanted.dtype)
+            return self._host_op(self._twin(value_id, in_dram), wanted, COPY, {})
+        if wanted.dtype is not have.dtype:
+            dtype = wanted.dtype or self.source.value(value_id).dtype
+            return self._host_op(value_id, wanted, CAST, {RESULT_DTYPE: dtype.value})
+        return self._host_op(value_id, wanted, COPY, {})
+
+    def _host_op(self, source: str, wanted: TensorLayout, name: str, attrs: dict[str, Attr]) -> str:
+        """A conversion of a weight, made once; its result's id."""
+        graph, value = self._result.graph, self._result.graph.value(source)
+        place = wanted.memory.buffer_type.value if name == COPY else str(attrs[RESULT_DTYPE])
+        twin = replace(value, id=self._fresh(f"{source}_{place}"), kind=ValueKind.PARAMETER, data=None)
+        op_id = self._fresh(f"{twin.id}_{'copy' if name == COPY else short_name(name)}")
+        graph.add_op(Op(op_id, name, (source,), (twin.id,), attrs, name=op_id))
         self._add_value(twin, wanted)
-        self._result.records[op_id] = OpRecord(Role.HOST, request=wanted.memory)
+        self._result.records[op_id] = OpRecord(Role.HOST, request=wanted.memory if name == COPY else None)
         return twin.id
 
     def _copy(
@@ -283,7 +301,7 @@ class ApplyPlan:
         return fresh
 
     def _add_value(self, value: Value, layout: TensorLayout) -> None:
-        self._result.graph.add_value(value)
+        self._result.graph.add_value(value if layout.dtype is None else replace(value, dtype=layout.dtype))
         self._result.layouts[value.id] = layout
 
 

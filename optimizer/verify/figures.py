@@ -17,6 +17,8 @@ from optimizer.ir.digest import graph_sha256
 from optimizer.ir.graph import ValueKind
 from optimizer.ir.numeric_risk import numeric_risks
 from optimizer.ir.vocabulary import opdef
+from optimizer.limit.losses import limit_of
+from optimizer.limit.per_op import op_limits
 from optimizer.opmodel.base import OpModel
 from optimizer.predictions import (
     Predictor,
@@ -29,6 +31,7 @@ from optimizer.predictions import (
     unpriced,
 )
 from optimizer.result import OptimizedGraph, Prediction, Role, prediction_json
+from optimizer.summary import PhysicalLimit
 from optimizer.verify.subject import Error, VerifyReport
 
 NOT_RECOMPUTED = (
@@ -62,8 +65,13 @@ class Stated:
     @cached_property
     def predictions(self) -> dict[str, Prediction]:
         """What the OpModel says of every op of a run."""
-        records, predictor = self.result.records, self._predictor
-        return {s.op: predictor.prediction(s.op, records[s.op], s.total_bytes) for s in self.report.steps}
+        result, predictor = self.result, self._predictor
+        records, limits = result.records, op_limits(result.graph, result.layouts, result.records, result.device)
+        return {s.op: predictor.prediction(s.op, records[s.op], s.total_bytes, limits[s.op]) for s in self.report.steps}
+
+    @cached_property
+    def limit(self) -> PhysicalLimit:
+        return limit_of(self.result, self.predictions, self.kernels)
 
     @cached_property
     def _predictor(self) -> Predictor:
@@ -165,6 +173,7 @@ def sums(stated: Stated) -> Iterator[Error]:
         "time_by_class_ns": dict(totals.by_class_ns),
         "time_by_bound_ns": dict(totals.by_bound_ns),
         **interval_figures(totals, stated.model),
+        "limit": stated.limit.to_json(),
         **asdict(launch_figures(totals, stated.model.launch)),
         "dram_read_bytes_total": totals.dram_read_bytes,
         "dram_write_bytes_total": totals.dram_write_bytes,

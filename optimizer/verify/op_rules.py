@@ -16,7 +16,10 @@ from optimizer.layouts.overrides import parse_overrides
 from optimizer.result import Role
 from optimizer.verify.subject import Error, Subject
 
-_DECIDED = ("weights_dtype", "activation", "deallocate_activation", "act_block_h_override", "shard_layout", "slice")
+_DECIDED = (
+    "weights_dtype", "activation", "deallocate_activation", "act_block_h_override", "shard_layout", "slice",
+    "enable_act_double_buffer", "enable_weights_double_buffer",
+)  # fmt: skip
 """Fields of a conv's config that policies of ours decide."""
 LOW = -1e9
 """Padding this low or lower hides what it stands for."""

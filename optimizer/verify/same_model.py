@@ -4,15 +4,21 @@ The reference is the model as imported. Ops of the plan that have the id of one 
 operands that stand for the reference's operands; every other op has to be one that a plan inserts and that changes no
 element: a copy, a conversion between tiles and rows, a transfer. What such an op makes stands for what it reads.
 Nothing of how plans are written into graphs is used here.
+
+A plan within an error budget may hold tensors that are bf16 in the model in block floats, outputs excepted, and its ops
+may state compute configs and result types of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
+from optimizer.ir.compute_config import COMPUTE
+from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value
-from optimizer.ir.opdef import ConfigFamily
-from optimizer.ir.vocabulary import CONVERT, COPY, FETCH, SEND, opdef
+from optimizer.ir.opdef import RESULT_DTYPE, ConfigFamily
+from optimizer.ir.vocabulary import CAST, CONVERT, COPY, FETCH, SEND, opdef
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.result import OptimizedGraph, Role
 from optimizer.verify.subject import Error
@@ -34,8 +40,9 @@ def differences(
     `prepared` maps convs to the element type that their weights are prepared into, `fixed` to the fields of their
     configs that the user fixed.
     """
-    yield from _Walk(result, model).errors()
-    for op_id, wanted in prepared.items():
+    precise = result.options.least_pcc is not None
+    yield from _Walk(result, model, precise).errors()
+    for op_id, wanted in prepared.items() if not precise else ():
         record = result.records.get(op_id)
         config = None if record is None else record.config
         if isinstance(config, Conv2dConfig) and "weights_dtype" not in fixed.get(op_id, {}):
@@ -45,8 +52,10 @@ def differences(
 
 
 class _Walk:
-    def __init__(self, result: OptimizedGraph, model: Graph) -> None:
+    def __init__(self, result: OptimizedGraph, model: Graph, precise: bool) -> None:
         self.result, self.graph, self.model = result, result.graph, model
+        self.precise = precise
+        """Whether element types and compute configs are the plan's to choose."""
         self.stands_for: dict[str, str] = {}
         """Value of the result -> the model's value that it holds."""
 
@@ -74,13 +83,16 @@ class _Walk:
             yield v, "is given to the plan, but not to the model" if v in given else "of the model is missing"
         for v in sorted(given & wanted):
             self.stands_for[v] = v
-            yield from _same_value(self.graph.value(v), self.model.value(v))
+            yield from self._same_value(v, v)
 
     def _op(self, op: Op, wanted: Op) -> Iterator[Error]:
         if op.op != wanted.op:
             yield op.id, f"is {op.op}, in the model {wanted.op}"
-        if dict(op.attrs) != dict(wanted.attrs):
-            names = sorted(k for k in {*op.attrs, *wanted.attrs} if op.attrs.get(k) != wanted.attrs.get(k))
+        names = sorted(k for k in {*op.attrs, *wanted.attrs} if op.attrs.get(k) != wanted.attrs.get(k))
+        if self.precise:
+            free = {COMPUTE} | ({RESULT_DTYPE} if opdef(op.op).takes_dtype else set())
+            names = [name for name in names if name not in free or name in wanted.attrs]
+        if names:
             yield op.id, f"has other attributes than in the model: {', '.join(names)}"
         if (op.name, op.origin) != (wanted.name, wanted.origin):
             given = f"'{op.name}' of {list(op.origin)}"
@@ -92,11 +104,14 @@ class _Walk:
             yield op.id, f"has {len(op.outputs)} results, in the model {len(wanted.outputs)}"
         for v, w in zip(op.outputs, wanted.outputs, strict=False):
             self.stands_for[v] = w
-            yield from _same_value(self.graph.value(v), self.model.value(w))
+            yield from self._same_value(v, w)
 
     def _inserted(self, op: Op) -> Iterator[Error]:
         """An op that the model lacks hands on what it reads."""
         role = self.result.records[op.id].role
+        if self.precise and self._rounds_weight(op, role):
+            self.stands_for[op.outputs[0]] = self.stands_for.get(op.inputs[0], op.inputs[0])
+            return
         if role not in _INSERTED.get(op.op, ()) or len(op.inputs) != 1 or len(op.outputs) != 1:
             yield op.id, f"{op.op} as {role.value} is not in the model"
             return
@@ -104,6 +119,20 @@ class _Walk:
         if (source.shape, source.dtype) != (copy.shape, copy.dtype):
             yield op.id, f"makes {list(copy.shape)} {copy.dtype.value} of {list(source.shape)} {source.dtype.value}"
         self.stands_for[copy.id] = self.stands_for.get(source.id, source.id)
+
+    def _rounds_weight(self, op: Op, role: Role) -> bool:
+        """Whether an op makes a form of a weight in block floats, once."""
+        if op.op != CAST or role is not Role.HOST or len(op.inputs) != 1:
+            return False
+        source, made = self.graph.value(op.inputs[0]), self.graph.value(op.outputs[0])
+        return source.shape == made.shape and source.dtype.is_float and made.dtype.is_block_float
+
+    def _same_value(self, value_id: str, model_id: str) -> Iterator[Error]:
+        found, wanted = self.graph.value(value_id), self.model.value(model_id)
+        rounded = wanted.dtype is DType.BF16 and found.dtype.is_block_float and model_id not in self.model.outputs
+        if self.precise and rounded:
+            found = replace(found, dtype=wanted.dtype)
+        yield from _same_value(found, wanted)
 
 
 def _same_value(found: Value, wanted: Value) -> Iterator[Error]:

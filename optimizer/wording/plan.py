@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from optimizer.wording.limits import limit_facts
 from optimizer.wording.units import bytes_text, change_text, percent_text, time_text
 
 SHOWN_CHAINS = 5
@@ -55,6 +56,8 @@ def figures(document: Document) -> list[Fact]:
     summary = document["summary"]
     peak, limit = summary["l1_peak_bytes"], summary["l1_limit_bytes"]
     return [
+        *limit_facts(summary),
+        *_precision_facts(summary),
         ("L1 peak per core", f"{bytes_text(peak)} of {bytes_text(limit)} ({percent_text(peak / limit)})"),
         *_dram_facts(summary),
         ("weights in L1 per core", bytes_text(summary.get("l1_weights_bytes", 0))),
@@ -65,6 +68,23 @@ def figures(document: Document) -> list[Fact]:
         ("loads", summary.get("loads", 0)),
         ("spills", summary["spills"]),
         ("chains", _chains(document)),
+    ]
+
+
+def _precision_facts(summary: Document) -> list[Fact]:
+    """What a plan within an error budget does to the outputs, and what that buys; nothing without one."""
+    found = summary.get("precision")
+    if not found:
+        return []
+    faster = found["exact_ns"] / summary["predicted_time_ns"]
+    given = "no plan met the budget: this one is all bf16" if found["given_up"] else f"{faster:.2f} times as fast"
+    return [
+        (
+            "PCC of outputs",
+            f"{found['measured_pcc']:.5f} measured by emulation, {found['predicted_pcc']:.5f} predicted, "
+            f"at least {found['least_pcc']:g} asked ({found['weights']} weights, {found['inputs']} inputs)",
+        ),
+        ("against bf16", f"{time_text(found['exact_ns'])} in bf16 with the ops' own fidelities: {given}"),
     ]
 
 

@@ -88,7 +88,15 @@ def _matmul_config(rng: Random, left: tuple[int, ...], out: tuple[int, ...]) -> 
         return config
     config |= {"fuse_batch": fuse, "fused_activation": rng.choice((None, None, None, "RELU", "GELU", "SILU"))}
     config |= {"transpose_mcast": rng.random() < 0.3} if kind == "2d" else {"mcast_in0": in0}
+    if rng.random() < 0.3:
+        config |= {"out_block_h": _out_block(rng, per_m, sub_h), "out_block_w": _out_block(rng, per_n, sub_w)}
     return config
+
+
+def _out_block(rng: Random, whole: int, subblock: int) -> int:
+    """Mostly a divisor of a core's tiles that subblocks divide."""
+    fitting = [n for n in range(subblock, whole + 1, subblock) if whole % n == 0]
+    return rng.choice(fitting) if rng.random() < 0.9 else rng.randint(1, whole)
 
 
 def conv2d(sharder: Sharder, family: str) -> dict[str, Any]:
@@ -125,7 +133,8 @@ def _conv_config(rng: Random) -> dict[str, Any]:
         (0.68, "shard_layout", ("height", "height", "block", "block", "width")),
         (0.31, "activation", ("RELU",)),
         (0.36, "weights_dtype", ("bf16", "bfp8_b")),
-        (0.37, "act_block_h_override", (32, 32, 64, 128, 256, 512)),
+        (0.37, "act_block_h_override", (32, 32, 64, 96, 128, 160, 224, 256, 416, 512)),
+        (0.08, "act_block_w_div", (2, 3, 4)),
         (0.20, "enable_weights_double_buffer", (True,)),
         (0.20, "reshard_if_not_optimal", (True,)),
         (0.18, "enable_act_double_buffer", (True,)),
@@ -178,9 +187,11 @@ def sdpa(sharder: Sharder, family: str) -> dict[str, Any]:
     if rng.random() < 0.14:
         inputs.append(tensor((batch, 1, seq, seq), "bf16", "tile", interleaved("dram")))
     if rng.random() < 0.42:
-        chunks = (32, 64, 128, 256, 512)
-        grid = rng.choice(([8, 8], [8, 8], [8, 4], [4, 4]))
+        chunks = (32, 64, 96, 128, 160, 224, 256, 352, 512)
+        grid = rng.choice(([8, 8], [8, 8], [8, 4], [4, 4], list(BOARDS[sharder.board])))
         attrs["program_config"] = {"grid": grid, "q_chunk_size": rng.choice(chunks), "k_chunk_size": rng.choice(chunks)}
+        if rng.random() < 0.5:
+            attrs["program_config"]["exp_approx_mode"] = rng.random() < 0.5
     weights = (("none", 54), ("dram", 11), ("l1", 8), ("bare", 16), ("spec", 11))
     return row(attrs, inputs, asked(sharder, (batch, count, seq, size), q, weights=weights))
 

@@ -54,7 +54,7 @@ def test_several_artifacts_of_a_result_file_in_another_folder(run: Run, result: 
     assert status == 0
     names = ["model.mlir", "overrides.txt", "model_ttnn.py"]
     assert out.splitlines() == [f"wrote {tmp_path / 'x' / name}" for name in names]
-    assert {p.name for p in (tmp_path / "x").iterdir()} == {*names, "run_model.py"}
+    assert {p.name for p in (tmp_path / "x").iterdir()} == {*names, "run_model.py", "full_speed.py"}
     assert [p.name for p in result.iterdir()] == ["graph.json"]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from optimizer.cli import main
+from optimizer.cli.run import _full_speed_lines
 from optimizer.execution import running
 from tests.cli.conftest import Run
 from tests.execution.models import LENGTH, VOCABULARY, decoder
@@ -115,8 +116,8 @@ def test_a_library_that_is_no_simulator_is_one_sentence(
 def test_values_outside_of_the_limits_are_exit_code_1(
     run: Run, model: Path, result: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gives(self: object, *_: object) -> tuple[dict[str, np.ndarray], list[float]]:
-        return {"logits": np.random.default_rng(0).standard_normal((1, LENGTH, VOCABULARY))}, []
+    def gives(self: object, *_: object) -> dict[str, np.ndarray]:
+        return {"logits": np.random.default_rng(0).standard_normal((1, LENGTH, VOCABULARY))}
 
     monkeypatch.setattr(running._Run, "execute", gives)
     words = ("run", result, "--weights", model, "--device", "sim", "--compare")
@@ -126,3 +127,34 @@ def test_values_outside_of_the_limits_are_exit_code_1(
     assert status == 1
     assert "bad" in out
     assert (tmp_path / "y.npz").is_file()
+
+
+def test_a_run_at_full_speed_says_what_a_mock_device_left_out(
+    needs_ttnn: None, run: Run, model: Path, result: Path
+) -> None:
+    words = ("run", result, "--weights", model, "--device", "mock", "--trace", "--queues", "2")
+
+    status, out, _ = run(*words)
+    record = json.loads(run(*words, "--format", "json")[1])
+
+    assert status == 0
+    assert "at full speed  from a trace, 2 command queue(s)\n" in out
+    assert "a mock device captures no trace and waits for no event" in out
+    assert record["full_speed"]["queues"] == 2
+
+
+def test_measured_runs_at_full_speed_are_shown_beside_the_prediction() -> None:
+    found = {
+        "trace": True, "queues": 1, "trace_bytes": 4096, "checked_runs": 8, "remarks": [], "iterations": 10,
+        "predicted_ns": 1_000_000, "per_run_ns": 2_000_000,
+        "latency_ns": {"p50": 3_000_000, "p90": 4_000_000, "p99": 5_000_000},
+    }  # fmt: skip
+
+    lines = dict(_full_speed_lines(found))
+
+    assert lines == {
+        "at full speed": "from a trace, 1 command queue(s); the trace takes 4096 bytes of DRAM",
+        "checked": "the outputs of 8 runs are those of plain runs, bit for bit",
+        "throughput": "500.0 runs a second, 2.000 ms a run; predicted 1.000 ms without transfers",
+        "latency": "p50 3.000 ms, p90 4.000 ms, p99 5.000 ms of 10 runs one by one",
+    }

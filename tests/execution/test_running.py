@@ -22,14 +22,17 @@ from optimizer.errors import (
 from optimizer.execution import Reference, RunOptions, read_weights, run_result, running
 from optimizer.execution.comparing import Bounds, as_in_model, standing_values
 from optimizer.execution.running import taps
+from optimizer.execution.whole import random_weights
 from optimizer.export.ttnn_py import ttnn_program
-from optimizer.ir.graph import ForeignTensor
+from optimizer.ir.builder import GraphBuilder
+from optimizer.ir.graph import ForeignTensor, Graph
 from optimizer.opmodel.ttmetal.execution import open_execution
 from optimizer.options import Options
-from optimizer.pipeline import optimize_file
+from optimizer.pipeline import optimize, optimize_file
 from tests.execution.conftest import Case
 from tests.execution.models import LENGTH, VOCABULARY
 
+ROOT = Path(__file__).resolve().parents[2]
 Arrays = dict[str, np.ndarray]
 
 
@@ -276,3 +279,72 @@ def test_timed_runs_give_their_seconds_without_the_first(needs_ttnn: None) -> No
 
     assert seconds.shape == (1, 3)
     assert (seconds > 0).all()
+
+
+# -- at full speed -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("trace", "queues"), [(True, 2), (True, 1), (False, 2)])
+def test_a_mock_device_runs_at_full_speed_but_for_the_capture_and_says_so(
+    needs_ttnn: None, small: Case, trace: bool, queues: int
+) -> None:
+    path, result = small
+
+    found = run_result(result, read_weights(path, result), None, RunOptions("mock", trace=trace, queues=queues)).record
+
+    assert found["full_speed"] == {
+        "trace": trace,
+        "queues": queues,
+        "trace_bytes": None,
+        "checked_runs": None,
+        "remarks": ["a mock device captures no trace and waits for no event: plain runs in order, and no times"],
+        "iterations": 0,
+        "predicted_ns": result.summary_json()["traced_ns" if trace else "untraced_ns"],
+        "per_run_ns": None,
+        "latency_ns": None,
+    }
+
+
+def test_runs_at_full_speed_on_the_simulator_give_what_plain_runs_give(needs_simulator: None, tmp_path: Path) -> None:
+    result = optimize(tiny(), "n150", Options())
+    weights = random_weights(result.graph, 0)
+
+    found = run_result(result, weights, None, RunOptions("sim", trace=True, queues=2)).record["full_speed"]
+
+    assert found["checked_runs"] == 8
+    assert 0 < found["trace_bytes"] <= ttnn_program(result).trace_region_bytes
+
+
+def tiny() -> Graph:
+    """A product of 64x64 and what follows it: few cores, as the simulator takes long with fast dispatch."""
+    b = GraphBuilder("tiny")
+    y = b.op("ttnn.linear", b.input("x", (1, 64, 64)), b.parameter("w", (64, 64)), activation="relu")
+    return b.finish(b.op("ttnn.add", y, b.input("z", (1, 64, 64))))
+
+
+def test_figures_of_runs_at_full_speed_are_those_measured(fake: Callable[..., FakeSession], small: Case) -> None:
+    path, result = small
+    session = fake()
+    session.values = {
+        **session.values,
+        "seconds_at_full_speed": np.array([[0.5, 0.125, 0.25, 0.5, 0.125]]),
+        "bytes_of_trace": np.array([[4096]]),
+    }
+
+    options = RunOptions("real", iterations=4, trace=True, queues=2, seed=3)
+    found = run_result(result, read_weights(path, result), random_ids(), options).record["full_speed"]
+
+    assert (found["per_run_ns"], found["trace_bytes"], found["checked_runs"]) == (125_000_000, 4096, 8)
+    assert found["latency_ns"] == {"p50": 125_000_000, "p90": 500_000_000, "p99": 500_000_000}
+    assert (session.fed["other_inputs"][0] != session.fed["given_inputs"][0]).any()
+    assert "Settings(True, 2, " in session.ran[-1]
+
+
+def test_ops_on_the_host_are_refused_at_full_speed(small: Case) -> None:
+    result = optimize_file(ROOT / "fixtures" / "graphs" / "opaque.json", Options(allow_host_ops=True))
+
+    with pytest.raises(UnsupportedOpError, match="1 ops of the result run on the host"):
+        run_result(result, random_weights(result.graph, 0), None, RunOptions("mock", queues=2))
+
+
+def test_no_more_than_two_queues_are_offered() -> None:
+    with pytest.raises(OptionError, match="1 or 2 command queues, not 3"):
+        RunOptions("real", queues=3)

@@ -13,7 +13,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import UnsupportedOpError
 from optimizer.execution import RunOptions, whole
 from optimizer.execution.running import Outcome
-from optimizer.execution.whole import check_whole, random_weights
+from optimizer.execution.whole import check_whole
 from optimizer.importers.onnx_arrays import open_weights
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
@@ -21,6 +21,7 @@ from optimizer.ir.graph import Graph, Op, Value, ValueKind
 from optimizer.options import Options
 from optimizer.pipeline import optimize
 from optimizer.values.graph_values import graph_values
+from optimizer.values.random_arrays import random_weights
 
 
 def layered() -> Graph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -13,9 +14,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
+from witnessed_models import MODELS
 
-from optimizer.export.ttnn_py import run_model
+from optimizer.execution.whole import random_weights
+from optimizer.export.ttnn_py import run_model, write
 from optimizer.export.ttnn_py.rendering import RUNNER
+from optimizer.options import Options
+from tests.plans import planned_file
 
 STAND_IN = '''
 """As much of ttnn as the program below needs."""
@@ -104,6 +109,65 @@ def test_a_file_that_is_none_ends_in_one_sentence(folder: Path) -> None:
 
     assert called(folder, "bad.npz").stderr.startswith("run_model.py: bad.npz is no .npz file of plain arrays: ")
     assert "No such file" in called(folder, "gone.npz").stderr
+
+
+# -- at full speed, on the stand-in that checks the order of the calls -----------------------------------------
+TESTS = Path(__file__).resolve().parents[1]
+PATHS = [str(TESTS / "export"), str(TESTS / "importers")]
+"""Where the stand-in is, and what it imports."""
+WHOLE_STAND_IN = """
+import sys
+sys.path[:0] = {paths!r}
+from ttnn_standin import Standin
+globals().update(vars(Standin().ttnn))
+"""
+
+
+@pytest.fixture(scope="module")
+def emitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program as it is emitted, its weights, and a `ttnn` that computes."""
+    folder = tmp_path_factory.mktemp("emitted")
+    result = planned_file(MODELS["encoder"]().SerializeToString(), Options(policy="global", board="n150"), name="e")
+    write(result, folder)
+    (folder / "ttnn.py").write_text(WHOLE_STAND_IN.format(paths=PATHS))
+    np.savez(folder / "w.npz", **random_weights(result.graph, 0))
+    return folder
+
+
+@pytest.mark.parametrize("words", [("--trace", "--queues", "2"), ("--trace",), ("--queues", "2")])
+def test_a_program_at_full_speed_is_checked_and_timed(emitted: Path, words: tuple[str, ...]) -> None:
+    done = called(emitted, "w.npz", *words, "--check", "--iterations", "3", "--output", "fast.npz")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "checked: the outputs of 8 runs, 2 inputs by turns, are those of plain runs, bit for bit\n" in done.stdout
+    assert "latency of 3 runs one by one" in done.stdout
+    assert ("the trace takes" in done.stdout) == ("--trace" in words)
+    assert called(emitted, "w.npz", "--trace", "--output", "slow.npz").returncode == 0
+    assert (emitted / "fast.npz").read_bytes() == (emitted / "slow.npz").read_bytes()
+
+
+def test_a_trace_region_that_is_too_small_ends_in_one_sentence(emitted: Path) -> None:
+    done = called(emitted, "w.npz", "--trace", "--trace-region-size", "2048")
+
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"run_model.py: the trace takes (\d+) bytes, its region has 2048: .* --trace-region-size \1\n", done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--check"], "--check compares runs with --trace or --queues 2 with plain ones"),
+        (["--queues", "2", "--trace-region-size", "9"], "--trace-region-size is for --trace"),
+        (["--queues", "3"], "invalid choice: 3"),
+    ],
+)
+def test_options_that_say_nothing_are_refused(emitted: Path, words: list[str], message: str) -> None:
+    done = called(emitted, "w.npz", *words)
+
+    assert done.returncode == 2
+    assert message in done.stderr
 
 
 # -- files of arrays -------------------------------------------------------------------------------------------

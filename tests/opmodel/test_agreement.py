@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from optimizer.device import DeviceSpec
+from optimizer.opmodel import registry
 from optimizer.opmodel.base import Rejection
 from optimizer.opmodel.query import query_rows
+from optimizer.opmodel.rows import answer_to_row, query_from_row
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
 
@@ -57,3 +60,21 @@ def test_matmul_bytes_are_exact(pairs: list[Pair], op: str) -> None:
     both = [(r, a) for r, a in pairs if r["op"] == op and r["valid"] and a["valid"] and r["peak_total"] is not None]
     assert both
     assert [r["id"] for r, a in both if r["peak_total"] != a["peak_total"]] == []
+
+
+@pytest.mark.parametrize("name", ["block_floats", "knobs"])
+def test_element_types_and_configs_are_answered_as_tt_metal_does(folder: Path, name: str) -> None:
+    """Verdict, element type, layout and bytes of every recorded row."""
+    wrong = []
+    for line in (folder / f"{name}.jsonl").read_text("utf-8").splitlines():
+        row = json.loads(line)
+        answer = registry.create("analytical", DeviceSpec.preset(row["board"]), 32768).constraints(query_from_row(row))
+        recorded: list[Any] = [row["valid"]]
+        ours: list[Any] = [answer.valid]
+        if row["valid"] and answer.valid:
+            recorded += [row["out_dtype"], row["out_mem"], row["peak_total"]]
+            told = answer_to_row(row["id"], answer)
+            ours += [answer.outputs[0].dtype.value, told["out_mem"], told["peak_total"]]
+        if recorded != ours:
+            wrong.append((row["id"], row["op"], recorded, ours))
+    assert wrong == []

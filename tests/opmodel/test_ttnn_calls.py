@@ -40,6 +40,7 @@ from optimizer.layouts.memory_config import (
 from optimizer.layouts.op_config import (
     Conv2dConfig,
     InPlaceConfig,
+    MatmulMultiCoreReuseMultiCast1DProgramConfig,
     MatmulMultiCoreReuseProgramConfig,
     SDPAProgramConfig,
 )
@@ -300,6 +301,13 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "ttnn.matmul",
+        {"config": MatmulMultiCoreReuseMultiCast1DProgramConfig((8, 8), 2, 1, 2, 4, 6, True, out_block_w=2)},
+        "ttnn.matmul(x0, x1, program_config=ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig("
+        "compute_with_storage_grid_size=ttnn.CoreCoord(8, 8), in0_block_w=2, out_subblock_h=1, out_subblock_w=2, "
+        "per_core_M=4, per_core_N=6, fuse_batch=True, fused_activation=None, mcast_in0=True, out_block_w=2))",
+    ),
+    (
+        "ttnn.matmul",
         {"attrs": {"math_fidelity": "lofi"}},
         "ttnn.matmul(x0, x1, compute_kernel_config=ttnn.init_device_compute_kernel_config(device.arch(), "
         "math_fidelity=ttnn.MathFidelity.LoFi, math_approx_mode=False, fp32_dest_acc_en=False, packer_l1_acc=True))",
@@ -310,6 +318,13 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
         "ttnn.transformer.scaled_dot_product_attention(x0, x1, x2, attn_mask=None, is_causal=False, scale=0.5, "
         "program_config=ttnn.SDPAProgramConfig(compute_with_storage_grid_size=ttnn.CoreCoord(8, 8), q_chunk_size=64, "
         "k_chunk_size=32))",
+    ),
+    (
+        "ttnn.scaled_dot_product_attention",
+        {"config": SDPAProgramConfig((8, 4), 96, 224, exp_approx_mode=False)},
+        "ttnn.transformer.scaled_dot_product_attention(x0, x1, x2, attn_mask=None, is_causal=False, "
+        "program_config=ttnn.SDPAProgramConfig(compute_with_storage_grid_size=ttnn.CoreCoord(4, 8), q_chunk_size=96, "
+        "k_chunk_size=224, exp_approx_mode=False))",
     ),
     ("ttnn.split", {"attrs": {"sizes": (32, 16, 16)}}, "ttnn.split(x0, [32, 16, 16], -1)"),
     ("ttnn.split", {"attrs": {"sizes": (24, 24, 16)}}, "ttnn.split(x0, 24, -1)"),

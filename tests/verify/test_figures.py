@@ -63,6 +63,15 @@ def test_a_result_in_memory_is_checked_alike() -> None:
     assert [error["op"] for error in check_record(result)["errors"]] == ["summary", "summary", "summary"]
 
 
+def test_a_limit_that_is_stated_wrong_is_seen() -> None:
+    result = planned()
+    limit = replace(result.summary.limit, losses=result.summary.limit.losses[1:])
+    result.priced = replace(result.summary, limit=limit)
+    (error,) = check_record(result)["errors"]
+    assert error["op"] == "summary"
+    assert error["message"].startswith("states limit")
+
+
 def test_what_is_not_stated_is_not_compared() -> None:
     result = planned()
     result.priced = None

@@ -17,10 +17,10 @@ def _predicted(document: Document) -> list[Document]:
     return [o for o in document["ops"] if o["predicted"]]
 
 
-for _name in ("time_ns", "cb_bytes", "peak_l1_bytes", "cores", "dram_read_bytes", "dram_write_bytes"):
+for _name in ("time_ns", "cb_bytes", "peak_l1_bytes", "cores", "dram_read_bytes", "dram_write_bytes",
+              "limit_ns", "compulsory_dram_bytes", "flops"):  # fmt: skip
     add(f"predicted {_name}", change(_predictions, _name, more))
 add("predicted bound", change(_predictions, "bound", lambda b: "pcie" if b != "pcie" else "noc"))
-add("predicted utilisation", change(_predictions, "utilisation", lambda u: None if u is None else u + 0.1))
 add("predicted programs", change(_predictions, "parts", lambda p: p[:-1]))
 add("prediction left out", change(_predicted, "predicted", lambda _: None))
 
@@ -51,6 +51,10 @@ for _name in (
     add(f"summary {_name}", change(_summary, _name, more))
 for _name in ("time_by_class_ns", "time_by_bound_ns", "ops_by_role"):
     add(f"summary {_name}", change(_summary, _name, lambda record: {k: more(n) for k, n in record.items()}))
+for _name in ("limit_ns", "dram_ns", "compute_ns", "compulsory_dram_bytes", "flops", "of_limit"):
+    add(f"limit {_name}", change(lambda d: [d["summary"]["limit"]], _name, more))
+add("limit with a loss less", change(lambda d: [d["summary"]["limit"]], "losses", lambda x: x[1:]))
+add("limit with a loss of another kind", change(lambda d: d["summary"]["limit"]["losses"], "kind", lambda _: "padding"))
 add("summary status", change(_summary, "status", lambda s: "feasible" if s == "optimal" else "optimal"))
 add("summary gap", change(_summary, "gap", lambda g: None if g is None else g + 0.01))
 add("summary policy", change(_summary, "policy", lambda p: "dram" if p != "dram" else "global"))

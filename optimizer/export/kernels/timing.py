@@ -249,4 +249,4 @@ def cost_of(region: Region, program: Op, layouts: Mapping[str, TensorLayout], de
         sum(x.tiles * x.tile_bytes * (x.readers or work.cores) for x in moved if x.place is Place.DRAM)
         for moved in ((*work.kernel.reads, *work.kernel.read_by_writer), work.kernel.writes)
     )
-    return OpCost(found.time_ns, found.bound, read, written, None, (part,))
+    return OpCost(found.time_ns, found.bound, read, written, (part,))

@@ -108,6 +108,7 @@ def program_text(config: OpConfig) -> str | None:
                 "compute_with_storage_grid_size": f"<{_xy(config.compute_with_storage_grid_yx)}>",
                 "q_chunk_size": str(config.q_chunk_size),
                 "k_chunk_size": str(config.k_chunk_size),
+                "exp_approx_mode": None if config.exp_approx_mode is None else boolean(config.exp_approx_mode),
             }
         case _:
             return None
@@ -125,9 +126,10 @@ def memory_text(memory: MemoryConfig) -> str:
 
 
 def _matmul(config: Any, whole_blocks: bool = False) -> dict[str, str | None]:
-    """What all matmul configs have; `out_block_h` and `out_block_w` are those of the whole shard."""
+    """What all matmul configs have; where no output block is given it is the whole shard."""
     rows, columns = str(config.per_core_M), str(config.per_core_N)
-    blocks = {"out_block_h": rows, "out_block_w": columns} if whole_blocks else {}
+    whole = {"out_block_h": rows, "out_block_w": columns}
+    blocks = {name: str(getattr(config, name, None) or size) for name, size in whole.items()} if whole_blocks else {}
     return {
         "compute_with_storage_grid_size": f"#ttnn.core_coord<{_xy(config.compute_with_storage_grid_yx)}>",
         "in0_block_w": str(config.in0_block_w),

@@ -11,6 +11,7 @@ from optimizer.export.report.entries import op_kind
 from optimizer.export.report.placement import Placement, placement
 from optimizer.layouts.tiling import tensor_bytes
 from optimizer.result import COPIES, OptimizedGraph, Role
+from optimizer.wording.limits import loss_text
 from optimizer.wording.plan import (
     NOT_JUDGED,
     before_after,
@@ -102,7 +103,7 @@ def _plan_name(key: str) -> str:
 
 
 def times(result: OptimizedGraph) -> Record:
-    """Predicted time by kind of op (with how many there are), by class of ops, and by what limits it."""
+    """Predicted time by kind of op (with how many there are), by class, by what bounds it, and beyond the limit."""
     summary, kinds = result.summary_json(), dict[str, list[int]]()
     for op in result.graph.ops():
         record = result.records[op.id]
@@ -114,7 +115,17 @@ def times(result: OptimizedGraph) -> Record:
         "kind": [[name, ns, count] for name, (ns, count) in _longest_first(kinds, lambda entry: entry[0])],
         "class": [[name, ns] for name, ns in _longest_first(summary.get("time_by_class_ns", {}), int)],
         "bound": [[name, ns] for name, ns in _longest_first(summary.get("time_by_bound_ns", {}), int)],
+        "limit": _beyond_limit(summary),
     }
+
+
+def _beyond_limit(summary: Mapping[str, Any]) -> list[list[Any]]:
+    """The physical limit, then what the rest of the time is lost by; nothing in documents of older versions."""
+    limit = summary.get("limit")
+    if limit is None:
+        return []
+    losses = [[loss_text(loss["kind"], summary), loss["ns"]] for loss in limit["losses"]]
+    return [["the limit", limit["limit_ns"]], *losses]
 
 
 def _longest_first(spent: Mapping[str, Any], key: Any) -> list[tuple[str, Any]]:

@@ -17,6 +17,7 @@ from optimizer.export.ttnn_py.names import Names
 from optimizer.export.ttnn_py.prelude import host_dtype, prelude_text
 from optimizer.export.ttnn_py.preparation import moved_text, prepared_text
 from optimizer.export.ttnn_py.program import ProgramStep, TensorEntry, TTNNProgram
+from optimizer.export.ttnn_py.stated import predicted_ns, trace_region_bytes
 from optimizer.export.weight_placement import left_layout, prepared_layout, read_layouts
 from optimizer.ir.graph import Op
 from optimizer.ir.positions import ABSENT_OPERANDS, ABSENT_RESULTS, at_their_positions
@@ -133,6 +134,8 @@ class _Builder:
             parameter_steps=_laid_out(once, configs),
             run_steps=_laid_out(run, configs),
             outputs=outputs,
+            predicted_ns=predicted_ns(self.result),
+            trace_region_bytes=trace_region_bytes(self.result, len(run)),
             configs={name: text for text, name in configs.items()},
             files={f"{FOLDER}/{path}": text for k in self.kernels for path, text in k.files().items()},
         )

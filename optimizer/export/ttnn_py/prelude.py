@@ -24,6 +24,7 @@ and deallocation is spelled out. How to run it, from the folder of this file:
 
     ttopt run . --device real --weights MODEL.onnx --compare    with the model's weights, compared with onnxruntime
     python run_model.py WEIGHTS [--inputs X.npz]                without ttopt, of weights.safetensors or an .npz file
+    python run_model.py WEIGHTS --trace --queues 2 --check      the same at full speed, with --iterations N measured
     python {file}                                        once without values, on placeholders
 
 `make_parameters` and `make_inputs` take mappings from the names in PARAMETERS and INPUTS to arrays (numpy of any
@@ -101,6 +102,11 @@ def make_tensors(device, entries, arrays=None, placeholders=False):
 def make_inputs(device, arrays=None, placeholders=False):
     """What `run` takes as inputs, by name."""
     return make_tensors(device, INPUTS, arrays, placeholders)
+
+
+def make_host_inputs(arrays):
+    """The inputs as they are, but on the host: for `ttnn.copy_host_to_device_tensor` into those of `make_inputs`."""
+    return make_tensors(None, [{**entry, "memory_config": None} for entry in INPUTS], arrays)
 '''
 
 _HOST = '''

@@ -61,6 +61,10 @@ class TTNNProgram:
     run_steps: tuple[ProgramStep, ...]
     outputs: tuple[str, ...]
     """Variables that `run` returns, in order."""
+    predicted_ns: Mapping[str, int]
+    """What the plan predicts of a run: `kernels`, and with their launches `traced` and `untraced`; empty if nothing."""
+    trace_region_bytes: int
+    """What the device is to keep for a run that is captured as a trace (`stated.py`)."""
     configs: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Name of a config that several statements take -> its text, as the prelude defines it."""
     files: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -9,11 +9,13 @@ from optimizer.export.ttnn_py.building import FILE_NAME, code, ttnn_program
 from optimizer.export.ttnn_py.formatting import comment, indented
 from optimizer.export.ttnn_py.program import ProgramStep, TTNNProgram
 from optimizer.files import make_folder, write_text
-from optimizer.opmodel.ttnn_calls.text import literal
+from optimizer.opmodel.ttnn_calls.text import literal, quoted
 from optimizer.result import OptimizedGraph
 
 RUNNER = Path(__file__).with_name("run_model.py")
 """The script that lies beside every program, as it is."""
+FULL_SPEED = Path(__file__).with_name("full_speed.py")
+"""What the script runs programs with from a trace or on two queues, also beside every program."""
 
 _MAKE_PARAMETERS = '''
 
@@ -36,6 +38,10 @@ _MAIN = '''
 
 L1_SMALL_SIZE = {l1_small_bytes}
 """With which the device is to be opened."""
+TRACE_REGION_SIZE = {trace_region_bytes}
+"""Likewise, where a run is captured as a trace: bytes of DRAM for its commands."""
+PREDICTED_NS = {predicted_ns}
+"""Times of a run by the plan's cost model: of its kernels, and with their launches, from a trace or without."""
 
 
 def main():
@@ -62,7 +68,12 @@ def render(program: TTNNProgram) -> str:
     parts.append(_RUN.rstrip("\n"))
     parts += _body(program.run_steps)
     parts.append(indented(code(f"return [{', '.join(program.outputs)}]")))
-    parts.append(_MAIN.format(l1_small_bytes=literal(int(program.l1_small_bytes))).rstrip("\n"))
+    figures = {
+        "l1_small_bytes": literal(int(program.l1_small_bytes)),
+        "trace_region_bytes": literal(int(program.trace_region_bytes)),
+        "predicted_ns": "{" + ", ".join(f"{quoted(k)}: {literal(ns)}" for k, ns in program.predicted_ns.items()) + "}",
+    }
+    parts.append(_MAIN.format(**figures).rstrip("\n"))
     return "\n".join(parts) + "\n"
 
 
@@ -79,10 +90,11 @@ def _body(steps: Iterable[ProgramStep]) -> list[str]:
 
 
 def write(result: OptimizedGraph, folder: Path) -> Path:
-    """Write `model_ttnn.py`, `run_model.py` and the kernels into a folder; returns the program's path."""
+    """Write `model_ttnn.py`, what runs it and the kernels into a folder; returns the program's path."""
     program = ttnn_program(result)
     path = folder / FILE_NAME
-    write_files(folder, {RUNNER.name: RUNNER.read_text("utf-8"), **program.files, FILE_NAME: render(program)})
+    scripts = {script.name: script.read_text("utf-8") for script in (RUNNER, FULL_SPEED)}
+    write_files(folder, {**scripts, **program.files, FILE_NAME: render(program)})
     return path
 
 

@@ -1,6 +1,9 @@
 """Run model_ttnn.py, the program beside this file, with weights and inputs. Needs ttnn and numpy, nothing of ttopt.
 
     python run_model.py weights.safetensors --inputs x.npz --output y.npz
+    python run_model.py weights.safetensors --trace --queues 2 --iterations 100 --check
+
+The second way runs it at full speed: captured as a trace, inputs written while a run computes (full_speed.py).
 
 `ttopt optimize MODEL.onnx --emit weights` writes weights.safetensors; an .npz file with the names of PARAMETERS does as
 well. Inputs that are not given are drawn at random from a seed.
@@ -133,23 +136,13 @@ def random_array(shape: Sequence[int], whole: bool, below: int | None, seed: int
 # -- the program -----------------------------------------------------------------------------------------------
 def main() -> None:
     """Open device 0, run the program with the weights and inputs, write or show its outputs."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("weights", help="weights.safetensors or an .npz file: arrays by the names in PARAMETERS")
-    parser.add_argument("--inputs", help=".npz file: arrays by the names in INPUTS (default: random)")
-    parser.add_argument("--seed", type=int, default=0, help="of random inputs")
-    parser.add_argument("--output", help=".npz file to write the outputs to")
-    parser.add_argument("--iterations", type=int, default=0, help="runs to time after the first one")
-    args = parser.parse_args()
+    args = _arguments()
     import model_ttnn
     import ttnn
 
+    run = _at_full_speed if _fast(args) else _one_by_one
     try:
-        weights, inputs = _read_files(args, model_ttnn, ttnn)
-        device = ttnn.open_device(device_id=0, l1_small_size=model_ttnn.L1_SMALL_SIZE)
-        try:
-            found, seconds = _execute(model_ttnn, ttnn, device, weights, inputs, args.iterations)
-        finally:
-            ttnn.close_device(device)
+        found, told = run(args, model_ttnn, ttnn)
     except (ValueError, OSError) as error:
         sys.exit(f"run_model.py: {error}")
     if args.output:
@@ -158,21 +151,59 @@ def main() -> None:
         part.replace(args.output)
     for name, array in found.items():
         print(name, array.shape, array.dtype)
-    if seconds:
-        print(f"{min(seconds) * 1e3:.3f} ms at best, {sorted(seconds)[len(seconds) // 2] * 1e3:.3f} ms in the middle")
+    print("\n".join(told), end="\n" if told else "")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("weights", help="weights.safetensors or an .npz file: arrays by the names in PARAMETERS")
+    parser.add_argument("--inputs", help=".npz file: arrays by the names in INPUTS (default: random)")
+    parser.add_argument("--seed", type=int, default=0, help="of random inputs")
+    parser.add_argument("--output", help=".npz file to write the outputs to")
+    parser.add_argument("--iterations", type=int, default=0, help="runs to time after the first one")
+    parser.add_argument("--trace", action="store_true", help="capture a run once and replay it")
+    parser.add_argument("--queues", type=int, choices=(1, 2), default=1, help="2: one of them for inputs")
+    parser.add_argument("--check", action="store_true", help="with --trace or --queues 2: against runs without either")
+    parser.add_argument("--trace-region-size", type=int, metavar="BYTES", help="default: TRACE_REGION_SIZE")
+    args = parser.parse_args()
+    if args.check and not _fast(args):
+        parser.error("--check compares runs with --trace or --queues 2 with plain ones: give one of them")
+    if args.trace_region_size is not None and not args.trace:
+        parser.error("--trace-region-size is for --trace")
+    return args
+
+
+def _fast(args: argparse.Namespace) -> bool:
+    return bool(args.trace or args.queues == 2)
 
 
 def _read_files(args: argparse.Namespace, program: Any, ttnn: Any) -> tuple[dict[str, Array], dict[str, Array]]:
     wanted = {entry["name"] for entry in program.PARAMETERS}
     weights = {name: array for name, array in read_arrays(args.weights).items() if name in wanted}
-    if args.inputs:
-        return weights, read_arrays(args.inputs)
+    return weights, read_arrays(args.inputs) if args.inputs else drawn_inputs(program, ttnn, args.seed)
+
+
+def drawn_inputs(program: Any, ttnn: Any, seed: int) -> dict[str, Array]:
+    """Random inputs of a program, by name."""
     whole = (ttnn.int32, ttnn.uint32, ttnn.uint16, ttnn.uint8)
-    drawn = {
-        entry["name"]: random_array(entry["shape"], entry["dtype"] in whole, entry.get("below"), args.seed, position)
+    return {
+        entry["name"]: random_array(entry["shape"], entry["dtype"] in whole, entry.get("below"), seed, position)
         for position, entry in enumerate(program.INPUTS)
     }
-    return weights, drawn
+
+
+def _one_by_one(args: argparse.Namespace, program: Any, ttnn: Any) -> tuple[dict[str, Array], list[str]]:
+    """Outputs by name, and what further runs took."""
+    weights, inputs = _read_files(args, program, ttnn)
+    device = ttnn.open_device(device_id=0, l1_small_size=program.L1_SMALL_SIZE)
+    try:
+        found, seconds = _execute(program, ttnn, device, weights, inputs, args.iterations)
+    finally:
+        ttnn.close_device(device)
+    if not seconds:
+        return found, []
+    best, middle = min(seconds) * 1e3, sorted(seconds)[len(seconds) // 2] * 1e3
+    return found, [f"{best:.3f} ms at best, {middle:.3f} ms in the middle"]
 
 
 def _execute(
@@ -192,6 +223,30 @@ def _execute(
         ttnn.synchronize_device(device)
         seconds.append(time.perf_counter() - start)
     return found, seconds
+
+
+def _at_full_speed(args: argparse.Namespace, program: Any, ttnn: Any) -> tuple[dict[str, Array], list[str]]:
+    """Outputs by name, of a replay where there is a trace, and what was measured and checked."""
+    import full_speed
+
+    settings = full_speed.Settings(args.trace, args.queues, full_speed.is_mock())
+    full_speed.refuse_host_ops(program)
+    weights, inputs = _read_files(args, program, ttnn)
+    opening = {"num_command_queues": args.queues}
+    if args.trace:
+        size = args.trace_region_size
+        opening["trace_region_size"] = program.TRACE_REGION_SIZE if size is None else size
+    device = ttnn.open_device(device_id=0, l1_small_size=program.L1_SMALL_SIZE, **opening)
+    try:
+        device.enable_program_cache()
+        parameters = program.make_parameters(device, weights)
+        runner = full_speed.Runner(ttnn, device, program, parameters, settings)
+        given = [inputs, drawn_inputs(program, ttnn, args.seed + 1)] if args.check else [inputs]
+        made = full_speed.executed(runner, given, lambda tensor: host_array(ttnn, tensor), args.iterations, args.check)
+        found = dict(zip(program.OUTPUTS, made.outputs, strict=True))
+        return found, full_speed.told(made, settings, program.PREDICTED_NS)
+    finally:
+        ttnn.close_device(device)
 
 
 def host_array(ttnn: Any, tensor: Any) -> Array:

@@ -13,7 +13,7 @@ from optimizer.opmodel.analytical.case import Usage
 from optimizer.opmodel.analytical.costing import moves, products, windows
 from optimizer.opmodel.analytical.costing.pieces import Job, of_tensor
 from optimizer.opmodel.analytical.tensors import TILED
-from optimizer.opmodel.analytical.timing import Timing, roofline_ns
+from optimizer.opmodel.analytical.timing import Timing
 from optimizer.opmodel.analytical.work import Place, Work
 from optimizer.opmodel.base import Bound, CostPart, OpCost, OpQuery
 
@@ -62,8 +62,7 @@ class CostModel:
                 CostPart(work.family, found.total_ns, found.start_ns, tuple(found.terms.items()), found.tail_ns)
             )
         time = max(1, round(total))
-        ideal = sum(roofline_ns(work, self.device) for work in works)
-        return OpCost(time, bound, read, write, min(1.0, ideal / time), tuple(parts))
+        return OpCost(time, bound, read, write, tuple(parts))
 
     def works(self, query: OpQuery, usage: Usage) -> tuple[Work, ...]:
         """The programs of an op. One whose results are not described is taken to write as much as it reads."""

@@ -16,8 +16,9 @@ from typing import Any
 
 from optimizer.device import DeviceSpec
 from optimizer.errors import UnknownNameError
+from optimizer.ir.compute_config import PASSES, TILE_PRODUCT_CYCLES
 from optimizer.opmodel.analytical.formulas import FORMULAS
-from optimizer.opmodel.analytical.formulas.basics import PHASES, Clock, Terms, pick
+from optimizer.opmodel.analytical.formulas.basics import Clock, Terms, pick
 from optimizer.opmodel.analytical.work import Feed, Place, Work
 from optimizer.opmodel.base import Bound
 from optimizer.opmodel.spans import Span
@@ -89,7 +90,8 @@ class Timing(Clock):
         start = self._start(work)
         longest = max(terms.values(), default=0.0)
         rest = sum(terms.values()) - longest
-        total = start + longest + self._overlap(work) * rest + tail
+        together = longest + self._overlap(work) * rest if terms.together is None else terms.together
+        total = start + together + tail
         if work.gap:
             total += self.k["gap_ns"]
         return Breakdown(total, start, terms, tail)
@@ -107,17 +109,17 @@ class Timing(Clock):
         return next((self.k[key] for key in keys if key in self.k), self.k["t0_ns"])
 
 
-TILE_PRODUCT_CYCLES = 16
-"""Cycles of a 32x32x32 product per pass of the matrix engine."""
-
-
 def roofline_ns(work: Work, device: DeviceSpec) -> float:
     """Nanoseconds at peak: every core's matrix engine busy, or DRAM at its peak bandwidth."""
     compute = 0.0
     p = work.product
     if p is not None:
         products = p.rows * p.columns * p.depth * p.batches * work.cores
-        cycles = products * TILE_PRODUCT_CYCLES * PHASES.get(p.fidelity, 2) / device.num_cores
+        cycles = products * TILE_PRODUCT_CYCLES * PASSES.get(p.fidelity, 2) / device.num_cores
         compute = cycles * 1000.0 / device.clock_mhz
+    a = work.attention
+    if a is not None:
+        cycles = 2 * a.steps * a.q * a.k * a.head * TILE_PRODUCT_CYCLES * PASSES.get(a.fidelity, 2)
+        compute = cycles * work.cores / device.num_cores * 1000.0 / device.clock_mhz
     moved = sum(part.size for part in (*work.reads, *work.writes) if part.place is Place.DRAM)
     return max(compute, moved / device.dram_peak_gbps)

@@ -97,6 +97,10 @@ class Window:
     """Block or width shards: gathered tiles go to the cores of a row."""
     untilized: tuple[int, int] = (0, 0)
     """Rows of tiles, and tiles, that the core untilizes (a convolution: of its result)."""
+    gathers_ahead: bool = False
+    """A second buffer: the next block of windows is gathered while one is multiplied."""
+    weights_ahead: bool = False
+    """The same of weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,24 @@ class Groups:
     """Rows of tiles of one core."""
     sharers: int
     """Cores that hold parts of the same group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Attention over a sequence, as the busiest core goes through it. Chunks and heads in tiles."""
+
+    q: int
+    k: int
+    head: int
+    steps: int
+    """Pairs of a query chunk and a key chunk."""
+    fidelity: str
+    fp32: bool
+    """32-bit accumulation: exponentials wait for the products."""
+    key_bytes: int
+    """Bytes of the keys and values of one step, and of a named mask."""
+    masked: bool = False
+    """A mask is an operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,3 +234,4 @@ class Work:
     first: tuple[str, ...] = ()
     """Activations that operands go through before the op itself."""
     kernel: Kernel | None = None
+    attention: Attention | None = None

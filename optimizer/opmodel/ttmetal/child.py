@@ -65,6 +65,10 @@ class ChildKey:
     board: str
     """Its name, or the architecture where a simulator is opened."""
     l1_small_bytes: int
+    queues: int = 1
+    """Command queues of the device."""
+    trace_region_bytes: int = 0
+    """Of DRAM, for traces."""
 
 
 class Child:
@@ -113,6 +117,8 @@ class Child:
             self.key.board,
             str(self.key.l1_small_bytes),
             location.source,
+            str(self.key.queues),
+            str(self.key.trace_region_bytes),
         ]
 
     def _keep_stderr(self) -> None:

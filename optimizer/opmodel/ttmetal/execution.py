@@ -132,11 +132,17 @@ def last_words(death: ChildDiedError) -> str:
 
 @contextmanager
 def open_execution(
-    device: DeviceSpec, l1_small_bytes: int, source: str, step_seconds: float | None = None
+    device: DeviceSpec,
+    l1_small_bytes: int,
+    source: str,
+    step_seconds: float | None = None,
+    queues: int = 1,
+    trace_region_bytes: int = 0,
 ) -> Iterator[ExecutionSession]:
     """A session on a device of this kind (`mock`, `sim`, `real`). ExecutionError when it does not open as the board."""
     place = location.find(source)
-    key = ChildKey(place, device.arch if source == "sim" else device.name, l1_small_bytes)
+    board = device.arch if source == "sim" else device.name
+    key = ChildKey(place, board, l1_small_bytes, queues, trace_region_bytes)
     with tempfile.TemporaryDirectory(prefix="ttopt-values-") as folder:
         child = Child(key)
         try:

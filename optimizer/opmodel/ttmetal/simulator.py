@@ -95,8 +95,11 @@ def architecture(library: Path) -> str:
     return found
 
 
-def prepare(arch: str, version: str) -> Path:
-    """Point this process at the simulator of an architecture; returns the folder with its compiled kernels."""
+def prepare(arch: str, version: str, *, fast_dispatch: bool = False) -> Path:
+    """Point this process at the simulator of an architecture; returns the folder with its compiled kernels.
+
+    Traces and a second command queue need fast dispatch, whose cores are simulated too: it takes far longer.
+    """
     library = library_path()
     simulated = architecture(library)
     if simulated != arch:
@@ -121,9 +124,10 @@ def prepare(arch: str, version: str) -> Path:
         kernels,
         root,
         TT_METAL_SIMULATOR=str(chip / LIBRARY_NAME),
-        TT_METAL_SLOW_DISPATCH_MODE="1",
         TT_METAL_DISABLE_SFPLOADMACRO="1",
     )
+    if not fast_dispatch:
+        os.environ["TT_METAL_SLOW_DISPATCH_MODE"] = "1"
     return root
 
 

@@ -1,6 +1,6 @@
 """The child process: opens one board (`board`) with `ttnn` and answers what is asked of it (`asking`).
 
-    python worker.py IN_FD OUT_FD BOARD L1_SMALL_BYTES mock|sim|real
+    python worker.py IN_FD OUT_FD BOARD L1_SMALL_BYTES mock|sim|real QUEUES TRACE_REGION_BYTES
 
 Standard library and ttnn only; it is started by its path, possibly under another interpreter, so nothing of
 `optimizer` is imported. Messages are 4 bytes of length (big endian) and that many bytes of JSON, on two pipes
@@ -109,16 +109,18 @@ class Service:
         return {"valid": True, "l1_after": self.board.l1_in_use()}
 
 
-def open_board(name: str, l1_small: int, source: str) -> boards.Board:
+def open_board(name: str, l1_small: int, source: str, queues: int, trace_region: int) -> boards.Board:
     """Set the surroundings up, import ttnn and open the device."""
+    fast = queues > 1 or trace_region > 0
     if source == "mock":
         root = environment.prepare_mock(name, importlib.metadata.version("ttnn"))
         os.chdir(root)
     elif source == "sim":
-        os.chdir(simulator.prepare(name, importlib.metadata.version("ttnn")))
+        os.chdir(simulator.prepare(name, importlib.metadata.version("ttnn"), fast_dispatch=fast))
     import ttnn
 
-    device = ttnn.open_device(device_id=0, l1_small_size=l1_small)
+    opening = {"num_command_queues": queues, "trace_region_size": trace_region} if fast else {}
+    device = ttnn.open_device(device_id=0, l1_small_size=l1_small, **opening)
     device.disable_and_clear_program_cache()  # a cached program reports no buffers
     return boards.Board(ttnn, device, l1_small, source)
 
@@ -140,13 +142,13 @@ def serve(pipe: pipes.Pipe, service: Service) -> None:
 
 
 def main() -> None:
-    source_fd, target_fd, board, l1_small, source = sys.argv[1:]
+    source_fd, target_fd, board, l1_small, source, queues, trace_region = sys.argv[1:]
     if sys.path and os.path.abspath(sys.path[0] or ".") == os.path.dirname(os.path.abspath(__file__)):
         del sys.path[0]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which closes the pipe
     pipe = pipes.Pipe(int(source_fd), int(target_fd))
     try:
-        opened = open_board(board, int(l1_small), source)
+        opened = open_board(board, int(l1_small), source, int(queues), int(trace_region))
     except environment.EnvironmentProblem as problem:
         pipe.send({"id": "start", "failed": str(problem)})
         os._exit(1)

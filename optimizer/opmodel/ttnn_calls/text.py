@@ -265,8 +265,12 @@ Writer = Callable[[Site], str]
 """Writes the call of an op."""
 
 
+_LEFT_TO_TTNN = frozenset({"exp_approx_mode", "out_block_h", "out_block_w"})
+"""Fields of program configs that are not written where they are None."""
+
+
 def program_config_text(site: Site, *kinds: type[OpConfig]) -> str | None:
-    """The program config of a call that takes these kinds; None gives None."""
+    """The program config of a call that takes these kinds; None gives None, as a field that is left to TTNN."""
     config = site.query.config
     if config is None:
         return None
@@ -274,7 +278,8 @@ def program_config_text(site: Site, *kinds: type[OpConfig]) -> str | None:
         raise OpModelError(f"{site.query.op} takes no {config.kind} config")
     names = [field.name for field in fields(config)]
     if "mcast_in0" in names:  # ttnn's own order
-        names[-3:] = reversed(names[-3:])
+        last = names.index("mcast_in0")
+        names[last : last + 3] = reversed(names[last : last + 3])
     texts: dict[str, str] = {}
     for name in names:
         value = getattr(config, name)
@@ -282,7 +287,7 @@ def program_config_text(site: Site, *kinds: type[OpConfig]) -> str | None:
             texts["compute_with_storage_grid_size"] = core_coord_text(value)
         elif name == "fused_activation" and value is not None:
             texts[name] = activation_text(value)
-        else:
+        elif name not in _LEFT_TO_TTNN or value is not None:
             texts[name] = literal(value)
     return call(f"ttnn.{type(config).__name__}", **texts)
 

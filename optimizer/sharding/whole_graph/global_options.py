@@ -10,10 +10,11 @@ result into an operand does: that takes less L1 and no more time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.l1.rules import may_be_view
@@ -23,6 +24,8 @@ from optimizer.layouts.memory_config import BufferType, TensorLayout, interleave
 from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.sharding.base import OpDecision, PolicyInput
+from optimizer.sharding.whole_graph.precision_options import PrecisionOptions
+from optimizer.sharding.whole_graph.precision_options import Way as TypedWay
 from optimizer.sharding.whole_graph.weight_placement import weight_placements, weight_positions
 
 WIDEST = 3
@@ -31,6 +34,12 @@ WEIGHT_TRIES = 3
 """Options of one interface that are asked again with weights in L1."""
 WORTH_L1 = 0.005
 """Share of an op's time that weights in L1 must save to be considered."""
+ALMOST = 0.02
+"""Within an error budget: share of an op's time by which a way may be slower that takes its place, being no worse
+otherwise. No plan over all ways takes less than the bound over those that are left by more than this share."""
+WORTH_BLOCKS = 0.03
+"""Share of an op's time that operands or a result in blocks must save to be considered; ops that only move elements
+hand them on."""
 MIXED_OPERANDS = 4
 """Up to this many operands, DRAM and L1 interleaved are mixed freely."""
 Layouts = tuple[TensorLayout, ...]
@@ -51,6 +60,8 @@ class OpOption:
     free there for TTNN to choose as foreseen, if that is more."""
     weight_bytes: int = 0
     """L1 per core of the weights that it reads from there."""
+    noise: float = 0.0
+    """Relative mean square of the error that it adds to its result; 0 where nobody asks."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +106,7 @@ class OptionTable:
         self._first: dict[Hashable, str] = {}
         self.complete = True
         """False if the time limit came before every option was looked at."""
+        self._precision = None if problem.budget is None else PrecisionOptions(problem.pricer)
         self.produced: dict[str, Layouts] = {}
         """Value -> layouts in which some option of its producer gives it; graph inputs and weights are absent."""
         self.options: dict[str, tuple[OpOption, ...]] = {}
@@ -140,7 +152,11 @@ class OptionTable:
             options = [option for option in found if option is not None]
             if not shut and self._problem.options.weights_in_l1 and not self._cut_off():
                 options += self._with_weights(op, options)
-            self._known[key] = _pareto(options, positions)
+            if self._precision is not None and not shut and not opdef(op.op).opaque and not self._cut_off():
+                plain = _pareto(options, positions)
+                options = [*plain, *self._in_other_types(self._precision, op, positions, plain)]
+            front = _pareto(options, positions)
+            self._known[key] = front if self._precision is None else _thinned(front, positions)
         return self._known[key]
 
     def _overwritable(self, op: Op, positions: Sequence[int]) -> tuple[int, ...]:
@@ -186,27 +202,62 @@ class OptionTable:
             groups.setdefault((option.operands, option.candidate.output), []).append(option)
         for row in groups.values():
             row.sort(key=lambda o: (o.time_ns, o.peak_bytes))
-            settled = [o for o in row if o.candidate.config is not None or not legal.programmed]
+            settled = [o for o in row if o.candidate.config is not None or not legal.by_room]
             for option in settled[:WEIGHT_TRIES]:
                 for operands in weight_placements(self._pricer, op, weights, option.operands, option.candidate):
                     found = self._ask(op, operands, option.candidate)
                     if found is not None and found.time_ns < (1 - WORTH_L1) * row[0].time_ns:
                         yield found
 
+    def _in_other_types(
+        self, precision: PrecisionOptions, op: Op, positions: Sequence[int], options: Sequence[OpOption]
+    ) -> Iterator[OpOption]:
+        """The options in other element types and at other fidelities."""
+        stored = {op.inputs[k]: self._stored(op.inputs[k]) for k in positions}
+        known: dict[TypedWay, OpOption | None] = {(o.operands, o.candidate): o for o in options}
+
+        def ask(way: TypedWay) -> OpOption | None:
+            if way not in known:
+                known[way] = self._ask(op, *way)
+            return known[way]
+
+        moves = opdef(op.op).moves_elements
+        for option in options:
+            own: OpOption | None = None
+            for ladders in precision.variants(op, positions, stored, option.operands, option.candidate):
+                fastest = ask(ladders[-1][-1])
+                if own is None:
+                    own = fastest or option  # the types of the graph come first
+                elif not moves and (fastest is None or fastest.time_ns > (1 - WORTH_BLOCKS) * own.time_ns):
+                    continue
+                least = worthwhile([ladder[-1] for ladder in ladders], ask)
+                for ladder in ladders:
+                    if ladder[-1] in least:
+                        yield from (o for way in worthwhile(ladder, ask) if (o := ask(way)) is not None)
+
+    def _stored(self, value_id: str) -> tuple[DType | None, ...]:
+        """Element types that a value may be read in: those in which its producer may give it."""
+        return tuple(dict.fromkeys((None, *(layout.dtype for layout in self.produced.get(value_id, ())))))
+
     def _ask(self, op: Op, operands: Layouts, candidate: OpCandidate) -> OpOption | None:
-        answer = self._pricer.constraints(op, operands, candidate.config, candidate.request)
-        if not answer.valid or answer.outputs[0].layout != candidate.output:
+        asked, output = candidate.of(op), candidate.output
+        answer = self._pricer.constraints(asked, operands, candidate.config, candidate.request, output.dtype)
+        if not answer.valid or answer.outputs[0].layout != output.plain:
             return None
         if any(
-            given.layout != self._pricer.result_layout(op, v, candidate.output)
+            given.layout != self._pricer.result_layout(op, v, output).plain
             for v, given in zip(op.outputs, answer.outputs, strict=False)
         ):
             return None
-        cost = self._pricer.cost(op, operands, candidate.config, candidate.request)
+        cost = self._pricer.cost(asked, operands, candidate.config, candidate.request)
+        noise = 0.0
+        if self._precision is not None and not opdef(op.op).opaque:
+            query = self._pricer.query(asked, operands, candidate.config, candidate.request)
+            noise = self._precision.noise(op, query, answer.outputs[0].dtype)
         kept = {v: layout for v, layout in zip(op.inputs, operands, strict=True) if self._pricer.is_weight(v)}
         size = sum(self._pricer.value_bytes(v, layout) for v, layout in kept.items())
         taken = max(answer.peak_bytes, answer.choice_room_bytes - self._above_limit_bytes)
-        return OpOption(candidate, operands, cost.time_ns, taken, size)
+        return OpOption(candidate, operands, cost.time_ns, taken, size, noise)
 
     def _candidates(self, op: Op, operands: Layouts) -> Iterator[OpCandidate]:
         """Candidates worth asking about with these operands."""
@@ -231,6 +282,9 @@ class OptionTable:
                 alike = all(layout.memory_layout is kind for layout in sharded)
                 if alike or not opdef(op.op).sharding_follows_operand:
                     yield candidate
+        for candidate in legal.tuned:
+            if candidate.output.is_l1 or operands[0].is_dram:
+                yield candidate
 
     def _widest_outputs(self, legal: LegalConfigs) -> set[TensorLayout]:
         """Of the sharded candidates' results; ops that are alike share their legal configs."""
@@ -249,14 +303,14 @@ class OptionTable:
         page = self._pricer.pages[value_id]
         value = self._problem.graph.value(value_id)
         pool = self._problem.pools.pool(value.shape, value.dtype, page)
-        produced = tuple(layout for layout in self.produced.get(value_id, ()) if not layout.is_host)
+        produced = tuple(layout.plain for layout in self.produced.get(value_id, ()) if not layout.is_host)
         own = (interleaved(BufferType.DRAM, page), interleaved(BufferType.L1, page))
         seeded = []
         for op in self._problem.graph.consumers(value_id):
             for plan in self._seeds:
                 if op.id in plan:
                     seeded.append(plan[op.id].operands[op.inputs.index(value_id)])
-        wanted = (layout for layout in seeded if not layout.is_host)
+        wanted = (layout.plain for layout in seeded if not layout.is_host)
         return tuple(dict.fromkeys((*own, *produced, *wanted, *sorted(_widest(pool.sharded), key=_order))))
 
     def _combinations(self, op: Op, positions: Sequence[int], reads: Sequence[Layouts]) -> Iterator[Layouts]:
@@ -301,7 +355,7 @@ def _foreseeable(legal: LegalConfigs, operands: Layouts) -> bool:
 
     For a matmul of interleaved operands in L1 it depends on what else lies there.
     """
-    return not legal.programmed or all(layout.is_sharded or not layout.is_l1 for layout in operands)
+    return not legal.by_room or all(layout.is_sharded or not layout.is_l1 for layout in operands)
 
 
 def _widest(layouts: Sequence[TensorLayout]) -> set[TensorLayout]:
@@ -316,22 +370,72 @@ def _order(layout: TensorLayout) -> tuple[int, str]:
     return (-layout.num_shard_cores, layout.describe())
 
 
+def worthwhile(ladder: Sequence[TypedWay], ask: Callable[[TypedWay], OpOption | None]) -> list[TypedWay]:
+    """Of ways of falling exactness, of which no further one takes longer or more, those that take less than all before.
+
+    Between two that take the same, none is asked about.
+    """
+
+    def taken(way: TypedWay) -> tuple[int, int, int] | None:
+        option = ask(way)
+        return None if option is None else (option.time_ns, option.peak_bytes, option.weight_bytes)
+
+    first, last = taken(ladder[0]), taken(ladder[-1])
+    if len(ladder) == 1 or first == last:
+        return [ladder[0]]
+    if len(ladder) == 2:
+        return list(ladder)
+    middle = len(ladder) // 2
+    upper, lower = worthwhile(ladder[: middle + 1], ask), worthwhile(ladder[middle:], ask)
+    found = list(dict.fromkeys((*upper, *lower)))
+    return [way for n, way in enumerate(found) if n == 0 or taken(way) != taken(found[n - 1])]
+
+
 def _pareto(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOption, ...]:
-    """Of options that read and give the same: no other is faster and takes no more, weights in L1 included.
+    """Of options that read and give the same: no other is faster, takes no more of L1 and is as exact.
 
     Those in place are a front of their own. They take less, but their result lies where the operand does, and a hole
     further up, into which a result of its own would go, stays.
     """
+    kept: list[OpOption] = []
+    for row in _interfaces(options, positions):
+        front: list[OpOption] = []
+        for option in sorted(row, key=lambda o: (o.time_ns, o.weight_bytes, o.peak_bytes, o.noise)):
+            if all(
+                o.weight_bytes > option.weight_bytes or o.peak_bytes > option.peak_bytes or o.noise > option.noise
+                for o in front
+            ):
+                front.append(option)
+        kept += front
+    return tuple(kept)
+
+
+def _interfaces(options: Sequence[OpOption], positions: Sequence[int]) -> Iterable[list[OpOption]]:
+    """Options that read and give the same, those in place by themselves."""
     groups: dict[tuple[Layouts, TensorLayout, bool], list[OpOption]] = {}
     for option in options:
         operands = tuple(option.operands[k] for k in positions)
         own = overwritten_operand(option.candidate.config) is None
         groups.setdefault((operands, option.candidate.output, own), []).append(option)
+    return groups.values()
+
+
+def _thinned(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOption, ...]:
+    """Without options that another of the same interface almost dominates: by `ALMOST` of the time."""
     kept: list[OpOption] = []
-    for row in groups.values():
-        front: list[OpOption] = []
-        for option in sorted(row, key=lambda o: (o.time_ns, o.weight_bytes, o.peak_bytes)):
-            if all(o.weight_bytes > option.weight_bytes or o.peak_bytes > option.peak_bytes for o in front):
-                front.append(option)
-        kept += front
+    for row in _interfaces(options, positions):
+        left, pinned = list(row), set[int]()
+        for option in row:
+            if id(option) in pinned:
+                continue
+            found = next((o for o in left if o is not option and _almost_dominates(o, option)), None)
+            if found is not None:
+                pinned.add(id(found))
+                left = [o for o in left if o is not option]
+        kept += left
     return tuple(kept)
+
+
+def _almost_dominates(one: OpOption, other: OpOption) -> bool:
+    no_more = one.peak_bytes <= other.peak_bytes and one.weight_bytes <= other.weight_bytes
+    return no_more and one.noise <= other.noise and one.time_ns <= (1 + ALMOST) * other.time_ns

@@ -22,6 +22,7 @@ from optimizer.sharding.dfsharding2 import merged_chains
 from optimizer.sharding.dram import DramPolicy
 from optimizer.sharding.merging.concat_chains import set_concat_chain_preferences
 from optimizer.sharding.plan_report import reported
+from optimizer.sharding.whole_graph.budgeted import within_budget
 from optimizer.sharding.whole_graph.global_reasons import with_reasons
 from optimizer.sharding.whole_graph.global_search import GOOD_ENOUGH, GlobalSearch
 from optimizer.sharding.whole_graph.incumbent import Incumbent
@@ -46,6 +47,9 @@ class GlobalPolicy:
     name = "global"
 
     def run(self, problem: PolicyInput) -> Plan:
+        if problem.budget is not None:
+            exact = problem.exact or self.run(replace(problem, budget=None))
+            return within_budget(problem, exact)
         alone = replace(problem, kernels=None)
         incumbent = Incumbent(alone)
         plans, baselines = _other_plans(alone, incumbent)

@@ -18,6 +18,7 @@ import numpy as np
 from optimizer.errors import OptionError
 from optimizer.ir.graph import Op
 from optimizer.layouts.memory_config import TensorLayout
+from optimizer.precision.budget import ErrorBudget
 from optimizer.sharding.base import Kernels, OpDecision, PolicyInput
 from optimizer.sharding.overriding import NOTHING_TO_COPY, laid_out_alike
 from optimizer.sharding.whole_graph.global_memory import MemoryUse
@@ -27,6 +28,8 @@ from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairC
 
 Choice = tuple[int, ...]
 
+MOST_UNITS = 1 << 40
+"""Of the error budget that one way is charged: far more than there are."""
 READERS = 4
 """A value with more readers may stay in L1 up to one of the first so many, or to the last."""
 
@@ -136,7 +139,7 @@ class GlobalProblem:
             op = self._graph.op(op_id)
             for v in op.outputs:
                 self._readers[v] = self.readers(v)
-                if any(layout.is_l1 for layout in self.table.produced[v]):
+                if any(layout.is_l1 or layout.dtype for layout in self.table.produced[v]):
                     self.homes[v] = self._list_homes(v)
             self.ways.append(self._list_ways(op))
         self._list_weights()
@@ -219,8 +222,10 @@ class GlobalProblem:
         return ways
 
     def _copy_ns(self, value_id: str, source: TensorLayout, target: TensorLayout) -> int | None:
-        """Time of a copy, None if it cannot be made."""
+        """Time of a copy, None if it cannot be made. A copy keeps the element type: what is stored so is made so."""
         value = self._graph.value(value_id)
+        if target.dtype is not source.dtype:
+            return None
         key = (value.shape, value.dtype, source, target)
         if key not in self._copy_known:
             accepted = self._pricer.copy_accepted(value_id, source, target)
@@ -251,6 +256,8 @@ class GlobalProblem:
             self._pairs_of_kernel[n] = tuple(self._kernel_pairs(n, kernel))
             pairs += self._pairs_of_kernel[n]
         capacity = (self._pricer.l1_limit_bytes,) * (2 * len(self.schedule))
+        if self._problem.budget is not None:
+            capacity = (*capacity, self._problem.budget.capacity)
         return GraphProblem(tuple(costs), tuple(pairs), tuple(usages), capacity)
 
     def _op_costs(self, t: int) -> Table:
@@ -277,7 +284,40 @@ class GlobalProblem:
         op_id = self.schedule[t]
         moving = [v for v in dict.fromkeys(self._graph.op(op_id).inputs) if v in self.homes]
         own = [v for _, v in self.weight_operands(op_id) if v not in self.weights]
-        return memory.of_ways(t, self.ways[t], moving, own)
+        usages = memory.of_ways(t, self.ways[t], moving, own)
+        return usages if self._problem.budget is None else self._with_errors(self._problem.budget, t, usages)
+
+    def _with_errors(
+        self, budget: ErrorBudget, t: int, usages: tuple[tuple[Usage, ...], ...]
+    ) -> tuple[tuple[Usage, ...], ...]:
+        """What ways take, the error that they add at the outputs included: at a step of its own, after all others."""
+        step, result = 2 * len(self.schedule), self._graph.op(self.schedule[t]).outputs[0]
+        known: dict[tuple[int, float], tuple[Usage, ...]] = {}
+        found = []
+        for way, uses in zip(self.ways[t], usages, strict=True):
+            key = (id(uses), way.option.noise)
+            if key not in known:
+                units = min(budget.units(result, way.option.noise), MOST_UNITS)
+                known[key] = (*uses, Usage(step, step, units)) if units else uses
+            found.append(known[key])
+        return tuple(found)
+
+    def result(self, t: int) -> str:
+        """The value that an op's error is in."""
+        return self._graph.op(self.schedule[t]).outputs[0]
+
+    def weight_mask(self, t: int) -> tuple[bool, ...]:
+        """Per operand of an op, whether it is a weight."""
+        return tuple(self._pricer.is_weight(v) for v in self._graph.op(self.schedule[t]).inputs)
+
+    def shared_weights(self, t: int) -> tuple[int, ...]:
+        """Operands of an op that are weights which other ops may want in L1 too."""
+        return tuple(k for k, v in self.weight_operands(self.schedule[t]) if v in self.weights)
+
+    def within_budget(self, chosen: Sequence[int]) -> bool:
+        """Whether the errors of a choice add up to no more than the budget."""
+        budget = self._problem.budget
+        return budget is None or self.integers.load(chosen)[-1] <= budget.capacity
 
     def _takes(self, value_id: str, t: int) -> PairCost:
         """Where a weight with several readers is in L1, and a reader that wants it there; in DRAM it always is."""
@@ -296,7 +336,10 @@ class GlobalProblem:
         key = ("home", id(homes), value.shape, value.dtype, default)
         if key not in self._tables_known:
             copied = (home.in_dram and not home.layout.is_dram for home in homes)
-            row = [self._cost(value_id, h.layout, default) if c else 0 for h, c in zip(homes, copied, strict=True)]
+            row = [
+                self._cost(value_id, h.layout, default.typed(h.layout.dtype)) if c else 0
+                for h, c in zip(homes, copied, strict=True)
+            ]
             self._tables_known[key] = np.asarray(row, dtype=np.int64)
         return self._tables_known[key]
 
@@ -333,7 +376,7 @@ class GlobalProblem:
 
     def _read_ns(self, value_id: str, home: Home, reader: int, wanted: TensorLayout, copied: bool) -> int:
         if not wanted.is_l1:
-            return 0 if home.in_dram else FORBIDDEN
+            return 0 if home.in_dram and home.layout.dtype is wanted.dtype else FORBIDDEN
         if home.layout.is_l1 and reader >= home.last:
             return FORBIDDEN
         if not copied:

@@ -24,6 +24,7 @@ from optimizer import logs
 from optimizer.l1.run import Outcome
 from optimizer.sharding.base import Plan, PolicyInput
 from optimizer.sharding.plan_program import replay_plan
+from optimizer.sharding.whole_graph.error_choice import ErrorChoice
 from optimizer.sharding.whole_graph.global_options import OptionTable, Seeds
 from optimizer.sharding.whole_graph.global_problem import GlobalProblem
 from optimizer.sharding.whole_graph.incumbent import Incumbent
@@ -94,6 +95,7 @@ class GlobalSearch:
         self._model = GlobalProblem(problem, schedule, seeds, kernels=problem.kernels)
         self._integers = self._model.integers
         self._weights = WeightChoice(self._model, problem.pricer)
+        self._errors = None if problem.budget is None else ErrorChoice(self._model, problem.budget)
         self._around = Neighbourhoods(self._integers)
         self._capacity = np.asarray(self._integers.capacity, dtype=np.int64)
         """What plans are searched within: shrinks where the allocator needs room for holes."""
@@ -224,7 +226,8 @@ class GlobalSearch:
             replay = replay_plan(self._problem.pricer, self.schedule, decisions)
             self._replayed[chosen] = replay
             plan, promised_ns = Plan(self.schedule, decisions), self._model.promised_ns(chosen)
-            if not replay.overflows and self._incumbent.offer(plan, replay.time_ns, promised_ns):
+            fits = not replay.overflows and self._model.within_budget(chosen)
+            if fits and self._incumbent.offer(plan, replay.time_ns, promised_ns):
                 self._best = self._incumbent.time_ns, chosen
                 self._incumbent.say_progress(self.bound_ns, "plan")
         return self._replayed[chosen]
@@ -232,10 +235,17 @@ class GlobalSearch:
     def _fill(self, chosen: Choice) -> None:
         """The choice with the weights that fit best beside its tensors, and whatever clashes without any removed."""
         self._problem.poll()
-        settled = self._settle(self._weights.without(chosen))
+        settled = self._settle(self._within_budget(self._weights.without(chosen)))
         filled = None if settled is None else self._weights.filled(settled)
         if filled is not None:
             self._replay(filled)
+        if self._errors is not None and settled is not None:
+            self._replay(self._within_budget(settled if filled is None else filled))
+
+    def _within_budget(self, chosen: Choice) -> Choice:
+        """The choice with the error budget spent best; itself where there is none, or none of its kind is within it."""
+        found = None if self._errors is None else self._errors.filled(chosen)
+        return chosen if found is None else found
 
     def _settle(self, start: Choice) -> Choice | None:
         """The choice with clash after clash removed; None if one cannot be removed."""
@@ -244,6 +254,8 @@ class GlobalSearch:
             assert chosen is not None
             replay = self._replay(chosen)
             if not replay.overflows:
+                if not self._model.within_budget(chosen):
+                    self._replay(self._within_budget(chosen))
                 return chosen
             chosen = self._without_clash(chosen, replay)
             if chosen is None:

@@ -52,7 +52,7 @@ class WeightChoice:
             inputs = pricer.graph.op(model.schedule[t]).inputs
             key = id(model.ways[t]), tuple(pricer.is_weight(v) for v in inputs)
             if key not in known:
-                interfaces = [_interface(way, key[1]) for way in model.ways[t]]
+                interfaces = [interface_of(way, key[1]) for way in model.ways[t]]
                 twins: dict[Interface, list[int]] = {}
                 for i, interface in enumerate(interfaces):
                     twins.setdefault(interface, []).append(i)
@@ -117,11 +117,12 @@ class WeightChoice:
         return {v: layout for v, layout in operands if layout.is_l1}
 
     def _fastest(self, t: int, option: int, kept: Reads) -> int:
-        """The fastest way of the same interface that reads no weights from L1 but these."""
+        """The fastest way of the same interface, as exact, that reads no weights from L1 but these; else itself."""
         ways = self._model.ways[t]
         twins = self._twins[t][self._interface(t, option)]
-        possible = [i for i in twins if self._reads(t, i).items() <= kept.items()]
-        return min(possible, key=lambda i: (ways[i].option.time_ns, ways[i].option.peak_bytes, i))
+        noise = ways[option].option.noise
+        possible = [i for i in twins if self._reads(t, i).items() <= kept.items() and ways[i].option.noise <= noise]
+        return min(possible or [option], key=lambda i: (ways[i].option.time_ns, ways[i].option.peak_bytes, i))
 
     def _groups(self, base: Sequence[int]) -> list[list[_Kept]]:
         """Alternatives, of each group one at most: ways of one op, or ways to keep what several ops read."""
@@ -154,6 +155,7 @@ class WeightChoice:
         return self._model.ways[t][option].option.time_ns
 
 
-def _interface(way: Way, weights: Sequence[bool]) -> Interface:
+def interface_of(way: Way, weights: Sequence[bool]) -> Interface:
+    """What of a way the rest of the graph sees; `weights` says which operands are such."""
     moving = (layout for layout, weight in zip(way.option.operands, weights, strict=True) if not weight)
     return (tuple(moving), way.option.candidate.output, way.copied)

@@ -31,10 +31,10 @@ def reference(query: OpQuery, operands: Sequence[Array]) -> list[Computed]:
     return computed(query.op, {**query.attr, "activation": fused} if fused else query.attr, operands)
 
 
-def computed(op: str, attrs: Attrs, operands: Sequence[Array]) -> list[Computed]:
-    """The results of an op with all its attributes, defaults included."""
+def computed(op: str, attrs: Attrs, operands: Sequence[Array], digits: str = "float64") -> list[Computed]:
+    """The results of an op with all its attributes, defaults included, in numbers of so many digits."""
     rule = RULES.get(op) or added_tables("RULES", RULES).get(op)
     if rule is None:
         raise ExecutionError(f"there is no reference for the values of {op}", node=op)
-    results = rule(attrs, [x.astype("float64") if x.dtype.kind == "f" else x for x in operands])
+    results = rule(attrs, [x.astype(digits, copy=False) if x.dtype.kind == "f" else x for x in operands])
     return [r if isinstance(r, Computed) else Computed.exactly(r) for r in results]

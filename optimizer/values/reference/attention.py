@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_one
+from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, alike, of_one
 from optimizer.values.reference.reductions import softmax
 
 _EXPONENTIAL = 2.0**-4.5
@@ -27,11 +27,27 @@ def _attended(q: Array, k: Array, v: Array, bias: Array | None, scale: float) ->
     scores = q @ k.swapaxes(-1, -2) * scale
     weights = softmax(scores if bias is None else scores + bias, -1)
     roundings = 1 + float(np.abs(scores).max())
-    usual = np.sqrt(weights**2 @ v**2)
-    return Computed(weights @ v, weights @ np.abs(v), usual, k.shape[-2], roundings, _EXPONENTIAL)
+
+    def sizes() -> tuple[Array, Array]:
+        return weights @ np.abs(v), np.sqrt(weights**2 @ v**2)
+
+    return Computed(weights @ v, sizes, k.shape[-2], roundings, _EXPONENTIAL)
 
 
-def _scale(attrs: Attrs, size: int) -> float:
+def causal_mask(q: Array, k: Array) -> Array:
+    """What is added to the scores so that no position sees a later one: [rows of q, rows of k]."""
+    return np.triu(np.full((q.shape[-2], k.shape[-2]), -np.inf, q.dtype), 1)
+
+
+def mask_beyond(positions: Any, batch: int, k: Array) -> Array:
+    """What is added to the scores [B, H, 1, S] so that nothing beyond each one's position is seen."""
+    last = np.broadcast_to(np.asarray(positions), (batch,))
+    seen = np.arange(k.shape[2])[None, :] <= last[:, None]
+    return np.where(seen, k.dtype.type(0), k.dtype.type(-np.inf))[:, None, None, :]
+
+
+def attention_scale(attrs: Attrs, size: int) -> float:
+    """What scores are multiplied by, for heads of this size."""
     scale = attrs.get("scale")
     return 1 / math.sqrt(size) if scale is None else float(scale)
 
@@ -40,21 +56,22 @@ def _sdpa(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     q, k, v = operands[:3]
     bias = operands[3] if len(operands) > 3 else None
     if attrs.get("is_causal"):
-        bias = np.triu(np.full((q.shape[-2], k.shape[-2]), -np.inf), 1)
-    return [_attended(q, k, v, bias, _scale(attrs, q.shape[-1]))]
+        bias = causal_mask(q, k)
+    return [_attended(q, k, v, bias, attention_scale(attrs, q.shape[-1]))]
 
 
 def _sdpa_decode(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     """Q [1, B, H, D]: one position each, caches [B, Hkv, S, D] valid up to and including `cur_pos`."""
     q, k, v = operands[:3]
-    positions: Any = attrs["cur_pos"]
     bias = operands[3].swapaxes(1, 2) if len(operands) > 3 else None
     if attrs.get("is_causal", True):
-        last = np.broadcast_to(np.asarray(positions), (q.shape[1],))
-        bias = np.where(np.arange(k.shape[2])[None, :] <= last[:, None], 0.0, -np.inf)[:, None, None, :]
-    found = _attended(q.transpose(1, 2, 0, 3), k, v, bias, _scale(attrs, q.shape[-1]))
-    value, most, usual = (part.transpose(2, 0, 1, 3) for part in (found.value, found.most, found.usual))
-    return [Computed(value, most, usual, found.terms, found.roundings, found.inexact)]
+        bias = mask_beyond(attrs["cur_pos"], q.shape[1], k)
+    found = _attended(q.transpose(1, 2, 0, 3), k, v, bias, attention_scale(attrs, q.shape[-1]))
+
+    def sizes() -> tuple[Array, Array]:
+        return found.most.transpose(2, 0, 1, 3), found.usual.transpose(2, 0, 1, 3)
+
+    return [Computed(found.value.transpose(2, 0, 1, 3), sizes, found.terms, found.roundings, found.inexact)]
 
 
 def _split_heads(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
@@ -88,7 +105,7 @@ def _rotary(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     half = x.shape[-1] // 2
     turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
     size = np.abs(x * cos) + np.abs(turned * sin)
-    return [Computed(x * cos + turned * sin, size, size, 2, roundings=1)]
+    return [Computed(x * cos + turned * sin, lambda: alike(size), 2, roundings=1)]
 
 
 RULES: Mapping[str, Rule] = {

@@ -11,7 +11,7 @@ from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_pr
 
 
 def _activated(computed: Computed, activation: object) -> Computed:
-    return Computed(activated(computed.value, activation), computed.most, computed.usual, computed.terms)
+    return Computed(activated(computed.value, activation), computed.sizes, computed.terms)
 
 
 def _matmul(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
@@ -66,7 +66,8 @@ def flat(x: Array) -> Array:
 
 
 def _with_bias(computed: Computed, operands: Sequence[Array], attrs: Attrs) -> Sequence[Computed]:
-    computed = Computed(flat(computed.value), flat(computed.most), flat(computed.usual), computed.terms)
+    found = computed
+    computed = Computed(flat(found.value), lambda: (flat(found.most), flat(found.usual)), found.terms)
     if len(operands) > 2:
         computed = plus(computed, np.broadcast_to(operands[2].reshape(-1), computed.value.shape))
     return [_activated(computed, attrs.get("activation"))]
@@ -80,7 +81,7 @@ def _conv2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     return _with_bias(of_products(lambda a, b: _convolved(a, b, attrs), x, weight, terms), operands, attrs)
 
 
-def _spread(x: Array, weight: Array, attrs: Attrs) -> Array:
+def spread(x: Array, weight: Array, attrs: Attrs) -> Array:
     """Transposed convolution: every element of the input adds its scaled kernel. Weight [C, O/groups, kh, kw]."""
     (kh, kw), (sh, sw), (dh, dw) = attrs["kernel_size"], attrs["stride"], attrs["dilation"]
     top, bottom, left, right = attrs["padding"]
@@ -103,7 +104,7 @@ def _spread(x: Array, weight: Array, attrs: Attrs) -> Array:
 def _conv_transpose2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
     x, weight = image(attrs, operands[0]), operands[1]
     terms = weight.shape[0] // attrs["groups"] * weight.shape[2] * weight.shape[3]
-    return _with_bias(of_products(lambda a, b: _spread(a, b, attrs), x, weight, terms), operands, attrs)
+    return _with_bias(of_products(lambda a, b: spread(a, b, attrs), x, weight, terms), operands, attrs)
 
 
 RULES: Mapping[str, Rule] = {

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.errors import ExecutionError
-from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_one
+from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, alike, of_one
 
 Function = Callable[[Array], Array]
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
@@ -162,7 +162,7 @@ def _binary(function: Callable[[Array, Array], Array], is_sum: bool) -> Rule:
         if not is_sum or result.dtype.kind != "f":
             return [result]
         size = np.maximum(np.abs(result), np.broadcast_to(np.abs(a) + np.abs(b), result.shape))
-        return [Computed(result, size, size)]
+        return [Computed(result, lambda: alike(size))]
 
     return rule
 
@@ -186,7 +186,7 @@ def _ternary(function: Callable[[Array, Array, Array, float], Array]) -> Rule:
         value = float(attrs.get("value", 1.0))
         result = function(a, b, c, value)
         size = np.maximum(np.abs(result), np.broadcast_to(np.abs(a), result.shape))
-        return [Computed(result, size, size)]
+        return [Computed(result, lambda: alike(size))]
 
     return rule
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from optimizer.errors import ExecutionError
 from optimizer.values.reference.kinds import Array, Attrs, Rule, of_one, unchanged
 
 
@@ -43,7 +44,10 @@ def _made(function: Callable[[Attrs], Array]) -> Rule:
 
 def _embedding(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
     assert "dim" not in attrs
-    return [operands[1][operands[0].astype(np.int64)]]
+    rows, indices = operands[1], operands[0].astype(np.int64)
+    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < len(rows):
+        raise ExecutionError(f"an index is beyond the {len(rows)} rows of its table")
+    return [rows[indices]]
 
 
 RULES: Mapping[str, Rule] = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,7 +21,7 @@ def _count(size: int, kernel: int, stride: int, pads: Sequence[int], dilation: i
     return count - 1 if (count - 1) * stride >= size + pads[0] else count
 
 
-def _framed(attrs: Attrs, x: Array, fill: float) -> Array:
+def framed(attrs: Attrs, x: Array, fill: float) -> Array:
     """The image with its padding, cut or grown to what the windows read."""
     frame = []
     dilation, ceil = attrs.get("dilation") or (1, 1), bool(attrs.get("ceil_mode"))
@@ -31,32 +32,48 @@ def _framed(attrs: Attrs, x: Array, fill: float) -> Array:
     return np.pad(x, ((0, 0), *frame, (0, 0)), constant_values=fill)
 
 
-def _windows(attrs: Attrs, x: Array) -> Array:
+def _pool_windows(attrs: Attrs, x: Array) -> Array:
     return windows(x, attrs["kernel_size"], attrs["stride"], attrs.get("dilation") or (1, 1))
 
 
 def _max_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
-    x = _framed(attrs, image(attrs, operands[0]), -np.inf)
-    return [flat(_windows(attrs, x).max(axis=(3, 4)))]
+    x = framed(attrs, image(attrs, operands[0]), -np.inf)
+    return [flat(_pool_windows(attrs, x).max(axis=(3, 4)))]
 
 
-def _avg_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
-    """Divided by the elements under the window that count: those of the input, and of the padding as it is stated."""
-    source = image(attrs, operands[0])
+def window_shares(attrs: Attrs, source: Array) -> Array:
+    """What an average multiplies the sum of each window by: one over the elements under it that count.
+
+    Those are the input's, and the padding's as it is stated.
+    """
     top, bottom, left, right = attrs["padding"]
     stated = np.ones((1, source.shape[1], source.shape[2], 1))
     if attrs.get("count_include_pad", True):
         within = np.pad(stated, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=1.0)
         bare = {**attrs, "padding": (0, 0, 0, 0)}
-        counted = _framed(bare, within, 0.0)
+        counted = framed(bare, within, 0.0)
     else:
-        counted = _framed(attrs, stated, 0.0)
-    x = _framed(attrs, source, 0.0)
+        counted = framed(attrs, stated, 0.0)
+    x = framed(attrs, stated, 0.0)
     taken = [min(a, b) for a, b in zip(x.shape[1:3], counted.shape[1:3], strict=True)]
-    share = 1 / _windows(attrs, np.ascontiguousarray(counted[:, : taken[0], : taken[1]])).sum(axis=(3, 4))
+    shares: Array = 1 / _pool_windows(attrs, np.ascontiguousarray(counted[:, : taken[0], : taken[1]])).sum(axis=(3, 4))
+    return shares
+
+
+def averaged_windows(attrs: Attrs, x: Array) -> tuple[Array, Array]:
+    """[N, Ho, Wo, kh, kw, C] of an image, zeros beyond it, and what a sum over a window is multiplied with."""
+    source = image(attrs, x)
+    return _pool_windows(attrs, framed(attrs, source, 0.0)), window_shares(attrs, source)
+
+
+def _avg_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    source = image(attrs, operands[0])
+    share, x = window_shares(attrs, source), framed(attrs, source, 0.0)
     terms = int(np.prod(attrs["kernel_size"]))
-    summed = of_sum(lambda v: _windows(attrs, v).sum(axis=(3, 4)), x, terms)
-    return [Computed(flat(summed.value * share), flat(summed.most * share), flat(summed.usual * share), terms)]
+    summed = of_sum(lambda v: _pool_windows(attrs, v).sum(axis=(3, 4)), x, terms)
+    return [
+        Computed(flat(summed.value * share), lambda: (flat(summed.most * share), flat(summed.usual * share)), terms)
+    ]
 
 
 def _global_avg_pool2d(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
@@ -72,11 +89,11 @@ def _upsample(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array]:
     if mode == "nearest":
         return [x.repeat(high, axis=1).repeat(wide, axis=2)]
     if mode == "bilinear":
-        return [_between(_between(x, 1, high), 2, wide)]
+        return [between(between(x, 1, high), 2, wide)]
     raise ExecutionError(f"there is no reference for upsampling by {mode!r}")
 
 
-def _between(x: Array, axis: int, scale: int) -> Array:
+def between(x: Array, axis: int, scale: int) -> Array:
     """Linear interpolation with half-pixel centres; at the border the edge's value."""
     size = x.shape[axis]
     at = np.clip((np.arange(size * scale) + 0.5) / scale - 0.5, 0, size - 1)
@@ -86,22 +103,42 @@ def _between(x: Array, axis: int, scale: int) -> Array:
     return found
 
 
-def _grid_sample(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
-    """Bilinear, on [N, H, W, C]: points are (x, y), the image is from -1 to 1, beyond it there are zeros."""
-    image, grid = operands
-    n, height, width, _ = image.shape
+@dataclass(frozen=True)
+class Corner:
+    """One of the four elements around every point of a grid, each array [N, Ho, Wo]."""
+
+    rows: Array
+    columns: Array
+    weight: Array
+    """Its share; zero outside of the image."""
+    slope_x: Array
+    slope_y: Array
+    """What a step of one element along W, H adds to the share."""
+
+
+def sample_points(attrs: Attrs, image: Array, grid: Array) -> Iterator[Corner]:
+    """Of an image [N, H, W, C], whose points are (x, y) from -1 to 1 and which is zero beyond."""
+    _, height, width, _ = image.shape
     edge = 1.0 if attrs["align_corners"] else 0.0
     x, y = ((grid[..., k] + 1) / 2 * (size - edge) + (edge - 1) / 2 for k, size in enumerate((width, height)))
     left, top = np.floor(x), np.floor(y)
-    index = np.arange(n)[:, None, None]
-    total = most = usual = np.zeros((*grid.shape[:-1], image.shape[-1]))
     for row, column in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
         inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        weight = np.where(inside, (1 - np.abs(x - column)) * (1 - np.abs(y - row)), 0.0)[..., None]
+        across, down = 1 - np.abs(x - column), 1 - np.abs(y - row)
         rows, columns = (np.where(inside, k, 0).astype(int) for k in (row, column))
-        term = weight * image[index, rows, columns]
+        to_x, to_y = (np.where(inside, np.where(k == low, -1.0, 1.0), 0.0) for k, low in ((column, left), (row, top)))
+        yield Corner(rows, columns, np.where(inside, across * down, 0.0), to_x * down, to_y * across)
+
+
+def _grid_sample(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
+    """Bilinear."""
+    image, grid = operands
+    index = np.arange(len(image))[:, None, None]
+    total = most = usual = np.zeros((*grid.shape[:-1], image.shape[-1]))
+    for corner in sample_points(attrs, image, grid):
+        term = corner.weight[..., None] * image[index, corner.rows, corner.columns]
         total, most, usual = total + term, most + np.abs(term), usual + term**2
-    return [Computed(total, most, np.sqrt(usual), 4)]
+    return [Computed(total, lambda: (most, np.sqrt(usual)), 4)]
 
 
 RULES: Mapping[str, Rule] = {

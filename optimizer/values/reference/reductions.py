@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_one, of_sum
+from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, alike, of_one, of_sum
 
 
-def _axes(attrs: Attrs, x: Array) -> tuple[int, ...]:
+def reduced_axes(attrs: Attrs, x: Array) -> tuple[int, ...]:
+    """The dims that a reduction takes away, counted from the front."""
     dim: Any = attrs.get("dim")
     if dim is None:
         return tuple(range(x.ndim))
@@ -24,7 +25,7 @@ def _keeps(attrs: Attrs) -> bool:
 def _sum(mean: bool) -> Rule:
     def rule(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Array | Computed]:
         x = operands[0]
-        axes, keep = _axes(attrs, x), _keeps(attrs)
+        axes, keep = reduced_axes(attrs, x), _keeps(attrs)
         if x.dtype.kind != "f":
             return [x.sum(axis=axes, keepdims=keep)]
         terms = int(np.prod([x.shape[a] for a in axes]))
@@ -34,7 +35,9 @@ def _sum(mean: bool) -> Rule:
 
 
 def _extreme(function: Any) -> Rule:
-    return lambda attrs, operands: [function(operands[0], axis=_axes(attrs, operands[0]), keepdims=_keeps(attrs))]
+    return lambda attrs, operands: [
+        function(operands[0], axis=reduced_axes(attrs, operands[0]), keepdims=_keeps(attrs))
+    ]
 
 
 def _spread(root: bool) -> Rule:
@@ -42,11 +45,11 @@ def _spread(root: bool) -> Rule:
 
     def rule(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:
         x = operands[0]
-        axes, keep = _axes(attrs, x), _keeps(attrs)
+        axes, keep = reduced_axes(attrs, x), _keeps(attrs)
         variance = x.var(axis=axes, keepdims=keep, ddof=1)
         size = (x**2).mean(axis=axes, keepdims=keep)
         value, most = (np.sqrt(variance), np.sqrt(size)) if root else (variance, size)
-        return [Computed(value, most, most)]
+        return [Computed(value, lambda: alike(most))]
 
     return rule
 
@@ -104,7 +107,7 @@ def _scaled(
         shift = rest[1].reshape(shape or -1)
         value = value + shift
         size = size + np.abs(shift)
-    return Computed(value, size, size, roundings=roundings, inexact=inexact)
+    return Computed(value, lambda: alike(size), roundings=roundings, inexact=inexact)
 
 
 def _layer_norm(attrs: Attrs, operands: Sequence[Array]) -> Sequence[Computed]:

@@ -32,7 +32,7 @@ class MadeResult:
         layouts = dict.fromkeys(graph.values, L1_TILE)
         layouts |= {values[0]: DRAM_TILE, values[-1]: DRAM_TILE}
         part = CostPart("eltwise", 900, 100, ((Bound.NOC, 800),), 0)
-        predicted = Prediction(1000, 4096, 16384, 64, "noc", 0, 0, 0.5, (part,))
+        predicted = Prediction(1000, 4096, 16384, 64, "noc", 0, 0, 500, 1000, 2000, (part,))
         records = {
             op.id: OpRecord(Role.COMPUTE, chain=self.name(at // 50), predicted=predicted, reason=self._reason(at))
             for at, op in enumerate(graph.ops())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-class Refused(Exception):
-    """A call that TTNN refuses, or that cannot be meant."""
+class Refused(RuntimeError):
+    """A call that TTNN refuses, or that cannot be meant. TTNN raises RuntimeError too."""
 
 
 class UseAfterFree(Refused):

@@ -14,6 +14,7 @@ import numpy as np
 from ttnn_standin import attention, conv_pool, creation, eltwise, matmul, movement, norm, reduction
 from ttnn_standin.context import INERT, Context, Op
 from ttnn_standin.errors import Refused, Unmodelled
+from ttnn_standin.queues import Queues
 from ttnn_standin.signatures import RECORD, bound, unmodelled
 from ttnn_standin.tensor import Array, Buffer, Device, Machine, Tensor, maker
 from ttnn_standin.values import DRAM, ENUMS, L1, BufferType, DataType, Layout, Type, Value
@@ -39,8 +40,9 @@ class Standin:
     ) -> None:
         self.machine = Machine(board, GRIDS[board], real, rounding, aliasing)
         self.Tensor: type[Tensor] = type("Tensor", (Tensor,), {"machine": self.machine})
+        self.queues = self.machine.queues = Queues(self.machine)
         self._context = Context(self.machine, maker(self.machine, self.Tensor))
-        self.device = Device(board, GRIDS[board])
+        self.device = Device(board, GRIDS[board], self.queues)
         self.calls: dict[str, int] = {}
         """How often every function was called."""
         self.ttnn = self._module()
@@ -59,6 +61,10 @@ class Standin:
         module.Conv2dL1FullSliceConfig = Value("Conv2dSliceConfig", {"slice_type": slices.L1Full})
         module.init_device_compute_kernel_config = self._compute_config
         module.open_device, module.close_device = self._open, self._close
+        module.to_dtype = self._to_dtype
+        module.StorageType = SimpleNamespace(HOST="host", DEVICE="device")
+        for name, function in self.queues.functions().items():
+            setattr(module, name, function)
         for name, op in OPS.items():
             place, _, last = name.rpartition(".")
             if place and not hasattr(module, place):
@@ -75,8 +81,12 @@ class Standin:
             arguments = bound(name, overloads, positional, named)
             if arguments.get("device") is not None and not arguments["device"].open:
                 raise Refused(f"ttnn.{name}: the device is closed")
-            with np.errstate(all="ignore"):
-                result = op(self._context, arguments)
+
+            def compute() -> Any:
+                with np.errstate(all="ignore"):
+                    return op(self._context, arguments)
+
+            result = self.queues.called(name, compute, arguments.unasked())
             unmodelled(arguments, INERT)
             return result
 
@@ -89,9 +99,20 @@ class Standin:
             raise Refused("a math fidelity that is none")
         return Value("WormholeComputeKernelConfig", fields)
 
-    def _open(self, *, device_id: int, l1_small_size: int) -> Device:
+    def _to_dtype(self, tensor: Tensor, dtype: Any) -> Tensor:
+        if tensor.on_device:
+            raise Refused("ttnn.to_dtype: a tensor on the device")
+        self.machine.op = "to_dtype"
+        return self._context.make(tensor.read(), dtype, tensor.layout, None)
+
+    def _open(
+        self, *, device_id: int, l1_small_size: int, num_command_queues: int = 1, trace_region_size: int = 0
+    ) -> Device:
         if device_id != 0 or l1_small_size < 0 or l1_small_size % 32:
             raise Refused(f"ttnn.open_device: device {device_id} with {l1_small_size} bytes")
+        if num_command_queues not in (1, 2):
+            raise Refused(f"ttnn.open_device: {num_command_queues} command queues")
+        self.queues.count, self.queues.trace_region = num_command_queues, trace_region_size
         return self.device
 
     def _close(self, device: Device) -> None:

@@ -37,6 +37,10 @@ class Arguments(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def unasked(self) -> Mapping[str, Any]:
+        """All values, for those who look at a call but do not compute it: nothing counts as asked for."""
+        return self._values
+
     @property
     def first(self) -> Any:
         """The first parameter's value, whatever its name."""

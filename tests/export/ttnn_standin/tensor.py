@@ -59,7 +59,15 @@ class Device:
 
     board: str
     grid_xy: tuple[int, int]
+    queues: Any
     open: bool = True
+
+    def enable_program_cache(self) -> None:
+        """It always is."""
+
+    def num_program_cache_entries(self) -> int:
+        """How many different programs were compiled."""
+        return len(self.queues.compiled)
 
     def arch(self) -> Member:
         """The architecture, as `ttnn.init_device_compute_kernel_config` wants it."""
@@ -85,6 +93,10 @@ class Machine:
     """All device buffers ever made."""
     op: str = "?"
     """The call under way."""
+    queues: Any = None
+    """`queues.Queues`, which order what is done."""
+    replaying: bool = False
+    """Whether a trace is computed again: its ops read what was freed after them."""
 
     def live(self) -> list[Buffer]:
         """Device buffers that nobody freed."""
@@ -125,6 +137,8 @@ class Tensor:
     layout: Member
     memory: Value | None
     buffer: Buffer
+    pending: tuple[int, int] | None = None
+    """Of a host tensor that a queue is still writing: the queue, and where in it that ends."""
     prepared: Any = None
     """What `ttnn.prepare_conv_...` was asked for: such a tensor is only for that convolution."""
 
@@ -153,6 +167,8 @@ class Tensor:
             raise Refused(f"ttnn.Tensor: {values.dtype} elements for {dtype}")
         self.machine.op = "Tensor"
         _fill(self, self.machine, values.reshape(shape), dtype, layout, memory)
+        if memory is not None:
+            self.machine.queues.written(self)
 
     @property
     def rank(self) -> int:
@@ -180,12 +196,52 @@ class Tensor:
 
     def raw(self) -> Array:
         """The elements, of prepared weights too."""
-        if self.buffer.freed_by is not None:
+        self.machine.queues.complete(self)
+        if self.buffer.freed_by is not None and not self.machine.replaying:
             raise UseAfterFree(
                 f"ttnn.{self.machine.op} reads what ttnn.{self.buffer.made_by} made and "
                 f"ttnn.{self.buffer.freed_by} freed, of shape {self.shape}"
             )
         return self.buffer.values.reshape(self.shape)
+
+    def storage_type(self) -> str:
+        """`host` or `device`."""
+        return "device" if self.on_device else "host"
+
+    def to_numpy(self) -> Array:
+        """The elements of a host tensor in rows."""
+        if self.on_device or self.layout != ROW_MAJOR:
+            raise Refused("to_numpy: a tensor on the device, or in tiles")
+        return self.read()
+
+    def buffer_address(self) -> int:
+        """Where it lies: no two buffers ever have the same place here."""
+        owner = self.buffer.within or self.buffer
+        return next(k for k, buffer in enumerate(self.machine.buffers) if buffer is owner)
+
+    def to(self, device: Device, memory_config: Value) -> Tensor:
+        """A copy on the device."""
+        if self.on_device or not device.open:
+            raise Refused("to: from the host to an open device")
+        self.machine.op = "to"
+        made = self._with(self.read().copy(), memory_config)
+        self.machine.queues.written(made)
+        return made
+
+    def fetched(self) -> Tensor:
+        """A copy on the host."""
+        self.machine.op = "cpu"
+        return self._with(self.read().copy(), None)
+
+    def cpu(self, blocking: bool = True, cq_id: int = 0) -> Tensor:
+        """A copy on the host, complete at once or once the host has waited for the queue."""
+        made: Tensor = self.machine.queues.read(self, blocking, cq_id)
+        return made
+
+    def _with(self, values: Array, memory: Value | None) -> Tensor:
+        made: Tensor = object.__new__(type(self))
+        _fill(made, self.machine, values, self.dtype, self.layout, memory)
+        return made
 
     def view(self, shape: Sequence[int]) -> Tensor:
         """Another shape of the same buffer."""

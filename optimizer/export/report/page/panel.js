@@ -73,7 +73,7 @@ export class Panel {
     const rows = [
       ["time", `${timeText(p.time_ns)} on ${p.cores} cores (${percentText(p.time_ns / (this.plan.total_ns || 1))} of the plan)`],
       ["bound by", p.bound],
-      ["utilisation", p.utilisation === null ? "-" : `${percentText(p.utilisation)} of the chip's peak`],
+      ["of limit", `${percentText(p.limit_ns / (p.time_ns || 1))} (limit ${timeText(p.limit_ns)})`],
       ["L1 per core", `${bytesText(p.peak_l1_bytes)}, buffers ${bytesText(p.cb_bytes)}`],
       ["DRAM", `${bytesText(p.dram_read_bytes)} read, ${bytesText(p.dram_write_bytes)} written`],
     ];

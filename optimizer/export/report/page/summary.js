@@ -9,7 +9,7 @@ function card(name, ...content) {
 }
 
 export function showShares(plan) {
-  const lists = [["Time by op", plan.times.kind], ["Time by class", plan.times.class], ["Time bound by", plan.times.bound]];
+  const lists = [["Time by op", plan.times.kind], ["Time by class", plan.times.class], ["Time bound by", plan.times.bound], ["The physical limit, and the time beyond it", plan.times.limit]];
   byId("shares").append(...lists.filter(([, spent]) => spent.length).map(([name, spent]) => card(name, shares(spent))));
 }
 

@@ -11,12 +11,13 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from optimizer.layouts.attention_chunks import deal
 from optimizer.layouts.memory_config import BufferType, MemoryConfig, TensorMemoryLayout
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.calibration import columns
 from optimizer.opmodel.analytical.calibration.columns import Row
 from optimizer.opmodel.analytical.products.matmul_auto import Problem, fit_blocks, subblock
-from optimizer.opmodel.analytical.work import Feed, Place, Product, Work
+from optimizer.opmodel.analytical.work import Attention, Feed, Piece, Place, Product, Work
 
 _ROOM = {"wormhole_b0": 1_395_000, "blackhole": 1_469_000}
 """L1 bytes per core for buffers when nothing else is in L1."""
@@ -181,13 +182,18 @@ def _product(
 def sdpa(row: Row) -> Work:
     """Attention of queries `in0` over keys `in1`; as many queries as keys: a causal prefill."""
     q, k = columns.given_shape(row, "in0_shape"), columns.given_shape(row, "in1_shape")
-    cores, tiles = columns.cores(row), columns.tile_rows(q)
-    keys = ceil_div(k[-2] if len(k) > 1 else 1, TILE)
-    if len(q) > 1 and q[-2] == k[-2]:
-        keys = ceil_div(keys, 2)
-    sizes = (columns.dtype(row, "in0_dtype").tile_bytes, columns.dtype(row, "in1_dtype").tile_bytes)
-    product = Product(ceil_div(tiles, cores), ceil_div(q[-1], TILE), keys, 1, sizes, fidelity=fidelity(row))
-    return Work("sdpa", "sdpa", cores, *columns.pieces(row), product)
+    cores = columns.cores(row)
+    sizes = [columns.config_number(row, f"{name}_chunk_size") or TILE for name in "qk"]
+    wide = ceil_div(q[-1], TILE)
+    rows, keys = (size // TILE for size in sizes)
+    cut = deal(q, k, q[-2] == k[-2], cores, rows, keys)
+    tiles = 2 * keys * wide
+    both = tiles * columns.dtype(row, "in1_dtype").tile_bytes
+    fp32 = row.get("fp32_acc") in ("1", "1.0")
+    attention = Attention(rows, keys, wide, cut.steps, fidelity(row), fp32, both)
+    queries, writes = columns.pieces(row, ("in0",))
+    fetched = Piece(both * cut.steps * cut.active, tiles * cut.steps * cut.active, Place.DRAM)
+    return Work("sdpa", "sdpa", cores, (*queries, fetched), writes, attention=attention)
 
 
 def fidelity(row: Row) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
+from optimizer.opmodel.analytical.case import Case
 from optimizer.opmodel.analytical.costing.pieces import Job, fidelity, of_tensor
+from optimizer.opmodel.analytical.ops.attention import attention_chunks, dealt, shared_slots
 from optimizer.opmodel.analytical.products.matmul_plan import Plan
 from optimizer.opmodel.analytical.tensors import HEIGHT, TILED, tiles
-from optimizer.opmodel.analytical.work import Feed, Place, Product, Work
+from optimizer.opmodel.analytical.work import Attention, Feed, Piece, Place, Product, Work
 
 
 def matmul(job: Job) -> tuple[Work, ...]:
@@ -33,7 +35,7 @@ def matmul(job: Job) -> tuple[Work, ...]:
             _feeds(plan, a.layout, b.layout), fid, fp32, (max(1, plan.subblock_h), max(1, plan.subblock_w)),
             _fused(job, plan),
         )  # fmt: skip
-    first = Work("matmul", job.name, job.cores, job.reads[:2], job.writes, product)
+    first = Work("matmul", job.name, job.cores, job.reads, job.writes, product)
     rest = tuple(_after(job, name) for name in usage.after)
     return (first, *rest)
 
@@ -74,13 +76,38 @@ def _feeds(plan: Plan, a: TensorLayout, b: TensorLayout) -> tuple[Feed, Feed]:
 
 
 def sdpa(job: Job) -> tuple[Work, ...]:
+    """Attention over a sequence: what the busiest core multiplies, and what all read.
+
+    Without a causal mask the cores of a head pass keys and values on (tenstorrent/tt-metal #38025); with one every core
+    reads its own, but where Blackhole's hand them on too.
+    """
+    if job.query.op != "ttnn.scaled_dot_product_attention":
+        return _decode(job)
+    case = Case(job.query, job.device, job.attrs, 0)
+    chunks = attention_chunks(case)
+    work = dealt(case, chunks)
+    fid, fp32 = fidelity(job.attrs, "HiFi2")
+    causal = bool(job.attrs.get("is_causal"))
+    shared = not causal or shared_slots(case, chunks, causal, not fp32) > 0
+    keys, values = (t.dtype.tile_bytes for t in job.query.inputs[1:3])
+    mask = job.query.inputs[3] if len(job.query.inputs) > 3 else None
+    masks = 0 if mask is None else chunks.q * chunks.k * mask.dtype.tile_bytes
+    both = chunks.k * chunks.head * (keys + values)
+    fetched = work.steps * work.active * (ceil_div(both, work.sharers if shared else 1) + masks)
+    read = Piece(fetched, fetched // max(keys, values), of_tensor(job.query.inputs[1]).place)
+    attention = Attention(chunks.q, chunks.k, chunks.head, work.steps, fid, fp32, both + masks, mask is not None)
+    return (Work("sdpa", job.name, job.cores, (job.reads[0], read), job.writes, attention=attention),)
+
+
+def _decode(job: Job) -> tuple[Work, ...]:
     q, k = job.query.inputs[0], job.query.inputs[1]
     rows, width = tiles(q.shape)
     keys = padded_shape(k.shape, TILED)[-2] // TILE
-    if job.attrs.get("is_causal"):  # blocks above the diagonal are left out
+    if job.attrs.get("is_causal"):  # keys after the current position are left out
         keys = ceil_div(keys, 2)
     fid, fp32 = fidelity(job.attrs, "HiFi2")
     product = Product(
         ceil_div(rows, job.cores), width, keys, 1, (q.dtype.tile_bytes, k.dtype.tile_bytes), fidelity=fid, fp32=fp32
     )
-    return (Work("sdpa", job.name, job.cores, tuple(of_tensor(t) for t in job.query.inputs), job.writes, product),)
+    pieces = tuple(of_tensor(t) for t in job.query.inputs)
+    return (Work("sdpa_decode", job.name, job.cores, pieces, job.writes, product),)

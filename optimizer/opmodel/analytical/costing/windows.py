@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -91,7 +92,7 @@ def conv(job: Job) -> tuple[Work, ...]:
     x, weight, out = job.query.inputs[0], job.query.inputs[1], job.out
     assert out is not None, "a convolution has a result"
     if job.usage.plan is not None:  # a 1x1 convolution of an interleaved input runs as `ttnn.linear`
-        return matmul(job)
+        return matmul(replace(job, reads=(*job.reads[:1], *map(_prepared, job.reads[1:]))))
     attrs = job.attrs
     config = job.query.config if isinstance(job.query.config, Conv2dConfig) else Conv2dConfig()
     kernel = _pair(attrs.get("kernel_size"))
@@ -110,17 +111,19 @@ def conv(job: Job) -> tuple[Work, ...]:
         each = (ceil_div(spec.shape[0], TILE), ceil_div(spec.shape[1], TILE))
     product = _conv_product(job, config, kernel, channels, each, wide, pointwise)
     before, tiled = _input(job, pixels, wide, down, channels)
-    count = product.depth * columns
     # Block shards fetch the weights again for every block of rows.
     again = ceil_div(each[0], product.block_rows) if wide > 1 and not pointwise else 1
-    weights = Piece(count * again * product.tile_bytes[1], count * again, Place.DRAM)
+    weights = _conv_weights(product, columns, again)
     if pointwise:
         core = [Work("matmul", "conv2d", job.cores, (Piece(0, 0, Place.SHARD), weights), (), product)]
     else:
         gathered = each[0] * ceil_div(product.depth, wide)
         stick = ceil_div(channels, wide) * 2
         given_back = (0, 0) if out.layout.is_tile else (each[0], each[0] * each[1])
-        window = Window(each[0] * TILE, 0, 0, *kernel, stick, gathered, product.block_rows, wide > 1, given_back)
+        window = Window(
+            each[0] * TILE, 0, 0, *kernel, stick, gathered, product.block_rows, wide > 1, given_back,
+            config.enable_act_double_buffer, config.enable_weights_double_buffer,
+        )  # fmt: skip
         halo = _halo(job, pixels, wide, channels, kernel, tiled and slices == 1)
         core = [halo, Work("conv", "conv2d", job.cores, (weights,), (), product, window)]
     if slices == 1:
@@ -159,6 +162,17 @@ def _slice_write(job: Job, slices: int) -> Work:
     size, count, sticks = (ceil_div(n, slices) for n in (whole.size, whole.tiles, whole.sticks))
     held = Piece(size, count, Place.SHARD, sticks)
     return Work("movement", "slice_write", job.cores, (held,), (Piece(size, count, whole.place, sticks),))
+
+
+def _prepared(weights: Piece) -> Piece:
+    """Weights that a convolution was given on the host, as it reads them: prepared, in DRAM."""
+    return replace(weights, place=Place.DRAM) if weights.place is Place.HOST else weights
+
+
+def _conv_weights(product: Product, columns: int, times: int) -> Piece:
+    """All columns of the weight matrix, read from DRAM so many times."""
+    count = product.depth * columns * times
+    return Piece(count * product.tile_bytes[1], count, Place.DRAM)
 
 
 def _part(work: Work, slices: int) -> Work:

@@ -106,6 +106,7 @@ def _four_dims(session: Session, held: Held, padding: Padding, memory: MemoryCon
         source = typecast(session, held, DType.BF16)
         wide = _four_dims(session, source, padding, memory)
         return typecast(session, wide, DType.BFP8_B)
+    need(held.dtype is not DType.BFP4_B, "Cannot pad tilized tensor with specified format")
     rank = len(held.shape)
     lead = max(0, 4 - rank)
     if rank > 4:

@@ -8,12 +8,12 @@ from optimizer.layouts.tiling import ceil_div
 from optimizer.opmodel.analytical.work import Piece, Place, Work
 from optimizer.opmodel.base import Bound
 
-PHASES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
-"""Passes of the matrix engine at each math fidelity."""
-
 
 class Terms(dict[Bound, float]):
     """Nanoseconds by what would bound the op; same bounds add up."""
+
+    together: float | None = None
+    """What they take together, where some overlap more than others; None: the longest and a share of the rest."""
 
     def add(self, bound: Bound, value: float) -> None:
         self[bound] = self.get(bound, 0.0) + value

@@ -6,8 +6,9 @@ pools: windows gathered from a halo, then multiplied or reduced.
 
 from __future__ import annotations
 
+from optimizer.ir.compute_config import PASSES, TILE_PRODUCT_CYCLES
 from optimizer.layouts.tiling import TILE, ceil_div
-from optimizer.opmodel.analytical.formulas.basics import PHASES, Clock, Terms, dram, noc
+from optimizer.opmodel.analytical.formulas.basics import Clock, Terms, dram, noc
 from optimizer.opmodel.analytical.work import Feed, Place, Product, Window, Work
 from optimizer.opmodel.base import Bound
 
@@ -32,9 +33,9 @@ def tile_product_cycles(t: Clock, p: Product) -> float:
     h, w = p.subblock
     a, b = p.tile_bytes
     unpacked = b + a / w if w >= h else a + b / h
-    phases = PHASES.get(p.fidelity, 2)
+    phases = PASSES.get(p.fidelity, 2)
     # A further pass over the same data finds it unpacked: only the first two stall.
-    engine = 16.0 * phases + min(phases, 2) * constant(t, p, "stall_cycles")
+    engine = TILE_PRODUCT_CYCLES * phases + min(phases, 2) * constant(t, p, "stall_cycles")
     return max(engine, unpacked / constant(t, p, "unpack_bytes_per_cycle")) + constant(t, p, "tile_cycles")
 
 
@@ -119,12 +120,35 @@ def _write_ns(t: Clock, work: Work, p: Product) -> float:
 
 
 def sdpa(t: Clock, work: Work, terms: Terms) -> float:
+    """A step multiplies a chunk of queries by one of keys, exponentiates and multiplies by the values.
+
+    With 16-bit sums the packer exponentiates while the engine multiplies; with 32-bit sums one waits for the other
+    (tenstorrent/tt-metal #56693). Every step begins with hand-shakes and new formats (#56692).
+    """
+    a = work.attention
+    assert a is not None, "attention has chunks"
+    phases = PASSES.get(a.fidelity, 2)
+    scores = a.q * a.k
+    products = 2 * scores * a.head * (TILE_PRODUCT_CYCLES * phases + min(phases, 2) * t.k["matmul.stall_cycles"])
+    products = (products + 2 * scores * a.head * t.k["matmul.tile_cycles"]) / t.k["matmul.clock_derate"]
+    exponentials = scores * t.k["sdpa.exp_tile_cycles"]
+    cycles = products + exponentials if a.fp32 else max(products, exponentials)
+    cycles += scores * t.k["sdpa.score_tile_cycles"] * (2 if a.masked else 1) + t.k["sdpa.step_cycles"]
+    terms.add(Bound.COMPUTE, t.cycles(a.steps * cycles))
+    terms.add(Bound.NOC, t.cycles(a.steps * a.key_bytes / t.k["noc_bytes_per_cycle"]))
+    noc(t, work, terms)
+    dram(t, work, terms)
+    return 0.0
+
+
+def sdpa_decode(t: Clock, work: Work, terms: Terms) -> float:
     """Two matmuls with an exponential between them: rows of queries, columns of the head, depth of the keys."""
     p = work.product
     assert p is not None, "attention has a product"
     products = 2.0 * p.rows * p.columns * p.depth * p.batches
-    phases = PHASES.get(p.fidelity, 2)
-    cycles = products * (16.0 * phases + min(phases, 2) * t.k["matmul.stall_cycles"] + t.k["matmul.tile_cycles"])
+    phases = PASSES.get(p.fidelity, 2)
+    each = TILE_PRODUCT_CYCLES * phases + min(phases, 2) * t.k["matmul.stall_cycles"] + t.k["matmul.tile_cycles"]
+    cycles = products * each
     cycles += p.rows * p.depth * p.batches * t.k["sdpa_score_tile_cycles"]
     terms.add(Bound.COMPUTE, t.cycles(cycles) / t.k["matmul.clock_derate"])
     noc(t, work, terms)
@@ -156,7 +180,20 @@ def conv(t: Clock, work: Work, terms: Terms) -> float:
     size = p.tile_bytes[1]
     weights = p.depth * p.columns * (downs if w.shared else 1) * max(t.k["matmul.issue_cycles"], size * per_byte)
     terms.add(Bound.DRAM, t.cycles(weights))
+    # Height shards of several blocks of rows keep all their weights: nothing is left to be read ahead.
+    weights_ahead = w.weights_ahead and (w.shared or downs == 1)
+    if w.gathers_ahead or weights_ahead:
+        terms.together = _read_ahead(t, terms, w.gathers_ahead, weights_ahead, blocks)
     return 0.0
+
+
+def _read_ahead(t: Clock, terms: Terms, gathers: bool, weights: bool, blocks: int) -> float:
+    """A convolution with second buffers: all but the first block is read while the one before is multiplied."""
+    share = t.k["overlap.conv"]
+    ahead = share / blocks + t.k["overlap.conv_ahead"] * (1 - 1 / blocks)
+    compute, gather, weight = terms[Bound.COMPUTE], terms[Bound.NOC], terms[Bound.DRAM]
+    inner = max(compute, gather) + (ahead if gathers else share) * min(compute, gather)
+    return max(inner, weight) + (ahead if weights else share) * min(inner, weight)
 
 
 FACE_ROWS = 16

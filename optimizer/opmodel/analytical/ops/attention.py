@@ -12,6 +12,7 @@ from math import gcd
 from typing import Any
 
 from optimizer.ir.dtype import DType
+from optimizer.layouts.attention_chunks import Dealt, deal
 from optimizer.layouts.memory_config import BufferType, MemoryConfig
 from optimizer.layouts.op_config import SDPAProgramConfig
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape, physical_shape, round_up
@@ -65,7 +66,7 @@ def sdpa(case: Case) -> Usage:
     mask = case.inputs[3] if len(case.inputs) > 3 else None
     if mask is not None:
         _check_mask(mask, q, k, causal)
-    chunks = _chunks(case)
+    chunks = attention_chunks(case)
     memory = DRAM_MEMORY if case.output is None else case.output
     need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
     out = case.result(result_shapes(case)[0], case.x.dtype, memory)
@@ -83,7 +84,7 @@ def _check_mask(mask: TensorSpec, q: tuple[int, ...], k: tuple[int, ...], causal
     need(shape[2:] == (q[2], k[2]), "Mask sequence lengths must match those of Q and K")
 
 
-def _chunks(case: Case) -> Chunks:
+def attention_chunks(case: Case) -> Chunks:
     config = case.query.config
     grid, q_size, k_size = case.device.grid_yx, TILE, TILE
     if isinstance(config, SDPAProgramConfig):
@@ -95,18 +96,12 @@ def _chunks(case: Case) -> Chunks:
     return Chunks(q_size // TILE, k_size // TILE, case.x.shape[-1] // TILE, grid)
 
 
-def _most_query_chunks(case: Case, chunks: Chunks, causal: bool) -> int:
-    """Query chunks of the busiest core; causal work is dealt in pairs of a light and a heavy chunk."""
-    batch, heads, rows, _ = case.x.shape
-    per_head = ceil_div(rows, chunks.q * TILE)
-    total = batch * heads * per_head
-    if causal and per_head % 2 == 0:
-        pairs = total // 2
-        return pairs // chunks.cores * 2 + (2 if pairs % chunks.cores else 0)
-    return ceil_div(total, chunks.cores)
+def dealt(case: Case, chunks: Chunks) -> Dealt:
+    causal = bool(case.attrs.get("is_causal"))
+    return deal(case.x.shape, case.inputs[1].shape, causal, chunks.cores, chunks.q, chunks.k)
 
 
-def _shared_slots(case: Case, chunks: Chunks, causal: bool, streaming: bool) -> int:
+def shared_slots(case: Case, chunks: Chunks, causal: bool, streaming: bool) -> int:
     """Chunks buffered per operand where Blackhole's cores pass keys and values on to each other, else 0.
 
     Only under a causal mask and when each pair of a light and a heavy query chunk reads equally many key chunks.
@@ -166,8 +161,8 @@ def _buffers(case: Case, chunks: Chunks, mask: TensorSpec | None, causal: bool) 
     streaming = not (compute and dict(compute).get("fp32"))
     q, k, head = chunks.q, chunks.k, chunks.head
     q_tile, k_tile, v_tile = (t.dtype.tile_bytes for t in case.inputs[:3])
-    size = q * head * (2 if _most_query_chunks(case, chunks, causal) > 1 else 1) * q_tile
-    slots = _shared_slots(case, chunks, causal, streaming)
+    size = q * head * (2 if dealt(case, chunks).chunks > 1 else 1) * q_tile
+    slots = shared_slots(case, chunks, causal, streaming)
     size += (slots or 2) * k * head * (k_tile + v_tile)
     size += 32 * (slots + 1) if slots else 0  # requests to pass a slot on
     size += _mask_bytes(case, chunks, mask, causal, streaming)
@@ -238,6 +233,7 @@ def split_heads(case: Case) -> Usage:
     op, x = case.query.op, case.x
     nlp, transposed = "nlp" in op, bool(case.attrs.get("transpose_key"))
     need(not x.layout.is_sharded, f"{op}: operand must be interleaved")
+    need(x.dtype is not DType.BFP4_B, "Unsupported data format")
     need(x.layout.is_tile, "Input tensor layout must be TILE")
     need(len(x.shape) == (4 if nlp else 3), f"{op}: unexpected rank {len(x.shape)}")
     need(not nlp or x.shape[1] == 1, f"Unsupported input sequence length {x.shape[1]} is not equal to 1")
@@ -289,6 +285,7 @@ def concatenate_heads(case: Case) -> Usage:
     target = held.memory if case.output is None else case.output
     need(len(held.shape) == 4, "Input tensor must have rank 4")
     need(held.is_tile, "Input tensor layout must be TILE")
+    need(held.dtype is not DType.BFP4_B, "Unsupported data format")
     size = held.shape[-1]
     need(nlp or size % TILE == 0, f"Head size must be a multiple of {TILE} but was found to be {size}")
     if held.is_sharded and not target.is_sharded:
@@ -341,8 +338,10 @@ def rotary_embedding(case: Case) -> Usage:
         cores = next(n for n in range(min(blocks, case.device.num_cores), 0, -1) if blocks % n == 0)
         even = flat_spec(HEIGHT, cores, (rows // cores, width), case.device)
         memory = MemoryConfig(memory.memory_layout, memory.buffer_type, spec or even)
-    out = case.result(x.shape, x.dtype, memory)
-    tile, wide = x.dtype.tile_bytes, width // TILE
+    cos, sin = case.inputs[1:3]
+    need(cos.dtype is sin.dtype, "Cos and Sin dtypes must match")
+    out = case.result((*x.shape[:-1], width), x.dtype, memory)
+    tile, turned, wide = x.dtype.tile_bytes, cos.dtype.tile_bytes, width // TILE
     own = int(x.layout.is_sharded) + int(memory.is_sharded and memory.buffer_type is BufferType.L1)
-    cb = (5 - own) * 2 * wide * tile + 3 * tile + 2048
+    cb = (3 - own) * 2 * wide * tile + tile + (4 * wide + 2) * turned + 2048
     return Usage((out,), cb=cb, cores=min(case.device.num_cores, x.shape[0] * max(1, x.shape[-2] // TILE)))

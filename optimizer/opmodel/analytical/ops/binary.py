@@ -104,6 +104,7 @@ def _composed(case: Case, made: list[TensorSpec], cb: int, out: TensorSpec) -> U
 def _as_unary(case: Case) -> Usage:
     """maximum, minimum and pow of a tensor and a number: a unary op, and a typecast where a type is asked."""
     x, asked = case.x, case.query.output_dtype
+    need(asked is None or case.query.op != "ttnn.pow", "ttnn.pow(): incompatible function arguments")
     out = unary_output(case, case.output, x.dtype)
     trace = Trace()
     trace.allocate(case.l1(out))

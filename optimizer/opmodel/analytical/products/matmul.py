@@ -43,7 +43,7 @@ def _dims(shape: tuple[int, ...], transposed: bool) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=65536)
 def _explicit(config: OpConfig) -> Plan:
-    """A program config of the caller as a plan (its output block is the whole per-core output)."""
+    """A program config of the caller as a plan; its output block is all of a core's unless it says otherwise."""
     if isinstance(config, MatmulMultiCoreReuseMultiCast1DProgramConfig):
         kind, mcast, transpose, fuse = "1d", config.mcast_in0, False, config.fuse_batch
     elif isinstance(config, MatmulMultiCoreReuseMultiCastProgramConfig):
@@ -58,8 +58,8 @@ def _explicit(config: OpConfig) -> Plan:
         in0_block_w=config.in0_block_w,
         subblock_h=config.out_subblock_h,
         subblock_w=config.out_subblock_w,
-        block_h=config.per_core_M,
-        block_w=config.per_core_N,
+        block_h=getattr(config, "out_block_h", None) or config.per_core_M,
+        block_w=getattr(config, "out_block_w", None) or config.per_core_N,
         per_core_m=config.per_core_M,
         per_core_n=config.per_core_N,
         mcast_in0=mcast,

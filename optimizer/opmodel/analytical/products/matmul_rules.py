@@ -51,6 +51,8 @@ def _check_blocks(plan: Plan, p: Problem, device: tuple[int, int]) -> None:
     need(min(rows, columns, plan.in0_block_w, plan.per_core_m, plan.per_core_n) > 0, "sizes must not be 0")
     need(min(plan.subblock_h, plan.subblock_w) > 0, "out_subblock is 0, which is not valid")
     need(rows <= device[0] and columns <= device[1], "compute grid must fit within the device grid")
+    if plan.per_core_m % plan.block_h or plan.per_core_n % plan.block_w:
+        refuse("per_core_M and per_core_N must be divisible by out_block_h and out_block_w")
     need(plan.block_h % plan.subblock_h == 0, "out_block_h must be divisible by out_subblock_h")
     need(plan.block_w % plan.subblock_w == 0, "out_block_w must be divisible by out_subblock_w")
     limit = 4 if p.fp32_dest else 8

@@ -132,6 +132,7 @@ def _fold(p: ConvProblem) -> ConvProblem:
     if not in_dram and p.memory.memory_layout is not HEIGHT:
         return p
     need(in_dram, "folding of a height sharded input is not supported")
+    need(p.dtype_in is not DType.BFP4_B, "Only TILE layout is supported for BFLOAT4_B dtype!")
     asked = p.config.shard_layout
     need(asked is None or p.config.slice == "l1", "folded weights do not fit a sharded DRAM convolution")
     need(asked != WIDTH.value, "folded weights do not fit a width sharded convolution")

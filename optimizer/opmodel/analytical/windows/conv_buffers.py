@@ -170,6 +170,7 @@ def split_reader(plan: ConvPlan) -> bool:
     if plan.kind is BLOCK:
         return True
     p, clock = plan.p, (1.35 if plan.arch == "blackhole" else 1.0)
+    need(p.dtype_out is not DType.BFP4_B, "Unsupported output data type when calculating tilize cycles")
     size = p.stick_element
     together = p.window.kernel[1] if p.window.dilation[1] == 1 else 1
     rate = _rate(_LOCAL_RATE, size * plan.in_channels_padded * together, plan.arch)
@@ -179,7 +180,7 @@ def split_reader(plan: ConvPlan) -> bool:
     tile = p.dtype_weights.tile_bytes
     load = clock * weights * (1 / _rate(_DRAM_RATE, tile, plan.arch) + 1 / _rate(_MCAST_RATE, weights, plan.arch))
     halo = "f32" if p.dtype_in is DType.F32 else "bf16"
-    cycles = _TILIZE_CYCLES.get((plan.arch, halo, p.dtype_out.value), (132, 132))[p.fp32]
+    cycles = _TILIZE_CYCLES[plan.arch, halo, p.dtype_out.value][p.fp32]
     tilize = cycles * plan.act_block_w * plan.act_block_h
     return read / 2 + max(load, tilize) < max(read + tilize, load)
 

@@ -228,6 +228,7 @@ def _check_ends(w: Window, along_height: bool, count: int, tile: bool) -> None:
 
 def _run_slice(case: Case, p: ConvProblem, piece: Slice, tile: bool, arena: Arena) -> TensorMemoryLayout:
     kind, source, shard = _input_shards(case, p, piece)
+    need(p.dtype_in is not DType.BFP4_B, "Only TILE layout is supported for BFLOAT4_B dtype!")
     dtype = DType.F32 if p.dtype_in is DType.F32 else DType.BF16
     held = arena.allocate(shard_bytes(shard, dtype, True))
     arena.run(_slice_buffers(case, p, source, shard[1], dtype))

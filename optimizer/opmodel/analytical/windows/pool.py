@@ -75,7 +75,7 @@ def _problem(case: Case) -> tuple[PoolProblem, tuple[int, ...]]:
     half_h, half_w = window.kernel[0] // 2, window.kernel[1] // 2
     padded = max(top, bottom) <= half_h and max(left, right) <= half_w
     need(padded, "Pool2D: Padding should not exceed half of kernel size")
-    need(x.dtype in (DType.BF16, DType.BFP8_B), "Only BFLOAT16 supported for now")
+    need(x.dtype in (DType.BF16, DType.BFP8_B, DType.BFP4_B), "Only BFLOAT16 supported for now")
     need(x.layout.is_tile or x.dtype is DType.BF16, "Only BFLOAT16 supported for now")
     problem = PoolProblem(window, channels, x.layout.is_tile, x.dtype, case.query.op == "ttnn.avg_pool2d")
     return problem, (1, 1, window.out_nhw, channels)
@@ -265,6 +265,7 @@ def _fits(case: Case, p: PoolProblem, source: Parallel) -> bool:
 
 def _sliced(case: Case, p: PoolProblem, shape: tuple[int, ...], asked: str | None) -> Usage:
     """Pooling a DRAM input in slices of its width (or height): the result is DRAM interleaved."""
+    need(p.dtype is not DType.BFP4_B, "Only TILE layout is supported for BFLOAT4_B dtype!")
     out = case.result(shape, DType.BF16, DRAM_MEMORY, PageLayout.ROW_MAJOR)
     window = p.window
     along_height = window.height > 3 * window.width

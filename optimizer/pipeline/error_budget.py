@@ -1,0 +1,190 @@
+"""An error budget: what each tensor's error does to the outputs, and what the plan's really do, measured and corrected.
+
+error-budget    sensitivities of all tensors, by one pass backwards over the model in float
+measured-error  every rounding of the written plan emulated; where the outputs are worse than the budget allows, or
+                much better, the sensitivities are corrected by that, and the plan is searched for again
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+from pathlib import Path
+from typing import ClassVar
+
+from optimizer import logs
+from optimizer.errors import InfeasibleError, OptionError
+from optimizer.importers.model import ImportLimits, ImportOptions
+from optimizer.options import Options
+from optimizer.pipeline.work import Stage, Work
+from optimizer.precision.budget import ErrorBudget, error_of_pcc, pcc_of_error
+from optimizer.sharding.base import Plan
+from optimizer.summary import MeasuredOutput, Precision
+from optimizer.values.compare import compare
+from optimizer.values.emulation.graph import emulated_result
+from optimizer.values.given import ModelValues, model_values
+from optimizer.values.graph_values import graph_values
+from optimizer.values.reference.kinds import Array
+from optimizer.values.sensitivity import measure
+
+_log = logs.room("pipeline")
+
+MOST_ROUNDS = 4
+"""Plans that are searched for within one budget, each with sensitivities corrected by the one before."""
+SPARING = 0.6
+"""Share of the budget below which a plan's measured error leaves room for a faster one."""
+MARGIN = 1.05
+"""By how much more than measured a correction raises the sensitivities."""
+_OWN = {"weights_dtype": None, "math_fidelity": None, "activations_dtype": "bf16", "fuse_kernels": False}
+"""Options that decide what a budget decides, at the values that leave it open."""
+
+
+@dataclass(frozen=True)
+class BudgetErrors(Stage):
+    """Measures what an error of each tensor does to the outputs, if the user gives an error budget."""
+
+    name: ClassVar[str] = "error-budget"
+    takes: ClassVar[tuple[str, ...]] = ("problem",)
+    gives: ClassVar[tuple[str, ...]] = ("problem", "values")
+
+    least_pcc: float | None
+    policy: str
+    seed: int
+    max_nodes: int
+    max_model_bytes: int
+
+    def apply(self, work: Work) -> None:
+        work.values = None
+        if self.least_pcc is None:
+            return
+        _check_options(work.options)
+        graph = work.problem.graph
+        source = work.source if isinstance(work.source, Path) else None
+        limits = ImportLimits(max_nodes=self.max_nodes, max_bytes=self.max_model_bytes)
+        options = ImportOptions(work.options.input_shapes, work.options.dims, limits)
+        values = model_values(graph, work.given, source, options, self.seed)
+        found = measure(graph, values.arrays, self.seed, work.clock.poll)
+        work.values = values
+        work.problem = replace(work.problem, budget=ErrorBudget(self.least_pcc, found.of))
+
+
+@dataclass(frozen=True)
+class MeasureErrors(Stage):
+    """Emulates the plan, and searches again with corrected sensitivities where its error is not what was expected."""
+
+    name: ClassVar[str] = "measured-error"
+    takes: ClassVar[tuple[str, ...]] = ("result", "problem", "plan", "values")
+    gives: ClassVar[tuple[str, ...]] = ("result", "problem", "plan", "precision")
+    closing: ClassVar[bool] = True
+
+    again: tuple[Stage, ...]
+    """From the problem to the written plan."""
+
+    def apply(self, work: Work) -> None:
+        work.precision = None
+        budget, values = work.problem.budget, work.values
+        if budget is None or values is None:
+            return
+        wanted = graph_values(work.problem.graph, values.arrays)
+        kept: tuple[int, Work, Precision] | None = None
+        for number in range(1, MOST_ROUNDS + 1):
+            found = _measured(work, values, wanted, number)
+            _log.info("measured error", round=number, predicted=found.predicted_error, measured=found.measured_error)
+            if found.measured_error <= budget.most_error:
+                time_ns = _time_ns(work)
+                if kept is None or time_ns < kept[0]:
+                    kept = (time_ns, work.fork(), found)
+                if found.measured_error >= SPARING * budget.most_error or _all_taken(work.plan):
+                    break
+            usable = isfinite(found.measured_error) and found.predicted_error > 0.0
+            if number == MOST_ROUNDS or work.clock.search_is_over() or not usable:
+                break
+            scale = work.problem.budget.scale if work.problem.budget is not None else 1.0
+            ratio = found.measured_error / found.predicted_error
+            corrected = replace(budget, scale=scale * ratio * MARGIN)
+            work.problem = replace(work.problem, budget=corrected, exact=work.plan.exact)
+            for stage in self.again:
+                stage.apply(work)
+        if kept is None:
+            kept = self._exact(work, budget, values, wanted)
+        work.result, work.problem, work.plan = kept[1].result, kept[1].problem, kept[1].plan
+        work.precision = kept[2]
+
+    def _exact(
+        self, work: Work, budget: ErrorBudget, values: ModelValues, wanted: list[Array]
+    ) -> tuple[int, Work, Precision]:
+        """The plan without other element types and fidelities, where none with them met the budget."""
+        assert work.plan.exact is not None
+        other = work.fork()
+        other.plan = replace(work.plan.exact, exact=work.plan.exact)
+        for stage in self.again[1:]:
+            stage.apply(other)
+        found = _measured(other, values, wanted, MOST_ROUNDS)
+        if found.measured_error > budget.most_error:
+            raise InfeasibleError(
+                f"least_pcc {budget.least_pcc} cannot be met: with every tensor in bf16 and the fidelities of the ops' "
+                f"own rules the outputs reach {found.measured_pcc:.6f}",
+                node="least_pcc",
+                alternatives=(
+                    f"a least_pcc of at most {found.measured_pcc:.4f}",
+                    "no least_pcc, activations_dtype f32",
+                ),
+            )
+        return _time_ns(other), other, replace(found, given_up=True)
+
+
+def _check_options(options: Options) -> None:
+    """OptionError for what an error budget cannot go with."""
+    if options.policy != "global":
+        raise OptionError("an error budget needs policy global", node="least_pcc", alternatives=("policy global",))
+    for name, open_ in _OWN.items():
+        if getattr(options, name) != open_:
+            raise OptionError(
+                f"an error budget decides what '{name}' fixes: give one of the two",
+                node="least_pcc",
+                alternatives=(f"without {name}", "without least_pcc"),
+            )
+
+
+def _measured(work: Work, values: ModelValues, wanted: list[Array], rounds: int) -> Precision:
+    """What the plan's program gives, every rounding emulated, beside the model in float64."""
+    budget, plan = work.problem.budget, work.plan
+    assert budget is not None
+    assert plan.exact is not None
+    got = emulated_result(work.result, values.arrays)
+    outputs = []
+    for name, one, other in zip(work.problem.graph.outputs, got, wanted, strict=True):
+        if other.dtype.kind == "f" and other.size > 1:
+            agreement = compare(one, other)
+            outputs.append(MeasuredOutput(name, agreement.pcc, agreement.relative_error, agreement.ratio))
+    worst = min((o.pcc if isfinite(o.pcc) else 0.0 for o in outputs), default=1.0)
+    predicted = sum(plan.errors.values())
+    return Precision(
+        least_pcc=budget.least_pcc,
+        predicted_pcc=pcc_of_error(predicted),
+        measured_pcc=worst,
+        predicted_error=predicted,
+        measured_error=error_of_pcc(worst) if worst > 0.0 else inf,
+        outputs=tuple(outputs),
+        rounds=rounds,
+        scale=budget.scale,
+        weights=values.weights,
+        inputs=values.inputs,
+        exact_ns=_plan_ns(work, plan.exact),
+        given_up=False,
+    )
+
+
+def _time_ns(work: Work) -> int:
+    return _plan_ns(work, work.plan)
+
+
+def _plan_ns(work: Work, plan: Plan) -> int:
+    from optimizer.sharding.plan_program import replay_plan
+
+    return replay_plan(work.problem.pricer, plan.schedule, plan.decisions).time_ns
+
+
+def _all_taken(plan: Plan) -> bool:
+    """Whether nothing faster is to be had by a larger budget: no op pays for being exact."""
+    return plan.status == "optimal" and not plan.errors

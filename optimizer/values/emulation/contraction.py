@@ -1,0 +1,142 @@
+"""Matrix products and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from optimizer.ir.dtype import DType
+from optimizer.kernels.tensix.device.formats import in_source
+from optimizer.kernels.tensix.rounding import Array
+from optimizer.layouts.op_config import Conv2dConfig
+from optimizer.layouts.stated_compute import in0_block_w
+from optimizer.precision.blocks import Blocks, conv_blocks, matmul_blocks
+from optimizer.values.emulation.functions import activation
+from optimizer.values.emulation.kinds import AnyArray, Rule, Step, in_f32
+from optimizer.values.emulation.products import Sums, passes
+from optimizer.values.emulation.registers import NarrowSums
+from optimizer.values.emulation.units import Units, converted
+from optimizer.values.reference.contraction import flat, image, spread, windows
+
+
+def _sums(step: Step, blocks: Blocks) -> Sums:
+    return Sums(step.units.fidelity, step.units.wide, blocks)
+
+
+def _finished(step: Step, held: Array, operands: Sequence[AnyArray], between: DType) -> Array:
+    """Bias and activation on what destination registers hold, and the result packed."""
+    units = step.units
+    if len(operands) > 2:
+        bias = in_f32(operands[2])
+        row = bias.reshape(bias.shape[-2:] if bias.ndim > 1 else bias.shape)
+        dtypes = (between, step.dtypes[2])
+        held = units.plus(units.packed(held, between), row, dtypes)
+    named = step.attrs.get("activation") or getattr(step.config, "fused_activation", None)
+    return units.packed(activation(units, held, named), step.results[0])
+
+
+def _between(step: Step) -> DType:
+    """What partial sums are kept in before a bias is added."""
+    units = step.units
+    return units.between if units.wide or step.packer_adds else step.results[0]
+
+
+def _matmul(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
+    a, b = in_f32(operands[0]), in_f32(operands[1])
+    a = a.swapaxes(-1, -2) if step.attrs.get("transpose_a") else a
+    b = b.swapaxes(-1, -2) if step.attrs.get("transpose_b") else b
+    blocks = matmul_blocks(a.shape[-1], in0_block_w(step.config), step.packer_adds, len(operands) > 2)
+    held = step.units.matmul(a, b, (step.dtypes[0], step.dtypes[1]), _sums(step, blocks))
+    held = held.reshape(*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    return [_finished(step, held, operands, _between(step))]
+
+
+# -- convolutions ---------------------------------------------------------------------------------------------
+def _weights(step: Step, weight: Array) -> tuple[Array, DType]:
+    """[O, C/groups, kh, kw] as the op prepares it: block formats share exponents along O."""
+    stated = step.config.weights_dtype if isinstance(step.config, Conv2dConfig) else None
+    dtype = DType(stated) if stated else step.dtypes[1]
+    rows = weight.transpose(1, 2, 3, 0)
+    return converted(rows, dtype).transpose(3, 0, 1, 2), dtype
+
+
+def _convolved(step: Step, x: Array, weight: Array, dtypes: tuple[DType, DType], sums: Sums) -> Array:
+    """[N, H, W, C], padded already, as [N, Ho, Wo, O] in destination registers."""
+    attrs, units = step.attrs, step.units
+    groups, outs = attrs["groups"], weight.shape[0]
+    found = windows(x, attrs["kernel_size"], attrs["stride"], attrs["dilation"])
+    n, ho, wo, *_, channels = found.shape
+    if channels == groups == outs:
+        return _depthwise(units, found, weight[:, 0], dtypes)
+    each_in, each_out = channels // groups, outs // groups
+    parts = []
+    for g in range(groups):
+        columns = found[..., g * each_in : (g + 1) * each_in].reshape(n * ho * wo, -1)
+        matrix = weight[g * each_out : (g + 1) * each_out].transpose(2, 3, 1, 0).reshape(-1, each_out)
+        parts.append(units.matmul(columns, np.ascontiguousarray(matrix), dtypes, sums).reshape(-1, each_out))
+    joined: Array = np.concatenate(parts, axis=-1)
+    return joined.reshape(n, ho, wo, outs)
+
+
+def _depthwise(units: Units, found: Array, weight: Array, dtypes: tuple[DType, DType]) -> Array:
+    """Windows [N, Ho, Wo, kh, kw, C] times weights [C, kh, kw], added up position by position."""
+    a = in_source(found, dtypes[0], units.wide)
+    b = in_source(np.ascontiguousarray(weight.transpose(1, 2, 0)), dtypes[1], units.wide)
+    parts = passes(a, b, units.fidelity)
+    shape = (*found.shape[:3], found.shape[-1])
+    registers, total = NarrowSums(shape), np.zeros(shape, np.float32)
+    for i, j in np.ndindex(*found.shape[3:5]):
+        for x, y in parts:
+            term = x[:, :, :, i, j] * y[i, j]
+            if units.wide:
+                total += term
+            else:
+                registers.add(term)
+    return total if units.wide else registers.held
+
+
+def _conv2d(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
+    top, bottom, left, right = step.attrs["padding"]
+    x = np.pad(image(step.attrs, in_f32(operands[0])), ((0, 0), (top, bottom), (left, right), (0, 0)))
+    weight, dtype = _weights(step, in_f32(operands[1]))
+    shards = step.config.shard_layout if isinstance(step.config, Conv2dConfig) else None
+    each_in = x.shape[-1] // int(step.attrs["groups"])
+    blocks = conv_blocks(step.attrs["kernel_size"], each_in, shards, step.packer_adds, len(operands) > 2)
+    held = flat(_convolved(step, x, weight, (step.dtypes[0], dtype), _sums(step, blocks)))
+    return [_finished(_with_bias_type(step, dtype), held, _with_flat_bias(operands, dtype), _between(step))]
+
+
+def _with_bias_type(step: Step, dtype: DType) -> Step:
+    """The bias is prepared in the weights' element type."""
+    return replace(step, dtypes=(step.dtypes[0], dtype, dtype), attrs={**step.attrs, "activation": _activation(step)})
+
+
+def _activation(step: Step) -> object:
+    return step.attrs.get("activation") or getattr(step.config, "activation", None)
+
+
+def _with_flat_bias(operands: Sequence[AnyArray], dtype: DType) -> Sequence[AnyArray]:
+    if len(operands) < 3:
+        return operands
+    return [*operands[:2], converted(in_f32(operands[2]).reshape(-1), dtype)]
+
+
+def _conv_transpose2d(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
+    """Every pass by itself, added up in f32: such an op's sums have 32 bits in every plan."""
+    weight = in_f32(operands[1])
+    rows, dtype = _weights(step, weight.swapaxes(0, 1))
+    weight, units = rows.swapaxes(0, 1), step.units
+    x = image(step.attrs, in_source(in_f32(operands[0]), step.dtypes[0], units.wide))
+    made = [spread(a, b, step.attrs) for a, b in passes(x, in_source(weight, dtype, units.wide), units.fidelity)]
+    held = flat(np.sum(made, axis=0).astype(np.float32))
+    return [_finished(_with_bias_type(step, dtype), held, _with_flat_bias(operands, dtype), _between(step))]
+
+
+RULES: Mapping[str, Rule] = {
+    "ttnn.matmul": _matmul,
+    "ttnn.linear": _matmul,
+    "ttnn.conv2d": _conv2d,
+    "ttnn.conv_transpose2d": _conv_transpose2d,
+}

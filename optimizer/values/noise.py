@@ -1,0 +1,41 @@
+"""What an error of a tensor is relative to, and what a correlation sees of it at an output.
+
+Errors are relative to the root mean square of 16 neighbouring elements, which share an exponent where tensors are
+stored in blocks; elements that are zero stay zero. A correlation sees the part of an output's error that is no multiple
+of the output around its mean.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optimizer.errors import ExecutionError
+from optimizer.values.reference.kinds import Array
+
+_BLOCK = 16
+_MASKING = 1e18
+"""Elements as large as that only say that others do not count: they have no errors."""
+
+
+def error_sizes(x: Array) -> Array:
+    """What the errors of the elements are relative to, in the shape of x."""
+    width = x.shape[-1] if x.ndim else 1
+    rows = np.where(np.abs(x) < _MASKING, x, 0).reshape(-1, width)
+    blocks = np.pad(rows, ((0, 0), (0, -width % _BLOCK))).reshape(len(rows), -1, _BLOCK)
+    size = np.sqrt((blocks**2).sum(axis=-1) / min(_BLOCK, width)).repeat(_BLOCK, axis=-1)[:, :width]
+    return np.where(rows == 0, rows.dtype.type(0), size).reshape(x.shape)
+
+
+def centred(value_id: str, array: Array) -> Array:
+    """An output around its mean, flat, in float64. ExecutionError where it is no number."""
+    flat = array.astype(np.float64).ravel()
+    if not np.isfinite(flat).all():
+        raise ExecutionError(f"output '{value_id}' is not a number for these inputs and weights", node=value_id)
+    around: Array = flat - flat.mean()
+    return around
+
+
+def unlike(wanted: Array, array: Array) -> Array:
+    """The part of an array that is no multiple of what is wanted; both flat and around their mean."""
+    rest: Array = array - wanted * (float(array @ wanted) / float(wanted @ wanted))
+    return rest

@@ -1,0 +1,164 @@
+"""How far an error in one tensor moves a model's outputs: of all tensors, by one pass from the outputs back.
+
+A small error n of a tensor moves an output by J n, J being the output's derivatives. With independent errors of mean
+square s_k^2 the output's error has the mean square sum_k s_k^2 |column k of J|^2, which is the expectation of
+sum_k s_k^2 (J^T u)_k^2 over normal u of unit size (M. F. Hutchinson, "A stochastic estimator of the trace", 1990).
+J^T u is what reverse mode gives, of every tensor at once (`optimizer.values.adjoint`). What s is relative to, and what
+counts of an output's error, is in `optimizer.values.noise`: u is projected as that error would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from optimizer.errors import ExecutionError
+from optimizer.ir.graph import Graph, Op
+from optimizer.ir.vocabulary import opdef
+from optimizer.values.adjoint import RULES, Call
+from optimizer.values.float_run import FloatRun
+from optimizer.values.injected import injected_into
+from optimizer.values.noise import error_sizes, unlike
+from optimizer.values.reference.kinds import Array
+
+_TELLING = 64
+"""Elements of an output, times its probes, that are enough."""
+_PROBES = (4, 8)
+"""Of one output, at least and at most. With four, sensitivities of ResNet-50 were within 5 % of those of 48 probes as a
+root mean square; what reaches the output along one direction only, as a time step does, varies by 70 %."""
+_OUTPUTS = 4
+"""Outputs that probes go back from, at most."""
+
+
+@dataclass(frozen=True)
+class Sensitivities:
+    """What the pass showed."""
+
+    of: Mapping[str, float]
+    """Value -> relative mean square of the outputs' error per relative mean square of its own; the largest of several
+    outputs."""
+    probes: Mapping[str, int]
+    """Output -> how many random vectors went back from it."""
+    unseen: tuple[str, ...] = ()
+    """Outputs that none went back from: all but the largest few."""
+    by_noise: tuple[str, ...] = ()
+    """Ops without a rule: what lies before one was measured by noise, each tensor in a run of its own."""
+
+
+def measure(
+    graph: Graph, given: Mapping[str, Array], seed: int = 0, poll: Callable[[], None] = lambda: None
+) -> Sensitivities:
+    """Sensitivities of the inputs and of every float result of a run, for these inputs and weights.
+
+    Raises ExecutionError where an array is missing, an op has no reference, an output or a gradient is no number, and
+    what `poll` raises between ops.
+    """
+    run = FloatRun(graph, given, poll)
+    values = run.values()
+    wanted = run.judged(values)
+    seen = dict(sorted(wanted.items(), key=lambda item: -item[1].size)[:_OUTPUTS])
+    probes = [probe for v, array in seen.items() for probe in _probes_of(v, array, values[v].shape, seed)]
+    ruleless = tuple(op for op in run.ops if op.op not in RULES and any(map(run.is_followed, op.outputs)))
+    before = _ancestors(run, ruleless)
+    noisy = injected_into(run, values, seed, of=before) if before else {}
+    found = _Backwards(run, values, probes).sensitivities()
+    return Sensitivities(
+        {v: noisy.get(v, size) for v, size in found.items()},
+        {v: sum(probe.output == v for probe in probes) for v in seen},
+        tuple(v for v in wanted if v not in seen),
+        tuple(op.id for op in ruleless),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Probe:
+    """A random vector on one output, projected, relative to the root of the output's sum of squares."""
+
+    output: str
+    vector: Array
+
+
+def _probes_of(output: str, wanted: Array, shape: tuple[int, ...], seed: int) -> list[_Probe]:
+    least, most = _PROBES
+    count = min(most, max(least, ceil(_TELLING / wanted.size)))
+    rng = np.random.default_rng([seed, wanted.size])
+    size = float(np.sqrt(wanted @ wanted))
+    found = []
+    for _ in range(count):
+        u = rng.standard_normal(wanted.size)
+        u = unlike(wanted, u - u.mean()) / size
+        found.append(_Probe(output, u.reshape(shape).astype(np.float32)))
+    return found
+
+
+def _ancestors(run: FloatRun, ops: tuple[Op, ...]) -> set[str]:
+    """Every value that one of these ops is made of."""
+    found = {v for op in ops for v in op.inputs}
+    for op in reversed(run.ops):
+        if not found.isdisjoint(op.outputs):
+            found.update(op.inputs)
+    return found
+
+
+class _Backwards:
+    """The pass: gradients of all probes, op by op from the last; values are forgotten behind it."""
+
+    def __init__(self, run: FloatRun, values: dict[str, Array], probes: list[_Probe]) -> None:
+        self._run = run
+        self._values = values
+        self._probes = probes
+        self._gradients: list[dict[str, Array]] = [{probe.output: probe.vector} for probe in probes]
+        """One table a probe."""
+        self._found: dict[str, float] = {}
+
+    def sensitivities(self) -> dict[str, float]:
+        """In the order of the inputs and of the ops."""
+        run = self._run
+        for op in reversed(run.ops):
+            run.poll()
+            self._back(op)
+        for v in run.graph.inputs:
+            if run.is_followed(v):
+                self._take(v)
+        order = (*run.graph.inputs, *(v for op in run.ops for v in op.outputs))
+        return {v: self._found[v] for v in order if v in self._found}
+
+    def _back(self, op: Op) -> None:
+        gradients = [[table.get(v) for v in op.outputs] for table in self._gradients]
+        followed = frozenset(k for k, v in enumerate(op.inputs) if self._run.is_followed(v))
+        reached = any(g is not None for row in gradients for g in row)
+        if followed and reached and op.op in RULES:
+            operands, results = ([self._values[v] for v in ids] for ids in (op.inputs, op.outputs))
+            call = Call(op.op, opdef(op.op).full_attrs(op), operands, results, followed)
+            with np.errstate(all="ignore"):
+                transposed = RULES[op.op](call)
+                for table, row in zip(self._gradients, gradients, strict=True):
+                    if any(g is not None for g in row):
+                        for k, gradient in transposed(row).items():
+                            v = op.inputs[k]
+                            table[v] = table[v] + gradient if v in table else gradient
+        for v in op.outputs:
+            if self._run.is_followed(v):
+                self._take(v)
+            self._values.pop(v, None)
+
+    def _take(self, value_id: str) -> None:
+        """The sensitivity of a value whose gradients are complete, which are forgotten."""
+        sizes = error_sizes(self._values[value_id])
+        by_output: dict[str, list[float]] = {}
+        for probe, table in zip(self._probes, self._gradients, strict=True):
+            gradient = table.pop(value_id, None)
+            moved = 0.0 if gradient is None else _sum_of_squares(sizes * gradient)
+            by_output.setdefault(probe.output, []).append(moved)
+        largest = max(sum(moved) / len(moved) for moved in by_output.values())
+        if not np.isfinite(largest):
+            raise ExecutionError(f"the gradient of '{value_id}' is not a number", node=value_id)
+        self._found[value_id] = largest
+
+
+def _sum_of_squares(array: Array) -> float:
+    flat = array.astype(np.float64).ravel()
+    return float(flat @ flat)
