@@ -185,7 +185,7 @@ def diamond() -> Graph:
     x = b.input("x", (1, 1, 1024, 1024))
     top = b.op("ttnn.linear", x, b.parameter("w", (1024, 1024)), name="top")
     left = b.op("ttnn.linear", top, b.parameter("w0", (1024, 1024)), name="left")
-    right = b.op("ttnn.softmax", top, name="right")
+    right = b.op("ttnn.exp", top, name="right")
     join = b.op("ttnn.multiply", left, right, name="join")
     return b.finish(b.op("ttnn.layer_norm", join, b.parameter("g", (1024,)), name="norm"))
 
