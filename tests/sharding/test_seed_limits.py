@@ -166,9 +166,9 @@ def test_4_chains_do_not_see_each_other() -> None:
 
 
 def test_4_with_less_l1_the_trade_between_branches_changes() -> None:
-    """With 70 % of L1 `start` goes to DRAM and `kept` is computed after the other branch; chains find neither."""
+    """With 65 % of L1 `start` goes to DRAM and `kept` is computed after the other branch; chains find neither."""
     roomy = both(long_way_round)[1]
-    chains, tight = both(long_way_round, tensor_l1_usage_cap=0.7)
+    chains, tight = both(long_way_round, tensor_l1_usage_cap=0.65)
     assert (roomy.summary.status, tight.summary.status) == ("optimal", "optimal")
     assert gives(roomy, "start").is_l1
     assert gives(tight, "start").is_dram
@@ -177,7 +177,7 @@ def test_4_with_less_l1_the_trade_between_branches_changes() -> None:
     assert spilled(tight) == []
     assert spilled(chains) == ["kept"]
     assert tight.summary.l1_peak_bytes <= tight.summary.l1_limit_bytes < roomy.summary.l1_peak_bytes
-    assert time_ns(roomy) < time_ns(tight) < 0.9 * time_ns(chains)
+    assert time_ns(roomy) < time_ns(tight) < 0.92 * time_ns(chains)
 
 
 def diamond() -> Graph:
