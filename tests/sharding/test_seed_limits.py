@@ -132,17 +132,16 @@ SMALL = [f"{where}{i}" for where in ("before", "after") for i in range(2)]
 
 
 def test_3_one_bad_edge_costs_more_than_itself() -> None:
-    """One edge makes the chain slower than DRAM. Cut there, its second part clashes with what is left of the first in
-    L1 and fails whole. With a choice per op only the edge pays."""
+    """One edge makes the chain slower than DRAM. Cut there, what `widen` gives makes the way through DRAM. With a choice
+    per op it stays in L1, interleaved, and the ops around it take what suits them."""
     chains, whole = both(bottleneck)
-    states = [("failed", 6), ("completed", 3), ("failed", 3)]
-    assert [(c.state, len(c.ops)) for c in chains.chains] == states
-    assert [f.ops for f in chains.summary.fallbacks] == [("shrink", *SMALL[2:])]
-    assert [gives(chains, op).is_l1 for op in SMALL] == [True, True, False, False]
-    assert all(gives(whole, op).is_l1 for op in SMALL)
-    assert spilled(whole) == ["widen"]
-    assert time_ns(whole, *SMALL) < 0.9 * time_ns(chains, *SMALL)
-    assert time_ns(whole) < 0.96 * time_ns(chains)
+    assert [(c.state, len(c.ops)) for c in chains.chains] == [("failed", 6), ("completed", 3), ("completed", 3)]
+    assert str(chains.chains[0].reason).endswith("cut before 'shrink'")
+    assert spilled(chains) == ["widen"]
+    assert spilled(whole) == []
+    assert gives(whole, "widen").is_l1
+    assert time_ns(whole, *SMALL) < 0.7 * time_ns(chains, *SMALL)
+    assert time_ns(whole) < 0.85 * time_ns(chains)
 
 
 def long_way_round() -> Graph:
