@@ -132,8 +132,8 @@ SMALL = [f"{where}{i}" for where in ("before", "after") for i in range(2)]
 
 
 def test_3_one_bad_edge_costs_more_than_itself() -> None:
-    """One edge makes the chain slower than DRAM. Cut there, what `widen` gives makes the way through DRAM. With a choice
-    per op it stays in L1, interleaved, and the ops around it take what suits them."""
+    """One edge makes the chain slower than DRAM. Cut there, what `widen` gives makes the way through DRAM. With a
+    choice per op it stays in L1, interleaved, and the ops around it take what suits them."""
     chains, whole = both(bottleneck)
     assert [(c.state, len(c.ops)) for c in chains.chains] == [("failed", 6), ("completed", 3), ("completed", 3)]
     assert str(chains.chains[0].reason).endswith("cut before 'shrink'")
