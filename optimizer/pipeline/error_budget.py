@@ -94,7 +94,7 @@ class MeasureErrors(Stage):
                 time_ns = _time_ns(work)
                 if kept is None or time_ns < kept[0]:
                     kept = (time_ns, work.fork(), found)
-                if found.measured_error >= SPARING * budget.most_error or _all_taken(work.plan):
+                if found.measured_error >= SPARING * budget.most_error:
                     break
             usable = isfinite(found.measured_error) and found.predicted_error > 0.0
             if number == MOST_ROUNDS or work.clock.search_is_over() or not usable:
@@ -103,8 +103,11 @@ class MeasureErrors(Stage):
             ratio = found.measured_error / found.predicted_error
             corrected = replace(budget, scale=scale * ratio * MARGIN)
             work.problem = replace(work.problem, budget=corrected, exact=work.plan.exact)
+            before = _ways(work.plan)
             for stage in self.again:
                 stage.apply(work)
+            if _ways(work.plan) == before:
+                break
         if kept is None:
             kept = self._exact(work, budget, values, wanted)
         work.result, work.problem, work.plan = kept[1].result, kept[1].problem, kept[1].plan
@@ -185,6 +188,6 @@ def _plan_ns(work: Work, plan: Plan) -> int:
     return replay_plan(work.problem.pricer, plan.schedule, plan.decisions).time_ns
 
 
-def _all_taken(plan: Plan) -> bool:
-    """Whether nothing faster is to be had by a larger budget: no op pays for being exact."""
-    return plan.status == "optimal" and not plan.errors
+def _ways(plan: Plan) -> dict[str, object]:
+    """How every op runs, whatever the plan says of why."""
+    return {op_id: (decision.candidate, decision.operands) for op_id, decision in plan.decisions.items()}

@@ -59,8 +59,6 @@ class ErrorBudget:
     weights: Mapping[str, float] = field(default_factory=dict, compare=False)
     """Op -> the same per relative mean square of an error of its weights: that is the same in every row of the result,
     and does not average out."""
-    given: float = 0.0
-    """Error at the outputs that no choice changes: what the inputs' own rounding makes."""
     scale: float = 1.0
     """By how much the measured error of a plan was larger than the sum; it corrects all sensitivities."""
 
@@ -78,7 +76,7 @@ class ErrorBudget:
     @property
     def capacity(self) -> int:
         """Units that the ops have together."""
-        return int(UNITS * (1.0 - self.scale * self.given / self.most_error))
+        return UNITS
 
     def error(self, op_id: str, value_id: str, noise: OpNoise) -> float:
         """What an op's errors of these relative mean squares make at the outputs; `value_id` is its result."""

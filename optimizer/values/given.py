@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
-from optimizer.errors import FormatError, GraphError
+from optimizer.errors import FormatError, GraphError, ShapeError
+from optimizer.importers.loading import FORMATS
 from optimizer.importers.model import ImportOptions
 from optimizer.importers.onnx_arrays import open_weights, weights_of
 from optimizer.ir.graph import Graph
@@ -14,6 +16,8 @@ from optimizer.values.random_arrays import random_inputs, random_weights
 from optimizer.values.reference.kinds import Array
 
 RANDOM = "random"
+_SHOWN = 5
+"""Missing arrays that an error names."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +39,17 @@ class ModelValues:
     """`given`, `model` or `random`."""
     inputs: str
     """`given` or `random`."""
+    because: str | None = None
+    """Why weights are random; None where they are not."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a person has to know before relying on what is measured with them."""
         found = []
-        if self.weights == RANDOM:
+        if self.because is not None:
             found.append(
-                "the model's file holds no weights: errors are measured with RANDOM weights, and say little of "
-                "the real model's (--weights FILE gives it its own)"
+                f"errors are measured with RANDOM weights, and say little of the real model's: {self.because} "
+                "(--weights FILE gives it its own)"
             )
         if self.inputs == RANDOM:
             found.append("errors are measured with random inputs (--calibration X.npz gives the model real ones)")
@@ -53,35 +59,46 @@ class ModelValues:
 def model_values(
     graph: Graph, given: GivenValues, source: Path | None, options: ImportOptions, seed: int
 ) -> ModelValues:
-    """Arrays for all inputs and weights of a graph. GraphError names what is missing among those given."""
-    weights: Mapping[str, Array] | None
+    """Arrays for all inputs and weights of a graph.
+
+    GraphError names what is missing among those given, ShapeError what has another size.
+    """
+    if given.inputs is None:
+        inputs, of_inputs = random_inputs(graph, seed), RANDOM
+    else:
+        inputs, of_inputs = _named(graph, graph.inputs, given.inputs, "inputs"), "given"
     if given.weights is not None:
-        weights, from_where = _named(open_weights(graph), given.weights, "weights"), "given"
-    else:
-        weights, from_where = _own_weights(graph, source, options)
-    if weights is None:
-        weights = random_weights(graph, seed)
-    if given.inputs is not None:
-        inputs, source_of_inputs = _named(dict.fromkeys(graph.inputs), given.inputs, "inputs"), "given"
-    else:
-        inputs, source_of_inputs = random_inputs(graph, seed), RANDOM
-    return ModelValues({**weights, **inputs}, from_where, source_of_inputs)
+        weights = _named(graph, open_weights(graph), given.weights, "weights")
+        return ModelValues({**weights, **inputs}, "given", of_inputs)
+    own, because = _own_weights(graph, source, options)
+    if own is None:
+        return ModelValues({**random_weights(graph, seed), **inputs}, RANDOM, of_inputs, because)
+    return ModelValues({**own, **inputs}, "model", of_inputs)
 
 
-def _own_weights(graph: Graph, source: Path | None, options: ImportOptions) -> tuple[Mapping[str, Array] | None, str]:
-    """The weights that the model's file holds; None where it holds only their shapes, or is no such file."""
-    if source is None or source.suffix.lower() != ".onnx":
-        return None, RANDOM
+def _own_weights(
+    graph: Graph, source: Path | None, options: ImportOptions
+) -> tuple[Mapping[str, Array] | None, str | None]:
+    """The weights that the model's file holds; or why there are none."""
+    if source is None:
+        return None, "the model was handed over without its file"
+    if source.suffix.lower() not in FORMATS["onnx"].suffixes:
+        return None, "a JSON graph holds no weights"
     try:
         found = weights_of(source, graph, options)
-        return {name: found[name] for name in found}, "model"
-    except (FormatError, GraphError):
-        return None, RANDOM
+        return {name: found[name] for name in found}, None
+    except (FormatError, GraphError) as error:
+        return None, error.message
 
 
-def _named(wanted: Mapping[str, object], given: Mapping[str, Array], what: str) -> dict[str, Array]:
-    missing = [name for name in wanted if name not in given]
+def _named(graph: Graph, wanted: Iterable[str], given: Mapping[str, Array], what: str) -> dict[str, Array]:
+    names = list(wanted)
+    missing = [name for name in names if name not in given]
     if missing:
-        shown = ", ".join(f"'{name}'" for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
-        raise GraphError(f"{len(missing)} of {len(wanted)} {what} are missing: {shown}")
-    return {name: given[name] for name in wanted}
+        shown = ", ".join(f"'{name}'" for name in missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+        raise GraphError(f"{len(missing)} of {len(names)} {what} are missing: {shown}")
+    for name in names:
+        shape = graph.value(name).shape
+        if given[name].size != prod(shape):
+            raise ShapeError(f"'{name}' has the shape {list(given[name].shape)}, not {list(shape)}", node=name)
+    return {name: given[name] for name in names}

@@ -72,7 +72,7 @@ def test_a_weight_that_is_wanted_in_two_types_is_converted_once_for_each() -> No
     result = within(0.9, graph)
 
     casts = [op for op in result.graph.ops() if op.op == CAST]
-    assert all(result.records[op.id].role is Role.HOST for op in casts)
+    assert [result.records[op.id].role for op in casts] == [Role.HOST]
     assert result.graph.value("w").dtype is DType.BF16
     assert result.summary.precision is not None
 

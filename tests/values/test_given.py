@@ -1,0 +1,80 @@
+"""The values that a model's errors are measured with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from optimizer import load
+from optimizer.errors import GraphError, ShapeError
+from optimizer.importers.model import ImportOptions
+from optimizer.ir.graph import Graph
+from optimizer.values.given import GivenValues, ModelValues, model_values
+
+WEIGHT = np.arange(64 * 32, dtype=np.float32).reshape(64, 32)
+
+
+def model(path: Path, *, weights: bool = True) -> Path:
+    """A product with a weight, whose elements are in the file or not."""
+    tensor = numpy_helper.from_array(WEIGHT, "w")
+    if not weights:
+        tensor.ClearField("raw_data")
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in
+               (("x", [32, 64]), ("y", [32, 32]))]  # fmt: skip
+    graph = helper.make_graph([node], "product", tensors[:1], tensors[1:], [tensor])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def values(path: Path | None, graph: Graph, given: GivenValues | None = None) -> ModelValues:
+    return model_values(graph, given or GivenValues(), path, ImportOptions(), 0)
+
+
+def test_a_file_that_holds_weights_gives_its_own(tmp_path: Path) -> None:
+    path = model(tmp_path / "m.onnx")
+
+    found = values(path, load(path).graph)
+
+    assert found.weights == "model"
+    assert np.array_equal(found.arrays["w"], WEIGHT)
+    assert not [warning for warning in found.warnings if "RANDOM" in warning]
+
+
+def test_a_file_without_elements_gives_random_ones_and_says_why(tmp_path: Path) -> None:
+    path = model(tmp_path / "m.onnx", weights=False)
+
+    found = values(path, load(path).graph)
+
+    assert found.weights == "random"
+    assert "'w' has no elements" in found.warnings[0]
+
+
+def test_a_model_without_its_file_gives_random_ones_and_says_why(tmp_path: Path) -> None:
+    found = values(None, load(model(tmp_path / "m.onnx")).graph)
+
+    assert "handed over without its file" in found.warnings[0]
+
+
+def test_given_arrays_are_what_is_measured_with(tmp_path: Path) -> None:
+    graph = load(model(tmp_path / "m.onnx")).graph
+
+    found = values(None, graph, GivenValues({"w": WEIGHT + 1}, {"x": np.ones((32, 64))}))
+
+    assert (found.weights, found.inputs, found.warnings) == ("given", "given", ())
+    assert np.array_equal(found.arrays["w"], WEIGHT + 1)
+
+
+@pytest.mark.parametrize("given", [GivenValues({"w": np.ones((3, 3))}), GivenValues(None, {"x": np.ones(5)})])
+def test_an_array_of_another_size_is_named(tmp_path: Path, given: GivenValues) -> None:
+    with pytest.raises(ShapeError, match=r"has the shape .*, not \["):
+        values(None, load(model(tmp_path / "m.onnx")).graph, given)
+
+
+def test_a_missing_input_is_named(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match="1 of 1 inputs are missing: 'x'"):
+        values(None, load(model(tmp_path / "m.onnx")).graph, GivenValues(None, {"z": np.ones(5)}))
