@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from optimizer.layouts.tiling import l1_bytes_per_core, tensor_bytes
 from optimizer.limit.per_op import OpLimit
 from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpModel
 from optimizer.opmodel.pricing import OpPricer
+from optimizer.opmodel.spans import of_op, of_plan
 from optimizer.result import COPIES, OpRecord, OptimizedGraph, Prediction, Role
 
 FUSED = "fused"
@@ -33,6 +34,8 @@ class Totals:
     by_bound_ns: Mapping[str, int]
     parts_ns: tuple[float, ...]
     """Times of the device programs, in order; empty where the backend does not say."""
+    by_kind_ns: Mapping[str, float]
+    """The same and transfers, added up by kind of program."""
 
 
 class Predictor:
@@ -54,6 +57,7 @@ class Predictor:
         """What the OpModel says of one op, beside its limit, if known, and the peak of L1 per core while it runs."""
         least = limit or OpLimit()
         answer, cost = self.answers(op_id, record)
+        interval = of_op(cost, self._model)
         return Prediction(
             time_ns=cost.time_ns,
             cb_bytes=answer.cb_bytes,
@@ -66,6 +70,8 @@ class Predictor:
             compulsory_dram_bytes=least.dram_bytes,
             flops=least.flops,
             parts=cost.parts,
+            low_ns=interval.low_ns,
+            high_ns=interval.high_ns,
         )
 
     def totals(self, records: Mapping[str, OpRecord], kernels: Sequence[Mapping[str, Any]] = ()) -> Totals:
@@ -75,6 +81,7 @@ class Predictor:
         by_class: Counter[str] = Counter()
         by_bound: Counter[str] = Counter()
         parts: list[float] = []
+        kinds: defaultdict[str, float] = defaultdict(float)
         priced = [kernel for kernel in kernels if "predicted_ns" in kernel]
         fused = {op_id for kernel in priced for op_id in kernel["ops"]}
         for kernel in priced:
@@ -83,6 +90,7 @@ class Predictor:
             by_class[FUSED] += kernel["predicted_ns"]
             by_bound[kernel["bound"]] += kernel["predicted_ns"]
             parts.append(float(kernel["predicted_ns"]))
+            kinds["kernel"] += kernel["predicted_ns"]
         for op in self._graph.ops():
             record = records[op.id]
             if record.role is Role.HOST or op.id in fused:
@@ -93,8 +101,10 @@ class Predictor:
             by_class[opdef(op.op).cost_class.value] += cost.time_ns
             by_bound[cost.bound.value] += cost.time_ns
             parts += (part.time_ns for part in cost.parts if part.name not in LAUNCHES_NOTHING)
+            for part in cost.parts:
+                kinds[part.name] += part.time_ns
         classes, bounds = dict(sorted(by_class.items())), dict(sorted(by_bound.items()))
-        return Totals(sum(by_class.values()), read, write, classes, bounds, tuple(parts))
+        return Totals(sum(by_class.values()), read, write, classes, bounds, tuple(parts), dict(sorted(kinds.items())))
 
 
 def reaches(lower_bound_ns: int | None, time_ns: int) -> bool:
@@ -126,6 +136,12 @@ def launch_figures(totals: Totals, launch: LaunchTimes | None) -> Launches:
     count, spent = len(totals.parts_ns), sum(totals.parts_ns)
     untraced = sum(max(ns, launch.dispatch_ns) for ns in totals.parts_ns)
     return Launches(count, round(totals.time_ns + launch.gap_ns * count), round(totals.time_ns - spent + untraced))
+
+
+def interval_figures(totals: Totals, model: OpModel) -> dict[str, int | None]:
+    """The 80 % interval of the time of a run, as the summary names it."""
+    found = of_plan(totals.time_ns, totals.by_kind_ns, model)
+    return {"predicted_low_ns": found.low_ns, "predicted_high_ns": found.high_ns}
 
 
 def l1_weight_figures(result: OptimizedGraph) -> dict[str, int]:

@@ -69,6 +69,9 @@ class Prediction:
     """Of products of elements, 2 per multiply-add."""
     parts: tuple[CostPart, ...] = ()
     """What the time is made of: the device programs of the op."""
+    low_ns: int | None = None
+    """Where the 80 % interval of the time begins; None where the backend does not say."""
+    high_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -301,8 +304,10 @@ def _request_json(memory: MemoryConfig) -> dict[str, Any]:
 
 def prediction_json(p: Prediction) -> dict[str, Any]:
     """The `predicted` object of `graph.json`."""
+    interval = {} if p.low_ns is None else {"low_ns": p.low_ns, "high_ns": p.high_ns}
     return {
         "time_ns": p.time_ns,
+        **interval,
         "cb_bytes": p.cb_bytes,
         "peak_l1_bytes": p.peak_l1_bytes,
         "cores": p.cores,

@@ -244,6 +244,9 @@ class Summary:
     policy: str
     opmodel: str
     predicted_time_ns: int
+    predicted_low_ns: int | None
+    """Where the 80 % interval of that time begins; None where the backend does not say."""
+    predicted_high_ns: int | None
     lower_bound_ns: int | None
     """What the policy proved; None if it proves nothing."""
     gap: float | None

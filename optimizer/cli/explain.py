@@ -90,9 +90,13 @@ def _origin(nodes: list[str]) -> str:
 
 
 def _time_facts(predicted: dict[str, Any]) -> list[tuple[str, object]]:
-    """How far it is from the limit, and the terms of every program: what each resource alone would need."""
+    """How far it is from the limit, how sure the time is, and the terms of every program: what each resource alone
+    would need."""
     limit = op_limit_text(predicted)
     facts: list[tuple[str, object]] = [] if limit is None else [("of limit", limit)]
+    low, high = predicted.get("low_ns"), predicted.get("high_ns")
+    if low is not None and high is not None:
+        facts.append(("80 % interval", f"{time_text(low)} to {time_text(high)}"))
     for part in predicted.get("parts", ()):
         terms = ", ".join(f"{bound} {time_text(ns)}" for bound, ns in sorted(part["terms_ns"].items()))
         spent = f"{time_text(part['time_ns'])}: start {time_text(part['start_ns'])}"

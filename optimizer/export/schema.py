@@ -87,6 +87,8 @@ class Prediction(Record):
     compulsory_dram_bytes: int = Field(0, description="the op's share of the model's compulsory DRAM traffic")
     flops: int = Field(0, description="of products of elements, 2 per multiply-add")
     parts: list[ProgramTime] = Field(default_factory=list, description="the device programs of the op")
+    low_ns: int | None = Field(None, description="where the 80 % interval of the time begins; absent: not told")
+    high_ns: int | None = Field(None, description="where it ends")
 
 
 class MemoryConfigArgument(Record):
@@ -289,6 +291,8 @@ class Summary(Record):
     policy: str
     opmodel: str
     predicted_time_ns: int
+    predicted_low_ns: int | None = Field(None, description="where the 80 % interval of the time begins; null: not told")
+    predicted_high_ns: int | None = Field(None, description="where it ends")
     lower_bound_ns: int | None = None
     gap: float | None = None
     baselines: Baselines

@@ -37,8 +37,8 @@ _WHOLE = {
     Role.TRANSFER: LossKind.TRANSFERS,
 }
 """Roles of ops that another plan may do without: all of their time is theirs."""
-_PROGRAMS = {"reshard": LossKind.COPIES, "halo": LossKind.WINDOWS, "tilize": LossKind.WINDOWS,
-             "eltwise": LossKind.ELEMENTWISE}  # fmt: skip
+_PROGRAMS = {"reshard": LossKind.COPIES, "movement": LossKind.COPIES, "halo": LossKind.WINDOWS,
+             "tilize": LossKind.WINDOWS, "eltwise": LossKind.ELEMENTWISE}  # fmt: skip
 """Programs around a product that are something else."""
 _COMPUTE, _DRAM = "compute", "dram"
 """Time that has no kind yet, by its resource."""

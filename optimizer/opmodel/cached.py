@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from optimizer.device import DeviceSpec
 from optimizer.errors import OptionError
 from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpModel, OpQuery
+from optimizer.opmodel.spans import Span, spans_of
 
 DEFAULT_ENTRIES = 500_000
 Corrector = Callable[[OpQuery], OpConstraints | None]
@@ -65,6 +66,7 @@ class CachedOpModel:
         self.device: DeviceSpec = backend.device
         self.l1_small_bytes: int = backend.l1_small_bytes
         self.launch: LaunchTimes | None = backend.launch
+        self.spans: Mapping[str, Span] = spans_of(backend)
         self._answers = Answers() if answers is None else answers
         self._constraints, self._costs = self._answers.constraints, self._answers.costs
         self._corrections: dict[OpQuery, OpConstraints] = {}

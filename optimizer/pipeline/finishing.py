@@ -17,6 +17,7 @@ from optimizer.pipeline.work import Stage, Work
 from optimizer.predictions import (
     Predictor,
     Totals,
+    interval_figures,
     l1_resident_fraction,
     l1_weight_figures,
     launch_figures,
@@ -112,6 +113,7 @@ def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, base
     """The figures of a result whose ops have their predictions; `report` is the verifier's, `baseline` all in DRAM."""
     totals = Predictor(result.graph, result.layouts, model).totals(result.records, result.fused_kernels)
     launches, weights = launch_figures(totals, model.launch), l1_weight_figures(result)
+    interval = interval_figures(totals, model)
     roles = Counter(record.role for record in result.records.values())
     options, device = result.options, result.device
     failed = sum(chain.state == "failed" for chain in result.chains)
@@ -122,6 +124,8 @@ def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, base
         policy=options.policy,
         opmodel=options.opmodel,
         predicted_time_ns=totals.time_ns,
+        predicted_low_ns=interval["predicted_low_ns"],
+        predicted_high_ns=interval["predicted_high_ns"],
         lower_bound_ns=bound,
         gap=None if bound is None else max(0.0, 1 - bound / max(1, totals.time_ns)),
         baselines=_baselines(baseline, totals.time_ns if options.policy == "dfsharding" else None, plan.baselines),

@@ -23,6 +23,7 @@ from optimizer.opmodel.base import OpModel
 from optimizer.predictions import (
     Predictor,
     Totals,
+    interval_figures,
     l1_resident_fraction,
     l1_weight_figures,
     launch_figures,
@@ -171,6 +172,7 @@ def sums(stated: Stated) -> Iterator[Error]:
         "predicted_time_ns": totals.time_ns,
         "time_by_class_ns": dict(totals.by_class_ns),
         "time_by_bound_ns": dict(totals.by_bound_ns),
+        **interval_figures(totals, stated.model),
         "limit": stated.limit.to_json(),
         **asdict(launch_figures(totals, stated.model.launch)),
         "dram_read_bytes_total": totals.dram_read_bytes,

@@ -166,9 +166,17 @@ def judged_texts(regions: list[Document]) -> list[str]:
     return texts
 
 
+def _interval_facts(summary: Document) -> list[Fact]:
+    """How sure the predicted time is; documents of older versions and some backends do not tell."""
+    low, high = summary.get("predicted_low_ns"), summary.get("predicted_high_ns")
+    if low is None or high is None:
+        return []
+    return [("80 % interval", f"{time_text(low)} to {time_text(high)}, of the predicted time")]
+
+
 def _time_facts(summary: Document) -> list[Fact]:
     """Where the predicted time goes, and what a whole run takes with the gaps between programs."""
-    facts: list[Fact] = []
+    facts = _interval_facts(summary)
     for title, key in (("time by class", "time_by_class_ns"), ("time bound by", "time_by_bound_ns")):
         shares = sorted((summary.get(key) or {}).items(), key=lambda item: (-item[1], item[0]))
         total = sum(ns for _, ns in shares)

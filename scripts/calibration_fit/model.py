@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +67,55 @@ def predicted(rows: Sequence[Measured], constants: Mapping[str, float]) -> Vecto
     return np.array([timings[r.clock_mhz].breakdown(r.work).total_ns for r in rows])
 
 
-def refit(rows: Sequence[Measured], record: Record, group: str, rounds: int) -> dict[str, float]:
+class _Asked(dict[str, float]):
+    """Constants that note which of them were looked at, so that a fit is known by all that it depends on."""
+
+    def __init__(self, constants: Mapping[str, float]) -> None:
+        super().__init__(constants)
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> float:
+        self.names.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: float | None = None) -> float | None:  # type: ignore[override]
+        self.names.add(name)
+        return super().get(name, default)
+
+
+@dataclass
+class Memory:
+    """Fits by their rows and by the constants that they look at: what is left out of one class leaves most others."""
+
+    fits: dict[Hashable, dict[str, float]] = field(default_factory=dict)
+    asked: dict[Hashable, tuple[str, ...]] = field(default_factory=dict)
+
+    def key(self, group: str, mine: Sequence[Measured], constants: Mapping[str, float]) -> Hashable:
+        rows = (group, tuple(map(id, mine)))
+        if rows not in self.asked:
+            asked = _Asked(constants)
+            predicted(mine, asked)
+            self.asked[rows] = tuple(sorted(asked.names))
+        return (rows, tuple(constants.get(name) for name in self.asked[rows]))
+
+
+def refit(
+    rows: Sequence[Measured], record: Record, group: str, rounds: int, known: Memory | None = None
+) -> dict[str, float]:
     """The constants of one class fitted to its rows of one architecture; those without influence stay."""
     mine = [r for r in rows if r.group == group]
     names = sorted(name for name, entry in record.items() if entry.get("fit") == group)
     if not mine or not names:
         return {}
+    if known is None:
+        return _refit(mine, record, names, rounds)
+    key = known.key(group, mine, values(record))
+    if key not in known.fits:
+        known.fits[key] = _refit(mine, record, names, rounds)
+    return known.fits[key]
+
+
+def _refit(mine: Sequence[Measured], record: Record, names: Sequence[str], rounds: int) -> dict[str, float]:
     constants, logs = values(record), np.log([r.time_ns for r in mine])
 
     def residuals(chosen: Sequence[str]) -> Callable[[Vector], Vector]:
@@ -92,16 +135,25 @@ def refit(rows: Sequence[Measured], record: Record, group: str, rounds: int) -> 
     return {n: float(f"{v:.4g}") for n, v in zip(live, found, strict=True)}
 
 
+CLOCKS_MHZ = {"wormhole_b0": 1000, "blackhole": 1350}
+
+
 def _follow(records: Mapping[str, Record]) -> None:
-    """Constants that are not measured on an architecture take the value of the one they name."""
-    for record in records.values():
+    """Constants that are not measured on an architecture take the value of the one they name, in cycles.
+
+    Times of single steps (unit ns) are those of processors on the chip's clock, so they grow as the clock slows.
+    """
+    for own, record in records.items():
         for name, entry in record.items():
             if "as" in entry:
                 arch, _, key = str(entry["as"]).partition(":")
-                entry["value"] = records[arch][key or name]["value"]
+                scale = CLOCKS_MHZ[arch] / CLOCKS_MHZ[own] if entry["unit"] == "ns" else 1.0
+                entry["value"] = float(f"{records[arch][key or name]['value'] * scale:.4g}")
 
 
-def refit_all(rows: Sequence[Measured], records: Mapping[str, Record], rounds: int) -> dict[str, Record]:
+def refit_all(
+    rows: Sequence[Measured], records: Mapping[str, Record], rounds: int, known: Memory | None = None
+) -> dict[str, Record]:
     """New records of both architectures, fitted from the start values."""
     fitted = {arch: {name: dict(entry) for name, entry in records[arch].items()} for arch in ARCHITECTURES}
     for record in fitted.values():
@@ -112,21 +164,7 @@ def refit_all(rows: Sequence[Measured], records: Mapping[str, Record], rounds: i
     for arch, record in fitted.items():
         mine = [r for r in rows if r.arch == arch]
         for group in ORDER:
-            for name, value in refit(mine, record, group, rounds).items():
+            for name, value in refit(mine, record, group, rounds, known).items():
                 record[name]["value"] = value
     _follow(fitted)
     return fitted
-
-
-def cross_validated(rows: Sequence[Measured], records: Mapping[str, Record], folds: int, rounds: int) -> Vector:
-    """Predictions of every row by constants fitted without its family."""
-    order = sorted({r.family for r in rows})
-    fold = {family: index % folds for index, family in enumerate(order)}
-    result = np.empty(len(rows))
-    for number in range(folds):
-        fitted = refit_all([r for r in rows if fold[r.family] != number], records, rounds)
-        for arch in ARCHITECTURES:
-            places = [i for i, r in enumerate(rows) if fold[r.family] == number and r.arch == arch]
-            if places:
-                result[places] = predicted([rows[i] for i in places], values(fitted[arch]))
-    return result

@@ -31,6 +31,7 @@ _SAME = (
     "fidelity",
 )
 """Columns that rows of the same op share; what else differs (placement, cores, config) are alternatives."""
+_SYNTHETIC = ("exp_dataset", "height_sharded", "GEMM_FLOPS")
 BOARDS = {"wormhole_b0": DeviceSpec.preset("n150"), "blackhole": DeviceSpec.preset("p150")}
 
 
@@ -68,6 +69,22 @@ def error_lines(table: dict[tuple[str, str], Errors]) -> Iterator[str]:
         middle, mean = 100 * float(np.median(e.model)), 100 * float(np.mean(e.model))
         peak, bias = 100 * float(np.median(e.roofline)), float(np.median(e.bias))
         yield f"{group:24s} {arch:12s} {len(e.model):5d} {middle:6.1f}% {mean:6.1f}% {bias:5.2f}   {peak:6.1f}%"
+
+
+def board_lines(rows: Sequence[Measured], found: Vector) -> Iterator[str]:
+    """Errors by class and board, and of the rows of op reports and traces alone: sweeps and GEMM tables left out."""
+    table: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row, ns in zip(rows, found, strict=True):
+        error = 100 * abs(ns / row.time_ns - 1)
+        names = [(row.group, row.row["board"])]
+        if not any(word in row.row["source"] for word in _SYNTHETIC):
+            names += [("real models", row.row["board"]), ("real models", "every board")]
+        for name in names:
+            table[name].append(error)
+    yield f"{'class':12s} {'board':24s} {'rows':>5s} {'median':>7s} {'mean':>7s} {'worst':>8s}"
+    for (group, board), errors in sorted(table.items()):
+        middle, mean = float(np.median(errors)), float(np.mean(errors))
+        yield f"{group:12s} {board:24s} {len(errors):5d} {middle:6.1f}% {mean:6.1f}% {max(errors):7.0f}%"
 
 
 def spearman(a: Vector, b: Vector) -> float:

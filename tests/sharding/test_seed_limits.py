@@ -132,10 +132,12 @@ SMALL = [f"{where}{i}" for where in ("before", "after") for i in range(2)]
 
 
 def test_3_one_bad_edge_costs_more_than_itself() -> None:
-    """One edge makes the chain slower than DRAM. Cut there, its second part clashes with what is left of the first in
-    L1 and fails whole. With a choice per op what `widen` gives stays in L1, and the ops around it take what suits."""
+    """One edge makes the chain slower than DRAM. Cut there, what `widen` gives makes the way through DRAM. With a
+    choice per op it stays in L1, interleaved, and the ops around it take what suits them."""
     chains, whole = both(bottleneck)
-    assert [(c.state, len(c.ops)) for c in chains.chains] == [("failed", 6), ("completed", 3), ("failed", 3)]
+    assert [(c.state, len(c.ops)) for c in chains.chains] == [("failed", 6), ("completed", 3), ("completed", 3)]
+    assert str(chains.chains[0].reason).endswith("cut before 'shrink'")
+    assert spilled(chains) == ["widen"]
     assert spilled(whole) == []
     assert gives(whole, "widen").is_l1
     assert time_ns(whole, *SMALL) < 0.7 * time_ns(chains, *SMALL)
@@ -182,7 +184,7 @@ def diamond() -> Graph:
     x = b.input("x", (1, 1, 1024, 1024))
     top = b.op("ttnn.linear", x, b.parameter("w", (1024, 1024)), name="top")
     left = b.op("ttnn.linear", top, b.parameter("w0", (1024, 1024)), name="left")
-    right = b.op("ttnn.softmax", top, name="right")
+    right = b.op("ttnn.exp", top, name="right")
     join = b.op("ttnn.multiply", left, right, name="join")
     return b.finish(b.op("ttnn.layer_norm", join, b.parameter("g", (1024,)), name="norm"))
 

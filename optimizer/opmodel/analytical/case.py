@@ -61,6 +61,8 @@ class Usage:
     """Element-wise ops that follow in programs of their own: a bias or an activation that is not fused."""
     slices: int = 1
     """Parts that the op is run in, one after the other (a convolution from DRAM to DRAM)."""
+    slices_along_height: bool = True
+    """Whether these are rows of the image; else columns."""
     view: bool = False
     """Nothing runs: the result is another reading of operand 0."""
     room: int | None = None

@@ -6,6 +6,7 @@ the buffers fit below the circular-buffer limit, and operands plus the op's peak
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -18,9 +19,10 @@ from optimizer.opmodel.analytical.cost import CostModel
 from optimizer.opmodel.analytical.families import family
 from optimizer.opmodel.analytical.ops.eltwise import in_place
 from optimizer.opmodel.analytical.tensors import dram_bank_bytes, l1_bytes, spec_problem
-from optimizer.opmodel.analytical.timing import constants
+from optimizer.opmodel.analytical.timing import constants, spans
 from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpQuery, Rejection, TensorSpec
 from optimizer.opmodel.known_faults import fault
+from optimizer.opmodel.spans import Span
 
 _MORE_INPUTS = {"ttnn.layer_norm": 4}
 """Ops that tt-metal gives more operands than the graphs do (a residual to add first)."""
@@ -44,6 +46,7 @@ class AnalyticalOpModel:
         self.l1_small_bytes = l1_small_bytes
         known = constants(device.arch)
         self.launch: LaunchTimes | None = LaunchTimes(known["gap_ns"], known["dispatch_ns"])
+        self.spans: Mapping[str, Span] = spans(device.arch)
         self._bank = device.l1_bank_bytes(l1_small_bytes)
         self._cost = CostModel(device)
         self._usages: dict[OpQuery, Usage] = {}

@@ -18,9 +18,10 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import UnknownNameError
 from optimizer.ir.compute_config import PASSES, TILE_PRODUCT_CYCLES
 from optimizer.opmodel.analytical.formulas import FORMULAS
-from optimizer.opmodel.analytical.formulas.basics import Clock, Terms
+from optimizer.opmodel.analytical.formulas.basics import Clock, Terms, pick
 from optimizer.opmodel.analytical.work import Feed, Place, Work
 from optimizer.opmodel.base import Bound
+from optimizer.opmodel.spans import Span
 
 
 @cache
@@ -29,6 +30,14 @@ def constants(arch: str) -> dict[str, float]:
     text = (resources.files("optimizer.opmodel.analytical") / "constants" / f"{arch}.json").read_text("utf-8")
     record: dict[str, Any] = json.loads(text)
     return {k: float(v["value"]) for k, v in record.items()}
+
+
+@cache
+def spans(arch: str) -> dict[str, Span]:
+    """How far times of one architecture are off, by kind of program (`scripts/calibrate.py` writes the file)."""
+    text = (resources.files("optimizer.opmodel.analytical") / "constants" / "spans.json").read_text("utf-8")
+    record: dict[str, Any] = json.loads(text)[arch]
+    return {kind: Span(float(entry["low"]), float(entry["high"])) for kind, entry in record.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,10 @@ class Breakdown:
         if self.tail_ns > longest:
             return Bound.DRAM
         return max(self.terms, key=lambda b: self.terms[b])
+
+
+COUNT_FILL = frozenset(("tilize",))
+"""Families whose threads run a block behind each other, and whose formula says what the first block adds."""
 
 
 class Timing(Clock):
@@ -84,8 +97,8 @@ class Timing(Clock):
         return Breakdown(total, start, terms, tail)
 
     def _overlap(self, work: Work) -> float:
-        """Share of the shorter terms that adds to the longest; a kernel of ours states it itself, by its blocks."""
-        return 0.0 if work.kernel is not None else self.k.get(f"overlap.{work.family}", self.k["overlap"])
+        """Share of the shorter terms that adds to the longest; 0 where the formula counts what they add itself."""
+        return 0.0 if work.kernel is not None or work.family in COUNT_FILL else pick(self, "overlap", work)
 
     def _start(self, work: Work) -> float:
         if work.kernel is not None:  # one launch, with the longest start of the ops that it stands for

@@ -96,7 +96,7 @@ class Window:
     shared: bool = False
     """Block or width shards: gathered tiles go to the cores of a row."""
     untilized: tuple[int, int] = (0, 0)
-    """Rows of tiles, and tiles, that the core untilizes first."""
+    """Rows of tiles, and tiles, that the core untilizes (a convolution: of its result)."""
     gathers_ahead: bool = False
     """A second buffer: the next block of windows is gathered while one is multiplied."""
     weights_ahead: bool = False
@@ -224,10 +224,13 @@ class Work:
     """Tiles that the busiest core moves; 0: an even part."""
     burst: int = 1
     """Tiles that a reader asks for before it waits for them."""
+    columns: int = 0
+    """Columns of the grid that the cores lie in; 0: unknown. Tensors from elsewhere come down these."""
     gap: bool = False
     """Host time with a trace: the gap between ops is part of it."""
     traits: frozenset[str] = field(default_factory=frozenset)
-    """`broadcast`: a row of one operand is spread over its tiles."""
+    """`broadcast`: a row of one operand is spread over its tiles. `number`: an operand is a number, of which a tile is
+    filled first."""
     first: tuple[str, ...] = ()
     """Activations that operands go through before the op itself."""
     kernel: Kernel | None = None

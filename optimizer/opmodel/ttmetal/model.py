@@ -14,6 +14,7 @@ from optimizer.opmodel.analytical.model import AnalyticalOpModel
 from optimizer.opmodel.answer_cache import AnswerCache, Context, shared_cache
 from optimizer.opmodel.base import LaunchTimes, OpConstraints, OpCost, OpQuery, ProgramSession, Rejection
 from optimizer.opmodel.known_faults import fault
+from optimizer.opmodel.spans import Span
 from optimizer.opmodel.ttmetal import environment, location
 from optimizer.opmodel.ttmetal.answers import answer_text, constraints_from, question_text, request
 from optimizer.opmodel.ttmetal.child import ChildKey
@@ -44,6 +45,7 @@ class TTMetalOpModel:
         self.timeout_seconds = whole_number(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT_SECONDS)
         self._analytical = AnalyticalOpModel(device, l1_small_bytes)
         self.launch: LaunchTimes | None = self._analytical.launch
+        self.spans: Mapping[str, Span] = self._analytical.spans
         self._cache = shared_cache() if cache is None else cache
         self._known: OrderedDict[OpQuery, OpConstraints] = OrderedDict()
         self._checked: Pool | None = None

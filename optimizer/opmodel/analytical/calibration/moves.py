@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import prod
 
 from optimizer.errors import FormatError
@@ -52,6 +53,8 @@ def eltwise(row: Row) -> Work:
     op, variant = row.get("op") or "", (row.get("variant") or "").upper()
     first = variant.split("+")[0].split(";")[0]
     name = "typecast" if op.startswith("Typecast") else _OPERATIONS.get(first, first.lower() or "add")
+    if name == "typecast" and not columns.dtype(row, "out_dtype").is_float:
+        name = "typecast_to_integer"
     reads, out = _pieces(row)
     if op.startswith(("Unary", "Typecast")):
         reads = reads[:1]  # a second one is the result's buffer
@@ -63,6 +66,8 @@ def eltwise(row: Row) -> Work:
             traits.add("broadcast")
         else:
             reads = reads[:1]
+    if op.startswith("Binary") and not b:
+        traits.add("number")
     pieces = [*reads, *([] if out is None else [out])]
     if any(p.place is Place.SHARD for p in pieces) and _uneven(row):
         pieces = [Piece(p.size, p.tiles, Place.L1, p.sticks) if p.place is Place.SHARD else p for p in pieces]
@@ -89,6 +94,8 @@ def _uneven(row: Row) -> bool:
 def movement(row: Row) -> Work:
     reads, out = _pieces(row)
     name, cores = short_name(row), columns.cores(row)
+    if name == "embedding" and out is not None and len(reads) > 1:
+        return _embedding(row, out, cores)
     if out is None or not reads:
         return Work("movement", name, cores, tuple(reads), () if out is None else (out,))
     if name == "slice_write":
@@ -105,6 +112,19 @@ def movement(row: Row) -> Work:
         keep = [reads[0], Piece(out.size - reads[0].size, share, reads[-1].place, out.sticks and reads[-1].sticks)]
     lines = _lines(row, name) if not (reads[0].sticks or out.sticks) else 0
     return Work("movement", name, cores, tuple(keep), (out,), window=_untilized(row, out, cores), lines=lines)
+
+
+FACE = 16
+"""Indices that a core takes at a time from a tile of them."""
+
+
+def _embedding(row: Row, out: Piece, cores: int) -> Work:
+    """Rows of a table, which is row-major whatever the indices are, one after the other."""
+    count = prod(columns.given_shape(row, "out_shape")[:-1])
+    if columns.is_tile(row, "in0_layout"):
+        count = min(count, FACE * ceil_div(count, FACE * cores)) * cores
+    source = Piece(out.size, out.tiles, columns.place(row.get("in1_mem") or ""), count)
+    return Work("movement", "embedding", cores, (source,), (out,))
 
 
 def _lines(row: Row, name: str) -> int:
@@ -171,7 +191,11 @@ def trace(row: Row) -> Work:
     grid = re.match(r"(\d+)x(\d+)_", row.get("variant") or "")
     if grid:  # the shards' owners send no faster than the others receive
         cores = min(cores, int(grid.group(1)) * int(grid.group(2)))
-    return Work("reshard", "trace", cores, (Piece(source.size, count, where),), (target,))
+    across = int(grid.group(2)) if grid else 0
+    shards = re.match(r"DRAM_TO_\d+x(\d+)_", row.get("variant") or "")
+    if shards:
+        across = int(shards.group(1))
+    return Work("reshard", "trace", cores, (Piece(source.size, count, where),), (target,), columns=across)
 
 
 def tilize(row: Row) -> Work:
@@ -184,6 +208,8 @@ def tilize(row: Row) -> Work:
     if rows < cores and across == 1 and width > 1:  # rows are cut into blocks
         across = ceil_div(cores, rows)
     each = (ceil_div(rows * across, cores), ceil_div(width, across))
-    window = Window(each[0] * TILE, untilized=(each[0], each[0] * each[1]))
-    writes = () if out is None else (out,)
-    return Work("tilize", short_name(row), cores, tuple(reads[:1]), writes, window=window)
+    count = prod(sizes[:-1])
+    padding = max(0, prod(columns.shape(row, "out_shape")[:-1]) - count) if reads[0].sticks else 0
+    window = Window(each[0] * TILE, padding=ceil_div(padding * across, cores), untilized=(each[0], each[0] * each[1]))
+    pieces = [replace(p, sticks=p.sticks * across) for p in (reads[0], *([] if out is None else [out]))]
+    return Work("tilize", short_name(row), cores, tuple(pieces[:1]), tuple(pieces[1:]), window=window)

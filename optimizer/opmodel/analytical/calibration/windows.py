@@ -43,9 +43,10 @@ def conv(row: Row) -> Work:
         (Feed.LOCAL, Feed.DRAM_SHARED), fidelity(row), row.get("fp32_acc") in ("1", "1.0"), held,
     )  # fmt: skip
     channels = columns.number(row, "K") // max(1, height * width)
+    given_back = (0, 0) if columns.is_tile(row, "out_layout") else (rows, rows * wide)
     window = Window(
         rows * TILE, 0, 0, height, width, ceil_div(channels, across) * columns.element_bytes(a),
-        rows * ceil_div(k, across), block_h, shared,
+        rows * ceil_div(k, across), block_h, shared, given_back,
     )  # fmt: skip
     return Work("conv", "conv2d", cores, *columns.pieces(row), product, window)
 
@@ -57,10 +58,19 @@ def pool(row: Row) -> Work:
         return _other(op, cores, reads, writes, row)
     height, width = _kernel(row)
     sizes = columns.given_shape(row, "out_shape")
-    count = ceil_div(prod(sizes[:-1]), cores)
-    size = sizes[-1] * columns.element_bytes(columns.dtype(row, "in0_dtype"))
+    across = _across(row, cores)
+    count = ceil_div(prod(sizes[:-1]), max(1, cores // across))
+    size = ceil_div(sizes[-1], across) * columns.element_bytes(columns.dtype(row, "in0_dtype"))
     window = Window(count, height=height, width=width, stick_bytes=size)
     return Work("pool", "max_pool2d", cores, reads, writes, window=window)
+
+
+def _across(row: Row, cores: int) -> int:
+    """Cores that share the channels of a pixel."""
+    memory = row.get("out_mem") or row.get("in0_mem") or ""
+    if memory == "L1_WIDTH_SHARDED":
+        return cores
+    return grid_of(cores)[1] if memory == "L1_BLOCK_SHARDED" else 1
 
 
 _SCANS = {"Accumulation": "cumsum", "IntImg": "integral_image", "Upsample": "upsample", "GridSample": "grid_sample"}
@@ -74,7 +84,18 @@ def _other(op: str, cores: int, reads: tuple[Piece, ...], writes: tuple[Piece, .
         channels = columns.given_shape(row, "in0_shape")[-1]
         window = Window(ceil_div(points, cores), height=2, width=2, stick_bytes=channels * 2)
         return Work("pool", name, cores, reads, writes, window=window)
+    if name in ("cumsum", "integral_image"):
+        return Work("scan", name, cores, reads, writes, share=_scanned(row, name, cores))
     return Work("movement", name, cores, reads, writes)
+
+
+def _scanned(row: Row, name: str, cores: int) -> int:
+    """Tiles of the busiest core: whole runs along the leading dim, which is the summed one."""
+    sizes = columns.given_shape(row, "in0_shape")
+    tiles = columns.tile_rows(sizes) * ceil_div(sizes[-1], TILE)
+    if name == "integral_image" or len(sizes) < 3:
+        return ceil_div(tiles, cores)
+    return ceil_div(tiles // sizes[0], cores) * sizes[0]
 
 
 def halo(row: Row) -> Work:

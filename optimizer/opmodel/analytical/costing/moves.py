@@ -6,12 +6,13 @@ from dataclasses import replace
 from math import prod
 
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
+from optimizer.ir.vocabulary import BINARY
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.costing.pieces import Job, across, at_most, elsewhere, of_tensor
 from optimizer.opmodel.analytical.costing.windows import groups
 from optimizer.opmodel.analytical.ops.attention import head_blocks, head_burst, head_counts
 from optimizer.opmodel.analytical.ops.eltwise import is_uneven
-from optimizer.opmodel.analytical.tensors import TILED, tiles
+from optimizer.opmodel.analytical.tensors import TILED, bounding_box, tiles
 from optimizer.opmodel.analytical.work import Piece, Place, Window, Work
 from optimizer.opmodel.base import TensorSpec
 
@@ -50,8 +51,13 @@ def eltwise(job: Job) -> tuple[Work, ...]:
     spread = broadcast and (not native or any(r.place is not Place.SHARD for r in reads))
     traits = frozenset(("broadcast",)) if spread else frozenset[str]()
     writes = (written if native else elsewhere(written),)
+    if len(tensors) == 1 and job.name in BINARY:
+        traits |= {"number"}
     first = tuple(name for attr in OPERAND_ACTIVATIONS for name in job.attrs.get(attr) or ())
-    return (Work("eltwise", job.name, cores, tuple(reads), writes, traits=traits, first=first),)
+    name = job.name
+    if name == "typecast" and tensors[0].dtype.is_float and not out.dtype.is_float:
+        name = "typecast_to_integer"
+    return (Work("eltwise", name, cores, tuple(reads), writes, traits=traits, first=first),)
 
 
 def norm(job: Job) -> tuple[Work, ...]:
@@ -60,7 +66,20 @@ def norm(job: Job) -> tuple[Work, ...]:
 
 
 def reduce(job: Job) -> tuple[Work, ...]:
+    if job.name == "cumsum":
+        return _scan(job)
     return (Work("reduce", job.name, job.cores, job.reads, job.writes),)
+
+
+def _scan(job: Job) -> tuple[Work, ...]:
+    """Running sums: a core takes whole runs along the summed dim."""
+    x = job.query.inputs[0]
+    sizes = padded_shape(x.shape, TILED)
+    rank = len(sizes)
+    dim = int(job.attrs.get("dim", -1)) % max(1, rank)
+    length = sizes[dim] // (TILE if dim >= rank - 2 else 1) if rank else 1
+    share = ceil_div(ceil_div(job.reads[0].tiles, length), job.cores) * length
+    return (Work("scan", job.name, job.cores, job.reads, job.writes, share=share),)
 
 
 def tilize(job: Job) -> tuple[Work, ...]:
@@ -70,8 +89,13 @@ def tilize(job: Job) -> tuple[Work, ...]:
     if rows < job.cores and wide == 1 and columns > 1:
         wide = min(columns, ceil_div(job.cores, rows))
     each = (ceil_div(rows * wide, job.cores), ceil_div(columns, wide))
-    window = Window(each[0] * TILE, untilized=(each[0], each[0] * each[1]))
-    return (Work("tilize", job.name, job.cores, job.reads[:1], job.writes, window=window),)
+    added = rows * TILE - prod(x.shape[:-1]) if not x.layout.is_tile else 0
+    padding = ceil_div(added * wide, job.cores) if job.name == "tilize_with_zero_padding" else 0
+    window = Window(each[0] * TILE, padding=padding, untilized=(each[0], each[0] * each[1]))
+    # A row that is cut into blocks is read or written piece by piece.
+    cut = wide if across(x.layout) == 1 else 1
+    reads, writes = (tuple(replace(p, sticks=p.sticks * cut) for p in parts) for parts in (job.reads[:1], job.writes))
+    return (Work("tilize", job.name, job.cores, reads, writes, window=window),)
 
 
 def movement(job: Job) -> tuple[Work, ...]:
@@ -132,7 +156,13 @@ def reshard(job: Job) -> tuple[Work, ...]:
     sticks = max(read.sticks, write.sticks)
     read, write = replace(read, sticks=sticks), replace(write, sticks=sticks)
     name = "interleaved_to_sharded" if sharded[1] else "sharded_to_interleaved"
-    return (Work("reshard", name, job.cores, (read,), (write,)),)
+    return (Work("reshard", name, job.cores, (read,), (write,), columns=_columns(out)),)
+
+
+def _columns(tensor: TensorSpec | None) -> int:
+    """Columns of the grid that a tensor's shards lie in; 0 of one that has none."""
+    spec = None if tensor is None else tensor.layout.shard_spec
+    return 0 if spec is None else bounding_box(spec)[1]
 
 
 def _cores(tensor: TensorSpec | None) -> int:

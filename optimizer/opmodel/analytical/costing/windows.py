@@ -111,27 +111,57 @@ def conv(job: Job) -> tuple[Work, ...]:
         each = (ceil_div(spec.shape[0], TILE), ceil_div(spec.shape[1], TILE))
     product = _conv_product(job, config, kernel, channels, each, wide, pointwise)
     before, tiled = _input(job, pixels, wide, down, channels)
-    works = [*before]
+    # Block shards fetch the weights again for every block of rows.
+    again = ceil_div(each[0], product.block_rows) if wide > 1 and not pointwise else 1
+    weights = _conv_weights(product, columns, again)
     if pointwise:
-        weights = _conv_weights(product, columns, 1)
-        works.append(Work("matmul", "conv2d", job.cores, (Piece(0, 0, Place.SHARD), weights), (), product))
+        core = [Work("matmul", "conv2d", job.cores, (Piece(0, 0, Place.SHARD), weights), (), product)]
     else:
-        works.append(_halo(job, pixels, wide, channels, kernel, tiled))
         gathered = each[0] * ceil_div(product.depth, wide)
         stick = ceil_div(channels, wide) * 2
+        given_back = (0, 0) if out.layout.is_tile else (each[0], each[0] * each[1])
         window = Window(
-            each[0] * TILE, 0, 0, *kernel, stick, gathered, product.block_rows, wide > 1,
-            gathers_ahead=config.enable_act_double_buffer, weights_ahead=config.enable_weights_double_buffer,
+            each[0] * TILE, 0, 0, *kernel, stick, gathered, product.block_rows, wide > 1, given_back,
+            config.enable_act_double_buffer, config.enable_weights_double_buffer,
         )  # fmt: skip
-        weights = _conv_weights(product, columns, ceil_div(each[0], max(1, product.block_rows)) if wide > 1 else 1)
-        works.append(Work("conv", "conv2d", job.cores, (*job.reads[:1], weights), (), product, window))
-    works += _result(job, job.cores)
+        halo = _halo(job, pixels, wide, channels, kernel, tiled and slices == 1)
+        core = [halo, Work("conv", "conv2d", job.cores, (weights,), (), product, window)]
     if slices == 1:
-        return tuple(works)
-    # The slices share the moves' bytes; the programs of each start again.
-    return tuple(w for w in works if w.family == "reshard") + slices * tuple(
-        _part(w, slices) for w in works if w.family != "reshard"
-    )
+        return (*before, *core, *_result(job, job.cores))
+    one = (_slice_read(job, kernel, slices), *(_part(w, slices) for w in core), _slice_write(job, slices))
+    return slices * one
+
+
+def _slice_read(job: Job, kernel: tuple[int, int], slices: int) -> Work:
+    """The program that cuts a slice of the input out of DRAM, with the rows (or columns) that its windows share with
+    those of the next slice (tt-metal's `padded_slice`)."""
+    attrs, x = job.attrs, job.query.inputs[0]
+    axis = 0 if job.usage.slices_along_height else 1
+    name = ("input_height", "input_width")[axis]
+    extent = max(1, int(attrs.get(name, 0) or 0))
+    reach = (kernel[axis] - 1) * _pair(attrs.get("dilation"))[axis] + 1
+    shared = 0 if job.query.op == "ttnn.conv_transpose2d" else reach - _pair(attrs.get("stride"))[axis]
+    # A slice reads no more than there is.
+    rows = min(extent, ceil_div(extent + (slices - 1) * shared, slices))
+    whole = of_tensor(x)
+    size, count, sticks = (max(1, ceil_div(n * rows, extent)) for n in (whole.size, whole.tiles, whole.sticks))
+    source = Piece(size, count, whole.place, sticks if whole.sticks else 0)
+    window = None
+    if x.layout.is_tile:
+        high, wide = tiles(x.shape)
+        each = ceil_div(ceil_div(high * rows, extent), job.cores)
+        window = Window(each * TILE, untilized=(each, each * wide))
+    held = Piece(size, count, Place.SHARD, source.sticks)
+    return Work("movement", "padded_slice", job.cores, (source,), (held,), window=window)
+
+
+def _slice_write(job: Job, slices: int) -> Work:
+    """A slice's result on its way to its place in DRAM (tt-metal's `slice_write`)."""
+    assert job.out is not None, "a convolution has a result"
+    whole = of_tensor(job.out)
+    size, count, sticks = (ceil_div(n, slices) for n in (whole.size, whole.tiles, whole.sticks))
+    held = Piece(size, count, Place.SHARD, sticks)
+    return Work("movement", "slice_write", job.cores, (held,), (Piece(size, count, whole.place, sticks),))
 
 
 def _prepared(weights: Piece) -> Piece:
@@ -140,7 +170,7 @@ def _prepared(weights: Piece) -> Piece:
 
 
 def _conv_weights(product: Product, columns: int, times: int) -> Piece:
-    """All columns of the weight matrix, read from DRAM so many times: shards that are blocks take it once per block."""
+    """All columns of the weight matrix, read from DRAM so many times."""
     count = product.depth * columns * times
     return Piece(count * product.tile_bytes[1], count, Place.DRAM)
 
@@ -150,10 +180,9 @@ def _part(work: Work, slices: int) -> Work:
     w = work.window
     if work.family != "halo" or w is None:
         return work
-    rows, count = w.untilized
     window = Window(
         ceil_div(w.sticks, slices), ceil_div(w.inputs, slices), ceil_div(w.padding, slices), w.height, w.width,
-        w.stick_bytes, untilized=(ceil_div(rows, slices), ceil_div(count, slices)),
+        w.stick_bytes,
     )  # fmt: skip
     return Work("halo", work.op, work.cores, window=window)
 

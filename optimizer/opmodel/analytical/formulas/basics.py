@@ -47,19 +47,27 @@ def tiles_per_core(work: Work) -> int:
     return work.share or ceil_div(max(most_tiles(work.reads), most_tiles(work.writes)), work.cores)
 
 
-def tile_trips(t: Clock, work: Work) -> float:
-    """Cycles to fetch the operands' tiles and to write a result's, where they are not the core's own.
+def read_trip(t: Clock, work: Work) -> float:
+    """Cycles to fetch one tile of every operand that is not the core's own.
 
     A reader asks for a tile of every operand (or for a burst of them), waits for all, and asks again.
     """
     wait = {Place.DRAM: t.k["tile_wait_dram_cycles"], Place.L1: t.k["tile_wait_l1_cycles"]}
     away = [p for p in work.reads if p.place in wait and p.tiles and not p.sticks]
     reader = max((wait[p.place] for p in away), default=0.0) / work.burst
-    reader += sum(p.size / p.tiles for p in away) / t.k["tile_bytes_per_cycle"]
-    gone = [p for p in work.writes if p.place in wait and p.tiles and not p.sticks]
-    writer = t.k["tile_write_cycles"] if gone else 0.0
-    writer += sum(p.size / p.tiles for p in gone) / t.k["tile_bytes_per_cycle"]
-    return max(reader, writer)
+    return reader + sum(p.size / p.tiles for p in away) / t.k["tile_bytes_per_cycle"]
+
+
+def write_trip(t: Clock, work: Work) -> float:
+    """Cycles to write one tile of every result that is not the core's own, and to wait until it is there."""
+    gone = [p for p in work.writes if p.place in (Place.DRAM, Place.L1) and p.tiles and not p.sticks]
+    writer = pick(t, "tile_write_cycles", work) if gone else 0.0
+    return writer + sum(p.size / p.tiles for p in gone) / t.k["tile_bytes_per_cycle"]
+
+
+def tile_trips(t: Clock, work: Work) -> float:
+    """Cycles per tile of the slower of reader and writer."""
+    return max(read_trip(t, work), write_trip(t, work))
 
 
 def dram(t: Clock, work: Work, terms: Terms) -> None:
@@ -71,9 +79,11 @@ def dram(t: Clock, work: Work, terms: Terms) -> None:
 
 
 def dram_both_ways(t: Clock, work: Work, terms: Terms) -> None:
-    """Reads and writes of ops that do both all the time share one bandwidth."""
-    moved = sum(p.size for p in (*work.reads, *work.writes) if p.place is Place.DRAM)
-    terms.add(Bound.DRAM, moved / t.k["dram_mixed_gbps"])
+    """Reads and writes of ops that do both all the time share one bandwidth; writes alone have their own."""
+    read = sum(p.size for p in work.reads if p.place is Place.DRAM)
+    write = sum(p.size for p in work.writes if p.place is Place.DRAM)
+    rate = pick(t, "dram_mixed_gbps", work) if read else pick(t, "dram_write_gbps", work)
+    terms.add(Bound.DRAM, (read + write) / rate)
 
 
 def noc(t: Clock, work: Work, terms: Terms) -> None:
@@ -84,7 +94,14 @@ def noc(t: Clock, work: Work, terms: Terms) -> None:
 
 def sticks(t: Clock, work: Work, terms: Terms) -> None:
     """Rows of row-major tensors that do not lie in the core's own L1, one transaction each."""
+    terms.add(Bound.NOC, sticks_read_ns(t, work) + sticks_written_ns(t, work))
+
+
+def sticks_read_ns(t: Clock, work: Work) -> float:
     read = sum(p.sticks for p in work.reads if p.place is not Place.SHARD)
+    return read * pick(t, "stick_read_ns", work) / work.cores
+
+
+def sticks_written_ns(t: Clock, work: Work) -> float:
     write = sum(p.sticks for p in work.writes if p.place is not Place.SHARD)
-    value = read * pick(t, "stick_read_ns", work) + write * pick(t, "stick_write_ns", work)
-    terms.add(Bound.NOC, value / work.cores)
+    return write * pick(t, "stick_write_ns", work) / work.cores

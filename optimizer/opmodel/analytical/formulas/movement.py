@@ -11,9 +11,13 @@ from optimizer.opmodel.analytical.formulas.basics import (
     most_tiles,
     noc,
     pick,
+    read_trip,
     sticks,
+    sticks_read_ns,
+    sticks_written_ns,
     tile_trips,
     tiles_per_core,
+    write_trip,
 )
 from optimizer.opmodel.analytical.work import Place, Work
 from optimizer.opmodel.base import Bound
@@ -50,7 +54,9 @@ def reshard(t: Clock, work: Work, terms: Terms) -> float:
     elif away[0].place is Place.L1:
         terms.add(Bound.NOC, t.cycles(away[0].size / work.cores / t.k["reshard_bytes_per_cycle"]))
     else:
-        per_core = away[0].size / work.cores / t.k["matmul.dram_core_bytes_per_cycle"]
+        per_core = away[0].size / work.cores / t.k["dram_core_bytes_per_cycle"]
+        if work.columns:  # packets of all DRAM banks turn into the columns of the cores, which share what these carry
+            per_core = max(per_core, away[0].size / work.columns / t.k["noc_column_bytes_per_cycle"])
         terms.add(Bound.NOC, t.cycles(per_core))
     if away and away[0].tiles and not away[0].sticks:
         terms.add(Bound.NOC, t.cycles(ceil_div(away[0].tiles, work.cores) * t.k["reshard_tile_cycles"]))
@@ -73,15 +79,23 @@ def halo(t: Clock, work: Work, terms: Terms) -> float:
 
 
 def tilize(t: Clock, work: Work, terms: Terms) -> float:
-    """Row-major to tiles and back, a row of tiles at a time."""
-    rows, tiles = work.window.untilized if work.window is not None else (0, tiles_per_core(work))
-    terms.add(Bound.COMPUTE, t.cycles(rows * t.k["tilize.row_cycles"] + tiles * t.k["tilize.tile_cycles"]))
+    """Row-major to tiles and back: reader, unpacker and writer, a row of tiles behind each other.
+
+    The first row of tiles goes through all three; a core that has but one hides nothing. Sources: tt-metal's kernels
+    `reader_unary_stick_layout_split_rows_interleaved`, `reader_unary_start_id`, `writer_unary_interleaved_start_id`.
+    """
+    w = work.window
+    rows, tiles = w.untilized if w is not None else (0, tiles_per_core(work))
+    compute = t.cycles(rows * t.k["tilize.row_cycles"] + tiles * t.k["tilize.tile_cycles"])
+    reader = sticks_read_ns(t, work) + t.cycles(tiles * read_trip(t, work))
+    if w is not None:
+        reader += t.cycles(w.padding * t.k["tilize.padding_cycles"])
+    writer = sticks_written_ns(t, work) + t.cycles(tiles * write_trip(t, work))
+    terms.add(Bound.COMPUTE, compute)
+    terms.add(Bound.NOC, max(reader, writer))
     dram_both_ways(t, work, terms)
-    sticks(t, work, terms)
-    noc(t, work, terms)
-    if any(p.place is not Place.SHARD and not p.sticks for p in (*work.reads, *work.writes)):
-        terms.add(Bound.NOC, t.cycles(tiles * t.k["reshard_tile_cycles"]))
-    return 0.0
+    through = (compute, reader, writer)
+    return (sum(through) - max(through)) / max(1, rows)
 
 
 def view(t: Clock, work: Work, terms: Terms) -> float:

@@ -7,9 +7,9 @@ pools: windows gathered from a halo, then multiplied or reduced.
 from __future__ import annotations
 
 from optimizer.ir.compute_config import PASSES, TILE_PRODUCT_CYCLES
-from optimizer.layouts.tiling import ceil_div
+from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.formulas.basics import Clock, Terms, dram, noc
-from optimizer.opmodel.analytical.work import Feed, Place, Product, Work
+from optimizer.opmodel.analytical.work import Feed, Place, Product, Window, Work
 from optimizer.opmodel.base import Bound
 
 _EACH = (Feed.DRAM_EACH, Feed.L1_EACH)
@@ -168,6 +168,7 @@ def conv(t: Clock, work: Work, terms: Terms) -> float:
     blocks = downs * ceil_div(p.depth, p.k_block)
     cycles = p.rows * p.columns * p.depth * tile_product_cycles(t, p)
     cycles += w.tilized * t.k["conv.tilize_cycles"] + blocks * t.k["conv.block_cycles"]
+    cycles += w.untilized[1] * t.k["conv.untilize_cycles"]
     terms.add(Bound.COMPUTE, t.cycles(cycles))
     reads = w.sticks * w.height
     gather = reads * (t.k["conv.gather_cycles"] + w.width * w.stick_bytes / t.k["conv.gather_bytes_per_cycle"])
@@ -195,12 +196,26 @@ def _read_ahead(t: Clock, terms: Terms, gathers: bool, weights: bool, blocks: in
     return max(inner, weight) + (ahead if weights else share) * min(inner, weight)
 
 
+FACE_ROWS = 16
+"""Rows of a window that are reduced at once: a half tile, two faces (tt-metal's `pool_2d_multi_core.cpp`)."""
+
+
 def pool(t: Clock, work: Work, terms: Terms) -> float:
-    """Windows are read stick by stick and reduced tile by tile."""
+    """Rows of every window are copied together, then unpacked and reduced by 16 rows and 32 channels at a time."""
     w = work.window
     assert w is not None, "a pool has a window"
-    taps = w.height * w.width
-    cycles = w.sticks * (t.k["pool.stick_cycles"] + taps * t.k["pool.tap_cycles"])
-    cycles += w.sticks * taps * w.stick_bytes / t.k["pool.bytes_per_cycle"]
-    terms.add(Bound.COMPUTE, t.cycles(cycles))
+    if work.op == "grid_sample":
+        return _sampled(t, w, terms)
+    parts = ceil_div(w.height * w.width, FACE_ROWS) * ceil_div(w.stick_bytes, TILE * 2)
+    terms.add(Bound.COMPUTE, t.cycles(w.sticks * (t.k["pool.stick_cycles"] + parts * t.k["pool.reduce_cycles"])))
+    run = t.k["conv.gather_cycles"] + w.width * w.stick_bytes / t.k["conv.gather_bytes_per_cycle"]
+    terms.add(Bound.NOC, t.cycles(w.sticks * w.height * run))
+    return 0.0
+
+
+def _sampled(t: Clock, w: Window, terms: Terms) -> float:
+    """Of every point the reader works out four pixels, asks for them and waits, while the last one is summed up."""
+    bytes_read = w.height * w.width * w.stick_bytes
+    point = t.k["pool.point_cycles"] + bytes_read / t.k["noc_bytes_per_cycle"]
+    terms.add(Bound.NOC, t.cycles(w.sticks * point))
     return 0.0

@@ -258,4 +258,4 @@ def _dram(case: Case, p: ConvProblem, shape: tuple[int, ...], page: PageLayout, 
     run_slices(case, p, along_height, count, tile, arena)
     # A result of one slice is copied as the convolution left it, in tiles.
     out = case.result(shape, p.dtype_out, DRAM_MEMORY, TILED if count == 1 else page)
-    return replace(arena.usage(out, case.device.num_cores), slices=max(1, count))
+    return replace(arena.usage(out, case.device.num_cores), slices=max(1, count), slices_along_height=along_height)
