@@ -33,6 +33,7 @@ COMPUTED_WITH = frozenset(
         "activations_dtype",
         "weights_dtype",
         "least_pcc",
+        "pareto",
         "math_fidelity",
         "override_output_layout",
         "override_conv2d_config",

@@ -76,6 +76,7 @@ class Options:
         None,
         "correlation with the exact model that every output keeps; within it, element types and fidelities are chosen",
     )
+    pareto: bool = _option(False, "with least_pcc: also what other correlations cost, the front of time and PCC")
     override_output_layout: str = _option("", "op=grid:mem:memory_layout:layout:dtype,... (any subset of the parts)")
     override_conv2d_config: str = _option("", "conv=field#value:field#value,...")
     insert_memreconfig: str = _option("", "op=operand:operand,... reshards these operands to the op's output layout")
@@ -134,6 +135,12 @@ class Options:
         if self.least_pcc is not None and not LEAST_PCC <= self.least_pcc < 1.0:
             raise OptionError(
                 f"'least_pcc' must be at least {LEAST_PCC} and below 1, got {self.least_pcc}", node="least_pcc"
+            )
+        if self.pareto and self.least_pcc is None:
+            raise OptionError(
+                "'pareto' is the front of an error budget: give one",
+                node="pareto",
+                alternatives=("least_pcc 0.99", "without pareto"),
             )
         if self.time_limit is not None and not 0 < self.time_limit < math.inf:
             raise OptionError(f"'time_limit' must be positive and finite, got {self.time_limit}", node="time_limit")

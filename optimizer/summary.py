@@ -204,6 +204,22 @@ class MeasuredOutput:
 
 
 @dataclass(frozen=True)
+class FrontPoint:
+    """One plan on the front of time and correlation (option `pareto`)."""
+
+    least_pcc: float | None
+    """The budget that it was planned for; None: the plan in bf16."""
+    predicted_pcc: float
+    measured_pcc: float
+    time_ns: int
+    """Predicted."""
+
+    def to_json(self) -> dict[str, Any]:
+        rounded = {name: float(f"{getattr(self, name):.6g}") for name in ("predicted_pcc", "measured_pcc")}
+        return {"least_pcc": self.least_pcc, **rounded, "time_ns": self.time_ns}
+
+
+@dataclass(frozen=True)
 class Precision:
     """What a plan within an error budget was expected to do to the outputs, and what it does (option `least_pcc`)."""
 
@@ -228,11 +244,14 @@ class Precision:
     """Predicted time of the best plan in bf16, with the fidelities of the ops' own rules."""
     given_up: bool
     """Whether no plan in other types met the budget, so that this is that plan."""
+    front: tuple[FrontPoint, ...]
+    """Plans that no other is as fast and as exact as, the fastest first; empty without the option `pareto`."""
 
     def to_json(self) -> dict[str, Any]:
         record = {f.name: getattr(self, f.name) for f in fields(self)}
         rounded = {k: float(f"{v:.6g}") for k, v in record.items() if isinstance(v, float)}
-        return {**record, **rounded, "outputs": [output.to_json() for output in self.outputs]}
+        outputs, front = [o.to_json() for o in self.outputs], [point.to_json() for point in self.front]
+        return {**record, **rounded, "outputs": outputs, "front": front}
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def compared(name: str, found: Array, expected: Array, bounds: Bounds) -> Record
     if found.size != expected.size:
         raise ExecutionError(f"'{name}' has the shape {list(found.shape)}, the model gives {list(expected.shape)}")
     measured = compare(found.reshape(expected.shape), expected)
-    ok = measured.acceptable(bounds.least_pcc, bounds.most_error)
+    ok = measured.acceptable(bounds.least_pcc, bounds.most_error, expected.size)
     return {"name": name, "shape": list(expected.shape), **measured.record(), "ok": ok}
 
 

@@ -267,6 +267,15 @@ class MeasuredOutput(Record):
     ratio: float = Field(description="least-squares factor between the two")
 
 
+class FrontPoint(Record):
+    """One plan on the front of time and correlation."""
+
+    least_pcc: float | None = Field(description="the budget that it was planned for; null: the plan in bf16")
+    predicted_pcc: float
+    measured_pcc: float
+    time_ns: int = Field(description="predicted")
+
+
 class Precision(Record):
     """What a plan within an error budget was expected to do to the outputs, and what it does."""
 
@@ -282,6 +291,9 @@ class Precision(Record):
     inputs: str = Field(description="`given` or `random`")
     exact_ns: int = Field(description="predicted time of the best plan in bf16, fidelities by the ops' own rules")
     given_up: bool = Field(description="whether no plan in other types met the budget, so that this is that plan")
+    front: list[FrontPoint] = Field(
+        default_factory=list, description="plans that no other is as fast and as exact as; option `pareto`"
+    )
 
 
 class Summary(Record):

@@ -88,10 +88,10 @@ class MeasureErrors(Stage):
         wanted = graph_values(work.problem.graph, values.arrays)
         kept: tuple[int, Work, Precision] | None = None
         for number in range(1, MOST_ROUNDS + 1):
-            found = _measured(work, values, wanted, number)
+            found = measured(work, values, wanted, number)
             _log.info("measured error", round=number, predicted=found.predicted_error, measured=found.measured_error)
             if found.measured_error <= budget.most_error:
-                time_ns = _time_ns(work)
+                time_ns = plan_ns(work, work.plan)
                 if kept is None or time_ns < kept[0]:
                     kept = (time_ns, work.fork(), found)
                 if found.measured_error >= SPARING * budget.most_error:
@@ -117,12 +117,8 @@ class MeasureErrors(Stage):
         self, work: Work, budget: ErrorBudget, values: ModelValues, wanted: list[Array]
     ) -> tuple[int, Work, Precision]:
         """The plan without other element types and fidelities, where none with them met the budget."""
-        assert work.plan.exact is not None
-        other = work.fork()
-        other.plan = replace(work.plan.exact, exact=work.plan.exact)
-        for stage in self.again[1:]:
-            stage.apply(other)
-        found = _measured(other, values, wanted, MOST_ROUNDS)
+        other = exact_work(work, self.again)
+        found = measured(other, values, wanted, MOST_ROUNDS)
         if found.measured_error > budget.most_error:
             raise InfeasibleError(
                 f"{budget.least_pcc} cannot be met: with every tensor in bf16 and the fidelities of the ops' "
@@ -133,7 +129,7 @@ class MeasureErrors(Stage):
                     "no least_pcc, activations_dtype f32",
                 ),
             )
-        return _time_ns(other), other, replace(found, given_up=True)
+        return plan_ns(other, other.plan), other, replace(found, given_up=True)
 
 
 def _check_options(options: Options) -> None:
@@ -149,7 +145,17 @@ def _check_options(options: Options) -> None:
             )
 
 
-def _measured(work: Work, values: ModelValues, wanted: list[Array], rounds: int) -> Precision:
+def exact_work(work: Work, again: tuple[Stage, ...]) -> Work:
+    """The run with the best plan in the graph's own types, written."""
+    assert work.plan.exact is not None
+    other = work.fork()
+    other.plan = replace(work.plan.exact, exact=work.plan.exact)
+    for stage in again[1:]:
+        stage.apply(other)
+    return other
+
+
+def measured(work: Work, values: ModelValues, wanted: list[Array], rounds: int) -> Precision:
     """What the plan's program gives, every rounding emulated, beside the model in float64."""
     budget, plan = work.problem.budget, work.plan
     assert budget is not None
@@ -157,9 +163,11 @@ def _measured(work: Work, values: ModelValues, wanted: list[Array], rounds: int)
     got = emulated_result(work.result, values.arrays)
     outputs = []
     for name, one, other in zip(work.problem.graph.outputs, got, wanted, strict=True):
-        if other.dtype.kind == "f" and other.size > 1:
+        if other.dtype.kind == "f" and other.size:
             agreement = compare(one, other)
-            outputs.append(MeasuredOutput(name, agreement.pcc, agreement.relative_error, agreement.ratio))
+            outputs.append(
+                MeasuredOutput(name, agreement.as_pcc(other.size), agreement.relative_error, agreement.ratio)
+            )
     worst = min((o.pcc if isfinite(o.pcc) else 0.0 for o in outputs), default=1.0)
     predicted = sum(plan.errors.values())
     return Precision(
@@ -173,16 +181,14 @@ def _measured(work: Work, values: ModelValues, wanted: list[Array], rounds: int)
         scale=budget.scale,
         weights=values.weights,
         inputs=values.inputs,
-        exact_ns=_plan_ns(work, plan.exact),
+        exact_ns=plan_ns(work, plan.exact),
         given_up=False,
+        front=(),
     )
 
 
-def _time_ns(work: Work) -> int:
-    return _plan_ns(work, work.plan)
-
-
-def _plan_ns(work: Work, plan: Plan) -> int:
+def plan_ns(work: Work, plan: Plan) -> int:
+    """Predicted time of a plan."""
     from optimizer.sharding.plan_program import replay_plan
 
     return replay_plan(work.problem.pricer, plan.schedule, plan.decisions).time_ns

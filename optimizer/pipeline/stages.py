@@ -20,6 +20,7 @@ from optimizer.pipeline.graph_edits import (
 )
 from optimizer.pipeline.importing import CheckSupport, Import
 from optimizer.pipeline.legal import DecideOverridden, LegalConfigs, PageLayouts, ScalarDtypes
+from optimizer.pipeline.pareto import ParetoFront
 from optimizer.pipeline.planning import Baseline, NoteReasons, Search, Transform
 from optimizer.pipeline.replay_rounds import Replay
 from optimizer.pipeline.rewriting import CheckCalls, RewriteConvolutions
@@ -71,6 +72,7 @@ def stages(options: Options) -> tuple[Stage, ...]:
         BudgetErrors.of(options),
         *written,
         MeasureErrors(again=written),
+        ParetoFront(pareto=options.pareto, least_pcc=options.least_pcc, again=written),
         Verify(),
         Predict(),
         FuseKernels.of(options),

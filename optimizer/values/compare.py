@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from optimizer.errors import ShapeError
 
+FEW = 16
+"""Of fewer numbers a correlation says little: that of two is 1 or -1."""
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -24,9 +27,13 @@ class Agreement:
     largest_error: float
     """Largest absolute difference."""
 
-    def acceptable(self, least_pcc: float, most_error: float) -> bool:
-        """Whether both limits hold; never where a value is not a number."""
-        return self.pcc >= least_pcc and self.relative_error <= most_error
+    def as_pcc(self, size: int) -> float:
+        """The correlation; of fewer than `FEW` numbers, the one that an error of this relative size would leave."""
+        return self.pcc if size >= FEW else 1.0 / float(np.sqrt(1.0 + self.relative_error**2))
+
+    def acceptable(self, least_pcc: float, most_error: float, size: int = FEW) -> bool:
+        """Whether `size` numbers keep both limits; never where one is not a number."""
+        return self.as_pcc(size) >= least_pcc and self.relative_error <= most_error
 
     def record(self) -> dict[str, float]:
         return {name: float(f"{getattr(self, name):.6g}") for name in self.__dataclass_fields__}

@@ -56,6 +56,6 @@ def _alone(run: FloatRun, values: Mapping[str, Array], value_id: str, seed: list
             readers.update(reader.id for v in op.outputs for reader in run.graph.consumers(v))
     shares = []
     for v, wanted in run.judged(values).items():
-        error = unlike(wanted, centred(v, noisy.get(v, values[v])))
+        error = unlike(wanted, centred(v, noisy.get(v, values[v])) - wanted)
         shares.append(float(error @ error) / float(wanted @ wanted))
     return max(shares) / _SIZE**2

@@ -2,7 +2,7 @@
 
 Errors are relative to the root mean square of 16 neighbouring elements, which share an exponent where tensors are
 stored in blocks; elements that are zero stay zero. A correlation sees the part of an output's error that is no multiple
-of the output around its mean.
+of the output around its mean. An output of few numbers is judged by the whole error, relative to the output as it is.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from optimizer.errors import ExecutionError
+from optimizer.values.compare import FEW
 from optimizer.values.reference.kinds import Array
 
 _BLOCK = 16
@@ -27,15 +28,22 @@ def error_sizes(x: Array) -> Array:
 
 
 def centred(value_id: str, array: Array) -> Array:
-    """An output around its mean, flat, in float64. ExecutionError where it is no number."""
+    """An output, flat, in float64 and `around_mean`. ExecutionError where it is no number."""
     flat = array.astype(np.float64).ravel()
     if not np.isfinite(flat).all():
         raise ExecutionError(f"output '{value_id}' is not a number for these inputs and weights", node=value_id)
-    around: Array = flat - flat.mean()
-    return around
+    return around_mean(flat)
+
+
+def around_mean(flat: Array) -> Array:
+    """Numbers of an output less their mean; few of them as they are."""
+    found: Array = flat - flat.mean() if flat.size >= FEW else flat
+    return found
 
 
 def unlike(wanted: Array, array: Array) -> Array:
-    """The part of an array that is no multiple of what is wanted; both flat and around their mean."""
+    """The part of an array that is no multiple of what is wanted, of few numbers all of it; both `around_mean`."""
+    if wanted.size < FEW:
+        return array
     rest: Array = array - wanted * (float(array @ wanted) / float(wanted @ wanted))
     return rest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -15,9 +15,11 @@ from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
+from optimizer.values.residual_branches import branch_ends
 
 _VARIANCE = ("ttnn.batch_norm", 2)
 """Op and position of an operand whose root is divided by."""
+_ROOTS = ("ttnn.sqrt", "ttnn.rsqrt")
 _TABLE = ("ttnn.embedding", 1)
 _SPREAD = 0.1
 """Standard deviation of what is added, and of factors around 1."""
@@ -34,20 +36,20 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, Array]:
 
 def random_weights(graph: Graph, seed: int) -> dict[str, Array]:
     """Weights under which activations stay near unit size, all of which their element types hold."""
-    tables = index_bounds(graph, open_weights(graph))
+    tables, ends = index_bounds(graph, open_weights(graph)), branch_ends(graph)
     return {
-        value_id: _weight(graph, value, tables.get(value_id), np.random.default_rng([seed, position]))
+        value_id: _weight(graph, value, tables.get(value_id), ends, np.random.default_rng([seed, position]))
         for position, (value_id, value) in enumerate(open_weights(graph).items())
     }
 
 
-def _weight(graph: Graph, value: Value, below: int | None, rng: np.random.Generator) -> Array:
+def _weight(graph: Graph, value: Value, below: int | None, ends: Mapping[str, int], rng: np.random.Generator) -> Array:
     if not value.dtype.is_float:
         if below is None and _is_part_of_index(graph, value.id):
             return np.zeros(value.shape, np.int64)
         return np.asarray(rng.integers(0, below or 2, value.shape))
     noise = rng.standard_normal(value.shape, np.float32)
-    made = _scaled(noise, _reads(graph, value.id))
+    made = _scaled(graph, noise, _reads(graph, value.id), ends)
     return made if value.dtype is DType.F32 else from_bfloat16(to_bfloat16(made))
 
 
@@ -65,18 +67,27 @@ def _is_part_of_index(graph: Graph, value_id: str) -> bool:
     return False
 
 
-def _scaled(noise: Array, reads: Sequence[tuple[Op, int, tuple[int, ...]]]) -> Array:
-    """Noise as suits the op that reads it first."""
+def _scaled(
+    graph: Graph, noise: Array, reads: Sequence[tuple[Op, int, tuple[int, ...]]], ends: Mapping[str, int]
+) -> Array:
+    """Noise as suits the op that reads it first; `ends` counts residual branches (`branch_ends`)."""
     for op, position, shape in reads:
         fan_in = _fan_in(op, position, shape)
         if fan_in is not None:
             gain = 2.0 if op.op == "ttnn.conv2d" else 1.0  # keeps a signal alive through ReLUs
-            return np.asarray(noise * np.float32(np.sqrt(gain / fan_in)))
-        if (op.op, position) == _VARIANCE or (position == 1 and _scales(op)):
+            return np.asarray(noise * np.float32(np.sqrt(gain / fan_in / ends.get(op.id, 1))))
+        if (op.op, position) == _VARIANCE or _under_a_root(graph, op) or (position == 1 and _scales(op)):
             return np.asarray(np.abs(1 + _SPREAD * noise))
         if (op.op, position) == _TABLE:
             return np.asarray(noise * np.float32(shape[-1] ** -0.25))  # a product of two rows is of unit size
     return np.asarray(_SPREAD * noise)
+
+
+def _under_a_root(graph: Graph, op: Op) -> bool:
+    """Whether a root is taken of what an op reads, maybe with a number added: a batch norm's variance."""
+    if op.op == "ttnn.add" and len(graph.consumers(op.outputs[0])) == 1:
+        op = graph.consumers(op.outputs[0])[0]
+    return op.op in _ROOTS
 
 
 def _scales(op: Op) -> bool:

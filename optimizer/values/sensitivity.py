@@ -22,7 +22,7 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.values.adjoint import RULES, Call
 from optimizer.values.float_run import FloatRun
 from optimizer.values.injected import injected_into
-from optimizer.values.noise import error_sizes, unlike
+from optimizer.values.noise import around_mean, error_sizes, unlike
 from optimizer.values.reference.kinds import Array
 
 _TELLING = 64
@@ -95,7 +95,7 @@ def _probes_of(output: str, wanted: Array, shape: tuple[int, ...], seed: int) ->
     found = []
     for _ in range(count):
         u = rng.standard_normal(wanted.size)
-        u = unlike(wanted, u - u.mean()) / size
+        u = unlike(wanted, around_mean(u)) / size
         found.append(_Probe(output, u.reshape(shape).astype(np.float32)))
     return found
 

@@ -85,6 +85,7 @@ def _precision_facts(summary: Document) -> list[Fact]:
             f"at least {found['least_pcc']:g} asked ({found['weights']} weights, {found['inputs']} inputs)",
         ),
         ("against bf16", f"{time_text(found['exact_ns'])} in bf16 with the ops' own fidelities: {given}"),
+        *[("PCC for time", f"{p['measured_pcc']:.5f} in {time_text(p['time_ns'])}") for p in found.get("front", ())],
     ]
 
 

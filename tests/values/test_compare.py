@@ -54,3 +54,14 @@ def test_equal_infinities_agree() -> None:
 def test_shapes_must_be_equal() -> None:
     with pytest.raises(ShapeError, match="101"):
         compare(X, X[None])
+
+
+def test_few_numbers_are_judged_by_their_error_and_not_by_their_correlation() -> None:
+    turned = compare(np.array([0.99, 1.0]), np.array([1.0, 0.99]))
+    wrong = compare(np.array([1.0, 4.0]), np.array([1.0, 2.0]))
+
+    assert turned.pcc == -1.0
+    assert turned.acceptable(0.99, 0.1, size=2)
+    assert wrong.pcc == 1.0
+    assert wrong.as_pcc(2) == pytest.approx(1 / np.sqrt(1 + 4 / 5))
+    assert not wrong.acceptable(0.99, np.inf, size=2)

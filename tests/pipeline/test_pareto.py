@@ -1,0 +1,63 @@
+"""`pareto`: what other error budgets cost, beside the one that is asked for."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from optimizer.errors import OptionError
+from optimizer.ir.builder import GraphBuilder
+from optimizer.ir.graph import Graph
+from optimizer.options import Options
+from optimizer.pipeline import optimize
+from optimizer.pipeline.pareto import not_dominated
+from optimizer.summary import FrontPoint, Precision
+
+SIZE = 512
+
+
+def layers() -> Graph:
+    b = GraphBuilder("layers")
+    v = b.input("x", (1, 1, 64, SIZE))
+    for n in range(3):
+        v = b.op("ttnn.linear", v, b.parameter(f"w{n}", (SIZE, SIZE)), name=f"product{n}")
+    return b.finish(b.op("ttnn.relu", v, name="last"))
+
+
+def precision(least_pcc: float, *, pareto: bool) -> Precision:
+    found = optimize(layers(), "n150", Options(least_pcc=least_pcc, pareto=pareto)).summary.precision
+    assert found is not None
+    return found
+
+
+def test_every_point_of_the_front_is_faster_and_less_exact_than_the_next() -> None:
+    front = precision(0.98, pareto=True).front
+
+    assert len(front) >= 3
+    for faster, slower in itertools.pairwise(front):
+        assert faster.time_ns < slower.time_ns
+        assert faster.measured_pcc < slower.measured_pcc
+
+
+def test_the_front_ends_with_the_plan_in_bf16_and_has_what_was_asked_for() -> None:
+    alone = precision(0.98, pareto=False)
+
+    found = precision(0.98, pareto=True)
+
+    assert (found.measured_pcc, found.predicted_pcc) == (alone.measured_pcc, alone.predicted_pcc)
+    assert found.front[-1].least_pcc is None
+    assert found.front[-1].time_ns == found.exact_ns
+    assert [p.measured_pcc for p in found.front if p.least_pcc == 0.98] == [found.measured_pcc]
+    assert alone.front == ()
+
+
+def test_a_front_is_that_of_an_error_budget() -> None:
+    with pytest.raises(OptionError, match=r"pareto.*least_pcc 0\.99"):
+        Options(pareto=True)
+
+
+def test_points_that_another_beats_are_left_out() -> None:
+    good, late, wrong = (FrontPoint(None, 1.0, pcc, ns) for pcc, ns in ((0.99, 10), (0.98, 12), (0.999, 20)))
+
+    assert not_dominated([wrong, late, good]) == (good, wrong)
