@@ -35,7 +35,7 @@ def main() -> None:
     args = parser.parse_args()
     done = _done(args.output)
     for model in args.models or sorted(FIXTURES.glob("*.onnx")):
-        _once_per_graph()
+        once_per_graph()
         for board in args.boards.split(","):
             if (model.stem, board, args.least_pcc) not in done:
                 record = _record(model, board, args.least_pcc)
@@ -44,7 +44,7 @@ def main() -> None:
                 print(_line(record), flush=True)
 
 
-def _once_per_graph() -> None:
+def once_per_graph() -> None:
     """What is the same on every board is computed for the first: the model's values and sensitivities."""
     for name, function in (("measure", MEASURE), ("graph_values", VALUES)):
         setattr(error_budget, name, _remembered(function))
