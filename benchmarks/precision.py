@@ -1,8 +1,9 @@
 """Plans within an error budget beside the best plans in bf16: `python benchmarks/precision.py -o FILE`.
 
 One line of JSON per model and board: both predicted times (of one run), the proven gap, seconds, the correlation
-predicted and measured by emulation, how many ops took what, and whether mock tt-metal runs the program. Weights and inputs are random, seed 0, where the
-models' files hold none. Models that the file has already are left out, so that a run can go on.
+predicted and measured by emulation, how many ops took what, and whether mock tt-metal runs the program. Weights and
+inputs are random, seed 0, where the models' files hold none. Models that the file has already are left out, so that a
+run can go on.
 """
 
 from __future__ import annotations
