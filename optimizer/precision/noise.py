@@ -8,7 +8,7 @@ docs/tensix-values.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import Any
 
@@ -16,14 +16,16 @@ from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
 from optimizer.ir.opdef import CostClass, Elements
 from optimizer.ir.vocabulary import CAST, opdef, short_name
+from optimizer.layouts.conv_configs import is_pointwise
 from optimizer.layouts.stated_compute import in0_block_w
-from optimizer.opmodel.base import OpQuery
+from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.precision.blocks import TILE, Blocks, conv_blocks, matmul_blocks
 from optimizer.precision.measured import BLOCKS, op_noise, packed, sums_of_16_bits
 from optimizer.precision.storing import EXACT, Noise, cutting_noise, rounding_noise
 
 __all__ = ["Noise", "added_noise", "packing_noise", "rounding_noise"]
 
+_CONV = "ttnn.conv2d"
 _SUMS = (CostClass.MATMUL, CostClass.CONV)
 SOURCE_A_BITS = {"LoFi": 5, "HiFi2": 10, "HiFi3": 10, "HiFi4": 10}
 """Bits of a significand that all passes together take of source register A, which holds a matmul's operand B."""
@@ -65,7 +67,8 @@ def added_noise(query: OpQuery, result: DType) -> Noise:
         return EXACT
     row, compute = opdef(query.op), _Compute.of(query)
     if row.cost_class in _SUMS:
-        inside = _products(query, compute).then(_sums(query, compute))
+        tilized, query = _tilized(query, result)
+        inside = tilized.then(_products(query, compute)).then(_sums(query, compute))
         return inside.then(packing_noise(result, compute.wide))
     operand = next(spec.dtype for spec in query.inputs if spec.dtype.is_float)
     if row.elements is not Elements.COMPUTED or query.op == CAST:
@@ -73,6 +76,15 @@ def added_noise(query: OpQuery, result: DType) -> Noise:
     name, depth = short_name(query.op), _depth(query)
     inside = op_noise(name, compute.fidelity, compute.wide, compute.approximate, depth) or EXACT
     return inside.then(_stored(result, compute.wide))
+
+
+def _tilized(query: OpQuery, result: DType) -> tuple[Noise, OpQuery]:
+    """What a convolution's windows lose by being tilized into the result's element type, and the query with such."""
+    x = query.inputs[0]
+    if query.op != _CONV or not result.is_block_float or x.dtype.is_block_float or is_pointwise(query.attr):
+        return EXACT, query
+    typed = replace(query, inputs=(TensorSpec(x.shape, result, x.layout), *query.inputs[1:]))
+    return packing_noise(result, x.dtype is DType.F32), typed
 
 
 def packing_noise(dtype: DType, wide: bool = True, way: str = "result") -> Noise:

@@ -38,7 +38,7 @@ def _problem(kernel: int, **options: object) -> tuple[PolicyInput, Op, LegalConf
 
 def test_second_buffers_of_what_is_read_once_are_left_out() -> None:
     _, op, _ = _problem(3)
-    assert not is_pointwise(op)
+    assert not is_pointwise(op.attrs)
     whole, blocks = (
         Conv2dConfig(shard_layout=HEIGHT.value),
         Conv2dConfig(shard_layout=HEIGHT.value, act_block_h_override=32),
@@ -53,7 +53,7 @@ def test_second_buffers_of_what_is_read_once_are_left_out() -> None:
 
 def test_a_pointwise_convolution_is_a_matmul_without_second_buffers() -> None:
     _, op, legal = _problem(1)
-    assert is_pointwise(op)
+    assert is_pointwise(op.attrs)
     for candidate in legal.tuned:
         config = candidate.config
         assert isinstance(config, Conv2dConfig)

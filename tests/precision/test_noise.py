@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -90,6 +91,24 @@ def test_products_err_as_they_are_said_to(
     stated, found = added_noise(query, dtypes[0]), measured(query, operands)
     assert stated.gain == pytest.approx(found.gain, abs=0.15 * sqrt(found.variance) + 3e-4)
     assert stated.variance == pytest.approx(found.variance, rel=0.2, abs=3e-7)
+
+
+@pytest.mark.parametrize("x", [BF16, BFP8])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_a_convolution_tilizes_its_windows_into_the_type_of_its_result(kernel: int, x: DType) -> None:
+    attrs = {
+        "batch_size": 1, "input_height": 16, "input_width": 16, "in_channels": 64, "out_channels": 64,
+        "kernel_size": (kernel, kernel), "stride": (1, 1), "padding": (kernel // 2,) * 4, "dilation": (1, 1),
+        "groups": 1, COMPUTE: ComputeConfig("hifi3", True).attr,
+    }  # fmt: skip
+    specs = (TensorSpec((1, 1, 256, 64), x, DRAM), TensorSpec((64, 64, kernel, kernel), BF16, DRAM))
+    query = OpQuery("ttnn.conv2d", specs, tuple(sorted(attrs.items())))  # type: ignore[arg-type]
+    rng = np.random.default_rng(7)
+    operands = [converted(rng.standard_normal(spec.shape), spec.dtype) for spec in specs]
+    stated, found = added_noise(query, BFP8), measured(replace(query, output_dtype=BFP8), operands)
+    assert stated.gain == pytest.approx(found.gain, abs=0.15 * sqrt(found.variance) + 3e-4)
+    assert stated.variance == pytest.approx(found.variance, rel=0.25)
+    assert (found.variance > 8e-5) == (kernel == 3 and x is BF16)
 
 
 NORMS = {"softmax": 0, "layer_norm": 2, "rms_norm": 1}

@@ -10,6 +10,7 @@ import numpy as np
 from optimizer.ir.dtype import DType
 from optimizer.kernels.tensix.device.formats import in_source
 from optimizer.kernels.tensix.rounding import Array
+from optimizer.layouts.conv_configs import is_pointwise
 from optimizer.layouts.op_config import Conv2dConfig
 from optimizer.layouts.stated_compute import in0_block_w
 from optimizer.precision.blocks import Blocks, conv_blocks, matmul_blocks
@@ -99,13 +100,22 @@ def _depthwise(units: Units, found: Array, weight: Array, dtypes: tuple[DType, D
 
 def _conv2d(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     top, bottom, left, right = step.attrs["padding"]
-    x = np.pad(image(step.attrs, in_f32(operands[0])), ((0, 0), (top, bottom), (left, right), (0, 0)))
+    x, of_x = _tilized(step, image(step.attrs, in_f32(operands[0])))
+    x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
     weight, dtype = _weights(step, in_f32(operands[1]))
     shards = step.config.shard_layout if isinstance(step.config, Conv2dConfig) else None
     each_in = x.shape[-1] // int(step.attrs["groups"])
     blocks = conv_blocks(step.attrs["kernel_size"], each_in, shards, step.packer_adds, len(operands) > 2)
-    held = flat(_convolved(step, x, weight, (step.dtypes[0], dtype), _sums(step, blocks)))
+    held = flat(_convolved(step, x, weight, (of_x, dtype), _sums(step, blocks)))
     return [_finished(_with_bias_type(step, dtype), held, _with_flat_bias(operands, dtype), _between(step))]
+
+
+def _tilized(step: Step, x: Array) -> tuple[Array, DType]:
+    """The image [N, H, W, C] as it is multiplied: windows are tilized into the result's element type."""
+    given, result = step.dtypes[0], step.results[0]
+    if not result.is_block_float or given.is_block_float or is_pointwise(step.attrs):
+        return x, given
+    return step.units.packed(x.reshape(-1, x.shape[-1]), result).reshape(x.shape), result
 
 
 def _with_bias_type(step: Step, dtype: DType) -> Step:
