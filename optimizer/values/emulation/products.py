@@ -27,6 +27,8 @@ _FIRST_A, _ALL_A = 5, 10
 """The same of source register A (operand B)."""
 _CHUNK = 1 << 15
 """Elements of a result that are summed up together, so that they stay in the processor's cache."""
+_COLUMNS = 1024
+"""Columns of a result that are made together, so that those of the operand stay in it too."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,15 @@ def _wide(a: Array, b: Array, fidelity: str) -> Array:
 
 
 def _narrow(a: Array, b: Array, sums: Sums, into: Array) -> None:
-    """One product, rows by rows."""
-    parts = passes(a, b, sums.fidelity)
-    rows = max(1, _CHUNK // b.shape[1])
-    for start in range(0, a.shape[0], rows):
-        these = [(np.ascontiguousarray(x[start : start + rows]), y) for x, y in parts if x.any() and y.any()]
-        into[start : start + rows] = _rows(these, into[start : start + rows].shape, a.shape[1], sums)
+    """One product, part by part of its result."""
+    columns = min(b.shape[1], _COLUMNS)
+    rows = max(1, _CHUNK // columns)
+    for left in range(0, b.shape[1], columns):
+        parts = [(x, y) for x, y in passes(a, b[:, left : left + columns], sums.fidelity) if x.any() and y.any()]
+        for top in range(0, a.shape[0], rows):
+            these = [(np.ascontiguousarray(x[top : top + rows]), y) for x, y in parts]
+            part = into[top : top + rows, left : left + columns]
+            part[:] = _rows(these, part.shape, a.shape[1], sums)
 
 
 def _rows(parts: list[tuple[Array, Array]], shape: tuple[int, ...], depth: int, sums: Sums) -> Array:
