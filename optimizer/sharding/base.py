@@ -158,6 +158,8 @@ class PolicyInput:
     """Answers shared by ops with equal signatures and candidates: operand-0 layout -> accepted candidates."""
     chains: dict[Hashable, Any] = field(default_factory=dict, compare=False)
     """What chains were resolved to, by what they consist of (`ChainResolver`); of earlier runs too."""
+    tables: dict[Hashable, Any] = field(default_factory=dict, compare=False)
+    """Options of the ops in one order within an error budget (`GlobalProblem`); of earlier rounds too."""
 
     def say(self, line: str, state: SearchState | None = None) -> None:
         """Pass a line of progress on, if anyone listens."""

@@ -55,7 +55,7 @@ class GlobalProblem:
         self._pricer = problem.pricer
         self._graph = problem.graph
         self.schedule = tuple(schedule)
-        self.table = OptionTable(problem, schedule, seeds, open_ops)
+        self.table = self._table(seeds, open_ops)
         self._step = {op_id: t for t, op_id in enumerate(schedule)}
         self._returned = frozenset(self._graph.outputs)
         self._copy_known: dict[Hashable, int | None] = {}
@@ -83,6 +83,19 @@ class GlobalProblem:
         self.left_out_ns = sum(node.left_out_ns for node in self.kernels)
         """What kernels that are no options could save at most."""
         self.integers = self._integers()
+
+    def _table(self, seeds: Seeds, open_ops: Collection[str] | None) -> OptionTable:
+        """The options of all ops. Rounds within one budget differ in what errors count, not in the options."""
+        problem, key = self._problem, (self.schedule, *map(id, seeds))
+        if problem.budget is None or open_ops is not None:
+            return OptionTable(problem, self.schedule, seeds, open_ops)
+        if key not in problem.tables:
+            table = OptionTable(problem, self.schedule, seeds)
+            if not table.complete:
+                return table
+            problem.tables[key] = (table, seeds)  # which keeps what the key names alive
+        known: OptionTable = problem.tables[key][0]
+        return known
 
     def _options_of(self, kernels: Kernels) -> KernelOptions:
         ways = dict(zip(self.schedule, self.ways, strict=True))
