@@ -1,4 +1,4 @@
-"""What `make test` tries of a property or a sweep. The whole of both is the slow part: `make test-slow`."""
+"""What `make test` tries of a property or a sweep. The slow part tries more of both, `make check-long` all of a sweep."""
 
 from __future__ import annotations
 
@@ -21,14 +21,18 @@ def examples(count: int) -> int:
     return count if os.environ[SLOW_PART] == "1" else min(count, max(LEAST, count // SHARE))
 
 
-def sampled(cases: Iterable[Any], kept: Collection[Any]) -> list[Any]:
-    """The cases of a sweep for `parametrize`: those not in `kept` are slow. ValueError for a kept one that is none."""
+def sampled(cases: Iterable[Any], kept: Collection[Any], slow: Collection[Any] | None = None) -> list[Any]:
+    """The cases of a sweep for `parametrize`: those not in `kept` are slow, or long where they are not in `slow` either.
+
+    ValueError for a kept or slow one that is none.
+    """
     listed = list(cases)
-    unknown = [case for case in kept if case not in listed]
+    unknown = [case for case in (*kept, *(slow or ())) if case not in listed]
     if unknown:
         raise ValueError(f"no cases of this sweep: {unknown}")
-    return [case if case in kept else _slow(case) for case in listed]
+    others = listed if slow is None else slow
+    return [case if case in kept else _marked(case, "slow" if case in others else "long") for case in listed]
 
 
-def _slow(case: Any) -> Any:
-    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
+def _marked(case: Any, mark: str) -> Any:
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=getattr(pytest.mark, mark))
