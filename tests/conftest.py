@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import hypothesis
 import pytest
 
 from optimizer.opmodel.ttmetal import environment, simulator
-from tests.samples import SLOW_PART
+from tests.samples import SLOW_PART, SOLVED_BEFORE
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN_LINES = 30
@@ -27,7 +29,7 @@ hypothesis.settings.load_profile("project")
 
 
 PARTS = pytest.StashKey[dict[str, int]]()
-"""Of the tests collected: how many run here (`chosen`), how many are marked `slow` and `long`, how many `properties`."""
+"""Of the tests collected: how many run here (`chosen`), are marked `slow` and `long`, and are `properties`."""
 PART_NAMES = {
     "quick": "tests without the slow part",
     "slow": "slow part",
@@ -51,6 +53,14 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["TTOPT_ANSWER_CACHE"] = "off"
     os.environ[SLOW_PART] = "0" if config.getoption("part") == "quick" else "1"
     config.stash[PARTS] = {}
+    if not hasattr(config, "workerinput"):
+        os.environ[SOLVED_BEFORE] = tempfile.mkdtemp(prefix="ttopt-solved-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """What workers shared goes with the process that started them."""
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(SOLVED_BEFORE), ignore_errors=True)
 
 
 @pytest.hookimpl(trylast=True)

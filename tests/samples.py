@@ -1,4 +1,4 @@
-"""What `make test` tries of a property or a sweep. The slow part tries more of both, `make check-long` all of a sweep."""
+"""What `make test` tries of a property or a sweep. The slow part tries more, `make check-long` all of a sweep."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 
 SLOW_PART = "TTOPT_SLOW_PART"
 """Set by `tests/conftest.py` before any test is collected, to "1" in the slow part."""
+SOLVED_BEFORE = "TTOPT_SOLVED_BEFORE"
+"""Set there as well: a folder for what the tests of all workers have solved (`tests/plans.py`)."""
 SHARE = 4
 """`make test` tries one example in so many,"""
 LEAST = 5
@@ -22,7 +24,7 @@ def examples(count: int) -> int:
 
 
 def sampled(cases: Iterable[Any], kept: Collection[Any], slow: Collection[Any] | None = None) -> list[Any]:
-    """The cases of a sweep for `parametrize`: those not in `kept` are slow, or long where they are not in `slow` either.
+    """The cases of a sweep for `parametrize`: those not in `kept` are slow, or long where `slow` lacks them too.
 
     ValueError for a kept or slow one that is none.
     """

@@ -73,10 +73,11 @@ def test_the_default_policy_loads_the_solver_but_not_pandas() -> None:
 
 def test_a_graph_is_optimized_without_the_front_end_for_onnx() -> None:
     """Which takes longer to load than a small graph to optimize; so do the programs that only an error budget runs."""
-    code = "import optimizer.cli\nassert optimizer.cli.main(['optimize', 'fixtures/graphs/mlp.json', '-o', {folder!r}]) == 0"
     with tempfile.TemporaryDirectory() as folder:
+        words = ["optimize", "fixtures/graphs/mlp.json", "-o", folder]
         loaded = modules_after(
-            code.format(folder=folder) + "\nassert 'optimizer.export.ttnn_py.run_model' not in sys.modules"
+            f"import optimizer.cli\nassert optimizer.cli.main({words!r}) == 0\n"
+            "assert 'optimizer.export.ttnn_py.run_model' not in sys.modules"
         )
     assert "ortools" in loaded
     assert loaded.isdisjoint({"onnx", "onnx_ir", "onnxscript", "sympy"})
