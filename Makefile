@@ -30,7 +30,7 @@ TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 test: $(READY) ## run the tests but for the slow part
 	$(TESTS)
 
-test-slow: $(READY) ## the slow part: large networks, whole sweeps, every example of every property
+test-slow: $(READY) ## the slow part: large networks, more of every sweep, twice as many examples of every property
 	$(TESTS) --slow
 
 test-whole: $(READY) ## what `make test` and `make test-slow` run, at once: every test and property one time
@@ -83,7 +83,7 @@ fuzz: $(READY) ## random and mutated input of every kind, each case under limits
 viewers: $(READY) ## exported results in the real viewers, which PyPI has to give
 	$(BIN)/python benchmarks/viewers.py
 
-check-long: test-slow ## slow checks: the slow and the long part of the tests, container steps, every graph on every board, every chain by three solvers, meaning, replays, kernels
+check-long: test-slow ## slow checks: the slow and the long part of the tests, with every example of every property, container steps, every graph on every board, every chain by three solvers, meaning, replays, kernels
 	$(TESTS) --long
 	$(BIN)/python scripts/container_steps.py
 	$(BIN)/python benchmarks/graphs.py --boards n150 n300 p100 p150

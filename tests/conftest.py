@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 
 from optimizer.opmodel.ttmetal import environment, simulator
-from tests.samples import SLOW_PART, SOLVED_BEFORE
+from tests.samples import PART, SOLVED_BEFORE
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN_LINES = 30
@@ -41,9 +41,9 @@ PART_NAMES = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
     for name, what in (
-        ("slow", "the slow part: tests marked slow, all examples of properties"),
+        ("slow", "the slow part: tests marked slow, and properties with half of their examples"),
         ("whole", "the slow part and all other tests at once, each property once"),
-        ("long", "tests marked long, and nothing else"),
+        ("long", "the long part: tests marked long, and properties with all of their examples"),
     ):
         parser.addoption(f"--{name}", dest="part", action="store_const", const=name, default="quick", help=what)
 
@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Tests neither read nor fill the user's answer cache."""
     os.environ["TTOPT_ANSWER_CACHE"] = "off"
-    os.environ[SLOW_PART] = "0" if config.getoption("part") == "quick" else "1"
+    os.environ[PART] = config.getoption("part")
     config.stash[PARTS] = {}
     if not hasattr(config, "workerinput"):
         os.environ[SOLVED_BEFORE] = tempfile.mkdtemp(prefix="ttopt-solved-")
@@ -70,7 +70,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = {item for item in items if item.get_closest_marker("long")}
     slow = {item for item in items if item.get_closest_marker("slow")} - long
     properties = {item for item in items if item.get_closest_marker("hypothesis")} - slow - long
-    parts = {"quick": everything - slow - long, "slow": slow | properties, "whole": everything - long, "long": long}
+    parts = {
+        "quick": everything - slow - long,
+        "slow": slow | properties,
+        "whole": everything - long,
+        "long": long | properties,
+    }
     chosen = parts[config.getoption("part")]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
@@ -101,8 +106,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     parts = config.stash[PARTS]
     if parts:
         part = PART_NAMES[config.getoption("part")]
-        slow = f"{parts['slow']} slow tests and {parts['properties']} properties with all their examples"
-        rest = f"`make test-slow` runs {slow}, `make check-long` {parts['long']} long ones"
+        slow = f"{parts['slow']} slow tests and {parts['properties']} properties with half of their examples"
+        rest = f"`make test-slow` runs {slow}, `make check-long` {parts['long']} long tests and all examples"
         terminalreporter.write_line(f"{part}: {parts['chosen']}; {rest}")
 
 

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-SLOW_PART = "TTOPT_SLOW_PART"
-"""Set by `tests/conftest.py` before any test is collected, to "1" in the slow part."""
-SOLVED_BEFORE = "TTOPT_SOLVED_BEFORE"
-"""Set there as well: a folder for what the tests of all workers have solved (`tests/plans.py`)."""
-SHARE = 4
-"""`make test` tries one example in so many,"""
+PART = "TTOPT_TESTED_PART"
+"""Set by `tests/conftest.py` before any test is collected, to one of these."""
+SHARES = {"quick": 4, "slow": 2, "whole": 2, "long": 1}
+"""Of the examples of a property, a part tries one in so many,"""
 LEAST = 5
 """but so many where a property has them."""
+SOLVED_BEFORE = "TTOPT_SOLVED_BEFORE"
+"""Set there as well: a folder for what the tests of all workers have solved (`tests/plans.py`)."""
 
 
 def examples(count: int) -> int:
-    """How many examples of a property to try: `count` in the slow part, else the first quarter of the same ones."""
-    return count if os.environ[SLOW_PART] == "1" else min(count, max(LEAST, count // SHARE))
+    """How many examples of a property to try: `count` in the long part, else the first of the same ones."""
+    return min(count, max(LEAST, count // SHARES[os.environ[PART]]))
 
 
 def sampled(cases: Iterable[Any], kept: Collection[Any], slow: Collection[Any] | None = None) -> list[Any]:
