@@ -137,7 +137,7 @@ def _runtime(folder: Path) -> Path:
 def _precompiled() -> Path:
     """A folder with the executor's headers and `runtime.cpp`, compiled, until the process ends.
 
-    It takes as long as two kernels without it (3 s) and saves three quarters of each that follows: not for a single one.
+    It takes as long as two kernels without it (3 s) and saves two thirds of each that follows: not for a single one.
     """
     folder = _runtime(Path(tempfile.mkdtemp(prefix="ttopt-runtime-")))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
