@@ -9,7 +9,7 @@ BOARD   ?= n150
 OP      ?= /m/resnet/encoder/stages.0/layers.1/layer/layer.0/convolution/Conv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format schema screenshots pins serve bench fuzz viewers check-long clean
+.PHONY: help setup demo test test-slow test-whole check types dead-code style format schema screenshots pins serve bench fuzz viewers check-long clean
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -30,17 +30,26 @@ TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 test: $(READY) ## run the tests but for the slow part
 	$(TESTS)
 
-test-slow: $(READY) ## the slow part: large networks, whole sweeps, every example of every property
+test-slow: $(READY) ## the slow part: large networks, more of every sweep, twice as many examples of every property
 	$(TESTS) --slow
 
-check: $(READY) ## ruff, formatting, mypy, import directions and circles, dead code, Dockerfile
+test-whole: $(READY) ## what `make test` and `make test-slow` run, at once: every test and property one time
+	$(TESTS) --whole
+
+check: style types dead-code ## ruff, formatting, mypy, import directions and circles, dead code, Dockerfile (make -j2 check: side by side)
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python scripts/import_circles.py
-	$(BIN)/vulture
 	$(BIN)/hadolint Dockerfile
+
+types: $(READY)
+	$(BIN)/mypy
+
+dead-code: $(READY)
+	$(BIN)/vulture
 
 format: $(READY) ## format the code and fix what ruff can
 	$(BIN)/ruff check --fix .
@@ -74,7 +83,8 @@ fuzz: $(READY) ## random and mutated input of every kind, each case under limits
 viewers: $(READY) ## exported results in the real viewers, which PyPI has to give
 	$(BIN)/python benchmarks/viewers.py
 
-check-long: test-slow ## slow checks: the slow part of the tests, container steps, every graph on every board, every chain by three solvers, meaning, replays, kernels
+check-long: test-slow ## slow checks: the slow and the long part of the tests, with every example of every property, container steps, every graph on every board, every chain by three solvers, meaning, replays, kernels
+	$(TESTS) --long
 	$(BIN)/python scripts/container_steps.py
 	$(BIN)/python benchmarks/graphs.py --boards n150 n300 p100 p150
 	$(BIN)/python benchmarks/chain_agreement.py fixtures/onnx/*.onnx --boards n150 p150

@@ -223,10 +223,17 @@ def schema(args: argparse.Namespace) -> int:
     return int(finished.returncode != 0 or "Traceback" in log)
 
 
-def by_schema(service: Service, folder: Path, examples: int, seed: int = 1) -> subprocess.CompletedProcess[str]:
+PHASES = "examples,coverage,fuzzing,stateful"
+"""Of Schemathesis: coverage tries the edges of every parameter and takes longest."""
+
+
+def by_schema(
+    service: Service, folder: Path, examples: int, seed: int = 1, phases: str = PHASES
+) -> subprocess.CompletedProcess[str]:
     """Schemathesis against a running service; it leaves what it remembers in the folder."""
     command = [Path(sys.executable).with_name("st"), "--config-file", SCHEMATHESIS, "--no-color", "run"]
     command += [f"{service.url}/openapi.json", "--max-examples", examples, "--seed", seed, "--no-shrink"]
+    command += ["--phases", phases]
     return subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True, check=False)
 
 

@@ -116,7 +116,7 @@ def laid_out(graph: Graph, device: DeviceSpec, options: Options) -> tuple[Optimi
 def baseline_of(result: OptimizedGraph) -> Totals:
     """The same ops with everything in DRAM, as a summary states them."""
     stated = result.summary.baselines
-    return Totals(stated.dram_ns, stated.dram_read_bytes_total, stated.dram_write_bytes_total, {}, {}, ())
+    return Totals(stated.dram_ns, stated.dram_read_bytes_total, stated.dram_write_bytes_total, {}, {}, (), {})
 
 
 def proof(result: OptimizedGraph) -> dict[str, Any]:

@@ -1,10 +1,12 @@
-"""What every test may use: golden files and one reproducible hypothesis profile; and the two parts of the tests."""
+"""What every test may use: golden files and one reproducible hypothesis profile; and the parts of the tests."""
 
 from __future__ import annotations
 
 import difflib
 import importlib.util
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import hypothesis
 import pytest
 
 from optimizer.opmodel.ttmetal import environment, simulator
-from tests.samples import SLOW_PART
+from tests.samples import PART, SOLVED_BEFORE
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN_LINES = 30
@@ -27,30 +29,59 @@ hypothesis.settings.load_profile("project")
 
 
 PARTS = pytest.StashKey[dict[str, int]]()
-"""Of the tests collected: how many run here (`chosen`), how many are marked `slow`, and how many are `properties`."""
+"""Of the tests collected: how many run here (`chosen`), are marked `slow` and `long`, and are `properties`."""
+PART_NAMES = {
+    "quick": "tests without the slow part",
+    "slow": "slow part",
+    "whole": "tests with the slow part",
+    "long": "long part",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
-    parser.addoption("--slow", action="store_true", help="the slow part: tests marked slow, all examples of properties")
+    for name, what in (
+        ("slow", "the slow part: tests marked slow, and properties with half of their examples"),
+        ("whole", "the slow part and all other tests at once, each property once"),
+        ("long", "the long part: tests marked long, and properties with all of their examples"),
+    ):
+        parser.addoption(f"--{name}", dest="part", action="store_const", const=name, default="quick", help=what)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tests neither read nor fill the user's answer cache."""
     os.environ["TTOPT_ANSWER_CACHE"] = "off"
-    os.environ[SLOW_PART] = "1" if config.getoption("--slow") else "0"
+    os.environ[PART] = config.getoption("part")
     config.stash[PARTS] = {}
+    if not hasattr(config, "workerinput"):
+        os.environ[SOLVED_BEFORE] = tempfile.mkdtemp(prefix="ttopt-solved-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """What workers shared goes with the process that started them."""
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(SOLVED_BEFORE), ignore_errors=True)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the other part, after hypothesis has marked its properties."""
-    slow = {item for item in items if item.get_closest_marker("slow")}
-    properties = {item for item in items if item.get_closest_marker("hypothesis")} - slow
-    chosen = slow | properties if config.getoption("--slow") else set(items) - slow
+    """Leaves out the other parts, after hypothesis has marked its properties."""
+    everything = set(items)
+    long = {item for item in items if item.get_closest_marker("long")}
+    slow = {item for item in items if item.get_closest_marker("slow")} - long
+    properties = {item for item in items if item.get_closest_marker("hypothesis")} - slow - long
+    parts = {
+        "quick": everything - slow - long,
+        "slow": slow | properties,
+        "whole": everything - long,
+        "long": long | properties,
+    }
+    chosen = parts[config.getoption("part")]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
-    config.stash[PARTS] = {"chosen": len(chosen), "slow": len(slow), "properties": len(properties)}
+    config.stash[PARTS] = {
+        "chosen": len(chosen), "slow": len(slow), "properties": len(properties), "long": len(long)
+    }  # fmt: skip
     if importlib.util.find_spec("ttnn") is None:
         missing = pytest.mark.skip(reason="ttnn is not installed (extra `ttmetal`)")
         for item in items:
@@ -71,12 +102,13 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """How many tests this part has and the slow one, and how to run that."""
+    """How many tests this part has and the others, and how to run those."""
     parts = config.stash[PARTS]
     if parts:
-        part = "slow part" if config.getoption("--slow") else "tests without the slow part"
-        slow = f"{parts['slow']} slow tests and {parts['properties']} properties with all their examples"
-        terminalreporter.write_line(f"{part}: {parts['chosen']}; `make test-slow` runs {slow}")
+        part = PART_NAMES[config.getoption("part")]
+        slow = f"{parts['slow']} slow tests and {parts['properties']} properties with half of their examples"
+        rest = f"`make test-slow` runs {slow}, `make check-long` {parts['long']} long tests and all examples"
+        terminalreporter.write_line(f"{part}: {parts['chosen']}; {rest}")
 
 
 @pytest.fixture(scope="session")

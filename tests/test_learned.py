@@ -19,7 +19,7 @@ from optimizer.opmodel.cached import CachedOpModel
 from optimizer.options import Options
 from optimizer.pipeline import optimize
 from optimizer.sharding.chains.chain_resolver import ChainResolver
-from tests.samples import examples
+from tests.samples import examples, sampled
 
 N150 = DeviceSpec.preset("n150")
 
@@ -144,10 +144,17 @@ def test_a_result_is_the_same_whatever_ran_before(graphs: list[Graph], policy: s
         assert document(graph, learned, policy=policy) == document(graph, policy=policy)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", ["dfsharding", "dfsharding2", "global"])
-def test_models_after_models_are_planned_as_alone(policy: str, fixtures: Path) -> None:
+FEW = ("mobilenetv2_legacy17", "bert_base_s128_legacy17")
+MORE = ("resnet50_b1_legacy17", *FEW, "gpt2_s128_dynamo20")
+
+
+@pytest.mark.parametrize(
+    ("policy", "names"),
+    sampled([("global", FEW), *((p, MORE) for p in ("dfsharding", "dfsharding2", "global"))], [], [("global", FEW)]),
+)
+def test_models_after_models_are_planned_as_alone(policy: str, names: tuple[str, ...], fixtures: Path) -> None:
+    """Policy `global` makes the plans of the others on its way."""
     learned = Learned()
-    for name in ("resnet50_b1_legacy17", "mobilenetv2_legacy17", "bert_base_s128_legacy17", "gpt2_s128_dynamo20"):
+    for name in names:
         graph = load(fixtures / f"{name}.onnx").graph
         assert document(graph, learned, policy=policy) == document(graph, policy=policy)

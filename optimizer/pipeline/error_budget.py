@@ -21,11 +21,8 @@ from optimizer.precision.budget import ErrorBudget, error_of_pcc, pcc_of_error
 from optimizer.sharding.base import Plan
 from optimizer.summary import MeasuredOutput, Precision
 from optimizer.values.compare import compare
-from optimizer.values.emulation.graph import emulated_result
 from optimizer.values.given import ModelValues, model_values
-from optimizer.values.graph_values import graph_values
 from optimizer.values.reference.kinds import Array
-from optimizer.values.sensitivity import measure
 
 _log = logs.room("pipeline")
 
@@ -63,6 +60,8 @@ class BudgetErrors(Stage):
         limits = ImportLimits(max_nodes=self.max_nodes, max_bytes=self.max_model_bytes)
         options = ImportOptions(work.options.input_shapes, work.options.dims, limits)
         values = model_values(graph, work.given, source, options, self.seed)
+        from optimizer.values.sensitivity import measure  # loads the emitter of programs
+
         found = measure(graph, values.arrays, self.seed, work.clock.poll)
         work.values = values
         work.problem = replace(work.problem, budget=ErrorBudget(self.least_pcc, found.of, found.weights))
@@ -85,6 +84,8 @@ class MeasureErrors(Stage):
         budget, values = work.problem.budget, work.values
         if budget is None or values is None:
             return
+        from optimizer.values.graph_values import graph_values  # loads the emitter of programs
+
         wanted = graph_values(work.problem.graph, values.arrays)
         kept: tuple[int, Work, Precision] | None = None
         for number in range(1, MOST_ROUNDS + 1):
@@ -160,6 +161,8 @@ def measured(work: Work, values: ModelValues, wanted: list[Array], rounds: int) 
     budget, plan = work.problem.budget, work.plan
     assert budget is not None
     assert plan.exact is not None
+    from optimizer.values.emulation.graph import emulated_result  # loads the emitter of programs
+
     got = emulated_result(work.result, values.arrays)
     outputs = []
     for name, one, other in zip(work.problem.graph.outputs, got, wanted, strict=True):

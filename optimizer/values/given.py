@@ -10,9 +10,7 @@ from pathlib import Path
 from optimizer.errors import FormatError, GraphError, ShapeError
 from optimizer.importers.loading import FORMATS
 from optimizer.importers.model import ImportOptions
-from optimizer.importers.onnx_arrays import open_weights, weights_of
 from optimizer.ir.graph import Graph
-from optimizer.values.random_arrays import random_inputs, random_weights
 from optimizer.values.reference.kinds import Array
 
 RANDOM = "random"
@@ -61,8 +59,12 @@ def model_values(
 ) -> ModelValues:
     """Arrays for all inputs and weights of a graph.
 
-    GraphError names what is missing among those given, ShapeError what has another size.
+    GraphError names what is missing among those given, ShapeError what has another size. What reads and makes arrays is
+    loaded here: with it comes the whole front end for ONNX, and most runs have no error budget.
     """
+    from optimizer.importers.onnx_arrays import open_weights
+    from optimizer.values.random_arrays import random_inputs, random_weights
+
     if given.inputs is None:
         inputs, of_inputs = random_inputs(graph, seed), RANDOM
     else:
@@ -80,6 +82,8 @@ def _own_weights(
     graph: Graph, source: Path | None, options: ImportOptions
 ) -> tuple[Mapping[str, Array] | None, str | None]:
     """The weights that the model's file holds; or why there are none."""
+    from optimizer.importers.onnx_arrays import weights_of
+
     if source is None:
         return None, "the model was handed over without its file"
     if source.suffix.lower() not in FORMATS["onnx"].suffixes:

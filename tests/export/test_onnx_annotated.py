@@ -19,8 +19,10 @@ from optimizer.options import Options
 from optimizer.pipeline import optimize_file
 from optimizer.result import OptimizedGraph
 from tests.plans import planned_file
+from tests.samples import sampled
 
 OPTIONS = Options.from_mapping({"board": "n150"})
+MODELS = ("resnet50_b1_legacy17", "llama32_1b_2l_dynamo20", "yolov8n_like_legacy17")
 GRAPHS = Path(__file__).resolve().parents[2] / "fixtures" / "graphs"
 
 
@@ -90,8 +92,7 @@ def test_the_annotated_model_gives_the_same_plan(mlp_onnx: Path, tmp_path: Path)
     assert without_source(optimize_file(tmp_path / MODEL_FILE, OPTIONS)) == without_source(result)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["resnet50_b1_legacy17", "llama32_1b_2l_dynamo20", "yolov8n_like_legacy17"])
+@pytest.mark.parametrize("name", sampled(MODELS, [], MODELS[:2]))
 def test_whole_models_give_the_same_plan(fixtures: Path, tmp_path: Path, name: str) -> None:
     result, model = annotated(fixtures / f"{name}.onnx", tmp_path)
     assert without_source(optimize_file(tmp_path / MODEL_FILE, OPTIONS)) == without_source(result)

@@ -16,6 +16,7 @@ from optimizer.options import Options
 from optimizer.result import OptimizedGraph
 from tests.export.placed_graphs import BLOCK, HEIGHT, placed, shards
 from tests.plans import planned_file
+from tests.samples import sampled
 
 GRAPHS = Path(__file__).resolve().parents[2] / "fixtures" / "graphs"
 LAYOUTS, CONVS, COPIES = "override-output-layout", "override-conv2d-config", "insert-memreconfig"
@@ -55,8 +56,7 @@ def test_whatever_policy_is_asked(tmp_path: Path, policy: str) -> None:
     assert override_options(again)[LAYOUTS] == override_options(first)[LAYOUTS]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sampled(MODELS, [], MODELS[:2]))
 def test_whole_models(fixtures: Path, tmp_path: Path, name: str) -> None:
     model = fixtures / f"{name}.onnx"
     first = planned_file(model, Options.from_mapping({"board": "n150"}))

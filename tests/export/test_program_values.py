@@ -54,6 +54,7 @@ def test_bfloat16_after_every_op_stays_close(model: str) -> None:
          ("yolov8n_like_legacy17", "dram"), ("sd_unet_small_dynamo20", "dram"),
          ("whisper_tiny_encoder_dynamo20", "global"), ("dlrm_like_dynamo20", "dram")],
         kept=[("yolov8n_like_legacy17", "dram")],
+        slow=[("mobilenetv2_legacy17", "global"), ("dlrm_like_dynamo20", "dram")],
     ),
 )  # fmt: skip
 def test_fixtures(model: str, policy: str) -> None:

@@ -17,10 +17,10 @@ from optimizer.opmodel.base import OpModel
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
 from optimizer.options import Options
-from optimizer.pipeline import optimize_file
 from optimizer.replay import replay
 from optimizer.result import OptimizedGraph
 from optimizer.verify import verify
+from tests.plans import planned_file
 
 CASES = {
     "convolution": lambda: convolution(17, 300),
@@ -81,4 +81,4 @@ def test_every_result_lies_where_run_and_verifier_place_it(needs_ttnn: None, cas
 def test_every_result_of_a_network_lies_there(needs_ttnn: None, model: str, fixtures: Path) -> None:
     options = Options.from_mapping({"board": "n150", "policy": "global"})
 
-    agree(optimize_file(fixtures / f"{model}.onnx", options))
+    agree(planned_file(fixtures / f"{model}.onnx", options))

@@ -61,8 +61,11 @@ def test_no_plan_is_faster_than_its_limit(path, policy, board, weights, fidelity
     holds(planned(path, **{k: v for k, v in given_options.items() if v is not None}))
 
 
-@pytest.mark.parametrize("path", sampled(NETWORKS, [p for p in NETWORKS if p.stem.startswith(("dlrm", "bert_base"))]),
-                         ids=lambda path: path.stem)  # fmt: skip
+QUICK, SLOW = ([p for p in NETWORKS if p.stem.startswith(names)] for names in (
+    ("dlrm", "bert_base"), ("resnet50_b1", "mobilenetv2", "llama32_1b_2l")))  # fmt: skip
+
+
+@pytest.mark.parametrize("path", sampled(NETWORKS, QUICK, SLOW), ids=lambda path: path.stem)
 @pytest.mark.parametrize("board", ["n150", "p150"])
 def test_no_network_is_faster_than_its_limit(path: Path, board: str) -> None:
     holds(planned(path, policy="dfsharding", board=board))

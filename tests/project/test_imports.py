@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 
 import optimizer
 
@@ -68,3 +69,15 @@ def test_the_default_policy_loads_the_solver_but_not_pandas() -> None:
     loaded = modules_after("import optimizer.sharding.whole_graph.global_policy")
     assert "ortools" in loaded
     assert "pandas" not in loaded
+
+
+def test_a_graph_is_optimized_without_the_front_end_for_onnx() -> None:
+    """Which takes longer to load than a small graph to optimize; so do the programs that only an error budget runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["optimize", "fixtures/graphs/mlp.json", "-o", folder]
+        loaded = modules_after(
+            f"import optimizer.cli\nassert optimizer.cli.main({words!r}) == 0\n"
+            "assert 'optimizer.export.ttnn_py.run_model' not in sys.modules"
+        )
+    assert "ortools" in loaded
+    assert loaded.isdisjoint({"onnx", "onnx_ir", "onnxscript", "sympy"})

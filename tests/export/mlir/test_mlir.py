@@ -18,6 +18,7 @@ from tests.export.mlir.syntax import Operation, read
 from tests.export.placed_graphs import placed
 from tests.opmodel.test_ttnn_calls import EXAMPLES
 from tests.plans import planned_file
+from tests.samples import sampled
 
 GRAPHS = Path(__file__).resolve().parents[3] / "fixtures" / "graphs"
 SMALL = ("attention", "concat", "conv2d_relu", "fork", "mlp", "opaque", "pool_then_eltwise")
@@ -59,8 +60,7 @@ def test_block_formats_are_elements_of_tiles() -> None:
     assert "tensor<1024x1024x!ttcore.tile<32x32, bfp_bf8>, #ttnn_layout" in text
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", sampled(MODELS, [], MODELS[:2]))
 def test_whole_models(fixtures: Path, model: str) -> None:
     checked(planned_file(fixtures / f"{model}.onnx", Options.from_mapping({"board": "n150"})))
 

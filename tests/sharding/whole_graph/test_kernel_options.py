@@ -35,6 +35,7 @@ from optimizer.sharding.whole_graph.plan_choice import choice_of_plan
 from optimizer.solver.graphs.elimination import eliminate
 from optimizer.solver.graphs.graph_problem import FORBIDDEN
 from tests.plans import planned
+from tests.samples import sampled
 from tests.sharding.whole_graph.test_global_policy import problem_of, residual
 
 pytestmark = pytest.mark.usefixtures("remembered_answers")
@@ -230,14 +231,13 @@ def with_a_softmax(b: GraphBuilder, shape: Shape) -> str:
 
 
 SMALL, LARGER = (1, 1, 32, 32), (1, 1, 32, 64)
-QUICK = (a_single_op, two_functions, with_a_row, with_a_product)
-OTHERS = ((with_another, SMALL), (with_a_softmax, SMALL), *((ops, LARGER) for ops in (*QUICK, with_a_softmax)))
+KINDS = (a_single_op, two_functions, with_a_row, with_a_product, with_a_softmax)
+CASES = [*product(KINDS, (SMALL, LARGER)), (with_another, SMALL)]
+QUICK = [(ops, SMALL) for ops in (a_single_op, two_functions, with_a_product)]
+SLOW = [(a_single_op, LARGER), (with_a_softmax, SMALL)]
 
 
-@pytest.mark.parametrize(
-    ("ops", "shape"),
-    [*((ops, SMALL) for ops in QUICK), *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)],
-)
+@pytest.mark.parametrize(("ops", "shape"), sampled(CASES, QUICK, SLOW))
 def test_no_plan_is_faster_than_the_optimal_one(ops: Callable[[GraphBuilder, Shape], str], shape: Shape) -> None:
     """Each is written as a program, and its kernels are found there, which the options know nothing of."""
     b = GraphBuilder("small")

@@ -23,10 +23,7 @@ constexpr int kBuffers = 32;
 // -- threads and what they know ---------------------------------------------------------------------------
 using Clock = std::vector<uint64_t>;  // per thread of the program, how far it is known to be
 
-inline void learn(Clock& clock, const Clock& other) {
-    if (clock.size() < other.size()) clock.resize(other.size());
-    for (size_t k = 0; k < other.size(); ++k) clock[k] = std::max(clock[k], other[k]);
-}
+void learn(Clock& clock, const Clock& other);
 
 // Something that a thread did: its number and how far it was then.
 struct Event {
@@ -34,14 +31,11 @@ struct Event {
     uint64_t time = 0;
 };
 
-inline thread_local int this_thread = 0;
-inline thread_local Clock now;
+extern thread_local int this_thread;
+extern thread_local Clock now;
 
-inline Event happens() {
-    if (now.size() <= size_t(this_thread)) now.resize(this_thread + 1);
-    return {this_thread, ++now[this_thread]};
-}
-inline bool knows(const Event& e) { return e.thread < 0 || (size_t(e.thread) < now.size() && now[e.thread] >= e.time); }
+Event happens();
+bool knows(const Event& e);
 
 // -- circular buffers -----------------------------------------------------------------------------------
 struct CircularBuffer {
@@ -88,7 +82,7 @@ struct Machine {
     }
 };
 
-inline Machine machine;
+extern Machine machine;
 
 struct Semaphore {
     bool there = false;
@@ -125,25 +119,18 @@ struct Core {
     Dst* dst = nullptr;
 };
 
-inline std::vector<std::unique_ptr<Core>> cores;
-inline thread_local Core* this_core = nullptr;
+extern std::vector<std::unique_ptr<Core>> cores;
+extern thread_local Core* this_core;
 inline thread_local Core& core = *this_core;  // this_core is set before anything else happens in a thread
 
-inline Core* core_at(uint32_t x, uint32_t y) {
-    for (auto& c : cores)
-        if (c->x == x && c->y == y) return c.get();
-    return nullptr;
-}
+Core* core_at(uint32_t x, uint32_t y);
 
-inline CircularBuffer& buffer(const char* what, uint32_t cb) {
-    if (cb >= kBuffers || !core.buffers[cb].bound) fail("%s: circular buffer %u is not bound", what, cb);
-    return core.buffers[cb];
-}
+CircularBuffer& buffer(const char* what, uint32_t cb);
 
 struct Transfer {
     uint32_t tensor, tile, cb, place;
 };
-inline thread_local std::vector<Transfer> reads, writes;  // under way
+extern thread_local std::vector<Transfer> reads, writes;  // under way
 
 // A block on its way to other cores.
 struct Parcel {
@@ -151,78 +138,20 @@ struct Parcel {
     uint32_t source_cb, source_place, cb, place, tiles;
     bool ordered, delivered;  // multicasts of one thread arrive in order
 };
-inline thread_local std::vector<Parcel> parcels;
-inline thread_local bool semaphore_writes = false, semaphore_adds = false;  // under way
-inline thread_local uint64_t own_pushed[kBuffers], own_popped[kBuffers];    // a thread keeps pointers of its own
+extern thread_local std::vector<Parcel> parcels;
+extern thread_local bool semaphore_writes, semaphore_adds;  // under way
+extern thread_local uint64_t own_pushed[kBuffers], own_popped[kBuffers];  // a thread keeps pointers of its own
 
-inline void leaves(const char* what, uint32_t cb, uint32_t count) {
-    for (const Parcel& p : parcels)
-        if (p.source_cb == cb) fail("%s(%u, %u): tile %u is still being sent", what, cb, count, p.source_place);
-}
+void leaves(const char* what, uint32_t cb, uint32_t count);
 
-inline void cb_wait_front(uint32_t cb, uint32_t count) {
-    auto& b = buffer("cb_wait_front", cb);
-    if (count > b.capacity) fail("cb_wait_front(%u, %u): the buffer has %u tiles", cb, count, b.capacity);
-    std::unique_lock held(machine.lock);
-    machine.wait(held, "cb_wait_front", cb, [&] { return b.pushed - b.popped >= count; });
-    learn(now, b.pushes);
-    if (b.waited < count) b.waited = count;
-}
+void cb_wait_front(uint32_t cb, uint32_t count);
 
-inline void cb_pop_front(uint32_t cb, uint32_t count) {
-    auto& b = buffer("cb_pop_front", cb);
-    std::unique_lock held(machine.lock);
-    if (count > b.waited) fail("cb_pop_front(%u, %u): %llu tiles were waited for", cb, count, (unsigned long long)b.waited);
-    if (b.popped % b.capacity + count > b.capacity) fail("cb_pop_front(%u, %u): straddles the end", cb, count);
-    for (const Transfer& t : writes)
-        if (t.cb == cb) fail("cb_pop_front(%u, %u): tile %u is still being written", cb, count, t.place);
-    leaves("cb_pop_front", cb, count);
-    b.popped += count;
-    own_popped[cb] += count;
-    b.waited -= count;
-    happens();
-    learn(b.pops, now);
-    machine.changed();
-}
+void cb_pop_front(uint32_t cb, uint32_t count);
 
-inline void cb_reserve_back(uint32_t cb, uint32_t count) {
-    auto& b = buffer("cb_reserve_back", cb);
-    if (count > b.capacity) fail("cb_reserve_back(%u, %u): the buffer has %u tiles", cb, count, b.capacity);
-    std::unique_lock held(machine.lock);
-    machine.wait(held, "cb_reserve_back", cb, [&] { return b.capacity - (b.pushed - b.popped) >= count; });
-    learn(now, b.pops);
-    b.room = happens();
-    for (uint64_t k = b.reserved; k < count && !b.backed; ++k) b.poisoned[(b.pushed + k) % b.capacity] = 1;
-    if (b.reserved < count) b.reserved = count;
-}
+void cb_reserve_back(uint32_t cb, uint32_t count);
 
-inline void cb_push_back(uint32_t cb, uint32_t count) {
-    auto& b = buffer("cb_push_back", cb);
-    std::unique_lock held(machine.lock);
-    if (count > b.reserved) fail("cb_push_back(%u, %u): %llu tiles are reserved", cb, count, (unsigned long long)b.reserved);
-    if (b.pushed % b.capacity + count > b.capacity) fail("cb_push_back(%u, %u): straddles the end", cb, count);
-    for (uint32_t k = 0; k < count; ++k) {
-        const uint64_t place = (b.pushed + k) % b.capacity;
-        if (b.poisoned[place]) fail("cb_push_back(%u, %u): tile %u is not written", cb, count, k);
-        if (!knows(b.arrived[place])) fail("cb_push_back(%u, %u): nobody said that tile %u has arrived", cb, count, k);
-        b.arrived[place] = {};
-    }
-    leaves("cb_push_back", cb, count);
-    b.pushed += count;
-    own_pushed[cb] += count;
-    for (uint32_t k = 0; k < count; ++k) b.filled[(b.pushed - count + k) % b.capacity] = 0;
-    b.reserved -= count;
-    b.packed = 0;
-    happens();
-    learn(b.pushes, now);
-    machine.changed();
-}
+void cb_push_back(uint32_t cb, uint32_t count);
 
-inline const Tile& front(const char* what, uint32_t cb, uint32_t tile) {
-    auto& b = buffer(what, cb);
-    std::unique_lock held(machine.lock);
-    if (tile >= b.waited) fail("%s: tile %u of buffer %u, %llu were waited for", what, tile, cb, (unsigned long long)b.waited);
-    return b.tiles[(b.popped + tile) % b.capacity];
-}
+const Tile& front(const char* what, uint32_t cb, uint32_t tile);
 
 }  // namespace tensix

@@ -96,9 +96,11 @@ def compiled(
     slots = capacity_of(program, capacity)
     with tempfile.TemporaryDirectory(prefix="ttopt-kernel-") as name:
         folder = Path(name)
-        _write_sources(folder, program, kernels, _main(program, kernels, slots, wide, chip))
-        runtime = _precompiled() if next(_RUNS) else _runtime(folder)
-        _run([*COMPILE, "-I", str(folder), "-I", str(runtime), "-o", "core", "main.cpp"], folder)
+        first = next(_RUNS) == 0
+        runtime = _runtime(folder) if first else _precompiled()
+        _write_sources(folder, kernels, _main(program, kernels, slots, wide, chip), first)
+        objects = [] if first else [str(runtime / "runtime.o")]
+        _run([*COMPILE, "-I", str(folder), "-I", str(runtime), "-o", "core", "main.cpp", *objects], folder)
 
         def run(tensors: Mapping[str, Array], cores: Sequence[Place], arguments: Arguments) -> Execution:
             shapes = _held(program, len(cores))
@@ -124,30 +126,32 @@ def _run(command: list[str], folder: Path) -> str:
 
 
 def _runtime(folder: Path) -> Path:
-    """`folder`, with the executor's headers in it."""
+    """`folder`, with the executor's C++ in it."""
     for source in files("optimizer.kernels.tensix.executor").iterdir():
-        if source.name.endswith(".hpp"):
+        if source.name.endswith((".hpp", ".cpp")):
             (folder / source.name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     return folder
 
 
 @cache
 def _precompiled() -> Path:
-    """A folder with the executor's headers, precompiled, until the process ends.
+    """A folder with the executor's headers and `runtime.cpp`, compiled, until the process ends.
 
     It takes as long as two kernels without it (3 s) and saves two thirds of each that follows: not for a single one.
     """
     folder = _runtime(Path(tempfile.mkdtemp(prefix="ttopt-runtime-")))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    _run([*COMPILE, "-x", "c++-header", "noc.hpp"], folder)
+    _run([*COMPILE, "-x", "c++-header", "running.hpp"], folder)
+    _run([*COMPILE, "-c", "runtime.cpp"], folder)
     return folder
 
 
-def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], main: str) -> None:
+def _write_sources(folder: Path, kernels: Sequence[KernelSource], main: str, whole: bool) -> None:
+    """`main.cpp`, with what it includes; `whole`: with the executor's bodies, else they are compiled already."""
     called = {name for kernel in kernels for name in re.findall(r"\b[a-z]\w*", kernel.text)}
     (folder / "kernel_api.hpp").write_text(header(called), encoding="utf-8")
     # g++ takes a precompiled header first or not at all.
-    parts = ['#include "noc.hpp"', '#include "kernel_api.hpp"']
+    parts = ['#include "running.hpp"', '#include "kernel_api.hpp"']
     for k, kernel in enumerate(kernels):
         for line in kernel.text.splitlines():
             if line.startswith('#include "'):
@@ -157,94 +161,42 @@ def _write_sources(folder: Path, program: Op, kernels: Sequence[KernelSource], m
         (folder / f"kernel_{k}.cpp").write_text(kernel.text, encoding="utf-8")
         parts.append(f'namespace kernel_{k} {{\n#include "kernel_{k}.cpp"\n}}')
     parts.append(main)
+    if whole:
+        parts.append('#include "runtime.cpp"')
     (folder / "main.cpp").write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
 def _main(program: Op, kernels: Sequence[KernelSource], capacity: int, wide: bool, chip: str | None) -> str:
-    """The program that runs cores; its words are column, row and run-time arguments of one after the other."""
-    lines = [
-        "tensix::Core& made(uint8_t x, uint8_t y) {",
-        "    using namespace tensix;",
-        "    cores.push_back(std::make_unique<Core>());",
-        "    Core& core = *cores.back();",
-        "    core.x = x; core.y = y; core.dst = new Dst;",
-        f"    core.dst->capacity = {capacity}; core.dst->sixteen_bits = {str(not wide).lower()};",
-        f"    core.dst->tiles.resize({capacity}); core.dst->defined.assign({capacity}, 0);",
-    ]
+    """The program that tells `running.hpp` what the kernels need, and has it run cores."""
+    lines = [f"has_dst({capacity}, {_cpp(not wide)});"]
     if chip is not None:
         units = Units.of(program, chip)
-        lines.append(f"    on_device = true; wide_dst = {str(wide).lower()}; phases = {units.phases};")
-        lines.append(f"    least_slips = {str(units.least_slips).lower()};")
-        lines.append(f"    signless_sums = {str(units.signless_sums).lower()};")
-    for op in program.body.ops:
-        if op.name == "ttl.bind_cb":
-            cb = op.result.typed(CircularBufferType)
-            tiles, number = cb.block.tiles * cb.block_count, FORMAT_NUMBERS[cb.dtype]
-            lines.append(f"    {{ auto& b = core.buffers[{op.integer('index')}]; b.bound = true; b.capacity = {tiles};")
-            lines.append(f"      b.format = Format({number}); b.tile_bytes = {cb.dtype.tile_bytes};")
-            if op.attr("unpack_to_dst", False):
-                lines.append("      b.straight = true;")
-            lines.append(f"      b.tiles.resize({tiles}); b.poisoned.assign({tiles}, 1); b.filled.assign({tiles}, 0);")
-            lines.append(f"      b.arrived.resize({tiles}); }}")
-    for k, initial in enumerate(semaphores(program).values()):
-        lines.append(f"    core.semaphores[{k}].there = true; core.semaphores[{k}].value = {initial}u;")
-    lines += ["    return core;", "}", "int main(int count, char** words) {", "    using namespace tensix;"]
+        slips, sums = _cpp(units.least_slips), _cpp(units.signless_sums)
+        lines.append(f"has_units({_cpp(wide)}, {units.phases}, {slips}, {sums});")
+    binds = [op for op in program.body.ops if op.name == "ttl.bind_cb"]
+    for op in binds:
+        cb = op.result.typed(CircularBufferType)
+        tiles, number = cb.block.tiles * cb.block_count, FORMAT_NUMBERS[cb.dtype]
+        straight = _cpp(bool(op.attr("unpack_to_dst", False)))
+        lines.append(
+            f"has_buffer({op.integer('index')}, {tiles}, Format({number}), {cb.dtype.tile_bytes}, {straight});"
+        )
+    lines += [f"has_semaphore({k}, {initial}u);" for k, initial in enumerate(semaphores(program).values())]
     numbers = {v.name: k for k, v in enumerate(program.body.args)}
-    backed = _backed(program, numbers)
-    own = len(runtime_args(program))
-    lines.append(f"    const int core_count = (count - 1) / {2 + own}, kernels = {len(kernels)};")
-    sharded = {tensor for _, tensor in backed}
-    for k, v in enumerate(program.body.args):
-        times = " * core_count" if k in sharded else ""
-        lines.append(f"    tensors.emplace_back(); tensors[{k}].tiles.resize({v.typed(TensorType).tiles}{times});")
-    lines += _FILES.splitlines()
-    lines += [
-        "    machine.alive = kernels * core_count;",
-        "    std::vector<std::string> errors(machine.alive); std::vector<Given> given;",
-        "    for (int n = 0; n < core_count; ++n) {",
-        f"        char** word = words + 1 + n * {2 + own};",
-        "        Core& core = made(std::atoi(word[0]), std::atoi(word[1]));",
-        "        std::vector<uint32_t> unique;",
-        f"        for (int k = 0; k < {own}; ++k) unique.push_back(uint32_t(std::strtoul(word[2 + k], nullptr, 10)));",
-    ]
-    lines += [f"        back_by_tensor(core, {index}, {tensor}, n);" for index, tensor in backed]
+    backed = {op.integer("index"): op.string("tensor") for op in binds if op.has_attr("tensor")}
+    for v in program.body.args:
+        lines.append(f"has_tensor({v.typed(TensorType).tiles}, {_cpp(v.name in backed.values())});")
+    lines += [f"lies_in({index}, {numbers[tensor]});" for index, tensor in backed.items()]
     for k, kernel in enumerate(kernels):
         common = ", ".join(f"{numbers[t]}u" for t in kernel.tensors)
-        entry = f'&core, "{kernel.kind}", n * kernels + {k}, {{{common}}}, unique, kernel_{k}::kernel_main'
-        lines.append(f"        given.push_back({{{entry}, &errors[n * kernels + {k}]}});")
-    lines.append("    }")
-    given_back = "".join(f" keep_in_tensor(*cores[n], {index}, {tensor}, n);" for index, tensor in backed)
-    lines += _ENDING.replace("GIVEN_BACK", given_back).splitlines()
-    return "\n".join(lines)
+        lines.append(f'has_kernel("{kernel.kind}", kernel_{k}::kernel_main, {{{common}}});')
+    lines.append(f"return run_program({len(runtime_args(program))}, count, words);")
+    body = "\n".join(f"    {line}" for line in lines)
+    return f"int main(int count, char** words) {{\n    using namespace tensix;\n{body}\n}}"
 
 
-def _backed(program: Op, numbers: Mapping[str, int]) -> list[tuple[int, int]]:
-    """(circular buffer, number of the tensor whose shard it lies in)."""
-    binds = (op for op in program.body.ops if op.name == "ttl.bind_cb" and op.has_attr("tensor"))
-    return [(op.integer("index"), numbers[op.string("tensor")]) for op in binds]
-
-
-_FILES = """    FILE* in = fopen("tensors.in", "rb");
-    for (auto& t : tensors) if (fread(t.tiles.data(), sizeof(Tile), t.tiles.size(), in) != t.tiles.size()) return 2;
-    fclose(in);"""
-_ENDING = """    std::vector<std::thread> threads;
-    for (auto& g : given) threads.emplace_back(run_thread, g);
-    for (auto& t : threads) t.join();
-    std::string first;
-    for (auto& e : errors) if (!e.empty() && (first.empty() || first.ends_with("stopped"))) first = e;
-    for (auto& c : cores) if (first.empty()) first = left_over(*c);
-    if (!first.empty()) { fprintf(stderr, "%s\\n", first.c_str()); return 1; }
-    for (int n = 0; n < core_count; ++n) {GIVEN_BACK }
-    FILE* out = fopen("tensors.out", "wb");
-    for (auto& t : tensors) fwrite(t.tiles.data(), sizeof(Tile), t.tiles.size(), out);
-    fclose(out);
-    int sections = 0, inits = 0, most = 0;
-    for (auto& c : cores) {
-        sections += c->dst->sections; inits += c->dst->inits; most = std::max(most, c->dst->most);
-    }
-    printf("%d %d %d\\n", sections, inits, most);
-    return 0;
-}"""
+def _cpp(flag: bool) -> str:
+    return str(flag).lower()
 
 
 def _held(program: Op, cores: int) -> dict[str, tuple[int, int]]:
