@@ -21,10 +21,11 @@ from optimizer import Options
 from optimizer.errors import TtoptError
 from optimizer.export.registry import emit
 from optimizer.ir.graph import Graph
-from optimizer.pipeline import error_budget, optimize_file
+from optimizer.pipeline import optimize_file
 from optimizer.result import OptimizedGraph
+from optimizer.values import graph_values, sensitivity
 
-MEASURE, VALUES = error_budget.measure, error_budget.graph_values
+SHARED = ((sensitivity, "measure", sensitivity.measure), (graph_values, "graph_values", graph_values.graph_values))
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "onnx"
 
 
@@ -49,8 +50,8 @@ def main() -> None:
 
 def once_per_graph() -> None:
     """What is the same on every board is computed for the first: the model's values and sensitivities."""
-    for name, function in (("measure", MEASURE), ("graph_values", VALUES)):
-        setattr(error_budget, name, _remembered(function))
+    for module, name, function in SHARED:
+        setattr(module, name, _remembered(function))
 
 
 def _remembered(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,7 +11,6 @@ from optimizer.pipeline.error_budget import exact_work, measured, plan_ns
 from optimizer.pipeline.work import Stage, Work
 from optimizer.precision.budget import error_of_pcc
 from optimizer.summary import FrontPoint
-from optimizer.values.graph_values import graph_values
 from optimizer.values.reference.kinds import Array
 
 BUDGETS = (0.9999, 0.9995, 0.999, 0.995, 0.99, 0.98, 0.95)
@@ -37,6 +36,8 @@ class ParetoFront(Stage):
         values, found = work.values, work.precision
         assert values is not None
         assert found is not None
+        from optimizer.values.graph_values import graph_values  # loads the emitter of programs
+
         wanted = graph_values(work.problem.graph, values.arrays)
         asked = None if found.given_up else self.least_pcc
         points = [FrontPoint(asked, found.predicted_pcc, found.measured_pcc, plan_ns(work, work.plan))]
