@@ -21,14 +21,17 @@ from unittest import mock
 
 from optimizer import Options, load, optimize
 from optimizer.cli.tables import table
+from optimizer.ir.graph import Op
 from optimizer.layouts.legal_op_configs import LegalConfigs, LegalOpConfigAnalysis, OpCandidate
 from optimizer.layouts.op_config import (
     Conv2dConfig,
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
     MatmulMultiCoreReuseMultiCastProgramConfig,
     OpConfig,
     SDPAProgramConfig,
 )
+from optimizer.sharding.whole_graph.global_options import Layouts, OpOption, OptionTable
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDEST_PLAIN_BLOCK = 8
@@ -41,6 +44,9 @@ KNOBS: Mapping[str, Callable[[OpConfig], bool]] = {
     "matmul: in0 blocks above 8": lambda c: isinstance(c, _MATMULS) and c.in0_block_w > WIDEST_PLAIN_BLOCK,
     "matmul: output blocks": lambda c: (
         isinstance(c, _MATMULS) and (c.out_block_h is not None or c.out_block_w is not None)
+    ),
+    "matmul: weights over the DRAM banks": lambda c: isinstance(
+        c, MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig
     ),
 }
 """Name -> whether a config uses it."""
@@ -59,7 +65,13 @@ def without(uses: Callable[[OpConfig], bool]) -> Iterator[None]:
         fields = ("sharded", "programmed", "tuned")
         return replace(legal, **{name: kept(getattr(legal, name)) for name in fields})
 
-    with mock.patch.object(LegalOpConfigAnalysis, "apply", apply):
+    asked = OptionTable._ask
+
+    def ask(self: OptionTable, op: Op, operands: Layouts, candidate: OpCandidate) -> OpOption | None:
+        refused = candidate.config is not None and uses(candidate.config)
+        return None if refused else asked(self, op, operands, candidate)
+
+    with mock.patch.object(LegalOpConfigAnalysis, "apply", apply), mock.patch.object(OptionTable, "_ask", ask):
         yield
 
 

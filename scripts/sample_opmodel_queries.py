@@ -20,12 +20,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from opmodel_sampling import heavy, moves, ops
+from opmodel_sampling import dram_sharded, heavy, moves, ops
 from opmodel_sampling.elements import in_block_floats
 from opmodel_sampling.places import ARCH, BOARDS, Sharder
 from opmodel_sampling.shapes import FAMILIES
 
-BUILDERS = {**ops.BUILDERS, **moves.BUILDERS, **heavy.BUILDERS}
+BUILDERS = {**ops.BUILDERS, **moves.BUILDERS, **heavy.BUILDERS, **dram_sharded.BUILDERS}
 
 
 def sample(

@@ -6,8 +6,8 @@
 
 Ops go by their names, as in the locations of `--emit mlir`; one whose name is shared or holds a separator by its id.
 What the options have no words for is left to whoever reads them: ops whose id holds a separator too, copies in another
-layout than the result's and the grids of the others, program configs of matmuls, results in place, weights in L1, ops
-with several results.
+layout than the result's and the grids of the others, program configs of matmuls, results in place, weights in L1 or
+over the DRAM banks, ops with several results.
 """
 
 from __future__ import annotations

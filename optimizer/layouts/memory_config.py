@@ -127,6 +127,11 @@ class TensorLayout:
         return self.memory.is_sharded
 
     @property
+    def is_over_banks(self) -> bool:
+        """Whether it is cut into shards over the DRAM banks, as weights of some matmuls are."""
+        return self.is_dram and self.is_sharded
+
+    @property
     def is_tile(self) -> bool:
         return self.page_layout is PageLayout.TILE
 

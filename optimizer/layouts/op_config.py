@@ -120,6 +120,23 @@ class MatmulMultiCoreReuseMultiCast1DProgramConfig(OpConfig):
 
 
 @dataclass(frozen=True)
+class MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(OpConfig):
+    """`ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig`: operand B sharded over the DRAM banks, one row of
+    output tiles; a core beside each bank reads its columns and multiplies them."""
+
+    kind: ClassVar[str] = "matmul_dram_sharded"
+    family: ClassVar[ConfigFamily | None] = ConfigFamily.MATMUL
+
+    in0_block_w: int
+    per_core_M: int
+    per_core_N: int
+    """Columns of one shard of the result, in tiles."""
+    fused_activation: str | None = None
+    num_workers_per_dram_bank: int = 1
+    """Cores that read one bank, 1 to 3; more than one on Blackhole only."""
+
+
+@dataclass(frozen=True)
 class LayerNormShardedMultiCoreProgramConfig(OpConfig):
     """`ttnn.LayerNormShardedMultiCoreProgramConfig`, used by layer_norm and rms_norm on sharded input."""
 
@@ -164,6 +181,7 @@ _KINDS: dict[str, type[OpConfig]] = {
         MatmulMultiCoreReuseProgramConfig,
         MatmulMultiCoreReuseMultiCastProgramConfig,
         MatmulMultiCoreReuseMultiCast1DProgramConfig,
+        MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
         LayerNormShardedMultiCoreProgramConfig,
         SDPAProgramConfig,
         InPlaceConfig,

@@ -12,7 +12,9 @@ from typing import Any
 
 from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.dram_sharded_matmuls import columns_in_banks, shared_evenly
 from optimizer.layouts.memory_config import TensorMemoryLayout
+from optimizer.layouts.op_config import MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig
 from optimizer.layouts.tiling import TILE
 from optimizer.opmodel.base import OpQuery, TensorSpec
 
@@ -161,7 +163,30 @@ def _rotary(query: OpQuery) -> str | None:
     return None
 
 
+def _bank_shards(query: OpQuery) -> str | None:
+    """Matmuls by the DRAM-sharded config whose operand B, or bias, lies otherwise than the readers think.
+
+    A reader goes along its bank in rows of as many tiles as an even share of the columns among the banks that are not
+    empty is (`per_core_N_in1_sender` of `matmul_multicore_reuse_mcast_dram_sharded_program_factory.cpp`), whatever the
+    shard is: validation asks for width shards of B alone, in L1 too, and nothing of the bias. Run: 32 x 512 x 1024 over
+    12 banks, half of the values wrong with an interleaved bias and with shards of 12 tiles (the readers think 11);
+    those of 3, 4 and 5 tiles are right.
+    """
+    config = query.config
+    if not isinstance(config, MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig) or len(query.inputs) < 2:
+        return None
+    shards = [columns_in_banks(tensor.layout, tensor.shape) for tensor in query.inputs[1:]]
+    width = -(-query.inputs[1].shape[-1] // TILE)
+    if not shared_evenly(shards[0], width, config.num_workers_per_dram_bank):
+        return "operand 1 is read as if the DRAM banks shared its columns evenly: the product is of other columns"
+    if any(tiles != shards[0] for tiles in shards):
+        return "a bias is read as if it were cut over the DRAM banks as operand 1 is: other columns are added"
+    return None
+
+
 _RULES: dict[str, Callable[[OpQuery], str | None]] = {
+    "ttnn.matmul": _bank_shards,
+    "ttnn.linear": _bank_shards,
     "ttnn.max_pool2d": _pool,
     "ttnn.avg_pool2d": _pool,
     "ttnn.conv2d": _conv,

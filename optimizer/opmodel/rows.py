@@ -30,6 +30,7 @@ from optimizer.layouts.op_config import (
     Conv2dConfig,
     LayerNormShardedMultiCoreProgramConfig,
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
     MatmulMultiCoreReuseMultiCastProgramConfig,
     MatmulMultiCoreReuseProgramConfig,
     OpConfig,
@@ -266,6 +267,7 @@ EXTRA_OPS = (
 _MATMUL_CONFIGS: dict[str, type[OpConfig]] = {
     "1d": MatmulMultiCoreReuseMultiCast1DProgramConfig,
     "2d": MatmulMultiCoreReuseMultiCastProgramConfig,
+    "dram": MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
 }
 
 
@@ -276,7 +278,8 @@ def _config(op: str, attrs: Row) -> OpConfig | None:
     if not config:
         return None
     fields = {k: v for k, v in config.items() if k != "grid"}
-    fields["compute_with_storage_grid_yx"] = (config["grid"][1], config["grid"][0])
+    if "grid" in config:
+        fields["compute_with_storage_grid_yx"] = (config["grid"][1], config["grid"][0])
     if op in ("matmul", "linear"):
         if fields.get("fused_activation"):
             fields["fused_activation"] = fields["fused_activation"].lower()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from optimizer.ir.graph import ValueKind
 from optimizer.ir.opdef import Page
 from optimizer.ir.vocabulary import SEND, opdef
-from optimizer.layouts.memory_config import MemoryConfig, PageLayout, ShardSpec, TensorMemoryLayout
+from optimizer.layouts.memory_config import BufferType, MemoryConfig, PageLayout, ShardSpec, TensorMemoryLayout
+from optimizer.layouts.op_config import MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig
 from optimizer.layouts.tiling import TILE, ceil_div, physical_shape
 from optimizer.result import WEIGHTS, Role
 from optimizer.verify.subject import Error, Subject
@@ -24,7 +25,7 @@ def has_layouts(subject: Subject) -> Iterator[Error]:
 
 
 def has_shards(subject: Subject) -> Iterator[Error]:
-    """Shards lie in L1, cover their tensor, are whole tiles, and lie on distinct cores of the board."""
+    """Shards cover their tensor, are whole tiles, and lie on distinct cores of the board, or DRAM banks."""
     for v, layout in subject.layouts.items():
         spec = layout.shard_spec
         if not layout.is_sharded:
@@ -34,8 +35,8 @@ def has_shards(subject: Subject) -> Iterator[Error]:
         if spec is None:
             yield v, "sharded layout without shards"
             continue
-        if not layout.is_l1:
-            yield v, f"shards exist in L1 only, this is {layout.describe()}"
+        if layout.is_host:
+            yield v, f"shards exist on the board only, this is {layout.describe()}"
         if layout.is_tile and (spec.shape[0] % TILE or spec.shape[1] % TILE):
             yield v, f"shard {list(spec.shape)} is not made of whole tiles"
         placed = list(_cores(subject, layout.memory, spec))
@@ -54,10 +55,11 @@ def asks_for_shards(subject: Subject) -> Iterator[Error]:
 
 
 def _cores(subject: Subject, memory: MemoryConfig, spec: ShardSpec) -> Iterator[str]:
-    """What is wrong with the cores of shards; counted before they are written down one by one."""
-    max_y, max_x = subject.device.grid_yx
+    """What is wrong with the cores of shards, or the banks; counted before they are written down one by one."""
+    device = subject.device
+    max_y, max_x = (1, device.dram_banks) if memory.buffer_type is BufferType.DRAM else device.grid_yx
     outside = any(not (0 <= x0 <= x1 < max_x and 0 <= y0 <= y1 < max_y) for x0, y0, x1, y1 in spec.core_ranges)
-    if outside or spec.num_cores > subject.device.num_cores:
+    if outside or spec.num_cores > max_y * max_x:
         shown = f"{list(spec.core_ranges[:4])}{' ...' if len(spec.core_ranges) > 4 else ''}"
         yield f"core ranges {shown} overlap or leave the {max_y}x{max_x} grid"
         return
@@ -107,6 +109,20 @@ def keeps_in_l1_what_a_run_reads(subject: Subject) -> Iterator[Error]:
             yield v, "is in L1, where no op on the host can read it"
         if all(role is Role.HOST for role in roles):
             yield v, "is in L1, where no op of a run reads it"
+
+
+def keeps_in_banks_what_reads_them(subject: Subject) -> Iterator[Error]:
+    """A tensor over DRAM banks is a weight that is not computed, and all that reads it is made for that."""
+    graph = subject.graph
+    for v, layout in subject.layouts.items():
+        if not layout.is_over_banks:
+            continue
+        if graph.value(v).kind not in WEIGHTS or graph.producer(v) is not None:
+            yield v, f"only weights as they are given may be {layout.describe()}"
+        for op in graph.consumers(v):
+            config = subject.records[op.id].config
+            if not isinstance(config, MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig):
+                yield v, f"is {layout.describe()}, which {op.op} '{op.id}' does not read"
 
 
 def computes_on_the_host(subject: Subject) -> Iterator[Error]:

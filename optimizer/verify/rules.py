@@ -41,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     Rule("types", Stage.PLAN, graph_rules.has_types),
     Rule("prepared weights", Stage.PLAN, role_rules.prepares_weights),
     Rule("weights in L1", Stage.PLAN, layout_rules.keeps_in_l1_what_a_run_reads),
+    Rule("weights in banks", Stage.PLAN, layout_rules.keeps_in_banks_what_reads_them),
     Rule("ops on the host", Stage.PLAN, layout_rules.computes_on_the_host),
     Rule("operands on the host", Stage.PLAN, layout_rules.reads_from_the_host),
     Rule("transfers", Stage.PLAN, role_rules.serves_the_host),

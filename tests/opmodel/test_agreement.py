@@ -62,7 +62,7 @@ def test_matmul_bytes_are_exact(pairs: list[Pair], op: str) -> None:
     assert [r["id"] for r, a in both if r["peak_total"] != a["peak_total"]] == []
 
 
-@pytest.mark.parametrize("name", ["block_floats", "knobs"])
+@pytest.mark.parametrize("name", ["block_floats", "dram_sharded", "knobs"])
 def test_element_types_and_configs_are_answered_as_tt_metal_does(folder: Path, name: str) -> None:
     """Verdict, element type, layout and bytes of every recorded row."""
     wrong = []

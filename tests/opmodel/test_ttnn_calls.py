@@ -41,6 +41,7 @@ from optimizer.layouts.op_config import (
     Conv2dConfig,
     InPlaceConfig,
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
     MatmulMultiCoreReuseProgramConfig,
     SDPAProgramConfig,
 )
@@ -305,6 +306,13 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
         "ttnn.matmul(x0, x1, program_config=ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig("
         "compute_with_storage_grid_size=ttnn.CoreCoord(8, 8), in0_block_w=2, out_subblock_h=1, out_subblock_w=2, "
         "per_core_M=4, per_core_N=6, fuse_batch=True, fused_activation=None, mcast_in0=True, out_block_w=2))",
+    ),
+    (
+        "ttnn.matmul",
+        {"config": MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(2, 1, 6, "silu", 2)},
+        "ttnn.matmul(x0, x1, program_config=ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(in0_block_w=2, "
+        "per_core_M=1, per_core_N=6, fused_activation=ttnn.UnaryWithParam(ttnn.UnaryOpType.SILU), "
+        "num_workers_per_dram_bank=2))",
     ),
     (
         "ttnn.matmul",

@@ -10,6 +10,7 @@ import pytest
 from optimizer.device import DeviceSpec
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Op
+from optimizer.layouts.dram_sharded_matmuls import bank_shards
 from optimizer.layouts.memory_config import DRAM_TILE, L1_TILE, TensorLayout
 from optimizer.opmodel.base import OpModel
 from optimizer.opmodel.registry import create
@@ -117,6 +118,18 @@ def _missing_record(r: OptimizedGraph) -> None:
     del r.records["fc1"]
 
 
+def _weight_over_banks(r: OptimizedGraph) -> None:
+    r.layouts["w1"] = bank_shards((1024, 1024), N150.dram_banks, 1)
+
+
+def _activation_over_banks(r: OptimizedGraph) -> None:
+    r.layouts[r.graph.op("fc0").outputs[0]] = bank_shards((1, 1, 512, 1024), N150.dram_banks, 1)
+
+
+def _more_banks_than_there_are(r: OptimizedGraph) -> None:
+    r.layouts["w1"] = bank_shards((1024, 1024), N150.dram_banks + 1, 1)
+
+
 DAMAGE: dict[str, tuple[Callable[[OptimizedGraph], None], str]] = {
     "no layout": (_drop_layout, "value without a layout"),
     "cores outside the grid": (_wrong_grid, "leave the 8x8 grid"),
@@ -127,6 +140,9 @@ DAMAGE: dict[str, tuple[Callable[[OptimizedGraph], None], str]] = {
     "schedule": (_wrong_order, "before it is computed"),
     "shape": (_wrong_shape, "shape rule gives"),
     "dead copy": (_dead_copy, "copy that nothing reads"),
+    "weight over banks for another kernel": (_weight_over_banks, "which ttnn.linear 'fc1' does not read"),
+    "activation over banks": (_activation_over_banks, "only weights as they are given may be"),
+    "banks": (_more_banks_than_there_are, "leave the 1x12 grid"),
     "L1 of the board": (_smaller_board, "B of L1"),
     "L1 limit": (_lower_cap, "the op takes"),
     "record": (_missing_record, "op without a record"),

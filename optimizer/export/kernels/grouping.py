@@ -29,7 +29,9 @@ def may_join(result: OptimizedGraph, op: Op) -> bool:
         return False
     values = [graph.value(v) for v in (*op.inputs, *op.outputs)]
     layouts = [result.layouts[v.id] for v in values]
-    if any(v.dtype not in DTYPES for v in values) or any(not x.is_tile or x.is_host for x in layouts):
+    if any(v.dtype not in DTYPES for v in values):
+        return False
+    if any(not x.is_tile or x.is_host or x.is_over_banks for x in layouts):
         return False
     if op.op == COPY:
         return True

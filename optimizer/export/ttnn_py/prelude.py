@@ -109,6 +109,13 @@ def make_host_inputs(arrays):
     return make_tensors(None, [{**entry, "memory_config": None} for entry in INPUTS], arrays)
 '''
 
+_BANKS = """\
+        if memory_config.is_sharded():  # over the DRAM banks, where TTNN puts no array by itself
+            return ttnn.to_device(ttnn.Tensor(array, dtype, layout=layout), device, memory_config=memory_config)
+"""
+_PLACED = "        return ttnn.Tensor(array, dtype, device, layout, memory_config)\n"
+"""The line of `_MAKE` that `_BANKS` goes before."""
+
 _HOST = '''
 
 def placeholder(name, operands, attributes, results):
@@ -168,7 +175,9 @@ def prelude_text(
         + '\n"""Elements of the parameters that are part of the model\'s graph, in row-major order."""',
         *([constants] if constants else []),
     ]
-    return "\n\n".join(blocks) + "\n" + _MAKE + (_HOST if host_ops else "") + fused
+    over_banks = any(entry.spec.layout.is_over_banks for entry in parameters)
+    made = _MAKE.replace(_PLACED, _BANKS + _PLACED) if over_banks else _MAKE
+    return "\n\n".join(blocks) + "\n" + made + (_HOST if host_ops else "") + fused
 
 
 def _table(name: str, opening: str, rows: Sequence[str], closing: str) -> str:

@@ -47,6 +47,18 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class BankReads:
+    """Operand B of a product in shards in the DRAM banks."""
+
+    size: int
+    """Bytes that the fullest bank gives."""
+    readers: int
+    """Cores that read one bank."""
+    gathered: bool
+    """A block of A is put together from several shards before it is multicast."""
+
+
+@dataclass(frozen=True, slots=True)
 class Product:
     """The matmul of one core. All counts in tiles."""
 
@@ -234,4 +246,5 @@ class Work:
     first: tuple[str, ...] = ()
     """Activations that operands go through before the op itself."""
     kernel: Kernel | None = None
+    banks: BankReads | None = None
     attention: Attention | None = None

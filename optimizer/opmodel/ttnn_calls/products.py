@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from optimizer.layouts.op_config import (
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
     MatmulMultiCoreReuseMultiCastProgramConfig,
     MatmulMultiCoreReuseProgramConfig,
     SDPAProgramConfig,
@@ -18,6 +19,7 @@ def _product(site: Site, bias: str | None) -> str:
         MatmulMultiCoreReuseProgramConfig,
         MatmulMultiCoreReuseMultiCastProgramConfig,
         MatmulMultiCoreReuseMultiCast1DProgramConfig,
+        MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
     )
     return site.call(
         site.operand(1),

@@ -25,6 +25,7 @@ from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import sharded_layout
 from optimizer.precision.budget import NO_NOISE, OpNoise
 from optimizer.sharding.base import OpDecision, PolicyInput
+from optimizer.sharding.whole_graph.dram_sharded import dram_sharded_ways, reads_banks
 from optimizer.sharding.whole_graph.precision_options import PrecisionOptions
 from optimizer.sharding.whole_graph.precision_options import Way as TypedWay
 from optimizer.sharding.whole_graph.weight_placement import weight_placements, weight_positions
@@ -141,7 +142,8 @@ class OptionTable:
         forced = tuple(self._problem.forced_reshards.get(op.id, ()))
         shut = self._open is not None and op.id not in self._open
         free = self._overwritable(op, positions)
-        key = (self._pricer.signature(op), id(legal), positions, reads, chosen, forced, shut, free)
+        from_banks = reads_banks(self._pricer, op)
+        key = (self._pricer.signature(op), id(legal), positions, reads, chosen, forced, shut, free, from_banks)
         self.asked[op.id] = self._first.setdefault(key, op.id)
         if key not in self._known:
             found = [self._ask(op, operands, candidate) for candidate, operands in chosen]
@@ -150,6 +152,8 @@ class OptionTable:
                 for operands in self._combinations(op, positions, reads):
                     found += [self._ask(op, operands, c) for c in self._candidates(op, operands)]
                     found += self._in_place(op, operands, self._giving(legal, operands, free), free)
+                    if from_banks and operands[0].is_sharded:
+                        found += self._from_banks(op, operands)
             options = [option for option in found if option is not None]
             if not shut and self._problem.options.weights_in_l1 and not self._cut_off():
                 options += self._with_weights(op, options)
@@ -193,6 +197,14 @@ class OptionTable:
         wanted = dict.fromkeys(operands[k] for k in free)
         return [c for layout in wanted for c in self._giving_known[id(legal)].get(layout, ())]
 
+    def _from_banks(self, op: Op, operands: Layouts) -> Iterator[OpOption | None]:
+        """Matmuls of an operand in width shards that read their weights from shards in the DRAM banks."""
+        legal = self._problem.legal[op.id]
+        wide = None if legal.forced else self._widest_outputs(legal)
+        results = [c for c in legal.sharded if wide is None or c.output in wide]
+        for placed, candidate in dram_sharded_ways(self._pricer, op, operands, results):
+            yield self._ask(op, placed, candidate)
+
     def _with_weights(self, op: Op, options: Sequence[OpOption]) -> Iterator[OpOption]:
         """The fastest options of the same interface with weights in L1, where that makes them faster than any is."""
         weights, legal = weight_positions(self._pricer, op), self._problem.legal[op.id]
@@ -200,7 +212,8 @@ class OptionTable:
             return
         groups: dict[tuple[Layouts, TensorLayout], list[OpOption]] = {}
         for option in options:
-            groups.setdefault((option.operands, option.candidate.output), []).append(option)
+            if not any(layout.is_over_banks for layout in option.operands):
+                groups.setdefault((option.operands, option.candidate.output), []).append(option)
         for row in groups.values():
             row.sort(key=lambda o: (o.time_ns, o.peak_bytes))
             settled = [o for o in row if o.candidate.config is not None or not legal.by_room]

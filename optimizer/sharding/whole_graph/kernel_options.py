@@ -320,7 +320,7 @@ class KernelOptions:
         v = self._graph.op(op_id).inputs[k]
         read = dict.fromkeys(way.option.operands[k] for way in self._ways[op_id])
         layouts = list(read) if self._pricer.is_weight(v) else self._layouts(v)
-        in_dram = [layout for layout in layouts if layout.is_dram][:1]
+        in_dram = [layout for layout in layouts if layout.is_dram and not layout.is_over_banks][:1]
         in_l1 = sorted((x for x in layouts if x.is_l1), key=lambda x: (x.is_sharded, -x.num_shard_cores, x.describe()))
         shards = [x for x in in_l1[1:] if x.is_sharded and self._pricer.is_weight(v)]
         return (*in_dram, *in_l1[:1], *shards)
@@ -345,6 +345,8 @@ def _lies_right(way: Way, wanted: WantedPlaces) -> bool:
 
 def _is_read_so(way: Way, k: int, operand: WantedOperand) -> bool:
     layout = way.option.operands[k]
+    if layout.is_over_banks:
+        return False
     if operand.source is not None:
         if operand.copied is not (k in way.copied):
             return False

@@ -13,6 +13,8 @@ from ttnn_standin.values import TILE, BufferType, Member, TensorMemoryLayout, Va
 
 EDGE = 32
 """Rows and columns of a tile."""
+BANKS = {(8, 8): 12}
+"""DRAM banks by the grid of a board; others have 8. As cores they lie in one row."""
 
 
 def physical(shape: tuple[int, ...], layout: Member) -> tuple[int, int]:
@@ -46,7 +48,9 @@ def check_placement(shape: tuple[int, ...], layout: Member, memory: Value, grid_
             raise Refused("an interleaved memory config with a shard spec")
         return
     if memory.buffer_type != BufferType.L1:
-        raise Refused(f"shards in {memory.buffer_type}")
+        if memory.memory_layout != TensorMemoryLayout.WIDTH_SHARDED:
+            raise Refused(f"{memory.memory_layout} shards in {memory.buffer_type}")
+        grid_xy = (BANKS.get(grid_xy, 8), 1)
     if spec is None:
         raise Refused("shards without a shard spec")
     if is_chosen(memory):

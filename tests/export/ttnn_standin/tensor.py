@@ -150,6 +150,8 @@ class Tensor:
             if array.dtype not in (np.float32, np.int32, np.uint32, np.uint16, np.uint8) or not array.flags.writeable:
                 raise Refused(f"ttnn.Tensor takes no array of {array.dtype}, writeable: {array.flags.writeable}")
             values, shape, memory = array, array.shape, a["mem_config"]
+            if memory is not None and memory.is_sharded() and memory.buffer_type == BufferType.DRAM:
+                raise Refused("ttnn.Tensor: parse_py_tensor: ndarray_import failed")
             layout = a["layout"] or ROW_MAJOR
         else:
             values, shape, dtype, layout = np.asarray(a["data"]), tuple(a["shape"]), a["data_type"], a["layout"]

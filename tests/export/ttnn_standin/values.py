@@ -62,6 +62,12 @@ class Value:
             raise AttributeError(f"a {self.kind} has no {name}")
         return self.fields[name]
 
+    def is_sharded(self) -> bool:
+        """`MemoryConfig.is_sharded`."""
+        if self.kind != "MemoryConfig":
+            raise AttributeError(f"a {self.kind} has no is_sharded")
+        return bool(self.fields["memory_layout"] != TensorMemoryLayout.INTERLEAVED)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Value):
             return NotImplemented

@@ -7,9 +7,10 @@ from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.case import Case
 from optimizer.opmodel.analytical.costing.pieces import Job, fidelity, of_tensor
 from optimizer.opmodel.analytical.ops.attention import attention_chunks, dealt, shared_slots
+from optimizer.opmodel.analytical.products.dram_sharded import bank_bytes
 from optimizer.opmodel.analytical.products.matmul_plan import Plan
 from optimizer.opmodel.analytical.tensors import HEIGHT, TILED, tiles
-from optimizer.opmodel.analytical.work import Attention, Feed, Piece, Place, Product, Work
+from optimizer.opmodel.analytical.work import Attention, BankReads, Feed, Piece, Place, Product, Work
 
 
 def matmul(job: Job) -> tuple[Work, ...]:
@@ -35,9 +36,17 @@ def matmul(job: Job) -> tuple[Work, ...]:
             _feeds(plan, a.layout, b.layout), fid, fp32, (max(1, plan.subblock_h), max(1, plan.subblock_w)),
             _fused(job, plan),
         )  # fmt: skip
-    first = Work("matmul", job.name, job.cores, job.reads, job.writes, product)
+    banks = _bank_reads(job, plan) if plan is not None and plan.kind == "dram" else None
+    first = Work("matmul", job.name, job.cores, job.reads, job.writes, product, banks=banks)
     rest = tuple(_after(job, name) for name in usage.after)
     return (first, *rest)
+
+
+def _bank_reads(job: Job, plan: Plan) -> BankReads:
+    a, b = job.query.inputs[:2]
+    spec = a.layout.shard_spec
+    assert spec is not None
+    return BankReads(bank_bytes(b), plan.readers, plan.in0_block_w * TILE > spec.shape[1])
 
 
 def _fused(job: Job, plan: Plan) -> str:
@@ -67,6 +76,8 @@ def _feeds(plan: Plan, a: TensorLayout, b: TensorLayout) -> tuple[Feed, Feed]:
             Feed.LOCAL if shards_a and local else _interleaved(a, True),
             Feed.LOCAL if shards_b and local else _interleaved(b, True),
         )
+    if plan.kind == "dram":
+        return (Feed.SHARED, Feed.DRAM_EACH)
     if plan.kind == "1d" and plan.mcast_in0:
         return (Feed.SHARED if shards_a else _interleaved(a, False), Feed.LOCAL if shards_b else _interleaved(b, True))
     if plan.kind == "1d":

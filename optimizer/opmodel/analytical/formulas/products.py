@@ -9,7 +9,7 @@ from __future__ import annotations
 from optimizer.ir.compute_config import PASSES, TILE_PRODUCT_CYCLES
 from optimizer.layouts.tiling import TILE, ceil_div
 from optimizer.opmodel.analytical.formulas.basics import Clock, Terms, dram, noc
-from optimizer.opmodel.analytical.work import Feed, Place, Product, Window, Work
+from optimizer.opmodel.analytical.work import BankReads, Feed, Place, Product, Window, Work
 from optimizer.opmodel.base import Bound
 
 _EACH = (Feed.DRAM_EACH, Feed.L1_EACH)
@@ -73,6 +73,8 @@ def feed_cycles(t: Clock, p: Product, feed: Feed, everywhere: bool, tiles: float
 def matmul(t: Clock, work: Work, terms: Terms) -> float:
     p = work.product
     assert p is not None, "a matmul has a product"
+    if work.banks is not None:
+        return _from_banks(t, work, p, work.banks, terms)
     down = ceil_div(p.rows, p.block_rows or p.rows)
     across = ceil_div(p.columns, p.block_columns or p.columns)
     steps = ceil_div(p.depth, p.k_block)
@@ -90,6 +92,24 @@ def matmul(t: Clock, work: Work, terms: Terms) -> float:
     fill = min(compute, reader) / steps + t.cycles((p.batches - 1) * t.k["matmul.batch_cycles"])
     spread = sum(w.size for w in work.writes if w.place is Place.L1)
     return fill + tail + t.cycles(spread / work.cores / t.k["noc_bytes_per_cycle"])
+
+
+def _from_banks(t: Clock, work: Work, p: Product, banks: BankReads, terms: Terms) -> float:
+    """Operand B from shards in the DRAM banks, read while A is multicast block by block and what came is multiplied.
+
+    The cores that hold A send one after the other, each when all receivers are ready (tenstorrent/tt-metal #55443).
+    """
+    steps = ceil_div(p.depth, p.k_block)
+    block = p.k_block * p.tile_bytes[0]
+    hop = t.k["matmul.step_cycles"] + block / t.k["matmul.mcast_grid_bytes_per_cycle"]
+    if banks.gathered:
+        hop += block / t.k["noc_bytes_per_cycle"]
+    terms.add(Bound.COMPUTE, compute_ns(t, p))
+    terms.add(Bound.NOC, t.cycles(steps * hop))
+    rate = t.k["matmul.bank_gbps" if banks.readers == 1 else "matmul.shared_bank_gbps"]
+    terms.add(Bound.DRAM, banks.size / rate)
+    result = sum(w.size for w in work.writes) / work.cores / t.k["noc_bytes_per_cycle"]
+    return (sum(terms.values()) - max(terms.values())) / steps + t.cycles(result)
 
 
 def _reader_cycles(t: Clock, work: Work, p: Product, blocks: tuple[int, int]) -> float:

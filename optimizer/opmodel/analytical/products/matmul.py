@@ -15,6 +15,7 @@ from optimizer.ir.dtype import DType
 from optimizer.layouts.memory_config import MemoryConfig
 from optimizer.layouts.op_config import (
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
+    MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
     MatmulMultiCoreReuseMultiCastProgramConfig,
     MatmulMultiCoreReuseProgramConfig,
     OpConfig,
@@ -22,6 +23,7 @@ from optimizer.layouts.op_config import (
 from optimizer.layouts.tiling import TILE, ceil_div, padded_shape
 from optimizer.opmodel.analytical.case import Case, Usage, need, refuse
 from optimizer.opmodel.analytical.ops.generic import result_shapes
+from optimizer.opmodel.analytical.products.dram_sharded import dram_sharded
 from optimizer.opmodel.analytical.products.matmul_auto import Problem, check_choice, choice_room, choose
 from optimizer.opmodel.analytical.products.matmul_buffers import Buffers, buffers, matmul_cores
 from optimizer.opmodel.analytical.products.matmul_plan import Plan
@@ -155,6 +157,8 @@ def matmul(case: Case) -> Usage:
         bool(activation) and bool(core_grid),
         bool(case.attrs.get("transpose_a")),
     )  # fmt: skip
+    if isinstance(config, MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig):
+        return dram_sharded(case, config, problem, dtype, l1_acc)
     if config is None:
         plan = choose(problem)
         check_choice(plan)

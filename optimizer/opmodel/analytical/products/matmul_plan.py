@@ -10,7 +10,7 @@ class Plan:
     """A complete program config: what the kernels will do. Sizes in tiles."""
 
     kind: str
-    """`multi_core` (no reuse), `reuse`, `1d` or `2d`."""
+    """`multi_core` (no reuse), `reuse`, `1d`, `2d` or `dram` (B in shards in the DRAM banks)."""
     grid_yx: tuple[int, int] = (1, 1)
     in0_block_w: int = 1
     subblock_h: int = 1
@@ -23,3 +23,7 @@ class Plan:
     transpose_mcast: bool = False
     fuse_batch: bool = True
     fused_activation: bool = False
+    readers: int = 1
+    """Cores that read one DRAM bank (`dram`)."""
+    banks: int = 0
+    """Banks that hold columns of B (`dram`)."""
