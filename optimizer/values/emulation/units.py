@@ -6,6 +6,7 @@ elements at a time. The tests compare the two.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,8 @@ _ALIGNING = np.float32(1.5 * 2.0**13)
 """Times 2^e, added and taken off: rounds to multiples of 2^(e - 10)."""
 _HUGE = np.float32(2.0**100)
 """Beside numbers from here on, masks mostly, others are as good as zero; they would overflow on the way."""
+_PART = 1 << 22
+"""Elements that are stored in another type at a time."""
 _TIE = np.float32(2.0**-21)
 """Times 2^e: makes ties go away from zero."""
 
@@ -44,9 +47,24 @@ def _first_columns(values: Array, like: Array) -> Array:
     return values[:1].reshape(()) if like.ndim == 0 else values[..., : like.shape[-1]]
 
 
+def _by_rows(stored_as: Callable[[Array], Array], values: Array) -> Array:
+    """What an element type makes of an array, some rows at a time: a large one at once takes many times its memory."""
+    if values.ndim < 2 or values.size <= _PART:
+        return stored_as(values)
+    rows = values.reshape(-1, values.shape[-1])
+    step = max(1, _PART // rows.shape[1])
+    made = np.empty(rows.shape, np.float32)
+    for top in range(0, len(rows), step):
+        made[top : top + step] = stored_as(rows[top : top + step])
+    return made.reshape(values.shape)
+
+
 def converted(values: NDArray[Any], dtype: DType) -> Array:
     """Numbers as the host stores them in an element type: to the nearest, ties to even."""
-    values = np.asarray(values, np.float32)
+    return _by_rows(lambda part: _converted(part, dtype), np.asarray(values, np.float32))
+
+
+def _converted(values: Array, dtype: DType) -> Array:
     if dtype is DType.BF16:
         return round_bf16(values)
     if dtype in BLOCK_BITS:
@@ -127,6 +145,9 @@ class Units:
     # -- packer -----------------------------------------------------------------------------------------------
     def packed(self, values: Array, dtype: DType) -> Array:
         """Destination registers in a circular buffer of an element type."""
+        return _by_rows(lambda part: self._packed(part, dtype), np.asarray(values))
+
+    def _packed(self, values: Array, dtype: DType) -> Array:
         if dtype not in BLOCK_BITS:
             return formats.packed(values, self.wide, dtype)
         return _first_columns(formats.packed(whole_blocks(values), self.wide, dtype), values)

@@ -76,11 +76,13 @@ def _shared(values: Array, kept: int) -> Array:
     """
     groups = values.reshape(*values.shape[:-1], -1, 16)
     bits = (bits_of(groups) + np.uint32(0x10000)) & np.uint32(0xFFFE0000)
-    exponents = ((bits & _EXPONENT) >> np.uint32(23)).astype(np.int64)
+    exponents = ((bits & _EXPONENT) >> np.uint32(23)).astype(np.int32)
     shared = exponents.max(axis=-1, keepdims=True)
-    significands = ((bits >> np.uint32(17)) & np.uint32(0x3F)).astype(np.int64) | np.where(exponents > 0, 64, 0)
+    significands = ((bits >> np.uint32(17)) & np.uint32(0x3F)).astype(np.int32) | np.where(
+        exponents > 0, np.int32(64), np.int32(0)
+    )
     down = np.minimum(shared - exponents, 8)
     steps = ((significands + ((1 << down) >> 1)) >> down) >> (7 - kept)
-    made = np.ldexp(steps.astype(np.float64), shared - 126 - kept)
+    made = np.ldexp(steps.astype(np.float32), shared - 126 - kept)
     with np.errstate(over="ignore"):
         return np.where(bits & _SIGN, -made, made).astype(np.float32).reshape(values.shape) + np.float32(0.0)
