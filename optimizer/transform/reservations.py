@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from optimizer.ir.vocabulary import COPY
+from optimizer.ir.vocabulary import CAST, COPY
 from optimizer.result import Reservation, Role
 from optimizer.sharding.base import Plan
 from optimizer.transform.apply import AppliedPlan
@@ -26,12 +26,16 @@ def placed_reservations(plan: Plan, applied: AppliedPlan) -> tuple[Reservation, 
 
 
 def _in_l1(applied: AppliedPlan, value: str) -> Iterator[str]:
-    """What holds a value in L1: itself, what a graph output is spilled from, or a weight's further forms there."""
+    """What holds a value in L1: itself, what a graph output is spilled from, or a weight's further forms there,
+    maybe in another element type."""
     if applied.layouts[value].is_l1:
         yield value
     maker = applied.graph.producer(value)
     if maker is not None and applied.records[maker.id].role is Role.SPILL:
         yield maker.inputs[0]
     for op in applied.graph.consumers(value):
-        if op.op == COPY and applied.records[op.id].role is Role.HOST and applied.layouts[op.outputs[0]].is_l1:
-            yield op.outputs[0]
+        if applied.records[op.id].role is Role.HOST:
+            if op.op == COPY and applied.layouts[op.outputs[0]].is_l1:
+                yield op.outputs[0]
+            elif op.op == CAST:
+                yield from _in_l1(applied, op.outputs[0])

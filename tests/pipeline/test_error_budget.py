@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from optimizer.checking import check_record
 from optimizer.errors import GraphError, InfeasibleError, OptionError
 from optimizer.export.annotated_json import dumps
+from optimizer.export.reader import read_result
+from optimizer.export.registry import emit
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
@@ -134,3 +138,16 @@ def test_a_result_says_what_it_was_measured_to_do() -> None:
 
     record = result.to_json()["summary"]["precision"]
     assert record["outputs"][0]["pcc"] == pytest.approx(record["measured_pcc"], rel=1e-4)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_written_plan_holds_up_to_its_check(count: int, tmp_path: Path) -> None:
+    """Its weights in L1 too, in whatever element type."""
+    result = within(0.98, layers(count))
+    emit(result, "json", tmp_path)
+
+    found = check_record(read_result(tmp_path))
+
+    assert result.summary.l1_weights_bytes
+    assert {result.graph.value(r.value).dtype for r in result.reservations} & {DType.BFP8_B, DType.BFP4_B}
+    assert (found["errors"], found["ok"]) == ([], True)
