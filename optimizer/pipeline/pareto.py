@@ -24,6 +24,7 @@ class ParetoFront(Stage):
     name: ClassVar[str] = "pareto-front"
     takes: ClassVar[tuple[str, ...]] = ("problem", "plan", "values", "precision", "origin")
     gives: ClassVar[tuple[str, ...]] = ("precision",)
+    closing: ClassVar[bool] = True
 
     pareto: bool
     least_pcc: float | None
