@@ -61,29 +61,30 @@ def square_of_octave() -> float:
 
 
 @cache
-def _square_of_largest_octave() -> float:
-    """Mean of 4^e over blocks, e being the largest exponent of one."""
-    return sum(4.0**e * (_below(e) ** BLOCK - _below(e - 1) ** BLOCK) for e in _OCTAVES)
+def _square_of_largest_octave(sharing: int) -> float:
+    """Mean of 4^e over blocks of so many numbers that are not zero, e being the largest exponent of one."""
+    return sum(4.0**e * (_below(e) ** sharing - _below(e - 1) ** sharing) for e in _OCTAVES)
 
 
 @cache
-def rounding_noise(dtype: DType) -> Noise:
+def rounding_noise(dtype: DType, sharing: int = BLOCK) -> Noise:
     """What storing a tensor in this element type does, from f32, to the nearest (as the host converts weights).
 
-    Of integers and f32 nothing.
+    `sharing` numbers of a block are not zero. Of integers and f32 nothing.
     """
     if dtype is DType.BF16:
         return Noise(0.0, square_of_octave() * 4.0 ** (1 - BF16_BITS) / 12)
     if dtype in BLOCK_BITS:
-        return Noise(0.0, _square_of_largest_octave() * 4.0 ** (1 - BLOCK_BITS[dtype]) / 12)
+        return Noise(0.0, _square_of_largest_octave(sharing) * 4.0 ** (1 - BLOCK_BITS[dtype]) / 12)
     return EXACT
 
 
 @cache
-def cutting_noise(dtype: DType, bits: int) -> Noise:
-    """What is lost of a tensor of this element type by taking the upper `bits` bits of every significand."""
+def cutting_noise(dtype: DType, bits: int, sharing: int = BLOCK) -> Noise:
+    """What is lost of a tensor of this element type by taking the upper `bits` bits of every significand; `sharing`
+    numbers of a block are not zero."""
     if dtype in BLOCK_BITS:
-        return _cut_block(BLOCK_BITS[dtype], bits)
+        return _cut_block(BLOCK_BITS[dtype], bits, sharing)
     held = {DType.BF16: float(BF16_BITS), DType.F32: inf}[dtype]
     if bits >= held:
         return EXACT
@@ -93,15 +94,15 @@ def cutting_noise(dtype: DType, bits: int) -> Noise:
     return Noise(gain, square * square_of_octave() - gain**2)
 
 
-def _cut_block(held: int, bits: int) -> Noise:
+def _cut_block(held: int, bits: int, sharing: int) -> Noise:
     """Of a block format: a number n octaves below the largest of its block has n bits less to lose."""
     gain = square = 0.0
     for below in range(held - bits):
         step, least = 2.0 ** (1 - bits), 2.0 ** (1 - held + below)
         mean, mean_square = (step - least) / 2, (step - least) * (2 * step - least) / 6
         for e in _OCTAVES:
-            others = _below(e + below) ** (BLOCK - 1)
-            others -= _below(e + below - 1) ** (BLOCK - 1) if below else 0.0
+            others = _below(e + below) ** (sharing - 1)
+            others -= _below(e + below - 1) ** (sharing - 1) if below else 0.0
             gain -= mean * 2.0**e * _magnitude(e) * others
             square += mean_square * 4.0**e * _share(e) * others
     return Noise(gain, max(0.0, square - gain**2))

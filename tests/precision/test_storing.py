@@ -62,3 +62,13 @@ def test_one_error_after_another() -> None:
     first, second = Noise(0.1, 1e-4), Noise(-0.1, 2e-4)
     both = first.then(second)
     assert (both.gain, both.variance) == (pytest.approx(-0.01), pytest.approx(3e-4))
+
+
+@pytest.mark.parametrize("dtype", [DType.BFP8_B, DType.BFP4_B])
+@pytest.mark.parametrize("sharing", [1, 4])
+def test_numbers_of_blocks_that_are_zero_otherwise(sharing: int, dtype: DType) -> None:
+    apart = np.zeros((1024, 512), np.float32)
+    apart.reshape(-1, 16)[:, :sharing] = NUMBERS.reshape(-1, 16)[:, :sharing]
+    found = measured(apart, rounded(apart, dtype))
+    stated = rounding_noise(dtype, sharing)
+    assert stated.variance == pytest.approx(found.variance, rel=0.2 if sharing == 1 else 0.05), found

@@ -56,11 +56,16 @@ def _matmul(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
 
 # -- convolutions ---------------------------------------------------------------------------------------------
 def _weights(step: Step, weight: Array) -> tuple[Array, DType]:
-    """[O, C/groups, kh, kw] as the op prepares it: block formats share exponents along O."""
+    """[O, C/groups, kh, kw] as the op prepares it: block formats share exponents along O.
+
+    The groups of a convolution become one matrix with zeros between them, so that only outputs of one group share.
+    """
     stated = step.config.weights_dtype if isinstance(step.config, Conv2dConfig) else None
     dtype = DType(stated) if stated else step.dtypes[1]
+    groups = int(step.attrs.get("groups", 1)) if step.op == "ttnn.conv2d" else 1
     rows = weight.transpose(1, 2, 3, 0)
-    return converted(rows, dtype).transpose(3, 0, 1, 2), dtype
+    each = converted(rows.reshape(*rows.shape[:3], groups, -1), dtype)
+    return each.reshape(rows.shape).transpose(3, 0, 1, 2), dtype
 
 
 def _convolved(step: Step, x: Array, weight: Array, dtypes: tuple[DType, DType], sums: Sums) -> Array:
