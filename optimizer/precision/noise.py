@@ -21,9 +21,9 @@ from optimizer.layouts.stated_compute import in0_block_w
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.precision.blocks import TILE, Blocks, conv_blocks, matmul_blocks
 from optimizer.precision.measured import BLOCKS, op_noise, packed, sums_of_16_bits
-from optimizer.precision.storing import EXACT, Noise, cutting_noise, rounding_noise
+from optimizer.precision.storing import BLOCK, EXACT, Noise, cutting_noise, rounding_noise
 
-__all__ = ["Noise", "added_noise", "packing_noise", "rounding_noise"]
+__all__ = ["Noise", "added_noise", "packing_noise", "rounding_noise", "sharing_weights"]
 
 _CONV = "ttnn.conv2d"
 _SUMS = (CostClass.MATMUL, CostClass.CONV)
@@ -96,6 +96,12 @@ def packing_noise(dtype: DType, wide: bool = True, way: str = "result") -> Noise
     if dtype is DType.BF16 and not wide:
         return EXACT
     return packed(dtype.value, wide, way) or rounding_noise(dtype)
+
+
+def sharing_weights(query: OpQuery) -> int:
+    """Weights of a block that are not zero: those of one group, where a convolution has groups."""
+    groups: Any = query.attr.get("groups", 1)
+    return min(BLOCK, query.inputs[1].shape[0] // int(groups)) if query.op == _CONV else BLOCK
 
 
 def _handed_on(query: OpQuery, operand: DType, result: DType) -> Noise:

@@ -28,8 +28,8 @@ from optimizer.layouts.stated_compute import in0_block_w, stated_compute
 from optimizer.opmodel.base import OpQuery, TensorSpec
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.precision.budget import OpNoise
-from optimizer.precision.noise import SOURCE_A_BITS, added_noise, rounding_noise
-from optimizer.precision.storing import BLOCK, cutting_noise
+from optimizer.precision.noise import SOURCE_A_BITS, added_noise, rounding_noise, sharing_weights
+from optimizer.precision.storing import cutting_noise
 
 Layouts = tuple[TensorLayout, ...]
 Way = tuple[Layouts, OpCandidate]
@@ -192,16 +192,10 @@ class PrecisionOptions:
         if opdef(op.op).cost_class in _WEIGHED and self._pricer.is_weight(op.inputs[1]):
             dtype = query.inputs[1].dtype
             stated: Any = dict(query.attr.get(COMPUTE) or ())  # type: ignore[arg-type]
-            sharing = _sharing(query)
+            sharing = sharing_weights(query)
             cut = cutting_noise(dtype, SOURCE_A_BITS[str(stated.get("fid", "HiFi4"))], sharing)
             of_weights = cut.variance + (rounding_noise(dtype, sharing).variance if dtype.is_block_float else 0.0)
         return OpNoise(_rounded_up(of_result), _rounded_up(of_weights))
-
-
-def _sharing(query: OpQuery) -> int:
-    """Weights of a block that are not zero: those of one group, where a convolution has groups."""
-    groups: Any = query.attr.get("groups", 1)
-    return min(BLOCK, query.inputs[1].shape[0] // int(groups)) if query.op == "ttnn.conv2d" else BLOCK
 
 
 def _rounded_up(noise: float) -> float:
