@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from optimizer.pipeline.error_budget import exact_work, measured, plan_ns
 from optimizer.pipeline.work import Stage, Work
-from optimizer.precision.budget import error_of_pcc
 from optimizer.summary import FrontPoint
 from optimizer.values.reference.kinds import Array
 
@@ -65,7 +64,7 @@ class ParetoFront(Stage):
 def not_dominated(points: Sequence[FrontPoint]) -> tuple[FrontPoint, ...]:
     """The points that no other is as fast and as exact as, the fastest first."""
     found: list[FrontPoint] = []
-    for point in sorted(points, key=lambda p: (p.time_ns, error_of_pcc(p.measured_pcc))):
+    for point in sorted(points, key=lambda p: (p.time_ns, -p.measured_pcc)):
         if not found or point.measured_pcc > found[-1].measured_pcc:
             found.append(point)
     return tuple(found)

@@ -151,3 +151,18 @@ def test_a_written_plan_holds_up_to_its_check(count: int, tmp_path: Path) -> Non
     assert result.summary.l1_weights_bytes
     assert {result.graph.value(r.value).dtype for r in result.reservations} & {DType.BFP8_B, DType.BFP4_B}
     assert (found["errors"], found["ok"]) == ([], True)
+
+
+def test_weights_over_the_dram_banks_take_other_element_types_too(tmp_path: Path) -> None:
+    b = GraphBuilder("decode")
+    v = b.input("x", (1, 1, 32, 2048))
+    for n in range(2):
+        v = b.op("ttnn.linear", v, b.parameter(f"w{n}", (2048, 2048)), name=f"product{n}")
+    graph = b.finish(b.op("ttnn.relu", v, name="last"))
+
+    result = optimize(graph, "n150", Options(least_pcc=0.98, weights_in_l1=False))
+    emit(result, "json", tmp_path)
+
+    over_banks = {result.graph.value(v).dtype for v, layout in result.layouts.items() if layout.is_over_banks}
+    assert over_banks & {DType.BFP8_B, DType.BFP4_B}
+    assert check_record(read_result(tmp_path))["errors"] == []

@@ -118,32 +118,31 @@ def test_a_depthwise_convolution_is_the_one_of_a_group_a_channel(wide: bool) -> 
     assert 0.001 < relative(found, exact) < (0.003 if wide else 0.01)
 
 
+def columns(weight: Array, groups: int) -> Array:
+    """What a pointwise convolution of ones with weights in bfp8_b gives: the sum of every output's weights."""
+    channels = weight.shape[1] * groups
+    window = {
+        "batch_size": 1, "input_height": 8, "input_width": 8, "kernel_size": (1, 1), "stride": (1, 1),
+        "padding": (0, 0, 0, 0), "dilation": (1, 1), "in_channels": channels, "out_channels": 32, "groups": groups,
+    }  # fmt: skip
+    asked = query("conv2d", BF16, F32, wide=True, **window)
+    config = Conv2dConfig(weights_dtype="bfp8_b")
+    image = np.ones((1, 1, 64, channels), np.float32)
+    found: Array = emulated(OpQuery(asked.op, asked.inputs, asked.attrs, config), [image, weight])[0]
+    return found[0, 0, 0]
+
+
 def test_weights_of_a_convolution_share_exponents_along_its_outputs() -> None:
     weight = np.ones((32, 16, 1, 1), np.float32)
     weight[::16] = 200.0
-    window = {
-        "batch_size": 1, "input_height": 8, "input_width": 8, "kernel_size": (1, 1), "stride": (1, 1),
-        "padding": (0, 0, 0, 0), "dilation": (1, 1), "in_channels": 16, "out_channels": 32, "groups": 1,
-    }  # fmt: skip
-    image = np.ones((1, 1, 64, 16), np.float32)
-    asked = query("conv2d", BF16, F32, wide=True, **window)
-    config = Conv2dConfig(weights_dtype="bfp8_b")
-    found = emulated(OpQuery(asked.op, asked.inputs, asked.attrs, config), [image, weight])[0]
+    found = columns(weight, groups=1)
     kept = converted(weight[:, 0, 0, 0][None], BFP8)[0]
     assert kept[1] == 0.0  # half of a step of two, to the even one
-    assert np.array_equal(found[0, 0, 0], 16 * kept)
+    assert np.array_equal(found, 16 * kept)
 
 
 def test_weights_of_groups_share_exponents_within_a_group_only() -> None:
     """A depthwise convolution becomes a matrix with zeros beside every weight."""
     weight = np.ones((32, 1, 1, 1), np.float32)
     weight[::16] = 200.0
-    window = {
-        "batch_size": 1, "input_height": 8, "input_width": 8, "kernel_size": (1, 1), "stride": (1, 1),
-        "padding": (0, 0, 0, 0), "dilation": (1, 1), "in_channels": 32, "out_channels": 32, "groups": 32,
-    }  # fmt: skip
-    image = np.ones((1, 1, 64, 32), np.float32)
-    asked = query("conv2d", BF16, F32, wide=True, **window)
-    config = Conv2dConfig(weights_dtype="bfp8_b")
-    found = emulated(OpQuery(asked.op, asked.inputs, asked.attrs, config), [image, weight])[0]
-    assert np.array_equal(found[0, 0, 0], weight.ravel())
+    assert np.array_equal(columns(weight, groups=32), weight.ravel())
