@@ -40,8 +40,8 @@ from optimizer.pipeline import prepare
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.dram import DramPolicy
 from optimizer.sharding.plan_program import replay_plan
-from optimizer.sharding.whole_graph.global_options import OpOption
 from optimizer.sharding.whole_graph.global_problem import GlobalProblem
+from optimizer.sharding.whole_graph.option_fronts import OpOption
 from optimizer.solver.graphs.graph_cpsat import solve_cpsat
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, PairCost, Usage
 from optimizer.solver.graphs.lagrangian import maximise

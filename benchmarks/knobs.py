@@ -31,7 +31,8 @@ from optimizer.layouts.op_config import (
     OpConfig,
     SDPAProgramConfig,
 )
-from optimizer.sharding.whole_graph.global_options import Layouts, OpOption, OptionTable
+from optimizer.sharding.whole_graph.global_options import OptionTable
+from optimizer.sharding.whole_graph.option_fronts import Layouts, OpOption
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDEST_PLAIN_BLOCK = 8

@@ -10,7 +10,7 @@ result into an operand does: that takes less L1 and no more time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -21,11 +21,11 @@ from optimizer.l1.rules import may_be_view
 from optimizer.layouts.in_place import in_place_config, writable_operands
 from optimizer.layouts.legal_op_configs import LegalConfigs, OpCandidate, may_free_operand
 from optimizer.layouts.memory_config import BufferType, TensorLayout, interleaved
-from optimizer.layouts.op_config import overwritten_operand
 from optimizer.layouts.tiling import sharded_layout
-from optimizer.precision.budget import NO_NOISE, OpNoise
+from optimizer.precision.budget import NO_NOISE
 from optimizer.sharding.base import OpDecision, PolicyInput
 from optimizer.sharding.whole_graph.dram_sharded import dram_sharded_ways, reads_banks
+from optimizer.sharding.whole_graph.option_fronts import Layouts, OpOption, pareto, thinned, worthwhile
 from optimizer.sharding.whole_graph.precision_options import PrecisionOptions
 from optimizer.sharding.whole_graph.precision_options import Way as TypedWay
 from optimizer.sharding.whole_graph.weight_placement import weight_placements, weight_positions
@@ -36,34 +36,13 @@ WEIGHT_TRIES = 3
 """Options of one interface that are asked again with weights in L1."""
 WORTH_L1 = 0.005
 """Share of an op's time that weights in L1 must save to be considered."""
-ALMOST = 0.02
-"""Within an error budget: share of an op's time by which a way may be slower that takes its place, being no worse
-otherwise. No plan over all ways takes less than the bound over those that are left by more than this share."""
 WORTH_BLOCKS = 0.03
 """Share of an op's time that operands or a result in blocks must save to be considered; ops that only move elements
 hand them on."""
 MIXED_OPERANDS = 4
 """Up to this many operands, DRAM and L1 interleaved are mixed freely."""
-Layouts = tuple[TensorLayout, ...]
 Seeds = Sequence[Mapping[str, OpDecision]]
 """Decisions of other plans, which are always among the options."""
-
-
-@dataclass(frozen=True)
-class OpOption:
-    """One way to run an op."""
-
-    candidate: OpCandidate
-    operands: Layouts
-    """Of every operand, weights included."""
-    time_ns: int
-    peak_bytes: int
-    """L1 per core that the op takes besides its operands: results, temporaries and circular buffers; or what must be
-    free there for TTNN to choose as foreseen, if that is more."""
-    weight_bytes: int = 0
-    """L1 per core of the weights that it reads from there."""
-    noise: OpNoise = NO_NOISE
-    """The errors that it makes; none where nobody asks."""
 
 
 @dataclass(frozen=True)
@@ -158,10 +137,10 @@ class OptionTable:
             if not shut and self._problem.options.weights_in_l1 and not self._cut_off():
                 options += self._with_weights(op, options)
             if self._precision is not None and not shut and not opdef(op.op).opaque and not self._cut_off():
-                plain = _pareto(options, positions)
+                plain = pareto(options, positions)
                 options = [*plain, *self._in_other_types(self._precision, op, positions, plain)]
-            front = _pareto(options, positions)
-            self._known[key] = front if self._precision is None else _thinned(front, positions)
+            front = pareto(options, positions)
+            self._known[key] = front if self._precision is None else thinned(front, positions)
         return self._known[key]
 
     def _overwritable(self, op: Op, positions: Sequence[int]) -> tuple[int, ...]:
@@ -382,81 +361,3 @@ def _widest(layouts: Sequence[TensorLayout]) -> set[TensorLayout]:
 
 def _order(layout: TensorLayout) -> tuple[int, str]:
     return (-layout.num_shard_cores, layout.describe())
-
-
-def worthwhile(ladder: Sequence[TypedWay], ask: Callable[[TypedWay], OpOption | None]) -> list[TypedWay]:
-    """Of ways of falling exactness, of which no further one takes longer or more, those that take less than all before.
-
-    Between two that take the same, none is asked about.
-    """
-
-    def taken(way: TypedWay) -> tuple[int, int, int] | None:
-        option = ask(way)
-        return None if option is None else (option.time_ns, option.peak_bytes, option.weight_bytes)
-
-    first, last = taken(ladder[0]), taken(ladder[-1])
-    if len(ladder) == 1 or first == last:
-        return [ladder[0]]
-    if len(ladder) == 2:
-        return list(ladder)
-    middle = len(ladder) // 2
-    upper, lower = worthwhile(ladder[: middle + 1], ask), worthwhile(ladder[middle:], ask)
-    found = list(dict.fromkeys((*upper, *lower)))
-    return [way for n, way in enumerate(found) if n == 0 or taken(way) != taken(found[n - 1])]
-
-
-def _pareto(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOption, ...]:
-    """Of options that read and give the same: no other is faster, takes no more of L1 and is as exact.
-
-    Those in place are a front of their own. They take less, but their result lies where the operand does, and a hole
-    further up, into which a result of its own would go, stays.
-    """
-    kept: list[OpOption] = []
-    for row in _interfaces(options, positions):
-        front: list[OpOption] = []
-        for option in sorted(row, key=lambda o: (o.time_ns, o.weight_bytes, o.peak_bytes, o.noise)):
-            if all(
-                o.weight_bytes > option.weight_bytes
-                or o.peak_bytes > option.peak_bytes
-                or not o.noise.no_more_than(option.noise)
-                for o in front
-            ):
-                front.append(option)
-        kept += front
-    return tuple(kept)
-
-
-def _dominates(one: OpOption, other: OpOption) -> bool:
-    """Whether an option that is not slower is no worse otherwise."""
-    no_more = one.peak_bytes <= other.peak_bytes and one.weight_bytes <= other.weight_bytes
-    return no_more and one.noise.no_more_than(other.noise)
-
-
-def _interfaces(options: Sequence[OpOption], positions: Sequence[int]) -> Iterable[list[OpOption]]:
-    """Options that read and give the same, those in place by themselves."""
-    groups: dict[tuple[Layouts, TensorLayout, bool], list[OpOption]] = {}
-    for option in options:
-        operands = tuple(option.operands[k] for k in positions)
-        own = overwritten_operand(option.candidate.config) is None
-        groups.setdefault((operands, option.candidate.output, own), []).append(option)
-    return groups.values()
-
-
-def _thinned(options: Sequence[OpOption], positions: Sequence[int]) -> tuple[OpOption, ...]:
-    """Without options that another of the same interface almost dominates: by `ALMOST` of the time."""
-    kept: list[OpOption] = []
-    for row in _interfaces(options, positions):
-        left, pinned = list(row), set[int]()
-        for option in row:
-            if id(option) in pinned:
-                continue
-            found = next((o for o in left if o is not option and _almost_dominates(o, option)), None)
-            if found is not None:
-                pinned.add(id(found))
-                left = [o for o in left if o is not option]
-        kept += left
-    return tuple(kept)
-
-
-def _almost_dominates(one: OpOption, other: OpOption) -> bool:
-    return one.time_ns <= (1 + ALMOST) * other.time_ns and _dominates(one, other)

@@ -22,8 +22,9 @@ from optimizer.precision.budget import ErrorBudget, OpNoise
 from optimizer.sharding.base import Kernels, OpDecision, PolicyInput
 from optimizer.sharding.overriding import NOTHING_TO_COPY, laid_out_alike
 from optimizer.sharding.whole_graph.global_memory import MemoryUse
-from optimizer.sharding.whole_graph.global_options import MIXED_OPERANDS, Home, OpOption, OptionTable, Seeds, Way
+from optimizer.sharding.whole_graph.global_options import MIXED_OPERANDS, Home, OptionTable, Seeds, Way
 from optimizer.sharding.whole_graph.kernel_options import KernelNode, KernelOptions
+from optimizer.sharding.whole_graph.option_fronts import OpOption
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
 
 Choice = tuple[int, ...]

@@ -12,7 +12,8 @@ from typing import Any
 from optimizer.layouts.memory_config import TensorLayout
 from optimizer.sharding.base import OpDecision, Plan, PolicyInput
 from optimizer.sharding.overriding import AloneDecision
-from optimizer.sharding.whole_graph.global_options import OpOption, OptionTable
+from optimizer.sharding.whole_graph.global_options import OptionTable
+from optimizer.sharding.whole_graph.option_fronts import OpOption
 
 SHOWN_ALTERNATIVES = 3
 """Other result layouts kept per op, those that the op gives fastest."""

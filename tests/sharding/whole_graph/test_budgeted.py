@@ -14,9 +14,10 @@ from optimizer.precision.budget import ErrorBudget
 from optimizer.sharding.base import OpDecision, Plan, PolicyInput
 from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.whole_graph.error_choice import ErrorChoice
-from optimizer.sharding.whole_graph.global_options import OpOption, OptionTable, worthwhile
+from optimizer.sharding.whole_graph.global_options import OptionTable
 from optimizer.sharding.whole_graph.global_policy import GlobalPolicy
 from optimizer.sharding.whole_graph.global_problem import GlobalProblem
+from optimizer.sharding.whole_graph.option_fronts import OpOption, worthwhile
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, brute_force
 from tests.sharding.whole_graph.test_global_policy import problem_of
 
