@@ -15,6 +15,7 @@ from optimizer.execution.running import Report, RunOptions, refuse_host_ops, run
 from optimizer.export.ttnn_py import ttnn_program
 from optimizer.result import OptimizedGraph
 from optimizer.values.compare import compare
+from optimizer.values.given import Joined
 from optimizer.values.graph_values import graph_values
 from optimizer.values.random_arrays import random_weights
 
@@ -36,7 +37,7 @@ def check_whole(
     refuse_host_ops(result, options)
     weights = random_weights(result.graph, seed)
     inputs = inputs_of(ttnn_program(result).inputs, None, seed)
-    names, given = result.graph.outputs, {**weights, **inputs}
+    names, given = result.graph.outputs, Joined(weights, inputs)
     wanted, rounded = (
         dict(zip(names, graph_values(result.graph, given, rounding=rounding), strict=True))
         for rounding in (False, True)

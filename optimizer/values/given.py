@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -26,6 +26,28 @@ class GivenValues:
     """By the names that the imported graph gives them."""
     inputs: Mapping[str, Array] | None = None
     """By name."""
+
+
+class Joined(Mapping[str, Array]):
+    """Several mappings as one, what they hold left where it is; of a name in two the first counts."""
+
+    def __init__(self, *parts: Mapping[str, Array]) -> None:
+        self._parts = parts
+
+    def __getitem__(self, name: str) -> Array:
+        for part in self._parts:
+            if name in part:
+                return part[name]
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in part for part in self._parts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(name for part in self._parts for name in part))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 @dataclass(frozen=True)
@@ -71,11 +93,11 @@ def model_values(
         inputs, of_inputs = _named(graph, graph.inputs, given.inputs, "inputs"), "given"
     if given.weights is not None:
         weights = _named(graph, open_weights(graph), given.weights, "weights")
-        return ModelValues({**weights, **inputs}, "given", of_inputs)
+        return ModelValues(Joined(weights, inputs), "given", of_inputs)
     own, because = _own_weights(graph, source, options)
     if own is None:
-        return ModelValues({**random_weights(graph, seed), **inputs}, RANDOM, of_inputs, because)
-    return ModelValues({**own, **inputs}, "model", of_inputs)
+        return ModelValues(Joined(random_weights(graph, seed), inputs), RANDOM, of_inputs, because)
+    return ModelValues(Joined(own, inputs), "model", of_inputs)
 
 
 def _own_weights(
@@ -90,7 +112,9 @@ def _own_weights(
         return None, "a JSON graph holds no weights"
     try:
         found = weights_of(source, graph, options)
-        return {name: found[name] for name in found}, None
+        for name in found:
+            found[name]  # an error where its elements are missing
+        return found, None
     except (FormatError, GraphError) as error:
         return None, error.message
 

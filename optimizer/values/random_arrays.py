@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -34,13 +34,42 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, Array]:
     }
 
 
-def random_weights(graph: Graph, seed: int) -> dict[str, Array]:
+def random_weights(graph: Graph, seed: int) -> Mapping[str, Array]:
     """Weights under which activations stay near unit size, all of which their element types hold."""
-    tables, ends = index_bounds(graph, open_weights(graph)), branch_ends(graph)
-    return {
-        value_id: _weight(graph, value, tables.get(value_id), ends, np.random.default_rng([seed, position]))
-        for position, (value_id, value) in enumerate(open_weights(graph).items())
-    }
+    return _RandomWeights(graph, seed)
+
+
+class _RandomWeights(Mapping[str, Array]):
+    """Each is made when it is first asked for, and kept in the bits of its element type: those of a large model take
+    gigabytes."""
+
+    def __init__(self, graph: Graph, seed: int) -> None:
+        self._graph, self._seed = graph, seed
+        self._values = open_weights(graph)
+        self._places = {value_id: position for position, value_id in enumerate(self._values)}
+        self._tables, self._ends = index_bounds(graph, self._values), branch_ends(graph)
+        self._made: dict[str, Array] = {}
+        self._bits: dict[str, Array] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        value = self._values[name]
+        if name not in self._made and name not in self._bits:
+            rng = np.random.default_rng([self._seed, self._places[name]])
+            made = _weight(self._graph, value, self._tables.get(name), self._ends, rng)
+            if made.dtype.kind == "f" and value.dtype is not DType.F32:
+                self._bits[name] = to_bfloat16(made)
+            else:
+                self._made[name] = made
+        return self._made[name] if name in self._made else from_bfloat16(self._bits[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 def _weight(graph: Graph, value: Value, below: int | None, ends: Mapping[str, int], rng: np.random.Generator) -> Array:
@@ -49,8 +78,7 @@ def _weight(graph: Graph, value: Value, below: int | None, ends: Mapping[str, in
             return np.zeros(value.shape, np.int64)
         return np.asarray(rng.integers(0, below or 2, value.shape))
     noise = rng.standard_normal(value.shape, np.float32)
-    made = _scaled(graph, noise, _reads(graph, value.id), ends)
-    return made if value.dtype is DType.F32 else from_bfloat16(to_bfloat16(made))
+    return _scaled(graph, noise, _reads(graph, value.id), ends)
 
 
 def _is_part_of_index(graph: Graph, value_id: str) -> bool:

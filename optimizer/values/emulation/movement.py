@@ -12,7 +12,7 @@ from optimizer.ir.vocabulary import op_names, opdef
 from optimizer.kernels.tensix.device.formats import truncated
 from optimizer.kernels.tensix.rounding import Array, round_bf16
 from optimizer.values.emulation.kinds import AnyArray, Rule, Step, in_f32
-from optimizer.values.emulation.units import BLOCK, Units, whole_blocks
+from optimizer.values.emulation.units import BLOCK, Units, by_rows, whole_blocks
 from optimizer.values.reference import RULES as EXACT
 from optimizer.values.reference.kinds import Computed
 
@@ -51,6 +51,10 @@ def _typecast(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
 
 def in_blocks(values: Array, bits: int) -> Array:
     """16 bits of a number to a block format, to the nearest of `bits` bits, ties away from zero."""
+    return by_rows(lambda part: _in_blocks(part, bits), values)
+
+
+def _in_blocks(values: Array, bits: int) -> Array:
     groups = whole_blocks(truncated(values)).astype(np.float64).reshape(*values.shape[:-1], -1, BLOCK)
     quantum = np.ldexp(1.0, np.frexp(np.abs(groups).max(axis=-1, keepdims=True))[1] - bits)
     steps = np.minimum(np.floor(np.abs(groups) / quantum + 0.5), 2**bits - 1)

@@ -47,7 +47,7 @@ def _first_columns(values: Array, like: Array) -> Array:
     return values[:1].reshape(()) if like.ndim == 0 else values[..., : like.shape[-1]]
 
 
-def _by_rows(stored_as: Callable[[Array], Array], values: Array) -> Array:
+def by_rows(stored_as: Callable[[Array], Array], values: Array) -> Array:
     """What an element type makes of an array, some rows at a time: a large one at once takes many times its memory."""
     if values.ndim < 2 or values.size <= _PART:
         return stored_as(values)
@@ -61,7 +61,7 @@ def _by_rows(stored_as: Callable[[Array], Array], values: Array) -> Array:
 
 def converted(values: NDArray[Any], dtype: DType) -> Array:
     """Numbers as the host stores them in an element type: to the nearest, ties to even."""
-    return _by_rows(lambda part: _converted(part, dtype), np.asarray(values, np.float32))
+    return by_rows(lambda part: _converted(part, dtype), np.asarray(values, np.float32))
 
 
 def _converted(values: Array, dtype: DType) -> Array:
@@ -145,7 +145,7 @@ class Units:
     # -- packer -----------------------------------------------------------------------------------------------
     def packed(self, values: Array, dtype: DType) -> Array:
         """Destination registers in a circular buffer of an element type."""
-        return _by_rows(lambda part: self._packed(part, dtype), np.asarray(values))
+        return by_rows(lambda part: self._packed(part, dtype), np.asarray(values))
 
     def _packed(self, values: Array, dtype: DType) -> Array:
         if dtype not in BLOCK_BITS:
