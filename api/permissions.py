@@ -30,6 +30,7 @@ COMPUTED_WITH = frozenset(
         "l1_small_bytes",
         "input_shapes",
         "dims",
+        "channels_last_inputs",
         "activations_dtype",
         "weights_dtype",
         "least_pcc",

@@ -67,6 +67,9 @@ class Options:
     dims: Mapping[str, int] = _option(
         None, "a number for a size that the model gives a name, batch=1", flag="dim", example="batch=1"
     )
+    channels_last_inputs: bool = _option(
+        False, "feed images as [N, H, W, C], as hosts have them: inputs that the model reads only so need no permute"
+    )
     activations_dtype: str | None = _option(
         "bf16", "element type of float activations; null keeps the file's", DTYPE_CHOICES
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from optimizer.errors import DTypeError, FormatError, GraphError, ShapeError, Un
 from optimizer.export.ttnn_py import TensorEntry
 from optimizer.export.ttnn_py.run_model import Array, random_array, read_arrays
 from optimizer.ir.dtype import DType
+from optimizer.ir.graph import Value
 
 _SHOWN = 5
 _INTEGERS = {DType.I32: np.int32, DType.U32: np.uint32, DType.U16: np.uint16, DType.U8: np.uint8}
@@ -70,3 +72,12 @@ def as_fed(entry: TensorEntry, array: Array, what: str) -> Array:
             limit=entry.below,
         )
     return np.ascontiguousarray(converted.reshape(shape))
+
+
+def as_the_model_has_it(value: Value, array: Array) -> Array:
+    """What an input is fed, with its dims in the model's order, which another order of the program's may stand for."""
+    held = value.stands_for
+    if held is None or array.size != prod(held.shape):
+        return array
+    fed = array.reshape([held.shape[d] for d in held.dims])
+    return np.ascontiguousarray(fed.transpose(np.argsort(held.dims)))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.errors import OptionError, UnsupportedOpError
-from optimizer.execution.arrays import as_fed, inputs_of, require
+from optimizer.execution.arrays import as_fed, as_the_model_has_it, inputs_of, require
 from optimizer.execution.comparing import Bounds, OpComparison, outputs_compared, standing_values
 from optimizer.execution.reference import Reference
 from optimizer.export.ttnn_py import ProgramStep, TensorEntry, TTNNProgram, render, ttnn_program
@@ -136,7 +136,9 @@ def run_result(
     fed_inputs = {e.name: as_fed(e, given[e.name], "input") for e in program.inputs}
     wanted = [entry for entry in program.parameters if entry.data is None]
     require([entry.name for entry in wanted], weights, "weights")
-    values = reference.run(given) if reference is not None else {}
+    values = {}
+    if reference is not None:
+        values = reference.run({v: as_the_model_has_it(result.graph.value(v), x) for v, x in given.items()})
     comparison = None
     if per_op:
         if reference is None:

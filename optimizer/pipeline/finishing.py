@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from optimizer.errors import InfeasibleError, VerificationError
+from optimizer.importers.passes import fed_inputs
 from optimizer.ir.numeric_risk import numeric_risks
 from optimizer.ir.vocabulary import opdef
 from optimizer.limit.losses import limit_of
@@ -94,7 +95,7 @@ class Summarise(Stage):
 
     name: ClassVar[str] = "summary"
     takes: ClassVar[tuple[str, ...]] = (
-        "result", "report", "baseline", "plan", "origin", "rewritten", "values", "precision",
+        "result", "report", "baseline", "plan", "origin", "imported", "rewritten", "values", "precision",
     )  # fmt: skip
     gives: ClassVar[tuple[str, ...]] = ("result",)
     closing: ClassVar[bool] = True
@@ -104,7 +105,7 @@ class Summarise(Stage):
         warnings = (*work.origin.warnings, *plan.warnings, *(rewrite.warning for rewrite in work.rewritten))
         summary = summarise(work.result, work.opmodel, work.report, work.baseline, plan)
         measured = () if work.values is None else work.values.warnings
-        warnings = (*measured, *warnings, *summary.warnings)
+        warnings = (*measured, *warnings, *_of_inputs(work), *summary.warnings)
         summary = replace(summary, rewritten=work.rewritten, precision=work.precision, warnings=warnings)
         work.result = replace(work.result, priced=summary)
 
@@ -159,6 +160,14 @@ def summarise(result: OptimizedGraph, model: OpModel, report: VerifyReport, base
         precision=None,
         warnings=tuple(unpriced(result.graph)),
     )
+
+
+def _of_inputs(work: Work) -> list[str]:
+    """What there is to say of the order of the inputs' dims."""
+    if work.options.channels_last_inputs:
+        return fed_inputs.lacking(work.result.graph)
+    times_ns = {op_id: r.predicted.time_ns for op_id, r in work.result.records.items() if r.predicted}
+    return fed_inputs.advice(work.imported, times_ns)
 
 
 def _baselines(dram: Totals, dfsharding_ns: int | None, made: Mapping[str, int]) -> Baselines:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from optimizer.importers.passes.fed_inputs import feed_channels_last
 from optimizer.ir.dtype import DType
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.input_overrides import with_overridden_inputs
@@ -25,6 +26,23 @@ class Prune(Stage):
     def apply(self, work: Work) -> None:
         graph = work.imported.copy()
         graph.prune()
+        work.graph = graph
+
+
+@dataclass(frozen=True)
+class FeedInputs(Stage):
+    """Leaves it to the caller to move the channels of images last, if that is asked for."""
+
+    name: ClassVar[str] = "fed-inputs"
+    takes: ClassVar[tuple[str, ...]] = ("graph",)
+    gives: ClassVar[tuple[str, ...]] = ("graph",)
+
+    channels_last_inputs: bool
+
+    def apply(self, work: Work) -> None:
+        graph = work.graph
+        if self.channels_last_inputs:
+            feed_channels_last(graph)
         work.graph = graph
 
 

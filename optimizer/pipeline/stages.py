@@ -12,6 +12,7 @@ from optimizer.pipeline.error_budget import BudgetErrors, MeasureErrors
 from optimizer.pipeline.finishing import FuseKernels, Predict, Summarise, Verify
 from optimizer.pipeline.graph_edits import (
     DtypeOverrides,
+    FeedInputs,
     InputOverrides,
     MathFidelity,
     ParseOverrides,
@@ -31,6 +32,7 @@ def edits(options: Options) -> tuple[Stage, ...]:
     """From the imported graph to the one that computes the model as the options change it."""
     return (
         Prune(),
+        FeedInputs.of(options),
         InputOverrides.of(options),
         ParseOverrides.of(options),
         DtypeOverrides(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 
 from optimizer.errors import FormatError, GraphError, ShapeError
@@ -127,6 +126,11 @@ def _named(graph: Graph, wanted: Iterable[str], given: Mapping[str, Array], what
         raise GraphError(f"{len(missing)} of {len(names)} {what} are missing: {shown}")
     for name in names:
         shape = graph.value(name).shape
-        if given[name].size != prod(shape):
+        if _spread(given[name].shape) != _spread(shape):
             raise ShapeError(f"'{name}' has the shape {list(given[name].shape)}, not {list(shape)}", node=name)
     return {name: given[name] for name in names}
+
+
+def _spread(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Dims of more than one: those of one are often left out."""
+    return tuple(size for size in shape if size != 1)
