@@ -2,9 +2,10 @@
 
 Networks of the published sizes and batches as ttopt plans them, in the precision that the hand-tuned ones use (weights
 in bfp8_b, LoFi products; results in bf16, which theirs have in bfp8_b too), images fed channels-last, predicted images,
-sentences or steps per second from a trace, and the published figure. Ours are kernels and the gaps between them; published whole runs also
-hold what the host does. With `--least-pcc` element types and fidelities are chosen within that budget instead, for
-random weights and inputs of seed 0. `-o` appends one JSON line per network; what it holds is not solved again.
+sentences or steps per second from a trace, and the published figure. Ours are kernels and the gaps between them;
+published whole runs also hold what the host does. With `--least-pcc` element types and fidelities are chosen within
+that budget instead, for random weights and inputs of seed 0. `-o` appends one JSON line per network; what it holds is
+not solved again.
 """
 
 from __future__ import annotations
