@@ -1,11 +1,10 @@
 """Our plans beside published hand-tuned ones: `python benchmarks/published.py [NAME...] [--least-pcc X] [-o FILE]`.
 
 Networks of the published sizes and batches as ttopt plans them, in the precision that the hand-tuned ones use (weights
-in bfp8_b, LoFi products; results in bf16, which theirs have in bfp8_b too), images fed channels-last, predicted images,
-sentences or steps per second from a trace, and the published figure. Ours are kernels and the gaps between them;
-published whole runs also hold what the host does. With `--least-pcc` element types and fidelities are chosen within
-that budget instead, for random weights and inputs of seed 0. `-o` appends one JSON line per network; what it holds is
-not solved again.
+and results in bfp8_b, LoFi products), images fed channels-last, predicted images, sentences or steps per second from a
+trace, and the published figure. Ours are kernels and the gaps between them; published whole runs also hold what the
+host does. With `--least-pcc` element types and fidelities are chosen within that budget instead, for random weights and
+inputs of seed 0. `-o` appends one JSON line per network; what it holds is not solved again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "onnx"
-PRECISION = {"weights_dtype": "bfp8_b", "math_fidelity": "lofi"}
+PRECISION = {"weights_dtype": "bfp8_b", "activations_dtype": "bfp8_b", "math_fidelity": "lofi"}
 FED = {"channels_last_inputs": True}
 """As the published ones are fed."""
 _README = "tt-metal models/README.md, Nov 2025"

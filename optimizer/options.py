@@ -71,7 +71,9 @@ class Options:
         False, "feed images as [N, H, W, C], as hosts have them: inputs that the model reads only so need no permute"
     )
     activations_dtype: str | None = _option(
-        "bf16", "element type of float activations; null keeps the file's", DTYPE_CHOICES
+        "bf16",
+        "element type of float activations, block floats where they can be; null keeps the file's",
+        DTYPE_CHOICES,
     )
     weights_dtype: str | None = _option(None, "element type of float weights; null: as activations", DTYPE_CHOICES)
     math_fidelity: str | None = _option(None, "math fidelity of matmuls and convs", MATH_FIDELITIES)

@@ -67,8 +67,9 @@ class Import(Stage):
     def _chosen(self) -> dict[str, Any]:
         from optimizer.importers.model import KEEP, ImportLimits
 
-        activations = self.activations_dtype
-        weights = self.weights_dtype or activations
+        activations, weights = self.activations_dtype, self.weights_dtype or self.activations_dtype
+        if activations is not None and DType(activations).is_block_float:  # so does `activation-dtypes`
+            activations = DType.BF16.value
         if weights is not None and DType(weights).is_block_float:  # the stage `weight-dtypes` chooses which ones
             weights = None if activations is None else DType.BF16.value
         return {

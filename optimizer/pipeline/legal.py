@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.opdef import ConfigFamily, Page
 from optimizer.ir.vocabulary import opdef
+from optimizer.layouts.activation_dtypes import with_block_activations
 from optimizer.layouts.legal_tensor_layouts import LegalTensorLayoutAnalysis
 from optimizer.layouts.memory_config import DRAM_ROW_MAJOR, PageLayout
 from optimizer.layouts.page_layouts import AssignPageLayouts
@@ -79,6 +81,35 @@ class _Pages:
 
     def _pricer(self, graph: Graph, pages: dict[str, PageLayout]) -> OpPricer:
         return OpPricer(graph, pages, self._model, self._model.device.cb_limit_bytes)
+
+
+@dataclass(frozen=True)
+class ActivationDtypes(Stage):
+    """Gives results the block-float type that is asked for, wherever every op still runs so."""
+
+    name: ClassVar[str] = "activation-dtypes"
+    takes: ClassVar[tuple[str, ...]] = ("graph", "pages")
+    gives: ClassVar[tuple[str, ...]] = ("graph",)
+
+    activations_dtype: str | None
+
+    def apply(self, work: Work) -> None:
+        graph, model = work.graph, work.opmodel
+        block = None if self.activations_dtype is None else DType(self.activations_dtype)
+        if block is not None and block.is_block_float:
+
+            def runs(typed: Graph, op: Op) -> bool:
+                pricer = OpPricer(typed, work.pages, model, model.device.cb_limit_bytes)
+                return _runs_from_dram(pricer, op) or not _runs_from_dram(plain, graph.op(op.id))
+
+            plain = OpPricer(graph, work.pages, model, model.device.cb_limit_bytes)
+            graph = with_block_activations(graph, work.pages, block, runs)
+        work.graph = graph
+
+
+def _runs_from_dram(pricer: OpPricer, op: Op) -> bool:
+    """Whether an op without a config runs with all its operands in DRAM."""
+    return pricer.constraints(op, pricer.default_operands(op), None, None).valid
 
 
 @dataclass(frozen=True)

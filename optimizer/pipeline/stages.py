@@ -20,7 +20,7 @@ from optimizer.pipeline.graph_edits import (
     WeightDtypes,
 )
 from optimizer.pipeline.importing import CheckSupport, Import
-from optimizer.pipeline.legal import DecideOverridden, LegalConfigs, PageLayouts, ScalarDtypes
+from optimizer.pipeline.legal import ActivationDtypes, DecideOverridden, LegalConfigs, PageLayouts, ScalarDtypes
 from optimizer.pipeline.pareto import ParetoFront
 from optimizer.pipeline.planning import Baseline, NoteReasons, Search, Transform
 from optimizer.pipeline.replay_rounds import Replay
@@ -46,6 +46,7 @@ def preparation(options: Options) -> tuple[Stage, ...]:
     return (
         *edits(options),
         PageLayouts.of(options),
+        ActivationDtypes.of(options),
         ScalarDtypes(),
         LegalConfigs.of(options),
         DecideOverridden(),

@@ -41,7 +41,9 @@ def differences(
     configs that the user fixed.
     """
     precise = result.options.least_pcc is not None
-    yield from _Walk(result, model, precise).errors()
+    asked = result.options.activations_dtype
+    in_blocks = precise or (asked is not None and DType(asked).is_block_float)
+    yield from _Walk(result, model, precise, in_blocks).errors()
     for op_id, wanted in prepared.items() if not precise else ():
         record = result.records.get(op_id)
         config = None if record is None else record.config
@@ -52,10 +54,12 @@ def differences(
 
 
 class _Walk:
-    def __init__(self, result: OptimizedGraph, model: Graph, precise: bool) -> None:
+    def __init__(self, result: OptimizedGraph, model: Graph, precise: bool, in_blocks: bool) -> None:
         self.result, self.graph, self.model = result, result.graph, model
         self.precise = precise
         """Whether element types and compute configs are the plan's to choose."""
+        self.in_blocks = in_blocks
+        """Whether results may be in block formats."""
         self.stands_for: dict[str, str] = {}
         """Value of the result -> the model's value that it holds."""
 
@@ -89,9 +93,10 @@ class _Walk:
         if op.op != wanted.op:
             yield op.id, f"is {op.op}, in the model {wanted.op}"
         names = sorted(k for k in {*op.attrs, *wanted.attrs} if op.attrs.get(k) != wanted.attrs.get(k))
-        if self.precise:
-            free = {COMPUTE} | ({RESULT_DTYPE} if opdef(op.op).takes_dtype else set())
-            names = [name for name in names if name not in free or name in wanted.attrs]
+        free = ({COMPUTE} if self.precise else set()) | (
+            {RESULT_DTYPE} if self.in_blocks and opdef(op.op).takes_dtype else set()
+        )
+        names = [name for name in names if name not in free or name in wanted.attrs]
         if names:
             yield op.id, f"has other attributes than in the model: {', '.join(names)}"
         if (op.name, op.origin) != (wanted.name, wanted.origin):
@@ -130,7 +135,7 @@ class _Walk:
     def _same_value(self, value_id: str, model_id: str) -> Iterator[Error]:
         found, wanted = self.graph.value(value_id), self.model.value(model_id)
         rounded = wanted.dtype is DType.BF16 and found.dtype.is_block_float and model_id not in self.model.outputs
-        if self.precise and rounded:
+        if self.in_blocks and rounded:
             found = replace(found, dtype=wanted.dtype)
         yield from _same_value(found, wanted)
 

@@ -32,6 +32,7 @@ EVERY_OPTION = {
     "policy": "dfsharding",
     "row_major_enabled": True,
     "weights_dtype": "bfp8_b",
+    "activations_dtype": "bfp8_b",
     "math_fidelity": "hifi2",
     "fuse_kernels": True,
     "override_output_layout": "last=dram",
