@@ -240,6 +240,8 @@ class Precision:
     """Those it was measured with: `given`, `model` or `random`."""
     inputs: str
     """`given` or `random`."""
+    samples: int
+    """How many inputs it was measured with; the figures are those of the worst."""
     exact_ns: int
     """Predicted time of the best plan in bf16, with the fidelities of the ops' own rules."""
     given_up: bool

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from optimizer.errors import DTypeError, FormatError, GraphError, ShapeError, UnknownNameError
+from optimizer.errors import DTypeError, FormatError, ShapeError, UnknownNameError
 from optimizer.export.ttnn_py import TensorEntry
 from optimizer.export.ttnn_py.run_model import Array, random_array, read_arrays
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Value
+from optimizer.values.given import require
 
-_SHOWN = 5
 _INTEGERS = {DType.I32: np.int32, DType.U32: np.uint32, DType.U16: np.uint16, DType.U8: np.uint8}
 
 
@@ -41,14 +41,6 @@ def inputs_of(entries: Sequence[TensorEntry], given: Mapping[str, Array] | None,
             raise UnknownNameError("input", name, names)
     require(names, given, "inputs")
     return {entry.name: given[entry.name] for entry in entries}
-
-
-def require(names: Sequence[str], given: Mapping[str, Array], what: str) -> None:
-    """GraphError naming what is missing."""
-    missing = [name for name in names if name not in given]
-    if missing:
-        shown = ", ".join(f"'{name}'" for name in missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
-        raise GraphError(f"{len(missing)} of {len(names)} {what} are missing: {shown}")
 
 
 def as_fed(entry: TensorEntry, array: Array, what: str) -> Array:

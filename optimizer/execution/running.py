@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.errors import OptionError, UnsupportedOpError
-from optimizer.execution.arrays import as_fed, as_the_model_has_it, inputs_of, require
+from optimizer.execution.arrays import as_fed, as_the_model_has_it, inputs_of
 from optimizer.execution.comparing import Bounds, OpComparison, outputs_compared, standing_values
 from optimizer.execution.reference import Reference
 from optimizer.export.ttnn_py import ProgramStep, TensorEntry, TTNNProgram, render, ttnn_program
@@ -20,6 +20,7 @@ from optimizer.ir.vocabulary import opdef
 from optimizer.opmodel.ttmetal.execution import ExecutionSession, open_execution
 from optimizer.replay import module_source
 from optimizer.result import OptimizedGraph
+from optimizer.values.given import require
 
 Record = dict[str, Any]
 Report = Callable[[int, int, str], None]

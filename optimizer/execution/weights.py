@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from optimizer.execution.arrays import read_file, require
+from optimizer.execution.arrays import read_file
 from optimizer.export.model_file import import_options, limits_of
 from optimizer.export.ttnn_py.run_model import Array
 from optimizer.importers.loading import read_model_file
 from optimizer.importers.onnx_arrays import open_weights, weights_of
 from optimizer.result import OptimizedGraph
+from optimizer.values.given import require
 
 ARRAY_FILES = (".safetensors", ".npz")
 

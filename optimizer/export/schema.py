@@ -289,6 +289,7 @@ class Precision(Record):
     scale: float = Field(description="by how much measurement corrected the sensitivities")
     weights: str = Field(description="measured with: `given`, `model` or `random`")
     inputs: str = Field(description="`given` or `random`")
+    samples: int = Field(default=1, description="inputs it was measured with; the figures are those of the worst")
     exact_ns: int = Field(description="predicted time of the best plan in bf16, fidelities by the ops' own rules")
     given_up: bool = Field(description="whether no plan in other types met the budget, so that this is that plan")
     front: list[FrontPoint] = Field(

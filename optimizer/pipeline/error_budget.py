@@ -7,6 +7,7 @@ measured-error  every rounding of the written plan emulated; where the outputs a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import floor, inf, isfinite
 from pathlib import Path
@@ -25,6 +26,9 @@ from optimizer.values.given import ModelValues, model_values
 from optimizer.values.reference.kinds import Array
 
 _log = logs.room("pipeline")
+
+Outputs = list[list[Array]]
+"""Per sample, all outputs."""
 
 MOST_ROUNDS = 4
 """Plans that are searched for within one budget, each with sensitivities corrected by the one before."""
@@ -84,9 +88,7 @@ class MeasureErrors(Stage):
         budget, values = work.problem.budget, work.values
         if budget is None or values is None:
             return
-        from optimizer.values.graph_values import graph_values  # loads the emitter of programs
-
-        wanted = graph_values(work.problem.graph, values.arrays)
+        wanted = exact_outputs(work, values)
         kept: tuple[int, Work, Precision] | None = None
         for number in range(1, MOST_ROUNDS + 1):
             found = measured(work, values, wanted, number)
@@ -115,7 +117,7 @@ class MeasureErrors(Stage):
         work.precision = kept[2]
 
     def _exact(
-        self, work: Work, budget: ErrorBudget, values: ModelValues, wanted: list[Array]
+        self, work: Work, budget: ErrorBudget, values: ModelValues, wanted: Outputs
     ) -> tuple[int, Work, Precision]:
         """The plan without other element types and fidelities, where none with them met the budget."""
         other = exact_work(work, self.again)
@@ -156,22 +158,21 @@ def exact_work(work: Work, again: tuple[Stage, ...]) -> Work:
     return other
 
 
-def measured(work: Work, values: ModelValues, wanted: list[Array], rounds: int) -> Precision:
-    """What the plan's program gives, every rounding emulated, beside the model in float64."""
+def exact_outputs(work: Work, values: ModelValues) -> Outputs:
+    """What the model gives for every sample, in float64."""
+    from optimizer.values.graph_values import graph_values  # loads the emitter of programs
+
+    return [graph_values(work.problem.graph, arrays) for arrays in values.samples]
+
+
+def measured(work: Work, values: ModelValues, wanted: Outputs, rounds: int) -> Precision:
+    """What the plan's program gives, every rounding emulated, beside the model in float64: the worst of all samples."""
     budget, plan = work.problem.budget, work.plan
     assert budget is not None
     assert plan.exact is not None
-    from optimizer.values.emulation.graph import emulated_result  # loads the emitter of programs
-
-    got = emulated_result(work.result, values.arrays)
-    outputs = []
-    for name, one, other in zip(work.problem.graph.outputs, got, wanted, strict=True):
-        if other.dtype.kind == "f" and other.size:
-            agreement = compare(one, other)
-            outputs.append(
-                MeasuredOutput(name, agreement.as_pcc(other.size), agreement.relative_error, agreement.ratio)
-            )
-    worst = min((o.pcc if isfinite(o.pcc) else 0.0 for o in outputs), default=1.0)
+    samples = [_sample(work, *pair) for pair in zip(values.samples, wanted, strict=True)]
+    outputs = tuple(min(row, key=_known_pcc) for row in zip(*samples, strict=True))
+    worst = min(map(_known_pcc, outputs), default=1.0)
     predicted = sum(plan.errors.values())
     return Precision(
         least_pcc=budget.least_pcc,
@@ -179,15 +180,35 @@ def measured(work: Work, values: ModelValues, wanted: list[Array], rounds: int) 
         measured_pcc=worst,
         predicted_error=predicted,
         measured_error=error_of_pcc(worst) if worst > 0.0 else inf,
-        outputs=tuple(outputs),
+        outputs=outputs,
         rounds=rounds,
         scale=budget.scale,
         weights=values.weights,
         inputs=values.inputs,
+        samples=len(samples),
         exact_ns=plan_ns(work, plan.exact),
         given_up=False,
         front=(),
     )
+
+
+def _sample(work: Work, arrays: Mapping[str, Array], wanted: list[Array]) -> list[MeasuredOutput]:
+    """Of one sample, every output that has a correlation."""
+    from optimizer.values.emulation.graph import emulated_result  # loads the emitter of programs
+
+    outputs = []
+    for name, one, other in zip(work.problem.graph.outputs, emulated_result(work.result, arrays), wanted, strict=True):
+        if other.dtype.kind == "f" and other.size:
+            agreement = compare(one, other)
+            outputs.append(
+                MeasuredOutput(name, agreement.as_pcc(other.size), agreement.relative_error, agreement.ratio)
+            )
+    return outputs
+
+
+def _known_pcc(output: MeasuredOutput) -> float:
+    """A correlation that is no number is none."""
+    return output.pcc if isfinite(output.pcc) else 0.0
 
 
 def plan_ns(work: Work, plan: Plan) -> int:

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from optimizer.pipeline.error_budget import exact_work, measured, plan_ns
+from optimizer.pipeline.error_budget import Outputs, exact_outputs, exact_work, measured, plan_ns
 from optimizer.pipeline.work import Stage, Work
 from optimizer.summary import FrontPoint
-from optimizer.values.reference.kinds import Array
 
 BUDGETS = (0.9999, 0.9995, 0.999, 0.995, 0.99, 0.98, 0.95)
 """Correlations that a front asks for, besides the user's own."""
@@ -36,9 +35,7 @@ class ParetoFront(Stage):
         values, found = work.values, work.precision
         assert values is not None
         assert found is not None
-        from optimizer.values.graph_values import graph_values  # loads the emitter of programs
-
-        wanted = graph_values(work.problem.graph, values.arrays)
+        wanted = exact_outputs(work, values)
         asked = None if found.given_up else self.least_pcc
         points = [FrontPoint(asked, found.predicted_pcc, found.measured_pcc, plan_ns(work, work.plan))]
         if not found.given_up:
@@ -46,7 +43,7 @@ class ParetoFront(Stage):
         points += self._others(work, wanted)
         work.precision = replace(found, front=not_dominated(points))
 
-    def _others(self, work: Work, wanted: list[Array]) -> Iterator[FrontPoint]:
+    def _others(self, work: Work, wanted: Outputs) -> Iterator[FrontPoint]:
         """The plans for the other budgets, with the sensitivities as the measured plan corrected them."""
         budget = work.problem.budget
         assert budget is not None
@@ -70,7 +67,7 @@ def not_dominated(points: Sequence[FrontPoint]) -> tuple[FrontPoint, ...]:
     return tuple(found)
 
 
-def _point(least_pcc: float | None, work: Work, wanted: list[Array]) -> FrontPoint:
+def _point(least_pcc: float | None, work: Work, wanted: Outputs) -> FrontPoint:
     assert work.values is not None
     found = measured(work, work.values, wanted, rounds=1)
     return FrontPoint(least_pcc, found.predicted_pcc, found.measured_pcc, plan_ns(work, work.plan))

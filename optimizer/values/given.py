@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ class GivenValues:
     weights: Mapping[str, Array] | None = None
     """By the names that the imported graph gives them."""
     inputs: Mapping[str, Array] | None = None
-    """By name."""
+    """By name: of one sample, or of several along a dim in front, or along the first dim."""
 
 
 class Joined(Mapping[str, Array]):
@@ -53,13 +53,19 @@ class Joined(Mapping[str, Array]):
 class ModelValues:
     """Inputs and weights of one graph by value, and where they are from."""
 
-    arrays: Mapping[str, Array]
+    samples: tuple[Mapping[str, Array], ...]
+    """One or more: of each, all inputs and weights."""
     weights: str
     """`given`, `model` or `random`."""
     inputs: str
     """`given` or `random`."""
     because: str | None = None
     """Why weights are random; None where they are not."""
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """Those of the first sample."""
+        return self.samples[0]
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -78,7 +84,7 @@ class ModelValues:
 def model_values(
     graph: Graph, given: GivenValues, source: Path | None, options: ImportOptions, seed: int
 ) -> ModelValues:
-    """Arrays for all inputs and weights of a graph.
+    """Arrays for all inputs and weights of a graph, of as many samples as are given.
 
     GraphError names what is missing among those given, ShapeError what has another size. What reads and makes arrays is
     loaded here: with it comes the whole front end for ONNX, and most runs have no error budget.
@@ -87,16 +93,19 @@ def model_values(
     from optimizer.values.random_arrays import random_inputs, random_weights
 
     if given.inputs is None:
-        inputs, of_inputs = random_inputs(graph, seed), RANDOM
+        inputs, of_inputs = [random_inputs(graph, seed)], RANDOM
     else:
-        inputs, of_inputs = _named(graph, graph.inputs, given.inputs, "inputs"), "given"
+        inputs, of_inputs = _samples(graph, given.inputs), "given"
+
+    def values(weights: Mapping[str, Array], of_weights: str, because: str | None = None) -> ModelValues:
+        return ModelValues(tuple(Joined(weights, one) for one in inputs), of_weights, of_inputs, because)
+
     if given.weights is not None:
-        weights = _named(graph, open_weights(graph), given.weights, "weights")
-        return ModelValues(Joined(weights, inputs), "given", of_inputs)
+        return values(_named(graph, open_weights(graph), given.weights, "weights"), "given")
     own, because = _own_weights(graph, source, options)
     if own is None:
-        return ModelValues(Joined(random_weights(graph, seed), inputs), RANDOM, of_inputs, because)
-    return ModelValues(Joined(own, inputs), "model", of_inputs)
+        return values(random_weights(graph, seed), RANDOM, because)
+    return values(own, "model")
 
 
 def _own_weights(
@@ -118,12 +127,45 @@ def _own_weights(
         return None, error.message
 
 
-def _named(graph: Graph, wanted: Iterable[str], given: Mapping[str, Array], what: str) -> dict[str, Array]:
-    names = list(wanted)
+def _samples(graph: Graph, given: Mapping[str, Array]) -> list[dict[str, Array]]:
+    """The inputs of each sample; one that has a single sample is the same in all of them."""
+    require(graph.inputs, given, "inputs")
+    parts = {name: _parts(name, given[name], graph.value(name).shape) for name in graph.inputs}
+    counts = {name: len(found) for name, found in parts.items() if len(found) > 1}
+    count = max(counts.values(), default=1)
+    for name, held in counts.items():
+        if held != count:
+            other = next(v for v, n in counts.items() if n == count)
+            raise ShapeError(f"'{name}' has {held} samples, '{other}' {count}", node=name)
+    return [{name: found[k % len(found)] for name, found in parts.items()} for k in range(count)]
+
+
+def _parts(name: str, array: Array, shape: tuple[int, ...]) -> list[Array]:
+    """The samples of an input of this shape. ShapeError where the array holds none, or a part of one."""
+    if _spread(array.shape) == _spread(shape):
+        return [array]
+    if array.ndim == len(shape) + 1 and array.shape[1:] == shape and len(array):
+        return list(array)
+    more = array.ndim == len(shape) > 0 and array.shape[1:] == shape[1:] and array.shape[0] > 0
+    if more and array.shape[0] % shape[0] == 0:
+        return list(array.reshape(-1, *shape))
+    raise ShapeError(
+        f"'{name}' has the shape {list(array.shape)}, not {list(shape)}, nor samples of that along the first dim",
+        node=name,
+    )
+
+
+def require(names: Sequence[str], given: Mapping[str, Array], what: str) -> None:
+    """GraphError naming what is missing."""
     missing = [name for name in names if name not in given]
     if missing:
         shown = ", ".join(f"'{name}'" for name in missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
         raise GraphError(f"{len(missing)} of {len(names)} {what} are missing: {shown}")
+
+
+def _named(graph: Graph, wanted: Iterable[str], given: Mapping[str, Array], what: str) -> dict[str, Array]:
+    names = list(wanted)
+    require(names, given, what)
     for name in names:
         shape = graph.value(name).shape
         if _spread(given[name].shape) != _spread(shape):

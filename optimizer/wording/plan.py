@@ -77,12 +77,13 @@ def _precision_facts(summary: Document) -> list[Fact]:
     if not found:
         return []
     faster = found["exact_ns"] / summary["predicted_time_ns"]
+    several = f", worst of {n} samples" if (n := found.get("samples", 1)) > 1 else ""
     given = "no plan met the budget: this one is all bf16" if found["given_up"] else f"{faster:.2f} times as fast"
     return [
         (
             "PCC of outputs",
             f"{found['measured_pcc']:.5f} measured by emulation, {found['predicted_pcc']:.5f} predicted, "
-            f"at least {found['least_pcc']:g} asked ({found['weights']} weights, {found['inputs']} inputs)",
+            f"at least {found['least_pcc']:g} asked ({found['weights']} weights, {found['inputs']} inputs{several})",
         ),
         ("against bf16", f"{time_text(found['exact_ns'])} in bf16 with the ops' own fidelities: {given}"),
         *[("PCC for time", f"{p['measured_pcc']:.5f} in {time_text(p['time_ns'])}") for p in found.get("front", ())],

@@ -21,7 +21,10 @@ from optimizer.ir.vocabulary import CAST
 from optimizer.options import Options
 from optimizer.pipeline import optimize
 from optimizer.result import OptimizedGraph, Role
+from optimizer.values.compare import compare
+from optimizer.values.emulation.graph import emulated_result
 from optimizer.values.given import GivenValues
+from optimizer.values.graph_values import graph_values
 
 SIZE = 512
 
@@ -118,6 +121,25 @@ def test_given_weights_and_inputs_are_measured_with() -> None:
     assert found is not None
     assert (found.weights, found.inputs) == ("given", "given")
     assert not [w for w in result.summary.warnings if "measured with" in w]
+
+
+def test_the_worst_of_several_samples_keeps_the_budget() -> None:
+    rng = np.random.default_rng(0)
+    weights = {f"w{n}": rng.standard_normal((SIZE, SIZE)) / SIZE**0.5 for n in range(3)}
+    samples = rng.standard_normal((3, 1, 64, SIZE))
+
+    result = within(0.98, given=GivenValues(weights, {"x": samples}))
+
+    found = result.summary.precision
+    assert found is not None
+    assert found.samples == 3
+    each = []
+    for sample in samples:
+        given = {**weights, "x": sample.reshape(1, 1, 64, SIZE)}
+        (made,), (exact,) = emulated_result(result, given), graph_values(layers(), given)
+        each.append(compare(made, exact).pcc)
+    assert min(each) < max(each)
+    assert found.measured_pcc == min(each) >= 0.98
 
 
 def test_weights_that_are_missing_are_named() -> None:

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from optimizer import load
 from optimizer.errors import GraphError, ShapeError
 from optimizer.importers.model import ImportOptions
+from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
 from optimizer.values.given import GivenValues, ModelValues, model_values
 
@@ -78,3 +79,34 @@ def test_an_array_of_another_size_is_named(tmp_path: Path, given: GivenValues) -
 def test_a_missing_input_is_named(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match="1 of 1 inputs are missing: 'x'"):
         values(None, load(model(tmp_path / "m.onnx")).graph, GivenValues(None, {"z": np.ones(5)}))
+
+
+def test_several_samples_lie_in_front_or_along_the_first_dim(tmp_path: Path) -> None:
+    graph = load(model(tmp_path / "m.onnx")).graph
+    x = np.arange(3 * 32 * 64, dtype=np.float32)
+
+    for shape in ((3, 32, 64), (96, 64)):
+        found = values(None, graph, GivenValues({"w": WEIGHT}, {"x": x.reshape(shape)}))
+
+        assert len(found.samples) == 3
+        assert [sample["x"].shape for sample in found.samples] == [(32, 64)] * 3
+        assert np.array_equal(np.stack([sample["x"] for sample in found.samples]).ravel(), x)
+        assert all(np.array_equal(sample["w"], WEIGHT) for sample in found.samples)
+
+
+@pytest.mark.parametrize("shape", [(33, 64), (2, 64, 32), (0, 32, 64), (0, 64)])
+def test_no_whole_samples_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    with pytest.raises(ShapeError, match=r"not \[32, 64\], nor samples of that"):
+        values(None, load(model(tmp_path / "m.onnx")).graph, GivenValues(None, {"x": np.ones(shape)}))
+
+
+def test_inputs_have_as_many_samples_or_one_for_all() -> None:
+    b = GraphBuilder("two")
+    graph = b.finish(b.op("ttnn.add", b.input("x", (1, 1, 32, 32)), b.input("y", (1, 1, 32, 32))))
+    x, y = np.ones((4, 1, 32, 32)), np.ones((2, 1, 32, 32))
+
+    found = values(None, graph, GivenValues({}, {"x": x, "y": y[:1]}))
+    assert [sorted(sample) for sample in found.samples] == [["x", "y"]] * 4
+
+    with pytest.raises(ShapeError, match="'y' has 2 samples, 'x' 4"):
+        values(None, graph, GivenValues({}, {"x": x, "y": y}))
