@@ -22,10 +22,10 @@ from typing import Any
 import onnx
 from llama_decode import llama_decode
 from onnx import numpy_helper
+from published_graphs import bert_large, sd_unet, whisper_decode
 
 from optimizer import Options, load, optimize
 from optimizer.cli.tables import table
-from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.graph import Graph
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "onnx"
@@ -87,34 +87,18 @@ def _repeat(tensor: onnx.TensorProto, times: int) -> None:
             entry.value = str(int(entry.value) * times)
 
 
-def bert_large(batch: int, tokens: int = 384, layers: int = 24, hidden: int = 1024, heads: int = 16) -> Graph:
-    """BERT-Large from the embeddings' sum to the start and end of an answer."""
-    b = GraphBuilder("bert_large")
-    x = b.input("x", (batch, 1, tokens, hidden))
-    for i in range(layers):
-        qkv = b.op("ttnn.linear", x, *_weights(b, f"qkv{i}", hidden, 3 * hidden), name=f"qkv{i}")
-        flat = b.op("ttnn.reshape", qkv, shape=(batch, tokens, 3 * hidden), name=f"flat{i}")
-        q, k, v = b.ops("ttnn.split_query_key_value_and_split_heads", flat, num_heads=heads, name=f"heads{i}")
-        a = b.op("ttnn.scaled_dot_product_attention", q, k, v, name=f"attention{i}")
-        a = b.op("ttnn.reshape", b.op("ttnn.concatenate_heads", a, name=f"joined{i}"), shape=(batch, 1, tokens, hidden))
-        a = b.op("ttnn.linear", a, *_weights(b, f"out{i}", hidden, hidden), name=f"out{i}")
-        x = _normed(b, b.op("ttnn.add", x, a, name=f"attended{i}"), f"norm_a{i}", hidden)
-        m = b.op("ttnn.linear", x, *_weights(b, f"up{i}", hidden, 4 * hidden), activation="gelu", name=f"up{i}")
-        m = b.op("ttnn.linear", m, *_weights(b, f"down{i}", 4 * hidden, hidden), name=f"down{i}")
-        x = _normed(b, b.op("ttnn.add", x, m, name=f"fed{i}"), f"norm_b{i}", hidden)
-    return b.finish(b.op("ttnn.linear", x, *_weights(b, "answer", hidden, 2), name="answer"))
-
-
-def _weights(b: GraphBuilder, name: str, rows: int, columns: int) -> tuple[str, str]:
-    return b.parameter(f"w_{name}", (rows, columns)), b.parameter(f"b_{name}", (1, columns))
-
-
-def _normed(b: GraphBuilder, x: str, name: str, width: int) -> str:
-    return b.op("ttnn.layer_norm", x, b.parameter(f"g_{name}", (width,)), b.parameter(f"s_{name}", (width,)), name=name)
-
-
 _RESNET = "kernels alone; the classifier of 1,000 as ours"
 _WHOLE = "whole runs, with the host"
+_SAMPLED = f"{_WHOLE}, sampling, rotary embedding and cache updates"
+_IMAGE = f"{_WHOLE}; a fiftieth of an image, its decoder included"
+_ENCODED = f"{_WHOLE}, the encoder and cache updates"
+
+
+def llama_8b() -> Graph:
+    """Llama-3.1-8B."""
+    return llama_decode(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336)
+
+
 NETWORKS = (
     Network("ResNet-50", "n150", 16, rebatched("resnet50_b8_dynamo20", 16), 5311, _TARGET, _RESNET),
     Network("ResNet-50", "n150", 16, rebatched("resnet50_b8_dynamo20", 16), 4700, _README, _WHOLE),
@@ -124,14 +108,18 @@ NETWORKS = (
     Network("ViT-base", "p150", 10, rebatched("vit_b16_dynamo20", 10), 3700, _README, _WHOLE),
     Network("BERT-Large, 384 tokens", "n150", 8, lambda: bert_large(8), 270, _README, f"{_WHOLE} and embeddings"),
     Network("MobileNetV2", "n150", 1, rebatched("mobilenetv2_legacy17", 1), 720, _TARGET, "kernels alone"),
+    Network("MobileNetV2", "n150", 10, rebatched("mobilenetv2_legacy17", 10), 3030, _README, _WHOLE),
     Network(
         "YOLOv8n-like, 640", "n150", 1, rebatched("yolov8n_like_legacy17", 1), 215, _README,
         f"YOLOv8s, about three times ours in products; {_WHOLE}",
     ),
-    Network(
-        "Llama-3.2-1B, a decode step", "n150", 32, llama_decode, 80.5, _README,
-        f"{_WHOLE}, sampling, rotary embedding and cache updates",
-    ),
+    Network("Stable Diffusion 1.4, a step", "n150", 2, sd_unet, 50 / 4.83, _README, _IMAGE),
+    Network("Stable Diffusion 1.4, a step", "p150", 2, sd_unet, 50 / 3.15, _README, _IMAGE),
+    Network("Whisper distil-large-v3, a decode step", "n150", 1, whisper_decode, 58.1, _README, _ENCODED),
+    Network("Whisper distil-large-v3, a decode step", "p150", 1, whisper_decode, 101.5, _README, _ENCODED),
+    Network("Llama-3.2-1B, a decode step", "n150", 32, llama_decode, 80.5, _README, _SAMPLED),
+    Network("Llama-3.1-8B, a decode step", "n150", 32, llama_8b, 26.0, _README, _SAMPLED),
+    Network("Llama-3.1-8B, a decode step", "p150", 32, llama_8b, 33.1, _README, _SAMPLED),
 )  # fmt: skip
 
 
@@ -176,7 +164,7 @@ def main() -> int:
 
 
 def _row(network: Network, record: dict[str, Any]) -> list[str]:
-    items = network.batch if "decode" not in network.name else 1
+    items = 1 if "step" in network.name else network.batch
     alone = "kernels alone" in network.differs
     ours, gaps = (record["kernels_ns"] if alone else record["traced_ns"]), record["traced_ns"] - record["kernels_ns"]
     low, high = (record[name] + (0 if alone else gaps) for name in ("low_ns", "high_ns"))
