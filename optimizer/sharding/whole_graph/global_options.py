@@ -36,9 +36,8 @@ WEIGHT_TRIES = 3
 """Options of one interface that are asked again with weights in L1."""
 WORTH_L1 = 0.005
 """Share of an op's time that weights in L1 must save to be considered."""
-WORTH_BLOCKS = 0.03
-"""Share of an op's time that operands or a result in blocks must save to be considered; ops that only move elements
-hand them on."""
+SLOWER_BLOCKS = 0.05
+"""Share of an op's time by which operands or a result in blocks may make it slower: those who read them gain more."""
 MIXED_OPERANDS = 4
 """Up to this many operands, DRAM and L1 interleaved are mixed freely."""
 Seeds = Sequence[Mapping[str, OpDecision]]
@@ -122,7 +121,19 @@ class OptionTable:
         shut = self._open is not None and op.id not in self._open
         free = self._overwritable(op, positions)
         from_banks = reads_banks(self._pricer, op)
-        key = (self._pricer.signature(op), id(legal), positions, reads, chosen, forced, shut, free, from_banks)
+        storable = self._storable(op)
+        key = (
+            self._pricer.signature(op),
+            id(legal),
+            positions,
+            reads,
+            chosen,
+            forced,
+            shut,
+            free,
+            from_banks,
+            storable,
+        )
         self.asked[op.id] = self._first.setdefault(key, op.id)
         if key not in self._known:
             found = [self._ask(op, operands, candidate) for candidate, operands in chosen]
@@ -214,19 +225,22 @@ class OptionTable:
                 known[way] = self._ask(op, *way)
             return known[way]
 
-        moves = opdef(op.op).moves_elements
         for option in options:
             own: OpOption | None = None
             for ladders in precision.variants(op, positions, stored, option.operands, option.candidate):
                 fastest = ask(ladders[-1][-1])
                 if own is None:
                     own = fastest or option  # the types of the graph come first
-                elif not moves and (fastest is None or fastest.time_ns > (1 - WORTH_BLOCKS) * own.time_ns):
+                elif fastest is None or fastest.time_ns > (1 + SLOWER_BLOCKS) * own.time_ns:
                     continue
                 least = worthwhile([ladder[-1] for ladder in ladders], ask)
                 for ladder in ladders:
                     if ladder[-1] in least:
                         yield from (o for way in worthwhile(ladder, ask) if (o := ask(way)) is not None)
+
+    def _storable(self, op: Op) -> tuple[bool, ...]:
+        """Of every result, whether it may be stored in blocks."""
+        return () if self._precision is None else tuple(map(self._precision.storable, op.outputs))
 
     def _stored(self, value_id: str) -> tuple[DType | None, ...]:
         """Element types that a value may be read in: those in which its producer may give it."""
