@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +44,14 @@ def add(commands: Commands) -> None:
     run.add_argument(
         "--expected", type=path_argument, metavar="Y.npz", help="compare with these arrays, by the names of the outputs"
     )
-    run.add_argument("--least-pcc", type=_number, default=0.99, metavar="R", help="exit 1 below it (default: 0.99)")
     run.add_argument(
-        "--most-error", type=_number, default=0.1, metavar="E", help="exit 1 above it: relative L2 error (default: 0.1)"
+        "--least-pcc", type=_number, metavar="R", help="exit 1 below it (default: the plan's error budget, else 0.99)"
+    )
+    run.add_argument(
+        "--most-error",
+        type=_number,
+        metavar="E",
+        help="exit 1 above it: relative L2 error (default: none with an error budget, else 0.1)",
     )
     run.add_argument("--iterations", type=_whole, default=0, metavar="N", help="runs to time, on a real device")
     run.add_argument("--trace", action="store_true", help="also run it from a trace, and compare with plain runs")
@@ -75,7 +81,7 @@ def _number(text: str) -> float:
 def run_run(args: argparse.Namespace) -> int:
     from optimizer.execution import RunOptions, read_weights, run_result
     from optimizer.execution.arrays import read_file
-    from optimizer.execution.comparing import Bounds
+    from optimizer.execution.comparing import bounds_of
     from optimizer.export.reader import read_result
     from optimizer.opmodel.ttmetal.location import device_source
 
@@ -83,13 +89,14 @@ def run_run(args: argparse.Namespace) -> int:
         args.device or device_source(),
         args.seed,
         args.iterations,
-        Bounds(args.least_pcc, args.most_error),
-        args.step_seconds or None,
+        step_seconds=args.step_seconds or None,
         trace=args.trace,
         queues=args.queues,
     )
     _check(args, options)
     result = read_result(args.result)
+    usual, given = bounds_of(result), {"least_pcc": args.least_pcc, "most_error": args.most_error}
+    options = replace(options, bounds=replace(usual, **{k: v for k, v in given.items() if v is not None}))
     with ProgressBar(args.result.name) as progress:
         outcome = run_result(
             result,

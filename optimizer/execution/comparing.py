@@ -10,6 +10,7 @@ from typing import Any
 from optimizer.errors import ExecutionError
 from optimizer.export.ttnn_py.run_model import Array
 from optimizer.ir.graph import ForeignTensor, Graph
+from optimizer.result import OptimizedGraph
 from optimizer.values.compare import compare
 
 Record = dict[str, Any]
@@ -24,6 +25,12 @@ class Bounds:
     """Relative L2 error."""
 
 
+def bounds_of(result: OptimizedGraph) -> Bounds:
+    """The usual ones, or of a plan within an error budget, which is for the correlation alone, that."""
+    least = result.options.least_pcc
+    return Bounds() if least is None else Bounds(least, math.inf)
+
+
 def compared(name: str, found: Array, expected: Array, bounds: Bounds) -> Record:
     """One tensor beside what is expected: `{name, shape, pcc, relative_error, ratio, largest_error, ok}`.
 
@@ -32,7 +39,7 @@ def compared(name: str, found: Array, expected: Array, bounds: Bounds) -> Record
     if found.size != expected.size:
         raise ExecutionError(f"'{name}' has the shape {list(found.shape)}, the model gives {list(expected.shape)}")
     measured = compare(found.reshape(expected.shape), expected)
-    ok = measured.acceptable(bounds.least_pcc, bounds.most_error, expected.size)
+    ok = measured.acceptable(bounds.least_pcc, bounds.most_error)
     return {"name": name, "shape": list(expected.shape), **measured.record(), "ok": ok}
 
 

@@ -6,11 +6,10 @@ No model's file is needed: the graph is computed op by op by the references that
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any
 
 from optimizer.execution.arrays import inputs_of
-from optimizer.execution.comparing import Bounds
+from optimizer.execution.comparing import Bounds, bounds_of
 from optimizer.execution.running import Report, RunOptions, refuse_host_ops, run_result
 from optimizer.export.ttnn_py import ttnn_program
 from optimizer.result import OptimizedGraph
@@ -33,7 +32,7 @@ def check_whole(
 
     Raises ExecutionError where an op has no reference, and what `run_result` raises.
     """
-    options = RunOptions(source, seed, bounds=bounds or _bounds_of(result))
+    options = RunOptions(source, seed, bounds=bounds or bounds_of(result))
     refuse_host_ops(result, options)
     weights = random_weights(result.graph, seed)
     inputs = inputs_of(ttnn_program(result).inputs, None, seed)
@@ -48,9 +47,3 @@ def check_whole(
         if result.options.least_pcc is None:  # a budget is for the correlation alone
             output["ok"] = output["ok"] and abs(output["ratio"] - 1) <= MOST_GAIN
     return {**record, "inputs": f"random, seed {seed}", "ok": all(output["ok"] for output in record["outputs"])}
-
-
-def _bounds_of(result: OptimizedGraph) -> Bounds:
-    """The usual ones, or of a plan within an error budget, which is for the correlation alone, that."""
-    least = result.options.least_pcc
-    return Bounds() if least is None else Bounds(least, inf)

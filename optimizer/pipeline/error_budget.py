@@ -16,7 +16,7 @@ from typing import ClassVar
 from optimizer import logs
 from optimizer.errors import InfeasibleError, OptionError
 from optimizer.importers.model import ImportLimits, ImportOptions
-from optimizer.options import Options
+from optimizer.options import LEAST_PCC, Options
 from optimizer.pipeline.work import Stage, Work
 from optimizer.precision.budget import ErrorBudget, error_of_pcc, pcc_of_error
 from optimizer.sharding.base import Plan
@@ -123,14 +123,13 @@ class MeasureErrors(Stage):
         other = exact_work(work, self.again)
         found = measured(other, values, wanted, MOST_ROUNDS)
         if found.measured_error > budget.most_error:
+            reached = floor(1e4 * found.measured_pcc) / 1e4
+            lower = [f"a least_pcc of at most {reached:.4f}"] if reached >= LEAST_PCC else []
             raise InfeasibleError(
                 f"{budget.least_pcc} cannot be met: with every tensor in bf16 and the fidelities of the ops' "
                 f"own rules the outputs reach {found.measured_pcc:.6f}",
                 node="least_pcc",
-                alternatives=(
-                    f"a least_pcc of at most {floor(1e4 * found.measured_pcc) / 1e4:.4f}",
-                    "no least_pcc, activations_dtype f32",
-                ),
+                alternatives=(*lower, "no least_pcc, activations_dtype f32"),
             )
         return plan_ns(other, other.plan), other, replace(found, given_up=True)
 
@@ -200,9 +199,7 @@ def _sample(work: Work, arrays: Mapping[str, Array], wanted: list[Array]) -> lis
     for name, one, other in zip(work.problem.graph.outputs, emulated_result(work.result, arrays), wanted, strict=True):
         if other.dtype.kind == "f" and other.size:
             agreement = compare(one, other)
-            outputs.append(
-                MeasuredOutput(name, agreement.as_pcc(other.size), agreement.relative_error, agreement.ratio)
-            )
+            outputs.append(MeasuredOutput(name, agreement.as_pcc(), agreement.relative_error, agreement.ratio))
     return outputs
 
 

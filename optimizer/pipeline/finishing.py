@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from optimizer.errors import InfeasibleError, VerificationError
 from optimizer.importers.passes import fed_inputs
+from optimizer.ir.graph import Graph
 from optimizer.ir.numeric_risk import numeric_risks
 from optimizer.ir.vocabulary import opdef
 from optimizer.limit.losses import limit_of
@@ -40,12 +41,13 @@ class Verify(Stage):
     """Checks the result from scratch: VerificationError if anything is wrong, InfeasibleError where DRAM is full."""
 
     name: ClassVar[str] = "verify"
-    takes: ClassVar[tuple[str, ...]] = ("result",)
+    takes: ClassVar[tuple[str, ...]] = ("result", "problem")
     gives: ClassVar[tuple[str, ...]] = ("report",)
     closing: ClassVar[bool] = True
 
     def apply(self, work: Work) -> None:
         device = work.opmodel.device
+        _check_outputs(work.result.graph, work.problem.graph)
         report = verify(work.result, work.opmodel)
         if report.peak_dram_bank_bytes > device.dram_bank_bytes:
             place, message = report.errors[-1]
@@ -63,6 +65,14 @@ class Verify(Stage):
                 node=report.errors[0][0],
             )
         work.report = report
+
+
+def _check_outputs(graph: Graph, problem: Graph) -> None:
+    """VerificationError where a plan gives an output in another element type than it was asked for."""
+    for made, asked in zip(graph.outputs, problem.outputs, strict=True):
+        found, wanted = graph.value(made).dtype, problem.value(asked).dtype
+        if found is not wanted:
+            raise VerificationError(f"the finished plan gives output '{made}' as {found}, not {wanted}", node=made)
 
 
 @dataclass(frozen=True)

@@ -26,17 +26,25 @@ class Agreement:
     """Least-squares factor between the two: sum(got * reference) / sum(reference^2). A gain shows here."""
     largest_error: float
     """Largest absolute difference."""
+    correlated: bool = True
+    """Whether the reference has a correlation worth the name (`has_correlation`)."""
 
-    def as_pcc(self, size: int) -> float:
-        """The correlation; of fewer than `FEW` numbers, the one that an error of this relative size would leave."""
-        return self.pcc if size >= FEW else 1.0 / float(np.sqrt(1.0 + self.relative_error**2))
+    def as_pcc(self) -> float:
+        """The correlation; where there is none, the one that an error of this relative size would leave."""
+        return self.pcc if self.correlated else 1.0 / float(np.sqrt(1.0 + self.relative_error**2))
 
-    def acceptable(self, least_pcc: float, most_error: float, size: int = FEW) -> bool:
-        """Whether `size` numbers keep both limits; never where one is not a number."""
-        return self.as_pcc(size) >= least_pcc and self.relative_error <= most_error
+    def acceptable(self, least_pcc: float, most_error: float) -> bool:
+        """Whether the numbers keep both limits; never where one is not a number."""
+        return self.as_pcc() >= least_pcc and self.relative_error <= most_error
 
     def record(self) -> dict[str, float]:
-        return {name: float(f"{getattr(self, name):.6g}") for name in self.__dataclass_fields__}
+        figures = ("pcc", "relative_error", "ratio", "largest_error")
+        return {name: float(f"{getattr(self, name):.6g}") for name in figures}
+
+
+def has_correlation(reference: NDArray[Any]) -> bool:
+    """Whether these numbers are enough, and not all the same."""
+    return reference.size >= FEW and bool(reference.max() > reference.min())
 
 
 def compare(got: NDArray[Any], reference: NDArray[Any]) -> Agreement:
@@ -58,7 +66,9 @@ def compare(got: NDArray[Any], reference: NDArray[Any]) -> Agreement:
     distance = float(np.sqrt(error @ error))
     relative = distance / np.sqrt(size) if size else (0.0 if distance == 0 else np.inf)
     ratio = float(a @ b) / size if size else (1.0 if distance == 0 else np.nan)
-    return Agreement(_pcc(a, b, distance), float(relative), ratio, float(np.abs(error).max()))
+    return Agreement(
+        _pcc(a, b, distance), float(relative), ratio, float(np.abs(error).max()), correlated=has_correlation(b)
+    )
 
 
 def _pcc(a: NDArray[np.float64], b: NDArray[np.float64], distance: float) -> float:

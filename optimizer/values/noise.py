@@ -2,7 +2,8 @@
 
 Errors are relative to the root mean square of 16 neighbouring elements, which share an exponent where tensors are
 stored in blocks; elements that are zero stay zero. A correlation sees the part of an output's error that is no multiple
-of the output around its mean. An output of few numbers is judged by the whole error, relative to the output as it is.
+of the output around its mean. An output of few numbers, or of equal ones,
+is judged by the whole error, relative to the output as it is.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from optimizer.errors import ExecutionError
-from optimizer.values.compare import FEW
+from optimizer.values.compare import has_correlation
 from optimizer.values.reference.kinds import Array
 
 _BLOCK = 16
@@ -36,14 +37,15 @@ def centred(value_id: str, array: Array) -> Array:
 
 
 def around_mean(flat: Array) -> Array:
-    """Numbers of an output less their mean; few of them as they are."""
-    found: Array = flat - flat.mean() if flat.size >= FEW else flat
+    """Numbers of an output less their mean; few of them, and equal ones, as they are."""
+    found: Array = flat - flat.mean() if has_correlation(flat) else flat
     return found
 
 
 def unlike(wanted: Array, array: Array) -> Array:
-    """The part of an array that is no multiple of what is wanted, of few numbers all of it; both `around_mean`."""
-    if wanted.size < FEW:
+    """The part of an array that is no multiple of what is wanted; of few numbers, and equal ones, all of it. Both are
+    `around_mean`."""
+    if not has_correlation(wanted):
         return array
     rest: Array = array - wanted * (float(array @ wanted) / float(wanted @ wanted))
     return rest

@@ -34,7 +34,7 @@ def _branches(graph: Graph) -> dict[str, str]:
     made_of: dict[str, int] = {v: 1 << k for k, v in enumerate(graph.inputs)}
     found = {}
     for number, op in enumerate(graph.ops(), len(graph.inputs)):
-        if op.op == _ADD and all(_computed(graph, v) for v in op.inputs):
+        if op.op == _ADD and len(op.inputs) == 2 and all(_computed(graph, v) for v in op.inputs):
             first, second = (_unmoved(graph, v) for v in op.inputs)
             if made_of[first] | made_of[second] == made_of[first] != made_of[second]:
                 found[op.id] = op.inputs[0]

@@ -123,6 +123,34 @@ def test_given_weights_and_inputs_are_measured_with() -> None:
     assert not [w for w in result.summary.warnings if "measured with" in w]
 
 
+def test_an_output_is_not_in_blocks_though_an_equal_op_before_it_is() -> None:
+    """Ops that ask the same questions share their answers; an output's op asks another one."""
+    result = within(0.9, layers_of(3))
+
+    inner, last = (result.graph.value(result.graph.op(f"product{n}").outputs[0]).dtype for n in (1, 2))
+    assert (inner, last) == (DType.BFP8_B, DType.BF16)
+
+
+def layers_of(count: int) -> Graph:
+    """Equal products, the last of which is returned."""
+    b = GraphBuilder("equal")
+    v = b.input("x", (1, 1, 64, SIZE))
+    for n in range(count):
+        v = b.op("ttnn.linear", v, b.parameter(f"w{n}", (SIZE, SIZE)), name=f"product{n}")
+    return b.finish(v)
+
+
+def test_an_output_of_equal_numbers_is_judged_by_its_error() -> None:
+    b = GraphBuilder("constant")
+    y = b.op("ttnn.linear", b.input("x", (1, 1, 64, SIZE)), b.parameter("w", (SIZE, SIZE)), name="y")
+    flat = b.op("ttnn.add", b.op("ttnn.multiply", y, scalar=0.0, name="none"), scalar=3.1, name="flat")
+
+    found = within(0.98, b.finish(y, flat)).summary.precision
+
+    assert found is not None
+    assert found.measured_pcc >= 0.98
+
+
 def test_the_worst_of_several_samples_keeps_the_budget() -> None:
     rng = np.random.default_rng(0)
     weights = {f"w{n}": rng.standard_normal((SIZE, SIZE)) / SIZE**0.5 for n in range(3)}

@@ -61,7 +61,16 @@ def test_few_numbers_are_judged_by_their_error_and_not_by_their_correlation() ->
     wrong = compare(np.array([1.0, 4.0]), np.array([1.0, 2.0]))
 
     assert turned.pcc == -1.0
-    assert turned.acceptable(0.99, 0.1, size=2)
+    assert turned.acceptable(0.99, 0.1)
     assert wrong.pcc == 1.0
-    assert wrong.as_pcc(2) == pytest.approx(1 / np.sqrt(1 + 4 / 5))
-    assert not wrong.acceptable(0.99, np.inf, size=2)
+    assert wrong.as_pcc() == pytest.approx(1 / np.sqrt(1 + 4 / 5))
+    assert not wrong.acceptable(0.99, np.inf)
+
+
+def test_equal_numbers_are_judged_by_their_error() -> None:
+    constant = np.full(64, 3.1)
+
+    near = compare(np.full(64, 3.09375), constant)
+
+    assert near.as_pcc() == pytest.approx(1 / np.sqrt(1 + (0.00625 / 3.1) ** 2))
+    assert compare(np.full(64, 3.1), constant).as_pcc() == 1.0

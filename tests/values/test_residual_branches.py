@@ -55,3 +55,10 @@ def test_values_of_a_deep_network_stay_of_unit_size() -> None:
     (found,) = graph_values(graph, {**random_weights(graph, 0), **random_inputs(graph, 0)})
 
     assert 0.5 < np.std(found) < 2.0
+
+
+def test_a_number_that_is_added_is_no_branch() -> None:
+    b = GraphBuilder("number")
+    y = b.op("ttnn.linear", b.input("x", (1, 1, 32, 64)), b.parameter("w", (64, 64)), name="y")
+
+    assert branch_ends(b.finish(b.op("ttnn.add", y, scalar=1.0))) == {}

@@ -38,7 +38,7 @@ def lacking(graph: Graph) -> list[str]:
     """What a person who feeds images channels-last has to know where there are none."""
     if fed_channels_last(graph):
         return []
-    return ["no input is fed channels-last: the model reads none with its channels moved last and nothing else"]
+    return ["no input is fed channels-last: the first thing that happens to one has to be that its channels move last"]
 
 
 def advice(model: Graph, times_ns: Mapping[str, int]) -> list[str]:
