@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Hashable, Sequence
-from math import floor, prod
+from math import prod
 
 import numpy as np
 
@@ -41,15 +41,10 @@ def priced_costs(problem: GraphProblem, price: Sequence[float]) -> tuple[Table, 
     if not problem.usages or not any(price):
         return problem.costs
     upto = np.concatenate(([0.0], np.cumsum(np.asarray(price, dtype=np.float64))))
-    result = []
-    for row, options in zip(problem.costs, problem.usages, strict=True):
-        distinct = {id(uses): uses for uses in options}
-        charge = {
-            key: floor(sum(float(upto[u.last + 1] - upto[u.first]) * u.size for u in uses))
-            for key, uses in distinct.items()
-        }
-        result.append(row + np.asarray([charge[id(uses)] for uses in options], dtype=np.int64))
-    return tuple(result)
+    held = problem.usage_arrays
+    charges = (upto[held.last + 1] - upto[held.first]) * held.size
+    charge = np.floor(np.bincount(held.taker, weights=charges, minlength=held.takers)).astype(np.int64)
+    return tuple(row + charge[takers] for row, takers in zip(problem.costs, held.of_options, strict=True))
 
 
 def eliminate(

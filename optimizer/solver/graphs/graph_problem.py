@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, product
 
 import numpy as np
@@ -43,6 +44,20 @@ class PairCost:
     matrix: Table
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class UsageArrays:
+    """All usages of a problem side by side. Options that take the same tuple of usages share a *taker*."""
+
+    first: Table
+    last: Table
+    size: Table
+    taker: Table
+    """Of every usage."""
+    takers: int
+    of_options: tuple[Table, ...]
+    """Per node, the taker of every option."""
+
+
 @dataclass(frozen=True)
 class GraphProblem:
     """An instance. Costs are integers >= 0, `FORBIDDEN` excludes."""
@@ -69,6 +84,21 @@ class GraphProblem:
     def sizes(self) -> tuple[int, ...]:
         """Options per node."""
         return tuple(len(row) for row in self.costs)
+
+    @cached_property
+    def usage_arrays(self) -> UsageArrays:
+        """The usages, for sums over all of them at once."""
+        known: dict[int, int] = {}
+        rows: list[tuple[int, int, int, int]] = []
+        of_options = []
+        for options in self.usages:
+            for uses in options:
+                if id(uses) not in known:
+                    number = known[id(uses)] = len(known)
+                    rows += [(u.first, u.last, u.size, number) for u in uses]
+            of_options.append(np.asarray([known[id(uses)] for uses in options], dtype=np.int64))
+        first, last, size, taker = np.asarray(rows, dtype=np.int64).reshape(-1, 4).T
+        return UsageArrays(first, last, size, taker, len(known), tuple(of_options))
 
     def value(self, chosen: Sequence[int]) -> int:
         """Cost of a choice, capacity aside."""

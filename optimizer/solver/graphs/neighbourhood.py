@@ -92,8 +92,14 @@ class Neighbourhoods:
         touched = [u for options in usages for uses in options for u in uses]
         begin = min((u.first for u in touched), default=0)
         end = max((u.last for u in touched), default=-1)
-        moved = tuple(
-            tuple(tuple(Usage(u.first - begin, u.last - begin, u.size) for u in uses) for uses in options)
-            for options in usages
-        )
+        moved = tuple(_moved(options, begin) for options in usages)
         return GraphProblem(tuple(costs), tuple(pairs), moved, tuple(int(c) for c in left[begin : end + 1]))
+
+
+def _moved(options: Sequence[tuple[Usage, ...]], begin: int) -> tuple[tuple[Usage, ...], ...]:
+    """The usages of a node's options with steps counted from `begin`; options that share theirs still do."""
+    known: dict[int, tuple[Usage, ...]] = {}
+    for uses in options:
+        if id(uses) not in known:
+            known[id(uses)] = tuple(Usage(u.first - begin, u.last - begin, u.size) for u in uses)
+    return tuple(known[id(uses)] for uses in options)
