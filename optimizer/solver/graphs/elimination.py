@@ -43,8 +43,10 @@ def priced_costs(problem: GraphProblem, price: Sequence[float]) -> tuple[Table, 
     upto = np.concatenate(([0.0], np.cumsum(np.asarray(price, dtype=np.float64))))
     held = problem.usage_arrays
     charges = (upto[held.last + 1] - upto[held.first]) * held.size
-    charge = np.floor(np.bincount(held.taker, weights=charges, minlength=held.takers)).astype(np.int64)
-    return tuple(row + charge[takers] for row, takers in zip(problem.costs, held.of_options, strict=True))
+    count = int(held.takers_before[-1])
+    charge = np.floor(np.bincount(held.taker, weights=charges, minlength=count)).astype(np.int64)
+    rows = zip(problem.costs, held.takers_before, held.of_options, strict=False)
+    return tuple(row + charge[before + takers] for row, before, takers in rows)
 
 
 def eliminate(

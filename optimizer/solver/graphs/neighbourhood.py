@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table
 from optimizer.solver.graphs.price_ascent import fit_by_prices, loads
 
 PRICE_ROUNDS = 12
@@ -88,18 +88,11 @@ class Neighbourhoods:
                 elif pair.a == v:
                     pairs.append(PairCost(index[v], index[other], pair.matrix))
             costs.append(np.minimum(row, FORBIDDEN))
-        usages = [self._problem.usages[v] for v in free]
-        touched = [u for options in usages for uses in options for u in uses]
-        begin = min((u.first for u in touched), default=0)
-        end = max((u.last for u in touched), default=-1)
-        moved = tuple(_moved(options, begin) for options in usages)
-        return GraphProblem(tuple(costs), tuple(pairs), moved, tuple(int(c) for c in left[begin : end + 1]))
-
-
-def _moved(options: Sequence[tuple[Usage, ...]], begin: int) -> tuple[tuple[Usage, ...], ...]:
-    """The usages of a node's options with steps counted from `begin`; options that share theirs still do."""
-    known: dict[int, tuple[Usage, ...]] = {}
-    for uses in options:
-        if id(uses) not in known:
-            known[id(uses)] = tuple(Usage(u.first - begin, u.last - begin, u.size) for u in uses)
-    return tuple(known[id(uses)] for uses in options)
+        whole = self._problem
+        arrays = whole.usage_arrays
+        own = arrays.of_nodes(free, 0)
+        begin = int(own.first.min()) if own.first.size else 0
+        end = int(own.last.max()) if own.last.size else -1
+        usages = tuple(whole.usages[v] for v in free)
+        capacity = tuple(int(c) for c in left[begin : end + 1])
+        return GraphProblem(tuple(costs), tuple(pairs), usages, capacity, begin, arrays.of_nodes(free, begin))

@@ -52,6 +52,6 @@ def loads(problem: GraphProblem, chosen: Sequence[int], nodes: Sequence[int] | N
     change = np.zeros(len(problem.capacity) + 1, dtype=np.int64)
     for v in range(len(chosen)) if nodes is None else nodes:
         for use in problem.usages[v][chosen[v]] if problem.usages else ():
-            change[use.first] += use.size
-            change[use.last + 1] -= use.size
+            change[use.first - problem.begin] += use.size
+            change[use.last - problem.begin + 1] -= use.size
     return np.asarray(np.cumsum(change[:-1]), dtype=np.int64)

@@ -92,3 +92,22 @@ def test_problems_that_do_not_fit_together_are_refused() -> None:
         GraphProblem((np.asarray([], dtype=np.int64),), ())
     with pytest.raises(StateError, match="costs of nodes 0 and 1 are not 1 x 2"):
         GraphProblem((np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64)), (PairCost(0, 1, np.zeros((2, 2))),))
+
+
+def test_some_nodes_of_a_problem_are_priced_as_by_themselves() -> None:
+    """Shared usages, options without any, and steps counted from the first that the nodes touch."""
+    shared = (Usage(2, 4, 10), Usage(3, 3, 5))
+    usages = (((Usage(0, 5, 7),), ()), (shared, shared, (Usage(4, 4, 1),)), ((), (Usage(3, 5, 2),)))
+    costs = tuple(np.arange(len(options), dtype=np.int64) for options in usages)
+    whole = GraphProblem(costs, (), usages, (100,) * 6)
+    free, begin = (1, 2), 2
+    part = GraphProblem(costs[1:], (), usages[1:], (100,) * 4, begin, whole.usage_arrays.of_nodes(free, begin))
+    moved = tuple(
+        tuple(tuple(Usage(u.first - begin, u.last - begin, u.size) for u in uses) for uses in options)
+        for options in usages[1:]
+    )
+    alone, price = GraphProblem(costs[1:], (), moved, (100,) * 4), [0.5, 1.0, 2.0, 4.0]
+
+    for got, wanted in zip(priced_costs(part, price), priced_costs(alone, price), strict=True):
+        assert np.array_equal(got, wanted)
+    assert part.load((0, 1)) == alone.load((0, 1)) == [10, 17, 12, 2]
