@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
 from optimizer.solver.graphs.price_ascent import fit_by_prices, loads
 
 PRICE_ROUNDS = 12
@@ -67,7 +67,7 @@ class Neighbourhoods:
             return None
         lenient = np.maximum(left, own)
         lenient[at] = left[at]
-        best = fit_by_prices(self.part(chosen, free, lenient), PRICE_ROUNDS, stop=stop).chosen
+        best = fit_by_prices(self._priced_part(chosen, free, lenient), PRICE_ROUNDS, stop=stop).chosen
         if best is None:
             return None
         result = list(chosen)
@@ -77,6 +77,12 @@ class Neighbourhoods:
 
     def part(self, chosen: Sequence[int], free: Sequence[int], left: Table) -> GraphProblem:
         """The problem of the free nodes alone: costs with fixed neighbours in the nodes, `left` of the memory."""
+        found = self._priced_part(chosen, free, left)
+        moved = tuple(_moved(options, found.begin) for options in found.usages)
+        return GraphProblem(found.costs, found.pairs, moved, found.capacity)
+
+    def _priced_part(self, chosen: Sequence[int], free: Sequence[int], left: Table) -> GraphProblem:
+        """The same with the usages as they are: making new ones takes longer than `fit_by_prices` does."""
         index = {v: n for n, v in enumerate(free)}
         costs, pairs = [], []
         for v in free:
@@ -96,3 +102,12 @@ class Neighbourhoods:
         usages = tuple(whole.usages[v] for v in free)
         capacity = tuple(int(c) for c in left[begin : end + 1])
         return GraphProblem(tuple(costs), tuple(pairs), usages, capacity, begin, arrays.of_nodes(free, begin))
+
+
+def _moved(options: Sequence[tuple[Usage, ...]], begin: int) -> tuple[tuple[Usage, ...], ...]:
+    """The usages of a node's options with steps counted from `begin`; options that share theirs still do."""
+    known: dict[int, tuple[Usage, ...]] = {}
+    for uses in options:
+        if id(uses) not in known:
+            known[id(uses)] = tuple(Usage(u.first - begin, u.last - begin, u.size) for u in uses)
+    return tuple(known[id(uses)] for uses in options)
