@@ -43,8 +43,9 @@ from optimizer.sharding.plan_program import replay_plan
 from optimizer.sharding.whole_graph.global_problem import GlobalProblem
 from optimizer.sharding.whole_graph.option_fronts import OpOption
 from optimizer.solver.graphs.graph_cpsat import solve_cpsat
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, PairCost, Usage
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, PairCost
 from optimizer.solver.graphs.lagrangian import maximise
+from optimizer.solver.graphs.usages import Usage
 
 Table = NDArray[np.int64]
 MOST_COMBINATIONS = 200_000

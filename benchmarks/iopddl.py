@@ -24,8 +24,9 @@ from reference_solvers.graph_lns import improved
 
 from optimizer.solver.graphs.graph_cpsat import solve_cpsat
 from optimizer.solver.graphs.graph_presolve import Presolved, presolve
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, PairCost, Table, Usage
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, PairCost
 from optimizer.solver.graphs.lagrangian import maximise
+from optimizer.solver.graphs.usages import Table, Usage
 
 EXCLUDED = 10**17
 SHARE = 4

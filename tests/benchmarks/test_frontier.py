@@ -10,8 +10,9 @@ from reference_solvers.frontier import solve_frontier
 from reference_solvers.frontier_order import frontier_order
 
 from optimizer.solver.graphs.capacity import capacity_of
-from optimizer.solver.graphs.graph_problem import GraphProblem, PairCost, Usage, brute_force
+from optimizer.solver.graphs.graph_problem import GraphProblem, PairCost, brute_force
 from optimizer.solver.graphs.lagrangian import maximise
+from optimizer.solver.graphs.usages import Usage
 from tests.samples import examples
 
 

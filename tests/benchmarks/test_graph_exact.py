@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_solvers.graph_exact import ExactLimits, solve_graph
 
-from optimizer.solver.graphs.graph_problem import GraphProblem, Usage, brute_force
+from optimizer.solver.graphs.graph_problem import GraphProblem, brute_force
+from optimizer.solver.graphs.usages import Usage
 from tests.samples import examples
 
 WITHOUT = {

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from reference_solvers.graph_lns import improved
 
 from optimizer.errors import StateError
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, brute_force
+from optimizer.solver.graphs.usages import Usage
 from tests.samples import examples
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost
+from optimizer.solver.graphs.usages import Usage
 
 
 @st.composite

@@ -18,7 +18,7 @@ from optimizer.l1.rules import may_be_view
 from optimizer.layouts.memory_config import L1_TILE, TensorLayout
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.whole_graph.global_options import Home, Way
-from optimizer.solver.graphs.graph_problem import Usage
+from optimizer.solver.graphs.usages import Usage
 
 Uses = tuple[Usage, ...]
 

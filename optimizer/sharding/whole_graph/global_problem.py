@@ -25,7 +25,8 @@ from optimizer.sharding.whole_graph.global_memory import MemoryUse
 from optimizer.sharding.whole_graph.global_options import MIXED_OPERANDS, Home, OptionTable, Seeds, Way
 from optimizer.sharding.whole_graph.kernel_options import KernelNode, KernelOptions
 from optimizer.sharding.whole_graph.option_fronts import OpOption
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost
+from optimizer.solver.graphs.usages import Table, Usage
 
 Choice = tuple[int, ...]
 

@@ -25,7 +25,8 @@ from optimizer.layouts.op_config import overwritten_operand
 from optimizer.opmodel.pricing import OpPricer
 from optimizer.sharding.base import KernelOffer, Kernels, Wanted, WantedOperand, WantedPlaces
 from optimizer.sharding.whole_graph.global_options import Home, Way
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, Table, Usage
+from optimizer.solver.graphs.graph_problem import FORBIDDEN
+from optimizer.solver.graphs.usages import Table, Usage
 
 Ways = tuple[Way, ...]
 Mask = NDArray[np.bool_]

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.solver.graphs.capacity import Capacity, FlatUses
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost
+from optimizer.solver.graphs.usages import Table
 
 Floats = NDArray[np.float64]
 

@@ -18,7 +18,8 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, Table, Usage
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem
+from optimizer.solver.graphs.usages import Table, Usage
 
 Mask = NDArray[np.bool_]
 

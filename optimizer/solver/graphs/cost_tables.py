@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, Table
+from optimizer.solver.graphs.graph_problem import FORBIDDEN
+from optimizer.solver.graphs.usages import Table
 
 
 @dataclass(frozen=True, slots=True)

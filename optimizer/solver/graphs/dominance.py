@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, Table
+from optimizer.solver.graphs.graph_problem import FORBIDDEN
+from optimizer.solver.graphs.usages import Table
 
 NEVER = -(1 << 60)
 """What i gains over j where j is forbidden and i is not."""

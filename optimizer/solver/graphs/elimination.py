@@ -22,7 +22,8 @@ from optimizer import logs
 from optimizer.errors import TimeLimitError
 from optimizer.solver.graphs.cost_tables import Factor, classes_work, joint, least_by_classes, lifted, matched
 from optimizer.solver.graphs.elimination_memo import EliminationMemo, Outcome, Part, Step
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, Table
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
+from optimizer.solver.graphs.usages import Table, UsageArrays
 
 DEFAULT_TABLE_LIMIT = 1_000_000
 """Entries of the largest table that is built."""
@@ -36,17 +37,13 @@ _log = logs.room("solver")
 Stop = Callable[[], bool]
 
 
-def priced_costs(problem: GraphProblem, price: Sequence[float]) -> tuple[Table, ...]:
-    """Node costs with every option charged for its bytes, rounded down so that bounds stay bounds."""
-    if not problem.usages or not any(price):
+def priced_costs(problem: GraphProblem, price: Sequence[float], usages: UsageArrays | None = None) -> tuple[Table, ...]:
+    """Node costs with every option charged for its bytes, rounded down so that bounds stay bounds; `usages` instead of
+    the problem's own."""
+    if not any(price) or (usages is None and not problem.usages):
         return problem.costs
-    upto = np.concatenate(([0.0], np.cumsum(np.asarray(price, dtype=np.float64))))
-    held = problem.usage_arrays
-    charges = (upto[held.last + 1] - upto[held.first]) * held.size
-    count = int(held.takers_before[-1])
-    charge = np.floor(np.bincount(held.taker, weights=charges, minlength=count)).astype(np.int64)
-    rows = zip(problem.costs, held.takers_before, held.of_options, strict=False)
-    return tuple(row + charge[before + takers] for row, before, takers in rows)
+    charges = (usages or problem.usage_arrays).charges(price)
+    return tuple(row + charge for row, charge in zip(problem.costs, charges, strict=True))
 
 
 def eliminate(

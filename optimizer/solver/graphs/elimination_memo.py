@@ -15,7 +15,7 @@ from hashlib import blake2b
 import numpy as np
 
 from optimizer.solver.graphs.cost_tables import ClassedTable, classed
-from optimizer.solver.graphs.graph_problem import Table
+from optimizer.solver.graphs.usages import Table
 
 DEFAULT_LIMIT_BYTES = 1 << 29
 """Bytes of tables that are kept for later; more are made, but forgotten."""

@@ -18,7 +18,8 @@ from optimizer.solver.cpsat_run import BinaryModel, Outcome, Var, run
 from optimizer.solver.graphs.capacity import capacity_of
 from optimizer.solver.graphs.dominance import classes
 from optimizer.solver.graphs.graph_presolve import Presolved, presolve, untouched
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, Table
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
+from optimizer.solver.graphs.usages import Table
 
 SUBSOLVERS = ("max_lp", "quick_restart")
 """Of two racing workers. With these the bound closes; by default it stalls (google/or-tools #3662)."""

@@ -20,7 +20,8 @@ import numpy as np
 
 from optimizer.solver.graphs.capacity import NodeUse, capacity_of, joined, reduced
 from optimizer.solver.graphs.dominance import survivors
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost
+from optimizer.solver.graphs.usages import Table, Usage
 
 ROUNDS = 6
 FOLD_WORK = 4_000_000

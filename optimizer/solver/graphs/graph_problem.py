@@ -11,28 +11,15 @@ chains are instances of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, product
 
-import numpy as np
-from numpy.typing import NDArray
-
 from optimizer.errors import StateError
-
-Table = NDArray[np.int64]
+from optimizer.solver.graphs.usages import Table, Usage, UsageArrays
 
 FORBIDDEN = 1 << 44
 """A cost that no solution may contain. Sums of a few thousand of them still fit 64 bits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Bytes taken at every step from `first` to `last`, both included."""
-
-    first: int
-    last: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -42,35 +29,6 @@ class PairCost:
     a: int
     b: int
     matrix: Table
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class UsageArrays:
-    """All usages of a problem side by side, node by node. Options of a node that take the same tuple of usages share a
-    *taker*."""
-
-    first: Table
-    last: Table
-    size: Table
-    taker: Table
-    """Of every usage."""
-    usages_before: Table
-    """Of every node, and the count of all."""
-    takers_before: Table
-    of_options: tuple[Table, ...]
-    """Per node, the taker of every option, counted from the node's first."""
-
-    def of_nodes(self, nodes: Sequence[int], begin: int) -> UsageArrays:
-        """Those of some nodes alone, with steps counted from `begin`."""
-        counts = np.diff(self.usages_before)[list(nodes)]
-        takers = np.diff(self.takers_before)[list(nodes)]
-        usages_before, takers_before = (np.concatenate(([0], np.cumsum(c))) for c in (counts, takers))
-        at = np.repeat(self.usages_before[list(nodes)] - usages_before[:-1], counts) + np.arange(counts.sum())
-        moved = np.repeat(takers_before[:-1] - self.takers_before[list(nodes)], counts)
-        return UsageArrays(
-            self.first[at] - begin, self.last[at] - begin, self.size[at], self.taker[at] + moved,
-            usages_before, takers_before, tuple(self.of_options[v] for v in nodes),
-        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,10 +42,6 @@ class GraphProblem:
     """Per node and option, what it takes of the memory; empty if nothing takes any."""
     capacity: tuple[int, ...] = ()
     """Per time step."""
-    begin: int = 0
-    """The step of the usages that the first of `capacity` is."""
-    arrays: UsageArrays | None = field(default=None, compare=False, repr=False)
-    """`usage_arrays`, if they are known."""
 
     def __post_init__(self) -> None:
         sizes = self.sizes
@@ -106,23 +60,8 @@ class GraphProblem:
 
     @cached_property
     def usage_arrays(self) -> UsageArrays:
-        """The usages, for sums over all of them at once, with steps counted from `begin`."""
-        if self.arrays is not None:
-            return self.arrays
-        rows: list[tuple[int, int, int, int]] = []
-        usages_before, takers_before, of_options = [0], [0], []
-        for options in self.usages:
-            known: dict[int, int] = {}
-            for uses in options:
-                if id(uses) not in known:
-                    number = known[id(uses)] = len(known)
-                    rows += [(u.first, u.last, u.size, takers_before[-1] + number) for u in uses]
-            of_options.append(np.asarray([known[id(uses)] for uses in options], dtype=np.int64))
-            usages_before.append(len(rows))
-            takers_before.append(takers_before[-1] + len(known))
-        first, last, size, taker = np.asarray(rows, dtype=np.int64).reshape(-1, 4).T
-        before = np.asarray(usages_before), np.asarray(takers_before)
-        return UsageArrays(first - self.begin, last - self.begin, size, taker, *before, tuple(of_options))
+        """The usages, for sums over all of them at once."""
+        return UsageArrays.of(self.usages)
 
     def value(self, chosen: Sequence[int]) -> int:
         """Cost of a choice, capacity aside."""
@@ -135,8 +74,8 @@ class GraphProblem:
         for rows, i in zip(self.usages, chosen, strict=False):
             for usage in rows[i]:
                 if usage.first <= usage.last:
-                    change[usage.first - self.begin] += usage.size
-                    change[usage.last - self.begin + 1] -= usage.size
+                    change[usage.first] += usage.size
+                    change[usage.last + 1] -= usage.size
         return list(accumulate(change[:-1]))
 
     def fits(self, chosen: Sequence[int]) -> bool:

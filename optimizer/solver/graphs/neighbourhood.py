@@ -7,11 +7,13 @@ the rest is a small problem of the same kind, solved exactly where it fits by it
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, Usage
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost
 from optimizer.solver.graphs.price_ascent import fit_by_prices, loads
+from optimizer.solver.graphs.usages import Table, Usage
 
 PRICE_ROUNDS = 12
 """Rounds of prices for one neighbourhood that does not fit by itself."""
@@ -67,7 +69,10 @@ class Neighbourhoods:
             return None
         lenient = np.maximum(left, own)
         lenient[at] = left[at]
-        best = fit_by_prices(self._priced_part(chosen, free, lenient), PRICE_ROUNDS, stop=stop).chosen
+        usages = self._problem.usage_arrays.of_nodes(free)
+        begin, end = usages.span
+        bare = self._bare(chosen, free, lenient[begin : end + 1])
+        best = fit_by_prices(bare, PRICE_ROUNDS, stop=stop, usages=usages.from_step(begin)).chosen
         if best is None:
             return None
         result = list(chosen)
@@ -77,12 +82,12 @@ class Neighbourhoods:
 
     def part(self, chosen: Sequence[int], free: Sequence[int], left: Table) -> GraphProblem:
         """The problem of the free nodes alone: costs with fixed neighbours in the nodes, `left` of the memory."""
-        found = self._priced_part(chosen, free, left)
-        moved = tuple(_moved(options, found.begin) for options in found.usages)
-        return GraphProblem(found.costs, found.pairs, moved, found.capacity)
+        begin, end = self._problem.usage_arrays.of_nodes(free).span
+        bare = self._bare(chosen, free, left[begin : end + 1])
+        return replace(bare, usages=tuple(_moved(self._problem.usages[v], begin) for v in free))
 
-    def _priced_part(self, chosen: Sequence[int], free: Sequence[int], left: Table) -> GraphProblem:
-        """The same with the usages as they are: making new ones takes longer than `fit_by_prices` does."""
+    def _bare(self, chosen: Sequence[int], free: Sequence[int], left: Table) -> GraphProblem:
+        """The same without usages: making them anew takes longer than `fit_by_prices` does."""
         index = {v: n for n, v in enumerate(free)}
         costs, pairs = [], []
         for v in free:
@@ -94,14 +99,7 @@ class Neighbourhoods:
                 elif pair.a == v:
                     pairs.append(PairCost(index[v], index[other], pair.matrix))
             costs.append(np.minimum(row, FORBIDDEN))
-        whole = self._problem
-        arrays = whole.usage_arrays
-        own = arrays.of_nodes(free, 0)
-        begin = int(own.first.min()) if own.first.size else 0
-        end = int(own.last.max()) if own.last.size else -1
-        usages = tuple(whole.usages[v] for v in free)
-        capacity = tuple(int(c) for c in left[begin : end + 1])
-        return GraphProblem(tuple(costs), tuple(pairs), usages, capacity, begin, arrays.of_nodes(free, begin))
+        return GraphProblem(tuple(costs), tuple(pairs), (), tuple(map(int, left)))
 
 
 def _moved(options: Sequence[tuple[Usage, ...]], begin: int) -> tuple[tuple[Usage, ...], ...]:

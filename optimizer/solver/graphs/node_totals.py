@@ -18,7 +18,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, Table
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem
+from optimizer.solver.graphs.usages import Table
 
 TABLE_LIMIT = 8_000_000
 """Entries of the largest table that is built."""

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from optimizer import logs
 from optimizer.solver.chains.priced import PricedProblem
 from optimizer.solver.graphs.capacity import capacity_of
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost
+from optimizer.solver.graphs.usages import Table
 
 _log = logs.room("solver")
 

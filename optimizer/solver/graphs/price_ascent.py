@@ -12,7 +12,8 @@ import numpy as np
 
 from optimizer.solver.graphs.elimination import eliminate, priced_costs
 from optimizer.solver.graphs.elimination_memo import EliminationMemo
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution, Table
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
+from optimizer.solver.graphs.usages import Table, UsageArrays
 
 FIRST_PRICE = 0.02
 """Of a step's share of the cost, per share of its capacity: what the first round adds."""
@@ -23,8 +24,10 @@ def fit_by_prices(
     rounds: int,
     start: Sequence[float] | None = None,
     stop: Callable[[], bool] | None = None,
+    usages: UsageArrays | None = None,
 ) -> GraphSolution:
-    """The cheapest choice that fits of all rounds; `chosen` is None if none does. `start` gives prices per step."""
+    """The cheapest choice that fits of all rounds; `chosen` is None if none does. `start` gives prices per step,
+    `usages` what options take, instead of the problem's own."""
     capacity = np.asarray(problem.capacity, dtype=np.int64)
     price = np.zeros(len(capacity)) if start is None else np.array(start, dtype=np.float64)
     added = np.zeros(len(capacity))
@@ -33,10 +36,11 @@ def fit_by_prices(
     for _ in range(rounds):
         if stop is not None and stop():
             break
-        chosen = eliminate(problem, priced_costs(problem, [float(p) for p in price]), memo=memo).chosen
+        chosen = eliminate(problem, priced_costs(problem, [float(p) for p in price], usages), memo=memo).chosen
         if chosen is None:
             break
-        excess = loads(problem, chosen) - capacity
+        taken = loads(problem, chosen) if usages is None else usages.loads(chosen, len(capacity))
+        excess = taken - capacity
         value = problem.value(chosen)
         if (excess <= 0).all():
             best = GraphSolution(chosen, value, 0)
@@ -52,6 +56,6 @@ def loads(problem: GraphProblem, chosen: Sequence[int], nodes: Sequence[int] | N
     change = np.zeros(len(problem.capacity) + 1, dtype=np.int64)
     for v in range(len(chosen)) if nodes is None else nodes:
         for use in problem.usages[v][chosen[v]] if problem.usages else ():
-            change[use.first - problem.begin] += use.size
-            change[use.last - problem.begin + 1] -= use.size
+            change[use.first] += use.size
+            change[use.last + 1] -= use.size
     return np.asarray(np.cumsum(change[:-1]), dtype=np.int64)

@@ -12,7 +12,8 @@ from optimizer.errors import TimeLimitError
 from optimizer.solver.graphs.cost_tables import classed, classes_work, least_by_classes, lifted, matched
 from optimizer.solver.graphs.elimination import eliminate
 from optimizer.solver.graphs.elimination_memo import EliminationMemo
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Table, brute_force
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, brute_force
+from optimizer.solver.graphs.usages import Table
 from tests.samples import examples
 
 CELL = st.one_of(st.integers(0, 9), st.just(FORBIDDEN))

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.solver.graphs.graph_cpsat import solve_cpsat
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, brute_force
+from optimizer.solver.graphs.usages import Usage
 from tests.samples import examples
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from optimizer.solver.graphs.dominance import survivors
 from optimizer.solver.graphs.graph_presolve import presolve
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, brute_force
+from optimizer.solver.graphs.usages import Usage
 from tests.samples import examples
 
 

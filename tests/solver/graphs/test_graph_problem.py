@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from optimizer.errors import StateError
 from optimizer.solver.graphs import elimination
 from optimizer.solver.graphs.elimination import eliminate, priced_costs
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, brute_force
+from optimizer.solver.graphs.usages import Usage
 from tests.samples import examples
 
 
@@ -101,13 +102,15 @@ def test_some_nodes_of_a_problem_are_priced_as_by_themselves() -> None:
     costs = tuple(np.arange(len(options), dtype=np.int64) for options in usages)
     whole = GraphProblem(costs, (), usages, (100,) * 6)
     free, begin = (1, 2), 2
-    part = GraphProblem(costs[1:], (), usages[1:], (100,) * 4, begin, whole.usage_arrays.of_nodes(free, begin))
+    arrays = whole.usage_arrays.of_nodes(free)
+    assert arrays.span == (2, 5)
     moved = tuple(
         tuple(tuple(Usage(u.first - begin, u.last - begin, u.size) for u in uses) for uses in options)
         for options in usages[1:]
     )
-    alone, price = GraphProblem(costs[1:], (), moved, (100,) * 4), [0.5, 1.0, 2.0, 4.0]
+    part, price = GraphProblem(costs[1:], (), moved, (100,) * 4), [0.5, 1.0, 2.0, 4.0]
 
-    for got, wanted in zip(priced_costs(part, price), priced_costs(alone, price), strict=True):
+    for got, wanted in zip(priced_costs(part, price, arrays.from_step(begin)), priced_costs(part, price), strict=True):
         assert np.array_equal(got, wanted)
-    assert part.load((0, 1)) == alone.load((0, 1)) == [10, 17, 12, 2]
+    assert list(priced_costs(part, price)[0]) == [40, 41, 4]
+    assert list(arrays.from_step(begin).loads((0, 1), 4)) == part.load((0, 1)) == [10, 17, 12, 2]

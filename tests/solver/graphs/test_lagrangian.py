@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from optimizer.solver.graphs.capacity import capacity_of
 from optimizer.solver.graphs.elimination import eliminate
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, Usage, brute_force
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, brute_force
 from optimizer.solver.graphs.lagrangian import maximise
+from optimizer.solver.graphs.usages import Usage
 from tests.samples import examples
 
 

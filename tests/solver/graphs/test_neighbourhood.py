@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.solver.graphs.elimination import eliminate
-from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, Usage, brute_force
+from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, brute_force
 from optimizer.solver.graphs.neighbourhood import Neighbourhoods
 from optimizer.solver.graphs.price_ascent import fit_by_prices, loads
+from optimizer.solver.graphs.usages import Usage
 from tests.samples import examples
 from tests.solver.graph_samples import problems
 
