@@ -97,12 +97,13 @@ class ActivationDtypes(Stage):
         graph, model = work.graph, work.opmodel
         block = None if self.activations_dtype is None else DType(self.activations_dtype)
         if block is not None and block.is_block_float:
+            plain = OpPricer(graph, work.pages, model, model.device.cb_limit_bytes)
 
             def runs(typed: Graph, op: Op) -> bool:
+                """In blocks too, if it runs at all without a config."""
                 pricer = OpPricer(typed, work.pages, model, model.device.cb_limit_bytes)
-                return _runs_from_dram(pricer, op) or not _runs_from_dram(plain, graph.op(op.id))
+                return _runs_from_dram(pricer, op) or not _runs_from_dram(plain, plain.graph.op(op.id))
 
-            plain = OpPricer(graph, work.pages, model, model.device.cb_limit_bytes)
             graph = with_block_activations(graph, work.pages, block, runs)
         work.graph = graph
 

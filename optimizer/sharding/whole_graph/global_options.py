@@ -121,19 +121,8 @@ class OptionTable:
         shut = self._open is not None and op.id not in self._open
         free = self._overwritable(op, positions)
         from_banks = reads_banks(self._pricer, op)
-        storable = self._storable(op)
-        key = (
-            self._pricer.signature(op),
-            id(legal),
-            positions,
-            reads,
-            chosen,
-            forced,
-            shut,
-            free,
-            from_banks,
-            storable,
-        )
+        asked = (self._pricer.signature(op), id(legal), positions, reads, self._storable(op))
+        key = (*asked, chosen, forced, shut, free, from_banks)
         self.asked[op.id] = self._first.setdefault(key, op.id)
         if key not in self._known:
             found = [self._ask(op, operands, candidate) for candidate, operands in chosen]
