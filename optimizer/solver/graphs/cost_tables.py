@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 
 import numpy as np
 
@@ -76,6 +78,35 @@ class ClassedTable:
     """Per option of the node, its row."""
 
 
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """One table added to what was found so far, and the groups of options that then differ in no later table."""
+
+    table: int
+    """Its place among the tables."""
+    rows: Table
+    """Per group of before, the row of the table that it takes."""
+    by_group: Table
+    """The groups of before in the order of those after."""
+    starts: Table
+    """Where in that order each group after begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMerges:
+    """How `least_by_classes` goes through tables: it depends on their classes alone, not on what the rows hold."""
+
+    group_of: Table
+    """Per option of the node, its group: options equal in all tables."""
+    groups: int
+    merges: tuple[Merge, ...]
+
+    def work(self, tables: Sequence[ClassedTable]) -> int:
+        """Entries that are built."""
+        widths = accumulate((tables[merge.table].rows.shape[1] for merge in self.merges), mul)
+        return self.groups + sum(len(merge.rows) * wide for merge, wide in zip(self.merges, widths, strict=True))
+
+
 def classed(table: Table) -> ClassedTable:
     """Equal rows of a table of two axes found, in order of first occurrence."""
     known: dict[bytes, int] = {}
@@ -84,49 +115,44 @@ def classed(table: Table) -> ClassedTable:
     return ClassedTable(np.ascontiguousarray(table[first]), class_of)
 
 
-def classes_work(tables: Sequence[ClassedTable]) -> int:
-    """Entries that `least_by_classes` builds."""
-    groups = np.unique(_tuples(tables), axis=0)
-    work, wide = len(groups), 1
-    for n in _order(tables):
-        wide *= tables[n].rows.shape[1]
-        work += len(groups) * wide
-        groups = np.unique(_merged(groups, n), axis=0)
-    return work
-
-
-def least_by_classes(own: Table, tables: Sequence[ClassedTable]) -> Table:
-    """Least over a node's options of its own costs plus one row of each table: one axis per table, in their order.
-
-    Neighbour after neighbour is added, and options that differ in no later table are merged as soon as they are.
-    """
-    groups, index = np.unique(_tuples(tables), axis=0, return_inverse=True)
-    least = np.full(len(groups), FORBIDDEN, dtype=np.int64)
-    np.minimum.at(least, index.reshape(-1), own)
-    order = _order(tables)
-    for n in order:
-        rows = tables[n].rows[groups[:, n]]
-        wide = least[..., None] + rows.reshape((len(groups), *(1,) * (least.ndim - 1), rows.shape[1]))
-        groups, index = np.unique(_merged(groups, n), axis=0, return_inverse=True)
-        index = index.reshape(-1)
+def class_merges(classes: Sequence[Table]) -> ClassMerges:
+    """Per table, the class of every option of the node. Tables in which most options differ come first: they are merged
+    while little is wide."""
+    counts = [int(class_of.max()) + 1 for class_of in classes]
+    order = sorted(range(len(classes)), key=lambda n: (-counts[n], n))
+    members, group_of = _distinct([classes[n] for n in order])
+    columns = [classes[n][members] for n in order]
+    merges = []
+    for place, n in enumerate(order):
+        kept, index = _distinct(columns[place + 1 :]) if place + 1 < len(order) else _one(len(columns[place]))
         by_group = np.argsort(index, kind="stable")
-        starts = np.searchsorted(index[by_group], np.arange(len(groups)))
-        least = np.minimum(np.minimum.reduceat(wide[by_group], starts, axis=0), FORBIDDEN)
-    return np.ascontiguousarray(least[0].transpose(np.argsort(order)))
+        starts = np.searchsorted(index[by_group], np.arange(len(kept)))
+        merges.append(Merge(n, columns[place], by_group, starts))
+        columns = [column[kept] for column in columns]
+    return ClassMerges(group_of, len(members), tuple(merges))
 
 
-def _tuples(tables: Sequence[ClassedTable]) -> Table:
-    """Per option, its class in every table."""
-    return np.stack([table.class_of for table in tables], axis=1)
+def least_by_classes(own: Table, tables: Sequence[ClassedTable], merges: ClassMerges) -> Table:
+    """Least over a node's options of its own costs plus one row of each table: one axis per table, in their order."""
+    least = np.full(merges.groups, FORBIDDEN, dtype=np.int64)
+    np.minimum.at(least, merges.group_of, own)
+    for merge in merges.merges:
+        rows = tables[merge.table].rows[merge.rows]
+        wide = least[..., None] + rows.reshape((len(rows), *(1,) * (least.ndim - 1), rows.shape[1]))
+        least = np.minimum(np.minimum.reduceat(wide[merge.by_group], merge.starts, axis=0), FORBIDDEN)
+    return np.ascontiguousarray(least[0].transpose(np.argsort([merge.table for merge in merges.merges])))
 
 
-def _merged(groups: Table, n: int) -> Table:
-    """The tuples without their part `n`: what is the same then is one group."""
-    kept = groups.copy()
-    kept[:, n] = 0
-    return kept
+def _distinct(columns: Sequence[Table]) -> tuple[Table, Table]:
+    """One place of every distinct tuple across the columns, and the number of each place's tuple among those."""
+    code, first = columns[0], np.zeros(0, dtype=np.int64)
+    for column in (*columns[1:], None):
+        _, first, code = np.unique(code, return_index=True, return_inverse=True)
+        if column is not None:
+            code = code * (int(column.max()) + 1) + column
+    return first, code
 
 
-def _order(tables: Sequence[ClassedTable]) -> list[int]:
-    """Tables in which most options differ come first: they are merged while little is wide."""
-    return sorted(range(len(tables)), key=lambda n: (-len(tables[n].rows), n))
+def _one(places: int) -> tuple[Table, Table]:
+    """All places are the same."""
+    return np.zeros(1, dtype=np.int64), np.zeros(places, dtype=np.int64)

@@ -20,7 +20,7 @@ import numpy as np
 
 from optimizer import logs
 from optimizer.errors import TimeLimitError
-from optimizer.solver.graphs.cost_tables import Factor, classes_work, joint, least_by_classes, lifted, matched
+from optimizer.solver.graphs.cost_tables import Factor, joint, least_by_classes, lifted, matched
 from optimizer.solver.graphs.elimination_memo import EliminationMemo, Outcome, Part, Step
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, GraphSolution
 from optimizer.solver.graphs.usages import Table, UsageArrays
@@ -327,11 +327,11 @@ class _Bucket:
             return None
         if prod(self._sizes[u] for u in scope) > self._limit:
             return None
-        tables = [self._memo.classed(f.table, f.key, f.scope[0] == self._node) for f in others]
-        if classes_work(tables) > min(self._limit, prod(self._sizes.values())):
+        tables, merges = self._memo.classed([(f.table, f.key, f.scope[0] == self._node) for f in others])
+        if merges.work(tables) > min(self._limit, prod(self._sizes.values())):
             return None
         costs = np.minimum(np.sum([f.table for f in own], axis=0), FORBIDDEN) if own else np.zeros(options, np.int64)
-        return scope, least_by_classes(costs, tables)
+        return scope, least_by_classes(costs, tables, merges)
 
     def _groups(self) -> list[list[Factor]]:
         """First-fit, large tables first: no joint table exceeds the limit, unless one table alone does."""

@@ -8,13 +8,13 @@ differ in few places.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
 
-from optimizer.solver.graphs.cost_tables import ClassedTable, classed
+from optimizer.solver.graphs.cost_tables import ClassedTable, ClassMerges, class_merges, classed
 from optimizer.solver.graphs.usages import Table
 
 DEFAULT_LIMIT_BYTES = 1 << 29
@@ -77,7 +77,9 @@ class EliminationMemo:
         self._keys: dict[Hashable, int] = {}
         self._outcomes: dict[Hashable, Outcome] = {}
         self._recent: dict[Hashable, Outcome] = {}
-        self._classed: dict[tuple[int, bool], ClassedTable] = {}
+        self._classed: dict[tuple[int, bool], tuple[ClassedTable, int]] = {}
+        self._classes: dict[bytes, int] = {}
+        self._merges: dict[tuple[int, ...], ClassMerges] = {}
         self._shapes: dict[Hashable, int] = {}
         self._plans: dict[tuple[int, int], tuple[object, Plan]] = {}
 
@@ -133,10 +135,21 @@ class EliminationMemo:
             return self.key_of(table)
         return self._keys.setdefault((signature, part), len(self._keys))
 
-    def classed(self, table: Table, key: int, first: bool) -> ClassedTable:
-        """Distinct rows of a table of two axes; `first` if its node is the first axis."""
+    def classed(self, tables: Sequence[tuple[Table, int, bool]]) -> tuple[list[ClassedTable], ClassMerges]:
+        """Distinct rows of tables of two axes, and how these are gone through. Per table its key, and whether its node
+        is the first axis."""
+        found = [self._classed_table(*table) for table in tables]
+        classes = tuple([number for _, number in found])
+        if classes not in self._merges:
+            self._merges[classes] = class_merges([table.class_of for table, _ in found])
+        return [table for table, _ in found], self._merges[classes]
+
+    def _classed_table(self, table: Table, key: int, first: bool) -> tuple[ClassedTable, int]:
+        """The table with a number that is equal for equal classes."""
         if (key, first) not in self._classed:
-            self._classed[key, first] = classed(table if first else table.T)
+            found = classed(table if first else table.T)
+            number = self._classes.setdefault(found.class_of.tobytes(), len(self._classes))
+            self._classed[key, first] = found, number
         return self._classed[key, first]
 
     def _keep(self, signature: Hashable, outcome: Outcome) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from optimizer.errors import TimeLimitError
-from optimizer.solver.graphs.cost_tables import classed, classes_work, least_by_classes, lifted, matched
+from optimizer.solver.graphs.cost_tables import class_merges, classed, least_by_classes, lifted, matched
 from optimizer.solver.graphs.elimination import eliminate
 from optimizer.solver.graphs.elimination_memo import EliminationMemo
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, PairCost, brute_force
@@ -101,8 +101,9 @@ def test_classes_of_options_give_the_same_least_costs(options: int, data: st.Dat
     own = data.draw(tables(options))
     neighbours = [data.draw(tables(options, data.draw(st.integers(1, 3)))) for _ in range(data.draw(st.integers(1, 3)))]
     by_class = [classed(table) for table in neighbours]
-    found = least_by_classes(own, by_class)
-    assert classes_work(by_class) >= found.size
+    merges = class_merges([table.class_of for table in by_class])
+    found = least_by_classes(own, by_class, merges)
+    assert merges.work(by_class) >= found.size
     for picked in np.ndindex(*(table.shape[1] for table in neighbours)):
         totals = own + sum(table[:, x] for table, x in zip(neighbours, picked, strict=True))
         assert found[picked] == min(int(totals.min()), FORBIDDEN)
