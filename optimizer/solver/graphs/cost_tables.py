@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import mul
 
 import numpy as np
 
@@ -103,8 +101,11 @@ class ClassMerges:
 
     def work(self, tables: Sequence[ClassedTable]) -> int:
         """Entries that are built."""
-        widths = accumulate((tables[merge.table].rows.shape[1] for merge in self.merges), mul)
-        return self.groups + sum(len(merge.rows) * wide for merge, wide in zip(self.merges, widths, strict=True))
+        work, wide = self.groups, 1
+        for merge in self.merges:
+            wide *= tables[merge.table].rows.shape[1]
+            work += len(merge.rows) * wide
+        return work
 
 
 def classed(table: Table) -> ClassedTable:
