@@ -102,6 +102,8 @@ class Elements(StrEnum):
 
 RESULT_DTYPE = "dtype"
 """Attribute that holds an element type: of ops that convert or make tensors, and what `dtype=` of a call asks for."""
+ON_HOST = "on_host"
+"""Attribute of a conversion that the host makes, to the nearest: a core's packer cuts off what bfp4_b does not hold."""
 REQUIRED = object()
 """Marks an attribute without a default."""
 

@@ -15,7 +15,7 @@ from optimizer.ir import compulsory
 from optimizer.ir import compute_config as compute
 from optimizer.ir import shape_rules as rule
 from optimizer.ir import view_rules as view
-from optimizer.ir.opdef import REQUIRED, ConfigFamily, CostClass, DTypeRule, Elements, OpDef, Page
+from optimizer.ir.opdef import ON_HOST, REQUIRED, ConfigFamily, CostClass, DTypeRule, Elements, OpDef, Page
 from optimizer.ir.row_forms import (
     binary,
     convolution,
@@ -101,7 +101,8 @@ _ROWS: tuple[OpDef, ...] = (
     elementwise("where", rule.where, inputs=(1, 3), operands=3, attrs={"x": None, "y": None}, dtype=DTypeRule.SECOND),
     *ternary("addcmul", "lerp", "mac"),
     *ternary("addcdiv", unbounded=True),
-    elementwise("typecast", rule.same, attrs={"dtype": REQUIRED}, dtype=DTypeRule.ATTR, elements=_KEPT),
+    elementwise("typecast", rule.same, attrs={"dtype": REQUIRED, ON_HOST: False}, dtype=DTypeRule.ATTR,
+                elements=_KEPT),
     row("tril", CostClass.ELTWISE, rule.same, attrs={"diagonal": 0}, padding_follows=True),
     row("triu", CostClass.ELTWISE, rule.same, attrs={"diagonal": 0}, padding_follows=True),
     sharded("rotary_embedding", CostClass.ELTWISE, rule.rotary_embedding, inputs=3, compute=compute.exact,

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph, Op, Value, ValueKind
-from optimizer.ir.opdef import CostClass, Page
+from optimizer.ir.opdef import ON_HOST, RESULT_DTYPE, CostClass, Page
 from optimizer.ir.vocabulary import CAST, opdef
 
 
@@ -56,7 +56,7 @@ def _matmul_weights(graph: Graph, op: Op, block: DType, casts: dict[str, str]) -
     if weight.id not in casts:
         cast = graph.add_value(replace(weight, id=graph.fresh_id(f"{weight.id}_{block.value}"), dtype=block, data=None))
         op_id = graph.fresh_id(f"{cast.id}_typecast")
-        attrs = {"dtype": block.value}
+        attrs = {RESULT_DTYPE: block.value, ON_HOST: True}
         graph.add_op(Op(op_id, CAST, (weight.id,), (cast.id,), attrs, op_id, op.origin), at=op.id)
         casts[weight.id] = cast.id
     inputs = (op.inputs[0], casts[weight.id], *op.inputs[2:])

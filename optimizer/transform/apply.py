@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from optimizer import logs
 from optimizer.errors import StateError
 from optimizer.ir.graph import Attr, Graph, Op, Value, ValueKind
-from optimizer.ir.opdef import RESULT_DTYPE
+from optimizer.ir.opdef import ON_HOST, RESULT_DTYPE
 from optimizer.ir.vocabulary import CAST, CONVERT, COPY, FETCH, SEND, opdef, short_name
 from optimizer.l1.rules import is_view, result_layout
 from optimizer.layouts.memory_config import BufferType, PageLayout, TensorLayout, interleaved
@@ -257,7 +257,7 @@ class ApplyPlan:
             return self._host_op(self._twin(value_id, in_dram), wanted, COPY, {})
         if wanted.dtype is not have.dtype:
             dtype = wanted.dtype or self.source.value(value_id).dtype
-            return self._host_op(value_id, wanted, CAST, {RESULT_DTYPE: dtype.value})
+            return self._host_op(value_id, wanted, CAST, {RESULT_DTYPE: dtype.value, ON_HOST: True})
         return self._host_op(value_id, wanted, COPY, {})
 
     def _host_op(self, source: str, wanted: TensorLayout, name: str, attrs: dict[str, Attr]) -> str:

@@ -8,6 +8,7 @@ from optimizer.device import DeviceSpec
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
+from optimizer.ir.opdef import ON_HOST
 from optimizer.layouts.legal_op_configs import may_free_operand
 from optimizer.layouts.weight_dtypes import apply_block_weights
 from optimizer.options import Options
@@ -48,6 +49,7 @@ def test_a_matrix_that_others_read_too_is_cast() -> None:
         DType.BFP8_B,
     )
     assert graph.is_const_eval(cast)
+    assert cast.attrs[ON_HOST]
 
 
 def test_stated_block_weights_of_a_conv_lie_on_the_host_in_a_plain_type() -> None:

@@ -431,6 +431,14 @@ def test_what_cannot_be_said_is_refused(op: str, changes: dict[str, Any]) -> Non
         text(query(op, **changes))
 
 
+def test_the_host_converts_a_tensor_that_it_fetches() -> None:
+    attrs = {"dtype": "bfp4_b", "on_host": True}
+    said = text(query("ttnn.typecast", attrs=attrs, output=DRAM_TILE.memory))
+
+    fetched = "ttnn.to_dtype(ttnn.from_device(x0), ttnn.bfloat4_b)"
+    assert said == f"ttnn.to_device({fetched}, device, memory_config=ttnn.DRAM_MEMORY_CONFIG)"
+
+
 def test_an_unknown_op_is_refused_by_name() -> None:
     with pytest.raises(OpModelError, match=r"acme\.Swirl"):
         call_text(OpQuery("acme.Swirl", (X,)), ["x0"])

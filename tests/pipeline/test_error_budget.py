@@ -17,6 +17,7 @@ from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.compute_config import COMPUTE
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
+from optimizer.ir.opdef import ON_HOST
 from optimizer.ir.vocabulary import CAST
 from optimizer.options import Options
 from optimizer.pipeline import optimize
@@ -79,7 +80,7 @@ def test_a_weight_that_is_wanted_in_two_types_is_converted_once_for_each() -> No
     result = within(0.9, graph)
 
     casts = [op for op in result.graph.ops() if op.op == CAST]
-    assert [result.records[op.id].role for op in casts] == [Role.HOST]
+    assert [(result.records[op.id].role, op.attrs[ON_HOST]) for op in casts] == [(Role.HOST, True)]
     assert result.graph.value("w").dtype is DType.BF16
     assert result.summary.precision is not None
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from optimizer.errors import OpModelError
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
 from optimizer.ir.dtype import DType
-from optimizer.ir.vocabulary import BINARY, UNARY
+from optimizer.ir.opdef import ON_HOST
+from optimizer.ir.vocabulary import BINARY, FETCH, SEND, UNARY
 from optimizer.opmodel.ttnn_calls.text import Site, Writer, activation_text, call, dtype_text, literal
 
 
@@ -106,7 +107,10 @@ def _typecast(site: Site) -> str:
     dtype = site.query.output_dtype if name is None else DType(str(name))
     if dtype is None:
         raise OpModelError("ttnn.typecast needs a dtype")
-    return site.call(dtype_text(dtype))
+    if not site.attr(ON_HOST):
+        return site.call(dtype_text(dtype))
+    text = call("ttnn.to_dtype", call(FETCH, site.operand(0)), dtype_text(dtype))
+    return call(SEND, text, site.device, memory_config=site.memory)
 
 
 CALLS: dict[str, Writer] = {

@@ -15,7 +15,8 @@ Decisions = Mapping[str, OpDecision]
 
 
 def choice_of_plan(model: GlobalProblem, pricer: OpPricer, decisions: Decisions) -> tuple[int, ...] | None:
-    """The options with the plan's layouts, which cost no more than the plan; None if some op has no such option.
+    """The options with the plan's layouts, which cost no more than the plan, but for those that others stand for
+    (`option_fronts`); None if some op has no such option.
 
     Of kernels, those that save most. Whether it fits is not asked: a value is charged as the homes allow, which may be
     longer than in the plan.
@@ -35,19 +36,26 @@ def choice_of_plan(model: GlobalProblem, pricer: OpPricer, decisions: Decisions)
 def _way(
     model: GlobalProblem, pricer: OpPricer, t: int, op: Op, decision: OpDecision, made: Mapping[str, TensorLayout]
 ) -> int | None:
-    """The fastest way that reads and gives the same, with the plan's own config if that is among them."""
+    """The fastest way that reads and gives the same, with the plan's own config if that is among them; else one that
+    reads weights otherwise."""
     copied = []
     for k, (v, wanted) in enumerate(zip(op.inputs, decision.operands, strict=True)):
         if wanted.is_l1 and not pricer.is_weight(v):
             copied += [k] if wanted != made.get(v, pricer.default_layout(pricer.graph.value(v))) else []
+    tensors = [k for k, v in enumerate(op.inputs) if not pricer.is_weight(v)]
     ranked = [
-        (way.option.candidate.config != decision.candidate.config, way.option.time_ns, i)
+        (
+            way.option.operands != decision.operands,
+            way.option.candidate.config != decision.candidate.config,
+            way.option.time_ns,
+            i,
+        )
         for i, way in enumerate(model.ways[t])
-        if way.option.operands == decision.operands
+        if all(way.option.operands[k] == decision.operands[k] for k in tensors)
         and way.option.candidate.output == decision.candidate.output
         and list(way.copied) == copied
     ]
-    return min(ranked)[2] if ranked else None
+    return min(ranked)[-1] if ranked else None
 
 
 def _home(model: GlobalProblem, pricer: OpPricer, v: str, layout: TensorLayout, decisions: Decisions) -> int | None:
@@ -64,11 +72,9 @@ def _home(model: GlobalProblem, pricer: OpPricer, v: str, layout: TensorLayout, 
     return min(ranked)[2] if ranked else None
 
 
-def _weight(model: GlobalProblem, pricer: OpPricer, v: str, decisions: Decisions) -> int | None:
+def _weight(model: GlobalProblem, pricer: OpPricer, v: str, decisions: Decisions) -> int:
     """Where a weight with several readers is: 0 for DRAM alone."""
     readers = [pricer.graph.op(op_id) for op_id in model.readers(v)]
-    wanted = {decisions[op.id].operands[op.inputs.index(v)] for op in readers}
-    in_l1 = [layout for layout in wanted if layout.is_l1]
-    if not in_l1:
-        return 0
-    return 1 + model.weights[v].index(in_l1[0]) if len(in_l1) == 1 and in_l1[0] in model.weights[v] else None
+    wanted = dict.fromkeys(decisions[op.id].operands[op.inputs.index(v)] for op in readers)
+    in_l1 = [layout for layout in wanted if layout in model.weights[v]]
+    return 1 + model.weights[v].index(in_l1[0]) if in_l1 else 0

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from optimizer.ir.dtype import DType
-from optimizer.ir.opdef import Elements
+from optimizer.ir.opdef import ON_HOST, Elements
 from optimizer.ir.vocabulary import op_names, opdef
 from optimizer.kernels.tensix.device.formats import truncated
 from optimizer.kernels.tensix.rounding import Array, round_bf16
 from optimizer.values.emulation.kinds import AnyArray, Rule, Step, in_f32
-from optimizer.values.emulation.units import BLOCK, Units, by_rows, whole_blocks
+from optimizer.values.emulation.units import BLOCK, Units, by_rows, converted, whole_blocks
 from optimizer.values.reference import RULES as EXACT
 from optimizer.values.reference.kinds import Computed
 
@@ -39,11 +39,13 @@ def _moved(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
 
 def _typecast(step: Step, operands: Sequence[AnyArray]) -> Sequence[AnyArray]:
     """f32 becomes bf16 by the vector unit, to the nearest even; block floats are made by the packer, which here rounds
-    but once."""
+    but once, or by the host."""
     source, target = step.dtypes[0], step.results[0]
     if not source.is_float or not target.is_float:
         return _moved(step, operands)
     x = in_f32(operands[0])
+    if step.attrs.get(ON_HOST):
+        return [converted(x, target)]
     if (source, target) == (DType.F32, DType.BF16):
         return [round_bf16(x)]
     return [in_blocks(x, 7) if target is DType.BFP8_B else kept(x, source, target)]

@@ -73,6 +73,15 @@ def test_casts_to_block_floats_are_rounded_once() -> None:
                           Units("HiFi4", True).packed(numbers, DType.BFP4_B))  # fmt: skip
 
 
+def test_the_host_rounds_where_a_core_cuts_off() -> None:
+    numbers = np.random.default_rng(0).standard_normal(X.shape).astype(np.float32)
+    by_host, by_core = (
+        emulated(query("typecast", BF16, dtype="bfp4_b", on_host=on_host), [numbers])[0] for on_host in (True, False)
+    )
+    assert np.array_equal(by_host, converted(numbers, DType.BFP4_B))
+    assert relative(by_host, numbers) < 0.7 * relative(by_core, numbers)
+
+
 @pytest.mark.parametrize("op", ["softmax", "layer_norm", "rms_norm"])
 def test_sums_of_32_bits_are_more_exact(op: str) -> None:
     attrs: dict[str, object] = {"dim": -1} if op == "softmax" else {"epsilon": 1e-5}
