@@ -13,11 +13,13 @@ from optimizer.ir.graph import Graph
 from optimizer.precision.budget import ErrorBudget
 from optimizer.sharding.base import OpDecision, Plan, PolicyInput
 from optimizer.sharding.plan_program import replay_plan
+from optimizer.sharding.whole_graph import option_fronts
 from optimizer.sharding.whole_graph.error_choice import ErrorChoice
 from optimizer.sharding.whole_graph.global_options import OptionTable
 from optimizer.sharding.whole_graph.global_policy import GlobalPolicy
 from optimizer.sharding.whole_graph.global_problem import GlobalProblem
 from optimizer.sharding.whole_graph.option_fronts import OpOption, worthwhile
+from optimizer.sharding.whole_graph.plan_choice import choice_of_plan
 from optimizer.solver.graphs.graph_problem import FORBIDDEN, GraphProblem, brute_force
 from tests.sharding.whole_graph.test_global_policy import problem_of
 
@@ -105,8 +107,6 @@ def test_a_budget_that_is_dealt_out_again_is_kept_and_never_slower() -> None:
     problem = within(0.99, layers())
     plan = GlobalPolicy().run(replace(problem, budget=None))
     model = GlobalProblem(problem, plan.schedule, [plan.decisions])
-    from optimizer.sharding.whole_graph.plan_choice import choice_of_plan
-
     chosen = choice_of_plan(model, problem.pricer, plan.decisions)
     assert chosen is not None
     assert problem.budget is not None
@@ -116,6 +116,26 @@ def test_a_budget_that_is_dealt_out_again_is_kept_and_never_slower() -> None:
     assert found is not None
     assert model.within_budget(found)
     assert model.integers.value(found) < model.integers.value(chosen)
+
+
+def test_the_exact_plan_is_a_choice_where_other_ways_stand_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weights are in L1; of ways that take up to twice as long, those that read them from DRAM are left."""
+    b = GraphBuilder("scaled")
+    v, w = b.input("x", (1, 1, 256, 512)), b.parameter("w", (1, 1, 1, 512))
+    for n in range(4):
+        v = b.op("ttnn.multiply", v, w, name=f"scale{n}")
+    problem = within(0.99, b.finish(v))
+    plan = GlobalPolicy().run(replace(problem, budget=None))
+    assert any(d.operands[1].is_l1 for d in plan.decisions.values())
+    monkeypatch.setattr(option_fronts, "ALMOST", 1.0)
+
+    model = GlobalProblem(problem, plan.schedule, [plan.decisions])
+    chosen = choice_of_plan(model, problem.pricer, plan.decisions)
+
+    assert chosen is not None
+    assert [d.candidate.output for d in model.decisions(chosen, {}).values()] == [
+        d.candidate.output for d in plan.decisions.values()
+    ]
 
 
 def test_a_budget_of_nothing_cannot_be_dealt_out() -> None:
