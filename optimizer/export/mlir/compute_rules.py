@@ -8,6 +8,7 @@ from optimizer.export.mlir.configs import activation_text, conv2d_text, slice_te
 from optimizer.export.mlir.spelling import Device, Number, Operand, Rule, Said, Site
 from optimizer.export.mlir.text import boolean, dense, integer, listed, quoted, real
 from optimizer.ir.activations import OPERAND_ACTIVATIONS
+from optimizer.ir.opdef import ON_HOST
 from optimizer.layouts.op_config import Conv2dConfig
 
 
@@ -20,6 +21,11 @@ def plain(site: Site) -> tuple[Said, ...]:
 def _parameter(name: str, attr: str, spelled: str) -> Rule:
     """A unary op with one number."""
     return lambda site: (Said(name, site.operands, {spelled: real(site.attrs[attr])}),)
+
+
+def _typecast(site: Site) -> tuple[Said, ...]:
+    """A core's; where the host converts, an attribute says so."""
+    return (Said(site.op.op, site.operands, {}, {ON_HOST: boolean(True)} if site.attrs[ON_HOST] else {}),)
 
 
 def _clamp(site: Site) -> tuple[Said, ...]:
@@ -247,7 +253,7 @@ COMPUTE_RULES: dict[str, Rule] = {
     "ttnn.pow_scalar": _parameter("ttnn.pow_scalar", "exponent", "rhs"),
     "ttnn.clamp": _clamp,
     "ttnn.where": _where,
-    "ttnn.typecast": plain,
+    "ttnn.typecast": _typecast,
     "ttnn.matmul": _matmul,
     "ttnn.linear": _matmul,
     "ttnn.conv2d": _conv,
