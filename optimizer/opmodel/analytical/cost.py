@@ -10,7 +10,7 @@ from optimizer.ir.opdef import CostClass
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.tiling import padded_shape
 from optimizer.opmodel.analytical.case import Usage
-from optimizer.opmodel.analytical.costing import moves, products, windows
+from optimizer.opmodel.analytical.costing import by_rows, moves, products, windows
 from optimizer.opmodel.analytical.costing.pieces import Job, of_tensor
 from optimizer.opmodel.analytical.tensors import TILED
 from optimizer.opmodel.analytical.timing import Timing
@@ -36,6 +36,7 @@ _BUILDERS: dict[CostClass, Builder] = {
 """What builds the work of each cost class; classes that are not here launch nothing."""
 _PRODUCTS = frozenset((CostClass.MATMUL, CostClass.CONV, CostClass.SDPA))
 _RETILING = frozenset({"ttnn.to_layout", "ttnn.tilize", "ttnn.tilize_with_zero_padding", "ttnn.untilize"})
+_REARRANGED = frozenset({"ttnn.slice", "ttnn.split", "ttnn.concat"})
 _TRANSFERS = frozenset({"ttnn.from_device", "ttnn.to_device"})
 
 
@@ -86,7 +87,7 @@ class CostModel:
             if not reads:  # an op without operands writes its result
                 return (Work("movement", name, cores, (), writes),)
             builder = moves.movement
-        return builder(job)
+        return by_rows.rearranged(job) if op in _REARRANGED else builder(job)
 
 
 def _short_name(query: OpQuery) -> str:

@@ -55,6 +55,27 @@ def test_elementwise_ops_on_shards_are_several_times_faster(model: OpModel, layo
     assert in_shards < in_l1 < in_dram
 
 
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs", "programs"),
+    [
+        ("slice", [(640, 64)], (("begins", (0, 32)), ("ends", (640, 64))), ["movement"]),
+        ("slice", [(640, 64)], (("begins", (0, -32)), ("ends", (640, 64))), ["movement"]),
+        ("slice", [(640, 64)], (("begins", (0, 16)), ("ends", (640, 64))), ["tilize", "movement", "tilize"]),
+        ("slice", [(640, 64)], (("begins", (0, 0)), ("ends", (640, 64)), ("steps", (2, 1))),
+         ["tilize", "movement", "tilize"]),
+        ("split", [(640, 64)], (("sizes", (16, 48)), ("dim", 1)), ["movement", "tilize", "movement", "tilize"]),
+        ("concat", [(640, 64), (640, 32)], (("dim", 1),), ["movement"]),
+        ("concat", [(640, 80), (640, 48)], (("dim", -1),), ["tilize", "tilize", "movement", "tilize"]),
+    ],
+)  # fmt: skip
+def test_what_begins_within_a_tile_goes_by_way_of_rows(
+    model: OpModel, layouts, op: str, shapes: list[tuple[int, int]], attrs, programs: list[str]
+) -> None:
+    inputs = tuple(layouts.tensor(shape) for shape in shapes)
+    cost = model.cost(OpQuery(f"ttnn.{op}", inputs, attrs, None, layouts.dram))
+    assert [part.name for part in cost.parts] == programs
+
+
 def test_uneven_shards_are_fetched_tile_by_tile(model: OpModel, layouts) -> None:
     """Measured on Blackhole: a 2112-row sharded sum takes 8 times as long as a 2304-row one."""
     shard = layouts.height(17, 128, 896)

@@ -28,6 +28,11 @@ MOST_TRANSFERS = 56
 """Pieces that a core of the block-sharded program may gather."""
 
 
+def joins_by_row(shape: Shape, padded: Shape, dim: int) -> bool:
+    """Whether a tensor of tiles is joined to others by way of rows: there is padding along the dim."""
+    return len(shape) == 1 or shape[dim] != padded[dim]
+
+
 @scoped
 def concat(session: Session, tensors: Tensors, dim: int, memory: MemoryConfig | None = None) -> Held:
     """`ttnn.concat`; DRAM interleaved when nothing is asked for. `dim` is non-negative.
@@ -40,7 +45,7 @@ def concat(session: Session, tensors: Tensors, dim: int, memory: MemoryConfig | 
         return to_memory_config(session, tensors[0], target)
     if _banded(session, tensors, dim, target, reserve=True):
         return _concat(session, tensors, dim, target)
-    by_row = any(t.is_tile and (len(t.shape) == 1 or t.shape[dim] != t.padded[dim]) for t in tensors)
+    by_row = any(t.is_tile and joins_by_row(t.shape, t.padded, dim) for t in tensors)
     if by_row:
         need(all(t.is_tile for t in tensors), "ttnn.concat: expected all input tensors to be in tile layout")
         tensors = tuple(untilize_with_unpadding(session, t) for t in tensors)

@@ -46,6 +46,11 @@ class Range:
         return Range(self.begins, end, self.steps)
 
 
+def slices_by_row(begins: Shape, steps: Shape) -> bool:
+    """Whether what is taken of tiles goes by way of rows; no `steps`: all are 1."""
+    return len(begins) == 1 or any(step != 1 for step in steps) or any(at % TILE for at in begins[-2:])
+
+
 @scoped
 def slice_tensor(session: Session, held: Held, wanted: Range, memory: MemoryConfig | None = None) -> Held:
     """`ttnn.slice`; without a memory config the operand's, its shards cut for the new shape."""
@@ -53,8 +58,7 @@ def slice_tensor(session: Session, held: Held, wanted: Range, memory: MemoryConf
     if wanted.plain and not any(wanted.begins) and wanted.ends == held.shape:
         return _placed(session, held, held, asked)
     rank = len(held.shape)
-    by_row = not held.is_tile or not wanted.plain or rank == 1
-    by_row = by_row or bool(wanted.begins[-1] % TILE or wanted.begins[-2] % TILE)
+    by_row = not held.is_tile or slices_by_row(wanted.begins, wanted.steps)
     target = asked
     if memory is None and held.is_sharded and rank > 1:
         target = _inherited(held, wanted.shape, by_row)
