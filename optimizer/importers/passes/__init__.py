@@ -13,6 +13,7 @@ from optimizer.importers.passes.head_padding import pad_heads
 from optimizer.importers.passes.heads import concat_heads, rotary, split_heads, unbind_heads
 from optimizer.importers.passes.linear import fuse_activation, linear, linear_rank, scale_into_weights
 from optimizer.importers.passes.movement import merge_movement
+from optimizer.importers.passes.narrow_channels import convolve_parts, cut_convolutions, split_joined
 from optimizer.importers.passes.norm_patterns import (
     centred_variance,
     group_norm,
@@ -73,6 +74,9 @@ def passes(causal: frozenset[str] = frozenset()) -> tuple[Pass, ...]:
         weight_rows,
         common_subexpressions,
         fuse_activation,
+        cut_convolutions,
+        convolve_parts,
+        split_joined,
         index_types,
     )
 

@@ -259,7 +259,7 @@ class SplitKernel(_Other):
             bias = op.inputs[2:] if not sums else ()
             attrs: dict[str, Attr] = {**plain, **changed, "kernel_size": tuple(size)}
             sums.append(emit(graph, op, "conv2d", [piece, weight, *bias], attrs))
-        return _added(graph, op, sums)
+        return added(graph, op, sums)
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ def _taps(graph: Graph, op: Op, axis: int, taps: tuple[int, int]) -> str:
     return reshape(graph, op, matrix, (results, channels, *size))
 
 
-def _added(graph: Graph, op: Op, sums: list[str]) -> str:
+def added(graph: Graph, op: Op, sums: list[str]) -> str:
     """The sum of several values, and the convolution's activation."""
     activation = op.attrs.get("activation")
     fused = activation in FUSED_ACTIVATIONS
