@@ -1,5 +1,5 @@
-"""Channels that are cut and joined within a tile: TTNN does that by way of rows, which takes longer than the convolutions
-around it. These passes leave such cuts and joins to the convolutions, or undo one by the other.
+"""Channels that are cut and joined within a tile: TTNN does that by way of rows, which takes longer than the
+convolutions around it. These passes leave such cuts and joins to the convolutions, or undo one by the other.
 
 All work on channels-last images, [1, 1, N*H*W, C].
 """
@@ -62,15 +62,14 @@ def _numbers(op: Op, name: str) -> tuple[int, ...]:
 @rewrites_each("convolve-parts", "conv2d")
 def convolve_parts(graph: Graph, op: Op) -> int:
     """A convolution of single pixels over images side by side -> the sum of one convolution of each."""
-    joined = produced_by(graph, op.inputs[0], "concat")
+    image = op.inputs[0]
+    joined = produced_by(graph, image, "concat")
     attrs: dict[str, Any] = opdef(op.op).full_attrs(op)
-    if joined is None or only_use(graph, op.inputs[0]) is not op or attrs["groups"] != 1 or set(attrs["padding"]) != {0}:
+    of_pixels = attrs["kernel_size"] == (1, 1) and set(attrs["padding"]) == {0} and attrs["groups"] == 1
+    if joined is None or not of_pixels or only_use(graph, image) is not op:
         return 0
-    rank = len(graph.value(op.inputs[0]).shape)
-    sizes = [graph.value(v).shape[-1] for v in joined.inputs]
-    if attrs["kernel_size"] != (1, 1) or joined.attrs["dim"] not in (-1, rank - 1) or len(sizes) > MOST_PARTS:
-        return 0
-    if not any(size % TILE for size in sizes):
+    rank, sizes = len(graph.value(image).shape), _sizes(graph, joined.inputs, -1)
+    if _dim(joined, rank) != rank - 1 or len(sizes) > MOST_PARTS or not any(size % TILE for size in sizes):
         return 0
     plain = {k: v for k, v in op.attrs.items() if k != "activation"}
     sums: list[str] = []
