@@ -151,6 +151,18 @@ def test_a_view_launches_nothing(tmp_path: Path) -> None:
     assert view not in {row["TTOPT OP"] for row in rows(write(views, tmp_path))}
 
 
+def test_a_slice_within_a_tile_is_three_programs(tmp_path: Path) -> None:
+    b = GraphBuilder("g")
+    x = b.input("x", (1, 1, 64, 64))
+    result = planned(
+        b.finish(b.op("ttnn.slice", x, begins=(0, 0, 0, 16), ends=(1, 1, 64, 64))), N150, Options(policy="dram")
+    )
+
+    codes = [row["OP CODE"] for row in rows(write(result, tmp_path))[1:]]
+
+    assert codes == ["UntilizeDeviceOperation", "SliceDeviceOperation", "TilizeWithValPaddingDeviceOperation"]
+
+
 def test_names_are_kept_whatever_is_in_them(tmp_path: Path) -> None:
     assert HOSTILE in {row["TTOPT NAME"] for row in rows(write(RESULTS["hostile names"](), tmp_path))}
 
