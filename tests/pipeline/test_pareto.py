@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import pytest
 
@@ -25,6 +26,7 @@ def layers() -> Graph:
     return b.finish(b.op("ttnn.relu", v, name="last"))
 
 
+@cache
 def precision(least_pcc: float, *, pareto: bool) -> Precision:
     found = optimize(layers(), "n150", Options(least_pcc=least_pcc, pareto=pareto)).summary.precision
     assert found is not None
