@@ -19,6 +19,7 @@ from optimizer.importers.model import ImportLimits, ImportOptions
 from optimizer.options import LEAST_PCC, Options
 from optimizer.pipeline.work import Stage, Work
 from optimizer.precision.budget import ErrorBudget, error_of_pcc, pcc_of_error
+from optimizer.precision.correction import Trial, next_scale
 from optimizer.sharding.base import Plan
 from optimizer.summary import MeasuredOutput, Precision
 from optimizer.values.compare import compare
@@ -34,8 +35,6 @@ MOST_ROUNDS = 4
 """Plans that are searched for within one budget, each with sensitivities corrected by the one before."""
 SPARING = 0.6
 """Share of the budget below which a plan's measured error leaves room for a faster one."""
-MARGIN = 1.05
-"""By how much more than measured a correction raises the sensitivities."""
 _OWN = {"weights_dtype": None, "math_fidelity": None, "activations_dtype": "bf16", "fuse_kernels": False}
 """Options that decide what a budget decides, at the values that leave it open."""
 
@@ -90,6 +89,7 @@ class MeasureErrors(Stage):
             return
         wanted = exact_outputs(work, values)
         kept: tuple[int, Work, Precision] | None = None
+        trials: list[Trial] = []
         for number in range(1, MOST_ROUNDS + 1):
             found = measured(work, values, wanted, number)
             _log.info("measured error", round=number, predicted=found.predicted_error, measured=found.measured_error)
@@ -102,10 +102,11 @@ class MeasureErrors(Stage):
             usable = isfinite(found.measured_error) and found.predicted_error > 0.0
             if number == MOST_ROUNDS or work.clock.search_is_over() or not usable:
                 break
-            scale = work.problem.budget.scale if work.problem.budget is not None else 1.0
-            ratio = found.measured_error / found.predicted_error
-            corrected = replace(budget, scale=scale * ratio * MARGIN)
-            work.problem = replace(work.problem, budget=corrected, exact=work.plan.exact)
+            trials.append(Trial(found.scale, found.predicted_error, found.measured_error))
+            scale = next_scale(trials, budget.most_error)
+            if scale is None:
+                break
+            work.problem = replace(work.problem, budget=replace(budget, scale=scale), exact=work.plan.exact)
             before = _ways(work.plan)
             for stage in self.again:
                 stage.apply(work)
