@@ -150,7 +150,9 @@ MORE = ("resnet50_b1_legacy17", *FEW, "gpt2_s128_dynamo20")
 
 @pytest.mark.parametrize(
     ("policy", "names"),
-    sampled([("global", FEW), *((p, MORE) for p in ("dfsharding", "dfsharding2", "global"))], [], [("global", FEW)]),
+    sampled(
+        [("global", FEW), *((p, MORE) for p in ("dfsharding", "dfsharding2", "global"))], [], [("dfsharding2", MORE)]
+    ),
 )
 def test_models_after_models_are_planned_as_alone(policy: str, names: tuple[str, ...], fixtures: Path) -> None:
     """Policy `global` makes the plans of the others on its way."""

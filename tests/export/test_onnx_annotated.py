@@ -92,7 +92,7 @@ def test_the_annotated_model_gives_the_same_plan(mlp_onnx: Path, tmp_path: Path)
     assert without_source(optimize_file(tmp_path / MODEL_FILE, OPTIONS)) == without_source(result)
 
 
-@pytest.mark.parametrize("name", sampled(MODELS, [], MODELS[:2]))
+@pytest.mark.parametrize("name", sampled(MODELS, [], [MODELS[0]]))
 def test_whole_models_give_the_same_plan(fixtures: Path, tmp_path: Path, name: str) -> None:
     result, model = annotated(fixtures / f"{name}.onnx", tmp_path)
     assert without_source(optimize_file(tmp_path / MODEL_FILE, OPTIONS)) == without_source(result)

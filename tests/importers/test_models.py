@@ -81,6 +81,9 @@ def test_every_foreign_node_that_matters_is_remembered() -> None:
     assert convs <= named
 
 
+UNFUSED = ("whisper_tiny_encoder_dynamo20", "sd_unet_small_dynamo20")
+
+
 @pytest.mark.parametrize(
     "name",
     sampled(
@@ -93,6 +96,7 @@ def test_every_foreign_node_that_matters_is_remembered() -> None:
             "gpt2_s128_dynamo20",
         ],
         kept=["resnet50_b1_legacy17", "densenet121_legacy17", "yolov8n_like_legacy17"],
+        slow=["sd_unet_small_dynamo20", "whisper_tiny_encoder_dynamo20"],
     ),
 )
 def test_meaning_is_kept(name: str, witness: ModuleType) -> None:
@@ -103,8 +107,7 @@ def test_meaning_is_kept(name: str, witness: ModuleType) -> None:
     assert result.error < 1e-4
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["whisper_tiny_encoder_dynamo20", "sd_unet_small_dynamo20"])
+@pytest.mark.parametrize("name", sampled(UNFUSED, [], UNFUSED[1:]))
 def test_meaning_is_kept_without_fusions(name: str, witness: ModuleType) -> None:
     proto = onnx.load(FOLDER / f"{name}.onnx", load_external_data=False)
 

@@ -276,6 +276,7 @@ MODELS = {
     sampled(
         product(sorted(MODELS), policy_names()),
         kept=[("mobilenetv2_legacy17", "dfsharding2"), ("whisper_tiny_encoder_dynamo20", "dram")],
+        slow=[("mobilenetv2_legacy17", "global"), ("whisper_tiny_encoder_dynamo20", "dfsharding2")],
     ),
 )
 def test_whole_models(project_root: Path, model: str, policy: str) -> None:

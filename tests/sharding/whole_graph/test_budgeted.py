@@ -45,12 +45,12 @@ def time_ns(problem: PolicyInput, plan: Plan) -> int:
 
 def test_a_looser_budget_is_never_slower_and_is_kept() -> None:
     graph = layers()
-    plans = [GlobalPolicy().run(within(pcc, graph)) for pcc in (0.9999, 0.99, 0.9)]
+    plans = [GlobalPolicy().run(within(pcc, graph)) for pcc in (0.9999, 0.9)]
 
     times = [time_ns(within(0.9, graph), plan) for plan in plans]
     assert all(later <= earlier for earlier, later in pairwise(times))
     assert times[-1] < times[0]
-    for plan, pcc in zip(plans, (0.9999, 0.99, 0.9), strict=True):
+    for plan, pcc in zip(plans, (0.9999, 0.9), strict=True):
         assert plan.exact is not None
         assert sum(plan.errors.values()) <= max(ErrorBudget(pcc).most_error, sum(_exact_errors(graph, pcc)))
 

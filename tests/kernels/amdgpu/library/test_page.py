@@ -33,7 +33,7 @@ def test_the_table_shows_what_is_built() -> None:
 SCHEDULING = (Path(__file__).parents[4] / "docs/amdgpu-scheduling.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_table_of_schedules_shows_what_is_built() -> None:
     rows = {row[1]: row for line in SCHEDULING.splitlines() if len(row := [c.strip() for c in line.split("|")]) == 13}
     for case in (*cases(), *long_cases()):
