@@ -123,6 +123,12 @@ def typecast(case: Case) -> Usage:
         same = memory.memory_layout is x.layout.memory_layout
         need(same, "Unary operation requires Input and Output memory layout to match")
         need(not memory.is_sharded or memory.shard_spec is not None, "bad optional access")
+        given, wanted = x.layout.shard_spec, memory.shard_spec
+        if given is not None and wanted is not None:
+            message = (
+                f"Output tensor should have same number of cores {wanted.num_cores} as input tensor {given.num_cores}"
+            )
+            need(given.num_cores == wanted.num_cores, message)
     name = case.attrs.get("dtype") or case.query.output_dtype or x.dtype
     dtype = DType(str(name))
     if x.layout.page_layout is ROWS:

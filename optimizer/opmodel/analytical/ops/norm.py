@@ -157,6 +157,9 @@ def _check_grid(case: Case, spec: ShardSpec, config: LayerNormShardedMultiCorePr
     if x.layout.memory_layout is WIDTH and not row_wise:
         need(rows > 1 or columns == 1, "Start core must be within grid size")
     if config is None:
+        cores = spec.num_cores if x.layout.memory_layout is WIDTH else (columns if row_wise else rows)
+        block_w = spec.shape[1] // TILE
+        need(ceil_div(wide, cores) == block_w, f"block_w ({block_w}) must equal to K / num_cores ({cores})")
         return
     device = case.device.grid_yx
     grid = config.compute_with_storage_grid_yx

@@ -79,6 +79,7 @@ def run_in_l1(
         assert p.memory.shard_spec is not None
         source, shard = parallel.of_memory(p.memory), p.memory.shard_spec.shape
         _check_depthwise(p, source)
+        _check_pointwise(p, source, shard)
     else:
         source, shard = resharded(p, kind, case.device)
         _check_depthwise(p, source)
@@ -97,6 +98,16 @@ def run_in_l1(
     arena.check_small(case.l1_small_bytes)
     rest = [held.block] if held.own and held.block is not None else []
     return ConvOutcome(target, plan.out_shard, block, held.older + rest)
+
+
+def _check_pointwise(p: ConvProblem, source: Parallel, shard: tuple[int, int]) -> None:
+    """A product of height shards takes an equal part of the rows for each core, also of those without a shard."""
+    if p.matmul and source.kind is HEIGHT:
+        tall = ceil_div(ceil_div(p.window.out_nhw, TILE), source.cores)
+        need(
+            tall * TILE == shard[0],
+            f"per_core_M ({tall}) must equal shard_shape[0] ({shard[0]}) / in0_tile height ({TILE})",
+        )
 
 
 def _check_depthwise(p: ConvProblem, source: Parallel) -> None:
