@@ -51,4 +51,4 @@ def _extended(misses: Sequence[Trial], wanted_error: float) -> float:
     fallen, raised = log(before.measured / last.measured), log(last.scale / before.scale)
     if fallen <= 0.0 or raised <= 0.0:
         return 0.0
-    return last.scale * min(FARTHEST, exp(raised / fallen * log(last.measured / wanted_error)))
+    return last.scale * exp(min(log(FARTHEST), raised / fallen * log(last.measured / wanted_error)))

@@ -23,8 +23,9 @@ def test_two_misses_are_extended_to_where_the_budget_is_met() -> None:
     assert 0.03 / sqrt(found) == pytest.approx(MOST / MARGIN)
 
 
-def test_misses_that_hardly_fall_are_not_extended_without_end() -> None:
-    found = next_scale([Trial(1.0, 0.02, 0.03), Trial(1.5, 0.02, 0.02999)], MOST)
+@pytest.mark.parametrize("fallen", [1e-3, 1e-12])
+def test_misses_that_hardly_fall_are_not_extended_without_end(fallen: float) -> None:
+    found = next_scale([Trial(1.0, 0.02, 0.03), Trial(1.5, 0.02, 0.03 * (1 - fallen))], MOST)
     assert found == pytest.approx(1.5 * FARTHEST)
 
 
