@@ -18,8 +18,11 @@ SIZE = 6
 ROWS = SIZE * SIZE
 
 
-def convolved(b: GraphBuilder, x: str, channels: int, results: int, kernel: int = 1, **more: Any) -> str:
-    weight = b.parameter("w", (results, channels // more.get("groups", 1), kernel, kernel))
+def convolved(
+    b: GraphBuilder, x: str, channels: int, results: int, kernel: int = 1, dynamic: bool = False, **more: Any
+) -> str:
+    given = b.input if dynamic else b.parameter
+    weight = given("w", (results, channels // more.get("groups", 1), kernel, kernel))
     bias = b.parameter("b", (1, 1, 1, results))
     sizes = {"batch_size": 1, "input_height": SIZE, "input_width": SIZE, "kernel_size": (kernel, kernel)}
     padding = (kernel // 2,) * 4
@@ -76,9 +79,10 @@ def test_slices_of_a_convolution_are_convolutions(ranges: list[tuple[int, int]])
         sliced([(0, 40), (8, 48)]),
         sliced([(0, 16), (16, 48)], returned=True),
         sliced([(0, 16), (16, 48)], groups=2),
+        sliced([(0, 16), (16, 48)], dynamic=True),
         sliced([(n, n + 4) for n in range(0, 40, 4)]),
     ],
-    ids=["whole tiles", "twice the work", "read whole", "groups", "many parts"],
+    ids=["whole tiles", "twice the work", "read whole", "groups", "weights of the graph", "many parts"],
 )
 def test_other_slices_stay(graph: Graph) -> None:
     assert cut_convolutions.apply(graph) == 0
@@ -102,9 +106,9 @@ def test_a_convolution_of_parts_side_by_side_is_a_sum(sizes: tuple[int, ...]) ->
     "graph",
     [
         joined((32, 64)), joined((16, 16), 3), joined((16, 16), returned=True), joined((16, 16), groups=2),
-        joined((8,) * 5),
+        joined((16, 16), dynamic=True), joined((8,) * 5),
     ],
-    ids=["whole tiles", "wide kernel", "read whole", "groups", "many parts"],
+    ids=["whole tiles", "wide kernel", "read whole", "groups", "weights of the graph", "many parts"],
 )  # fmt: skip
 def test_other_joins_stay(graph: Graph) -> None:
     assert convolve_parts.apply(graph) == 0

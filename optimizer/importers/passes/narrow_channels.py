@@ -12,7 +12,15 @@ from typing import Any
 
 from optimizer.importers.passes.convolution_parts import added
 from optimizer.importers.passes.convolution_ways import cut, put, weight_rows
-from optimizer.importers.passes.rewriting import drop_dead, emit, only_use, produced_by, reshape, rewrites_each
+from optimizer.importers.passes.rewriting import (
+    drop_dead,
+    emit,
+    is_static,
+    only_use,
+    produced_by,
+    reshape,
+    rewrites_each,
+)
 from optimizer.ir.graph import Graph, Op
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.tiling import TILE
@@ -33,7 +41,7 @@ def cut_convolutions(graph: Graph, op: Op) -> int:
         return 0
     made = graph.value(op.inputs[1]).shape[0]
     within_tiles = any(first % TILE for first, _ in ranges)
-    if opdef(op.op).full_attrs(op)["groups"] != 1 or not within_tiles or sum(e - b for b, e in ranges) > made:
+    if not _mixes_all(graph, op) or not within_tiles or sum(e - b for b, e in ranges) > made:
         return 0
     for reader, (first, end) in zip(readers, ranges, strict=True):
         operands = [op.inputs[0], weight_rows(graph, op, op.inputs[1], first, end)]
@@ -42,6 +50,11 @@ def cut_convolutions(graph: Graph, op: Op) -> int:
         emit(graph, op, "conv2d", operands, {**op.attrs, "out_channels": end - first}, output=reader.outputs[0])
     drop_dead(graph, [op.id])
     return 1
+
+
+def _mixes_all(graph: Graph, op: Op) -> bool:
+    """Whether all channels of a convolution are mixed, by weights of the model: parts of those are made once."""
+    return opdef(op.op).full_attrs(op)["groups"] == 1 and all(is_static(graph, v) for v in op.inputs[1:])
 
 
 def _channels(graph: Graph, op: Op) -> Range | None:
@@ -65,8 +78,8 @@ def convolve_parts(graph: Graph, op: Op) -> int:
     image = op.inputs[0]
     joined = produced_by(graph, image, "concat")
     attrs: dict[str, Any] = opdef(op.op).full_attrs(op)
-    of_pixels = attrs["kernel_size"] == (1, 1) and set(attrs["padding"]) == {0} and attrs["groups"] == 1
-    if joined is None or not of_pixels or only_use(graph, image) is not op:
+    of_pixels = attrs["kernel_size"] == (1, 1) and set(attrs["padding"]) == {0}
+    if joined is None or not of_pixels or not _mixes_all(graph, op) or only_use(graph, image) is not op:
         return 0
     rank, sizes = len(graph.value(image).shape), _sizes(graph, joined.inputs, -1)
     if _dim(joined, rank) != rank - 1 or len(sizes) > MOST_PARTS or not any(size % TILE for size in sizes):
