@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from optimizer.device import DeviceSpec
+from optimizer.errors import InfeasibleError
 from optimizer.ir.builder import GraphBuilder
 from optimizer.ir.dtype import DType
 from optimizer.ir.graph import Graph
@@ -50,6 +51,13 @@ def test_a_matrix_that_others_read_too_is_cast() -> None:
     )
     assert graph.is_const_eval(cast)
     assert cast.attrs[ON_HOST]
+
+
+def test_the_host_converts_nothing_of_a_run() -> None:
+    b = GraphBuilder("g")
+    cast = b.op("ttnn.typecast", b.input("x", (1, 1, 64, 64)), name="cast", dtype="bfp8_b", on_host=True)
+    with pytest.raises(InfeasibleError, match=r"^cast: .*the host converts weights only"):
+        optimize(b.finish(b.op("ttnn.relu", cast)), "n150")
 
 
 def test_stated_block_weights_of_a_conv_lie_on_the_host_in_a_plain_type() -> None:

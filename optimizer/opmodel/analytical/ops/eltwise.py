@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import prod
 
 from optimizer.ir.dtype import DType
+from optimizer.ir.opdef import ON_HOST
 from optimizer.ir.vocabulary import opdef
 from optimizer.layouts.memory_config import MemoryConfig, ShardOrientation, ShardSpec
 from optimizer.layouts.op_config import InPlaceConfig
@@ -117,6 +118,7 @@ def typecast_buffers(x: TensorSpec, out: TensorSpec) -> int:
 
 def typecast(case: Case) -> Usage:
     """The layout must stay: sharded input gives the same shards."""
+    need(not case.attrs.get(ON_HOST), "ttnn.typecast: the host converts weights only, before the first run")
     x = case.x
     memory = case.follow()
     if memory.is_sharded or x.layout.is_sharded:
