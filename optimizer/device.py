@@ -184,6 +184,7 @@ def _as_float(key: str, value: float, place: str) -> float:
         raise FormatError(f"board field '{key}' is too large for a float", node=place) from error
 
 
+@cache
 def preset_names() -> tuple[str, ...]:
     """Names of the built-in boards, sorted."""
     folder = resources.files("optimizer") / "boards"

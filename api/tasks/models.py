@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import replace
 from typing import Any
@@ -35,13 +36,15 @@ def optimize_model(task: Task, work: Work) -> Done:
     task.permissions.check(chosen)
     # The service's limit is on the import alone, so that the result names the options that were asked for.
     limited = replace(chosen, max_nodes=min(chosen.max_nodes, task.max_nodes))
-    with logs.labelled(worker=os.getpid()), hard_deadline(chosen.time_limit):
+    limit = min(chosen.time_limit or math.inf, work.soft_seconds)
+    with logs.labelled(worker=os.getpid()), hard_deadline(limit, work.spent_seconds()):
         # The pipeline tells of its stages; by then a large model may have been read for long.
         work.tell("stage", {"stage": "import", "fraction": 0.0, "detail": ""})
         model = import_model(source, limited, task.name)
+    with logs.labelled(worker=os.getpid()):
         board = DeviceSpec.load(chosen.board)
         learned = learned_here(chosen.opmodel, board, chosen.l1_small_bytes)
-        result = optimize(model, board, chosen, work.teller(), time_limit=work.seconds_left(), learned=learned)
+        result = optimize(model, board, chosen, work.teller(), time_limit=limit, learned=learned, began=work.began)
     work.write(encoded(dumps(result)))
     return Done(_facts(result), repeatable=result.stopped is None)
 

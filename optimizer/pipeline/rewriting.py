@@ -44,7 +44,7 @@ class RewriteConvolutions(Stage):
 
         def prepared(graph: Graph) -> PolicyInput:
             trial = work.fork()
-            trial.imported, trial.clock = graph, Clock()
+            trial.imported, trial.clock = graph, work.clock.apart()
             run(self.alone, trial)
             return trial.problem
 

@@ -81,6 +81,8 @@ class Work:
     """Inputs and weights that errors are measured with, where a budget is given."""
     precision: Precision | None = field(init=False)
     """What the plan does to the outputs, where a budget is given."""
+    kept: OptimizedGraph | None = field(init=False)
+    """Whole, verified and priced: what the run gives if its time is over in a later stage; None: there is none yet."""
     result: OptimizedGraph = field(init=False)
     report: VerifyReport = field(init=False)
 
