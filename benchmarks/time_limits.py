@@ -5,8 +5,8 @@
 
 The graphs are those of `hostile_graphs.py`. Every run is a process of its own, or a request to a server that this
 program starts. The seconds are those that a user waits, the start of the process included. A run may end with a plan,
-which has to be verified, or (exit code 3, HTTP 504) with nothing to return. Exits 1 where a run took longer than a tenth
-more than its limit and 2 s more, or ended in any other way. `-o` writes every run as a line of JSON.
+which has to be verified, or (exit code 3, HTTP 504) with nothing to return. Exits 1 where a run took more than a tenth,
+and more than 2 s, longer than its limit, or ended in any other way. `-o` writes every run as a line of JSON.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def main() -> int:
             door, mode, limit, name = run
             model = folder / f"{name}.onnx"
             ask: Callable[[], dict[str, Any]] = (
-                (lambda: by_command(model, mode, limit)) if door == "command" else (lambda: by_http(port, model, mode, limit))
+                (lambda: by_command(model, mode, limit))
+                if door == "command"
+                else (lambda: by_http(port, model, mode, limit))
             )
             started = time.monotonic()
             ended = ask()
@@ -96,7 +98,9 @@ def report(records: list[dict[str, Any]]) -> int:
         counts = [sum(r["end"] == end for r in group) for end in ("whole", "stopped", NOTHING)]
         other = len(group) - sum(counts)
         rows.append((*key, len(group), *counts, other, f"{over:+.1f}", sum(r["late"] for r in group)))
-    print(table(("door", "mode", "limit s", "runs", "whole", "stopped", "nothing", "failed", "most over s", "late"), rows))
+    print(
+        table(("door", "mode", "limit s", "runs", "whole", "stopped", "nothing", "failed", "most over s", "late"), rows)
+    )
     bad = [r for r in records if r["late"] or r["end"] not in ("whole", "stopped", NOTHING)]
     for record in bad:
         print(f"BAD {json.dumps(record)}")
@@ -105,14 +109,16 @@ def report(records: list[dict[str, Any]]) -> int:
 
 def by_command(model: Path, mode: str, limit: float) -> dict[str, Any]:
     """How `ttopt optimize` ended."""
-    flags = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in MODES[mode].items()]
+    flags = [
+        f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in MODES[mode].items()
+    ]
     with tempfile.TemporaryDirectory(prefix="ttopt-limit-") as out:
         command = [*TTOPT, "optimize", str(model), "-o", out, "--time-limit", str(limit), "--format", "json", *flags]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
         try:
-            stdout, stderr = process.communicate(timeout=limit + PATIENCE_S)
+            _, stderr = process.communicate(timeout=limit + PATIENCE_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
@@ -129,7 +135,9 @@ def by_http(port: int, model: Path, mode: str, limit: float) -> dict[str, Any]:
     query = "&".join(f"{name}={str(value).lower()}" for name, value in {**MODES[mode], "time_limit": limit}.items())
     url = f"http://127.0.0.1:{port}/v1/optimize?{query}&wait=200"
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, model.read_bytes()), timeout=limit + PATIENCE_S) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, model.read_bytes()), timeout=limit + PATIENCE_S
+        ) as answer:
             return summarised(json.load(answer)) if answer.status == 200 else {"end": f"HTTP {answer.status}"}
     except urllib.error.HTTPError as error:
         problem = json.load(error)

@@ -1,4 +1,4 @@
-"""How far past its limit a run may go, and its hard end, for entrances that have a process's main thread to themselves."""
+"""How far past its limit a run may go, and its hard end where it has a process's main thread."""
 
 from __future__ import annotations
 

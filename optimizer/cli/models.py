@@ -11,8 +11,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from optimizer.cli.arguments import Commands, add_format, add_options, add_verbosity, options_from, path_argument
 from optimizer.cli import BEGAN
+from optimizer.cli.arguments import Commands, add_format, add_options, add_verbosity, options_from, path_argument
 from optimizer.cli.ending import INTERRUPTED
 from optimizer.cli.interruption import Interruption
 from optimizer.cli.progress import ProgressBar

@@ -65,11 +65,13 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str, closing: bool = False) -> Iterator[None]:
-        """One stage at work. TimeLimitError at the last moment, unless the stage closes a run that has its plan."""
+        """One stage at work. TimeLimitError at the last moment; a stage that closes a run begins if the user ends that."""
         outer = self._current
         self._switch(name)
         try:
-            if not closing:
+            if closing:
+                self.poll_time()
+            else:
                 self.poll()
             self.say("")
             _log.info("stage", name=name)

@@ -56,7 +56,7 @@ class PlainPlan(Stage):
     """
 
     name: ClassVar[str] = "plain-plan"
-    takes: ClassVar[tuple[str, ...]] = ("problem", "origin", "imported", "rewritten", "baseline", "kept")
+    takes: ClassVar[tuple[str, ...]] = ("problem", "origin", "imported", "rewritten", "baseline")
     gives: ClassVar[tuple[str, ...]] = ("problem", "kept")
 
     fuse_kernels: bool

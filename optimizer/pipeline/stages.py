@@ -76,7 +76,9 @@ def stages(options: Options) -> tuple[Stage, ...]:
         rewriting(options),
         CheckCalls(),
         baseline(),
-        PlainPlan(options.fuse_kernels, options.least_pcc, (Search(options.policy), NoteReasons(), Transform(), *CLOSED)),
+        PlainPlan(
+            options.fuse_kernels, options.least_pcc, (Search(options.policy), NoteReasons(), Transform(), *CLOSED)
+        ),
         BudgetErrors.of(options),
         *written,
         MeasureErrors(again=written),

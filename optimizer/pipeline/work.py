@@ -101,7 +101,7 @@ class Stage(ABC):
     gives: ClassVar[tuple[str, ...]]
     """Fields of `Work` that it sets. What it edits in place it has made itself, or sets again."""
     closing: ClassVar[bool] = False
-    """Whether it writes down a plan that is there: past the time limit such a stage still runs."""
+    """Whether it writes down a plan that is there: such a stage still runs if the user ends the search."""
 
     @abstractmethod
     def apply(self, work: Work) -> None:

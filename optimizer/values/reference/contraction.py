@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
 from math import ceil
 
 import numpy as np
 
 from optimizer.values.reference.eltwise import activated
 from optimizer.values.reference.kinds import Array, Attrs, Computed, Rule, of_products, plus
-
 
 MOST_PRODUCTS = 1 << 34
 """Multiplied at once: half a second to two."""
@@ -24,7 +22,8 @@ def _product(a: Array, b: Array) -> Array:
     """`a @ b`, some rows at a time: NumPy cannot be interrupted."""
     parts = ceil(a.size * b.shape[-1] / MOST_PRODUCTS)
     if parts < 2 or a.ndim < 2 or b.ndim < 2:
-        return np.matmul(a, b)
+        joined: Array = np.matmul(a, b)
+        return joined
     rows = np.array_split(a, min(parts, a.shape[-2]), axis=-2)
     return np.concatenate([np.matmul(part, b) for part in rows], axis=-2)
 
