@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -13,6 +12,7 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from optimizer.errors import FormatError, OptionError
+from optimizer.json_document import decoded
 
 OPTIONS_FIELD = "options"
 PIECE_BYTES = 64 * 1024
@@ -93,10 +93,7 @@ async def _pieces(file: BinaryIO) -> AsyncGenerator[bytes, None]:
 
 
 def _options_object(text: object) -> dict[str, Any]:
-    try:
-        record = json.loads(text) if isinstance(text, str) else None
-    except (ValueError, RecursionError) as error:
-        raise OptionError(f"'options' is not JSON: {error}", node="body") from error
+    record = decoded(text, "options") if isinstance(text, str) else None
     if not isinstance(record, dict):
         raise OptionError("'options' must be a JSON object in a plain form field", node="body")
     return record

@@ -17,6 +17,7 @@ from optimizer.device import DeviceSpec
 from optimizer.errors import FormatError, OptionError, UnknownNameError
 from optimizer.export.annotated_json import dumps
 from optimizer.files import encoded
+from optimizer.json_document import decoded
 from optimizer.learned import learned_here
 from optimizer.options import Options
 from optimizer.pipeline import import_model, optimize
@@ -78,11 +79,7 @@ def is_json(media: str) -> bool:
 
 def unwrapped(body: bytes) -> tuple[bytes, dict[str, Any]]:
     """The graph's bytes and options of a JSON body, which is `{graph, options}` or a graph itself."""
-    try:
-        # JSON over a network is UTF-8 without a byte order mark (RFC 8259, 8.1).
-        record = json.loads(body.decode())
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"not JSON: {error}", node="body") from error
+    record = decoded(body, "body")
     if not isinstance(record, dict):
         raise FormatError("the JSON document must be an object", node="body")
     if "graph" not in record:

@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fuzzing.commands import FIXTURES, one_match, payload_of, run_payload
+from fuzzing.commands import FIXTURES, payload_of, run_payload
 from fuzzing.document_mutations import (
     DOCUMENT_MUTATORS,
     HOSTILE,
     TEXT_MUTATORS,
     damaged,
     encoded,
+    one_match,
 )
 from fuzzing.harness import Case
 from optimizer.kernels.tensix import text as tile_text

@@ -12,8 +12,8 @@ import onnx_ir as ir
 from optimizer.errors import DTypeError, GraphError, ShapeError
 from optimizer.importers.model import KEEP, ImportOptions
 from optimizer.importers.onnx_front_end import FrontEndModel
-from optimizer.importers.onnx_inputs import check_shape
 from optimizer.ir.dtype import DType
+from optimizer.sizes import check_shape
 
 Shape = tuple[int, ...]
 
@@ -146,9 +146,8 @@ class NodeReader:
     # -- shapes and types ---------------------------------------------------------------------------
     def ir_shape(self, value: ir.Value) -> Shape:
         shape = foreign_shape(value) or (1,)
-        check_shape(value.name or "?", shape, self.options.limits)
-        if 0 in shape:
-            raise ShapeError(f"tensor '{value.name}' of shape {list(shape)} is empty", node=value.name)
+        limits = self.options.limits
+        check_shape(value.name or "?", shape, limits.max_elements, limits.max_rank)
         return shape
 
     @property
