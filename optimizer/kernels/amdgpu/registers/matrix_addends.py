@@ -35,9 +35,10 @@ def free_addends(failed: ClassFailure) -> Change | None:
         block = edit.fresh(failed.file, kept[-1].number - kept[0].number + 1)
         new: dict[VirtualReg, Register] = {r: block[r.number - kept[0].number] for r in kept}
         edit.before[place] = [Instruction(MOVES[failed.file], (new[r],), (r,)) for r in kept]
-        for user, reader in program.instructions:
-            if user != place and set(reader.used) & new.keys() and dominates(liveness, place, user):
-                before = edit.instead.get(user) or reader
+        for user in sorted({user for r in kept for user in program.users[r]} - {place}):
+            if dominates(liveness, place, user):
+                before = edit.instead.get(user) or program.body[user]
+                assert isinstance(before, Instruction)
                 edit.instead[user] = with_names(before, new)
         names |= new
         moves += len(kept)
