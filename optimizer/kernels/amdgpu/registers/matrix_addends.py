@@ -14,6 +14,7 @@ from optimizer.kernels.amdgpu.operands import Register, VirtualReg, registers
 from optimizer.kernels.amdgpu.registers.class_failure import ClassFailure
 from optimizer.kernels.amdgpu.registers.definitions import MOVES, dominates, single_definitions
 from optimizer.kernels.amdgpu.registers.liveness import Liveness
+from optimizer.work_limit import spend
 
 
 def free_addends(failed: ClassFailure) -> Change | None:
@@ -60,6 +61,7 @@ def _kept(liveness: Liveness, place: int, item: Instruction, file: str) -> list[
 
 def _needed(liveness: Liveness, place: int, item: Instruction, file: str) -> int:
     """Registers of a class that hold something while the instruction reads, and those it writes."""
+    spend(len(liveness.segments) // 4)
     point = 2 * liveness.rank[place]
     live = {r for r, parts in liveness.segments.items() if r.file == file and any(s <= point < e for s, e in parts)}
     return len(live | {r for r in item.defined if r.file == file})

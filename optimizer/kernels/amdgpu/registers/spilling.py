@@ -22,6 +22,7 @@ from optimizer.kernels.amdgpu.operands import OFF, Immediate, MemOffset, Registe
 from optimizer.kernels.amdgpu.registers.class_failure import ClassFailure
 from optimizer.kernels.amdgpu.registers.liveness import Liveness
 from optimizer.regalloc.intervals import LiveInterval
+from optimizer.work_limit import spend
 
 SCRATCH_LIMIT = 4096
 """Bytes that the offset field reaches."""
@@ -60,6 +61,7 @@ def _candidates(failed: ClassFailure, temporaries: Collection[VirtualReg]) -> di
     """What may be spilled, by the number of its unit."""
     liveness = failed.liveness
     full = full_exec(liveness.program, liveness.cfg)
+    spend(len(liveness.program.body))
     found = {}
     for interval in failed.units.intervals():
         (members,) = failed.units.members((interval.id,)) or ((),)
@@ -73,14 +75,13 @@ def _too_many(failed: ClassFailure, candidates: Mapping[int, _Candidate]) -> lis
     """The cheapest units at every point where more registers are live than there are, until no more are."""
     intervals = failed.units.intervals()
     room = failed.failure.capacity - len([r for r in failed.reserved if r < failed.failure.capacity])
-    reserved = [i.id for i in intervals if i.fixed is not None and i.fixed in failed.reserved]
-    gone: set[int] = set(reserved)
+    gone = {i.id for i in intervals if i.fixed is not None and i.fixed in failed.reserved}
     parts: dict[int, int] = {}
     """Unit -> its registers that are live."""
     cheapest: list[tuple[_Candidate, int]] = []
     chosen = []
     live = 0
-    for point, changes in _events(intervals):
+    for changes in _events(intervals):
         for number, change in changes:
             if number in gone:
                 continue
@@ -97,15 +98,15 @@ def _too_many(failed: ClassFailure, candidates: Mapping[int, _Candidate]) -> lis
     return chosen
 
 
-def _events(intervals: Sequence[LiveInterval]) -> list[tuple[int, list[tuple[int, int]]]]:
-    """Point -> (unit, registers that become live there, or end)."""
+def _events(intervals: Sequence[LiveInterval]) -> list[list[tuple[int, int]]]:
+    """What changes at each point, in order: (unit, a register more that is live, or less)."""
     found: dict[int, list[tuple[int, int]]] = {}
     for interval in intervals:
         for part in interval.parts:
             for start, end in part:
                 found.setdefault(start, []).append((interval.id, 1))
                 found.setdefault(end, []).append((interval.id, -1))
-    return sorted(found.items())
+    return [found[point] for point in sorted(found)]
 
 
 def _touching(program: Program, register: VirtualReg) -> list[int]:
@@ -190,6 +191,7 @@ class _Homes:
 
     def __init__(self, program: Program, edit: Edit) -> None:
         self._edit = edit
+        self._name = program.name
         self._agprs = program.max_agprs - sum(r.file == "a" for r in program.virtual_registers)
         self._lanes: VirtualReg | None = None
         self._lane = 0
@@ -213,7 +215,9 @@ class _Homes:
         self.scratch_bytes += 4 * size
         if self.scratch_bytes > SCRATCH_LIMIT:
             message = f"spills need {self.scratch_bytes} bytes of scratch per lane; the offset field reaches less"
-            raise AllocationError(message, limit=SCRATCH_LIMIT)
+            raise AllocationError(
+                message, node=self._name, limit=SCRATCH_LIMIT, alternatives=("fewer values live at once",)
+            )
         return _Home(size, first=self.scratch_bytes - 4 * size)
 
     def prepare(self) -> None:
