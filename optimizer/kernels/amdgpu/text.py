@@ -36,7 +36,7 @@ from optimizer.kernels.amdgpu.validate import check_operands
 
 MAX_REGISTERS = 1024
 """Of a file, and of one range: as many as no hardware has."""
-MAX_ITEMS = 100_000
+MAX_ITEMS = 50_000
 """Instructions and labels of a program."""
 MAX_NUMBER = (1 << 31) - 1
 """Of virtual registers, bytes, threads."""
