@@ -95,7 +95,7 @@ class Lowering(NodeReader):
         self.graph.inputs.append(name)
 
     def _lower(self, node: ir.Node) -> None:
-        self.node = node
+        self.begin(node)
         self.budget.work(self.label, 1 + len(node.inputs) + len(node.outputs))
         domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
         key = f"{domain}{node.op_type}"
@@ -106,6 +106,7 @@ class Lowering(NodeReader):
             if mapping is None:
                 raise NotMappedError(self.lacking(key))
             outputs = mapping(self)
+            self.check_read()
         except NotMappedError as reason:
             self._discard()
             self.warnings.append(f"{self.label}: {reason}; it becomes an opaque op")

@@ -65,7 +65,7 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str, closing: bool = False) -> Iterator[None]:
-        """One stage at work. TimeLimitError at the last moment; a stage that closes a run begins if the user ends that."""
+        """One stage at work. TimeLimitError at the last moment, and unless it closes a run, if the user ends that."""
         outer = self._current
         self._switch(name)
         try:

@@ -99,7 +99,7 @@ def survey_model(source: Path | bytes, options: Options) -> Survey:
 
 @dataclass(frozen=True)
 class CheckSupport(Stage):
-    """Refuses options that leave no room or exclude each other, and ops that TTNN lacks unless the host may run them."""
+    """Refuses options that leave no room or exclude each other, and ops that TTNN lacks unless the host may."""
 
     name: ClassVar[str] = "support"
     takes: ClassVar[tuple[str, ...]] = ("imported", "origin")

@@ -86,7 +86,7 @@ def test_what_a_mode_adds_is_left_out_and_that_is_said(monkeypatch, stage, optio
 
 def test_a_policy_that_never_asks_is_interrupted(monkeypatch):
     class Endless:
-        def run(self, problem):
+        def run(self, _problem):
             while True:
                 time.sleep(0.01)
 
