@@ -15,7 +15,9 @@ from typing import Any, NoReturn
 from optimizer.errors import FormatError, LimitError
 
 MAX_BYTES = 32 << 20
-"""Of a file: a kernel of 100,000 instructions has a third of it."""
+"""Of a file: a kernel of 30,000 instructions has a tenth of it."""
+MAX_CASES = 1_000
+"""Of a document."""
 MAX_NAME = 10_000
 """Characters of a string."""
 DOCUMENT_FIELDS = ("cases", "format")
@@ -68,8 +70,8 @@ def records(document: Any) -> list[Node]:
     """The cases of a document, decoded or not: it is their list, or has that under `cases`. FormatError if neither."""
     node = document if isinstance(document, Node) else Node(document, "")
     if not isinstance(node.value, Mapping):
-        return Node(node.value, "cases").items()
-    return node.fields(DOCUMENT_FIELDS, ("cases",))["cases"].items()
+        return Node(node.value, "cases").items(MAX_CASES)
+    return node.fields(DOCUMENT_FIELDS, ("cases",))["cases"].items(MAX_CASES)
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,12 @@ class Node:
         if not isinstance(self.value, list | tuple):
             raise self._due("a list")
         if most is not None and len(self.value) > most:
-            raise LimitError(f"{len(self.value)} elements, {most} are the limit", node=self._name, limit=most)
+            raise LimitError(
+                f"{len(self.value):,} elements, {most:,} are the limit",
+                node=self._name,
+                limit=most,
+                alternatives=("several documents",),
+            )
         return [Node(item, f"{self.place}[{n}]") for n, item in enumerate(self.value)]
 
     def text(self, choices: Collection[str] | None = None) -> str:
