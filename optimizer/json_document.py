@@ -21,9 +21,11 @@ from typing import Any
 from optimizer.errors import FormatError, LimitError
 
 MAX_BYTES = 32 << 20
-"""Of a file of kernels or of one row: a kernel of 100,000 instructions has a third of it."""
+"""Of a file of kernels or of one row: a kernel of 30,000 instructions has a tenth of it."""
 MAX_DEPTH = 100
 """Levels of lists and objects; ours have about ten."""
+MAX_CASES = 1_000
+"""Of a document."""
 MAX_NAME = 10_000
 """Characters of a string."""
 LEAST_WHOLE, LARGEST_WHOLE = -(1 << 63), (1 << 64) - 1
@@ -116,8 +118,8 @@ def records(document: Any) -> list[Node]:
     """The cases of a document, decoded or not: it is their list, or has that under `cases`. FormatError if neither."""
     node = document if isinstance(document, Node) else Node(document, "")
     if not isinstance(node.value, Mapping):
-        return Node(node.value, "cases").items()
-    return node.fields(DOCUMENT_FIELDS, ("cases",))["cases"].items()
+        return Node(node.value, "cases").items(MAX_CASES)
+    return node.fields(DOCUMENT_FIELDS, ("cases",))["cases"].items(MAX_CASES)
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,12 @@ class Node:
         if exactly is not None and len(self.value) != exactly:
             raise self._due(f"a list of {exactly}")
         if most is not None and len(self.value) > most:
-            raise LimitError(f"{len(self.value)} elements, {most} are the limit", node=self._name, limit=most)
+            raise LimitError(
+                f"{len(self.value):,} elements, {most:,} are the limit",
+                node=self._name,
+                limit=most,
+                alternatives=("several documents",),
+            )
         return [Node(item, f"{self.place}[{n}]") for n, item in enumerate(self.value)]
 
     def text(self, choices: Collection[str] | None = None) -> str:

@@ -75,7 +75,7 @@ def fuse(program: Program, fusion: Fusion) -> Program:
             candidates.forget_before(item)
             if item.name == fusion.producer and not item.modifiers and item.defs[0] in private:
                 assert isinstance(item.defs[0], VirtualReg)
-                candidates.add(item, place)
+                candidates.add(item.defs[0], item, place)
     return program.with_body(tuple(item for item in body if item is not None))
 
 
@@ -111,10 +111,10 @@ class _Candidates:
         self._readers: dict[Resource, list[Resource]] = {}
         """What a producer reads -> its result."""
 
-    def add(self, producer: Instruction, place: int) -> None:
-        self.places[producer.defs[0]] = place
+    def add(self, result: VirtualReg, producer: Instruction, place: int) -> None:
+        self.places[result] = place
         for r in read_resources(producer):
-            self._readers.setdefault(self._aliases.get(r, r), []).append(producer.defs[0])
+            self._readers.setdefault(self._aliases.get(r, r), []).append(result)
 
     def forget_before(self, item: Instruction) -> None:
         """Let go of those that an instruction makes impossible to move behind it."""

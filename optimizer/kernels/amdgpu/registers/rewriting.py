@@ -67,7 +67,8 @@ def _moved(failures: Sequence[ClassFailure]) -> Moved | ClassFailure:
         capacity = failed.failure.capacity
         if peak_bound(failed.units.intervals(), capacity, failed.reserved) > capacity:
             return failed
-    program, moves, placed = failures[0].liveness.program, 0, []
+    program, moves = failures[0].liveness.program, 0
+    placed: list[Placed] = []
     for failed in failures:
         here = failed if not placed else replace(failed, liveness=analyse(program))
         change = compact(here)
