@@ -154,9 +154,12 @@ class Lowering(NodeReader):
             expected = self.ir_shape(value)
             found = self.graph.value(value_id).shape
             if found != expected:
-                if prod(found) != prod(expected):
+                stated = self.node.domain not in ("", "ai.onnx")
+                if prod(found) != prod(expected) or stated:
                     raise ShapeError(
-                        f"{self.label}: shape {list(found)} found, {list(expected)} inferred", node=self.node.name
+                        f"{self.label}: shape {list(found)} found, {list(expected)} "
+                        f"{'stated in the file' if stated else 'inferred'}",
+                        node=self.node.name,
                     )
                 value_id = self.reshape(value_id, expected)
             bound[name] = value_id

@@ -18,7 +18,7 @@ from optimizer.errors import InfeasibleError, OptionError, TimeLimitError
 from optimizer.importers.model import ImportLimits, ImportOptions
 from optimizer.options import LEAST_PCC, Options
 from optimizer.pipeline.work import Stage, Work
-from optimizer.precision.budget import ErrorBudget, error_of_pcc, pcc_of_error
+from optimizer.precision.budget import LEFT_TO_BUDGET, ErrorBudget, error_of_pcc, pcc_of_error
 from optimizer.precision.correction import Trial, next_scale
 from optimizer.sharding.base import Plan
 from optimizer.summary import MeasuredOutput, Precision
@@ -38,8 +38,6 @@ MOST_ROUNDS = 4
 """Plans that are searched for within one budget, each with sensitivities corrected by the one before."""
 SPARING = 0.6
 """Share of the budget below which a plan's measured error leaves room for a faster one."""
-_OWN = {"weights_dtype": None, "math_fidelity": None, "activations_dtype": "bf16", "fuse_kernels": False}
-"""Options that decide what a budget decides, at the values that leave it open."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ def check_budget(options: Options) -> None:
         return
     if options.policy != "global":
         raise OptionError("an error budget needs policy global", node="least_pcc", alternatives=("policy global",))
-    for name, open_ in _OWN.items():
+    for name, open_ in LEFT_TO_BUDGET.items():
         if getattr(options, name) != open_:
             raise OptionError(
                 f"an error budget decides what '{name}' fixes: give one of the two",
