@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from optimizer.errors import FormatError, LimitError
-from optimizer.json_document import MAX_NAME, Node, decoded, read, read_text
+from optimizer.json_document import MAX_NAME, Node, read, read_text
 
 
 @pytest.mark.parametrize(

@@ -177,9 +177,7 @@ def fold(proto: onnx.ModelProto, options: ImportOptions, budget: Budget, open_si
     parameters = frozenset(promoted)
     restate_sources(proto.graph)
     model = _folded(proto, budget, parameters)
-    remarks = compared(
-        model, named.statements, named.sizes, lambda: _as_stated(proto, named.sizes, budget, parameters)
-    )
+    remarks = compared(model, named.statements, named.sizes, lambda: _as_stated(proto, named.sizes, budget, parameters))
     front = FrontEndModel(
         model, parameters, frozenset(causal), initializers, named.left_out,
         (*named.settled.notes, *remarks), named.settled.unread, named.sizes.open_inputs,

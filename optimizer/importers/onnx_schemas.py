@@ -102,9 +102,7 @@ def _check_attributes(node: onnx.NodeProto, schema: onnx.defs.OpSchema | None) -
             raise _error(node, f": attribute '{attribute.name}' is given twice")
         given.add(attribute.name)
         if attribute.ref_attr_name:
-            raise _error(
-                node, f": attribute '{attribute.name}' refers to a function's attribute outside of a function"
-            )
+            raise _error(node, f": attribute '{attribute.name}' refers to a function's attribute outside of a function")
         if schema is not None:
             _check_attribute(node, attribute, schema)
         _check_finite(node, attribute)

@@ -43,5 +43,7 @@ def _settled(node: ir.Node, name: str) -> bool:
 def _is_default(attribute: ir.Attr, schema: onnx.defs.OpSchema) -> bool:
     """Whether any version of the op means this by the absence of the attribute."""
     stated = (version.attributes.get(attribute.name) for version in versions_of(schema))
-    values = [onnx.helper.get_attribute_value(s.default_value) for s in stated if s is not None and s.default_value.name]
+    values = [
+        onnx.helper.get_attribute_value(s.default_value) for s in stated if s is not None and s.default_value.name
+    ]
     return attribute.value in [value.decode() if isinstance(value, bytes) else value for value in values]

@@ -145,7 +145,9 @@ def check_rotary_dim(ctx: Lowering, half: int) -> None:
     """GraphError where a node states another number of turned elements than its tables have."""
     stated = int(ctx.attr("rotary_embedding_dim", 0))
     if stated not in (0, 2 * half):
-        raise GraphError(f"attribute 'rotary_embedding_dim' {stated} for tables of {half} elements, which turn {2 * half}")
+        raise GraphError(
+            f"attribute 'rotary_embedding_dim' {stated} for tables of {half} elements, which turn {2 * half}"
+        )
 
 
 def _doubled(ctx: Lowering, table: str, interleaved: bool) -> str:
