@@ -24,10 +24,12 @@ ODD: tuple[Any, ...] = (
 )  # fmt: skip
 EXTREMES: tuple[Any, ...] = (
     0, -1, 1, 2, 33, 2**31 - 1, 2**31, 2**33 + 1, 2**40, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 10**20, 10**25,
-    -(10**20), 10**400, 1e20, 1e308, -1e308, 1e-320, math.nan, math.inf, -math.inf, -0.0, 0.5, True, None, "1e20", "no_such",
-    "__import__('os').system('x')", "relu\"); system(\"x",
+    -(10**20), 10**400, 1e20, 1e308, -1e308, 1e-320, math.nan, math.inf, -math.inf, -0.0, 0.5, True, None, "1e20",
+    "no_such", "__import__('os').system('x')", "relu\"); system(\"x",
 )  # fmt: skip
 """What no number of a document may end in a traceback as: limits of machine types and far beyond, no numbers, code."""
+LARGE = (0, 1, 2, 7, 33, 1024, 65537, 10**6, 2**31 - 1, 2**33, 10**12, 2**53)
+"""Numbers that many fields take, larger or smaller than those that stand there."""
 _WORDS = ("0", "1", "-1", "31", "64", "4294967295", "999999999999", "0.5", "1e400", "inf", "nan", "true", "[]", "[",
 "{",
           "}", "(", ")", "%0", "%x", "@x", "=", ",", ":", ";", '"a"', '"\\n', "kv0", "ks1", "v0", "s[0:1]", "ka3",
@@ -84,7 +86,7 @@ def remove_value(document: Any, rng: random.Random) -> None:
 def extreme(document: Any, rng: random.Random) -> None:
     """A number becomes one at or beyond a limit, or none."""
     if found := any_field(document, rng, int, float):
-        found[0][found[1]] = rng.choice(EXTREMES)
+        found[0][found[1]] = rng.choice(EXTREMES if rng.random() < 0.5 else LARGE)
 
 
 def exchanged(document: Any, rng: random.Random) -> None:

@@ -109,7 +109,7 @@ def _graph(rng: random.Random) -> Case:
     name, document = rng.choice(json_graphs.SOURCES)(rng)
     done = _mutated(document, rng, 0)
     arguments = rng.choice((["inspect", "FILE"], ["optimize", "FILE", "-o", "DIR"]))
-    arguments = [*arguments, "--policy", rng.choice(POLICIES)]
+    arguments = [*arguments, "--policy", rng.choice(POLICIES), "--time-limit", "10"]
     if arguments[0] == "optimize" and rng.random() < 0.5:
         arguments += ["--emit", rng.choice([e for e in emitter_names() if e not in ("onnx", "weights")])]
         arguments += ["--fuse-kernels"] if rng.random() < 0.3 else []

@@ -62,10 +62,13 @@ def _tile_texts() -> tuple[str, ...]:
 
 
 def _kernel_arguments(rng: random.Random, names: list[str]) -> list[str]:
-    arguments = ["kernel", rng.choice(("compile", "compile", "print")), "FILE"]
-    arguments += ["-o", "DIR"] if arguments[1] == "compile" else rng.choice(([], ["--stages"]))
-    for flag, chance in ((["--no-fuse"], 0.2), (["--allocator", "seed"], 0.2)):
-        arguments += flag if rng.random() < chance else []
+    arguments = ["kernel", rng.choice(("compile", "compile", "compile", "print", "print", "run")), "FILE"]
+    more = {"compile": [["-o", "DIR"]], "print": [[], ["--stages"], ["--lifetimes"]], "run": [[], ["--arg", "k=3"]]}
+    arguments += rng.choice(more[arguments[1]])
+    flags = (["--no-fuse"], ["--allocator", "seed"], ["--push", "block"], ["--enable-unroll"],
+             ["--schedule", rng.choice(("search", "pressure", "critical-path", "given"))])  # fmt: skip
+    for flag in flags:
+        arguments += flag if rng.random() < 0.15 else []
     if names and rng.random() < 0.1:
         arguments += [f"--id={rng.choice(names)}"]
     return arguments
