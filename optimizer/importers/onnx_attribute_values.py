@@ -1,4 +1,4 @@
-"""Which values of an attribute mean something, beyond its type: flags are 0 or 1, strings are among a few, counts positive.
+"""Which values of an attribute mean something, beyond its type: flags are 0 or 1, strings among a few, counts positive.
 
 Schemas say this in prose only. What depends on the shapes of the operands is checked where these are known.
 """
@@ -32,8 +32,8 @@ def _at_least(low: int) -> Rule:
 
 
 _FLAG = _among(0, 1)
-_TYPE = Rule(lambda value: value in _TYPES, "a number of an element type")
 _TYPES = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
+_TYPE = Rule(lambda value: value in _TYPES, "a number of an element type")
 _NO_TYPE = Rule(lambda value: value in {*_TYPES, 0}, "a number of an element type, or 0")
 _ANY = Rule(lambda _: True, "anything")
 _POSITIVE, _NATURAL = _at_least(1), _at_least(0)

@@ -5,7 +5,7 @@ Every node is looked at before it is evaluated, and those that remain once more.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -53,7 +53,7 @@ def _signature(op_type: str, domain: str, version: int) -> _Signature | None:
     return _Signature(_parameters([s.inputs for s in versions]), _parameters([s.outputs for s in versions]))
 
 
-def _parameters(versions: list[list[onnx.defs.OpSchema.FormalParameter]]) -> tuple[_Parameter, ...]:
+def _parameters(versions: Sequence[Sequence[onnx.defs.OpSchema.FormalParameter]]) -> tuple[_Parameter, ...]:
     found: list[_Parameter] = []
     for index, first in enumerate(versions[0]):
         allowed = [kind for later in versions if index < len(later) for kind in later[index].types]
@@ -113,7 +113,7 @@ def _kind(kind: ir.TypeProtocol | None) -> str | None:
     """A type as schemas write it; None where it is not known."""
     if isinstance(kind, ir.TensorType):
         return None if kind.dtype == ir.DataType.UNDEFINED else f"tensor({kind.dtype.name.lower()})"
-    wrapper = {ir.SequenceType: "seq", ir.OptionalType: "optional", ir.SparseTensorType: "sparse_tensor"}
+    wrapper: dict[type, str] = {ir.SequenceType: "seq", ir.OptionalType: "optional", ir.SparseTensorType: "sparse_tensor"}
     inner = _kind(getattr(kind, "elem_type", None)) if type(kind) in wrapper else None
     return None if inner is None else f"{wrapper[type(kind)]}({inner})"
 

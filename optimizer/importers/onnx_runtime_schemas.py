@@ -6,7 +6,7 @@ it must be there, `=` before what its absence means. A test compares them with w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from onnx.defs import OpSchema
 from onnx.helper import make_attribute
@@ -53,7 +53,7 @@ def _attribute(name: str, kind: str) -> OpSchema.Attribute:
 
 
 def _schema(
-    name: str, operands: str, results: str, types: dict[str, Iterable[str]], attributes: str = "",
+    name: str, operands: str, results: str, types: Mapping[str, Iterable[str]], attributes: str = "",
     domain: str = MICROSOFT,
 ) -> OpSchema:  # fmt: skip
     return OpSchema(
@@ -67,8 +67,12 @@ def _schema(
     )
 
 
-_SIMPLIFIED = ("X:T scale:V", "Y:V inv_std_var:U?", {"T": _FLOATS, "U": ("float", "double"), "V": _FLOATS},
-               "axis:i=-1 epsilon:f=1e-5 stash_type:i=1")  # fmt: skip
+def _simplified(domain: str) -> OpSchema:
+    types = {"T": _FLOATS, "U": ("float", "double"), "V": _FLOATS}
+    attributes = "axis:i=-1 epsilon:f=1e-5 stash_type:i=1"
+    name = "SimplifiedLayerNormalization"
+    return _schema(name, "X:T scale:V", "Y:V inv_std_var:U?", types, attributes, domain)
+
 
 RUNTIME_SCHEMAS = {
     (schema.domain, schema.name): schema
@@ -80,7 +84,8 @@ RUNTIME_SCHEMAS = {
         _schema("FusedMatMul", "A:T B:T", "Y:T", _T, "alpha:f=1 transA:i=0 transB:i=0 transBatchA:i=0 transBatchB:i=0"),
         _schema(
             "FusedGemm", "A:T B:T C:T?", "Y:T", {"T": (*_FLOATS, "int32", "int64", "uint32", "uint64")},
-            "activation:s activation_alpha:f activation_beta:f activation_gamma:f alpha:f=1 beta:f=1 transA:i=0 transB:i=0",
+            "activation:s activation_alpha:f activation_beta:f activation_gamma:f alpha:f=1 beta:f=1 transA:i=0 "
+            "transB:i=0",
         ),
         _schema("FusedConv", "X:T W:T B:T? Z:T?", "Y:T", _T, f"activation:s activation_params:fs {_WINDOW}"),
         _schema(
@@ -97,8 +102,8 @@ RUNTIME_SCHEMAS = {
             "SkipSimplifiedLayerNormalization", "input:T skip:T gamma:T bias:T?",
             "output:T mean:U? inv_std_var:U? input_skip_bias_sum:T?", {**_T, "U": ("float",)}, "epsilon:f=1e-12",
         ),
-        _schema("SimplifiedLayerNormalization", *_SIMPLIFIED),
-        _schema("SimplifiedLayerNormalization", *_SIMPLIFIED, domain=""),
+        _simplified(MICROSOFT),
+        _simplified(""),
         _schema(
             "Attention", "input:T weights:T bias:T? mask_index:M? past:T? attention_bias:T? past_sequence_length:M?",
             "output:T present:T?", {**_T, "M": ("int32",)},
@@ -120,8 +125,8 @@ RUNTIME_SCHEMAS = {
             "output:T present_key:T_CACHE? present_value:T_CACHE? output_qk:T?",
             {**_T, "T_CACHE": (*_FLOATS, "float8e4m3fn", *_BYTES), "T_KV_SCALE": ("float",), "M": ("int32",)},
             "causal:i=1 do_rotary:i k_norm_epsilon:f k_quant_type:s=NONE kv_cache_bit_width:i kv_num_heads:i! "
-            "local_window_size:i=-1 num_heads:i! q_norm_epsilon:f qk_norm_epsilon:f=1e-6 qk_output:i=0 rotary_interleaved:i "
-            "scale:f sliding_window_cache:i=0 smooth_softmax:i=-1 softcap:f v_quant_type:s=NONE",
+            "local_window_size:i=-1 num_heads:i! q_norm_epsilon:f qk_norm_epsilon:f=1e-6 qk_output:i=0 "
+            "rotary_interleaved:i scale:f sliding_window_cache:i=0 smooth_softmax:i=-1 softcap:f v_quant_type:s=NONE",
         ),
         _schema(
             "RotaryEmbedding", "input:T position_ids:M cos_cache:T sin_cache:T", "output:T",

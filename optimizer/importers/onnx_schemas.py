@@ -1,7 +1,7 @@
 """Nodes against the schema of their op in the opset that the model states: counts, attributes, element types, axes.
 
 Schemas are ONNX's, and ours of ops of onnxruntime. The libraries used later trust their input: wrong attribute types
-become zero, attributes of no meaning are taken for others, element types are mixed. What leaves no doubt is let through:
+become zero, attributes of no meaning are taken for others, element types are mixed. What leaves no doubt passes:
 operands that a later opset allows (bf16, or none), attributes of another opset that say what their absence means.
 """
 
@@ -71,8 +71,6 @@ def check_nodes(proto: onnx.ModelProto, budget: Budget) -> None:
     for node in walk(proto.graph.node):
         _check_width(node, budget)
         schema = schema_of(node.op_type, node.domain, versions.get(plain_domain(node.domain), 1))
-        if schema is not None and schema.deprecated:
-            raise _error(node, ": the op is no part of this opset any more")
         _check_attributes(node, schema)
         if schema is not None:
             _check_together(node)

@@ -42,16 +42,20 @@ def install() -> None:
     for op_type in ("Split", "Squeeze"):
         registry.register("", op_type, 13)(_knowing_operand_1(registry.get("", op_type, version=13)))
     for op_type in _FROM_FILE:
-        registry.register(MICROSOFT, op_type, 1)(lambda ctx, node: None)
+        registry.register(MICROSOFT, op_type, 1)(_as_stated)
     registry.register(MICROSOFT, "QGemm", 1)(_typed_by_operand_8(registry.get(MICROSOFT, "QGemm", version=1)))
+
+
+def _as_stated(_ctx: ShapeInferenceContext, _node: ir.Node) -> None:
+    """What the file says stays."""
 
 
 def _knowing_operand_1(rule: Infer) -> Infer:
     """The library's rule, once the elements of operand 1 are known: without them it takes the operand for absent."""
 
     def infer(ctx: ShapeInferenceContext, node: ir.Node) -> None:
-        given = len(node.inputs) > 1 and node.inputs[1] is not None
-        if not given or ir.convenience.get_const_tensor(node.inputs[1]) is not None:
+        given = node.inputs[1] if len(node.inputs) > 1 else None
+        if given is None or ir.convenience.get_const_tensor(given) is not None:
             rule(ctx, node)
         elif node.inputs[0] is not None and node.inputs[0].dtype is not None:
             for result in node.outputs:
@@ -83,7 +87,7 @@ def _resizing(rule: Infer) -> Infer:
             if _text(node, "keep_aspect_ratio_policy", STRETCH) == STRETCH:
                 rule(ctx, node)
             return
-        found = _target(ctx, node, [dims[axis] for axis in axes])
+        found = _target(ctx, node, [size for axis in axes if isinstance(size := dims[axis], int)])
         if found is None:
             rule(ctx, node)
             return
