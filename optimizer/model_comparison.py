@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.importers.model import ImportedModel
+from optimizer.ir.graph import ValueKind
 from optimizer.opmodel.cached import CachedOpModel
 from optimizer.opmodel.registry import create
 from optimizer.pipeline import Clock, import_model
@@ -65,8 +66,10 @@ def _same_preparation(result: OptimizedGraph, model: ImportedModel) -> list[Erro
 
 
 def _same_pages(result: OptimizedGraph, work: Work) -> Iterator[Error]:
+    """What is computed on every run is in tiles or rows as the options have it; weights are laid out once."""
     for v, page in work.pages.items():
-        if v in result.layouts and result.layouts[v].page_layout is not page:
+        computed = v in result.layouts and result.graph.value(v).kind is ValueKind.ACTIVATION
+        if computed and result.layouts[v].page_layout is not page:
             yield v, f"lies in {result.layouts[v].page_layout.value}, the options lead to {page.value}"
 
 

@@ -25,8 +25,6 @@ from optimizer.verify.figures import FASTEST
 from optimizer.verify.subject import OUR_POLICIES, Error
 
 Find = Callable[[OptimizedGraph], Iterator[Error]]
-BY_CHAINS = ("dfsharding", "dfsharding2")
-"""Policies that may keep single results in L1 beside their chains."""
 _ROUNDING = 1e-6
 """Of figures that a document states with six digits."""
 
@@ -55,12 +53,15 @@ class Row:
     """Which other rule sees it."""
     find: Find | None = None
     """Everything in which a result does not follow it."""
+    policy: str | None = None
+    """The only one whose plans show it."""
 
 
 def broken_options(result: OptimizedGraph) -> Iterator[Error]:
     """Everything in which a result does not follow an option that its document states."""
     for name, row in ROWS.items():
-        if row.find is not None and _is_stated(result, name) and (row.seen is Seen.RULE or result.summary_json()):
+        looked_at = _is_shown(result, row) and (row.seen is Seen.RULE or bool(result.summary_json()))
+        if row.find is not None and looked_at and (result.stated is None or name in result.stated.options):
             for place, message in row.find(result):
                 yield place, f"{message} (option {name})"
 
@@ -71,15 +72,16 @@ def options_not_seen(result: OptimizedGraph, with_model: bool) -> Iterator[str]:
         yield f"options {', '.join(asked)}: only where the document states figures"
     if not with_model:
         yield f"options {', '.join(_named(Seen.MODEL))}: only with --model"
-    yield f"options {', '.join(_named(Seen.NOWHERE))}: a plan does not show them"
+    hidden = [name for name, row in ROWS.items() if row.seen is Seen.NOWHERE or not _is_shown(result, row)]
+    yield f"options {', '.join(hidden)}: a plan does not show them"
 
 
 def _named(seen: Seen) -> list[str]:
     return [name for name, row in ROWS.items() if row.seen is seen]
 
 
-def _is_stated(result: OptimizedGraph, name: str) -> bool:
-    return result.stated is None or name in result.stated.options
+def _is_shown(result: OptimizedGraph, row: Row) -> bool:
+    return row.policy in (None, result.options.policy)
 
 
 def _is_asked(result: OptimizedGraph, name: str) -> bool:
@@ -121,8 +123,7 @@ def _level(result: OptimizedGraph) -> Iterator[Error]:
 
 def _interleaved_fallback(result: OptimizedGraph) -> Iterator[Error]:
     """Without the fallback a result of no chain is not interleaved in L1."""
-    options = result.options
-    if options.l1_interleaved_fallback or options.policy not in BY_CHAINS:
+    if result.options.l1_interleaved_fallback:
         return
     placed = _overridden(result)
     for op_id, record in result.records.items():
@@ -260,7 +261,7 @@ ROWS: Mapping[str, Row] = {
     "optimization_level": Row(Seen.RULE, find=_level),
     "chain_objective": Row(Seen.NOWHERE),
     "chain_solver": Row(Seen.NOWHERE),
-    "l1_interleaved_fallback": Row(Seen.RULE, find=_interleaved_fallback),
+    "l1_interleaved_fallback": Row(Seen.RULE, find=_interleaved_fallback, policy="dfsharding"),
     "weights_in_l1": Row(Seen.RULE, find=_weights_in_l1),
     "in_place_ops": Row(Seen.RULE, find=_in_place),
     "allow_host_ops": Row(Seen.RULE, find=_host_ops),

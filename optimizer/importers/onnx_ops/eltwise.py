@@ -150,6 +150,9 @@ def power_scalar(ctx: Lowering, x: str, exponent: float) -> str:
 
 
 def bit_shift(ctx: Lowering) -> str:
+    kind = ctx.input(0).dtype
+    if kind is not None and kind.is_signed():
+        raise NotMappedError("a shift of signed numbers")
     left = str(ctx.attr("direction")) == "LEFT"
     return combine(ctx, "bitwise_left_shift" if left else "logical_right_shift", ctx.input(0), ctx.input(1))
 
