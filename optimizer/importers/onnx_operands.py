@@ -113,7 +113,11 @@ def _kind(kind: ir.TypeProtocol | None) -> str | None:
     """A type as schemas write it; None where it is not known."""
     if isinstance(kind, ir.TensorType):
         return None if kind.dtype == ir.DataType.UNDEFINED else f"tensor({kind.dtype.name.lower()})"
-    wrapper: dict[type, str] = {ir.SequenceType: "seq", ir.OptionalType: "optional", ir.SparseTensorType: "sparse_tensor"}
+    wrapper: dict[type, str] = {
+        ir.SequenceType: "seq",
+        ir.OptionalType: "optional",
+        ir.SparseTensorType: "sparse_tensor",
+    }
     inner = _kind(getattr(kind, "elem_type", None)) if type(kind) in wrapper else None
     return None if inner is None else f"{wrapper[type(kind)]}({inner})"
 

@@ -1,6 +1,6 @@
 """Whether a result follows the options that it states: a row for every field of `Options`, which says how that is seen.
 
-A rule looks at the plan and at what the document states of it. What other parts of the check see is named, and so is what
+A rule looks at the plan and at what the document states of it. What other parts of the check see is named, so is what
 nobody can see in a plan, or only beside its model.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -128,9 +129,9 @@ def _interleaved_fallback(result: OptimizedGraph) -> Iterator[Error]:
     placed = _overridden(result)
     for op_id, record in result.records.items():
         layout = result.layouts[result.graph.op(op_id).outputs[0]]
-        if record.role is Role.COMPUTE and record.chain is None and layout.is_l1 and not layout.is_sharded:
-            if op_id not in placed:
-                yield op_id, "is in no chain, but gives its result interleaved in L1"
+        interleaved = layout.is_l1 and not layout.is_sharded
+        if record.role is Role.COMPUTE and record.chain is None and interleaved and op_id not in placed:
+            yield op_id, "is in no chain, but gives its result interleaved in L1"
 
 
 def _weights_in_l1(result: OptimizedGraph) -> Iterator[Error]:
@@ -152,7 +153,7 @@ def _host_ops(result: OptimizedGraph) -> Iterator[Error]:
 
 
 def _input_shapes(result: OptimizedGraph) -> Iterator[Error]:
-    """Inputs have the shapes that were given, perhaps with their channels last; those that nothing reads are left out."""
+    """Inputs have the shapes that were given, perhaps with their channels last; those that nobody reads are left out."""
     for name, shape in result.options.input_shapes.items():
         if name not in result.graph.inputs:
             continue
@@ -230,7 +231,7 @@ def _pareto(result: OptimizedGraph) -> Iterator[Error]:
     front = list(record.get("front") or ()) if isinstance(record, Mapping) else []
     if bool(front) is not result.options.pareto:
         yield "summary.precision", f"states a front of {len(front)} plans"
-    for before, after in zip(front, front[1:], strict=False):
+    for before, after in pairwise(front):
         if before["time_ns"] > after["time_ns"] or before["measured_pcc"] >= after["measured_pcc"]:
             yield "summary.precision", "states a front with a plan that another is as fast and as exact as"
 
