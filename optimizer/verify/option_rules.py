@@ -153,7 +153,7 @@ def _host_ops(result: OptimizedGraph) -> Iterator[Error]:
 
 
 def _input_shapes(result: OptimizedGraph) -> Iterator[Error]:
-    """Inputs have the shapes that were given, perhaps with their channels last; those that nobody reads are left out."""
+    """Inputs have the shapes that were given, perhaps with their channels last; unread ones are left out."""
     for name, shape in result.options.input_shapes.items():
         if name not in result.graph.inputs:
             continue
