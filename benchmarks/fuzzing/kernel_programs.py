@@ -62,9 +62,8 @@ def _tile_texts() -> tuple[str, ...]:
 
 
 def _kernel_arguments(rng: random.Random, names: list[str]) -> list[str]:
-    arguments = ["kernel", rng.choice(("compile", "compile", "compile", "print", "print", "run")), "FILE"]
-    more = {"compile": [["-o", "DIR"]], "print": [[], ["--stages"], ["--lifetimes"]], "run": [[], ["--arg", "k=3"]]}
-    arguments += rng.choice(more[arguments[1]])
+    arguments = ["kernel", rng.choice(("compile", "compile", "print")), "FILE"]
+    arguments += ["-o", "DIR"] if arguments[1] == "compile" else rng.choice(([], ["--stages"], ["--lifetimes"]))
     flags = (["--no-fuse"], ["--allocator", "seed"], ["--push", "block"], ["--enable-unroll"],
              ["--schedule", rng.choice(("search", "pressure", "critical-path", "given"))])  # fmt: skip
     for flag in flags:
