@@ -40,7 +40,12 @@ def payload_of(name: str, arguments: list[str], content: bytes) -> bytes:
 
 
 def run_payload(payload: bytes) -> str:
-    """The command on the file, in this process. AssertionError if a text that it wrote holds what it must not."""
+    """What became of the command on the file. AssertionError if a text that it wrote holds what it must not."""
+    return run_command(payload)[0]
+
+
+def run_command(payload: bytes) -> tuple[str, str]:
+    """The same, and what it wrote to stdout; in this process."""
     head, _, content = payload.partition(b"\n")
     order = json.loads(head)
     with tempfile.TemporaryDirectory(prefix="ttopt-fuzz-") as folder:
@@ -53,12 +58,12 @@ def run_payload(payload: bytes) -> str:
             try:
                 status = args.run(args)
             except ExecutionError as error:  # a verdict on the program, not on us
-                return f"verdict: {error.kind}"
+                return f"verdict: {error.kind}", ""
         stdout.getvalue().encode()
         _check_files(Path(folder), file, out)
         if given[:2] == ["asm", "build"]:
             _check_assembly(stdout.getvalue())
-        return f"status {status}"
+        return f"status {status}", stdout.getvalue()
 
 
 def _check_files(folder: Path, source: Path, out: Path) -> None:
