@@ -27,6 +27,7 @@ TARGETS = {
     "http": ("fuzzing.http_requests", "HttpTarget"),
     "kernel": ("fuzzing.kernel_programs", "KernelTarget"),
     "asm": ("fuzzing.asm_programs", "AsmTarget"),
+    "asm-kernels": ("fuzzing.random_kernels", "RandomKernelTarget"),
 }
 
 

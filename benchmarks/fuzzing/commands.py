@@ -43,7 +43,12 @@ def payload_of(name: str, arguments: list[str], content: bytes, **others: bytes)
 
 
 def run_payload(payload: bytes) -> str:
-    """The command on the files, in this process. AssertionError if a text that it wrote holds what it must not."""
+    """What became of the command on the files. AssertionError if a text that it wrote holds what it must not."""
+    return run_command(payload)[0]
+
+
+def run_command(payload: bytes) -> tuple[str, str]:
+    """The same, and what it wrote to stdout; in this process."""
     head, _, content = payload.partition(b"\n")
     order = json.loads(head)
     with tempfile.TemporaryDirectory(prefix="ttopt-fuzz-") as folder:
@@ -59,21 +64,21 @@ def run_payload(payload: bytes) -> str:
                 args = parse(_parser(), given)
                 status = args.run(args)
             except ExecutionError as error:  # a verdict on the program, not on us
-                return f"verdict: {error.kind}"
+                return f"verdict: {error.kind}", ""
             except VerificationError:
-                return "wrong plan"
+                return "wrong plan", ""
             except TimeLimitError:
-                return "out of the time that it was given"
+                return "out of the time that it was given", ""
             except OSError as error:
                 if error.filename is None:
                     raise
-                return "no such file"
+                return "no such file", ""
         stdout.getvalue().encode()
         if given[0] in ("kernel", "asm"):
             _check_files(Path(folder), file, out)
         if given[:2] == ["asm", "build"]:
             _check_assembly(stdout.getvalue())
-        return f"status {status}"
+        return f"status {status}", stdout.getvalue()
 
 
 def _check_files(folder: Path, source: Path, out: Path) -> None:

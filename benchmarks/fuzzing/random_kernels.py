@@ -1,5 +1,6 @@
-"""Random kernels for AMD GPUs that may run: constants, ranges, matrix products, masks, branches and loops, and so few
-registers that most have to be rewritten.
+"""Fuzz target of registers: random kernels for AMD GPUs that may run, most with fewer registers than they need.
+
+Constants, ranges, matrix products, masks, branches and loops.
 
 One wave reads `x` and stores to `y` what it computes; every register is written before it is read, in every lane that
 reads it. What a kernel stores does not depend on how many registers it may take.
@@ -14,16 +15,42 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from fuzzing.commands import payload_of, run_command
+from fuzzing.harness import Case
 from optimizer.kernels.amdgpu.abi import KERNARG, THREAD_ID
 from optimizer.kernels.amdgpu.builder import KernelBuilder
 from optimizer.kernels.amdgpu.ir import Argument, Launch, Program
-from optimizer.kernels.amdgpu.operands import EXEC, VCC, RegOperand, RegRange
+from optimizer.kernels.amdgpu.operands import EXEC, FILE_SIZES, VCC, RegOperand, RegRange
+from optimizer.kernels.amdgpu.pipeline import AssemblyOptions, build
+from optimizer.kernels.amdgpu.text import parse, text_of
 from optimizer.kernels.amdgpu.witness.interpreter import run_kernel
 
 LANES = 64
 SLOTS = 15
 """Words per lane in each of the arrays."""
-ROOMY = {"max_vgprs": 256, "max_sgprs": 102, "max_agprs": 256}
+FILE_LIMITS = {f"max_{file}gprs": size for file, size in FILE_SIZES.items()}
+
+
+class RandomKernelTarget:
+    """`ttopt asm build` of kernels that mostly do not fit, each with what it stores where it has all registers."""
+
+    name = "asm-kernels"
+    seconds = 60.0
+    memory_bytes = 2 << 30
+
+    def case(self, rng: random.Random) -> Case:
+        text = text_of(random_kernel(rng))
+        flags = [f for f in ("--allow-spill", "--no-schedule", "--remove-dead-code", "--no-fuse") if rng.random() < 0.4]
+        return Case("kernel", payload_of("k.kir", ["asm", "build", "FILE", *flags], text.encode()))
+
+    def run(self, payload: bytes) -> str:
+        """AssertionError if the kernel built does not store what it stores with all registers of the hardware."""
+        outcome, text = run_command(payload)
+        program = parse(payload.partition(b"\n")[2].decode())
+        given = replace(program, **FILE_LIMITS)  # type: ignore[arg-type]
+        expected = stored(build(given, AssemblyOptions(fuse=False, schedule=False)).text, program.name)
+        assert (stored(text, program.name) == expected).all(), "another result than with all registers"
+        return outcome
 
 
 def random_kernel(rng: random.Random) -> Program:
@@ -37,11 +64,6 @@ def random_kernel(rng: random.Random) -> Program:
         max_agprs=rng.choice((0, 1, 4, 16, 256)),
         reserved_vgprs=frozenset({0} if rng.random() < 0.7 else ()),
     )
-
-
-def roomy(program: Program) -> Program:
-    """The same kernel with all registers that the hardware has."""
-    return replace(program, **ROOMY)  # type: ignore[arg-type]
 
 
 def stored(text: str, name: str) -> npt.NDArray[np.uint32]:

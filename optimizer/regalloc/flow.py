@@ -8,7 +8,7 @@ from functools import cached_property
 
 from optimizer.work_limit import spend
 
-_NODES_PER_STEP = 4
+_NODES_PER_STEP, _MEMBERS_PER_STEP = 8, 4
 _BITS_PER_NODE = 4096
 """Of a bit set, beyond which it takes longer than the node itself."""
 
@@ -79,7 +79,7 @@ class FlowGraph:
                 if node not in body:
                     body.add(node)
                     pending += [p for p in self.predecessors[node] if p in self.reachable]
-            spend(len(body) - before)
+            spend((len(body) - before) // _MEMBERS_PER_STEP)
         return {header: frozenset(body) for header, body in found.items()}
 
     def _dominators(self) -> tuple[int | None, ...]:
@@ -92,11 +92,14 @@ class FlowGraph:
         found[entry] = entry
 
         def meet(a: int, b: int) -> int:
+            steps = 0
             while a != b:
-                while place[a] > place[b]:
+                steps += 1
+                if place[a] > place[b]:
                     a = _known(found[a])
-                while place[b] > place[a]:
+                else:
                     b = _known(found[b])
+            spend(steps // _NODES_PER_STEP)
             return a
 
         changed = True
