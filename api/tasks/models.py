@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from optimizer import logs
 from optimizer.answers.inspection import inspection
 from optimizer.deadline import hard_deadline
 from optimizer.device import DeviceSpec
-from optimizer.errors import FormatError, OptionError, UnknownNameError
+from optimizer.errors import FormatError, LimitError, OptionError, UnknownNameError
 from optimizer.export.annotated_json import dumps
 from optimizer.files import encoded
 from optimizer.json_document import decoded
@@ -23,8 +24,12 @@ from optimizer.options import Options
 from optimizer.pipeline import import_model, optimize
 from optimizer.result import OptimizedGraph
 
+LONGEST_NAME = 200
+"""Of a model, where jobs are listed."""
 WRAPPED_FIELDS = ("graph", "options")
 FORM = "multipart/form-data"
+OPTIONS_BYTES = 64 * 1024
+"""Of all options of a request, as JSON."""
 
 
 def optimize_model(task: Task, work: Work) -> Done:
@@ -92,7 +97,18 @@ def unwrapped(body: bytes) -> tuple[bytes, dict[str, Any]]:
     options = record.get("options", {})
     if not isinstance(options, dict):
         raise OptionError("'options' must be an object", node="body")
-    return json.dumps(record["graph"]).encode(), options
+    return json.dumps(record["graph"]).encode(), bounded(options)
+
+
+def bounded(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same options; LimitError if they are longer than any request needs."""
+    if len(json.dumps(options)) > OPTIONS_BYTES:
+        raise too_many_options()
+    return dict(options)
+
+
+def too_many_options() -> LimitError:
+    return LimitError(f"options may take {OPTIONS_BYTES} bytes", node="options", limit=OPTIONS_BYTES)
 
 
 def _facts(result: OptimizedGraph) -> dict[str, Any]:
@@ -100,7 +116,7 @@ def _facts(result: OptimizedGraph) -> dict[str, Any]:
     return {
         "media_type": JSON_MEDIA_TYPE,
         "file_name": "graph.json",
-        "model": result.model.get("name", ""),
+        "model": encoded(str(result.model.get("name", ""))[:LONGEST_NAME]).decode(),
         "board": result.options.board,
         "policy": result.options.policy,
         "predicted_time_ns": summary.predicted_time_ns,
