@@ -11,8 +11,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
-from api.disk import SpoolError
-from api.problems import BusyError, TooSlowError
+from api.problems import BusyError, SpoolError, TooSlowError
 from api.settings import Settings
 from api.spool import Spool, SpooledFile
 from optimizer.errors import LimitError

@@ -20,7 +20,6 @@ from optimizer.kernels.amdgpu.resources import (
     writes_exec,
     written_resources,
 )
-from optimizer.work_limit import spend
 
 
 def remove_dead_code(program: Program) -> Program:
@@ -49,7 +48,6 @@ def _needed(program: Program, cfg: ControlFlowGraph) -> set[int]:
     changed = True
     while changed:
         changed = False
-        spend(len(program.body))
         for b in reversed(cfg.order):
             live = {r for s in cfg.flow.successors[b] for r in alive[s]}
             for place, item in program.at(reversed(cfg.blocks[b].items)):

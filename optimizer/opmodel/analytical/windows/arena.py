@@ -55,8 +55,7 @@ class Arena:
 
     def _place(self, size: int) -> int:
         address = self._l1.allocate(size)
-        if address is None:
-            raise Refused(f"Out of Memory: {size} B of L1", Rejection.OOM_L1)
+        assert address is not None
         return address
 
     def free(self, block: Block) -> None:
